@@ -1,0 +1,27 @@
+# dyn_options: what every target of ours is compiled with; linked privately, never exported.
+add_library(dyn_options INTERFACE)
+target_compile_features(dyn_options INTERFACE cxx_std_20)
+target_include_directories(dyn_options INTERFACE "${CMAKE_SOURCE_DIR}" "${CMAKE_BINARY_DIR}/generated")
+target_compile_options(dyn_options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  $<$<BOOL:${DYNAMICCL_WERROR}>:-Werror>)
+if(DYNAMICCL_SANITIZE)
+  target_compile_options(dyn_options INTERFACE -fsanitize=${DYNAMICCL_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(dyn_options INTERFACE -fsanitize=${DYNAMICCL_SANITIZE})
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# All programs land in the build folder's root, so that build/<preset>/dynamiccl is the one to start.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+find_program(DYNAMICCL_CCACHE ccache)
+if(DYNAMICCL_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${DYNAMICCL_CCACHE}")
+endif()
+
+# dyn_library(NAME SOURCES... ): one library per folder.
+function(dyn_library name)
+  add_library(${name} STATIC ${ARGN})
+  target_link_libraries(${name} PRIVATE dyn_options)
+endfunction()

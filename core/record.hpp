@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/units.hpp"
+#include "core/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// First line of every rank's file: who am I and in what world do I think I run.
+struct HelloRecord {
+  int rank = 0;
+  int world_size = 0;
+  std::string launch_id;
+  std::string library;          ///< what the loaded library calls itself, with its version
+  std::string library_version;  ///< "4.1.4"
+  std::int64_t pid = 0;         ///< as seen in the rank's own PID namespace
+  double started_unix_s = 0;    ///< wall clock at the start of main
+  double ready_unix_s = 0;      ///< wall clock once connected to all ranks
+  double clock_ns = 0;          ///< CLOCK_MONOTONIC at ready_unix_s
+};
+
+/// What the rank sees of its surroundings: the output of profiles/detect, opaque to core.
+struct FactsRecord {
+  int rank = 0;
+  nlohmann::json facts;
+};
+
+/// One array per component; all arrays of a cell have the same length. Empty = does not apply here.
+struct SampleArrays {
+  std::vector<double>
+      start_us;  ///< start of the sample, CLOCK_MONOTONIC since HelloRecord::clock_ns
+  std::vector<double> total_us;       ///< one call (a batch's time divided by its calls)
+  std::vector<double> collective_us;  ///< inside the library's collective
+  std::vector<double> h2d_us;         ///< copy host to device
+  std::vector<double> d2h_us;         ///< copy device to host
+  std::vector<double> send_us;        ///< point-to-point between workers and server
+  std::vector<double> compute_us;     ///< the server's own reduction
+};
+
+/// Result of one cell on one rank, written as soon as its timed part ends.
+struct CellRecord {
+  std::string cell_id;
+  int rank = 0;
+  CellStatus status = CellStatus::ok;  ///< ok, failed or unsupported
+  std::string reason;                  ///< why not ok
+  int position = 0;                    ///< place in the launch's random order
+  Cadence cadence = Cadence::isolated;
+  int batch = 1;  ///< calls per sample
+  std::string
+      barrier;  ///< what synchronises the ranks before a sample: "mpi_barrier", "dissemination"
+  std::string algorithm;      ///< what ran, as far as it can be known
+  std::uint64_t checked = 0;  ///< elements compared
+  std::uint64_t wrong = 0;    ///< elements that differ
+  SampleArrays warmup;        ///< discarded from statistics, kept in the store
+  SampleArrays measured;
+};
+
+/// Proof of the transport really used over the cells of a launch, per rank.
+struct TransportRecord {
+  int rank = 0;
+  std::string transport;            ///< "tcp", "cma", "shm", "p2p", "net", "self", or "mixed"
+  std::uint64_t payload_bytes = 0;  ///< what the cells asked the library to move
+  std::uint64_t tcp_bytes = 0;      ///< sent over this process's TCP sockets (TCP_INFO)
+  std::uint64_t cma_bytes = 0;      ///< read or written by process_vm_readv/writev
+  std::uint64_t cma_errors = 0;     ///< refused process_vm_readv/writev calls
+  std::string evidence;             ///< one sentence: how this is known
+  nlohmann::json details = nlohmann::json::object();
+};
+
+/// Last words of a rank that cannot go on.
+struct ErrorRecord {
+  int rank = 0;
+  std::string message;
+};
+
+/// Last line of a rank that ended as it should.
+struct DoneRecord {
+  int rank = 0;
+  double ended_unix_s = 0;
+  double peak_rss_bytes = 0;
+};
+
+using Record =
+    std::variant<HelloRecord, FactsRecord, CellRecord, TransportRecord, ErrorRecord, DoneRecord>;
+
+/// @returns one line of JSON without the newline
+std::string to_json_line(const Record& record);
+
+/// @throws Error(data) on damaged JSON or an unknown record type
+Record record_from_json_line(const std::string& line);
+
+/// Name of a rank's record file inside RunConfig::output_dir.
+std::string record_file_name(int rank);
+
+struct RecordFile {
+  std::vector<Record> records;
+  /// Set when the last line is cut off (a killed rank); everything before it is in `records`.
+  std::optional<std::string> torn_line;
+};
+
+/// Reads rank<r>.jsonl. A torn last line is reported, not thrown: a killed worker leaves a readable
+/// prefix.
+/// @throws Error(data) on a damaged line that is not the last, Error(environment) when it cannot be
+/// read
+RecordFile read_record_file(const std::string& path);
+
+}  // namespace dynamiccl

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// A two-sided confidence interval and the way it was made.
+struct Interval {
+  double low = 0;
+  double high = 0;
+  double confidence = 0.95;
+  std::string method;  ///< "t" (mean of launch medians), "rank" (order statistics), "t-log-paired",
+                       ///< "welch-log"
+};
+
+/// Median; the mean of the middle two for an even count. NaN when empty.
+double median(std::vector<double> values);
+/// Quantile q in [0, 1] by linear interpolation between order statistics. NaN when empty.
+double quantile(std::vector<double> values, double q);
+double mean(const std::vector<double>& values);
+/// Sample standard deviation (n-1). 0 for fewer than two values.
+double standard_deviation(const std::vector<double>& values);
+/// Median absolute deviation from the median, unscaled.
+double median_absolute_deviation(const std::vector<double>& values);
+/// Lag-1 autocorrelation. 0 for fewer than three values or no variance.
+double lag1_autocorrelation(const std::vector<double>& values);
+
+/// Quantile of Student's t distribution with `degrees` > 0 degrees of freedom, 0 < probability < 1.
+double student_t_quantile(double probability, double degrees);
+/// Quantile of the standard normal distribution.
+double normal_quantile(double probability);
+
+/// Interval of the typical launch from launch medians (the unit of replication; Hunold,
+/// Carpen-Amarie arXiv 1505.07734). t interval on the logarithms: the launch medians are positive
+/// and skewed. nullopt below two launches: one launch has no interval.
+std::optional<Interval> launch_interval(const std::vector<double>& launch_medians,
+                                        double confidence = 0.95);
+
+/// Order-statistic interval of the median, exact binomial. nullopt when n is too small to reach
+/// `confidence` (n <= 5 at 95 %).
+std::optional<Interval> median_rank_interval(std::vector<double> values, double confidence = 0.95);
+
+/// A ratio of two typical values with its interval.
+struct Ratio {
+  double value = 0;
+  std::optional<Interval> interval;
+};
+
+/// numerator/denominator from unpaired launch medians: Welch on logarithms.
+Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,
+                     double confidence = 0.95);
+/// numerator[i]/denominator[i] from the same block i: t on the logarithms' differences.
+/// @throws Error(bug) when the lengths differ
+Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<double>& denominator,
+                   double confidence = 0.95);
+
+/// "X % faster" has one meaning here: (slower - faster) / faster * 100.
+double percent_faster(double slower, double faster);
+
+}  // namespace dynamiccl
