@@ -1,0 +1,92 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+/// A host as a launcher sees it: a container of its own, or the machine.
+struct HostSlot {
+  std::string name;     ///< "localhost" or the container's name
+  std::string address;  ///< IP address inside the profile's network, "" on localhost
+  int slots = 1;
+};
+
+/// How a launcher meets a started environment. Pure data: launchers turn it into argv.
+struct LaunchShape {
+  std::vector<HostSlot> hosts;
+  /// Before the launcher's own argv (launcher inside the container): {"docker", "exec", "-i",
+  /// NAME}.
+  std::vector<std::string> launcher_prefix;
+  /// Before the worker's argv on every rank (launcher outside, hybrid): {"apptainer", "exec", ...,
+  /// IMAGE}.
+  std::vector<std::string> rank_prefix;
+  /// Program that starts a command on a host as `AGENT [options] HOST COMMAND...` (an rsh agent);
+  /// visible under this path inside the containers too. Empty when all ranks are on localhost.
+  std::string launch_agent;
+  std::string subnet;        ///< CIDR of the ranks' network, "" = host network
+  std::string host_address;  ///< the host's own address in that subnet, "" = none
+  std::string interface;     ///< the ranks' interface in that network ("eth0", "lo")
+  /// Environment of the launcher process itself (e.g. DOCKER_HOST for the agent).
+  std::map<std::string, std::string> launcher_environment;
+};
+
+/// What is to be started.
+struct StartRequest {
+  std::string run_id;  ///< label of everything that is made, so that it can be found and removed
+  int ranks = 1;
+  std::vector<std::string>
+      binds;  ///< folders visible under the same path inside (build folder, run folder)
+};
+
+/// A profile brought to life for a block of launches. stop() (also by the destructor) leaves
+/// nothing behind: no process, container, network, mount or socket; what could not be removed is in
+/// the error.
+class Environment {
+ public:
+  virtual ~Environment() = default;
+  virtual LaunchShape shape() const = 0;
+  /// argv that runs `command` as rank `rank` without a launcher (Gloo, NCCL), with `env` set
+  /// inside.
+  virtual std::vector<std::string> wrap_rank(
+      int rank, const std::vector<std::string>& command,
+      const std::map<std::string, std::string>& env) const = 0;
+  /// argv that ends every process of a killed launch inside the containers, empty when killing the
+  /// process group is enough.
+  virtual std::vector<std::vector<std::string>> kill_commands() const = 0;
+  /// Engine, version, image and digest, container ids, network, flags: provenance of each launch
+  /// (no secrets).
+  virtual nlohmann::json provenance() const = 0;
+  virtual void stop() = 0;
+};
+
+/// Why a profile cannot run here, e.g. "no container engine: apt-get install docker.io"; nullopt
+/// when it can. Never installs anything; may look at the machine (sockets, binaries).
+std::optional<std::string> unavailable_reason(const EnvironmentProfile& profile);
+
+/// Makes what the profile needs once per machine: private engine where none runs, worker image.
+/// Idempotent, quick when done before. `progress` receives one line per step.
+/// @throws Error(environment) saying what failed and the exact command that would mend it
+void prepare(const EnvironmentProfile& profile, void (*progress)(const std::string&));
+
+/// @throws Error(environment) when a container cannot start; whatever was started is removed first
+std::unique_ptr<Environment> start_environment(const EnvironmentProfile& profile,
+                                               const StartRequest& request);
+
+/// The commands start_environment would run, for `plan` (exact argv; nothing is started).
+std::vector<std::vector<std::string>> start_commands(const EnvironmentProfile& profile,
+                                                     const StartRequest& request);
+/// The shape those commands would lead to, for `plan`.
+LaunchShape planned_shape(const EnvironmentProfile& profile, const StartRequest& request);
+
+/// Removes containers, networks, mounts and private engines left by runs that are no longer alive.
+/// @returns one line per thing removed
+std::vector<std::string> clean_leftovers();
+
+}  // namespace dynamiccl

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/record.hpp"
+
+namespace dynamiccl {
+
+/// One `dynamiccl run`: its text and its surroundings.
+struct RunInfo {
+  std::string id;    ///< UUID
+  std::string name;  ///< experiment's name
+  std::string spec_path;
+  std::string spec_text;  ///< the experiment file as read, with overrides listed in `overrides`
+  std::vector<std::string> overrides;
+  std::uint64_t seed = 0;
+  std::vector<std::string> argv;
+  std::string tool_version;   ///< version, git revision, "dirty" when the tree had changes
+  std::string host_json;      ///< kernel, CPU, memory, boot id, distribution: no secrets
+  std::string protocol_json;  ///< resolved Protocol and launches
+};
+
+/// Ranks that start together and measure all cells of the group.
+struct GroupInfo {
+  std::string id;            ///< stable_id of the canonical key
+  std::string environment;   ///< profile name
+  std::string profile_json;  ///< resolved profile
+  std::string backend;
+  std::string architecture;
+  int ranks = 1;
+  std::string knobs_json;  ///< launch-scope knobs
+};
+
+struct CellInfo {
+  std::string id;  ///< stable_id of the canonical key
+  std::string group_id;
+  std::string collective;
+  std::uint64_t size_bytes = 0;
+  std::string datatype;
+  std::string algorithm;
+  bool in_place = false;
+  std::string knobs_json;
+  std::string unsupported_reason;  ///< empty = to be measured
+};
+
+struct LaunchStart {
+  std::string uuid;
+  std::string group_id;
+  int block = 0;     ///< every group is launched once per block, in random order
+  int attempt = 0;   ///< 0, 1, ... for the same (group, block)
+  int position = 0;  ///< place in the block's order
+  std::vector<std::string> argv;
+  std::string run_json;          ///< RunConfig as given to the ranks
+  std::string environment_json;  ///< allow-listed variables
+  std::string container_json;    ///< Environment::provenance()
+  std::string noise_json;        ///< PSI, load, steal before the launch
+};
+
+struct LaunchEnd {
+  LaunchStatus status = LaunchStatus::ok;
+  std::string reason;  ///< why not ok
+  int exit_code = 0;
+  int signal = 0;
+  double duration_s = 0;
+  std::string stderr_tail;
+  std::string noise_json;  ///< PSI, load, steal, throttling during the launch
+  std::string regime_id;
+  std::string regime_name;
+  std::string regime_json;  ///< derivation, see profiles/detect
+};
+
+/// What a stored run still lacks, for `run --resume`.
+struct LaunchKey {
+  std::string group_id;
+  int block = 0;
+  auto operator<=>(const LaunchKey&) const = default;
+};
+
+/// The one writer of the database. Every call is one transaction; a killed program loses nothing
+/// that a call returned from. Not thread-safe; several processes may write (WAL, busy timeout).
+class Store {
+ public:
+  /// Opens or creates; applies forward migrations.
+  /// @throws Error(data) for a newer schema or a file that is no database, Error(environment) when
+  /// it cannot be opened
+  explicit Store(const std::string& path);
+  ~Store();
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+
+  void begin_run(const RunInfo& run, const std::vector<GroupInfo>& groups,
+                 const std::vector<CellInfo>& cells);
+  /// A row with status "running"; what a killed orchestrator leaves is marked "interrupted" by the
+  /// next open.
+  std::int64_t begin_launch(const std::string& run_id, const LaunchStart& launch);
+  /// Stores end, facts, cells, samples and transports of all ranks and the per-cell statistics, in
+  /// one transaction.
+  void finish_launch(std::int64_t launch, const LaunchEnd& end,
+                     const std::vector<RecordFile>& ranks);
+  /// Reason for cells that could not be measured after all (e.g. environment failed to start).
+  void mark_unsupported(const std::string& run_id, const std::string& group_id,
+                        const std::string& reason);
+  void end_run(const std::string& run_id, const std::string& status);
+
+  /// Launches with status ok of a run.
+  std::set<LaunchKey> finished_launches(const std::string& run_id) const;
+  /// Newest run of this experiment (same spec text and overrides) that is not complete.
+  std::optional<std::string> unfinished_run(const std::string& spec_text,
+                                            const std::vector<std::string>& overrides) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/units.hpp"
+#include "core/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// With whom a rank shares a namespace (or the network). `shared`: the ranks' containers share one
+/// of their own, apart from the host's; the bridge networks are `private_` network namespaces
+/// joined by a bridge.
+enum class Sharing { host, shared, private_ };
+template <>
+struct NameTable<Sharing> {
+  static constexpr std::string_view what = "sharing";
+  static constexpr std::array entries{Named{Sharing::host, "host"},
+                                      Named{Sharing::shared, "shared"},
+                                      Named{Sharing::private_, "private"}};
+};
+
+/// Where the MPI launcher runs: outside and enters a container per rank, or inside the one
+/// container.
+enum class LauncherPlace { outside, inside };
+template <>
+struct NameTable<LauncherPlace> {
+  static constexpr std::string_view what = "launcher place";
+  static constexpr std::array entries{Named{LauncherPlace::outside, "outside"},
+                                      Named{LauncherPlace::inside, "inside"}};
+};
+
+/// Which GPUs a rank's container sees.
+enum class GpuVisibility { none, one_per_rank, all };
+template <>
+struct NameTable<GpuVisibility> {
+  static constexpr std::string_view what = "gpu visibility";
+  static constexpr std::array entries{Named{GpuVisibility::none, "none"},
+                                      Named{GpuVisibility::one_per_rank, "one-per-rank"},
+                                      Named{GpuVisibility::all, "all"}};
+};
+
+/// A Linux capability given to containers, never without saying what for.
+struct Capability {
+  std::string name;    ///< "SYS_PTRACE"
+  std::string reason;  ///< "process_vm_readv (CMA) between ranks"
+};
+
+/// A setting a backend needs in this environment, with the reason it is set.
+struct BackendSetting {
+  std::string
+      name;  ///< environment variable, or MCA parameter for Open MPI ("mca:btl_tcp_if_include")
+  std::string value;
+  std::string reason;
+};
+
+/// One environment as data (profiles/environments/*.toml). A variant is another file or an override
+/// in the experiment, never another branch in code.
+struct EnvironmentProfile {
+  std::string name;  ///< "cross-docker-host-network"
+  EnvironmentKind kind = EnvironmentKind::bare_metal;
+  std::string description;
+  int ranks_per_container = 0;  ///< 0: all ranks in one container; 1: one container per rank
+  Sharing network = Sharing::host;
+  Sharing ipc = Sharing::host;
+  Sharing uts = Sharing::host;
+  Sharing pid = Sharing::host;
+  Bytes shm_size;  ///< of a private /dev/shm; 0 = the engine's default
+  std::vector<Capability> capabilities;
+  std::vector<std::string> security_options;  ///< "seccomp=unconfined"
+  LauncherPlace launcher = LauncherPlace::outside;
+  GpuVisibility gpus = GpuVisibility::none;
+  std::map<std::string, std::string> environment;  ///< for every rank
+  std::map<Backend, std::vector<BackendSetting>> backend_settings;
+  /// Egress cap of every rank's container link (tbf); nullopt = none. Bits per second.
+  std::optional<double> link_bits_per_s;
+  std::string declared_aggregation;  ///< in-network aggregation the user declares, "" = none;
+                                     ///< marked as declared
+};
+
+/// Reads every *.toml of the folders; later folders override earlier ones by name.
+/// @throws Error(input) with file:line:col, what was expected and the nearest known key
+std::map<std::string, EnvironmentProfile> load_profiles(const std::vector<std::string>& folders);
+
+/// Parses one profile's TOML text; `source` names it in errors.
+EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source);
+
+/// The resolved profile as canonical JSON text: stored with every group.
+std::string to_json(const EnvironmentProfile& profile);
+
+}  // namespace dynamiccl
