@@ -1,0 +1,53 @@
+#include "core/verdict.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamiccl {
+
+Verdict judge(const Ratio& time_ratio, EquivalenceBand band) {
+  if (!time_ratio.interval) return Verdict::unclear;
+  const double high = 1.0 + band.relative;
+  const double low = 1.0 / high;
+  if (time_ratio.interval->low > high) return Verdict::slower;
+  if (time_ratio.interval->high < low) return Verdict::faster;
+  if (time_ratio.interval->low >= low && time_ratio.interval->high <= high) return Verdict::same;
+  return Verdict::unclear;
+}
+
+std::optional<int> launches_needed(const Ratio& time_ratio, EquivalenceBand band,
+                                   int launches_now) {
+  if (!time_ratio.interval || launches_now < 2) return std::nullopt;
+  const double half =
+      0.5 * (std::log(time_ratio.interval->high) - std::log(time_ratio.interval->low));
+  const double edge = std::log1p(band.relative);
+  const double gap = std::fabs(edge - std::fabs(std::log(time_ratio.value)));
+  // A ratio right at the edge would need for ever; the band itself bounds what is worth resolving.
+  const double wanted = std::max(gap, 0.25 * edge);
+  const double factor = (half / wanted) * (half / wanted);
+  return std::max(launches_now, static_cast<int>(std::ceil(launches_now * factor)));
+}
+
+StoppingState should_stop(const std::vector<double>& launch_medians, const StoppingRule& rule) {
+  StoppingState state;
+  const int n = static_cast<int>(launch_medians.size());
+  int look = std::max(2, rule.min_launches);
+  while (look < n) look = std::max(look + 1, static_cast<int>(std::ceil(look * 1.5)));
+  state.next_look = std::min(look, rule.max_launches);
+  const auto interval = launch_interval(launch_medians);
+  if (interval) state.relative_half_width = std::sqrt(interval->high / interval->low) - 1.0;
+  state.converged =
+      interval && n == look && state.relative_half_width <= rule.target_relative_half_width;
+  state.stop = state.converged || n >= rule.max_launches;
+  if (!state.stop && n >= state.next_look) {
+    state.next_look =
+        std::min(std::max(look + 1, static_cast<int>(std::ceil(look * 1.5))), rule.max_launches);
+  }
+  return state;
+}
+
+double table_confidence(double confidence, int rows) {
+  return rows <= 1 ? confidence : 1.0 - (1.0 - confidence) / rows;
+}
+
+}  // namespace dynamiccl

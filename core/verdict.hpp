@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/statistics.hpp"
+#include "core/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// What a comparison of B with its base A says. FASTER and SLOWER speak of B.
+enum class Verdict { same, faster, slower, unclear };
+template <>
+struct NameTable<Verdict> {
+  static constexpr std::string_view what = "verdict";
+  static constexpr std::array entries{
+      Named{Verdict::same, "SAME"}, Named{Verdict::faster, "FASTER"},
+      Named{Verdict::slower, "SLOWER"}, Named{Verdict::unclear, "UNCLEAR"}};
+};
+
+/// Ratios inside [1/(1+band), 1+band] count as equal. 2 % unless the user says otherwise.
+struct EquivalenceBand {
+  double relative = 0.02;
+};
+
+/// SAME: interval wholly inside the band; FASTER, SLOWER: wholly outside on one side; else UNCLEAR.
+/// Without an interval (one launch) the verdict is UNCLEAR, whatever the values.
+/// @param time_ratio time of B over time of A
+Verdict judge(const Ratio& time_ratio, EquivalenceBand band);
+
+/// Launches per side after which the interval would be about as narrow as the band, or as the gap
+/// to the band's nearer edge where that is wider; nullopt without an interval.
+std::optional<int> launches_needed(const Ratio& time_ratio, EquivalenceBand band, int launches_now);
+
+/// When to stop adding launches: the interval's relative half-width against a target, looked at
+/// only at geometrically growing counts, which keeps the coverage (min 6, then x1.5).
+struct StoppingRule {
+  double target_relative_half_width = 0.05;
+  int min_launches = 6;
+  int max_launches = 40;
+};
+struct StoppingState {
+  bool stop = false;
+  bool converged = false;  ///< stopped because the target was reached
+  double relative_half_width = 0;
+  int next_look = 0;  ///< launches at which to look again
+};
+StoppingState should_stop(const std::vector<double>& launch_medians, const StoppingRule& rule);
+
+/// Bonferroni guard for tables of many verdicts: raises the confidence so that the
+/// chance of any false FASTER/SLOWER in `rows` rows stays near 1 - confidence.
+double table_confidence(double confidence, int rows);
+
+}  // namespace dynamiccl
