@@ -7,6 +7,7 @@
 
 #include "core/units.hpp"
 #include "core/vocabulary.hpp"
+#include "profiles/detect/promise.hpp"
 
 namespace dynamiccl {
 
@@ -67,6 +68,7 @@ struct EnvironmentProfile {
   Sharing ipc = Sharing::host;
   Sharing uts = Sharing::host;
   Sharing pid = Sharing::host;
+  Sharing user = Sharing::host;
   Bytes shm_size;  ///< of a private /dev/shm; 0 = the engine's default
   std::vector<Capability> capabilities;
   std::vector<std::string> security_options;  ///< "seccomp=unconfined"
@@ -78,14 +80,34 @@ struct EnvironmentProfile {
   std::optional<double> link_bits_per_s;
   std::string declared_aggregation;  ///< in-network aggregation the user declares, "" = none;
                                      ///< marked as declared
+  /// The profile that takes this one's place for a user who may only make user namespaces (not
+  /// root, no setuid engine); empty: none is needed or none exists.
+  std::string unprivileged_variant;
 };
 
 /// Reads every *.toml of the folders; later folders override earlier ones by name.
 /// @throws Error(input) with file:line:col, what was expected and the nearest known key
 std::map<std::string, EnvironmentProfile> load_profiles(const std::vector<std::string>& folders);
 
-/// Parses one profile's TOML text; `source` names it in errors.
+/// Parses one profile's TOML text; `source` names it in errors. `known` are the profiles that
+/// `extends = "NAME"` may start from.
+/// @throws Error(input) with source:line:col
 EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source);
+EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source,
+                                 const std::map<std::string, EnvironmentProfile>& known);
+
+/// @throws Error(input) listing the known profiles, with the nearest one suggested
+const EnvironmentProfile& find_profile(const std::map<std::string, EnvironmentProfile>& profiles,
+                                       const std::string& name);
+
+/// The profile itself, or its unprivileged_variant where `unprivileged`.
+const EnvironmentProfile& profile_for_user(
+    const std::map<std::string, EnvironmentProfile>& profiles, const std::string& name,
+    bool unprivileged);
+
+/// What a launch under this profile must find true on every rank (check_promise in
+/// profiles/detect holds it against the detected facts).
+ProfilePromise promise_of(const EnvironmentProfile& profile);
 
 /// The resolved profile as canonical JSON text: stored with every group.
 std::string to_json(const EnvironmentProfile& profile);

@@ -1,0 +1,266 @@
+#include "profiles/profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "profiles/profile_toml.hpp"
+
+namespace dynamiccl {
+namespace {
+
+// capabilities(7); ALL is left out on purpose: each one is named with its reason.
+constexpr std::array kCapabilities{"AUDIT_CONTROL",
+                                   "AUDIT_READ",
+                                   "AUDIT_WRITE",
+                                   "BLOCK_SUSPEND",
+                                   "BPF",
+                                   "CHOWN",
+                                   "FOWNER",
+                                   "FSETID",
+                                   "CHECKPOINT_RESTORE",
+                                   "DAC_OVERRIDE",
+                                   "IPC_LOCK",
+                                   "IPC_OWNER",
+                                   "KILL",
+                                   "DAC_READ_SEARCH",
+                                   "LEASE",
+                                   "MAC_ADMIN",
+                                   "MKNOD",
+                                   "NET_ADMIN",
+                                   "LINUX_IMMUTABLE",
+                                   "NET_BIND_SERVICE",
+                                   "NET_BROADCAST",
+                                   "NET_RAW",
+                                   "PERFMON",
+                                   "MAC_OVERRIDE",
+                                   "SETFCAP",
+                                   "SETGID",
+                                   "SETPCAP",
+                                   "SETUID",
+                                   "SYSLOG",
+                                   "SYS_ADMIN",
+                                   "SYS_BOOT",
+                                   "SYS_CHROOT",
+                                   "SYS_MODULE",
+                                   "SYS_NICE",
+                                   "SYS_PACCT",
+                                   "SYS_PTRACE",
+                                   "SYS_RAWIO",
+                                   "SYS_TIME",
+                                   "SYS_RESOURCE",
+                                   "SYS_TTY_CONFIG",
+                                   "WAKE_ALARM"};
+constexpr std::array kSecurityOptions{"seccomp=", "apparmor=", "label=", "no-new-privileges"};
+constexpr std::array kPlaceholders{"subnet", "interface", "host_address"};
+constexpr std::int64_t kMaxRanksPerContainer = 65536;
+constexpr Bytes kMinShm{4096};
+constexpr double kMinLinkBits = 8e3;
+constexpr double kMaxLinkBits = 1e13;
+
+bool is_variable_name(std::string_view name) {
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) != 0) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+std::vector<Capability> read_capabilities(std::vector<StrictTable> tables) {
+  std::vector<Capability> capabilities;
+  for (auto& table : tables) {
+    Capability capability{table.required_text("name"), table.required_text("reason")};
+    table.finish();
+    const std::vector<std::string> known(kCapabilities.begin(), kCapabilities.end());
+    if (std::find(known.begin(), known.end(), capability.name) == known.end()) {
+      if (capability.name == "ALL")
+        table.fail("name", "a container gets no ALL: name each capability with its reason");
+      if (capability.name.starts_with("CAP_"))
+        table.fail("name", fmt::format("write \"{}\" without CAP_", capability.name));
+      const std::string near = nearest_word(capability.name, known);
+      table.fail("name",
+                 fmt::format("unknown capability \"{}\", see capabilities(7){}", capability.name,
+                             near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+    }
+    capabilities.push_back(std::move(capability));
+  }
+  return capabilities;
+}
+
+void check_placeholders(const StrictTable& table, const std::string& value) {
+  for (std::size_t at = value.find('{'); at != std::string::npos; at = value.find('{', at + 1)) {
+    const std::size_t end = value.find('}', at);
+    const std::string name =
+        end == std::string::npos ? value.substr(at + 1) : value.substr(at + 1, end - at - 1);
+    if (end != std::string::npos &&
+        std::find(kPlaceholders.begin(), kPlaceholders.end(), name) != kPlaceholders.end())
+      continue;
+    table.fail("value",
+               fmt::format("unknown placeholder \"{{{}}}\"; {}", name,
+                           suggestion(name, {kPlaceholders.begin(), kPlaceholders.end()})));
+  }
+}
+
+BackendSetting read_setting(Backend backend, StrictTable& table) {
+  BackendSetting setting{table.required_text("name"), "", table.required_text("reason")};
+  const auto value = table.text("value");
+  if (!value) table.fail("a backend setting needs the key \"value\" (a string)");
+  setting.value = *value;
+  table.finish();
+  check_placeholders(table, setting.value);
+  constexpr std::string_view kMca = "mca:";
+  const bool mca = setting.name.starts_with(kMca);
+  if (mca && backend != Backend::openmpi && backend != Backend::cuda_aware_mpi)
+    table.fail("name", fmt::format("\"{}\" is an Open MPI parameter, but the backend is {}",
+                                   setting.name, name_of(backend)));
+  if (!is_variable_name(mca ? std::string_view(setting.name).substr(kMca.size()) : setting.name))
+    table.fail("name",
+               fmt::format("\"{}\" is neither an environment variable nor \"mca:PARAMETER\"",
+                           setting.name));
+  return setting;
+}
+
+void read_backends(EnvironmentProfile& profile, StrictTable& backends) {
+  for (const Named<Backend>& entry : NameTable<Backend>::entries) {
+    auto tables = backends.tables(entry.name);
+    if (!tables) continue;
+    auto& settings = profile.backend_settings[entry.value];
+    for (auto& table : *tables) {
+      BackendSetting setting = read_setting(entry.value, table);
+      const auto same = std::find_if(settings.begin(), settings.end(),
+                                     [&](const auto& known) { return known.name == setting.name; });
+      if (same == settings.end())
+        settings.push_back(std::move(setting));
+      else
+        *same = std::move(setting);
+    }
+  }
+  backends.finish();
+}
+
+void read_environment(EnvironmentProfile& profile, StrictTable& environment) {
+  for (const std::string& name : environment.keys()) {
+    if (!is_variable_name(name))
+      environment.fail(name, fmt::format("\"{}\" is no environment variable name", name));
+    profile.environment[name] = *environment.text(name);
+  }
+}
+
+template <class T>
+void assign(T& target, std::optional<T> value) {
+  if (value) target = *std::move(value);
+}
+
+void read_isolation(EnvironmentProfile& profile, StrictTable& keys) {
+  assign(profile.network, keys.named<Sharing>("network"));
+  assign(profile.ipc, keys.named<Sharing>("ipc"));
+  assign(profile.uts, keys.named<Sharing>("uts"));
+  assign(profile.pid, keys.named<Sharing>("pid"));
+  assign(profile.user, keys.named<Sharing>("user"));
+  assign(profile.shm_size, keys.size("shm_size"));
+  if (keys.has("shm_size") && profile.shm_size != Bytes(0) && profile.shm_size < kMinShm)
+    keys.fail("shm_size",
+              fmt::format("\"shm_size\" is {}; at least {}, or 0 for the engine's default",
+                          format_bytes(profile.shm_size), format_bytes(kMinShm)));
+  if (auto tables = keys.tables("capabilities"))
+    profile.capabilities = read_capabilities(*std::move(tables));
+  assign(profile.security_options, keys.texts("security_options"));
+  for (const std::string& option : profile.security_options) {
+    const auto known = std::find_if(kSecurityOptions.begin(), kSecurityOptions.end(),
+                                    [&](const char* prefix) { return option.starts_with(prefix); });
+    if (known == kSecurityOptions.end())
+      keys.fail("security_options",
+                fmt::format("unknown security option \"{}\"; known: {}", option,
+                            join({kSecurityOptions.begin(), kSecurityOptions.end()}, ", ")));
+  }
+}
+
+}  // namespace
+
+EnvironmentProfile apply_profile_keys(const EnvironmentProfile& base, StrictTable& keys) {
+  EnvironmentProfile profile = base;
+  assign(profile.kind, keys.named<EnvironmentKind>("kind"));
+  assign(profile.description, keys.text("description"));
+  if (const auto count = keys.integer("ranks_per_container", 0, kMaxRanksPerContainer))
+    profile.ranks_per_container = static_cast<int>(*count);
+  read_isolation(profile, keys);
+  assign(profile.launcher, keys.named<LauncherPlace>("launcher"));
+  assign(profile.gpus, keys.named<GpuVisibility>("gpus"));
+  if (auto environment = keys.table("environment")) read_environment(profile, *environment);
+  if (auto backends = keys.table("backend")) read_backends(profile, *backends);
+  if (const auto rate = keys.number("link_bits_per_s", kMinLinkBits, kMaxLinkBits))
+    profile.link_bits_per_s = rate;
+  assign(profile.declared_aggregation, keys.text("declared_aggregation"));
+  assign(profile.unprivileged_variant, keys.text("unprivileged_variant"));
+  keys.finish();
+  check_profile(profile, keys);
+  return profile;
+}
+
+void check_profile(const EnvironmentProfile& profile, const StrictTable& keys) {
+  const bool docker = profile.kind == EnvironmentKind::single_docker ||
+                      profile.kind == EnvironmentKind::cross_docker;
+  const auto refuse = [&](bool wrong, std::string_view key, const std::string& why) {
+    if (wrong)
+      keys.fail(key,
+                fmt::format("profile \"{}\" ({}): {}", profile.name, name_of(profile.kind), why));
+  };
+  const bool bare = profile.kind == EnvironmentKind::bare_metal;
+  for (const auto& [key, sharing] : {std::pair{"network", profile.network},
+                                     {"ipc", profile.ipc},
+                                     {"uts", profile.uts},
+                                     {"pid", profile.pid},
+                                     {"user", profile.user}}) {
+    refuse(bare && sharing != Sharing::host, key,
+           fmt::format("\"{}\" must be \"host\": bare metal has no namespace of its own", key));
+    refuse(!docker && sharing == Sharing::shared, key,
+           fmt::format("\"{}\" cannot be \"shared\": only containers of one engine share theirs",
+                       key));
+  }
+  refuse(docker && profile.user != Sharing::host, "user",
+         "\"user\" must be \"host\": user namespaces are the engine's own configuration here");
+  refuse(!docker && !profile.capabilities.empty(), "capabilities",
+         "capabilities are given to Docker or Podman containers only");
+  refuse(!docker && !profile.security_options.empty(), "security_options",
+         "security options are given to Docker or Podman containers only");
+  refuse(profile.shm_size != Bytes(0) && (!docker || profile.ipc == Sharing::host), "shm_size",
+         "\"shm_size\" needs a /dev/shm of the container's own (a Docker kind and \"ipc\" not "
+         "\"host\")");
+  refuse(profile.kind == EnvironmentKind::single_docker && profile.ranks_per_container != 0,
+         "ranks_per_container", "\"ranks_per_container\" must be 0: one container holds all ranks");
+  refuse(profile.kind == EnvironmentKind::cross_docker && profile.ranks_per_container == 0,
+         "ranks_per_container", "\"ranks_per_container\" must be at least 1");
+  refuse(bare && profile.ranks_per_container != 0, "ranks_per_container",
+         "\"ranks_per_container\" must be 0: there is no container");
+  const bool one_container =
+      profile.kind == EnvironmentKind::single_docker ||
+      (profile.kind == EnvironmentKind::singularity && profile.ranks_per_container == 0);
+  refuse(!bare && (profile.launcher == LauncherPlace::inside) != one_container, "launcher",
+         one_container ? "\"launcher\" must be \"inside\": one container holds all ranks"
+                       : "\"launcher\" must be \"outside\": a launcher inside one container cannot "
+                         "enter the others");
+  refuse(bare && profile.launcher == LauncherPlace::inside, "launcher",
+         "\"launcher\" must be \"outside\": there is no container");
+  refuse(profile.link_bits_per_s.has_value() &&
+             !(profile.kind == EnvironmentKind::cross_docker && profile.network != Sharing::host),
+         "link_bits_per_s", "a link rate needs containers with network links of their own");
+}
+
+const EnvironmentProfile& find_profile(const std::map<std::string, EnvironmentProfile>& profiles,
+                                       const std::string& name) {
+  if (const auto found = profiles.find(name); found != profiles.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [known_name, profile] : profiles) known.push_back(known_name);
+  throw Error(ErrorKind::input,
+              fmt::format("unknown environment profile \"{}\"; {}", name, suggestion(name, known)));
+}
+
+const EnvironmentProfile& profile_for_user(
+    const std::map<std::string, EnvironmentProfile>& profiles, const std::string& name,
+    bool unprivileged) {
+  const EnvironmentProfile& profile = find_profile(profiles, name);
+  if (!unprivileged || profile.unprivileged_variant.empty()) return profile;
+  return find_profile(profiles, profile.unprivileged_variant);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,74 @@
+#include <nlohmann/json.hpp>
+
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+std::string to_json(const EnvironmentProfile& profile) {
+  using nlohmann::json;
+  json capabilities = json::array();
+  for (const auto& capability : profile.capabilities)
+    capabilities.push_back({{"name", capability.name}, {"reason", capability.reason}});
+  json backends = json::object();
+  for (const auto& [backend, settings] : profile.backend_settings) {
+    json& list = backends[std::string(name_of(backend))] = json::array();
+    for (const auto& setting : settings)
+      list.push_back(
+          {{"name", setting.name}, {"value", setting.value}, {"reason", setting.reason}});
+  }
+  const json rate = profile.link_bits_per_s ? json(*profile.link_bits_per_s) : json(nullptr);
+  return json{{"name", profile.name},
+              {"kind", name_of(profile.kind)},
+              {"description", profile.description},
+              {"ranks_per_container", profile.ranks_per_container},
+              {"network", name_of(profile.network)},
+              {"ipc", name_of(profile.ipc)},
+              {"uts", name_of(profile.uts)},
+              {"pid", name_of(profile.pid)},
+              {"user", name_of(profile.user)},
+              {"shm_size_bytes", profile.shm_size.count()},
+              {"capabilities", capabilities},
+              {"security_options", profile.security_options},
+              {"launcher", name_of(profile.launcher)},
+              {"gpus", name_of(profile.gpus)},
+              {"environment", profile.environment},
+              {"backend", backends},
+              {"link_bits_per_s", rate},
+              {"declared_aggregation", profile.declared_aggregation},
+              {"unprivileged_variant", profile.unprivileged_variant}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+ProfilePromise promise_of(const EnvironmentProfile& profile) {
+  ProfilePromise promise;
+  promise.environment = profile.name;
+  promise.ranks_per_container = profile.ranks_per_container;
+  const bool bare = profile.kind == EnvironmentKind::bare_metal;
+  const bool docker = profile.kind == EnvironmentKind::single_docker ||
+                      profile.kind == EnvironmentKind::cross_docker;
+  if (bare)
+    promise.runtimes = {"none"};
+  else if (docker)
+    promise.runtimes = {"docker", "podman"};
+  else
+    promise.runtimes = {"singularity"};
+  const bool one_container = bare || profile.ranks_per_container == 0;
+  const auto promised = [&](const char* name, Sharing sharing) {
+    return NamespacePromise{name, sharing == Sharing::host,
+                            sharing != Sharing::private_ || one_container};
+  };
+  // Whether the engine itself runs in a user namespace (rootless, userns-remap) is its own affair.
+  NamespacePromise user = promised("user", profile.user);
+  if (docker) user.with_host.reset();
+  promise.namespaces = {promised("net", profile.network),
+                        promised("ipc", profile.ipc),
+                        promised("uts", profile.uts),
+                        promised("pid", profile.pid),
+                        user,
+                        promised("mnt", bare ? Sharing::host : Sharing::private_)};
+  // Docker gives /dev/shm with the IPC namespace; Singularity binds the host's in any case.
+  promise.namespaces.push_back(promised("shm", docker ? profile.ipc : Sharing::host));
+  return promise;
+}
+
+}  // namespace dynamiccl

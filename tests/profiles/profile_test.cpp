@@ -1,0 +1,224 @@
+#include "profiles/profile.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr const char* kCross = R"(name = "x"
+kind = "cross-docker"
+ranks_per_container = 1
+network = "private"
+ipc = "private"
+uts = "private"
+pid = "private"
+shm_size = "64MiB"
+capabilities = [{ name = "SYS_PTRACE", reason = "CMA" }]
+)";
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_profile(text, "p.toml");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "accepted";
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("dynamiccl-profiles-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string folder(const std::string& name) const {
+    std::filesystem::create_directories(path_ / name);
+    return (path_ / name).string();
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("a profile's keys become its fields") {
+  const auto profile = parse_profile(
+      std::string(kCross) +
+          "gpus = \"one-per-rank\"\nlink_bits_per_s = 1e9\n[environment]\nA = \"b\"\n" +
+          "[[backend.openmpi]]\nname = \"mca:btl_tcp_if_include\"\nvalue = \"{subnet}\"\nreason = "
+          "\"r\"\n",
+      "p.toml");
+  CHECK(profile.name == "x");
+  CHECK(profile.kind == EnvironmentKind::cross_docker);
+  CHECK(profile.ranks_per_container == 1);
+  CHECK(profile.ipc == Sharing::private_);
+  CHECK(profile.shm_size == Bytes(std::uint64_t{64} << 20));
+  REQUIRE(profile.capabilities.size() == 1);
+  CHECK(profile.capabilities[0].reason == "CMA");
+  CHECK(profile.gpus == GpuVisibility::one_per_rank);
+  CHECK(profile.link_bits_per_s == 1e9);
+  CHECK(profile.environment.at("A") == "b");
+  CHECK(profile.backend_settings.at(Backend::openmpi)[0].value == "{subnet}");
+}
+
+TEST_CASE("a wrong profile is refused with its place, the reason and the nearest word") {
+  struct Case {
+    std::string text;
+    const char* expected;
+  };
+  const std::string cross = kCross;
+  const Case cases[] = {
+      {cross + "netwrok = \"host\"\n", "p.toml:10:1: unknown key \"netwrok\" in the profile; "},
+      {cross + "netwrok = \"host\"\n", "Did you mean \"network\"?"},
+      {"name = \"x\"\nkind = \"cross-doker\"\n", "Did you mean \"cross-docker\"?"},
+      {"kind = \"bare-metal\"\n", "the profile needs the key \"name\" (a string)"},
+      {"name = \"x\"\n", "the profile needs the key \"kind\" or \"extends\"; kinds: bare-metal"},
+      {"name = \"x\"\nkind = \"bare-metal\"\nipc = \"private\"\n",
+       "p.toml:3:7: profile \"x\" (bare-metal): \"ipc\" must be \"host\""},
+      {"name = \"x\"\nkind = \"bare-metal\"\nshm_size = \"1GiB\"\n", "needs a /dev/shm"},
+      {"name = \"x\"\nkind = \"singularity\"\nranks_per_container = 1\nipc = \"shared\"\n",
+       "p.toml:4:7: profile \"x\" (singularity): \"ipc\" cannot be \"shared\""},
+      {"name = \"x\"\nkind = \"single-docker\"\n", "\"launcher\" must be \"inside\""},
+      {cross + "launcher = \"inside\"\n", "\"launcher\" must be \"outside\""},
+      {"name = \"x\"\nkind = \"cross-docker\"\n", "\"ranks_per_container\" must be at least 1"},
+      {"name = \"x\"\nkind = \"cross-docker\"\nranks_per_container = -1\n",
+       "p.toml:3:23: \"ranks_per_container\" in the profile is -1, outside 0..65536"},
+      {"name = \"x\"\nkind = \"cross-docker\"\nranks_per_container = 1\nlink_bits_per_s = 1e9\n",
+       "p.toml:4:19: profile \"x\" (cross-docker): a link rate needs containers with network "
+       "links"},
+      {"name = \"x\"\nkind = \"cross-docker\"\nranks_per_container = 1\nlink_bits_per_s = 5\n",
+       "outside 8000"},
+      {"name = \"x\"\nkind = \"single-docker\"\ncapabilities = [{ name = \"SYS_PTRACE\" }]\n",
+       "p.toml:3:17: [[capabilities]] needs the key \"reason\""},
+      {"name = \"x\"\nkind = \"single-docker\"\ncapabilities = [{ name = \"SYS_PTRAC\", reason = "
+       "\"r\" }]\n",
+       "did you mean \"SYS_PTRACE\"?"},
+      {"name = \"x\"\nkind = \"single-docker\"\ncapabilities = [{ name = \"ALL\", reason = \"r\" "
+       "}]\n",
+       "a container gets no ALL"},
+      {"name = \"x\"\nkind = \"single-docker\"\nsecurity_options = [\"privileged\"]\n",
+       "unknown security option \"privileged\""},
+      {cross + "[[backend.mpich]]\nname = \"mca:btl\"\nvalue = \"tcp\"\nreason = \"r\"\n",
+       "\"mca:btl\" is an Open MPI parameter, but the backend is mpich"},
+      {cross + "[[backend.openmpi]]\nname = \"mca:btl\"\nvalue = \"{subnett}\"\nreason = \"r\"\n",
+       "p.toml:12:9: unknown placeholder \"{subnett}\"; known: subnet, interface, host_address. "
+       "Did "
+       "you mean \"subnet\"?"},
+      {cross + "[[backend.opnmpi]]\nname = \"A\"\nvalue = \"b\"\nreason = \"r\"\n",
+       "Did you mean \"openmpi\"?"},
+      {cross + "[environment]\n\"9A\" = \"b\"\n", "\"9A\" is no environment variable name"},
+      {"name = \"x\"\nkind = \"cross-docker\"\nshm_size = 1\n",
+       "p.toml:3:12: \"shm_size\" is 1 B; at least 4 KiB"},
+      {cross + "shm_size = \"1MiB\"\n", "p.toml:10:12: "},
+      {"name = \"x\"\nextends = \"bare-metal\"\n", "unknown profile \"bare-metal\" to extend"},
+      {"name = \"x\"\nkind = \"bare-metal\"\nuser = \"private\"\n", "\"user\" must be \"host\""},
+      {"name = 3\n", "p.toml:1:8: \"name\" in the profile must be a string, not an integer"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.text);
+    CHECK_THAT(error_of(c.text), ContainsSubstring(c.expected));
+  }
+}
+
+TEST_CASE("a profile extends another and merges its settings by name") {
+  const TemporaryFolder temporary;
+  const std::string first = temporary.folder("first");
+  const std::string second = temporary.folder("second");
+  const std::string setting =
+      "[[backend.openmpi]]\nname = \"mca:a\"\nvalue = \"1\"\nreason = \"r\"\n";
+  temporary.write("first/base.toml", std::string(kCross) + setting);
+  temporary.write("first/child.toml",
+                  "name = \"child\"\nextends = \"x\"\nnetwork = \"host\"\ncapabilities = []\n"
+                  "[[backend.openmpi]]\nname = \"mca:a\"\nvalue = \"2\"\nreason = \"r\"\n"
+                  "[[backend.openmpi]]\nname = \"mca:b\"\nvalue = \"3\"\nreason = \"r\"\n");
+  // The same name in a later folder refines the earlier one.
+  temporary.write("second/x.toml", "name = \"x\"\nextends = \"x\"\nuts = \"host\"\n");
+  const auto profiles = load_profiles({first, second});
+  REQUIRE(profiles.size() == 2);
+  const auto& child = profiles.at("child");
+  CHECK(child.network == Sharing::host);
+  CHECK(child.ipc == Sharing::private_);
+  CHECK(child.capabilities.empty());
+  const auto& settings = child.backend_settings.at(Backend::openmpi);
+  REQUIRE(settings.size() == 2);
+  CHECK(settings[0].value == "2");
+  CHECK(profiles.at("x").uts == Sharing::host);
+  CHECK(profiles.at("x").capabilities.size() == 1);
+}
+
+TEST_CASE("profiles that extend each other in a circle, or share a name, are refused") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.folder("circle");
+  temporary.write("circle/a.toml", "name = \"a\"\nextends = \"b\"\n");
+  temporary.write("circle/b.toml", "name = \"b\"\nextends = \"a\"\n");
+  CHECK_THROWS_WITH(load_profiles({folder}), ContainsSubstring("in a circle: a -> b -> a"));
+  const std::string twice = temporary.folder("twice");
+  temporary.write("twice/a.toml", kCross);
+  temporary.write("twice/b.toml", kCross);
+  CHECK_THROWS_WITH(load_profiles({twice}), ContainsSubstring("is already defined by"));
+  CHECK_THROWS_WITH(load_profiles({"/nonexistent"}), ContainsSubstring("/nonexistent"));
+}
+
+TEST_CASE("the canonical text of a profile is JSON and the same for equal profiles") {
+  const auto profile = parse_profile(kCross, "p.toml");
+  const auto json = nlohmann::json::parse(to_json(profile));
+  CHECK(json.at("shm_size_bytes") == 64 * 1024 * 1024);
+  CHECK(json.at("link_bits_per_s").is_null());
+  CHECK(to_json(profile) == to_json(parse_profile(kCross, "other.toml")));
+}
+
+TEST_CASE("a promise says which namespaces are the host's and which the ranks share") {
+  const auto find = [](const ProfilePromise& promise, const std::string& name) {
+    for (const auto& promised : promise.namespaces)
+      if (promised.name == name) return promised;
+    FAIL("no promise on " << name);
+    return NamespacePromise{};
+  };
+  const auto cross = promise_of(parse_profile(kCross, "p.toml"));
+  CHECK(cross.runtimes == std::vector<std::string>{"docker", "podman"});
+  CHECK(cross.containers(4) == 4);
+  CHECK(find(cross, "net").with_host == false);
+  CHECK(find(cross, "net").between_ranks == false);
+  CHECK(find(cross, "shm").between_ranks == false);
+  CHECK(find(cross, "user").with_host == std::nullopt);
+  const auto bare = promise_of(parse_profile("name = \"b\"\nkind = \"bare-metal\"\n", "p.toml"));
+  CHECK(bare.containers(4) == 0);
+  CHECK(find(bare, "mnt").with_host == true);
+  const auto single = promise_of(parse_profile(
+      "name = \"s\"\nkind = \"single-docker\"\nlauncher = \"inside\"\nnetwork = \"private\"\n"
+      "ipc = \"private\"\n",
+      "p.toml"));
+  CHECK(single.containers(4) == 1);
+  CHECK(find(single, "ipc").with_host == false);
+  CHECK(find(single, "ipc").between_ranks == true);
+  CHECK(find(single, "uts").with_host == true);
+}
+
+TEST_CASE("an ordinary user gets a profile's unprivileged variant where it has one") {
+  std::map<std::string, EnvironmentProfile> profiles;
+  profiles["a"].name = "a";
+  profiles["a"].unprivileged_variant = "b";
+  profiles["b"].name = "b";
+  CHECK(profile_for_user(profiles, "a", false).name == "a");
+  CHECK(profile_for_user(profiles, "a", true).name == "b");
+  CHECK(profile_for_user(profiles, "b", true).name == "b");
+  CHECK_THROWS_WITH(find_profile(profiles, "c"),
+                    ContainsSubstring("unknown environment profile \"c\""));
+}
