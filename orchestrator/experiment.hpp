@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/run_config.hpp"
+#include "core/units.hpp"
+#include "core/vocabulary.hpp"
+#include "orchestrator/expression.hpp"
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+/// One choice of sweep axes; what a dimension leaves open stays unset.
+struct AxisChoice {
+  std::optional<std::string> environment;
+  std::optional<Backend> backend;
+  std::optional<Architecture> architecture;
+  std::optional<int> ranks;
+  std::optional<DataType> datatype;
+  std::optional<std::string> algorithm;
+  std::optional<bool> in_place;
+};
+
+/// Values that vary together: one axis of [axes], or the zipped axes of one [[zip]].
+using Dimension = std::vector<AxisChoice>;
+
+/// One [[work]] table: collectives x sizes. Empty lists mean "as the axes say".
+struct Work {
+  std::vector<Architecture> architectures;
+  std::vector<Backend> backends;
+  std::vector<Collective> collectives;
+  std::vector<Bytes> sizes;
+  std::vector<DataType> datatypes;
+  std::vector<std::string> algorithms;
+  std::vector<bool> in_place;
+};
+
+/// A setting of a library to be swept: every value, "default" = leave it alone.
+struct KnobAxis {
+  std::string name;  ///< "env.UCX_TLS", "mca.btl_tcp_eager_limit" (launch scope), "call.segment"
+  std::vector<std::string> values;
+};
+
+/// How often and how long; `cells` goes to the workers as it is.
+struct RunProtocol {
+  Protocol cells;
+  int launches = 5;  ///< blocks; every group starts once per block (A-22: 5 independent runs)
+  int retries = 1;   ///< further attempts of a launch that failed; each is stored
+  Micros launch_timeout{120e6};
+  Micros connect_timeout{30e6};
+};
+
+/// An experiment file, checked but not yet expanded.
+struct Experiment {
+  std::string name;
+  std::string description;
+  std::uint64_t seed = 1;
+  std::string source_path;
+  std::string source_text;
+  std::vector<std::string> overrides;
+  std::vector<Dimension> dimensions;
+  std::vector<Work> work;
+  std::vector<Expression> where;    ///< all must hold
+  std::vector<Expression> exclude;  ///< none may hold
+  RunProtocol protocol;
+  std::map<Backend, std::vector<KnobAxis>> knobs;
+  /// Every profile the axes name, with the experiment's overrides applied.
+  std::map<std::string, EnvironmentProfile> profiles;
+};
+
+/// Parses and checks an experiment.
+/// @param source file name for messages
+/// @param overrides `key=value` of --set, applied before anything is read
+/// @param profiles the known profiles by name
+/// @throws Error(input) with one `file:line:col: ...` line per mistake
+Experiment parse_experiment(const std::string& text, const std::string& source,
+                            const std::vector<std::string>& overrides,
+                            const std::map<std::string, EnvironmentProfile>& profiles);
+
+/// Reads the file and parses it.
+/// @throws Error(input) when it cannot be read, and as parse_experiment
+Experiment read_experiment(const std::string& path, const std::vector<std::string>& overrides,
+                           const std::map<std::string, EnvironmentProfile>& profiles);
+
+}  // namespace dynamiccl

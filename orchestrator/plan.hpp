@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/run_config.hpp"
+#include "orchestrator/experiment.hpp"
+
+namespace dynamiccl {
+
+/// What this machine and this build can do: decides which cells are impossible. Filled by
+/// inspect_machine(), or by hand in tests.
+struct Capabilities {
+  /// Why a backend cannot run here, by backend; absent = it can.
+  std::map<Backend, std::string> backend_reasons;
+  /// Why a profile cannot run here, by name; absent = it can.
+  std::map<std::string, std::string> environment_reasons;
+  Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
+};
+
+/// One cell: what a worker measures, or the reason why it cannot be measured here.
+struct PlannedCell {
+  WorkCell work;
+  std::string impossible;  ///< reason; empty = to be measured
+};
+
+/// Ranks that start together: environment x backend x architecture x ranks x launch-scope knobs.
+struct PlannedGroup {
+  std::string id;
+  std::string environment;  ///< profile name
+  Backend backend = Backend::openmpi;
+  Architecture architecture = Architecture::ring;
+  int ranks = 1;
+  std::map<std::string, std::string> knobs;  ///< launch scope, "env.X" and "mca.X"; no "default"
+  std::vector<PlannedCell> cells;
+
+  [[nodiscard]] std::size_t possible_cells() const;
+};
+
+struct Plan {
+  std::vector<PlannedGroup> groups;
+
+  [[nodiscard]] std::size_t cell_count() const;
+  [[nodiscard]] std::size_t possible_cells() const;
+};
+
+/// Expands an experiment. Pure: no clock, no files. Same input, same ids, same order.
+/// @param only keeps the cells it matches; nullptr keeps all
+Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,
+               const Expression* only);
+
+/// Order of `count` groups in a block: a permutation that depends on seed and block alone.
+std::vector<std::size_t> block_order(std::size_t count, std::uint64_t seed, int block);
+
+/// The launch's own seed for data and cell order: fresh per group, block and attempt.
+std::uint64_t launch_seed(std::uint64_t seed, const std::string& group_id, int block, int attempt);
+
+/// The possible cells of a group in the launch's random order.
+std::vector<WorkCell> launch_cells(const PlannedGroup& group, std::uint64_t launch_seed);
+
+}  // namespace dynamiccl

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <toml++/toml.h>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/units.hpp"
+#include "core/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// All mistakes of a file, reported together before anything runs.
+class Mistakes {
+ public:
+  /// @param source file name for nodes that know none
+  explicit Mistakes(std::string source) : source_(std::move(source)) {}
+  /// Adds `file:line:col: message`.
+  void add(const toml::source_region& where, const std::string& message);
+  /// The same, `offset` letters behind the start of a quoted text.
+  void add_inside(const toml::source_region& where, std::size_t offset, const std::string& message);
+  /// Adds a message that already says its place.
+  void add_placed(const std::string& message) { messages_.push_back(message); }
+  [[nodiscard]] bool empty() const { return messages_.empty(); }
+  /// @throws Error(input) with one line per mistake
+  void raise() const;
+
+ private:
+  void add_at(const toml::source_region& where, std::size_t column, const std::string& message);
+
+  std::string source_;
+  std::vector<std::string> messages_;
+};
+
+/// Reads one TOML table strictly: asked keys are known, finish() complains about every other.
+/// A wrong value is noted in `Mistakes` and reads as absent, so that all mistakes are found at
+/// once.
+class TableReader {
+ public:
+  /// @param path dotted name in messages, "" for the file's top level
+  TableReader(const toml::table& table, std::string path, Mistakes& mistakes);
+
+  std::optional<std::string> text(const std::string& key);
+  std::optional<bool> boolean(const std::string& key);
+  std::optional<std::int64_t> integer(const std::string& key, std::int64_t minimum,
+                                      std::int64_t maximum = std::numeric_limits<int>::max());
+  /// "2s", "500ms" or seconds as a number.
+  std::optional<Micros> duration(const std::string& key);
+
+  /// A single value reads as a list of one; an empty list is a mistake.
+  std::vector<std::string> texts(const std::string& key);
+  std::vector<int> integers(const std::string& key, std::int64_t minimum);
+  std::vector<bool> booleans(const std::string& key);
+  /// Sizes as text ("64KiB"), as bytes, or {from = "4B", to = "1GiB", factor = 4}.
+  std::vector<Bytes> sizes(const std::string& key);
+  /// Scalars of any type as text: settings that a library reads itself.
+  std::vector<std::string> scalars(const std::string& key);
+
+  template <class E>
+  std::vector<E> names(const std::string& key) {
+    std::vector<E> values;
+    for_each(key, [&](const toml::node& node) {
+      const auto name = node.value_exact<std::string>();
+      if (!name) return wrong_type(key, node, "a name in quotes");
+      if (const auto value = find_named<E>(*name)) {
+        values.push_back(*value);
+      } else {
+        mistakes_.add(node.source(),
+                      unknown_name(std::string(NameTable<E>::what), *name, all_names<E>()));
+      }
+    });
+    return values;
+  }
+  template <class E>
+  std::optional<E> name(const std::string& key) {
+    const auto values = names<E>(key);
+    if (values.empty()) return std::nullopt;
+    return values.front();
+  }
+
+  std::optional<TableReader> table(const std::string& key);
+  /// The tables of `[[key]]`.
+  std::vector<TableReader> tables(const std::string& key);
+  /// Names of all keys, for tables whose keys the user chooses; they become known.
+  std::vector<std::string> keys();
+
+  [[nodiscard]] bool has(const std::string& key) const { return table_.contains(key); }
+  [[nodiscard]] const toml::node* node(const std::string& key) const { return table_.get(key); }
+  [[nodiscard]] const toml::table& raw() const { return table_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] Mistakes& mistakes() const { return mistakes_; }
+  /// Notes a mistake at the key's value, at the table when the key is absent.
+  void complain(const std::string& key, const std::string& message) const;
+  /// Notes every key that was not asked for.
+  void finish();
+
+  static std::string unknown_name(const std::string& what, const std::string& name,
+                                  const std::vector<std::string>& known);
+
+ private:
+  void for_each(const std::string& key, const std::function<void(const toml::node&)>& visit);
+  void wrong_type(const std::string& key, const toml::node& node, const std::string& expected);
+  void size_range(const std::string& key, const toml::table& range, std::vector<Bytes>& sizes);
+  std::optional<Bytes> size(const std::string& key, const toml::node& node);
+  [[nodiscard]] std::string dotted(const std::string& key) const;
+
+  const toml::table& table_;
+  std::string path_;
+  Mistakes& mistakes_;
+  std::set<std::string> known_;
+};
+
+/// Applies `key=value` overrides (`protocol.iterations=5`, `axes.backend=gloo`,
+/// `work.0.size=1MiB`). The value is TOML; what is no TOML is taken as text.
+/// @throws Error(input) naming the override
+void apply_overrides(toml::table& table, const std::vector<std::string>& overrides);
+
+}  // namespace dynamiccl

@@ -1,0 +1,136 @@
+#include "orchestrator/experiment.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace dynamiccl;
+
+namespace {
+
+const std::map<std::string, EnvironmentProfile>& known_profiles() {
+  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  return profiles;
+}
+
+const std::string kGood = R"(name = "demo"
+seed = 7
+[axes]
+environment = ["bare-metal", "cross-docker"]
+backend = "gloo"
+architecture = "ring"
+ranks = [2, 4]
+[[work]]
+collective = "allreduce"
+size = ["1KiB", "1MiB"]
+)";
+
+Experiment parsed(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse_experiment(text, "demo.toml", overrides, known_profiles());
+}
+
+std::string mistakes(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parsed(text, overrides);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("an experiment reads into axes, work, protocol and the profiles it names") {
+  const auto experiment = parsed(kGood + "[protocol]\nlaunches = 3\nlaunch_timeout = \"5s\"\n");
+  CHECK(experiment.name == "demo");
+  CHECK(experiment.seed == 7);
+  CHECK(experiment.dimensions.size() == 4);
+  REQUIRE(experiment.work.size() == 1);
+  CHECK(experiment.work[0].sizes == std::vector<Bytes>{Bytes(1024), Bytes(1 << 20)});
+  CHECK(experiment.protocol.launches == 3);
+  CHECK(experiment.protocol.launch_timeout == Micros(5e6));
+  CHECK(experiment.protocol.cells.iterations == 100);
+  CHECK(experiment.profiles.contains("bare-metal"));
+  CHECK(experiment.profiles.contains("cross-docker"));
+  CHECK_FALSE(experiment.profiles.contains("single-docker"));
+}
+
+TEST_CASE("all mistakes of an experiment are told in one go") {
+  CHECK(mistakes("name = \"x\"\n"
+                 "sead = 1\n"
+                 "[axes]\n"
+                 "environment = \"bare-mettal\"\n"
+                 "backend = \"gloo\"\n"
+                 "ranks = 0\n"
+                 "[[work]]\n"
+                 "colective = \"allreduce\"\n"
+                 "size = \"4B\"\n") ==
+        "demo.toml:4:15: unknown environment \"bare-mettal\"; known: bare-metal, cross-docker, "
+        "cross-docker-100mbit, cross-docker-1gbit, cross-docker-300mbit, cross-docker-all-gpus, "
+        "cross-docker-host-network, cross-docker-shared, cross-docker-shared-ipc, "
+        "cross-docker-small-shm, single-docker, single-docker-default-shm, single-docker-no-cma, "
+        "single-docker-small-shm, singularity, singularity-inside, singularity-userns, "
+        "singularity-userns-inside. Did you mean \"bare-metal\"?\n"
+        "demo.toml:6:9: axes.ranks: expected a whole number from 1, found the number 0\n"
+        "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"...\"]` below [axes]\n"
+        "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
+        "backend, collective, datatype, in_place, size. Did you mean \"collective\"?\n"
+        "demo.toml:7:1: [[work]] needs the key collective\n"
+        "demo.toml:2:1: unknown key \"sead\"; known: axes, description, exclude, knobs, name, "
+        "profile, protocol, seed, where, work, zip. Did you mean \"seed\"?");
+}
+
+TEST_CASE("text that is no TOML is refused with its place") {
+  CHECK(mistakes("name = \"x\nseed = 1\n").starts_with("demo.toml:1:10: "));
+}
+
+TEST_CASE("expressions are checked where they stand") {
+  CHECK(mistakes("exclude = [\"size > 1MiB\",\n  \"bakend == gloo\"]\n" + kGood)
+            .starts_with("demo.toml:2:3: exclude \"bakend == gloo\", column 1: unknown field"));
+}
+
+TEST_CASE("zip lists must have one length and belong to no other axis") {
+  const std::string zip =
+      "[[zip]]\ndatatype = [\"float32\", \"int32\"]\nalgorithm = [\"library\"]\n";
+  CHECK(
+      mistakes(kGood + zip) ==
+      "demo.toml:12:12: [[zip]] lists must be of one length: algorithm has 1 values, datatype has "
+      "2");
+  CHECK(mistakes(kGood + "[[zip]]\nranks = [2]\nalgorithm = [\"library\"]\n") ==
+        "demo.toml:12:9: axis ranks is given twice: once in [axes] or another [[zip]]");
+}
+
+TEST_CASE("overrides win over the file and are checked like it") {
+  const auto experiment = parsed(kGood, {"axes.ranks=3", "protocol.iterations=9", "seed=11"});
+  CHECK(experiment.seed == 11);
+  CHECK(experiment.protocol.cells.iterations == 9);
+  CHECK(mistakes(kGood, {"protocol.itertions=9"}) ==
+        "--set protocol.itertions=9: unknown key \"itertions\" in [protocol]; known: batch_target, "
+        "cell_time_cap, connect_timeout, iterations, launch_timeout, launches, max_batch, "
+        "min_iterations, rank_aggregation, retries, verify, warmup. Did you mean \"iterations\"?");
+}
+
+TEST_CASE("a profile is overridden or extended inside the experiment") {
+  const std::string text = kGood +
+                           "[profile.cross-docker]\nshm_size = \"128MiB\"\n"
+                           "[profile.wide]\nextends = \"cross-docker\"\nipc = \"shared\"\n";
+  const auto experiment = parsed(text, {"axes.environment=[\"cross-docker\", \"wide\"]"});
+  CHECK(experiment.profiles.at("cross-docker").shm_size == Bytes(128 << 20));
+  CHECK(experiment.profiles.at("wide").ipc == Sharing::shared);
+  CHECK(experiment.profiles.at("wide").name == "wide");
+  CHECK(mistakes(kGood + "[profile.odd]\nipc = \"shared\"\n")
+            .starts_with("demo.toml:11:1: [profile.odd] is no known profile: write extends"));
+  CHECK(mistakes(kGood + "[profile.cross-docker]\nipk = \"shared\"\n")
+            .starts_with("demo.toml:12:1: unknown key \"ipk\" in [profile.cross-docker]"));
+}
+
+TEST_CASE("knobs belong to a backend and a scope") {
+  const auto experiment = parsed(kGood + "[knobs.gloo]\ncall.segment = [\"default\", 65536]\n");
+  REQUIRE(experiment.knobs.at(Backend::gloo).size() == 1);
+  CHECK(experiment.knobs.at(Backend::gloo)[0].name == "call.segment");
+  CHECK(experiment.knobs.at(Backend::gloo)[0].values ==
+        std::vector<std::string>{"default", "65536"});
+  CHECK(mistakes(kGood + "[knobs.gloo]\nmca.btl = \"tcp\"\n") ==
+        "demo.toml:12:1: mca parameters belong to Open MPI, not to gloo; use env or call");
+  CHECK(mistakes(kGood + "[knobs.gluu]\nenv.A = 1\n")
+            .starts_with("demo.toml:11:1: unknown backend \"gluu\""));
+}

@@ -1,0 +1,209 @@
+#include "orchestrator/plan.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+using namespace dynamiccl;
+
+namespace {
+
+const std::map<std::string, EnvironmentProfile>& known_profiles() {
+  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  return profiles;
+}
+
+Experiment parsed(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse_experiment(text, "demo.toml", overrides, known_profiles());
+}
+
+const std::string kMatrix = R"(name = "demo"
+[axes]
+environment = ["bare-metal", "cross-docker"]
+backend = ["openmpi", "gloo", "nccl"]
+architecture = ["ps", "ring"]
+ranks = 2
+[[work]]
+architecture = "ring"
+collective = ["allreduce", "allgather"]
+size = ["4B", "1KiB"]
+[[work]]
+architecture = "ps"
+collective = ["push", "pull"]
+size = ["4B", "1KiB"]
+)";
+
+Capabilities no_gpu() {
+  Capabilities can;
+  can.backend_reasons[Backend::nccl] = "no GPU found";
+  return can;
+}
+
+}  // namespace
+
+TEST_CASE("lists expand to their cross product, grouped by what starts together") {
+  const auto plan = make_plan(parsed(kMatrix), no_gpu(), nullptr);
+  CHECK(plan.groups.size() == 12);
+  CHECK(plan.cell_count() == 48);
+  std::set<std::string> ids;
+  for (const auto& group : plan.groups) {
+    CHECK(group.cells.size() == 4);
+    ids.insert(group.id);
+    for (const auto& cell : group.cells) ids.insert(cell.work.id);
+  }
+  CHECK(ids.size() == 60);
+  CHECK(plan.groups.front().environment == "bare-metal");
+}
+
+TEST_CASE("impossible cells stay in the plan with their reason") {
+  const auto plan = make_plan(parsed(kMatrix), no_gpu(), nullptr);
+  for (const auto& group : plan.groups) {
+    for (const auto& cell : group.cells) {
+      if (group.backend == Backend::nccl) {
+        CHECK(cell.impossible == "no GPU found");
+      } else if (cell.work.collective == Collective::allgather && cell.work.size == Bytes(4)) {
+        CHECK(cell.impossible == "4 B do not split into 2 equal parts of whole float32 elements");
+      } else {
+        CHECK(cell.impossible.empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("each kind of impossible cell is told apart") {
+  const auto reason = [](const std::vector<std::string>& overrides, const Capabilities& can) {
+    const auto plan = make_plan(
+        parsed("name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\n"
+               "architecture = \"ring\"\nranks = 2\n[[work]]\ncollective = \"allreduce\"\n"
+               "size = \"1KiB\"\n",
+               overrides),
+        can, nullptr);
+    return plan.groups.at(0).cells.at(0).impossible;
+  };
+  CHECK(reason({}, {}).empty());
+  CHECK(reason({"work.0.collective=push"}, {}) == "push does not belong to the ring architecture");
+  CHECK(reason({"axes.architecture=ps", "axes.ranks=1", "work.0.collective=push"}, {}) ==
+        "a parameter server and a worker need 2 ranks, the cell has 1");
+  CHECK(reason({"axes.ranks=1", "work.0.collective=sendrecv"}, {}) ==
+        "sendrecv needs 2 ranks, the cell has 1");
+  CHECK(reason({"work.0.algorithm=own_ring", "work.0.collective=broadcast"}, {}) ==
+        "own_ring is written for allreduce, allgather and reduce_scatter, not for broadcast");
+  CHECK(reason({"work.0.size=6"}, {}) ==
+        "6 B do not split into 1 equal part of whole float32 elements");
+  Capabilities small;
+  small.memory = Bytes(1 << 30);
+  CHECK(reason({"work.0.size=1GiB"}, small) ==
+        "2 ranks' buffers need about 6.0 GiB, the machine has 1.0 GiB");
+  Capabilities none;
+  none.environment_reasons["bare-metal"] = "no such machine";
+  CHECK(reason({}, none) == "no such machine");
+}
+
+TEST_CASE("ids depend on what is measured, not on the text around it") {
+  const auto first = make_plan(parsed(kMatrix), no_gpu(), nullptr);
+  const auto same =
+      make_plan(parsed("# a comment\n" + kMatrix, {"protocol.launches=3"}), no_gpu(), nullptr);
+  const auto other = make_plan(parsed(kMatrix, {"axes.ranks=3"}), no_gpu(), nullptr);
+  const auto variant = make_plan(
+      parsed(kMatrix + "[profile.bare-metal]\nenvironment = { A = \"1\" }\n"), no_gpu(), nullptr);
+  CHECK(first.groups[0].id == same.groups[0].id);
+  CHECK(first.groups[0].cells[0].work.id == same.groups[0].cells[0].work.id);
+  CHECK(first.groups[0].id != other.groups[0].id);
+  CHECK(first.groups[0].id != variant.groups[0].id);
+  // The plan's ids are stored: this one must never change for the same cell.
+  CHECK(first.groups[0].id.size() == 16);
+}
+
+TEST_CASE("where, exclude and --only drop cells, and groups left without any") {
+  const auto plan = make_plan(parsed("exclude = \"backend == nccl\"\n"
+                                     "where = \"size >= 1KiB\"\n" +
+                                     kMatrix),
+                              no_gpu(), nullptr);
+  CHECK(plan.groups.size() == 8);
+  CHECK(plan.cell_count() == 16);
+  const auto only = Expression::parse("environment == bare-metal and collective == pull",
+                                      {"bare-metal", "cross-docker"});
+  CHECK(make_plan(parsed(kMatrix), no_gpu(), &only).groups.size() == 3);
+}
+
+TEST_CASE("zipped axes vary together") {
+  const auto plan = make_plan(
+      parsed("name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\narchitecture = \"ring\"\n"
+             "[[zip]]\nbackend = [\"openmpi\", \"gloo\"]\nranks = [2, 3]\n"
+             "[[work]]\ncollective = \"allreduce\"\nsize = [4, 8]\n"),
+      {}, nullptr);
+  REQUIRE(plan.groups.size() == 2);
+  CHECK(plan.groups[0].backend == Backend::openmpi);
+  CHECK(plan.groups[0].ranks == 2);
+  CHECK(plan.groups[1].backend == Backend::gloo);
+  CHECK(plan.groups[1].ranks == 3);
+}
+
+TEST_CASE("launch knobs make groups, call knobs make cells, default leaves the library alone") {
+  const auto plan = make_plan(
+      parsed("name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\narchitecture = \"ring\"\n"
+             "backend = [\"openmpi\", \"gloo\"]\nranks = 2\n"
+             "[[work]]\ncollective = \"allreduce\"\nsize = 4\n"
+             "[knobs.openmpi]\nmca.btl = [\"default\", \"tcp,self\"]\nenv.A = [1, 2]\n"
+             "[knobs.gloo]\ncall.segment = [\"default\", 1024]\n"),
+      {}, nullptr);
+  REQUIRE(plan.groups.size() == 5);
+  CHECK(plan.groups[0].knobs == std::map<std::string, std::string>{{"env.A", "1"}});
+  CHECK(plan.groups[3].knobs ==
+        std::map<std::string, std::string>{{"env.A", "2"}, {"mca.btl", "tcp,self"}});
+  CHECK(plan.groups[4].cells.size() == 2);
+  CHECK(plan.groups[4].cells[1].work.knobs ==
+        std::map<std::string, std::string>{{"segment", "1024"}});
+}
+
+TEST_CASE("orders are permutations that depend on seed, block and attempt alone") {
+  const auto order = block_order(24, 7, 0);
+  CHECK(std::set<std::size_t>(order.begin(), order.end()).size() == 24);
+  CHECK(order == block_order(24, 7, 0));
+  CHECK(order != block_order(24, 7, 1));
+  CHECK(order != block_order(24, 8, 0));
+  const auto plan = make_plan(parsed(kMatrix), no_gpu(), nullptr);
+  const auto& group = plan.groups[0];
+  const auto a = launch_cells(group, launch_seed(1, group.id, 0, 0));
+  CHECK(a.size() == group.possible_cells());
+  std::set<std::string> ids;
+  for (const auto& cell : a) ids.insert(cell.id);
+  CHECK(ids.size() == a.size());
+  CHECK(launch_seed(1, group.id, 0, 0) != launch_seed(1, group.id, 0, 1));
+  CHECK(launch_seed(1, group.id, 0, 0) != launch_seed(1, group.id, 1, 0));
+}
+
+TEST_CASE("every group is early and late about equally often over the blocks") {
+  std::vector<int> first_half(24, 0);
+  for (int block = 0; block < 400; ++block) {
+    const auto order = block_order(24, 3, block);
+    for (std::size_t i = 0; i < 12; ++i) ++first_half[order[i]];
+  }
+  // Binomial(400, 1/2): 5 standard deviations are 50.
+  for (const int count : first_half) CHECK(std::abs(count - 200) < 50);
+}
+
+TEST_CASE("a hundred thousand cells are planned in less than two seconds") {
+  const auto experiment = parsed(
+      "name = \"x\"\nexclude = \"size > 1GiB or backend == nccl\"\n"
+      "[axes]\nenvironment = [\"bare-metal\", \"singularity\", \"single-docker\", "
+      "\"cross-docker\"]\nbackend = [\"openmpi\", \"mpich\", \"gloo\"]\n"
+      "architecture = [\"ps\", \"ring\"]\nranks = [2, 3, 4, 6, 8, 12, 16]\n"
+      "datatype = [\"float32\", \"int32\", \"float64\"]\n"
+      "[[work]]\narchitecture = \"ring\"\n"
+      "collective = [\"allreduce\", \"allgather\", \"broadcast\", \"reduce\", \"alltoall\", "
+      "\"reduce_scatter\", \"sendrecv\"]\n"
+      "size = { from = \"4B\", to = \"1GiB\", factor = 2 }\n"
+      "[[work]]\narchitecture = \"ps\"\ncollective = [\"push\", \"pull\", \"push_pull\", "
+      "\"broadcast\", \"gather\"]\nsize = { from = \"4B\", to = \"1GiB\", factor = 2 }\n"
+      "[knobs.gloo]\ncall.segment = [\"default\", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]\n");
+  const auto start = std::chrono::steady_clock::now();
+  const auto plan = make_plan(experiment, {}, nullptr);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(plan.cell_count() > 100'000);
+#ifdef NDEBUG
+  CHECK(took.count() < 2.0);
+#endif
+}
