@@ -20,9 +20,10 @@ struct RunInfo {
   std::vector<std::string> overrides;
   std::uint64_t seed = 0;
   std::vector<std::string> argv;
-  std::string tool_version;   ///< version, git revision, "dirty" when the tree had changes
-  std::string host_json;      ///< kernel, CPU, memory, boot id, distribution: no secrets
-  std::string protocol_json;  ///< resolved Protocol and launches
+  std::string tool_version;  ///< version, git revision, "dirty" when the tree had changes
+  std::string host_json;     ///< kernel, CPU, memory, boot id, distribution: no secrets
+  std::string
+      protocol_json;  ///< resolved Protocol and launches; "rank_aggregation" is read from it
 };
 
 /// Ranks that start together and measure all cells of the group.
@@ -88,6 +89,7 @@ class Store {
   /// Opens or creates; applies forward migrations.
   /// @throws Error(data) for a newer schema or a file that is no database, Error(environment) when
   /// it cannot be opened
+  /// The folder must exist. Runs and launches whose writer is gone become "interrupted".
   explicit Store(const std::string& path);
   ~Store();
   Store(Store&&) noexcept;
@@ -99,17 +101,32 @@ class Store {
   /// next open.
   std::int64_t begin_launch(const std::string& run_id, const LaunchStart& launch);
   /// Stores end, facts, cells, samples and transports of all ranks and the per-cell statistics, in
-  /// one transaction.
+  /// one transaction. Every cell of the group gets an outcome: what the ranks left, else the
+  /// launch's own. Odd records (torn, repeated, of an unknown cell or rank) become events.
+  /// @throws Error(data) when the launch is already finished or its block was measured by another
   void finish_launch(std::int64_t launch, const LaunchEnd& end,
                      const std::vector<RecordFile>& ranks);
   /// Reason for cells that could not be measured after all (e.g. environment failed to start).
   void mark_unsupported(const std::string& run_id, const std::string& group_id,
                         const std::string& reason);
+  /// @param status "complete" (every launch of the plan was tried, some may have failed), "failed"
+  /// (could not go on) or "interrupted"
   void end_run(const std::string& run_id, const std::string& status);
+  /// Takes a stored run over for `run --resume`: status "running", this process its writer,
+  /// launches left "running" become "interrupted".
+  /// @throws Error(input) when the run is unknown or another live process is writing it
+  void resume_run(const std::string& run_id);
+  /// One sentence about a run, or about one of its launches.
+  /// @param kind a word to select by: "noise", "retry", ...
+  void add_event(const std::string& run_id, std::optional<std::int64_t> launch,
+                 const std::string& kind, const std::string& message);
 
+  /// Attempts already stored for this group and block: the `attempt` of the next begin_launch.
+  int next_attempt(const std::string& run_id, const std::string& group_id, int block) const;
   /// Launches with status ok of a run.
   std::set<LaunchKey> finished_launches(const std::string& run_id) const;
-  /// Newest run of this experiment (same spec text and overrides) that is not complete.
+  /// Newest run of this experiment (same spec text and overrides) that is neither complete nor
+  /// being written by a live process.
   std::optional<std::string> unfinished_run(const std::string& spec_text,
                                             const std::vector<std::string>& overrides) const;
 

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <string>
+
+namespace dynamiccl {
+
+/// Marks our files ("DYNC") apart from other programs' SQLite files.
+inline constexpr int kApplicationId = 0x44594E43;
+
+/// The one place that opens SQLite. WAL, foreign keys on, waits up to 30 s for another writer.
+/// @throws Error(data) for a file that is no database of ours, Error(environment) when it cannot be
+/// opened
+SQLite::Database open_for_writing(const std::string& path);
+
+/// A connection that cannot write, whatever SQL it is given.
+/// @throws as open_for_writing, also when the file does not exist
+SQLite::Database open_for_reading(const std::string& path);
+
+/// Turns an SQLite error into one that says what failed, where, why and what to do next.
+/// @param doing "storing the launch"
+[[noreturn]] void throw_explained(const SQLite::Exception& error, const std::string& path,
+                                  const std::string& doing);
+
+/// Runs `work`, its SQLite errors explained.
+template <class Work>
+auto explained(const std::string& path, const std::string& doing, Work&& work) {
+  try {
+    return work();
+  } catch (const SQLite::Exception& error) {
+    throw_explained(error, path, doing);
+  }
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,115 @@
+#include "db/migrations.hpp"
+
+#include <fmt/format.h>
+
+#include "core/digest.hpp"
+#include "core/error.hpp"
+#include "db/connection.hpp"
+#include "embedded/db_schema_sql.hpp"
+#include "embedded/db_views_sql.hpp"
+
+namespace dynamiccl {
+namespace {
+
+int version_of(SQLite::Database& db) { return db.execAndGet("PRAGMA user_version").getInt(); }
+
+[[noreturn]] void refuse_newer(const std::string& path, int have, int know) {
+  throw Error(ErrorKind::data,
+              fmt::format("database {}: its schema has version {}, this program knows {}; it is "
+                          "left untouched: use the newer DynamICCL that wrote it, or name another "
+                          "database with --db",
+                          path, have, know));
+}
+
+bool views_are_current(SQLite::Database& db, const std::string& digest) {
+  SQLite::Statement stored(db, "SELECT value FROM meta WHERE key = 'views_sha256'");
+  return stored.executeStep() && stored.getColumn(0).getString() == digest;
+}
+
+void remake_views(SQLite::Database& db, std::string_view views, const std::string& digest) {
+  std::vector<std::string> old;
+  {
+    SQLite::Statement names(db, "SELECT name FROM sqlite_master WHERE type = 'view'");
+    while (names.executeStep()) old.push_back(names.getColumn(0).getString());
+  }
+  for (const auto& name : old) db.exec("DROP VIEW \"" + name + "\"");
+  db.exec(std::string(views));
+  SQLite::Statement store(db,
+                          "INSERT INTO meta(key, value) VALUES ('views_sha256', ?) "
+                          "ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+  store.bind(1, digest);
+  store.exec();
+}
+
+void drop_views(SQLite::Database& db) {
+  // A step may rename or drop a column that an old view names.
+  std::vector<std::string> old;
+  SQLite::Statement names(db, "SELECT name FROM sqlite_master WHERE type = 'view'");
+  while (names.executeStep()) old.push_back(names.getColumn(0).getString());
+  names.reset();
+  for (const auto& name : old) db.exec("DROP VIEW \"" + name + "\"");
+}
+
+void check_foreign_keys(SQLite::Database& db, const std::string& path) {
+  SQLite::Statement check(db, "PRAGMA foreign_key_check");
+  if (check.executeStep()) {
+    throw Error(ErrorKind::bug,
+                fmt::format("database {}: a migration broke a reference of table {}; nothing was "
+                            "changed",
+                            path, check.getColumn(0).getString()));
+  }
+}
+
+}  // namespace
+
+const SchemaSet& current_schema() {
+  // The next change of a table: add migrations/0002_<what>.sql, embed it, and append {2, text}.
+  static const SchemaSet set{embedded::db_schema_sql, embedded::db_views_sql, {}};
+  return set;
+}
+
+void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set) {
+  const std::string digest = sha256_hex(set.views);
+  const int known = set.version();
+  const int before = version_of(db);
+  if (before > known) refuse_newer(path, before, known);
+  if (before == known && views_are_current(db, digest)) return;
+  explained(path, "migrating", [&] {
+    // Steps may rebuild a table that others refer to; the check before the commit makes up for it.
+    db.exec("PRAGMA foreign_keys=OFF");
+    SQLite::Transaction transaction(db, SQLite::TransactionBehavior::EXCLUSIVE);
+    // Another process may have been faster while this one waited.
+    int version = version_of(db);
+    if (version > known) refuse_newer(path, version, known);
+    if (version == 0) {
+      db.exec(std::string(set.schema));
+      db.exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
+      version = known;
+    }
+    if (version < known) drop_views(db);
+    for (const auto& step : set.migrations) {
+      if (step.version <= version) continue;
+      DYN_ASSERT(step.version == version + 1, "migrations are listed without gaps");
+      db.exec(std::string(step.sql));
+      version = step.version;
+    }
+    if (!views_are_current(db, digest)) remake_views(db, set.views, digest);
+    check_foreign_keys(db, path);
+    db.exec(fmt::format("PRAGMA user_version = {}", known));
+    transaction.commit();
+    db.exec("PRAGMA foreign_keys=ON");
+  });
+}
+
+void require_current(SQLite::Database& db, const std::string& path, const SchemaSet& set) {
+  const int version = version_of(db);
+  if (version > set.version()) refuse_newer(path, version, set.version());
+  if (version < set.version()) {
+    throw Error(ErrorKind::data,
+                fmt::format("database {}: its schema has version {}, this program reads {}; "
+                            "`dynamiccl list` with write permission brings it forward",
+                            path, version, set.version()));
+  }
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,179 @@
+#include "db/reader.hpp"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "db/connection.hpp"
+#include "db/migrations.hpp"
+
+namespace dynamiccl {
+namespace {
+
+Value value_of(const SQLite::Column& column) {
+  switch (column.getType()) {
+    case SQLITE_NULL:
+      return std::monostate{};
+    case SQLITE_INTEGER:
+      return static_cast<std::int64_t>(column.getInt64());
+    case SQLITE_FLOAT:
+      return column.getDouble();
+    default:
+      return column.getString();
+  }
+}
+
+void bind(SQLite::Statement& statement, int index, const Value& value) {
+  std::visit(
+      [&](const auto& v) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(v)>, std::monostate>) {
+          statement.bind(index, v);
+        } else {
+          statement.bind(index);
+        }
+      },
+      value);
+}
+
+/// Where in the SQL a statement ends; npos when nothing but blanks, comments or ';' follows.
+std::size_t second_statement(const std::string& sql) {
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < sql.size(); ++i) {
+    if (sql[i] != ';') continue;
+    // sqlite3_complete knows strings, comments and triggers, so that we need not.
+    if (sqlite3_complete(sql.substr(begin, i + 1 - begin).c_str()) == 0) continue;
+    begin = i + 1;
+    const std::string rest = sql.substr(begin);
+    const bool only_blank = trim(rest).empty() || trim(rest).substr(0, 2) == "--";
+    return only_blank ? std::string::npos : begin;
+  }
+  return std::string::npos;
+}
+
+/// Allows what only reads. A read-only connection alone would still let VACUUM INTO write a file.
+int allow_reading(void*, int action, const char* name, const char*, const char*, const char*) {
+  constexpr std::array<std::string_view, 9> kPragmas{
+      "table_info",       "table_xinfo",  "table_list",    "index_list",   "index_info",
+      "foreign_key_list", "user_version", "database_list", "function_list"};
+  switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_FUNCTION:
+    case SQLITE_RECURSIVE:
+      return SQLITE_OK;
+    case SQLITE_PRAGMA:
+      return std::find(kPragmas.begin(), kPragmas.end(), name) != kPragmas.end() ? SQLITE_OK
+                                                                                 : SQLITE_DENY;
+    default:
+      return SQLITE_DENY;
+  }
+}
+
+std::optional<int> runs_back(const std::string& name) {
+  if (name == "last") return 0;
+  if (name.rfind("last~", 0) != 0) return std::nullopt;
+  int back = 0;
+  const char* first = name.data() + 5;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(first, end, back);
+  if (parsed.ec != std::errc() || parsed.ptr != end || back < 0) {
+    throw Error(ErrorKind::input,
+                fmt::format("run \"{}\": after last~ comes a number, as in last~1", name));
+  }
+  return back;
+}
+
+}  // namespace
+
+class Reader::Impl {
+ public:
+  explicit Impl(const std::string& path) : path_(path), db_(open_for_reading(path)) {
+    explained(path_, "opening", [&] { require_current(db_, path_, current_schema()); });
+    sqlite3_set_authorizer(db_.getHandle(), allow_reading, nullptr);
+  }
+
+  std::string path_;
+  mutable SQLite::Database db_;
+};
+
+Reader::Reader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+Reader::~Reader() = default;
+Reader::Reader(Reader&&) noexcept = default;
+Reader& Reader::operator=(Reader&&) noexcept = default;
+
+const std::string& Reader::path() const { return impl_->path_; }
+
+Table Reader::query(const std::string& sql, const std::vector<Value>& params) const {
+  if (second_statement(sql) != std::string::npos) {
+    throw Error(ErrorKind::input, "query: one statement at a time; leave out what follows the ';'");
+  }
+  try {
+    SQLite::Statement statement(impl_->db_, sql);
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      bind(statement, static_cast<int>(i + 1), params[i]);
+    }
+    Table table;
+    for (int i = 0; i < statement.getColumnCount(); ++i) {
+      table.columns.emplace_back(statement.getColumnName(i));
+    }
+    while (statement.executeStep()) {
+      auto& row = table.rows.emplace_back();
+      row.reserve(table.columns.size());
+      for (int i = 0; i < statement.getColumnCount(); ++i) {
+        row.push_back(value_of(statement.getColumn(i)));
+      }
+    }
+    return table;
+  } catch (const SQLite::Exception& error) {
+    const int code = error.getErrorCode() & 0xff;
+    if (code == SQLITE_AUTH || code == SQLITE_READONLY) {
+      throw Error(ErrorKind::input,
+                  "query: this statement would write or change settings, and queries only read; "
+                  "use SELECT");
+    }
+    if (code == SQLITE_ERROR || code == SQLITE_RANGE) {
+      throw Error(ErrorKind::input,
+                  fmt::format("query: {}; `dynamiccl query --schema` lists tables and columns",
+                              error.what()));
+    }
+    throw_explained(error, impl_->path_, "reading");
+  }
+}
+
+std::string Reader::resolve_run(const std::string& name) const {
+  const auto text = [](const Value& value) { return std::get<std::string>(value); };
+  const Table runs = query("SELECT uuid FROM run ORDER BY id DESC");
+  if (runs.rows.empty()) {
+    throw Error(
+        ErrorKind::input,
+        fmt::format("database {}: holds no run yet; `dynamiccl run FILE` makes one", path()));
+  }
+  if (const auto back = runs_back(name)) {
+    if (static_cast<std::size_t>(*back) < runs.rows.size()) {
+      return text(runs.rows[static_cast<std::size_t>(*back)][0]);
+    }
+    throw Error(ErrorKind::input,
+                fmt::format("run \"{}\": the database holds only {} runs", name, runs.rows.size()));
+  }
+  std::vector<std::string> fitting;
+  for (const auto& row : runs.rows) {
+    if (!name.empty() && text(row[0]).rfind(name, 0) == 0) fitting.push_back(text(row[0]));
+  }
+  if (fitting.size() == 1) return fitting.front();
+  if (fitting.empty()) {
+    throw Error(ErrorKind::input,
+                fmt::format("no run \"{}\" in {}; `dynamiccl list` shows the runs", name, path()));
+  }
+  throw Error(ErrorKind::input, fmt::format("run \"{}\" fits {} runs: {}; give more letters", name,
+                                            fitting.size(), join(fitting, ", ")));
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "db/table.hpp"
+
+namespace dynamiccl {
+
+/// Reads the database; cannot write, whatever SQL it is given. Readers and the writer do not wait
+/// for each other. Not thread-safe.
+class Reader {
+ public:
+  /// @throws Error(environment) when the file does not exist or cannot be read, Error(data) when it
+  /// is no database of ours or of another schema version
+  explicit Reader(const std::string& path);
+  ~Reader();
+  Reader(Reader&&) noexcept;
+  Reader& operator=(Reader&&) noexcept;
+
+  /// One SELECT. Blobs come out as text.
+  /// @param params values of ?1, ?2, ...
+  /// @throws Error(input) with SQLite's message when the SQL is wrong, holds more than one
+  /// statement or tries to write
+  [[nodiscard]] Table query(const std::string& sql, const std::vector<Value>& params = {}) const;
+
+  /// Full id of a run from a unique prefix of it, "last" or "last~N" (N runs before the last).
+  /// @throws Error(input) when there is no such run or the prefix fits several
+  [[nodiscard]] std::string resolve_run(const std::string& name) const;
+
+  [[nodiscard]] const std::string& path() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,217 @@
+-- The database of DynamICCL. One row per fact; views.sql joins them for reading.
+--
+-- Conventions
+--   _us     microseconds, REAL          _s      seconds, REAL
+--   _bytes  bytes, INTEGER              _utc    UTC time as text, 2024-05-31T23:59:59.123Z
+--   _unix_s seconds since 1970, REAL    _json   a JSON document
+--   flag    0 or 1
+--   NULL    unknown or does not apply; never an empty guess
+-- Raw samples are the truth, the statistics in `measurement` are made from them and can be remade.
+
+CREATE TABLE meta (
+  key TEXT NOT NULL PRIMARY KEY,  -- name of the setting
+  value TEXT NOT NULL             -- its value; views_sha256: digest of the view definitions in place
+) STRICT, WITHOUT ROWID;
+
+-- An experiment file as it was read. Runs of the same text and overrides share the row.
+CREATE TABLE experiment (
+  id INTEGER PRIMARY KEY,         -- row key
+  sha256 TEXT NOT NULL UNIQUE,    -- digest of text and overrides, 64 hexadecimal digits
+  spec_text TEXT NOT NULL,        -- the TOML text
+  overrides_json TEXT NOT NULL    -- list of "key=value" given on the command line
+) STRICT;
+
+-- One `dynamiccl run`.
+CREATE TABLE run (
+  id INTEGER PRIMARY KEY,         -- row key; grows with time
+  uuid TEXT NOT NULL UNIQUE,      -- id shown to the user
+  experiment_id INTEGER NOT NULL REFERENCES experiment(id),  -- what was asked for
+  name TEXT NOT NULL,             -- the experiment's name
+  spec_path TEXT NOT NULL,        -- path of the experiment file when it was read
+  status TEXT NOT NULL CHECK (status IN ('running', 'complete', 'failed', 'interrupted')),  -- complete: every launch was tried
+  started_utc TEXT NOT NULL,      -- begin of the run
+  ended_utc TEXT,                 -- end of the run; NULL while it runs or when it was killed
+  seed TEXT NOT NULL,             -- random seed, unsigned 64 bit as decimal text
+  argv_json TEXT NOT NULL,        -- list: the command line
+  tool_version TEXT NOT NULL,     -- version, source revision, "dirty" when the tree had changes
+  host_json TEXT NOT NULL,        -- kernel, CPU, memory, boot id, distribution; no secrets
+  protocol_json TEXT NOT NULL,    -- warm-up, iterations, launches, time caps as resolved
+  owner_host TEXT NOT NULL,       -- host name of the writing process
+  owner_boot_id TEXT NOT NULL,    -- the kernel's boot id there
+  owner_pid INTEGER NOT NULL,     -- process id of the writer
+  owner_pid_namespace INTEGER NOT NULL,  -- inode of the PID namespace in which owner_pid counts
+  owner_start_ticks INTEGER NOT NULL     -- start of the writer, clock ticks since boot: tells reused ids apart
+) STRICT;
+CREATE INDEX run_experiment ON run(experiment_id);
+
+-- An environment profile as resolved for a run; equal ones share the row.
+CREATE TABLE profile (
+  id INTEGER PRIMARY KEY,         -- row key
+  sha256 TEXT NOT NULL UNIQUE,    -- digest of name and profile_json, 64 hexadecimal digits
+  environment TEXT NOT NULL,      -- the profile's name, "cross-docker"
+  profile_json TEXT NOT NULL      -- the profile with its overrides applied
+) STRICT;
+
+-- Ranks that start together and measure all their cells in each launch.
+CREATE TABLE plan_group (
+  id INTEGER PRIMARY KEY,         -- row key
+  run_id INTEGER NOT NULL REFERENCES run(id),          -- the run that planned it
+  key TEXT NOT NULL,              -- stable id: equal for equal groups of any run
+  profile_id INTEGER NOT NULL REFERENCES profile(id),  -- environment
+  backend TEXT NOT NULL,          -- "openmpi", "mpich", "gloo", ...
+  architecture TEXT NOT NULL,     -- "ps" or "ring"
+  ranks INTEGER NOT NULL CHECK (ranks >= 1),  -- processes, count
+  knobs_json TEXT NOT NULL,       -- settings fixed at launch
+  UNIQUE (run_id, key)
+) STRICT;
+CREATE INDEX plan_group_profile ON plan_group(profile_id);
+
+-- One thing to be measured in a run.
+CREATE TABLE run_cell (
+  id INTEGER PRIMARY KEY,         -- row key
+  group_id INTEGER NOT NULL REFERENCES plan_group(id),  -- whose ranks measure it
+  key TEXT NOT NULL,              -- stable id: equal for equal cells of any run
+  collective TEXT NOT NULL,       -- operation, "allreduce"
+  size_bytes INTEGER NOT NULL CHECK (size_bytes >= 0),  -- message size as nccl-tests counts it, bytes
+  datatype TEXT NOT NULL,         -- element type, "float32"
+  algorithm TEXT NOT NULL,        -- algorithm asked for; "library" lets the backend choose
+  in_place INTEGER NOT NULL CHECK (in_place IN (0, 1)),  -- flag: send and receive buffer are one
+  knobs_json TEXT NOT NULL,       -- settings per communicator and per call
+  busbw_factor REAL,              -- bus bandwidth = size / time * factor; NULL for an operation without one
+  unsupported_reason TEXT,        -- why it cannot be measured here; NULL = is to be measured
+  UNIQUE (group_id, key)
+) STRICT;
+
+-- What the surroundings of the ranks really were.
+CREATE TABLE regime (
+  id INTEGER PRIMARY KEY,         -- row key
+  key TEXT NOT NULL UNIQUE,       -- stable id of the regime
+  name TEXT NOT NULL              -- readable name
+) STRICT;
+
+-- One start of all ranks of a group. Every attempt is a row.
+CREATE TABLE launch (
+  id INTEGER PRIMARY KEY,         -- row key
+  uuid TEXT NOT NULL UNIQUE,      -- id given to the ranks
+  group_id INTEGER NOT NULL REFERENCES plan_group(id),  -- what was started
+  block INTEGER NOT NULL CHECK (block >= 0),      -- repetition: every group is launched once per block
+  attempt INTEGER NOT NULL CHECK (attempt >= 0),  -- 0 for the first try of this group in this block
+  position INTEGER NOT NULL,      -- place in the block's random order, from 0
+  status TEXT NOT NULL CHECK (status IN ('running', 'ok', 'failed', 'timed_out', 'interrupted')),  -- outcome
+  reason TEXT,                    -- why not ok
+  started_utc TEXT NOT NULL,      -- before the launcher was started
+  ended_utc TEXT,                 -- when the outcome was stored
+  duration_s REAL,                -- launcher start to launcher end, seconds
+  exit_code INTEGER,              -- of the launcher
+  signal INTEGER,                 -- number of the signal that ended the launcher, 0 = none
+  argv_json TEXT NOT NULL,        -- list: the exact command
+  run_config_json TEXT NOT NULL,  -- run.json as given to the ranks
+  environment_json TEXT NOT NULL, -- environment variables on the allow-list
+  container_json TEXT NOT NULL,   -- engine, image digest, namespaces, mounts
+  noise_before_json TEXT NOT NULL,  -- pressure, load, steal before the launch
+  noise_during_json TEXT,         -- the same and throttling during the launch
+  stderr_tail TEXT,               -- end of what the launcher wrote to stderr
+  regime_id INTEGER REFERENCES regime(id),  -- detected regime; NULL when no rank reported its surroundings
+  regime_json TEXT,               -- how the regime was derived
+  UNIQUE (group_id, block, attempt)
+) STRICT;
+CREATE INDEX launch_regime ON launch(regime_id);
+CREATE UNIQUE INDEX launch_measured_once ON launch(group_id, block) WHERE status = 'ok';
+
+-- What each rank said of itself.
+CREATE TABLE launch_rank (
+  launch_id INTEGER NOT NULL REFERENCES launch(id),  -- launch
+  rank INTEGER NOT NULL CHECK (rank >= 0),           -- rank in the world
+  world_size INTEGER,             -- ranks it saw, count
+  library TEXT,                   -- what the loaded communication library calls itself
+  library_version TEXT,           -- its version, "4.1.4"
+  pid INTEGER,                    -- process id in its own PID namespace
+  started_unix_s REAL,            -- start of main, seconds since 1970
+  ready_unix_s REAL,              -- connected to all ranks, seconds since 1970
+  ended_unix_s REAL,              -- orderly end, seconds since 1970; NULL when it did not come to it
+  clock_ns REAL,                  -- CLOCK_MONOTONIC at ready_unix_s, nanoseconds; zero of sample.start_us
+  peak_rss_bytes REAL,            -- largest resident memory, bytes
+  error TEXT,                     -- last words of a rank that could not go on
+  torn INTEGER NOT NULL CHECK (torn IN (0, 1)),  -- flag: its last record was cut off
+  facts_json TEXT,                -- what it detected of its surroundings
+  PRIMARY KEY (launch_id, rank)
+) STRICT, WITHOUT ROWID;
+
+-- The transport really used, per rank, over all cells of a launch.
+CREATE TABLE transport (
+  launch_id INTEGER NOT NULL,     -- launch
+  rank INTEGER NOT NULL,          -- rank in the world
+  transport TEXT NOT NULL,        -- "tcp", "cma", "shm", "p2p", "net", "self" or "mixed"
+  payload_bytes INTEGER NOT NULL, -- what the cells asked the library to move, bytes
+  tcp_bytes INTEGER NOT NULL,     -- sent over the process's TCP sockets, bytes
+  cma_bytes INTEGER NOT NULL,     -- moved by process_vm_readv and process_vm_writev, bytes
+  cma_errors INTEGER NOT NULL,    -- refused calls of these two, count
+  evidence TEXT NOT NULL,         -- one sentence: how this is known
+  details_json TEXT NOT NULL,     -- counters behind it
+  PRIMARY KEY (launch_id, rank),
+  FOREIGN KEY (launch_id, rank) REFERENCES launch_rank(launch_id, rank)
+) STRICT, WITHOUT ROWID;
+
+-- One cell in one launch. Times: first the ranks of one iteration become one value by
+-- rank_aggregation, then the statistic is taken over the measured iterations.
+CREATE TABLE measurement (
+  id INTEGER PRIMARY KEY,         -- row key
+  launch_id INTEGER NOT NULL REFERENCES launch(id),  -- where it was measured
+  cell_id INTEGER NOT NULL REFERENCES run_cell(id),  -- what was measured
+  status TEXT NOT NULL CHECK (status IN ('ok', 'failed', 'unsupported', 'timed_out', 'interrupted')),  -- outcome on all ranks
+  reason TEXT,                    -- why not ok
+  position INTEGER,               -- place in the launch's random order, from 0
+  cadence TEXT CHECK (cadence IN ('isolated', 'batched')),  -- isolated: a sample is one call; batched: the mean of `batch` calls
+  batch INTEGER,                  -- calls per sample, count
+  barrier TEXT,                   -- what synchronised the ranks before a sample
+  rank_aggregation TEXT NOT NULL CHECK (rank_aggregation IN ('max', 'mean', 'min')),  -- how one iteration's ranks become one value
+  algorithm TEXT,                 -- what ran, as far as it can be known
+  checked INTEGER NOT NULL,       -- elements compared on all ranks, count
+  wrong INTEGER NOT NULL,         -- elements that differed on all ranks, count
+  n INTEGER NOT NULL,             -- measured iterations, count
+  median_us REAL,                 -- median over iterations
+  min_us REAL,                    -- smallest
+  mean_us REAL,                   -- mean
+  p95_us REAL,                    -- 95th percentile; NULL below 20 iterations
+  p99_us REAL,                    -- 99th percentile; NULL below 100 iterations
+  max_us REAL,                    -- largest
+  mad_us REAL,                    -- median absolute deviation from the median
+  lag1 REAL,                      -- autocorrelation of neighbouring iterations, -1 to 1
+  outliers INTEGER,               -- iterations outside Tukey's fences, count; kept in every statistic
+  not_stationary INTEGER CHECK (not_stationary IN (0, 1)),  -- flag: first and last third differ by more than their noise
+  collective_us REAL,             -- median time inside the library's collective
+  h2d_us REAL,                    -- median time of copies host to device
+  d2h_us REAL,                    -- median time of copies device to host
+  send_us REAL,                   -- median time of sends between workers and server
+  compute_us REAL,                -- median time of the server's own reduction
+  UNIQUE (launch_id, cell_id)
+) STRICT;
+CREATE INDEX measurement_cell ON measurement(cell_id);
+
+-- Raw samples.
+CREATE TABLE sample (
+  measurement_id INTEGER NOT NULL REFERENCES measurement(id),  -- cell in a launch
+  phase INTEGER NOT NULL CHECK (phase IN (0, 1)),  -- 0 warm-up (in no statistic), 1 measured
+  rank INTEGER NOT NULL,          -- rank in the world
+  iteration INTEGER NOT NULL,     -- from 0 within its phase
+  start_us REAL,                  -- start since launch_rank.clock_ns, microseconds
+  total_us REAL NOT NULL,         -- one call: a batch's time divided by its calls
+  collective_us REAL,             -- inside the library's collective
+  h2d_us REAL,                    -- copy host to device
+  d2h_us REAL,                    -- copy device to host
+  send_us REAL,                   -- sends between workers and server
+  compute_us REAL,                -- the server's own reduction
+  PRIMARY KEY (measurement_id, phase, rank, iteration)
+) STRICT, WITHOUT ROWID;
+
+-- What else happened.
+CREATE TABLE event (
+  id INTEGER PRIMARY KEY,         -- row key; grows with time
+  run_id INTEGER NOT NULL REFERENCES run(id),  -- run
+  launch_id INTEGER REFERENCES launch(id),     -- launch; NULL when it concerns the whole run
+  at_utc TEXT NOT NULL,           -- when it was stored
+  kind TEXT NOT NULL,             -- "torn_record", "unknown_record", "interrupted", "resumed", ...
+  message TEXT NOT NULL           -- one sentence
+) STRICT;
+CREATE INDEX event_run ON event(run_id);
+CREATE INDEX event_launch ON event(launch_id);

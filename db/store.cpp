@@ -1,0 +1,145 @@
+#include "db/store.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "db/store_impl.hpp"
+
+namespace dynamiccl {
+
+Store::Store(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+Store::~Store() = default;
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+
+void Store::begin_run(const RunInfo& run, const std::vector<GroupInfo>& groups,
+                      const std::vector<CellInfo>& cells) {
+  impl_->write("storing the plan of run " + run.id, [&] {
+    impl_->insert_run(run);
+    const std::int64_t row = impl_->run_row(run.id);
+    impl_->own(row);
+    std::map<std::string, std::pair<std::int64_t, int>> group_rows;
+    impl_->insert_groups(row, groups, group_rows);
+    impl_->insert_cells(cells, group_rows);
+  });
+}
+
+std::int64_t Store::begin_launch(const std::string& run_id, const LaunchStart& launch) {
+  return impl_->write("storing the start of launch " + launch.uuid, [&] {
+    const std::int64_t group = impl_->group_row(run_id, launch.group_id);
+    impl_->execute(
+        "INSERT INTO launch(uuid, group_id, block, attempt, position, status, started_utc,"
+        " argv_json, run_config_json, environment_json, container_json, noise_before_json)"
+        " VALUES (?,?,?,?,?,'running',?,?,?,?,?,?)",
+        launch.uuid, group, launch.block, launch.attempt, launch.position, now_utc(),
+        as_json(launch.argv), json_or_empty(launch.run_json),
+        json_or_empty(launch.environment_json), json_or_empty(launch.container_json),
+        json_or_empty(launch.noise_json));
+    return static_cast<std::int64_t>(impl_->db_.getLastInsertRowid());
+  });
+}
+
+void Store::finish_launch(std::int64_t launch, const LaunchEnd& end,
+                          const std::vector<RecordFile>& ranks) {
+  DYN_ASSERT(end.status != LaunchStatus::running, "a finished launch has an outcome");
+  impl_->write(fmt::format("storing launch {}", launch), [&] {
+    const auto row = impl_->unfinished_launch(launch);
+    if (end.status == LaunchStatus::ok) impl_->refuse_second_measurement(row);
+    impl_->ingest_->store(row, end, ranks,
+                          [&](const std::string& kind, const std::string& message) {
+                            impl_->event(row.run_id, launch, kind, message);
+                          });
+    impl_->close_launch(row, end);
+  });
+}
+
+void Store::mark_unsupported(const std::string& run_id, const std::string& group_id,
+                             const std::string& reason) {
+  impl_->write("marking a group as unsupported", [&] {
+    const std::int64_t group = impl_->group_row(run_id, group_id);
+    // What was measured before stays measured.
+    impl_->execute(
+        "UPDATE run_cell SET unsupported_reason = ? WHERE group_id = ? "
+        "AND unsupported_reason IS NULL",
+        reason, group);
+  });
+}
+
+void Store::end_run(const std::string& run_id, const std::string& status) {
+  DYN_ASSERT(status == "complete" || status == "failed" || status == "interrupted",
+             "a run ends complete, failed or interrupted");
+  impl_->write("storing the end of run " + run_id, [&] {
+    impl_->execute("UPDATE run SET status = ?, ended_utc = ? WHERE id = ?", status, now_utc(),
+                   impl_->run_row(run_id));
+  });
+}
+
+void Store::resume_run(const std::string& run_id) {
+  impl_->write("resuming run " + run_id, [&] {
+    const std::int64_t run = impl_->run_row(run_id);
+    auto row = impl_->statement("SELECT status, owner_pid FROM run WHERE id = ?", run);
+    row.executeStep();
+    const bool running = row.getColumn(0).getString() == "running";
+    const std::int64_t pid = row.getColumn(1).getInt64();
+    row.reset();
+    const bool mine = pid == this_process().pid;
+    if (running && !mine && impl_->owner_state(run) == ProcessState::alive) {
+      throw Error(ErrorKind::input,
+                  fmt::format("run {} is being measured by process {}; wait for it or end it first",
+                              run_id, pid));
+    }
+    impl_->interrupt(run, "left unfinished when the run was resumed");
+    impl_->own(run);
+    impl_->event(run, std::nullopt, "resumed", fmt::format("process {}", this_process().pid));
+  });
+}
+
+void Store::add_event(const std::string& run_id, std::optional<std::int64_t> launch,
+                      const std::string& kind, const std::string& message) {
+  impl_->write("storing an event",
+               [&] { impl_->event(impl_->run_row(run_id), launch, kind, message); });
+}
+
+int Store::next_attempt(const std::string& run_id, const std::string& group_id, int block) const {
+  return impl_->read("counting attempts", [&] {
+    auto row = impl_->statement(
+        "SELECT coalesce(max(attempt) + 1, 0) FROM launch WHERE group_id = ? AND block = ?",
+        impl_->group_row(run_id, group_id), block);
+    row.executeStep();
+    return row.getColumn(0).getInt();
+  });
+}
+
+std::set<LaunchKey> Store::finished_launches(const std::string& run_id) const {
+  return impl_->read("reading finished launches", [&] {
+    std::set<LaunchKey> keys;
+    auto rows = impl_->statement(
+        "SELECT g.key, l.block FROM launch l JOIN plan_group g ON g.id = l.group_id "
+        "WHERE g.run_id = ? AND l.status = 'ok'",
+        impl_->run_row(run_id));
+    while (rows.executeStep()) {
+      keys.insert({rows.getColumn(0).getString(), rows.getColumn(1).getInt()});
+    }
+    return keys;
+  });
+}
+
+std::optional<std::string> Store::unfinished_run(const std::string& spec_text,
+                                                 const std::vector<std::string>& overrides) const {
+  return impl_->read("looking for an unfinished run", [&]() -> std::optional<std::string> {
+    auto rows = impl_->statement(
+        "SELECT r.uuid, r.id, r.status FROM run r JOIN experiment e ON e.id = r.experiment_id "
+        "WHERE e.sha256 = ? AND r.status <> 'complete' ORDER BY r.id DESC",
+        experiment_digest(spec_text, overrides));
+    while (rows.executeStep()) {
+      const bool running = rows.getColumn(2).getString() == "running";
+      if (running && impl_->owner_state(rows.getColumn(1).getInt64()) != ProcessState::dead) {
+        continue;
+      }
+      return rows.getColumn(0).getString();
+    }
+    return std::nullopt;
+  });
+}
+
+}  // namespace dynamiccl

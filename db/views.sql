@@ -1,0 +1,210 @@
+-- Views for reading. They hold no data and are made anew whenever a writer finds other text in place,
+-- so that they need no migration. Units and conventions as in schema.sql.
+
+-- Runs with the size of their plan.
+CREATE VIEW v_run AS
+SELECT
+  r.uuid AS run_id,                 -- id shown to the user
+  r.id AS run_row,                  -- row key of run; grows with time
+  r.name AS run_name,               -- the experiment's name
+  r.status AS run_status,           -- running, complete, failed or interrupted
+  r.started_utc AS started_utc,     -- begin
+  r.ended_utc AS ended_utc,         -- end; NULL while it runs or when it was killed
+  r.spec_path AS spec_path,         -- experiment file
+  r.tool_version AS tool_version,   -- version and source revision
+  (SELECT count(*) FROM plan_group g WHERE g.run_id = r.id) AS groups,  -- planned groups, count
+  (SELECT count(*) FROM plan_group g JOIN run_cell c ON c.group_id = g.id
+    WHERE g.run_id = r.id) AS cells,  -- planned cells with the impossible ones, count
+  (SELECT count(*) FROM plan_group g JOIN launch l ON l.group_id = g.id
+    WHERE g.run_id = r.id) AS attempts,  -- launches started, count
+  (SELECT count(*) FROM plan_group g JOIN launch l ON l.group_id = g.id
+    WHERE g.run_id = r.id AND l.status = 'ok') AS launches_ok  -- launches that ended well, count
+FROM run r;
+
+-- Every attempt to start a group.
+CREATE VIEW v_launch AS
+SELECT
+  r.uuid AS run_id,                 -- run
+  r.id AS run_row,                  -- row key of run
+  l.id AS launch_row,               -- row key of launch
+  l.uuid AS launch_id,              -- id given to the ranks
+  g.id AS group_row,                -- row key of plan_group
+  g.key AS group_id,                -- stable id of the group
+  p.environment AS environment,     -- profile
+  g.backend AS backend,             -- backend
+  g.architecture AS architecture,   -- ps or ring
+  g.ranks AS ranks,                 -- processes, count
+  g.knobs_json AS group_knobs,      -- settings fixed at launch
+  l.block AS block,                 -- repetition
+  l.attempt AS attempt,             -- try within the block
+  l.attempt = (SELECT max(x.attempt) FROM launch x
+                WHERE x.group_id = l.group_id AND x.block = l.block) AS is_last_attempt,  -- flag
+  l.position AS position,           -- place in the block's order
+  l.status AS launch_status,        -- running, ok, failed, timed_out or interrupted
+  l.reason AS reason,               -- why not ok
+  l.started_utc AS started_utc,     -- start
+  l.duration_s AS duration_s,       -- seconds
+  l.exit_code AS exit_code,         -- of the launcher
+  l.signal AS signal,               -- signal that ended the launcher, 0 = none
+  l.argv_json AS argv_json,         -- the exact command
+  e.key AS regime_id,               -- stable id of the detected regime
+  e.name AS regime_name             -- readable name of the detected regime
+FROM launch l
+JOIN plan_group g ON g.id = l.group_id
+JOIN profile p ON p.id = g.profile_id
+JOIN run r ON r.id = g.run_id
+LEFT JOIN regime e ON e.id = l.regime_id;
+
+-- One row per cell and launch, with everything that names it.
+CREATE VIEW v_measurement AS
+SELECT
+  v.run_id AS run_id,               -- run
+  v.run_row AS run_row,             -- row key of run
+  v.launch_id AS launch_id,         -- id given to the ranks
+  v.launch_row AS launch_row,       -- row key of launch
+  m.id AS measurement_row,          -- row key of measurement
+  c.id AS cell_row,                 -- row key of run_cell
+  c.key AS cell_id,                 -- stable id of the cell
+  v.group_id AS group_id,           -- stable id of the group
+  v.environment AS environment,     -- profile
+  v.backend AS backend,             -- backend
+  v.architecture AS architecture,   -- ps or ring
+  c.collective AS collective,       -- operation
+  c.size_bytes AS size_bytes,       -- message size as nccl-tests counts it, bytes
+  c.datatype AS datatype,           -- element type
+  c.algorithm AS algorithm,         -- algorithm asked for
+  c.in_place AS in_place,           -- flag: one buffer for both directions
+  v.ranks AS ranks,                 -- processes, count
+  v.group_knobs AS group_knobs,     -- settings fixed at launch
+  c.knobs_json AS cell_knobs,       -- settings per communicator and call
+  v.regime_id AS regime_id,         -- stable id of the detected regime
+  v.regime_name AS regime_name,     -- readable name of the detected regime
+  v.block AS block,                 -- repetition
+  v.attempt AS attempt,             -- try within the block
+  v.launch_status AS launch_status, -- outcome of the launch
+  m.status AS status,               -- outcome of the cell in this launch
+  v.launch_status = 'ok' AND m.status = 'ok' AS counts,  -- flag: may enter figures
+  m.reason AS reason,               -- why not ok
+  m.cadence AS cadence,             -- isolated or batched
+  m.batch AS batch,                 -- calls per sample, count
+  m.barrier AS barrier,             -- what synchronised the ranks
+  m.rank_aggregation AS rank_aggregation,  -- how ranks become one value
+  m.algorithm AS algorithm_ran,     -- algorithm that ran, as far as known
+  m.checked AS checked,             -- elements compared, count
+  m.wrong AS wrong,                 -- elements that differed, count
+  m.n AS n,                         -- measured iterations, count
+  m.median_us AS median_us,         -- microseconds: the unit of replication
+  m.min_us AS min_us,               -- microseconds
+  m.mean_us AS mean_us,             -- microseconds
+  m.p95_us AS p95_us,               -- microseconds
+  m.p99_us AS p99_us,               -- microseconds
+  m.max_us AS max_us,               -- microseconds
+  m.lag1 AS lag1,                   -- autocorrelation of neighbouring iterations
+  m.outliers AS outliers,           -- iterations outside Tukey's fences, count
+  m.not_stationary AS not_stationary,  -- flag: drifted during the launch
+  m.collective_us AS collective_us, -- microseconds
+  m.h2d_us AS h2d_us,               -- microseconds
+  m.d2h_us AS d2h_us,               -- microseconds
+  m.send_us AS send_us,             -- microseconds
+  m.compute_us AS compute_us,       -- microseconds
+  c.busbw_factor AS busbw_factor,   -- bus bandwidth = size / time * factor
+  c.size_bytes / m.median_us * 1e6 AS algbw_bytes_per_s,  -- bytes per second (A-20)
+  c.size_bytes / m.median_us * 1e6 * c.busbw_factor AS busbw_bytes_per_s  -- bytes per second (A-20)
+FROM measurement m
+JOIN run_cell c ON c.id = m.cell_id
+JOIN v_launch v ON v.launch_row = m.launch_id;
+
+-- Outcome of each cell in the last attempt of each block; the part of v_cell that joins.
+CREATE VIEW v_cell_block AS
+SELECT
+  c.id AS cell_row,                 -- row key of run_cell
+  l.id AS launch_row,               -- row key of launch
+  l.block AS block,                 -- repetition
+  CASE WHEN l.status = 'ok' THEN coalesce(m.status, 'failed')
+       WHEN l.status = 'running' THEN NULL
+       WHEN m.status <> 'ok' THEN m.status
+       ELSE l.status END AS status,  -- outcome; NULL while the launch runs
+  CASE WHEN m.status <> 'ok' THEN m.reason ELSE l.reason END AS reason  -- why not ok
+FROM run_cell c
+JOIN launch l ON l.group_id = c.group_id
+ AND l.attempt = (SELECT max(x.attempt) FROM launch x
+                   WHERE x.group_id = l.group_id AND x.block = l.block)
+LEFT JOIN measurement m ON m.launch_id = l.id AND m.cell_id = c.id;
+
+-- One row per planned cell of each run: what became of it. A cell is as good as its worst block.
+CREATE VIEW v_cell AS
+WITH outcome AS (
+  SELECT
+    cell_row,
+    count(status) AS tried,
+    sum(status = 'ok') AS launches,
+    sum(status <> 'ok') AS bad,
+    max(CASE status WHEN 'ok' THEN 0 WHEN 'unsupported' THEN 1 WHEN 'interrupted' THEN 2
+                    WHEN 'timed_out' THEN 3 WHEN 'failed' THEN 4 END) AS severity,
+    status AS worst,
+    reason AS reason
+  FROM v_cell_block
+  GROUP BY cell_row
+)
+SELECT
+  r.uuid AS run_id,                 -- run
+  r.id AS run_row,                  -- row key of run
+  r.name AS run_name,               -- the experiment's name
+  c.id AS cell_row,                 -- row key of run_cell
+  c.key AS cell_id,                 -- stable id of the cell
+  g.key AS group_id,                -- stable id of the group
+  p.environment AS environment,     -- profile
+  g.backend AS backend,             -- backend
+  g.architecture AS architecture,   -- ps or ring
+  c.collective AS collective,       -- operation
+  c.size_bytes AS size_bytes,       -- message size, bytes
+  c.datatype AS datatype,           -- element type
+  c.algorithm AS algorithm,         -- algorithm asked for
+  c.in_place AS in_place,           -- flag
+  g.ranks AS ranks,                 -- processes, count
+  g.knobs_json AS group_knobs,      -- settings fixed at launch
+  c.knobs_json AS cell_knobs,       -- settings per communicator and call
+  coalesce(o.launches, 0) AS launches,  -- launches that count for figures, count
+  coalesce(o.tried, 0) AS tried,    -- blocks with an outcome, count
+  CASE WHEN o.worst IS NOT NULL THEN o.worst
+       WHEN c.unsupported_reason IS NOT NULL THEN 'unsupported'
+       ELSE 'planned' END AS status,  -- planned, ok, failed, unsupported, timed_out or interrupted
+  CASE WHEN o.worst = 'ok' THEN NULL
+       WHEN o.worst IS NOT NULL AND o.launches > 0
+         THEN o.bad || ' of ' || o.tried || ' launches ' || replace(o.worst, '_', ' ') || ': ' || coalesce(o.reason, 'no reason recorded')
+       WHEN o.worst IS NOT NULL THEN o.reason
+       ELSE c.unsupported_reason END AS reason  -- why not ok
+FROM run_cell c
+JOIN plan_group g ON g.id = c.group_id
+JOIN profile p ON p.id = g.profile_id
+JOIN run r ON r.id = g.run_id
+LEFT JOIN outcome o ON o.cell_row = c.id AND o.tried > 0;
+
+-- Raw samples by name.
+CREATE VIEW v_sample AS
+SELECT
+  v.run_id AS run_id,               -- run
+  v.launch_id AS launch_id,         -- id given to the ranks
+  c.key AS cell_id,                 -- stable id of the cell
+  m.id AS measurement_row,          -- row key of measurement
+  v.environment AS environment,     -- profile
+  v.backend AS backend,             -- backend
+  v.architecture AS architecture,   -- ps or ring
+  c.collective AS collective,       -- operation
+  c.size_bytes AS size_bytes,       -- message size, bytes
+  v.ranks AS ranks,                 -- processes, count
+  v.block AS block,                 -- repetition
+  CASE s.phase WHEN 0 THEN 'warmup' ELSE 'measured' END AS phase,  -- warm-up enters no statistic
+  s.rank AS rank,                   -- rank in the world
+  s.iteration AS iteration,         -- from 0 within its phase
+  s.start_us AS start_us,           -- microseconds since the rank's clock_ns
+  s.total_us AS total_us,           -- microseconds
+  s.collective_us AS collective_us, -- microseconds
+  s.h2d_us AS h2d_us,               -- microseconds
+  s.d2h_us AS d2h_us,               -- microseconds
+  s.send_us AS send_us,             -- microseconds
+  s.compute_us AS compute_us        -- microseconds
+FROM sample s
+JOIN measurement m ON m.id = s.measurement_id
+JOIN run_cell c ON c.id = m.cell_id
+JOIN v_launch v ON v.launch_row = m.launch_id;

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "db/store.hpp"
+
+namespace dynamiccl::testing {
+
+/// A folder that is gone when the object is.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+/// A plan of one group per environment, with the same cells in each.
+struct SyntheticPlan {
+  RunInfo run;
+  std::vector<GroupInfo> groups;
+  std::vector<CellInfo> cells;
+};
+
+SyntheticPlan make_plan(const std::string& run_id, const std::vector<std::string>& environments,
+                        const std::vector<std::string>& collectives,
+                        const std::vector<std::uint64_t>& sizes, int ranks = 2);
+
+/// Every rank's records of a launch in which iteration i of rank r takes
+/// `time_us(cell, rank, i)`.
+using TimeOf = std::function<double(const CellInfo&, int rank, int iteration)>;
+std::vector<RecordFile> make_records(const std::vector<CellInfo>& cells,
+                                     const std::string& group_id, const std::string& launch_id,
+                                     int ranks, int iterations, const TimeOf& time_us);
+
+LaunchStart make_start(const std::string& group_id, int block, int attempt = 0);
+LaunchEnd make_end(LaunchStatus status = LaunchStatus::ok, const std::string& reason = "");
+
+/// begin_launch and finish_launch of a launch in which all cells are ok.
+/// @returns the launch's row
+std::int64_t store_launch(Store& store, const SyntheticPlan& plan, const GroupInfo& group,
+                          int block, const TimeOf& time_us, int iterations = 10);
+
+}  // namespace dynamiccl::testing
