@@ -1,0 +1,350 @@
+#include <fmt/format.h>
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
+#include <gloo/broadcast.h>
+#include <gloo/config.h>
+#include <gloo/gather.h>
+#include <gloo/math.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "workers/backend_table.hpp"
+#include "workers/collectives/sum.hpp"
+#include "workers/network_interface.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Longer than any healthy call, shorter than a launch's timeout: a lost rank ends the others.
+constexpr milliseconds kCallTimeout{120'000};
+
+/// Turns Gloo's exceptions into ours, naming the call.
+template <class F>
+auto guarded(const char* call, F&& function) {
+  try {
+    return function();
+  } catch (const std::exception& error) {
+    throw Error(ErrorKind::environment, fmt::format("{} failed: {}", call, error.what()));
+  }
+}
+
+using SumFunction = gloo::AllreduceOptions::Func;
+
+SumFunction sum_function(DataType type) {
+  void (*sum)(void*, const void*, const void*, std::size_t) = nullptr;
+  switch (type) {
+    case DataType::float32:
+      sum = &gloo::sum<float>;
+      break;
+    case DataType::float64:
+      sum = &gloo::sum<double>;
+      break;
+    case DataType::int32:
+      sum = &gloo::sum<std::int32_t>;
+      break;
+    case DataType::float16:
+      sum = &gloo::sum<gloo::float16>;
+      break;
+    case DataType::bfloat16:
+      return [](void* out, const void* a, const void* b, std::size_t count) {
+        sum_elements(out, a, b, count, DataType::bfloat16);
+      };
+  }
+  return sum;
+}
+
+/// Gloo's options take the element's type for its size alone.
+template <class F>
+void with_element(DataType type, F&& function) {
+  switch (element_bytes(type)) {
+    case 2:
+      return function(std::uint16_t{});
+    case 8:
+      return function(std::uint64_t{});
+    default:
+      return function(std::uint32_t{});
+  }
+}
+
+template <class T>
+T* as(const void* data) {
+  return static_cast<T*>(const_cast<void*>(data));
+}
+
+class GlooCommunicator final : public Communicator {
+ public:
+  explicit GlooCommunicator(const RunConfig& config);
+
+  [[nodiscard]] int rank() const override { return context_->rank; }
+  [[nodiscard]] int size() const override { return context_->size; }
+  [[nodiscard]] std::string library() const override {
+    return fmt::format("Gloo {}, tcp transport on {}", library_version(), interface_);
+  }
+  [[nodiscard]] std::string library_version() const override {
+    return fmt::format("{}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
+  }
+  [[nodiscard]] std::optional<std::string> unsupported(const CallShape& shape) const override;
+  [[nodiscard]] std::vector<std::string> algorithms(Collective collective) const override;
+  std::string choose(const CallShape& shape) override;
+
+  void broadcast(void* data, std::size_t count, DataType type, int root) override;
+  void reduce(const void* in, void* out, std::size_t count, DataType type, int root) override;
+  void allreduce(const void* in, void* out, std::size_t count, DataType type) override;
+  void allgather(const void* in, void* out, std::size_t count, DataType type) override;
+  void reduce_scatter(const void* in, void* out, std::size_t count, DataType type) override;
+  void gather(const void* in, void* out, std::size_t count, DataType type, int root) override;
+  void alltoall(const void* in, void* out, std::size_t count, DataType type) override;
+
+  Request isend(const void* data, std::size_t bytes, int to, int tag) override;
+  Request irecv(void* data, std::size_t bytes, int from, int tag) override;
+  void wait(Request request) override;
+
+  void finalize() override {
+    // A rank that leaves closes its connections, which others still in a call see as a failure.
+    barrier(*this);
+    context_->closeConnections();
+  }
+  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
+
+ private:
+  struct Pending {
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+    bool sending = false;
+  };
+  Pending& take(Request& handle);
+
+  std::shared_ptr<gloo::Context> context_;
+  std::string interface_;
+  gloo::AllreduceOptions::Algorithm allreduce_ = gloo::AllreduceOptions::Algorithm::UNSPECIFIED;
+  std::size_t max_segment_bytes_ = 0;  // 0: the library's default
+  std::vector<std::byte> reduce_scratch_;
+  std::vector<Pending> pending_;
+  std::vector<std::uint32_t> free_;
+};
+
+GlooCommunicator::GlooCommunicator(const RunConfig& config) {
+  const int rank = rank_from_environment(config.ranks);
+  if (config.rendezvous_dir.empty()) {
+    throw Error(ErrorKind::input,
+                "run.json: rendezvous_dir is empty, but Gloo meets through files; give a folder "
+                "that every rank sees under the same path");
+  }
+  interface_ = config.interface.empty() ? default_interface() : config.interface;
+  guarded("connecting Gloo's ranks", [&] {
+    std::filesystem::create_directories(config.rendezvous_dir);
+    gloo::transport::tcp::attr attributes;
+    attributes.iface = interface_;
+    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    // Keys carry the launch's id, so that files of an earlier launch are never taken for ours.
+    gloo::rendezvous::FileStore files(config.rendezvous_dir);
+    gloo::rendezvous::PrefixStore store(config.launch_id, files);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank, config.ranks);
+    context->setTimeout(milliseconds(static_cast<long>(config.connect_timeout.count() / 1e3)));
+    context->connectFullMesh(store, device);
+    context->setTimeout(kCallTimeout);
+    context_ = context;
+  });
+}
+
+std::vector<std::string> GlooCommunicator::algorithms(Collective collective) const {
+  switch (collective) {
+    case Collective::allreduce:
+      return {"library", "ring", "bcube"};
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::allgather:
+    case Collective::gather:
+    case Collective::alltoall:
+      return {"library"};
+    default:
+      return {};  // reduce_scatter is only a legacy class that overwrites its input
+  }
+}
+
+std::optional<std::string> GlooCommunicator::unsupported(const CallShape& shape) const {
+  if (shape.in_place && shape.collective == Collective::alltoall)
+    return "Gloo has no in-place alltoall";
+  for (const auto& [name, value] : shape.knobs) {
+    if (name != "max_segment_bytes" && name != "segment_bytes")
+      return fmt::format("Gloo has no knob \"{}\"; known: max_segment_bytes", name);
+  }
+  return std::nullopt;
+}
+
+std::string GlooCommunicator::choose(const CallShape& shape) {
+  using Algorithm = gloo::AllreduceOptions::Algorithm;
+  allreduce_ = Algorithm::UNSPECIFIED;
+  if (shape.algorithm == "ring") allreduce_ = Algorithm::RING;
+  if (shape.algorithm == "bcube") allreduce_ = Algorithm::BCUBE;
+  const auto knob = shape.knobs.find("max_segment_bytes");
+  max_segment_bytes_ = knob == shape.knobs.end() ? 0 : parse_bytes(knob->second).count();
+  switch (shape.collective) {
+    case Collective::allreduce:
+      return allreduce_ == Algorithm::BCUBE ? "bcube" : "ring";
+    case Collective::reduce:
+    case Collective::allgather:
+      return "ring";
+    case Collective::broadcast:
+      return "binomial";
+    case Collective::gather:
+      return "linear";
+    case Collective::alltoall:
+      return "pairwise";
+    default:
+      return "library";
+  }
+}
+
+void GlooCommunicator::broadcast(void* data, std::size_t count, DataType type, int root) {
+  guarded("gloo::broadcast", [&] {
+    gloo::BroadcastOptions options(context_);
+    with_element(type, [&]<class T>(T) { options.setOutput(as<T>(data), count); });
+    options.setRoot(root);
+    gloo::broadcast(options);
+  });
+}
+
+void GlooCommunicator::reduce(const void* in, void* out, std::size_t count, DataType type,
+                              int root) {
+  guarded("gloo::reduce", [&] {
+    gloo::ReduceOptions options(context_);
+    const std::size_t bytes = count * element_bytes(type);
+    // Gloo works in the output on every rank, not only on the root.
+    if (rank() != root && reduce_scratch_.size() < bytes) reduce_scratch_.resize(bytes);
+    void* to = rank() == root ? out : reduce_scratch_.data();
+    with_element(type, [&]<class T>(T) {
+      if (in != to) options.setInput(as<T>(in), count);
+      options.setOutput(as<T>(to), count);
+    });
+    options.setReduceFunction(sum_function(type));
+    if (max_segment_bytes_ != 0) options.setMaxSegmentSize(max_segment_bytes_);
+    options.setRoot(root);
+    gloo::reduce(options);
+  });
+}
+
+void GlooCommunicator::allreduce(const void* in, void* out, std::size_t count, DataType type) {
+  guarded("gloo::allreduce", [&] {
+    gloo::AllreduceOptions options(context_);
+    with_element(type, [&]<class T>(T) {
+      if (in != out) options.setInput(as<T>(in), count);
+      options.setOutput(as<T>(out), count);
+    });
+    options.setAlgorithm(allreduce_);
+    options.setReduceFunction(sum_function(type));
+    if (max_segment_bytes_ != 0) options.setMaxSegmentSize(max_segment_bytes_);
+    gloo::allreduce(options);
+  });
+}
+
+void GlooCommunicator::allgather(const void* in, void* out, std::size_t count, DataType type) {
+  guarded("gloo::allgather", [&] {
+    gloo::AllgatherOptions options(context_);
+    const auto ranks = static_cast<std::size_t>(size());
+    const void* own = static_cast<std::byte*>(out) +
+                      static_cast<std::size_t>(rank()) * count * element_bytes(type);
+    with_element(type, [&]<class T>(T) {
+      if (in != own) options.setInput(as<T>(in), count);
+      options.setOutput(as<T>(out), count * ranks);
+    });
+    gloo::allgather(options);
+  });
+}
+
+void GlooCommunicator::reduce_scatter(const void* /*in*/, void* /*out*/, std::size_t /*count*/,
+                                      DataType /*type*/) {
+  DYN_ASSERT(false, "algorithms() offers no reduce_scatter");
+}
+
+void GlooCommunicator::gather(const void* in, void* out, std::size_t count, DataType type,
+                              int root) {
+  guarded("gloo::gather", [&] {
+    gloo::GatherOptions options(context_);
+    with_element(type, [&]<class T>(T) {
+      options.setInput(as<T>(in), count);
+      if (rank() == root) options.setOutput(as<T>(out), count * static_cast<std::size_t>(size()));
+    });
+    options.setRoot(root);
+    gloo::gather(options);
+  });
+}
+
+void GlooCommunicator::alltoall(const void* in, void* out, std::size_t count, DataType type) {
+  guarded("gloo::alltoall", [&] {
+    gloo::AlltoallOptions options(context_);
+    const std::size_t all = count * static_cast<std::size_t>(size());
+    with_element(type, [&]<class T>(T) {
+      options.setInput(as<T>(in), all);
+      options.setOutput(as<T>(out), all);
+    });
+    gloo::alltoall(options);
+  });
+}
+
+// Gloo's collectives keep slot numbers with the top byte 1 to 8; ours stay clear of them.
+std::uint64_t slot_of(int tag) {
+  return (std::uint64_t{0x40} << 40) + static_cast<std::uint64_t>(tag);
+}
+
+GlooCommunicator::Pending& GlooCommunicator::take(Request& handle) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(pending_.size()));
+    pending_.emplace_back();
+  }
+  handle = Request{free_.back()};
+  free_.pop_back();
+  return pending_[static_cast<std::uint32_t>(handle)];
+}
+
+Request GlooCommunicator::isend(const void* data, std::size_t bytes, int to, int tag) {
+  Request handle{};
+  Pending& pending = take(handle);
+  guarded("sending through Gloo", [&] {
+    pending = {context_->createUnboundBuffer(const_cast<void*>(data), bytes), true};
+    pending.buffer->send(to, slot_of(tag));
+  });
+  return handle;
+}
+
+Request GlooCommunicator::irecv(void* data, std::size_t bytes, int from, int tag) {
+  Request handle{};
+  Pending& pending = take(handle);
+  guarded("receiving through Gloo", [&] {
+    pending = {context_->createUnboundBuffer(data, bytes), false};
+    pending.buffer->recv(from, slot_of(tag));
+  });
+  return handle;
+}
+
+void GlooCommunicator::wait(Request request) {
+  Pending& pending = pending_[static_cast<std::uint32_t>(request)];
+  guarded("waiting for Gloo", [&] {
+    if (pending.sending) {
+      pending.buffer->waitSend();
+    } else {
+      pending.buffer->waitRecv();
+    }
+    pending.buffer.reset();
+  });
+  free_.push_back(static_cast<std::uint32_t>(request));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect_gloo(const RunConfig& config) {
+  return std::make_unique<GlooCommunicator>(config);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,316 @@
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <memory>
+#include <vector>
+
+#include "workers/backend_table.hpp"
+#include "workers/backends/mpi_algorithms.hpp"
+#include "workers/collectives/sum.hpp"
+
+namespace dynamiccl {
+namespace {
+
+// Below INT_MAX, which the library's counts may not pass, and a round number of bytes.
+constexpr std::size_t kMaxCount = std::size_t{1} << 30;
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw Error(ErrorKind::environment,
+              fmt::format("{} failed: {}", call,
+                          std::string(text.data(), static_cast<std::size_t>(length))));
+}
+
+int int_count(std::size_t count) {
+  DYN_ASSERT(count <= INT_MAX, "unsupported() must have refused this count");
+  return static_cast<int>(count);
+}
+
+template <DataType type>
+void sum_16_bit(void* in, void* in_out, int* count, MPI_Datatype* /*datatype*/) {
+  sum_elements(in_out, in_out, in, static_cast<std::size_t>(*count), type);
+}
+
+/// The library's type and sum for ours. 16-bit floats travel as 16-bit words and are added by our
+/// own function: Open MPI 4.1 has no such type and MPICH 4.0's aborts in MPI_Allreduce.
+class MpiTypes {
+ public:
+  MpiTypes() {
+    check(MPI_Op_create(sum_16_bit<DataType::float16>, 1, &sum_float16_), "MPI_Op_create");
+    check(MPI_Op_create(sum_16_bit<DataType::bfloat16>, 1, &sum_bfloat16_), "MPI_Op_create");
+  }
+  void free() {
+    MPI_Op_free(&sum_float16_);
+    MPI_Op_free(&sum_bfloat16_);
+  }
+  static MPI_Datatype type(DataType type) {
+    switch (type) {
+      case DataType::float32:
+        return MPI_FLOAT;
+      case DataType::float64:
+        return MPI_DOUBLE;
+      case DataType::int32:
+        return MPI_INT32_T;
+      case DataType::float16:
+      case DataType::bfloat16:
+        return MPI_UINT16_T;
+    }
+    return MPI_BYTE;
+  }
+  [[nodiscard]] MPI_Op sum(DataType type) const {
+    if (type == DataType::float16) return sum_float16_;
+    if (type == DataType::bfloat16) return sum_bfloat16_;
+    return MPI_SUM;
+  }
+
+ private:
+  MPI_Op sum_float16_ = MPI_OP_NULL;
+  MPI_Op sum_bfloat16_ = MPI_OP_NULL;
+};
+
+/// Requests by index, so that the interface needs no MPI type.
+class RequestPool {
+ public:
+  MPI_Request& take(Request& handle) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::uint32_t>(requests_.size()));
+      requests_.push_back(MPI_REQUEST_NULL);
+    }
+    handle = Request{free_.back()};
+    free_.pop_back();
+    return requests_[static_cast<std::uint32_t>(handle)];
+  }
+  void wait(Request handle) {
+    check(MPI_Wait(&requests_[static_cast<std::uint32_t>(handle)], MPI_STATUS_IGNORE), "MPI_Wait");
+    free_.push_back(static_cast<std::uint32_t>(handle));
+  }
+
+ private:
+  std::vector<MPI_Request> requests_;
+  std::vector<std::uint32_t> free_;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator() {
+    check(MPI_Init(nullptr, nullptr), "MPI_Init");
+    check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+    types_ = std::make_unique<MpiTypes>();
+    algorithms_ = std::make_unique<MpiAlgorithms>();
+  }
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string library() const override;
+  [[nodiscard]] std::string library_version() const override;
+  [[nodiscard]] std::optional<std::string> unsupported(const CallShape& shape) const override;
+  [[nodiscard]] std::vector<std::string> algorithms(Collective collective) const override {
+    return algorithms_->names(collective);
+  }
+  std::string choose(const CallShape& shape) override {
+    const MpiChoice choice = algorithms_->choose(shape);
+    comm_ = choice.comm;
+    return choice.applied;
+  }
+
+  void broadcast(void* data, std::size_t count, DataType type, int root) override;
+  void reduce(const void* in, void* out, std::size_t count, DataType type, int root) override;
+  void allreduce(const void* in, void* out, std::size_t count, DataType type) override;
+  void allgather(const void* in, void* out, std::size_t count, DataType type) override;
+  void reduce_scatter(const void* in, void* out, std::size_t count, DataType type) override;
+  void gather(const void* in, void* out, std::size_t count, DataType type, int root) override;
+  void alltoall(const void* in, void* out, std::size_t count, DataType type) override;
+
+  Request isend(const void* data, std::size_t bytes, int to, int tag) override;
+  Request irecv(void* data, std::size_t bytes, int from, int tag) override;
+  void wait(Request request) override { requests_.wait(request); }
+
+  void finalize() override {
+    algorithms_.reset();  // Open MPI 4.1.4 crashes when MPI_T ends after MPI_Finalize.
+    types_->free();
+    check(MPI_Finalize(), "MPI_Finalize");
+  }
+  [[noreturn]] void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  [[nodiscard]] std::string version_text() const {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    check(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+    return {text.data(), static_cast<std::size_t>(length)};
+  }
+
+  int rank_ = 0;
+  int size_ = 1;
+  MPI_Comm comm_ = MPI_COMM_WORLD;
+  std::unique_ptr<MpiTypes> types_;
+  std::unique_ptr<MpiAlgorithms> algorithms_;
+  RequestPool requests_;
+};
+
+/// First line, with runs of white space as one blank: MPICH writes a table over many lines.
+std::string MpiCommunicator::library() const {
+  std::string line;
+  for (const char c : version_text()) {
+    if (c == '\n') break;
+    if (c != '\0') line += c == '\t' ? ' ' : c;
+  }
+  while (line.find("  ") != std::string::npos) line.replace(line.find("  "), 2, " ");
+  return line;
+}
+
+std::string MpiCommunicator::library_version() const {
+  const std::string text = library();
+  const std::size_t begin = text.find_first_of("0123456789");
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_first_of(", ", begin) - begin);
+}
+
+std::optional<std::string> MpiCommunicator::unsupported(const CallShape& shape) const {
+  if (shape.count > kMaxCount && shape.collective != Collective::allreduce &&
+      shape.collective != Collective::reduce && shape.collective != Collective::broadcast) {
+    return fmt::format("{} elements per rank are more than an MPI count of this library takes ({})",
+                       shape.count, kMaxCount);
+  }
+  if (shape.in_place && shape.collective == Collective::reduce_scatter) {
+    return "MPI's in-place reduce_scatter leaves every result at the start of the buffer, not in "
+           "its place";
+  }
+  return algorithms_->unsupported(shape);
+}
+
+void MpiCommunicator::broadcast(void* data, std::size_t count, DataType type, int root) {
+  for (std::size_t done = 0; done < count; done += kMaxCount) {
+    void* at = static_cast<std::byte*>(data) + done * element_bytes(type);
+    check(MPI_Bcast(at, int_count(std::min(kMaxCount, count - done)), MpiTypes::type(type), root,
+                    comm_),
+          "MPI_Bcast");
+  }
+}
+
+void MpiCommunicator::reduce(const void* in, void* out, std::size_t count, DataType type,
+                             int root) {
+  for (std::size_t done = 0; done < count; done += kMaxCount) {
+    const std::size_t skip = done * element_bytes(type);
+    void* to = out == nullptr ? nullptr : static_cast<std::byte*>(out) + skip;
+    const void* from = static_cast<const std::byte*>(in) + skip;
+    if (in == out && rank_ == root) from = MPI_IN_PLACE;
+    check(MPI_Reduce(from, to, int_count(std::min(kMaxCount, count - done)), MpiTypes::type(type),
+                     types_->sum(type), root, comm_),
+          "MPI_Reduce");
+  }
+}
+
+void MpiCommunicator::allreduce(const void* in, void* out, std::size_t count, DataType type) {
+  for (std::size_t done = 0; done < count; done += kMaxCount) {
+    const std::size_t skip = done * element_bytes(type);
+    const void* from = in == out ? MPI_IN_PLACE : static_cast<const std::byte*>(in) + skip;
+    check(MPI_Allreduce(from, static_cast<std::byte*>(out) + skip,
+                        int_count(std::min(kMaxCount, count - done)), MpiTypes::type(type),
+                        types_->sum(type), comm_),
+          "MPI_Allreduce");
+  }
+}
+
+void MpiCommunicator::allgather(const void* in, void* out, std::size_t count, DataType type) {
+  const void* own =
+      static_cast<std::byte*>(out) + static_cast<std::size_t>(rank_) * count * element_bytes(type);
+  const int n = int_count(count);
+  check(MPI_Allgather(in == own ? MPI_IN_PLACE : in, n, MpiTypes::type(type), out, n,
+                      MpiTypes::type(type), comm_),
+        "MPI_Allgather");
+}
+
+void MpiCommunicator::reduce_scatter(const void* in, void* out, std::size_t count, DataType type) {
+  check(MPI_Reduce_scatter_block(in, out, int_count(count), MpiTypes::type(type), types_->sum(type),
+                                 comm_),
+        "MPI_Reduce_scatter_block");
+}
+
+void MpiCommunicator::gather(const void* in, void* out, std::size_t count, DataType type,
+                             int root) {
+  const int n = int_count(count);
+  const void* from = in;
+  if (rank_ == root && in == static_cast<std::byte*>(out) +
+                                 static_cast<std::size_t>(rank_) * count * element_bytes(type)) {
+    from = MPI_IN_PLACE;
+  }
+  check(MPI_Gather(from, n, MpiTypes::type(type), out, n, MpiTypes::type(type), root, comm_),
+        "MPI_Gather");
+}
+
+void MpiCommunicator::alltoall(const void* in, void* out, std::size_t count, DataType type) {
+  const int n = int_count(count);
+  check(MPI_Alltoall(in == out ? MPI_IN_PLACE : in, n, MpiTypes::type(type), out, n,
+                     MpiTypes::type(type), comm_),
+        "MPI_Alltoall");
+}
+
+/// Byte counts past INT_MAX travel as 64 KiB blocks and a rest, in one message.
+class ByteType {
+ public:
+  explicit ByteType(std::size_t bytes) {
+    if (bytes <= INT_MAX) {
+      count_ = static_cast<int>(bytes);
+      return;
+    }
+    constexpr std::size_t kBlock = std::size_t{64} << 10;
+    MPI_Datatype block = MPI_DATATYPE_NULL;
+    check(MPI_Type_contiguous(static_cast<int>(kBlock), MPI_BYTE, &block), "MPI_Type_contiguous");
+    std::array<int, 2> counts{static_cast<int>(bytes / kBlock), static_cast<int>(bytes % kBlock)};
+    std::array<MPI_Aint, 2> offsets{0, static_cast<MPI_Aint>(bytes / kBlock * kBlock)};
+    std::array<MPI_Datatype, 2> types{block, MPI_BYTE};
+    check(MPI_Type_create_struct(2, counts.data(), offsets.data(), types.data(), &type_),
+          "MPI_Type_create_struct");
+    check(MPI_Type_commit(&type_), "MPI_Type_commit");
+    check(MPI_Type_free(&block), "MPI_Type_free");
+  }
+  // A pending message keeps its type alive after it is freed.
+  ~ByteType() {
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
+  }
+  ByteType(const ByteType&) = delete;
+  ByteType& operator=(const ByteType&) = delete;
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+
+ private:
+  int count_ = 1;
+  MPI_Datatype type_ = MPI_BYTE;
+};
+
+Request MpiCommunicator::isend(const void* data, std::size_t bytes, int to, int tag) {
+  const ByteType type(bytes);
+  Request handle{};
+  MPI_Request& request = requests_.take(handle);
+  check(MPI_Isend(data, type.count(), type.type(), to, tag, MPI_COMM_WORLD, &request), "MPI_Isend");
+  return handle;
+}
+
+Request MpiCommunicator::irecv(void* data, std::size_t bytes, int from, int tag) {
+  const ByteType type(bytes);
+  Request handle{};
+  MPI_Request& request = requests_.take(handle);
+  check(MPI_Irecv(data, type.count(), type.type(), from, tag, MPI_COMM_WORLD, &request),
+        "MPI_Irecv");
+  return handle;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect_mpi(const RunConfig& /*config*/) {
+  return std::make_unique<MpiCommunicator>();
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,109 @@
+#include "workers/collectives/operations.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "workers/collectives/parameter_server.hpp"
+#include "workers/collectives/ring.hpp"
+#include "workers/tags.hpp"
+
+namespace dynamiccl {
+namespace {
+
+std::size_t no_scratch(const Layout& /*layout*/, const Place& /*place*/, DataType /*type*/,
+                       std::size_t /*segment_bytes*/) {
+  return 0;
+}
+
+void run_broadcast(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.broadcast(c.out, c.layout.count, c.type, c.layout.root);
+}
+void run_reduce(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.reduce(c.in, c.out, c.layout.count, c.type, c.layout.root);
+}
+void run_allreduce(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.allreduce(c.in, c.out, c.layout.count, c.type);
+}
+void run_allgather(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.allgather(c.in, c.out, c.layout.count, c.type);
+}
+void run_reduce_scatter(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.reduce_scatter(c.in, c.out, c.layout.count, c.type);
+}
+void run_gather(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.gather(c.in, c.out, c.layout.count, c.type, c.layout.root);
+}
+void run_alltoall(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.alltoall(c.in, c.out, c.layout.count, c.type);
+}
+void run_neighbour_exchange(const Call& c, PhaseTimes& /*times*/) {
+  const int size = c.comm.size();
+  const int rank = c.comm.rank();
+  const std::size_t bytes = c.layout.count * element_bytes(c.type);
+  exchange(c.comm, c.in, bytes, (rank + 1) % size, c.out, bytes, (rank + size - 1) % size,
+           kNeighbourTag);
+}
+
+constexpr std::array kRows{
+    OperationRow{Collective::broadcast, "", TimeKind::collective, run_broadcast, no_scratch},
+    OperationRow{Collective::reduce, "", TimeKind::collective, run_reduce, no_scratch},
+    OperationRow{Collective::allreduce, "", TimeKind::collective, run_allreduce, no_scratch},
+    OperationRow{Collective::allgather, "", TimeKind::collective, run_allgather, no_scratch},
+    OperationRow{Collective::reduce_scatter, "", TimeKind::collective, run_reduce_scatter,
+                 no_scratch},
+    OperationRow{Collective::gather, "", TimeKind::collective, run_gather, no_scratch},
+    OperationRow{Collective::alltoall, "", TimeKind::collective, run_alltoall, no_scratch},
+    OperationRow{Collective::sendrecv, "send_recv", TimeKind::point_to_point,
+                 run_neighbour_exchange, no_scratch},
+    OperationRow{Collective::push, "send_recv", TimeKind::point_to_point, run_push, push_scratch},
+    OperationRow{Collective::pull, "send_recv", TimeKind::point_to_point, run_pull, no_scratch},
+    OperationRow{Collective::push_pull, "send_recv", TimeKind::point_to_point, run_push_pull,
+                 push_scratch},
+    OperationRow{Collective::allreduce, "own_ring", TimeKind::collective, run_ring_allreduce,
+                 ring_scratch},
+    OperationRow{Collective::allgather, "own_ring", TimeKind::collective, run_ring_allgather,
+                 no_scratch},
+    OperationRow{Collective::reduce_scatter, "own_ring", TimeKind::collective,
+                 run_ring_reduce_scatter, ring_scratch},
+};
+
+}  // namespace
+
+const OperationRow* find_operation(const WorkCell& cell) {
+  const OperationRow* library = nullptr;
+  for (const auto& row : kRows) {
+    if (row.collective != cell.collective) continue;
+    if (row.own_algorithm == cell.algorithm) return &row;
+    // Operations that no library offers are run by ours when the cell leaves the choice open.
+    if (row.own_algorithm.empty() ||
+        (row.own_algorithm == "send_recv" && cell.algorithm == "library"))
+      library = &row;
+  }
+  if (library != nullptr && cell.algorithm == "own_ring") return nullptr;
+  return library;
+}
+
+std::vector<std::string_view> own_algorithms(Collective collective) {
+  std::vector<std::string_view> names;
+  for (const auto& row : kRows) {
+    if (row.collective == collective && !row.own_algorithm.empty())
+      names.push_back(row.own_algorithm);
+  }
+  return names;
+}
+
+std::size_t segment_bytes_of(const WorkCell& cell) {
+  constexpr std::size_t kDefault = std::size_t{256} << 10;
+  const auto knob = cell.knobs.find("segment_bytes");
+  if (knob == cell.knobs.end()) return kDefault;
+  const Bytes size = parse_bytes(knob->second);
+  if (size.count() < 64 || size.count() % 8 != 0) {
+    throw Error(ErrorKind::input,
+                fmt::format("knob segment_bytes is \"{}\"; give at least 64 B, a multiple of 8 B",
+                            knob->second));
+  }
+  return size.count();
+}
+
+}  // namespace dynamiccl

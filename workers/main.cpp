@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "workers/backend_table.hpp"
+#include "workers/measure/clock.hpp"
+#include "workers/record_writer.hpp"
+#include "workers/worker.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr const char* kHelp =
+    "usage: {0} RUN_JSON\n"
+    "One rank of a launch: measures the cells of RUN_JSON and writes rank<r>.jsonl into its\n"
+    "output_dir. Started by dynamiccl; by hand, for example:\n"
+    "  mpirun -n 2 {0} run.json\n"
+    "Backends in this executable: {1}\n";
+
+std::string backend_names() {
+  std::vector<std::string> names;
+  for (const auto& row : backend_table()) names.emplace_back(name_of(row.backend));
+  return join(names, ", ");
+}
+
+RunConfig read_config(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return run_config_from_json(text);
+}
+
+Connect find_backend(Backend backend) {
+  for (const auto& row : backend_table()) {
+    if (row.backend == backend) return row.connect;
+  }
+  throw Error(ErrorKind::input, fmt::format("run.json asks for backend {}, this worker has: {}",
+                                            name_of(backend), backend_names()));
+}
+
+/// A rank that could not be joined still leaves its last words where its number is known.
+std::unique_ptr<Communicator> connect(const RunConfig& config) {
+  try {
+    return find_backend(config.backend)(config);
+  } catch (const Error& error) {
+    if (std::getenv("DYNAMICCL_RANK") != nullptr) {
+      const int rank = rank_from_environment(config.ranks);
+      RecordWriter(config.output_dir, rank, RecordWriter::Existing::append)
+          .write(ErrorRecord{rank, error.what()});
+    }
+    throw;
+  }
+}
+
+int work(const std::string& path, double started_unix_s) {
+  const RunConfig config = read_config(path);
+  const auto comm = connect(config);
+  try {
+    run_worker(*comm, config, started_unix_s);
+    comm->finalize();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", comm->rank(), error.what());
+    // The others would wait for this rank for ever.
+    comm->abort(1);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace dynamiccl
+
+int main(int argc, char** argv) {
+  const double started_unix_s = dynamiccl::unix_now_s();
+  const std::string_view argument = argc == 2 ? argv[1] : "";
+  if (argc != 2 || argument == "--help" || argument == "-h") {
+    const bool asked = argc == 2;
+    fmt::print(asked ? stdout : stderr, fmt::runtime(dynamiccl::kHelp), argv[0],
+               dynamiccl::backend_names());
+    return asked ? 0 : 2;
+  }
+  try {
+    return dynamiccl::work(std::string(argument), started_unix_s);
+  } catch (const dynamiccl::Error& error) {
+    fmt::print(stderr, "{}: {}\n", argv[0], error.what());
+    const bool users =
+        error.kind() == dynamiccl::ErrorKind::input || error.kind() == dynamiccl::ErrorKind::data;
+    return users ? 2 : 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", argv[0], error.what());
+    return 1;
+  }
+}

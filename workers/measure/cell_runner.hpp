@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/record.hpp"
+#include "core/run_config.hpp"
+#include "workers/collectives/operations.hpp"
+#include "workers/communicator.hpp"
+#include "workers/measure/buffers.hpp"
+#include "workers/measure/data.hpp"
+
+namespace dynamiccl {
+
+/// Measures one cell after the other. Ranks: all, with the same cells in the same order.
+///
+/// A sample: all ranks leave a barrier, then each times its own calls with CLOCK_MONOTONIC around
+/// the library's call. From the warm-up the ranks agree on how many calls make a sample, so
+/// that calls faster than Protocol::batch_target are timed in batches (rooted calls never are, see
+/// Layout::rooted), and while measuring on how many samples fit in Protocol::cell_time_cap. A
+/// warm-up that alone takes half of that cap ends early. Samples hold no allocation, output or
+/// verification.
+///
+/// Verification: one call before the warm-up and the last timed call start from a poisoned output
+/// and are compared element by element; in place, where a repeated call changes its own input, one
+/// more call after the timed ones takes the last one's part.
+class CellRunner {
+ public:
+  /// Allocates the buffers for the largest of the config's cells.
+  /// @param epoch_us value of now_us() that SampleArrays::start_us counts from
+  CellRunner(Communicator& comm, const RunConfig& config, double epoch_us);
+
+  /// @returns the cell's result on this rank; wrong data is a failed cell, not an exception
+  CellRecord run(const WorkCell& cell, int position);
+
+  /// Traffic that the last cell's calls needed at least, on this rank, over all its calls.
+  [[nodiscard]] std::uint64_t last_payload_bytes() const { return payload_bytes_; }
+  /// Size of the last cell after rounding down to whole elements on every rank.
+  [[nodiscard]] std::uint64_t last_used_bytes() const { return used_bytes_; }
+
+ private:
+  struct Work;
+  [[nodiscard]] Place place() const;
+  std::string reason_unsupported(const WorkCell& cell, Work& work) const;
+  void prepare(const Work& work);
+  void check(Work& work, CellRecord& record);
+  double sample(const Work& work, int batch, SampleArrays& samples);
+  int warm_up(const Work& work, SampleArrays& samples);
+  void measure(Work& work, int batch, CellRecord& record);
+
+  Communicator& comm_;
+  const RunConfig& config_;
+  double epoch_us_;
+  Buffers buffers_;
+  std::uint64_t payload_bytes_ = 0;
+  std::uint64_t used_bytes_ = 0;
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace dynamiccl

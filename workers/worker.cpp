@@ -1,0 +1,77 @@
+#include "workers/worker.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "workers/measure/cell_runner.hpp"
+#include "workers/measure/clock.hpp"
+#include "workers/record_writer.hpp"
+#include "workers/transport.hpp"
+
+namespace dynamiccl {
+namespace {
+
+HelloRecord hello_of(const Communicator& comm, const RunConfig& config, double started_unix_s) {
+  HelloRecord hello;
+  hello.rank = comm.rank();
+  hello.world_size = comm.size();
+  hello.launch_id = config.launch_id;
+  hello.library = comm.library();
+  hello.library_version = comm.library_version();
+  hello.pid = getpid();
+  hello.started_unix_s = started_unix_s;
+  hello.ready_unix_s = unix_now_s();
+  hello.clock_ns = now_us() * 1e3;
+  return hello;
+}
+
+double peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
+                   RecordWriter& writer) {
+  TransportWatch watch;
+  TransportProof proof(comm);
+  {
+    CellRunner runner(comm, config, epoch_us);
+    int position = 0;
+    for (const auto& cell : config.cells) {
+      watch.lap();
+      const CellRecord record = runner.run(cell, position++);
+      proof.add_cell(cell.id, watch.lap(), runner.last_payload_bytes(), runner.last_used_bytes());
+      writer.write(record);
+    }
+  }
+  writer.write(proof.conclude(watch));
+}
+
+}  // namespace
+
+void run_worker(Communicator& comm, const RunConfig& config, double started_unix_s) {
+  const bool joined = comm.size() == config.ranks;
+  // Ranks that were not joined all call themselves rank 0 and share one file.
+  RecordWriter writer(config.output_dir, comm.rank(),
+                      joined ? RecordWriter::Existing::refuse : RecordWriter::Existing::append);
+  try {
+    const HelloRecord hello = hello_of(comm, config, started_unix_s);
+    writer.write(hello);
+    if (!joined) {
+      throw Error(ErrorKind::environment,
+                  fmt::format("world size is {} but run.json says {} ranks: the launcher did not "
+                              "join the ranks into one job; start the worker with the launcher of "
+                              "the library it is linked with ({})",
+                              comm.size(), config.ranks, hello.library));
+    }
+    measure_cells(comm, config, hello.clock_ns / 1e3, writer);
+    writer.write(DoneRecord{comm.rank(), unix_now_s(), peak_rss_bytes()});
+  } catch (const std::exception& error) {
+    writer.write(ErrorRecord{comm.rank(), error.what()});
+    throw;
+  }
+}
+
+}  // namespace dynamiccl

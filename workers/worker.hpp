@@ -1,0 +1,14 @@
+#pragma once
+
+#include "core/run_config.hpp"
+#include "workers/communicator.hpp"
+
+namespace dynamiccl {
+
+/// Does the whole work of one rank once it is connected: checks the world, measures every cell,
+/// writes rank<r>.jsonl. Ranks: all.
+/// @param started_unix_s wall clock at the start of main
+/// @throws Error; what went wrong has then been written as this rank's last record where possible
+void run_worker(Communicator& comm, const RunConfig& config, double started_unix_s);
+
+}  // namespace dynamiccl
