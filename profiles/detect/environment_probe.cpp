@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "profiles/detect/probe.hpp"
+#include "profiles/detect/variables.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::size_t kMaxVariables = 512;
+constexpr std::size_t kMaxValueBytes = 1024;
+
+// What steers communication; nothing else of the environment is looked at.
+constexpr std::array kPrefixes{"OMPI_",      "OPAL_",      "PRTE_",      "PMIX_MCA_", "MPICH_",
+                               "MPIR_CVAR_", "HYDRA_",     "FI_",        "UCX_",      "UCC_",
+                               "HCOLL_",     "SHARP_",     "NCCL_",      "GLOO_",     "RCCL_",
+                               "OMP_",       "DYNAMICCL_", "SLURM_JOB_", "CUDA_MPS_"};
+constexpr std::array kNames{"CUDA_VISIBLE_DEVICES",
+                            "NVIDIA_VISIBLE_DEVICES",
+                            "LD_LIBRARY_PATH",
+                            "LD_PRELOAD",
+                            "PMI_RANK",
+                            "PMI_SIZE",
+                            "PMIX_RANK",
+                            "SLURM_PROCID",
+                            "SLURM_NTASKS",
+                            "APPTAINER_CONTAINER",
+                            "APPTAINER_NAME",
+                            "SINGULARITY_CONTAINER",
+                            "SINGULARITY_NAME",
+                            "container"};
+constexpr std::array kSecretWords{"TOKEN", "KEY", "SECRET", "PASS", "AUTH", "CRED"};
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return result;
+}
+
+/// "tcp://user:word@host" as "tcp://<redacted>@host".
+std::string without_user_info(std::string value) {
+  for (std::size_t at = value.find("://"); at != std::string::npos;
+       at = value.find("://", at + 3)) {
+    const std::size_t start = at + 3;
+    const std::size_t end = value.find_first_of("/?# \t,;", start);
+    const std::string_view authority = std::string_view(value).substr(
+        start, (end == std::string::npos ? value.size() : end) - start);
+    const std::size_t user_end = authority.rfind('@');
+    if (user_end != std::string_view::npos) value.replace(start, user_end, kRedacted);
+  }
+  return value;
+}
+
+}  // namespace
+
+bool is_recorded_variable(std::string_view name) {
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](const char* prefix) { return name.starts_with(prefix); }) ||
+         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+std::string recorded_value(std::string_view name, std::string_view value) {
+  const std::string shouted = upper(name);
+  const bool secret = std::any_of(kSecretWords.begin(), kSecretWords.end(), [&](const char* word) {
+    return shouted.find(word) != std::string::npos;
+  });
+  if (secret) return std::string(kRedacted);
+  return clean_text(without_user_info(std::string(value)), kMaxValueBytes);
+}
+
+nlohmann::json recorded_variables(const std::vector<std::pair<std::string, std::string>>& all) {
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [name, value] : all)
+    if (kept.size() < kMaxVariables && is_recorded_variable(name))
+      kept[clean_text(name, 256)] = recorded_value(name, value);
+  return kept;
+}
+
+nlohmann::json probe_environment(const ProbeContext& context) {
+  Section section;
+  const auto all = context.live.environment();
+  if (all)
+    section.set("variables", recorded_variables(*all));
+  else
+    section.unknown("variables", all.reason);
+  return std::move(section).take();
+}
+
+}  // namespace dynamiccl

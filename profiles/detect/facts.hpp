@@ -1,0 +1,31 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "profiles/detect/probe.hpp"
+
+namespace dynamiccl {
+
+struct ProbeOptions {
+  Declarations declared;
+  bool nvml = true;  ///< false saves its start-up (tens of milliseconds) where no GPU is used
+};
+
+/// What this process sees of its surroundings: FactsRecord::facts. Ranks: all. Never throws for
+/// what the machine holds; call it after the library is initialised, so that what it loaded shows.
+nlohmann::json probe_facts(const ProbeOptions& options = {});
+
+/// The machine as the orchestrator sees it: RunInfo::host_json and the host's side of
+/// check_promise(). No environment variables.
+nlohmann::json probe_host();
+
+/// Counters of disturbance now: pressure (PSI), load, steal, context switches, throttling.
+nlohmann::json probe_noise();
+nlohmann::json probe_noise(const ProbeRoot& root);
+
+/// What happened between two probe_noise() readings: {"seconds", "steal_share", "busy_share",
+/// "context_switches_per_s", "throttled_periods", "psi_cpu_share", ...}; null with a reason where
+/// either reading lacks a counter.
+nlohmann::json noise_between(const nlohmann::json& before, const nlohmann::json& after);
+
+}  // namespace dynamiccl

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/units.hpp"
+#include "profiles/detect/known.hpp"
+
+namespace dynamiccl {
+
+struct InterfaceAddresses {
+  std::string name;
+  int index = 0;
+  bool up = false;
+  std::vector<std::string> addresses;  ///< "172.30.0.10/24", "fe80::1/64"
+};
+
+struct FilesystemFacts {
+  std::uint64_t device = 0;  ///< st_dev: the same number in two containers is the same memory
+  Bytes size;
+  Bytes free;
+  bool writable = false;
+};
+
+/// What reading another process's memory gave here.
+struct CmaTest {
+  bool allowed = false;
+  std::string outcome;  ///< "read 8 bytes of a child process" or the error's text
+};
+
+/// What only system calls can tell, of the calling process. The base class knows nothing: a
+/// recorded tree has no live system.
+class LiveSystem {
+ public:
+  virtual ~LiveSystem() = default;
+  /// process_vm_readv on a child (no exec, no SIGCHLD, its memory shared, so it costs
+  /// microseconds).
+  [[nodiscard]] virtual Known<CmaTest> cma() const;
+  [[nodiscard]] virtual Known<FilesystemFacts> filesystem(const std::string& path) const;
+  [[nodiscard]] virtual Known<std::vector<InterfaceAddresses>> interfaces() const;
+  [[nodiscard]] virtual Known<std::string> libc_version() const;
+  [[nodiscard]] virtual Known<std::vector<std::pair<std::string, std::string>>> environment() const;
+  /// GPUs as NVML sees them: {driver_version, devices: [...], p2p: [[...]]}, see nvml.cpp.
+  [[nodiscard]] virtual Known<nlohmann::json> gpus() const;
+};
+
+using GpuReader = Known<nlohmann::json> (*)();
+
+/// The machine this process runs on. `gpu_reader` may be null (static programs cannot load NVML).
+std::unique_ptr<LiveSystem> make_live_system(GpuReader gpu_reader);
+
+}  // namespace dynamiccl

@@ -1,0 +1,245 @@
+#include "profiles/detect/nvml.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace dynamiccl {
+namespace {
+
+constexpr unsigned kMaxDevices = 16;
+constexpr unsigned kMaxLinks = 36;
+
+// The part of NVML's stable C interface that is used here, so that it builds without CUDA's
+// headers.
+using Device = struct nvmlDevice_st*;
+constexpr int kSuccess = 0;
+constexpr int kEnabled = 1;
+constexpr int kP2pRead = 0;    // NVML_P2P_CAPS_INDEX_READ
+constexpr int kP2pNvlink = 2;  // NVML_P2P_CAPS_INDEX_NVLINK
+constexpr int kRemoteGpu = 0;  // NVML_NVLINK_DEVICE_TYPE_GPU
+constexpr int kRemoteSwitch = 2;
+constexpr unsigned kFieldNvlinkSpeedCommon = 90;  // NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+
+struct PciInfo {
+  char legacy_bus_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char bus_id[32];
+};
+struct MemoryInfo {
+  unsigned long long total, free, used;
+};
+struct FieldValue {
+  unsigned field, scope;
+  long long timestamp, latency_us;
+  unsigned type;
+  int status;
+  union {
+    double real;
+    unsigned whole;
+    unsigned long long large;
+  } value;
+};
+struct FabricInfo {
+  unsigned version;
+  unsigned char cluster_uuid[16];
+  int status;
+  unsigned clique, state, health;
+};
+constexpr unsigned kFabricInfoVersion = 0x02000024;  // nvmlGpuFabricInfo_v2
+static_assert(sizeof(FabricInfo) == 0x24);
+
+class Nvml {
+ public:
+  static std::unique_ptr<Nvml> open(std::string& reason) {
+    std::unique_ptr<Nvml> nvml(new Nvml);
+    nvml->handle_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (nvml->handle_ == nullptr) {
+      const char* error = dlerror();
+      reason = error != nullptr ? error : "libnvidia-ml.so.1 cannot be loaded";
+      return nullptr;
+    }
+    const int status = nvml->call<int (*)()>("nvmlInit_v2");
+    if (status != kSuccess) {
+      reason = "nvmlInit_v2 failed with status " + std::to_string(status);
+      return nullptr;
+    }
+    nvml->started_ = true;
+    return nvml;
+  }
+  ~Nvml() {
+    if (started_) call<int (*)()>("nvmlShutdown");
+    // Left loaded: CUDA in the same process may use it, and unloading buys nothing.
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  /// The function's status, or -1 where this NVML has no such function.
+  template <class Function, class... Arguments>
+  int call(const char* name, Arguments... arguments) const {
+    void* symbol = dlsym(handle_, name);
+    if (symbol == nullptr) return -1;
+    return reinterpret_cast<Function>(symbol)(arguments...);
+  }
+  template <class... Arguments>
+  [[nodiscard]] bool get(const char* name, Arguments... arguments) const {
+    return call<int (*)(Arguments...)>(name, arguments...) == kSuccess;
+  }
+
+ private:
+  Nvml() = default;
+  void* handle_ = nullptr;
+  bool started_ = false;
+};
+
+constexpr const char* kRefused = "NVML does not tell it for this GPU";
+
+void describe_identity(const Nvml& nvml, Device device, Section& section) {
+  char text[96] = {};
+  const auto set_text = [&](const char* key, const char* function) {
+    text[0] = '\0';
+    if (nvml.get(function, device, static_cast<char*>(text), static_cast<unsigned>(sizeof text)))
+      section.set(key, std::string(text, strnlen(text, sizeof text)));
+    else
+      section.unknown(key, kRefused);
+  };
+  set_text("name", "nvmlDeviceGetName");
+  set_text("uuid", "nvmlDeviceGetUUID");
+  PciInfo pci{};
+  if (nvml.get("nvmlDeviceGetPciInfo_v3", device, &pci))
+    section.set("pci", std::string(pci.bus_id, strnlen(pci.bus_id, sizeof pci.bus_id)));
+  else
+    section.unknown("pci", kRefused);
+  MemoryInfo memory{};
+  if (nvml.get("nvmlDeviceGetMemoryInfo", device, &memory))
+    section.set("memory_bytes", memory.total);
+  else
+    section.unknown("memory_bytes", kRefused);
+}
+
+void describe_mode(const Nvml& nvml, Device device, Section& section) {
+  unsigned current = 0;
+  unsigned pending = 0;
+  if (nvml.get("nvmlDeviceGetMigMode", device, &current, &pending))
+    section.set("mig", current == 1);
+  else
+    section.unknown("mig", kRefused);
+  const auto set_number = [&](const char* key, const char* function) {
+    unsigned value = 0;
+    if (nvml.get(function, device, &value))
+      section.set(key, value);
+    else
+      section.unknown(key, kRefused);
+  };
+  // 0 default (shared), 2 prohibited, 3 one process.
+  set_number("compute_mode", "nvmlDeviceGetComputeMode");
+  set_number("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration");
+  set_number("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth");
+}
+
+void describe_nvlinks(const Nvml& nvml, Device device, Section& section) {
+  int active = 0;
+  nlohmann::json remotes = nlohmann::json::object();
+  unsigned version = 0;
+  for (unsigned link = 0; link < kMaxLinks; ++link) {
+    int state = 0;
+    // An error past the last link, or for every link where the GPU has none.
+    if (!nvml.get("nvmlDeviceGetNvLinkState", device, link, &state) || state != kEnabled) continue;
+    ++active;
+    if (version == 0 && !nvml.get("nvmlDeviceGetNvLinkVersion", device, link, &version))
+      version = 0;
+    int remote = -1;
+    if (!nvml.get("nvmlDeviceGetNvLinkRemoteDeviceType", device, link, &remote)) remote = -1;
+    const char* name = remote == kRemoteGpu      ? "gpu"
+                       : remote == kRemoteSwitch ? "switch"
+                                                 : "unknown";
+    remotes[name] = remotes.value(name, 0) + 1;
+  }
+  section.set("nvlinks_active", active);
+  section.set("nvlink_remotes", remotes);
+  if (active == 0) return;
+  section.set("nvlink_version", version);
+  FieldValue speed{};
+  speed.field = kFieldNvlinkSpeedCommon;
+  if (nvml.get("nvmlDeviceGetFieldValues", device, 1, &speed) && speed.status == kSuccess &&
+      speed.value.whole > 0)
+    section.set("nvlink_mbyte_per_s", speed.value.whole);
+  else
+    section.unknown("nvlink_mbyte_per_s", kRefused);
+}
+
+void describe_fabric(const Nvml& nvml, Device device, Section& section) {
+  FabricInfo info{};
+  info.version = kFabricInfoVersion;
+  constexpr unsigned kCompleted = 3;
+  if (!nvml.get("nvmlDeviceGetGpuFabricInfoV", device, &info))
+    return section.unknown("fabric", kRefused);
+  const bool cluster = std::any_of(std::begin(info.cluster_uuid), std::end(info.cluster_uuid),
+                                   [](unsigned char byte) { return byte != 0; });
+  section.set("fabric", nlohmann::json{{"state", info.state},
+                                       {"ready", info.state == kCompleted && info.status == 0},
+                                       {"clique", info.clique},
+                                       {"multi_node", cluster}});
+}
+
+/// How one GPU reaches another's memory; "none" means through host memory (B-26).
+std::string peer_path(const Nvml& nvml, Device from, Device to) {
+  int status = -1;
+  if (nvml.get("nvmlDeviceGetP2PStatus", from, to, kP2pNvlink, &status) && status == 0)
+    return "nvlink";
+  if (!nvml.get("nvmlDeviceGetP2PStatus", from, to, kP2pRead, &status)) return "unknown";
+  return status == 0 ? "pcie" : "none";
+}
+
+nlohmann::json peer_paths(const Nvml& nvml, const std::vector<Device>& devices) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (Device from : devices) {
+    nlohmann::json row = nlohmann::json::array();
+    for (Device to : devices) row.push_back(from == to ? "self" : peer_path(nvml, from, to));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
+Known<nlohmann::json> read_gpus_by_nvml() {
+  using Result = Known<nlohmann::json>;
+  std::string reason;
+  const auto nvml = Nvml::open(reason);
+  if (!nvml) return Result::unknown(clean_text(reason, 300));
+  unsigned count = 0;
+  if (!nvml->get("nvmlDeviceGetCount_v2", &count))
+    return Result::unknown("nvmlDeviceGetCount_v2 failed");
+  Section section;
+  char driver[96] = {};
+  if (nvml->get("nvmlSystemGetDriverVersion", static_cast<char*>(driver),
+                static_cast<unsigned>(sizeof driver)))
+    section.set("driver_version", std::string(driver, strnlen(driver, sizeof driver)));
+  int cuda = 0;
+  if (nvml->get("nvmlSystemGetCudaDriverVersion_v2", &cuda))
+    section.set("cuda_driver_version",
+                std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10));
+  std::vector<Device> devices;
+  nlohmann::json described = nlohmann::json::array();
+  for (unsigned i = 0; i < std::min(count, kMaxDevices); ++i) {
+    Device device = nullptr;
+    if (!nvml->get("nvmlDeviceGetHandleByIndex_v2", i, &device)) continue;
+    devices.push_back(device);
+    Section gpu;
+    describe_identity(*nvml, device, gpu);
+    describe_mode(*nvml, device, gpu);
+    describe_nvlinks(*nvml, device, gpu);
+    describe_fabric(*nvml, device, gpu);
+    described.push_back(std::move(gpu).take());
+  }
+  section.set("count", count);
+  section.set("devices", std::move(described));
+  section.set("p2p", peer_paths(*nvml, devices));
+  return {std::move(section).take(), ""};
+}
+
+}  // namespace dynamiccl

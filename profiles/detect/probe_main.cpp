@@ -1,0 +1,56 @@
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "profiles/detect/probe.hpp"
+
+namespace {
+
+constexpr std::string_view kUsage =
+    "dynamiccl-probe [--root DIR] [--compact]: prints what this process sees of its surroundings\n"
+    "(namespaces, container, cgroup, shared memory, network, GPUs, libraries) as JSON.\n"
+    "  --root DIR  read the files of a recorded tree instead of this machine's\n"
+    "  --compact   one line\n"
+    "A static program: copy it into any container, e.g. docker cp, or bind it in.\n"
+    "Exit code: 0 facts printed, 2 wrong usage.\n";
+
+int print_facts(const std::string& prefix, bool compact) {
+  using namespace dynamiccl;
+  const ProbeRoot root(prefix);
+  // The system calls of this process say nothing of a tree recorded elsewhere.
+  const auto live = prefix == "/" ? make_live_system(nullptr) : std::make_unique<LiveSystem>();
+  const Declarations nothing_declared;
+  const auto facts = run_probes({root, *live, nothing_declared});
+  const std::string text =
+      facts.dump(compact ? -1 : 2, ' ', false, nlohmann::json::error_handler_t::replace);
+  return std::printf("%s\n", text.c_str()) < 0 ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string root = "/";
+  bool compact = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--help" || argument == "-h") {
+      std::fputs(kUsage.data(), stdout);
+      return 0;
+    }
+    if (argument == "--compact") {
+      compact = true;
+    } else if (argument == "--root" && i + 1 < argc) {
+      root = argv[++i];
+    } else {
+      std::fprintf(stderr, "dynamiccl-probe: unknown argument \"%s\"\n%s", argv[i], kUsage.data());
+      return 2;
+    }
+  }
+  try {
+    return print_facts(root, compact);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dynamiccl-probe: %s\n", error.what());
+    return 1;
+  }
+}
