@@ -14,15 +14,16 @@ namespace dynamiccl {
 /// A host as a launcher sees it: a container of its own, or the machine.
 struct HostSlot {
   std::string name;     ///< "localhost" or the container's name
-  std::string address;  ///< IP address inside the profile's network, "" on localhost
+  std::string address;  ///< IP address inside the profile's network, 127.0.0.1 on the host's
+                        ///< network, "" on bare metal and in Apptainer
   int slots = 1;
 };
 
 /// How a launcher meets a started environment. Pure data: launchers turn it into argv.
 struct LaunchShape {
   std::vector<HostSlot> hosts;
-  /// Before the launcher's own argv (launcher inside the container): {"docker", "exec", "-i",
-  /// NAME}.
+  /// Before the launcher's own argv (launcher inside the container): {"docker", "exec",
+  /// "--interactive", NAME}. Environment goes behind it: {"env", "NAME=VALUE", "mpirun", ...}.
   std::vector<std::string> launcher_prefix;
   /// Before the worker's argv on every rank (launcher outside, hybrid): {"apptainer", "exec", ...,
   /// IMAGE}.
@@ -31,9 +32,10 @@ struct LaunchShape {
   /// visible under this path inside the containers too. Empty when all ranks are on localhost.
   std::string launch_agent;
   std::string subnet;        ///< CIDR of the ranks' network, "" = host network
-  std::string host_address;  ///< the host's own address in that subnet, "" = none
+  std::string host_address;  ///< the host's own address in that subnet, 127.0.0.1 without one
   std::string interface;     ///< the ranks' interface in that network ("eth0", "lo")
-  /// Environment of the launcher process itself (e.g. DOCKER_HOST for the agent).
+  /// Environment of the launcher process itself: marks by which kill_commands() and stop() find
+  /// ranks on this host, whatever session a launcher puts them into.
   std::map<std::string, std::string> launcher_environment;
 };
 
@@ -57,14 +59,18 @@ class Environment {
   virtual std::vector<std::string> wrap_rank(
       int rank, const std::vector<std::string>& command,
       const std::map<std::string, std::string>& env) const = 0;
-  /// argv that ends every process of a killed launch inside the containers, empty when killing the
-  /// process group is enough.
+  /// argvs that end every process of a killed launch, the containers stay. Run them after the
+  /// launcher's process group was killed: launchers put ranks into groups of their own.
   virtual std::vector<std::vector<std::string>> kill_commands() const = 0;
   /// Engine, version, image and digest, container ids, network, flags: provenance of each launch
   /// (no secrets).
   virtual nlohmann::json provenance() const = 0;
   virtual void stop() = 0;
 };
+
+/// True for a user who can only make user namespaces (not root, no setuid Apptainer): such a user
+/// runs a profile's unprivileged_variant, see profile_for_user().
+bool only_user_namespaces();
 
 /// Why a profile cannot run here, e.g. "no container engine: apt-get install docker.io"; nullopt
 /// when it can. Never installs anything; may look at the machine (sockets, binaries).

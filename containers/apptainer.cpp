@@ -1,0 +1,262 @@
+#include "containers/apptainer.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "containers/command.hpp"
+#include "containers/gpu.hpp"
+#include "containers/local_ranks.hpp"
+#include "containers/paths.hpp"
+#include "containers/processes.hpp"
+#include "containers/run_folder.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+ApptainerSite site_for(const std::string& name) {
+  const ApptainerInstall install = find_apptainer();
+  ApptainerSite site;
+  site.program =
+      install.program.empty() ? cache_folder() + "/apptainer/bin/apptainer" : install.program;
+  site.image = apptainer_image();
+  site.name = name;
+  site.run_folder = RunFolder::path_of(name);
+  site.root = is_root();
+  site.gpus = !find_gpus().empty();
+  return site;
+}
+
+std::string image_name(const std::string& image) {
+  return std::filesystem::path(image).filename().string();
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream stream;
+  stream << file.rdbuf();
+  return stream.str();
+}
+
+/// One container holds the ranks of a launcher-inside profile for the whole block of launches;
+/// otherwise each rank is a container of its own and nothing runs between launches.
+class ApptainerEnvironment : public Environment {
+ public:
+  ApptainerEnvironment(EnvironmentProfile profile, const StartRequest& request)
+      : profile_(std::move(profile)), folder_(request.run_id), site_(site_for(folder_.name())) {
+    shape_ = apptainer_shape(profile_, request, site_);
+    shape_.launcher_environment = rank_marks(folder_.name());
+    exec_ = apptainer_exec_argv(profile_, request, site_);
+    folder_.write_script("end-ranks", end_marked_script());
+    folder_.write_script("enter", enter_script_text(profile_, site_));
+    version_ = checked_output("cannot start Apptainer", {site_.program, "--version"});
+    try {
+      if (in_one_container()) start_holder();
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~ApptainerEnvironment() override { end_marked_processes(folder_.name()); }
+
+  LaunchShape shape() const override { return shape_; }
+
+  std::vector<std::string> wrap_rank(int /*rank*/, const std::vector<std::string>& command,
+                                     const std::map<std::string, std::string>& env) const override {
+    std::vector<std::string> argv{"env"};
+    auto marked = rank_marks(folder_.name());
+    marked.insert(env.begin(), env.end());
+    for (const auto& [name, value] : marked) argv.push_back(name + "=" + value);
+    if (in_one_container())
+      argv.push_back(folder_.path() + "/enter");
+    else
+      argv.insert(argv.end(), exec_.begin(), exec_.end());
+    argv.insert(argv.end(), command.begin(), command.end());
+    return argv;
+  }
+
+  std::vector<std::vector<std::string>> kill_commands() const override {
+    return {{"/bin/sh", folder_.path() + "/end-ranks", folder_.name()}};
+  }
+
+  nlohmann::json provenance() const override {
+    return {{"engine", "apptainer"},
+            {"engine_version", version_},
+            {"engine_program", site_.program},
+            {"image", site_.image},
+            {"image_content_sha256", find_worker_image().content_sha256},
+            {"launcher", profile_.launcher == LauncherPlace::inside ? "inside" : "outside"},
+            {"exec_argv", command_line(exec_)}};
+  }
+
+  void stop() override {
+    end_marked_processes(folder_.name());
+    folder_.remove();
+  }
+
+ private:
+  [[nodiscard]] bool in_one_container() const {
+    return profile_.launcher == LauncherPlace::inside || profile_.ranks_per_container == 0;
+  }
+
+  void start_holder() {
+    const std::string log = folder_.path() + "/holder.log";
+    std::vector<std::string> argv{"setsid", "--fork"};
+    argv.insert(argv.end(), exec_.begin(), exec_.end());
+    argv.insert(argv.end(), {"sleep", "infinity"});
+    CommandOptions options;
+    options.output_file = log;
+    options.environment = rank_marks(folder_.name());
+    checked_output("cannot start Apptainer", argv, options);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < deadline) {
+      const std::string pid = holder_pid();
+      if (!pid.empty()) {
+        std::ofstream(folder_.path() + "/holder-pid") << pid << "\n";
+        return;
+      }
+      if (const std::string text = file_text(log); text.find("FATAL") != std::string::npos) break;
+      usleep(10000);
+    }
+    throw Error(ErrorKind::environment,
+                fmt::format("profile {}: no container from `{}`: {}", profile_.name,
+                            command_line(exec_), trim(file_text(log))));
+  }
+
+  [[nodiscard]] std::string holder_pid() const {
+    for (const ProcessInfo& process : list_processes())
+      if (process.name == "sleep" && process.argv.size() == 2 && process.argv[1] == "infinity" &&
+          process_variable(process.pid, kEnvironmentVariable) == folder_.name())
+        return std::to_string(process.pid);
+    return "";
+  }
+
+  EnvironmentProfile profile_;
+  RunFolder folder_;
+  ApptainerSite site_;
+  LaunchShape shape_;
+  std::vector<std::string> exec_;
+  std::string version_;
+};
+
+std::optional<std::string> profile_reason(const EnvironmentProfile& profile) {
+  if (profile.network != Sharing::host)
+    return "Apptainer containers keep the host's network here: use network = \"host\"";
+  for (const Sharing sharing : {profile.ipc, profile.uts, profile.pid})
+    if (sharing == Sharing::shared && profile.ranks_per_container > 0)
+      return "Apptainer cannot join another container's namespaces: use \"host\" or \"private\", "
+             "or ranks_per_container = 0";
+  if (!profile.capabilities.empty() || !profile.security_options.empty())
+    return "capabilities and security options are for Docker profiles; Apptainer ranks have none";
+  if (profile.link_bits_per_s) return "link_bits_per_s needs a network of the containers' own";
+  return std::nullopt;
+}
+
+std::string install_hint(const std::string& packages) {
+  return fmt::format("{}apt-get install -y --no-install-recommends {}", is_root() ? "" : "sudo ",
+                     packages);
+}
+
+}  // namespace
+
+std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
+                                             const StartRequest& request,
+                                             const ApptainerSite& site) {
+  std::vector<std::string> argv{site.program, "-q", "exec"};
+  // Without CAP_SYS_RESOURCE root may not hand all capabilities on, and ranks need none.
+  if (profile.user == Sharing::private_)
+    argv.emplace_back("--userns");
+  else if (site.root)
+    argv.emplace_back("--no-privs");
+  if (profile.ipc != Sharing::host) argv.emplace_back("--ipc");
+  if (profile.pid != Sharing::host) argv.emplace_back("--pid");
+  if (profile.uts != Sharing::host) argv.insert(argv.end(), {"--uts", "--hostname", site.name});
+  if (site.gpus && profile.gpus != GpuVisibility::none) argv.emplace_back("--nv");
+  argv.insert(argv.end(), {"--bind", site.run_folder});
+  for (const std::string& bind : request.binds) argv.insert(argv.end(), {"--bind", bind});
+  argv.push_back(site.image);
+  return argv;
+}
+
+LaunchShape apptainer_shape(const EnvironmentProfile& profile, const StartRequest& request,
+                            const ApptainerSite& site) {
+  LaunchShape shape;
+  shape.hosts = {{"localhost", "", request.ranks}};
+  shape.host_address = "127.0.0.1";
+  shape.interface = "lo";
+  const auto exec = apptainer_exec_argv(profile, request, site);
+  if (profile.launcher == LauncherPlace::inside)
+    shape.launcher_prefix = exec;
+  else
+    shape.rank_prefix = exec;
+  return shape;
+}
+
+std::string enter_script_text(const EnvironmentProfile& profile, const ApptainerSite& site) {
+  std::string namespaces = "--mount --root";
+  if (profile.user == Sharing::private_) namespaces += " --user --preserve-credentials";
+  if (profile.ipc != Sharing::host) namespaces += " --ipc";
+  if (profile.uts != Sharing::host) namespaces += " --uts";
+  if (profile.pid != Sharing::host) namespaces += " --pid";
+  // Root's capabilities do not follow into a container that was started without any.
+  const char* drop = site.root && profile.user != Sharing::private_
+                         ? "setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "
+                         : "setpriv --no-new-privs ";
+  return fmt::format(
+      "#!/bin/sh\n"
+      "# Runs its arguments inside the running container, as `apptainer exec` would.\n"
+      "pid=$(cat {}/holder-pid) || exit 1\n"
+      "exec nsenter --target \"$pid\" {} {}env --chdir=\"$PWD\" APPTAINER_CONTAINER={} "
+      "APPTAINER_NAME={} SINGULARITY_CONTAINER={} SINGULARITY_NAME={} \"$@\"\n",
+      shell_quote(site.run_folder), namespaces, drop, shell_quote(site.image),
+      shell_quote(image_name(site.image)), shell_quote(site.image),
+      shell_quote(image_name(site.image)));
+}
+
+std::optional<std::string> apptainer_unavailable_reason(const EnvironmentProfile& profile) {
+  if (auto reason = profile_reason(profile)) return reason;
+  const bool private_user = profile.user == Sharing::private_;
+  if (!private_user && only_user_namespaces())
+    return "an ordinary user without a setuid Apptainer can only make user namespaces: use "
+           "singularity-userns-inside or singularity-userns, or start dynamiccl with sudo";
+  if (private_user && run_command({"unshare", "--user", "true"}).exit_code != 0)
+    return "this machine lets nobody make user namespaces: sudo sysctl "
+           "user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0 "
+           "where it exists)";
+  if (find_apptainer().program.empty()) {
+    if (find_program("apt-get").empty())
+      return "Apptainer is not installed: see https://apptainer.org/docs/admin/latest";
+    if (find_program("patchelf").empty())
+      return "Apptainer is fetched with patchelf: " + install_hint("patchelf");
+  }
+  const bool image_there = std::filesystem::exists(apptainer_image());
+  if (!image_there && find_program("mmdebstrap").empty())
+    return "the worker image is made with mmdebstrap: " + install_hint("mmdebstrap uidmap");
+  return std::nullopt;
+}
+
+void prepare_apptainer_environment(Progress progress) {
+  prepare_apptainer(progress);
+  if (!std::filesystem::exists(apptainer_image())) prepare_worker_image(progress);
+}
+
+std::unique_ptr<Environment> start_apptainer(const EnvironmentProfile& profile,
+                                             const StartRequest& request) {
+  return std::make_unique<ApptainerEnvironment>(profile, request);
+}
+
+LaunchShape apptainer_planned_shape(const EnvironmentProfile& profile,
+                                    const StartRequest& request) {
+  const std::string name = RunFolder::planned_name(request.run_id);
+  LaunchShape shape = apptainer_shape(profile, request, site_for(name));
+  shape.launcher_environment = rank_marks(name);
+  return shape;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "containers/environment.hpp"
+#include "containers/image.hpp"
+
+namespace dynamiccl {
+
+/// What decides Apptainer's commands besides the profile; from the machine, or by hand in tests.
+struct ApptainerSite {
+  std::string program;
+  std::string image;
+  std::string name;        ///< of this environment
+  std::string run_folder;  ///< bound into every container
+  bool root = false;
+  bool gpus = false;  ///< the machine has NVIDIA GPUs
+};
+
+/// {"apptainer", "-q", "exec", FLAGS..., IMAGE}: what stands before a rank's or the launcher's
+/// argv.
+std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
+                                             const StartRequest& request,
+                                             const ApptainerSite& site);
+
+/// Hosts, prefixes: pure.
+LaunchShape apptainer_shape(const EnvironmentProfile& profile, const StartRequest& request,
+                            const ApptainerSite& site);
+
+/// Text of a script that runs its arguments inside the container whose first process wrote its
+/// pid to RUN_FOLDER/holder-pid.
+std::string enter_script_text(const EnvironmentProfile& profile, const ApptainerSite& site);
+
+std::optional<std::string> apptainer_unavailable_reason(const EnvironmentProfile& profile);
+void prepare_apptainer_environment(Progress progress);
+std::unique_ptr<Environment> start_apptainer(const EnvironmentProfile& profile,
+                                             const StartRequest& request);
+LaunchShape apptainer_planned_shape(const EnvironmentProfile& profile, const StartRequest& request);
+
+}  // namespace dynamiccl

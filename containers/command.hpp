@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// A short-lived tool (docker, apptainer, ip, tc): never a rank.
+struct CommandOptions {
+  std::chrono::milliseconds timeout{60000};
+  std::map<std::string, std::string> environment;  ///< added to this process's own
+  std::string output_file;  ///< stdout and stderr are appended to it instead of being captured
+};
+
+struct CommandResult {
+  int exit_code = 0;  ///< 128 + signal when a signal ended it
+  bool timed_out = false;
+  std::string out;
+  std::string err;
+};
+
+/// Runs argv in a process group of its own without a shell, stdin from /dev/null, until it ends or
+/// the timeout kills the group. A Ctrl-C at the terminal does not reach it, so that cleaning up is
+/// not cut short.
+/// @throws Error(environment) when the program cannot be started
+CommandResult run_command(const std::vector<std::string>& argv, const CommandOptions& options = {});
+
+/// @returns stdout without its last line ends
+/// @throws Error(environment) `what: COMMAND failed: its last lines of stderr` unless it exits with
+/// 0
+std::string checked_output(const std::string& what, const std::vector<std::string>& argv,
+                           const CommandOptions& options = {});
+
+/// Absolute path of a program on PATH (or in /usr/sbin, /sbin), "" when there is none.
+std::string find_program(const std::string& name);
+
+/// argv as one line a person can paste into a shell.
+std::string command_line(const std::vector<std::string>& argv);
+
+}  // namespace dynamiccl

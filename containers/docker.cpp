@@ -1,0 +1,286 @@
+#include "containers/docker.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "containers/command.hpp"
+#include "containers/docker_plan.hpp"
+#include "containers/link_rate.hpp"
+#include "containers/owner.hpp"
+#include "containers/paths.hpp"
+#include "containers/private_engine.hpp"
+#include "containers/run_folder.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "embedded/end_container_ranks_sh.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Destinations of the host's IPv4 routes, host byte order.
+std::vector<unsigned> host_routes() {
+  std::vector<unsigned> routes;
+  std::ifstream file("/proc/net/route");
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    std::istringstream fields(line);
+    std::string interface;
+    std::string destination;
+    fields >> interface >> destination;
+    // The file shows network byte order as the machine's own integers.
+    routes.push_back(
+        __builtin_bswap32(static_cast<unsigned>(std::strtoul(destination.c_str(), nullptr, 16))));
+  }
+  return routes;
+}
+
+DockerSite site_for(const Engine& engine, const std::string& name) {
+  DockerSite site;
+  site.name = name;
+  site.run_folder = RunFolder::path_of(name);
+  site.owner = owner_token();
+  site.image = engine_image_name();
+  site.subnet_prefix = free_subnet_prefix(name, host_routes(), 0);
+  if (!is_root()) site.user = fmt::format("{}:{}", geteuid(), getegid());
+  site.gpus = find_gpus();
+  site.gpu_passing = find_gpu_passing(engine);
+  return site;
+}
+
+Engine engine_or_throw() {
+  EngineSearch search = find_engine();
+  if (!search.engine) throw Error(ErrorKind::environment, search.reason);
+  return *search.engine;
+}
+
+Engine running_engine() {
+  Engine engine = engine_or_throw();
+  if (engine.is_private) hold_private_engine();
+  return engine;
+}
+
+std::vector<std::string> ids_of(const Engine& engine, const std::vector<std::string>& listing) {
+  std::vector<std::string> ids;
+  const CommandResult result = run_command(engine_argv(engine, listing));
+  for (const std::string& line : split(result.out, '\n'))
+    if (!trim(line).empty()) ids.emplace_back(trim(line));
+  return ids;
+}
+
+class DockerEnvironment : public Environment {
+ public:
+  DockerEnvironment(Engine engine, EnvironmentProfile profile, const StartRequest& request)
+      : engine_(std::move(engine)), profile_(std::move(profile)), folder_(request.run_id) {
+    folder_.write_script("launch-agent", launch_agent_text(engine_));
+    folder_.write_script("end-ranks", std::string(embedded::end_container_ranks_sh));
+    version_ = engine_version(engine_);
+    image_id_ = engine_image_id(engine_);
+    try {
+      make_network(request);
+      for (const DockerContainer& container : plan_.containers)
+        ids_.push_back(checked_output(
+            fmt::format("profile {}: cannot start container {}", profile_.name, container.name),
+            container.run_argv));
+      limit_links();
+    } catch (...) {
+      remove_all();
+      throw;
+    }
+  }
+  ~DockerEnvironment() override { remove_all(); }
+
+  LaunchShape shape() const override { return plan_.shape; }
+
+  std::vector<std::string> wrap_rank(int rank, const std::vector<std::string>& command,
+                                     const std::map<std::string, std::string>& env) const override {
+    return docker_rank_argv(engine_, plan_, rank, command, env);
+  }
+
+  std::vector<std::vector<std::string>> kill_commands() const override {
+    std::vector<std::vector<std::string>> commands;
+    for (const DockerContainer& container : plan_.containers)
+      commands.push_back(
+          engine_argv(engine_, {"exec", container.name, "/bin/sh", folder_.path() + "/end-ranks"}));
+    return commands;
+  }
+
+  nlohmann::json provenance() const override {
+    nlohmann::json containers = nlohmann::json::array();
+    for (std::size_t i = 0; i < plan_.containers.size(); ++i)
+      containers.push_back({{"name", plan_.containers[i].name},
+                            {"id", i < ids_.size() ? ids_[i] : ""},
+                            {"address", plan_.containers[i].address},
+                            {"ranks", plan_.containers[i].ranks},
+                            {"argv", command_line(plan_.containers[i].run_argv)}});
+    nlohmann::json capabilities = nlohmann::json::object();
+    for (const Capability& capability : profile_.capabilities)
+      capabilities[capability.name] = capability.reason;
+    return {{"engine", engine_.name()},
+            {"engine_version", version_},
+            {"engine_private", engine_.is_private},
+            {"image", engine_image_name()},
+            {"image_id", image_id_},
+            {"image_content_sha256", find_worker_image().content_sha256},
+            {"network", plan_.network},
+            {"subnet", plan_.shape.subnet},
+            {"link_bits_per_s", profile_.link_bits_per_s.value_or(0.0)},
+            {"capabilities", capabilities},
+            {"containers", containers}};
+  }
+
+  void stop() override {
+    const std::string left = remove_all();
+    if (!left.empty())
+      throw Error(ErrorKind::environment,
+                  fmt::format("profile {}: could not remove {}; repeat with: dynamiccl clean",
+                              profile_.name, left));
+  }
+
+ private:
+  /// Another run may take the same free network first: then the next one is tried.
+  void make_network(const StartRequest& request) {
+    constexpr int kTries = 8;
+    DockerSite site = site_for(engine_, folder_.name());
+    for (int attempt = 0;; ++attempt) {
+      site.subnet_prefix = free_subnet_prefix(folder_.name(), host_routes(), attempt);
+      plan_ = plan_docker(engine_, profile_, request, site);
+      if (plan_.network.empty()) return;
+      const CommandResult made = run_command(plan_.network_create);
+      if (made.exit_code == 0) return;
+      if (attempt + 1 == kTries)
+        throw Error(ErrorKind::environment,
+                    fmt::format("profile {}: `{}` failed: {}", profile_.name,
+                                command_line(plan_.network_create), trim(made.err)));
+    }
+  }
+
+  void limit_links() const {
+    if (!profile_.link_bits_per_s) return;
+    for (const DockerContainer& container : plan_.containers)
+      limit_link(engine_, container.name, *profile_.link_bits_per_s);
+  }
+
+  /// @returns what is left, "" when all is gone
+  std::string remove_all() {
+    if (stopped_) return "";
+    std::vector<std::string> left;
+    try {
+      auto remove = engine_argv(engine_, {"rm", "--force", "--volumes"});
+      for (const DockerContainer& container : plan_.containers) remove.push_back(container.name);
+      if (!plan_.containers.empty()) run_command(remove);
+      for (const DockerContainer& container : plan_.containers)
+        if (!ids_of(engine_,
+                    {"ps", "--all", "--quiet", "--filter", "name=^/?" + container.name + "$"})
+                 .empty())
+          left.push_back("container " + container.name);
+      if (!plan_.network.empty()) {
+        run_command(engine_argv(engine_, {"network", "rm", plan_.network}));
+        if (!ids_of(engine_,
+                    {"network", "ls", "--quiet", "--filter", "name=^" + plan_.network + "$"})
+                 .empty())
+          left.push_back("network " + plan_.network);
+      }
+    } catch (const Error& error) {
+      left.emplace_back(error.what());
+    }
+    folder_.remove();
+    stopped_ = left.empty();
+    return join(left, ", ");
+  }
+
+  Engine engine_;
+  EnvironmentProfile profile_;
+  RunFolder folder_;
+  DockerPlan plan_;
+  std::vector<std::string> ids_;
+  std::string version_;
+  std::string image_id_;
+  bool stopped_ = false;
+};
+
+DockerPlan planned(const EnvironmentProfile& profile, const StartRequest& request) {
+  const EngineSearch search = find_engine();
+  // A plan is shown also where no engine is installed yet.
+  const Engine engine =
+      search.engine.value_or(Engine{EngineKind::docker, {"docker"}, "", {}, false});
+  return plan_docker(engine, profile, request,
+                     site_for(engine, RunFolder::planned_name(request.run_id)));
+}
+
+}  // namespace
+
+std::optional<std::string> docker_unavailable_reason(const EnvironmentProfile& profile) {
+  const EngineSearch search = find_engine();
+  if (!search.engine) return search.reason;
+  if (profile.uts == Sharing::shared && search.engine->kind == EngineKind::docker &&
+      profile.ranks_per_container > 0)
+    return "Docker cannot share one UTS namespace among containers (only with the host): use "
+           "uts = \"host\", or Podman";
+  if (profile.user != Sharing::host)
+    return "containers with user namespaces of their own are not started: use user = \"host\"";
+  if (!profile.link_bits_per_s) return std::nullopt;
+  if (!is_root()) return "link_bits_per_s needs root (tc on the host's side of each link)";
+  if (profile.network == Sharing::host)
+    return "link_bits_per_s needs a network of the containers' own: use network = \"private\"";
+  if (find_program("tc").empty())
+    return "link_bits_per_s needs tc: apt-get install -y --no-install-recommends iproute2";
+  return std::nullopt;
+}
+
+void prepare_docker(Progress progress) { import_image(running_engine(), progress); }
+
+std::unique_ptr<Environment> start_docker_in(const Engine& engine,
+                                             const EnvironmentProfile& profile,
+                                             const StartRequest& request) {
+  return std::make_unique<DockerEnvironment>(engine, profile, request);
+}
+
+std::unique_ptr<Environment> start_docker(const EnvironmentProfile& profile,
+                                          const StartRequest& request) {
+  return start_docker_in(running_engine(), profile, request);
+}
+
+std::vector<std::vector<std::string>> docker_start_commands(const EnvironmentProfile& profile,
+                                                            const StartRequest& request) {
+  const DockerPlan plan = planned(profile, request);
+  std::vector<std::vector<std::string>> commands;
+  if (!plan.network_create.empty()) commands.push_back(plan.network_create);
+  for (const DockerContainer& container : plan.containers) commands.push_back(container.run_argv);
+  return commands;
+}
+
+LaunchShape docker_planned_shape(const EnvironmentProfile& profile, const StartRequest& request) {
+  return planned(profile, request).shape;
+}
+
+std::vector<std::string> clean_engine(const Engine& engine) {
+  std::vector<std::string> removed;
+  const std::string ours = "label=dynamiccl.owner";
+  for (const std::string& id : ids_of(engine, {"ps", "--all", "--quiet", "--filter", ours})) {
+    const CommandResult owner = run_command(engine_argv(
+        engine,
+        {"inspect", "--format", "{{index .Config.Labels \"dynamiccl.owner\"}} {{.Name}}", id}));
+    const auto parts = split(std::string(trim(owner.out)), ' ');
+    if (owner.exit_code != 0 || owner_alive(parts.front())) continue;
+    if (run_command(engine_argv(engine, {"rm", "--force", "--volumes", id})).exit_code == 0)
+      removed.push_back("container " + parts.back());
+  }
+  for (const std::string& id : ids_of(engine, {"network", "ls", "--quiet", "--filter", ours})) {
+    const CommandResult owner =
+        run_command(engine_argv(engine, {"network", "inspect", "--format",
+                                         "{{index .Labels \"dynamiccl.owner\"}} {{.Name}}", id}));
+    const auto parts = split(std::string(trim(owner.out)), ' ');
+    if (owner.exit_code != 0 || owner_alive(parts.front())) continue;
+    if (run_command(engine_argv(engine, {"network", "rm", id})).exit_code == 0)
+      removed.push_back("network " + parts.back());
+  }
+  return removed;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "containers/engine.hpp"
+#include "containers/environment.hpp"
+#include "containers/gpu.hpp"
+
+namespace dynamiccl {
+
+/// What decides the commands besides profile and request; from the machine, or by hand in tests.
+struct DockerSite {
+  std::string name;        ///< of this environment: prefix of every container and of the network
+  std::string run_folder;  ///< bound into every container
+  std::string owner;       ///< owner_token()
+  std::string image;
+  std::string subnet_prefix;  ///< "172.30.7": the network is PREFIX.0/24, the host PREFIX.1
+  std::string user;           ///< "UID:GID" of an ordinary user, "" for root
+  std::vector<GpuDevice> gpus;
+  GpuPassing gpu_passing = GpuPassing::devices;
+};
+
+struct DockerContainer {
+  std::string name;
+  std::string address;  ///< in the profile's network, "127.0.0.1" on the host's
+  int ranks = 0;
+  std::vector<std::string> run_argv;
+};
+
+/// Every command of one environment, in order. Pure data.
+struct DockerPlan {
+  std::string network;                      ///< "" = none is made
+  std::vector<std::string> network_create;  ///< empty when no network is made
+  std::vector<DockerContainer> containers;
+  LaunchShape shape;
+};
+
+/// Pure: the same inputs give the same commands.
+/// @throws Error(input) when the profile asks for what no engine can do (launcher inside several
+/// containers, more containers than the network has addresses)
+DockerPlan plan_docker(const Engine& engine, const EnvironmentProfile& profile,
+                       const StartRequest& request, const DockerSite& site);
+
+/// argv that runs a command as a rank in its container.
+std::vector<std::string> docker_rank_argv(const Engine& engine, const DockerPlan& plan, int rank,
+                                          const std::vector<std::string>& command,
+                                          const std::map<std::string, std::string>& env);
+
+/// Text of the launch agent: an rsh agent for mpirun and mpiexec.
+std::string launch_agent_text(const Engine& engine);
+
+/// First PREFIX.0/24 of 172.30.0.0/16 free of `routes` (destinations of the host's routes, host
+/// byte order), searched from a place that `name` decides so that concurrent runs rarely meet;
+/// `skip` steps further after a collision.
+std::string free_subnet_prefix(const std::string& name, const std::vector<unsigned>& routes,
+                               int skip);
+
+}  // namespace dynamiccl

@@ -1,0 +1,215 @@
+#include "containers/engine.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "containers/command.hpp"
+#include "containers/paths.hpp"
+#include "containers/private_engine.hpp"
+#include "containers/processes.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr const char* kDefaultSocket = "/var/run/docker.sock";
+
+class Socket {
+ public:
+  Socket() : handle_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  ~Socket() {
+    if (handle_ >= 0) close(handle_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  /// @returns 0 or errno
+  [[nodiscard]] int connect_to(const std::string& path) const {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (handle_ < 0) return errno;
+    if (path.size() >= sizeof(address.sun_path)) return ENAMETOOLONG;
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    return connect(handle_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0
+               ? 0
+               : errno;
+  }
+  /// First bytes of the answer to an HTTP request, "" when none comes within a second.
+  [[nodiscard]] std::string ask(const std::string& request) const {
+    if (send(handle_, request.data(), request.size(), MSG_NOSIGNAL) < 0) return "";
+    pollfd readable{handle_, POLLIN, 0};
+    constexpr int kPatienceMs = 1000;
+    if (poll(&readable, 1, kPatienceMs) <= 0) return "";
+    std::array<char, 256> buffer{};
+    const ssize_t count = read(handle_, buffer.data(), buffer.size());
+    return count > 0 ? std::string(buffer.data(), static_cast<std::size_t>(count)) : "";
+  }
+
+ private:
+  int handle_;
+};
+
+EngineFacts::Socket look_at_socket(const std::string& path) {
+  EngineFacts::Socket result{path, true, false};
+  result.permitted = Socket().connect_to(path) != EACCES;
+  result.answers = result.permitted && docker_answers(path);
+  return result;
+}
+
+/// Sockets that running dockerds were told to listen on (-H unix://PATH).
+std::vector<std::string> sockets_of_running_dockerds(bool& running) {
+  std::vector<std::string> sockets;
+  for (const ProcessInfo& process : list_processes()) {
+    if (process.name != "dockerd") continue;
+    running = true;
+    for (const std::string& argument : process.argv)
+      if (const auto at = argument.find("unix://"); at != std::string::npos)
+        sockets.push_back(argument.substr(at + 7));
+  }
+  return sockets;
+}
+
+bool has_capability(int number) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("CapEff:", 0) == 0)
+      return ((std::strtoull(line.c_str() + 7, nullptr, 16) >> number) & 1U) != 0;
+  return false;
+}
+
+std::string user_name() {
+  const passwd* entry = getpwuid(geteuid());
+  return entry != nullptr ? entry->pw_name : std::to_string(geteuid());
+}
+
+Engine docker_at(const std::string& socket, bool is_private) {
+  Engine engine;
+  engine.socket = socket;
+  engine.is_private = is_private;
+  engine.command = {"docker"};
+  // Without --host a DOCKER_HOST or a context of the user's would decide.
+  if (socket != kDefaultSocket || std::getenv("DOCKER_HOST") != nullptr)
+    engine.command = {"docker", "--host", "unix://" + socket};
+  return engine;
+}
+
+Engine podman_here(const EngineFacts& facts) {
+  Engine engine;
+  engine.kind = EngineKind::podman;
+  engine.command = {"podman"};
+  if (facts.hybrid_cgroups) engine.run_flags = {"--runtime", "runc"};
+  if (!facts.may_raise_limits)
+    for (const char* limit : {"nofile=1024:1024", "nproc=4096:4096"})
+      engine.run_flags.insert(engine.run_flags.end(), {"--ulimit", limit});
+  return engine;
+}
+
+std::string why_none(const EngineFacts& facts) {
+  for (const auto& socket : facts.docker_sockets)
+    if (!socket.permitted)
+      return fmt::format(
+          "user {} may not open the Docker socket {}: run `sudo usermod -aG docker {}` and log in "
+          "again, or start dynamiccl with sudo, or use Podman: sudo apt-get install podman",
+          facts.user, socket.path, facts.user);
+  if (!facts.remote_host.empty())
+    return fmt::format(
+        "DOCKER_HOST={} is not on this machine, but ranks must see this machine's folders: unset "
+        "DOCKER_HOST",
+        facts.remote_host);
+  if (facts.dockerd_running)
+    return "dockerd runs but does not answer on its socket: see its log (journalctl -u docker)";
+  if (facts.podman && !facts.root)
+    return "rootless Podman is not used (its network and ulimits differ from what profiles "
+           "promise): run dynamiccl with sudo";
+  if (facts.podman)
+    return "Podman lacks its init program: apt-get install -y --no-install-recommends catatonit";
+  if (facts.dockerd && !facts.root)
+    return "Docker is installed, but no dockerd runs: sudo systemctl start docker (and be in group "
+           "docker), or start dynamiccl with sudo";
+  return fmt::format(
+      "no container engine: {}apt-get install -y --no-install-recommends docker.io iptables",
+      facts.root ? "" : "sudo ");
+}
+
+}  // namespace
+
+bool docker_answers(const std::string& socket) {
+  const Socket connection;
+  if (connection.connect_to(socket) != 0) return false;
+  return connection.ask("GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n").find(" 200 ") !=
+         std::string::npos;
+}
+
+EngineFacts look_at_machine() {
+  EngineFacts facts;
+  facts.private_socket = private_engine_socket(default_private_engine());
+  std::vector<std::string> paths;
+  const char* host = std::getenv("DOCKER_HOST");
+  const std::string wanted = host != nullptr ? host : "";
+  if (wanted.rfind("unix://", 0) == 0)
+    paths.push_back(wanted.substr(7));
+  else
+    facts.remote_host = wanted;
+  paths.emplace_back(kDefaultSocket);
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"))
+    paths.push_back(std::string(runtime) + "/docker.sock");
+  for (const std::string& path : sockets_of_running_dockerds(facts.dockerd_running))
+    paths.push_back(path);
+  for (const std::string& path : paths)
+    if (path != facts.private_socket && std::filesystem::exists(path))
+      facts.docker_sockets.push_back(look_at_socket(path));
+  facts.docker_client = !find_program("docker").empty();
+  facts.dockerd = !find_program("dockerd").empty();
+  facts.podman = !find_program("podman").empty();
+  facts.catatonit =
+      !find_program("catatonit").empty() || access("/usr/libexec/podman/catatonit", X_OK) == 0;
+  facts.root = is_root();
+  constexpr int kCapSysResource = 24;
+  facts.may_raise_limits = has_capability(kCapSysResource);
+  facts.hybrid_cgroups = std::filesystem::exists("/sys/fs/cgroup/unified");
+  facts.user = user_name();
+  return facts;
+}
+
+EngineSearch choose_engine(const EngineFacts& facts) {
+  if (facts.docker_client && facts.remote_host.empty())
+    for (const auto& socket : facts.docker_sockets)
+      if (socket.answers) return {docker_at(socket.path, false), ""};
+  // A private engine of ours is a running dockerd too, but its socket is not among docker_sockets.
+  const bool foreign = !facts.docker_sockets.empty() && facts.dockerd_running;
+  if (facts.docker_client && facts.dockerd && facts.root && !foreign && facts.remote_host.empty())
+    return {docker_at(facts.private_socket, true), ""};
+  if (facts.podman && facts.catatonit && facts.root) return {podman_here(facts), ""};
+  return {std::nullopt, why_none(facts)};
+}
+
+EngineSearch find_engine() { return choose_engine(look_at_machine()); }
+
+std::vector<std::string> engine_argv(const Engine& engine,
+                                     const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv = engine.command;
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return argv;
+}
+
+std::string engine_version(const Engine& engine) {
+  const char* format =
+      engine.kind == EngineKind::docker ? "{{.Server.Version}}" : "{{.Client.Version}}";
+  return engine.name() + " " +
+         checked_output("cannot ask the engine for its version",
+                        engine_argv(engine, {"version", "--format", format}));
+}
+
+}  // namespace dynamiccl

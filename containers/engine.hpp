@@ -1,0 +1,73 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+enum class EngineKind { docker, podman };
+
+/// A container engine that answers, and how it is spoken to.
+struct Engine {
+  EngineKind kind = EngineKind::docker;
+  /// First words of every command: {"docker"} or {"docker", "--host", "unix:///..."}.
+  std::vector<std::string> command;
+  std::string socket;  ///< Docker's socket, "" for Podman
+  /// Flags every `run` needs on this machine, e.g. Podman without CAP_SYS_RESOURCE.
+  std::vector<std::string> run_flags;
+  bool is_private = false;  ///< ours, to be started on first use
+
+  [[nodiscard]] std::string name() const {
+    return kind == EngineKind::docker ? "docker" : "podman";
+  }
+};
+
+/// Looks, starts nothing. Either an engine, or why there is none and the command that mends it.
+struct EngineSearch {
+  std::optional<Engine> engine;
+  std::string reason;
+};
+
+/// What of the machine decides which engine is used; filled by look_at_machine(), by hand in tests.
+struct EngineFacts {
+  struct Socket {
+    std::string path;
+    bool permitted = true;  ///< false: it exists, but this user may not open it
+    bool answers = false;
+  };
+  std::vector<Socket> docker_sockets;  ///< the usual ones, then those of running dockerds
+  bool docker_client = false;
+  bool dockerd = false;
+  bool dockerd_running = false;
+  bool podman = false;
+  bool catatonit = false;  ///< Podman's init program
+  bool root = false;
+  bool may_raise_limits = true;  ///< CAP_SYS_RESOURCE
+  bool hybrid_cgroups = false;   ///< cgroup v1 with a v2 tree beside it: crun refuses
+  std::string user;
+  std::string remote_host;     ///< DOCKER_HOST that is no unix socket, "" = none
+  std::string private_socket;  ///< of our own engine, running or not
+};
+
+EngineFacts look_at_machine();
+
+/// Any running dockerd first, then a dockerd of our own where none runs and we are root, then
+/// Podman.
+EngineSearch choose_engine(const EngineFacts& facts);
+
+/// choose_engine(look_at_machine())
+EngineSearch find_engine();
+
+/// True when an HTTP server that speaks Docker's API answers on the unix socket within a second.
+bool docker_answers(const std::string& socket);
+
+/// "docker 20.10.24" or "podman 4.3.1".
+/// @throws Error(environment)
+std::string engine_version(const Engine& engine);
+
+/// engine.command followed by arguments.
+std::vector<std::string> engine_argv(const Engine& engine,
+                                     const std::vector<std::string>& arguments);
+
+}  // namespace dynamiccl

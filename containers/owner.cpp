@@ -1,0 +1,52 @@
+#include "containers/owner.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "core/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Field 22 of /proc/PID/stat, start time in clock ticks since boot; "" when there is no such
+/// process or it is a zombie.
+std::string start_ticks(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::stringstream content;
+  content << file.rdbuf();
+  const std::string text = content.str();
+  // The name in parentheses may hold spaces: count from its end.
+  const auto name_end = text.rfind(") ");
+  if (name_end == std::string::npos) return "";
+  const auto fields = split(text.substr(name_end + 2), ' ');
+  constexpr std::size_t kStartField = 22 - 3;
+  if (fields.size() <= kStartField || fields.front() == "Z" || fields.front() == "X") return "";
+  return fields[kStartField];
+}
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id.substr(0, 8);
+}
+
+}  // namespace
+
+std::string owner_token() {
+  const std::string pid = std::to_string(getpid());
+  return fmt::format("{}.{}.{}", pid, start_ticks(pid), boot_id());
+}
+
+bool owner_alive(const std::string& token) {
+  const auto parts = split(token, '.');
+  if (parts.size() != 3 || parts[0].empty() ||
+      parts[0].find_first_not_of("0123456789") != std::string::npos)
+    return false;
+  return parts[2] == boot_id() && !parts[1].empty() && start_ticks(parts[0]) == parts[1];
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,221 @@
+#include "containers/private_engine.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <utility>
+
+#include "containers/command.hpp"
+#include "containers/engine.hpp"
+#include "containers/paths.hpp"
+#include "containers/processes.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+class FileLock {
+ public:
+  FileLock(const std::string& path, int operation)
+      : handle_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    int code = handle_ < 0 ? errno : 0;
+    while (handle_ >= 0 && flock(handle_, operation) != 0)
+      if (code = errno; code != EINTR) break;
+    if (handle_ < 0 || code == EBADF || code == ENOLCK)
+      throw Error(ErrorKind::environment,
+                  fmt::format("cannot lock {}: {}", path, std::strerror(code)));
+    held_ = code == 0 || code == EINTR;
+  }
+  ~FileLock() {
+    if (handle_ >= 0) close(handle_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  [[nodiscard]] bool held() const { return held_; }
+  int release_handle() { return std::exchange(handle_, -1); }
+
+ private:
+  int handle_;
+  bool held_ = false;
+};
+
+bool wait_for(milliseconds patience, const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    usleep(20000);
+  }
+  return true;
+}
+
+/// dockerd and what it has started (containerd, shims): all are told our folder on their command
+/// line.
+std::vector<ProcessInfo> engine_processes(const PrivateEngineOptions& options) {
+  std::vector<ProcessInfo> ours;
+  for (ProcessInfo& process : list_processes()) {
+    const bool engine = process.name == "dockerd" || process.name == "containerd" ||
+                        process.name.rfind("containerd-shim", 0) == 0 ||
+                        process.name == "docker-proxy";
+    const bool here =
+        std::any_of(process.argv.begin(), process.argv.end(), [&](const std::string& argument) {
+          return argument.find(options.folder + "/") != std::string::npos;
+        });
+    if (engine && here) ours.push_back(std::move(process));
+  }
+  return ours;
+}
+
+void end_processes(const PrivateEngineOptions& options) {
+  const auto all_gone = [&] { return engine_processes(options).empty(); };
+  for (const ProcessInfo& process : engine_processes(options))
+    if (process.name == "dockerd") kill(process.pid, SIGTERM);
+  if (wait_for(milliseconds(15000), all_gone)) return;
+  for (const ProcessInfo& process : engine_processes(options)) kill(process.pid, SIGKILL);
+  wait_for(milliseconds(5000), all_gone);
+}
+
+/// Containers die with their shims at the latest; removed first, they leave no mount to clear.
+void remove_containers(const PrivateEngineOptions& options) {
+  const std::vector<std::string> docker{"docker", "--host",
+                                        "unix://" + private_engine_socket(options)};
+  auto list = docker;
+  list.insert(list.end(), {"ps", "--all", "--quiet"});
+  auto remove = docker;
+  remove.insert(remove.end(), {"rm", "--force", "--volumes"});
+  const auto before = remove.size();
+  for (const std::string& id : split(std::string(trim(run_command(list).out)), '\n'))
+    if (!id.empty()) remove.push_back(id);
+  if (remove.size() > before) run_command(remove);
+}
+
+/// Leaves the images (data/) and the locks.
+void clear_traces(const PrivateEngineOptions& options) {
+  for (const std::string& mount : mounts_below(options.folder)) umount2(mount.c_str(), MNT_DETACH);
+  std::error_code ignored;
+  for (const char* name : {"exec", "s.sock", "pid"})
+    fs::remove_all(options.folder + "/" + name, ignored);
+}
+
+void stop_engine(const PrivateEngineOptions& options) {
+  if (docker_answers(private_engine_socket(options))) remove_containers(options);
+  end_processes(options);
+  clear_traces(options);
+}
+
+std::string log_tail(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  constexpr std::size_t kLines = 3;
+  if (lines.size() > kLines) lines.erase(lines.begin(), lines.end() - kLines);
+  return join(lines, "; ");
+}
+
+/// After a dead engine the new one takes over its containerd and ends its containers.
+void start_engine(const PrivateEngineOptions& options) {
+  const std::string log = options.folder + "/log";
+  std::error_code ignored;
+  for (const std::string& stale : {log, options.folder + "/pid", private_engine_socket(options)})
+    fs::remove(stale, ignored);
+  for (const ProcessInfo& process : engine_processes(options))
+    if (process.name == "dockerd") kill(process.pid, SIGKILL);
+  // Forked away: the engine outlives this process when another one still has a share.
+  std::vector<std::string> argv{"setsid", "--fork"};
+  argv.insert(argv.end(), options.prefix.begin(), options.prefix.end());
+  argv.insert(
+      argv.end(),
+      {"dockerd", "--data-root", options.folder + "/data", "--exec-root", options.folder + "/exec",
+       "--host", "unix://" + private_engine_socket(options), "--pidfile", options.folder + "/pid"});
+  CommandOptions start;
+  start.output_file = log;
+  checked_output("cannot start a private dockerd", argv, start);
+  if (wait_for(milliseconds(30000), [&] { return docker_answers(private_engine_socket(options)); }))
+    return;
+  stop_engine(options);
+  throw Error(ErrorKind::environment,
+              fmt::format("the private dockerd does not answer within 30 s; end of {}: {}", log,
+                          log_tail(log)));
+}
+
+std::string lock_path(const PrivateEngineOptions& options, const char* name) {
+  return options.folder + "/" + name;
+}
+
+}  // namespace
+
+PrivateEngineOptions default_private_engine() { return {cache_folder() + "/docker", {}}; }
+
+std::string private_engine_socket(const PrivateEngineOptions& options) {
+  return options.folder + "/s.sock";
+}
+
+bool engine_running(const PrivateEngineOptions& options) {
+  return !engine_processes(options).empty();
+}
+
+EngineLease::EngineLease(PrivateEngineOptions options) : options_(std::move(options)) {
+  constexpr std::size_t kLongestSocketPath = 107;
+  if (socket().size() > kLongestSocketPath)
+    throw Error(ErrorKind::environment,
+                fmt::format("the path {} is too long for a socket ({} bytes at most): set "
+                            "DYNAMICCL_CACHE to a shorter folder",
+                            socket(), kLongestSocketPath));
+  std::error_code code;
+  fs::create_directories(options_.folder, code);
+  if (code)
+    throw Error(ErrorKind::environment,
+                fmt::format("cannot make {}: {}", options_.folder, code.message()));
+  chmod(options_.folder.c_str(), 0711);
+  const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
+  if (!docker_answers(socket())) start_engine(options_);
+  users_lock_ = FileLock(lock_path(options_, "users.lock"), LOCK_SH).release_handle();
+}
+
+EngineLease::~EngineLease() {
+  try {
+    const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
+    close(users_lock_);
+    if (FileLock(lock_path(options_, "users.lock"), LOCK_EX | LOCK_NB).held())
+      stop_engine(options_);
+  } catch (const Error&) {
+    // The lock files are gone: whoever removed them has taken the engine over.
+  }
+}
+
+void hold_private_engine() {
+  // Lives as long as the process: see the header.
+  static const EngineLease lease(default_private_engine());
+}
+
+std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& options) {
+  std::vector<std::string> removed;
+  if (!fs::exists(lock_path(options, "start.lock"))) return removed;
+  const FileLock turn(lock_path(options, "start.lock"), LOCK_EX);
+  const FileLock users(lock_path(options, "users.lock"), LOCK_EX | LOCK_NB);
+  if (!users.held()) return removed;
+  for (const ProcessInfo& process : engine_processes(options))
+    removed.push_back(fmt::format("process {} {}", process.pid, process.name));
+  for (const std::string& mount : mounts_below(options.folder)) removed.push_back("mount " + mount);
+  const bool headless = engine_running(options) && !docker_answers(private_engine_socket(options));
+  if (headless) start_engine(options);
+  if (!removed.empty() || fs::exists(private_engine_socket(options))) stop_engine(options);
+  return removed;
+}
+
+}  // namespace dynamiccl

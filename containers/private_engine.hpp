@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// Where a dockerd of our own lives. Its path must be short: socket paths end at 107 bytes.
+struct PrivateEngineOptions {
+  std::string folder;
+  /// Before dockerd's own argv, e.g. {"unshare", "--net"} to keep it off the machine's network.
+  std::vector<std::string> prefix;
+};
+
+/// cache_folder()/docker
+PrivateEngineOptions default_private_engine();
+
+std::string private_engine_socket(const PrivateEngineOptions& options);
+
+/// A share in the private engine. The first share starts dockerd, the last one to go ends it by its
+/// pid and leaves nothing mounted; shares of other processes count, and a killed process loses its
+/// share by itself (flock).
+class EngineLease {
+ public:
+  /// Starts dockerd when it does not answer (it takes over what a dead one has left), waits for it.
+  /// @throws Error(environment) with the last lines of its log
+  explicit EngineLease(PrivateEngineOptions options);
+  ~EngineLease();
+  EngineLease(const EngineLease&) = delete;
+  EngineLease& operator=(const EngineLease&) = delete;
+  [[nodiscard]] std::string socket() const { return private_engine_socket(options_); }
+
+ private:
+  PrivateEngineOptions options_;
+  int users_lock_ = -1;
+};
+
+/// Holds a share of the default private engine until this process ends: between two environments
+/// the engine would otherwise stop and start again.
+void hold_private_engine();
+
+/// Ends the engine when nobody holds a share, and clears what a dead one has left.
+/// @returns one line per thing removed
+std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& options);
+
+/// True while any process of the engine (dockerd, containerd, shims) is there.
+bool engine_running(const PrivateEngineOptions& options);
+
+}  // namespace dynamiccl

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+struct ProcessInfo {
+  pid_t pid = 0;
+  std::string name;               ///< the kernel's, at most 15 letters
+  std::vector<std::string> argv;  ///< empty for kernel threads
+};
+
+/// The processes this one can see, itself left out.
+std::vector<ProcessInfo> list_processes();
+
+/// Value of a variable in the environment a process was started with; "" when it is not set or may
+/// not be read.
+std::string process_variable(pid_t pid, const std::string& name);
+
+/// Mount points below the folder, deepest first.
+std::vector<std::string> mounts_below(const std::string& folder);
+
+}  // namespace dynamiccl

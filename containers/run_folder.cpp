@@ -1,0 +1,102 @@
+#include "containers/run_folder.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "containers/owner.hpp"
+#include "containers/paths.hpp"
+#include "core/digest.hpp"
+#include "core/error.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kMostEnvironmentsPerRun = 100000;
+
+std::string numbered_name(const std::string& run_id, int number) {
+  return fmt::format("dyn-{}-{}", stable_id(run_id).substr(0, 8), number);
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw Error(ErrorKind::environment,
+              fmt::format("cannot make the run folder {}: {}; set DYNAMICCL_RUN_FOLDER to a folder "
+                          "you may write to",
+                          path, why));
+}
+
+void make_root(const std::string& root) {
+  std::error_code code;
+  fs::create_directories(root, code);
+  struct stat status {};
+  if (lstat(root.c_str(), &status) != 0) refuse(root, std::strerror(errno));
+  // /tmp is everybody's: a folder somebody else has put there must not be trusted.
+  if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid())
+    refuse(root, "it exists and is not yours");
+}
+
+}  // namespace
+
+std::string RunFolder::path_of(const std::string& name) { return run_folder_root() + "/" + name; }
+
+std::string RunFolder::planned_name(const std::string& run_id) {
+  for (int number = 0; number < kMostEnvironmentsPerRun; ++number) {
+    const std::string name = numbered_name(run_id, number);
+    if (!fs::exists(path_of(name))) return name;
+  }
+  return numbered_name(run_id, 0);
+}
+
+RunFolder::RunFolder(const std::string& run_id) {
+  make_root(run_folder_root());
+  for (int number = 0; number < kMostEnvironmentsPerRun; ++number) {
+    name_ = numbered_name(run_id, number);
+    path_ = path_of(name_);
+    if (mkdir(path_.c_str(), 0755) == 0) {
+      std::ofstream(path_ + "/owner") << owner_token() << "\n";
+      return;
+    }
+    if (errno != EEXIST) refuse(path_, std::strerror(errno));
+  }
+  refuse(path_, "too many environments of this run");
+}
+
+RunFolder::~RunFolder() { remove(); }
+
+void RunFolder::write_script(const std::string& file, const std::string& text) const {
+  const std::string path = path_ + "/" + file;
+  std::ofstream stream(path);
+  stream << text;
+  stream.close();
+  if (!stream || chmod(path.c_str(), 0755) != 0) refuse(path, std::strerror(errno));
+}
+
+void RunFolder::remove() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::vector<std::string> abandoned_run_folders() {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(run_folder_root(), code)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("dyn-", 0) != 0) continue;
+    std::ifstream file(entry.path() / "owner");
+    std::string token;
+    file >> token;
+    // Without a token its maker is between two steps, or died there.
+    const auto age = fs::file_time_type::clock::now() - entry.last_write_time(code);
+    if (token.empty() ? age > std::chrono::minutes(1) : !owner_alive(token)) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace dynamiccl

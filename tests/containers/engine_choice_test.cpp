@@ -1,0 +1,115 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "containers/engine.hpp"
+#include "core/text.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+EngineFacts docker_host() {
+  EngineFacts facts;
+  facts.docker_client = true;
+  facts.dockerd = true;
+  facts.root = true;
+  facts.user = "ada";
+  facts.private_socket = "/var/cache/dynamiccl/docker/s.sock";
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("a running dockerd is used, never doubled") {
+  EngineFacts facts = docker_host();
+  facts.dockerd_running = true;
+  facts.docker_sockets = {{"/var/run/docker.sock", true, true}};
+  const auto search = choose_engine(facts);
+  REQUIRE(search.engine);
+  CHECK_FALSE(search.engine->is_private);
+  CHECK(search.engine->socket == "/var/run/docker.sock");
+}
+
+TEST_CASE("a dockerd on an unusual socket is found and named in every command") {
+  EngineFacts facts = docker_host();
+  facts.dockerd_running = true;
+  facts.docker_sockets = {{"/run/other.sock", true, true}};
+  const auto search = choose_engine(facts);
+  REQUIRE(search.engine);
+  CHECK(engine_argv(*search.engine, {"ps"}) ==
+        std::vector<std::string>{"docker", "--host", "unix:///run/other.sock", "ps"});
+}
+
+TEST_CASE("a private engine only where none runs, dockerd is installed and the user is root") {
+  EngineFacts facts = docker_host();
+  REQUIRE(choose_engine(facts).engine);
+  CHECK(choose_engine(facts).engine->is_private);
+  CHECK(choose_engine(facts).engine->socket == facts.private_socket);
+
+  EngineFacts user = facts;
+  user.root = false;
+  CHECK_FALSE(choose_engine(user).engine);
+  CHECK_THAT(choose_engine(user).reason, ContainsSubstring("systemctl start docker"));
+
+  EngineFacts hung = facts;
+  hung.dockerd_running = true;
+  hung.docker_sockets = {{"/var/run/docker.sock", true, false}};
+  CHECK_FALSE(choose_engine(hung).engine);
+  CHECK_THAT(choose_engine(hung).reason, ContainsSubstring("does not answer"));
+}
+
+TEST_CASE("a socket the user may not open names the group, sudo and Podman") {
+  EngineFacts facts = docker_host();
+  facts.root = false;
+  facts.dockerd_running = true;
+  facts.docker_sockets = {{"/var/run/docker.sock", false, false}};
+  const auto search = choose_engine(facts);
+  CHECK_FALSE(search.engine);
+  CHECK_THAT(search.reason, ContainsSubstring("usermod -aG docker ada") &&
+                                ContainsSubstring("sudo") && ContainsSubstring("podman"));
+}
+
+TEST_CASE("Podman serves where Docker is absent, with the flags this machine needs") {
+  EngineFacts facts;
+  facts.podman = true;
+  facts.catatonit = true;
+  facts.root = true;
+  facts.may_raise_limits = false;
+  facts.hybrid_cgroups = true;
+  const auto search = choose_engine(facts);
+  REQUIRE(search.engine);
+  CHECK(search.engine->kind == EngineKind::podman);
+  CHECK(join(search.engine->run_flags, " ") ==
+        "--runtime runc --ulimit nofile=1024:1024 --ulimit nproc=4096:4096");
+
+  facts.may_raise_limits = true;
+  facts.hybrid_cgroups = false;
+  CHECK(choose_engine(facts).engine->run_flags.empty());
+
+  facts.catatonit = false;
+  CHECK_THAT(choose_engine(facts).reason, ContainsSubstring("catatonit"));
+  facts.root = false;
+  CHECK_THAT(choose_engine(facts).reason, ContainsSubstring("rootless"));
+}
+
+TEST_CASE("nothing installed gives the exact command, with sudo for an ordinary user") {
+  EngineFacts facts;
+  CHECK_THAT(choose_engine(facts).reason, ContainsSubstring("sudo apt-get install"));
+  facts.root = true;
+  CHECK_THAT(choose_engine(facts).reason,
+             ContainsSubstring("apt-get install") && !ContainsSubstring("sudo"));
+}
+
+TEST_CASE("an engine on another machine is refused: ranks need this machine's folders") {
+  EngineFacts facts = docker_host();
+  facts.remote_host = "tcp://10.0.0.1:2375";
+  CHECK_FALSE(choose_engine(facts).engine);
+  CHECK_THAT(choose_engine(facts).reason, ContainsSubstring("tcp://10.0.0.1:2375"));
+}
+
+TEST_CASE("a file that is no socket does not answer") {
+  CHECK_FALSE(docker_answers("/etc/passwd"));
+  CHECK_FALSE(docker_answers("/nowhere"));
+  CHECK_FALSE(docker_answers(std::string(200, 'x')));
+}

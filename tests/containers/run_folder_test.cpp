@@ -1,0 +1,52 @@
+#include "containers/run_folder.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "support.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+TEST_CASE("environments of one run get names of their own and leave no folder") {
+  const TempFolder temp;
+  const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path() + "/runs");
+  std::string first_path;
+  {
+    CHECK(RunFolder::planned_name("run-1") == RunFolder::planned_name("run-1"));
+    const std::string planned = RunFolder::planned_name("run-1");
+    const RunFolder first("run-1");
+    const RunFolder second("run-1");
+    CHECK(first.name() == planned);
+    CHECK(first.name() != second.name());
+    CHECK(RunFolder::planned_name("run-2") != first.name());
+    first.write_script("agent", "#!/bin/sh\n");
+    first_path = first.path();
+    CHECK(access((first_path + "/agent").c_str(), X_OK) == 0);
+  }
+  CHECK_FALSE(fs::exists(first_path));
+}
+
+TEST_CASE("only folders of dead owners are abandoned") {
+  const TempFolder temp;
+  const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path());
+  const RunFolder alive("run");
+  fs::create_directory(temp.path() + "/dyn-dead-0");
+  std::ofstream(temp.path() + "/dyn-dead-0/owner") << "999999999.1.00000000\n";
+  CHECK(abandoned_run_folders() == std::vector<std::string>{"dyn-dead-0"});
+}
+
+TEST_CASE("a folder that belongs to somebody else is not trusted") {
+  if (geteuid() != 0) SKIP("needs root to make a folder that is somebody else's");
+  const TempFolder temp;
+  fs::create_directory(temp.path() + "/runs");
+  REQUIRE(chown((temp.path() + "/runs").c_str(), 12345, 12345) == 0);
+  const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path() + "/runs");
+  CHECK_THROWS_AS(RunFolder("run"), Error);
+}
