@@ -72,6 +72,10 @@ int allow_reading(void*, int action, const char* name, const char*, const char*,
     case SQLITE_PRAGMA:
       return std::find(kPragmas.begin(), kPragmas.end(), name) != kPragmas.end() ? SQLITE_OK
                                                                                  : SQLITE_DENY;
+    case SQLITE_UPDATE:
+      // What SQLite itself asks when json_each and its kin are first used; the real thing fails on
+      // a connection that is read-only.
+      return std::string_view(name) == "sqlite_master" ? SQLITE_OK : SQLITE_DENY;
     default:
       return SQLITE_DENY;
   }
@@ -141,7 +145,7 @@ Table Reader::query(const std::string& sql, const std::vector<Value>& params) co
     }
     if (code == SQLITE_ERROR || code == SQLITE_RANGE) {
       throw Error(ErrorKind::input,
-                  fmt::format("query: {}; `dynamiccl query --schema` lists tables and columns",
+                  fmt::format("query: {}; `dynamiccl query schema` lists tables and columns",
                               error.what()));
     }
     throw_explained(error, impl_->path_, "reading");

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "db/reader.hpp"
+#include "reports/figures.hpp"
+
+namespace dynamiccl {
+
+/// The answer for one operation: rows are size, environment and backend.
+struct OperationTable {
+  std::string title;  ///< "ring allreduce, 2 ranks, float32"
+  Table table;
+  std::string method;  ///< how the figures were made
+};
+
+std::vector<OperationTable> operation_tables(const std::vector<CellFigure>& figures);
+
+/// Cells of a run that have no result, by group and reason.
+/// @param unsupported true: those that cannot be measured here; false: those that went wrong or are
+/// not measured yet
+Table cells_without_result(const Reader& reader, const std::string& run_uuid, bool unsupported);
+
+/// "480 cells: 470 ok, 10 unsupported".
+std::string cell_counts(const Reader& reader, const std::string& run_uuid);
+
+/// JSON list with the run's row key, as the queries take it.
+std::string run_scope(const Reader& reader, const std::string& run_uuid);
+
+}  // namespace dynamiccl

@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/text.hpp"
+#include "core/units.hpp"
+#include "core/verdict.hpp"
+#include "reports/figure_queries.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Candidates = std::vector<const CellFigure*>;
+
+/// Groups in the order of their first figure.
+template <class Key>
+std::vector<Candidates> group_by(const std::vector<CellFigure>& figures, Key key) {
+  std::vector<Candidates> groups;
+  std::map<std::string, std::size_t> place;
+  for (const auto& figure : figures) {
+    const auto [found, is_new] = place.emplace(key(figure), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back(&figure);
+  }
+  return groups;
+}
+
+void fastest_first(Candidates& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto* a, const auto* b) { return a->median_us() < b->median_us(); });
+}
+
+std::string knobs_of(const CellFigure& f) {
+  std::string text;
+  for (const auto& knobs : {f.group_knobs, f.cell_knobs}) {
+    if (knobs != "{}" && !knobs.empty()) text += (text.empty() ? "" : " ") + knobs;
+  }
+  return text;
+}
+
+std::string label_of(const CellFigure& f) {
+  std::string text = f.backend + " " + f.architecture;
+  if (f.algorithm != "library") text += " " + f.algorithm;
+  if (const auto knobs = knobs_of(f); !knobs.empty()) text += " " + knobs;
+  return text;
+}
+
+/// Beyond noise and beyond the band inside which times count as equal.
+bool surely_slower(const CellFigure& other, const CellFigure& best) {
+  return judge(time_ratio(other, best), EquivalenceBand{}) == Verdict::slower;
+}
+
+std::string yes_no(bool value) { return value ? "yes" : "no"; }
+
+void add_interval(std::vector<Value>& row, const std::optional<Interval>& interval) {
+  row.push_back(or_null(interval ? std::optional(interval->low) : std::nullopt));
+  row.push_back(or_null(interval ? std::optional(interval->high) : std::nullopt));
+}
+
+std::vector<Value> best_row(Candidates candidates) {
+  fastest_first(candidates);
+  const CellFigure& best = *candidates.front();
+  std::vector<Value> row{best.run_id,
+                         best.environment,
+                         or_null(join({best.regimes.begin(), best.regimes.end()}, ", ")),
+                         best.collective,
+                         best.size_bytes,
+                         best.ranks,
+                         best.datatype,
+                         best.in_place,
+                         static_cast<std::int64_t>(candidates.size()),
+                         best.backend,
+                         best.architecture,
+                         best.algorithm,
+                         or_null(knobs_of(best)),
+                         static_cast<std::int64_t>(best.launches.size()),
+                         best.median_us()};
+  add_interval(row, best.interval());
+  if (candidates.size() < 2) {
+    row.resize(row.size() + 8);
+    return row;
+  }
+  const CellFigure& second = *candidates[1];
+  const CellFigure& worst = *candidates.back();
+  const Ratio lead = time_ratio(second, best);
+  row.emplace_back(label_of(second));
+  row.emplace_back(second.median_us());
+  row.emplace_back(lead.value);
+  add_interval(row, lead.interval);
+  row.emplace_back(yes_no(surely_slower(second, best)));
+  row.emplace_back(label_of(worst));
+  row.emplace_back(worst.median_us());
+  return row;
+}
+
+/// Values of an axis among the figures, environments and numbers in their own order.
+std::vector<std::string> axis_values(const std::vector<CellFigure>& figures,
+                                     const std::string& axis) {
+  std::vector<std::string> values;
+  for (const auto& figure : figures) {
+    const auto value = axis_value(figure, axis);
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  }
+  std::sort(values.begin(), values.end(), [&](const std::string& a, const std::string& b) {
+    if (axis == "environment") return environment_order(a) < environment_order(b);
+    if (axis == "size_bytes" || axis == "ranks") return std::stoull(a) < std::stoull(b);
+    return a < b;
+  });
+  return values;
+}
+
+std::string value_title(const std::string& axis, const std::string& value) {
+  return axis == "size_bytes" ? format_bytes(Bytes(std::stoull(value))) : value;
+}
+
+}  // namespace
+
+Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
+  Table table;
+  table.columns = {"run_id",
+                   "environment",
+                   "regime",
+                   "collective",
+                   "size_bytes",
+                   "ranks",
+                   "datatype",
+                   "in_place",
+                   "candidates",
+                   "best_backend",
+                   "best_architecture",
+                   "best_algorithm",
+                   "best_knobs",
+                   "launches",
+                   "median_us",
+                   "median_low_us",
+                   "median_high_us",
+                   "runner_up",
+                   "runner_up_median_us",
+                   "lead",
+                   "lead_low",
+                   "lead_high",
+                   "lead_is_sure",
+                   "worst",
+                   "worst_median_us"};
+  const auto key = [](const CellFigure& f) {
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", f.run_id, f.environment, f.collective,
+                       f.size_bytes, f.ranks, f.datatype, f.in_place);
+  };
+  for (const auto& candidates : group_by(figures, key)) table.rows.push_back(best_row(candidates));
+  return table;
+}
+
+Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope) {
+  const std::string& axis = scope.vary;
+  axis_value(CellFigure{}, axis);
+  const auto values = axis_values(figures, axis);
+  // A larger message or more ranks are no choice, so nothing wins.
+  const bool has_winner = axis != "size_bytes" && axis != "ranks";
+  Table table;
+  add_cell_columns(table);
+  const auto at = *column_index(table, axis);
+  table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(at));
+  table.columns.pop_back();  // the regime is not the same on both sides
+  for (const auto& value : values) table.columns.push_back(value_title(axis, value) + "_us");
+  if (has_winner) table.columns.insert(table.columns.end(), {"winner", "winner_is_sure"});
+  const auto groups = group_by(figures, [&](const CellFigure& f) { return key_without(f, axis); });
+  for (auto candidates : groups) {
+    if (candidates.size() < 2) continue;
+    auto row = cell_values(*candidates.front());
+    row.erase(row.begin() + static_cast<std::ptrdiff_t>(at));
+    row.pop_back();
+    for (const auto& value : values) {
+      const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                      [&](const auto* f) { return axis_value(*f, axis) == value; });
+      row.push_back(found == candidates.end() ? Value{} : Value{(*found)->median_us()});
+    }
+    if (has_winner) {
+      fastest_first(candidates);
+      row.emplace_back(axis_value(*candidates[0], axis));
+      row.emplace_back(yes_no(surely_slower(*candidates[1], *candidates[0])));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,191 @@
+#include "reports/figure_queries.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/units.hpp"
+#include "core/verdict.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+void append(std::vector<Value>& row, std::vector<Value> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(row));
+}
+
+std::string joined(const std::set<std::string>& texts) {
+  return join({texts.begin(), texts.end()}, ", ");
+}
+
+std::vector<Value> interval_values(const std::optional<Interval>& interval) {
+  if (!interval) return {std::monostate{}, std::monostate{}};
+  return {interval->low, interval->high};
+}
+
+std::int64_t count_of(const CellFigure& figure) {
+  return static_cast<std::int64_t>(figure.launches.size());
+}
+
+}  // namespace
+
+std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures, const QueryScope& scope) {
+  for (const auto& [axis, wanted] : scope.where) {
+    const std::string value =
+        axis == "size_bytes" ? std::to_string(parse_bytes(wanted).count()) : wanted;
+    // An unknown axis is a mistake also where there is no figure to look at.
+    axis_value(CellFigure{}, axis);
+    std::erase_if(figures, [&](const CellFigure& f) { return axis_value(f, axis) != value; });
+  }
+  return figures;
+}
+
+void add_cell_columns(Table& table) {
+  table.columns.emplace_back("run_id");
+  const auto& axes = axis_names();
+  table.columns.insert(table.columns.end(), axes.begin(), axes.end());
+  table.columns.emplace_back("regime");
+}
+
+std::vector<Value> cell_values(const CellFigure& f) {
+  return {f.run_id,
+          f.environment,
+          f.backend,
+          f.architecture,
+          f.collective,
+          f.size_bytes,
+          f.ranks,
+          f.datatype,
+          f.algorithm,
+          f.in_place,
+          f.group_knobs,
+          f.cell_knobs,
+          or_null(joined(f.regimes))};
+}
+
+Table latency_table(const std::vector<CellFigure>& figures, const QueryScope&) {
+  Table table;
+  add_cell_columns(table);
+  for (const char* name : {"launches", "median_us", "median_low_us", "median_high_us",
+                           "interval_method", "cadence", "drifting"}) {
+    table.columns.emplace_back(name);
+  }
+  for (const auto& f : figures) {
+    auto row = cell_values(f);
+    const auto interval = f.interval();
+    append(row, {count_of(f), f.median_us()});
+    append(row, interval_values(interval));
+    append(row,
+           {or_null(interval ? interval->method : ""), or_null(joined(f.cadences)), f.drifting});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) {
+  Table table;
+  add_cell_columns(table);
+  // "X % slower" divides the difference by the faster time, whichever of the two that is.
+  for (const char* name :
+       {"launches", "median_us", "median_low_us", "median_high_us", "bare_metal_us",
+        "bare_metal_low_us", "bare_metal_high_us", "ratio", "ratio_low", "ratio_high",
+        "ratio_method", "difference_percent", "verdict"}) {
+    table.columns.emplace_back(name);
+  }
+  const BareMetal bare_metal(figures);
+  for (const auto& f : figures) {
+    const CellFigure* base = bare_metal.of(f);
+    if (base == nullptr || base == &f) continue;
+    const Ratio ratio = time_ratio(f, *base);
+    auto row = cell_values(f);
+    append(row, {count_of(f)});
+    for (const auto* side : {&f, base}) {
+      append(row, {side->median_us()});
+      append(row, interval_values(side->interval()));
+    }
+    append(row, {ratio.value});
+    append(row, interval_values(ratio.interval));
+    append(row, {or_null(ratio.interval ? ratio.interval->method : ""),
+                 percent_faster(std::max(ratio.value, 1.0), std::min(ratio.value, 1.0)),
+                 std::string(name_of(judge(ratio, EquivalenceBand{})))});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table bandwidth_table(const std::vector<CellFigure>& figures, const QueryScope&) {
+  Table table;
+  add_cell_columns(table);
+  for (const char* name :
+       {"launches", "algbw_bytes_per_s", "algbw_low_bytes_per_s", "algbw_high_bytes_per_s",
+        "busbw_bytes_per_s", "busbw_low_bytes_per_s", "busbw_high_bytes_per_s"}) {
+    table.columns.emplace_back(name);
+  }
+  for (const auto& f : figures) {
+    auto row = cell_values(f);
+    append(row, {count_of(f)});
+    const auto interval = f.interval();
+    // Bandwidth comes from the median time; a long time is a low bandwidth.
+    const auto at = [&](double time_us, double factor) {
+      return static_cast<double>(f.size_bytes) / time_us * 1e6 * factor;
+    };
+    for (const auto& factor : {std::optional(1.0), f.busbw_factor}) {
+      if (!factor || f.median_us() <= 0) {
+        append(row, {std::monostate{}, std::monostate{}, std::monostate{}});
+        continue;
+      }
+      append(row, {at(f.median_us(), *factor)});
+      append(row, interval
+                      ? std::vector<Value>{at(interval->high, *factor), at(interval->low, *factor)}
+                      : interval_values(std::nullopt));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table components_table(const std::vector<CellFigure>& figures, const QueryScope&) {
+  Table table;
+  add_cell_columns(table);
+  for (const char* name : {"launches", "median_us", "collective_us", "h2d_us", "d2h_us", "send_us",
+                           "compute_us", "other_us"}) {
+    table.columns.emplace_back(name);
+  }
+  for (const auto& f : figures) {
+    auto row = cell_values(f);
+    append(row, {count_of(f), f.median_us()});
+    double named = 0;
+    for (const auto component :
+         {&LaunchFigure::collective_us, &LaunchFigure::h2d_us, &LaunchFigure::d2h_us,
+          &LaunchFigure::send_us, &LaunchFigure::compute_us}) {
+      const auto value = f.component_us(component);
+      named += value.value_or(0);
+      append(row, {or_null(value)});
+    }
+    append(row, {std::max(0.0, f.median_us() - named)});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&) {
+  Table table;
+  add_cell_columns(table);
+  for (const char* name : {"launches", "median_us", "copies_us", "copies_share_percent"}) {
+    table.columns.emplace_back(name);
+  }
+  for (const auto& f : figures) {
+    const auto h2d = f.component_us(&LaunchFigure::h2d_us);
+    const auto d2h = f.component_us(&LaunchFigure::d2h_us);
+    // Without a timed copy the share is not zero but unknown, or there is nothing to copy.
+    if (!h2d && !d2h) continue;
+    const double copies = h2d.value_or(0) + d2h.value_or(0);
+    auto row = cell_values(f);
+    append(row, {count_of(f), f.median_us(), copies,
+                 f.median_us() > 0 ? 100 * copies / f.median_us() : 0.0});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace dynamiccl

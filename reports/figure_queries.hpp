@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "db/reader.hpp"
+#include "reports/figures.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+
+/// Keeps figures whose axes have the values asked for.
+/// @throws Error(input) for an unknown axis
+std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures, const QueryScope& scope);
+
+/// Columns that name a figure's cell, in the order of the tables.
+void add_cell_columns(Table& table);
+/// The values of those columns.
+std::vector<Value> cell_values(const CellFigure& figure);
+
+Table latency_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+Table bandwidth_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+Table components_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+Table best_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+
+/// Every table and view with its columns, types and comments.
+Table schema_table(const Reader& reader);
+
+}  // namespace dynamiccl

@@ -1,0 +1,206 @@
+#include "reports/figures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "core/vocabulary.hpp"
+#include "embedded/query_launch_medians.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct Axis {
+  std::string_view name;
+  std::string (*value)(const CellFigure&);
+};
+
+constexpr std::array kAxes{
+    Axis{"environment", [](const CellFigure& f) { return f.environment; }},
+    Axis{"backend", [](const CellFigure& f) { return f.backend; }},
+    Axis{"architecture", [](const CellFigure& f) { return f.architecture; }},
+    Axis{"collective", [](const CellFigure& f) { return f.collective; }},
+    Axis{"size_bytes", [](const CellFigure& f) { return std::to_string(f.size_bytes); }},
+    Axis{"ranks", [](const CellFigure& f) { return std::to_string(f.ranks); }},
+    Axis{"datatype", [](const CellFigure& f) { return f.datatype; }},
+    Axis{"algorithm", [](const CellFigure& f) { return f.algorithm; }},
+    Axis{"in_place", [](const CellFigure& f) { return std::to_string(f.in_place); }},
+    Axis{"group_knobs", [](const CellFigure& f) { return f.group_knobs; }},
+    Axis{"cell_knobs", [](const CellFigure& f) { return f.cell_knobs; }}};
+
+bool same_cell(const CellFigure& a, const CellFigure& b) {
+  return std::tie(a.run_id, a.environment, a.backend, a.architecture, a.collective, a.size_bytes,
+                  a.ranks, a.datatype, a.algorithm, a.in_place, a.group_knobs, a.cell_knobs) ==
+         std::tie(b.run_id, b.environment, b.backend, b.architecture, b.collective, b.size_bytes,
+                  b.ranks, b.datatype, b.algorithm, b.in_place, b.group_knobs, b.cell_knobs);
+}
+
+void add_launch(CellFigure& f, const TableView& rows, std::size_t i) {
+  f.launches.push_back({rows.integer(i, "block"), rows.real(i, "median_us").value_or(0),
+                        rows.real(i, "collective_us"), rows.real(i, "h2d_us"),
+                        rows.real(i, "d2h_us"), rows.real(i, "send_us"),
+                        rows.real(i, "compute_us")});
+  const auto note = [&](std::set<std::string>& set, std::string_view column) {
+    if (auto text = rows.text(i, column); !text.empty()) set.insert(std::move(text));
+  };
+  note(f.regimes, "regime");
+  note(f.cadences, "cadence");
+  note(f.barriers, "barrier");
+  note(f.aggregations, "rank_aggregation");
+  note(f.algorithms_ran, "algorithm_ran");
+  f.batches.insert(rows.integer(i, "batch"));
+  f.drifting += rows.integer(i, "not_stationary");
+}
+
+bool same_operation(const CellFigure& a, const CellFigure& b) {
+  const auto key = [](const CellFigure& f) {
+    return std::tie(f.run_id, f.architecture, f.collective, f.ranks, f.datatype, f.algorithm,
+                    f.in_place, f.group_knobs, f.cell_knobs, f.size_bytes);
+  };
+  return key(a) == key(b);
+}
+
+/// SQL knows the order of everything but the environments.
+void sort_environments(std::vector<CellFigure>& figures) {
+  auto begin = figures.begin();
+  while (begin != figures.end()) {
+    const auto end = std::find_if_not(
+        begin, figures.end(), [&](const CellFigure& f) { return same_operation(*begin, f); });
+    std::stable_sort(begin, end, [](const CellFigure& a, const CellFigure& b) {
+      return environment_order(a.environment) < environment_order(b.environment);
+    });
+    begin = end;
+  }
+}
+
+}  // namespace
+
+std::vector<double> CellFigure::medians_us() const {
+  std::vector<double> values;
+  for (const auto& launch : launches) values.push_back(launch.median_us);
+  return values;
+}
+
+double CellFigure::median_us() const { return median(medians_us()); }
+
+std::optional<Interval> CellFigure::interval() const { return launch_interval(medians_us()); }
+
+std::optional<double> CellFigure::component_us(
+    std::optional<double> LaunchFigure::*component) const {
+  std::vector<double> values;
+  for (const auto& launch : launches) {
+    if (launch.*component) values.push_back(*(launch.*component));
+  }
+  if (values.empty()) return std::nullopt;
+  return median(std::move(values));
+}
+
+double CellFigure::algbw_bytes_per_s() const {
+  const double time = median_us();
+  return time > 0 ? static_cast<double>(size_bytes) / time * 1e6 : 0;
+}
+
+std::optional<double> CellFigure::busbw_bytes_per_s() const {
+  if (!busbw_factor) return std::nullopt;
+  return algbw_bytes_per_s() * *busbw_factor;
+}
+
+std::vector<CellFigure> load_figures(const Reader& reader, const std::string& runs) {
+  const Table table = reader.query(std::string(embedded::query_launch_medians), {runs});
+  const TableView rows(table);
+  std::vector<CellFigure> figures;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CellFigure cell = figure_cell(rows, i);
+    cell.busbw_factor = rows.real(i, "busbw_factor");
+    if (figures.empty() || !same_cell(figures.back(), cell)) figures.push_back(std::move(cell));
+    add_launch(figures.back(), rows, i);
+  }
+  sort_environments(figures);
+  return figures;
+}
+
+CellFigure figure_cell(const TableView& rows, std::size_t row) {
+  CellFigure f;
+  f.run_id = rows.text(row, "run_id");
+  f.environment = rows.text(row, "environment");
+  f.backend = rows.text(row, "backend");
+  f.architecture = rows.text(row, "architecture");
+  f.collective = rows.text(row, "collective");
+  f.size_bytes = rows.integer(row, "size_bytes");
+  f.ranks = rows.integer(row, "ranks");
+  f.datatype = rows.text(row, "datatype");
+  f.algorithm = rows.text(row, "algorithm");
+  f.in_place = rows.integer(row, "in_place");
+  f.group_knobs = rows.text(row, "group_knobs");
+  f.cell_knobs = rows.text(row, "cell_knobs");
+  return f;
+}
+
+Ratio time_ratio(const CellFigure& numerator, const CellFigure& base) {
+  if (numerator.run_id == base.run_id) {
+    std::map<std::int64_t, double> base_of;
+    for (const auto& launch : base.launches) base_of[launch.block] = launch.median_us;
+    std::vector<double> above;
+    std::vector<double> below;
+    for (const auto& launch : numerator.launches) {
+      const auto partner = base_of.find(launch.block);
+      if (partner == base_of.end()) continue;
+      above.push_back(launch.median_us);
+      below.push_back(partner->second);
+    }
+    if (above.size() >= 2) return ratio_paired(above, below);
+  }
+  return ratio_unpaired(numerator.medians_us(), base.medians_us());
+}
+
+const std::vector<std::string>& axis_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& axis : kAxes) list.emplace_back(axis.name);
+    return list;
+  }();
+  return names;
+}
+
+std::string axis_value(const CellFigure& figure, const std::string& axis) {
+  for (const auto& known : kAxes) {
+    if (known.name == axis) return known.value(figure);
+  }
+  throw Error(ErrorKind::input,
+              fmt::format("unknown axis \"{}\"; {}", axis, suggestion(axis, axis_names())));
+}
+
+std::string key_without(const CellFigure& figure, std::string_view axis) {
+  std::string key = figure.run_id;
+  for (const auto& known : kAxes) {
+    if (known.name != axis) key += '\n' + known.value(figure);
+  }
+  return key;
+}
+
+BareMetal::BareMetal(const std::vector<CellFigure>& figures) {
+  for (const auto& figure : figures) {
+    if (figure.environment != name_of(EnvironmentKind::bare_metal)) continue;
+    by_key_.emplace(key_without(figure, "environment"), &figure);
+  }
+}
+
+const CellFigure* BareMetal::of(const CellFigure& figure) const {
+  const auto found = by_key_.find(key_without(figure, "environment"));
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
+std::pair<std::size_t, std::string> environment_order(const std::string& environment) {
+  const auto& kinds = NameTable<EnvironmentKind>::entries;
+  std::size_t place = 0;
+  while (place < kinds.size() && environment.rfind(kinds[place].name, 0) != 0) ++place;
+  return {place, environment};
+}
+
+}  // namespace dynamiccl

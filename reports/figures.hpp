@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/statistics.hpp"
+#include "db/reader.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+
+/// Medians over a launch's iterations, microseconds.
+struct LaunchFigure {
+  std::int64_t block = 0;
+  double median_us = 0;
+  std::optional<double> collective_us;
+  std::optional<double> h2d_us;
+  std::optional<double> d2h_us;
+  std::optional<double> send_us;
+  std::optional<double> compute_us;
+};
+
+/// All that is known of one cell of one run from the launches that count.
+struct CellFigure {
+  std::string run_id;
+  std::string environment;
+  std::string backend;
+  std::string architecture;
+  std::string collective;
+  std::int64_t size_bytes = 0;
+  std::int64_t ranks = 0;
+  std::string datatype;
+  std::string algorithm;
+  std::int64_t in_place = 0;
+  std::string group_knobs;
+  std::string cell_knobs;
+  std::optional<double> busbw_factor;
+  std::vector<LaunchFigure> launches;
+  // The method, as recorded with every launch.
+  std::set<std::string> regimes;
+  std::set<std::string> cadences;
+  std::set<std::string> barriers;
+  std::set<std::string> aggregations;
+  std::set<std::string> algorithms_ran;
+  std::set<std::int64_t> batches;
+  std::int64_t drifting = 0;  ///< launches whose first and last third differ
+
+  [[nodiscard]] std::vector<double> medians_us() const;
+  /// Median of the launch medians.
+  [[nodiscard]] double median_us() const;
+  /// Over launches; nullopt for one launch.
+  [[nodiscard]] std::optional<Interval> interval() const;
+  /// Median over launches of a component; nullopt when it was not timed.
+  [[nodiscard]] std::optional<double> component_us(
+      std::optional<double> LaunchFigure::*component) const;
+  /// Bytes per second; 0 when the time is 0.
+  [[nodiscard]] double algbw_bytes_per_s() const;
+  [[nodiscard]] std::optional<double> busbw_bytes_per_s() const;
+};
+
+/// Cells with at least one launch that counts, in the order of run, operation, size, environment
+/// and backend.
+/// @param runs JSON list of row keys of run
+std::vector<CellFigure> load_figures(const Reader& reader, const std::string& runs);
+
+/// A figure without launches from a row that has its axes as columns.
+CellFigure figure_cell(const TableView& rows, std::size_t row);
+
+/// time of `numerator` / time of `base`: paired by block where they share at least two blocks of
+/// one run, else unpaired.
+Ratio time_ratio(const CellFigure& numerator, const CellFigure& base);
+
+/// The axes of a cell by name, in the order of the tables.
+const std::vector<std::string>& axis_names();
+/// @throws Error(input) naming the axes
+std::string axis_value(const CellFigure& figure, const std::string& axis);
+
+/// All axes but `axis`, and the run: equal for figures that differ in that axis alone.
+std::string key_without(const CellFigure& figure, std::string_view axis);
+
+/// Finds each figure's counterpart on bare metal: same axes but environment "bare-metal".
+class BareMetal {
+ public:
+  explicit BareMetal(const std::vector<CellFigure>& figures);
+  /// @returns nullptr when it was not measured; refers to the list given to the constructor
+  [[nodiscard]] const CellFigure* of(const CellFigure& figure) const;
+
+ private:
+  std::map<std::string, const CellFigure*> by_key_;
+};
+
+/// Places environments as the vocabulary lists their kinds, variants behind what they vary.
+std::pair<std::size_t, std::string> environment_order(const std::string& environment);
+
+}  // namespace dynamiccl

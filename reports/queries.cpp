@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "core/units.hpp"
+#include "embedded/query_list.hpp"
+#include "reports/figure_queries.hpp"
+#include "reports/reports.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// A query whose intervals need more than SQL.
+struct FigureQuery {
+  std::string_view name;
+  std::string_view title;
+  std::string_view row;
+  /// false: rows are chosen after the table is made, for a query that looks at other cells too.
+  bool choose_first;
+  Table (*table)(const std::vector<CellFigure>&, const QueryScope&);
+};
+
+constexpr std::array kFigureQueries{
+    FigureQuery{"latency", "Latency",
+                "one cell: median of its launch medians with the interval over launches", true,
+                latency_table},
+    FigureQuery{"overhead", "Overhead of environments",
+                "one cell outside bare metal against the same cell there; X % slower = difference "
+                "divided by the faster time",
+                false, overhead_table},
+    FigureQuery{"best", "Best choice",
+                "one operation, size and environment: fastest and slowest of what was measured",
+                true, best_table},
+    FigureQuery{"axis", "One axis, all others fixed",
+                "cells that differ in one axis only (--vary), side by side with the winner", true,
+                axis_table},
+    FigureQuery{"bandwidth", "Bandwidth",
+                "one cell: algorithm and bus bandwidth as nccl-tests defines them", true,
+                bandwidth_table},
+    FigureQuery{"components", "Components", "one cell: where its time goes", true,
+                components_table},
+    FigureQuery{"copy_share", "Share of memory copies",
+                "one cell with copies between host and device: their share of its time", true,
+                copy_share_table}};
+
+/// Value of a "-- key: value" line at the head of a query file.
+std::string header_of(std::string_view sql, std::string_view key) {
+  const std::string prefix = fmt::format("-- {}: ", key);
+  for (const auto& line : split(std::string(sql), '\n')) {
+    if (line.rfind("--", 0) != 0) break;
+    if (line.rfind(prefix, 0) == 0) return line.substr(prefix.size());
+  }
+  return "";
+}
+
+/// @returns JSON list of row keys, and how many they are
+std::pair<std::string, std::size_t> runs_in_scope(const Reader& reader, const QueryScope& scope,
+                                                  bool all) {
+  nlohmann::json rows = nlohmann::json::array();
+  const auto add = [&](const Table& table) {
+    const TableView view(table);
+    for (std::size_t i = 0; i < view.size(); ++i) rows.push_back(view.integer(i, "id"));
+  };
+  if (all) {
+    add(reader.query("SELECT id FROM run ORDER BY id"));
+  } else if (scope.runs.empty()) {
+    add(reader.query("SELECT max(id) AS id FROM run HAVING count(*) > 0"));
+  } else {
+    for (const auto& name : scope.runs) {
+      add(reader.query("SELECT id FROM run WHERE uuid = ?1", {reader.resolve_run(name)}));
+    }
+  }
+  return {rows.dump(), rows.size()};
+}
+
+void drop_run_column(Table& table) {
+  const auto at = column_index(table, "run_id");
+  if (!at) return;
+  const auto place = static_cast<std::ptrdiff_t>(*at);
+  table.columns.erase(table.columns.begin() + place);
+  for (auto& row : table.rows) row.erase(row.begin() + place);
+}
+
+void keep_rows_where(Table& table, const QueryScope& scope) {
+  for (const auto& [column, wanted] : scope.where) {
+    const auto at = column_index(table, column);
+    if (!at) {
+      throw Error(ErrorKind::input, fmt::format("no column \"{}\" to choose rows by; {}", column,
+                                                suggestion(column, table.columns)));
+    }
+    const std::string value =
+        column == "size_bytes" ? std::to_string(parse_bytes(wanted).count()) : wanted;
+    std::erase_if(table.rows, [&](const auto& row) { return plain_text(row[*at]) != value; });
+  }
+}
+
+Table figure_table(const Reader& reader, const FigureQuery& query, const std::string& runs,
+                   const QueryScope& scope) {
+  auto figures = load_figures(reader, runs);
+  if (query.choose_first) return query.table(filter_figures(std::move(figures), scope), scope);
+  Table table = query.table(figures, scope);
+  keep_rows_where(table, scope);
+  return table;
+}
+
+}  // namespace
+
+std::vector<NamedQuery> named_queries() {
+  std::vector<NamedQuery> queries;
+  for (const auto& query : kFigureQueries) {
+    queries.push_back({std::string(query.name), std::string(query.title), std::string(query.row)});
+  }
+  for (const auto& [name, sql] : embedded::query_list()) {
+    queries.push_back({std::string(name), header_of(sql, "title"), header_of(sql, "row")});
+  }
+  queries.push_back({"schema", "Schema", "one column of a table or view, for your own SQL"});
+  return queries;
+}
+
+Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope) {
+  if (name == "schema") {
+    Table table = schema_table(reader);
+    keep_rows_where(table, scope);
+    return table;
+  }
+  for (const auto& query : kFigureQueries) {
+    if (query.name != name) continue;
+    const auto [runs, count] = runs_in_scope(reader, scope, scope.all_runs);
+    Table table = figure_table(reader, query, runs, scope);
+    if (count < 2) drop_run_column(table);
+    return table;
+  }
+  for (const auto& [known, sql] : embedded::query_list()) {
+    if (known != name) continue;
+    const bool every_run = header_of(sql, "scope") == "all" && scope.runs.empty();
+    const auto [runs, count] = runs_in_scope(reader, scope, scope.all_runs || every_run);
+    Table table = reader.query(std::string(sql), {runs});
+    keep_rows_where(table, scope);
+    if (count < 2 && !every_run) drop_run_column(table);
+    return table;
+  }
+  std::vector<std::string> names;
+  for (const auto& query : named_queries()) names.push_back(query.name);
+  throw Error(ErrorKind::input,
+              fmt::format("unknown query \"{}\"; {}", name, suggestion(name, names)));
+}
+
+}  // namespace dynamiccl

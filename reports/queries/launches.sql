@@ -1,0 +1,8 @@
+-- title: Launches
+-- row: one attempt to start a group
+SELECT run_id, environment, backend, architecture, ranks, group_knobs, block, attempt, position,
+       launch_status AS status, duration_s, exit_code, signal, regime_name AS regime, reason,
+       launch_id, argv_json
+FROM v_launch
+WHERE run_row IN (SELECT value FROM json_each(?1))
+ORDER BY run_row, block, position, attempt

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "db/reader.hpp"
+#include "db/table.hpp"
+
+namespace dynamiccl {
+
+/// text and markdown are for people: times, sizes and bandwidths with fitting units, a value and
+/// its interval in one column. csv (RFC 4180) and json (a list of objects) keep the plain numbers.
+enum class OutputFormat { text, markdown, csv, json };
+
+/// @returns the table, ending in a newline
+std::string render_table(const Table& table, OutputFormat format);
+
+/// Which rows a named query looks at.
+struct QueryScope {
+  /// Ids, unique prefixes, "last", "last~1"; empty = the newest run. More than one run: the result
+  /// begins with a column run_id.
+  std::vector<std::string> runs;
+  bool all_runs = false;
+  /// Column = value, all must hold: {"backend", "openmpi"}. Sizes may be written "64KiB".
+  std::vector<std::pair<std::string, std::string>> where;
+  /// Query "axis" only: the axis that varies while all others are fixed.
+  std::string vary = "environment";
+};
+
+struct NamedQuery {
+  std::string name;
+  std::string title;
+  std::string description;  ///< what a row is
+};
+
+/// All named queries in the order of the listing.
+std::vector<NamedQuery> named_queries();
+
+/// Runs a named query. Figures come from launches and cells with status ok only, each with its
+/// number of launches; one launch gives no interval.
+/// @throws Error(input) for an unknown name (with the nearest one), run, column or axis
+Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope);
+
+/// What `run` prints at its end: a table per operation with medians, intervals and each
+/// environment's ratio to bare metal, the method under each, then failures and what is unsupported.
+/// @param run_id as Reader::resolve_run takes it
+std::string render_answer(const Reader& reader, const std::string& run_id);
+
+/// The report of a run as one Markdown document.
+std::string render_report_markdown(const Reader& reader, const std::string& run_id);
+
+/// All figures of a run as one CSV table: a row per cell.
+std::string render_report_csv(const Reader& reader, const std::string& run_id);
+
+/// `list`: a row per run, newest first.
+Table list_runs(const Reader& reader);
+
+/// `show RUN`: the run, its groups, every launch with status, reason, duration and command, events
+/// and provenance. csv gives the launches alone.
+std::string render_run(const Reader& reader, const std::string& run_id, OutputFormat format);
+
+}  // namespace dynamiccl
