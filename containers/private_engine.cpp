@@ -127,14 +127,15 @@ std::string log_tail(const std::string& path) {
   return join(lines, "; ");
 }
 
-/// After a dead engine the new one takes over its containerd and ends its containers.
+/// After a dead engine the new one finds its containers through their shims, and ends them.
 void start_engine(const PrivateEngineOptions& options) {
   const std::string log = options.folder + "/log";
   std::error_code ignored;
-  for (const std::string& stale : {log, options.folder + "/pid", private_engine_socket(options)})
-    fs::remove(stale, ignored);
   for (const ProcessInfo& process : engine_processes(options))
-    if (process.name == "dockerd") kill(process.pid, SIGKILL);
+    if (process.name == "dockerd" || process.name == "containerd") kill(process.pid, SIGKILL);
+  // A pid file of a zombie would make dockerd wait for it.
+  for (const char* stale : {"log", "pid", "s.sock", "exec/containerd/containerd.pid"})
+    fs::remove(options.folder + "/" + stale, ignored);
   // Forked away: the engine outlives this process when another one still has a share.
   std::vector<std::string> argv{"setsid", "--fork"};
   argv.insert(argv.end(), options.prefix.begin(), options.prefix.end());
