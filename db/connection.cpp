@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -98,6 +99,38 @@ void switch_to_wal(SQLite::Database& db) {
   }
 }
 
+/// `path` as a URI that promises SQLite that nobody writes the file.
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path) {
+    if (c == '%' || c == '?' || c == '#') {
+      uri += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    } else {
+      uri += c;
+    }
+  }
+  return uri + "?immutable=1";
+}
+
+SQLite::Database open_read_only(const std::string& path) {
+  try {
+    SQLite::Database db(path, SQLite::OPEN_READONLY, kBusyTimeoutMs);
+    pragma(db, "schema_version");
+    return db;
+  } catch (const SQLite::Exception& error) {
+    // Reading with WAL wants a file beside the database. In a folder that this user may not write
+    // to, and with no writer's WAL there, the database can be read as it lies.
+    const auto folder = std::filesystem::absolute(path).parent_path();
+    const bool needs_shm = (error.getErrorCode() & 0xff) == SQLITE_CANTOPEN ||
+                           (error.getErrorCode() & 0xff) == SQLITE_READONLY;
+    if (!needs_shm || access(path.c_str(), R_OK) != 0 || access(folder.c_str(), W_OK) == 0 ||
+        std::filesystem::exists(path + "-wal")) {
+      throw;
+    }
+  }
+  return {immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI, kBusyTimeoutMs};
+}
+
 }  // namespace
 
 void throw_explained(const SQLite::Exception& error, const std::string& path,
@@ -110,11 +143,15 @@ void throw_explained(const SQLite::Exception& error, const std::string& path,
 SQLite::Database open_for_writing(const std::string& path) {
   regular_file_or_none(path);
   return explained(path, "opening", [&] {
-    SQLite::Database db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
+    SQLite::Database db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
+                        kBusyTimeoutMs);
     check_owner_program(db, path);
     switch_to_wal(db);
-    // FULL: a commit also survives the machine's power; there is one commit per launch.
-    db.exec("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA cache_size=-65536");
+    // NORMAL: a killed process loses nothing; the machine losing power may cost the newest commits,
+    // never the database. Waiting for the disk twice per launch would cost more than the rows.
+    db.exec(
+        "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=ON; "
+        "PRAGMA cache_size=-65536");
     if (pragma(db, "foreign_keys") != 1) {
       throw Error(
           ErrorKind::environment,
@@ -134,7 +171,7 @@ SQLite::Database open_for_reading(const std::string& path) {
                             path));
   }
   return explained(path, "opening", [&] {
-    SQLite::Database db(path, SQLite::OPEN_READONLY, kBusyTimeoutMs);
+    SQLite::Database db = open_read_only(path);
     db.exec("PRAGMA query_only=ON; PRAGMA cache_size=-65536");
     if (pragma(db, "application_id") != kApplicationId) {
       throw Error(

@@ -166,14 +166,14 @@ SELECT
   c.knobs_json AS cell_knobs,       -- settings per communicator and call
   coalesce(o.launches, 0) AS launches,  -- launches that count for figures, count
   coalesce(o.tried, 0) AS tried,    -- blocks with an outcome, count
-  CASE WHEN o.worst IS NOT NULL THEN o.worst
-       WHEN c.unsupported_reason IS NOT NULL THEN 'unsupported'
-       ELSE 'planned' END AS status,  -- planned, ok, failed, unsupported, timed_out or interrupted
-  CASE WHEN o.worst = 'ok' THEN NULL
+  CASE WHEN c.unsupported_reason IS NOT NULL AND coalesce(o.launches, 0) = 0 THEN 'unsupported'
+       ELSE coalesce(o.worst, 'planned') END AS status,  -- planned, ok, failed, unsupported, timed_out or interrupted
+  CASE WHEN c.unsupported_reason IS NOT NULL AND coalesce(o.launches, 0) = 0
+         THEN c.unsupported_reason
+       WHEN o.worst = 'ok' THEN NULL
        WHEN o.worst IS NOT NULL AND o.launches > 0
          THEN o.bad || ' of ' || o.tried || ' launches ' || replace(o.worst, '_', ' ') || ': ' || coalesce(o.reason, 'no reason recorded')
-       WHEN o.worst IS NOT NULL THEN o.reason
-       ELSE c.unsupported_reason END AS reason  -- why not ok
+       ELSE o.reason END AS reason  -- why not ok
 FROM run_cell c
 JOIN plan_group g ON g.id = c.group_id
 JOIN profile p ON p.id = g.profile_id

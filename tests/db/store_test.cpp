@@ -75,3 +75,143 @@ TEST_CASE("resume sees which blocks are measured and never stores one twice", "[
   CHECK_THROWS_WITH(store.begin_run(plan.run, plan.groups, plan.cells),
                     ContainsSubstring("run run-1 is already stored"));
 }
+
+TEST_CASE("torn, repeated and foreign records become events, the rest is stored", "[G-01]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce", "broadcast"}, {1024});
+  const auto& group = plan.groups[0];
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto start = make_start(group.id, 0);
+  auto files = make_records(plan.cells, group.id, start.uuid, 2, 10, ten_and_rank);
+  // Rank 1 was killed in the middle of its second cell's line.
+  auto& killed = files[1].records;
+  std::erase_if(killed, [&](const Record& record) {
+    const auto* cell = std::get_if<CellRecord>(&record);
+    return std::holds_alternative<DoneRecord>(record) ||
+           (cell != nullptr && cell->cell_id == plan.cells[1].id);
+  });
+  files[1].torn_line = R"({"type":"cell","cell_id":")";
+  files[0].records.push_back(files[0].records[2]);
+  CellRecord stray;
+  stray.cell_id = "no such cell";
+  files[0].records.emplace_back(stray);
+  stray.rank = 7;
+  files[0].records.emplace_back(stray);
+  files[0].records.emplace_back(ErrorRecord{0, "lost rank 1"});
+  const auto launch = store.begin_launch("run-1", start);
+  store.finish_launch(launch, make_end(LaunchStatus::failed, "rank 1 was killed"), files);
+
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(integer(reader, "SELECT count(*) FROM event WHERE kind = 'torn_record'") == 1);
+  CHECK(integer(reader, "SELECT count(*) FROM event WHERE kind = 'repeated_record'") == 1);
+  CHECK(integer(reader, "SELECT count(*) FROM event WHERE kind = 'unknown_record'") == 2);
+  CHECK(integer(reader, "SELECT torn FROM launch_rank WHERE rank = 1") == 1);
+  CHECK(text(reader, "SELECT error FROM launch_rank WHERE rank = 0") == "lost rank 1");
+  CHECK(integer(reader, "SELECT count(*) FROM launch_rank WHERE ended_unix_s IS NULL") == 1);
+  // What both ranks finished is kept, what only one did is no measurement of the cell.
+  CHECK(text(reader, "SELECT status FROM v_measurement WHERE collective = 'allreduce'") == "ok");
+  CHECK(integer(reader, "SELECT counts FROM v_measurement WHERE collective = 'allreduce'") == 0);
+  CHECK(text(reader, "SELECT reason FROM v_measurement WHERE collective = 'broadcast'") ==
+        "only 1 of 2 ranks left a record of this cell: rank 1 was killed");
+  CHECK(text(reader, "SELECT status FROM v_cell WHERE collective = 'allreduce'") == "failed");
+  CHECK(text(reader, "SELECT reason FROM v_cell WHERE collective = 'allreduce'") ==
+        "rank 1 was killed");
+}
+
+TEST_CASE("a launch without any record gives every planned cell its outcome", "[A-38]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce", "broadcast"}, {1024});
+  plan.cells[1].unsupported_reason = "the library has none";
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto launch = store.begin_launch("run-1", make_start(plan.groups[0].id, 0));
+  auto end = make_end(LaunchStatus::timed_out, "no end after 120 s");
+  end.regime_id.clear();
+  store.finish_launch(launch, end, {});
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(text(reader, "SELECT status FROM v_cell WHERE collective = 'allreduce'") == "timed_out");
+  CHECK(text(reader, "SELECT reason FROM v_cell WHERE collective = 'allreduce'") ==
+        "no end after 120 s");
+  CHECK(text(reader, "SELECT status FROM v_cell WHERE collective = 'broadcast'") == "unsupported");
+  CHECK(integer(reader, "SELECT count(*) FROM launch_rank") == 2);
+  CHECK(integer(reader, "SELECT regime_id IS NULL FROM launch") == 1);
+}
+
+TEST_CASE("a later attempt mends its block, the first stays a row", "[B-08]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  const auto& group = plan.groups[0];
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store.finish_launch(store.begin_launch("run-1", make_start(group.id, 0)),
+                      make_end(LaunchStatus::failed, "port in use"), {});
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(text(reader, "SELECT status FROM v_cell") == "failed");
+  const auto retry = make_start(group.id, 0, 1);
+  store.finish_launch(store.begin_launch("run-1", retry), make_end(),
+                      make_records(plan.cells, group.id, retry.uuid, 2, 10, ten_and_rank));
+  CHECK(text(reader, "SELECT status FROM v_cell") == "ok");
+  CHECK(integer(reader, "SELECT launches FROM v_cell") == 1);
+  CHECK(integer(reader, "SELECT count(*) FROM launch") == 2);
+  CHECK(integer(reader, "SELECT sum(is_last_attempt) FROM v_launch") == 1);
+}
+
+TEST_CASE("the ranks' own run.json decides how ranks become one value", "[A-20]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  auto start = make_start(plan.groups[0].id, 0);
+  start.run_json = R"({"protocol":{"rank_aggregation":"min"}})";
+  store.finish_launch(store.begin_launch("run-1", start), make_end(),
+                      make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10, ten_and_rank));
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(text(reader, "SELECT rank_aggregation FROM measurement") == "min");
+  CHECK(real(reader, "SELECT median_us FROM measurement") == 14.5);
+}
+
+TEST_CASE("a plan that contradicts itself is refused whole", "[G-01]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  plan.cells[0].group_id = "nowhere";
+  CHECK_THROWS_WITH(store.begin_run(plan.run, plan.groups, plan.cells),
+                    ContainsSubstring("names group \"nowhere\""));
+  plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  plan.cells.push_back(plan.cells[0]);
+  CHECK_THROWS_AS(store.begin_run(plan.run, plan.groups, plan.cells), Error);
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(integer(reader, "SELECT count(*) FROM run") == 0);
+  CHECK(integer(reader, "SELECT count(*) FROM run_cell") == 0);
+  CHECK_THROWS_WITH(store.begin_launch("run-9", make_start("x", 0)),
+                    ContainsSubstring("has no run \"run-9\""));
+}
+
+TEST_CASE("a plan of 100,000 cells is stored quickly enough to wait for", "[G-01]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t i = 0; i < 25000; ++i) sizes.push_back(4 * (i + 1));
+  const auto plan = make_plan("run-1", {"a", "b", "c", "d"}, {"allreduce"}, sizes);
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(integer(reader, "SELECT count(*) FROM v_cell WHERE status = 'planned'") == 100000);
+}
+
+TEST_CASE("foreign bytes in texts are stored as they are", "[G-01]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const std::string odd = "it's; DROP TABLE run; -- \xff\x01";
+  const auto launch = store.begin_launch("run-1", make_start(plan.groups[0].id, 0));
+  auto end = make_end(LaunchStatus::failed, odd);
+  end.stderr_tail = std::string("a\0b", 3);
+  store.finish_launch(launch, end, {});
+  store.add_event("run-1", launch, "noise", odd);
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(text(reader, "SELECT reason FROM launch") == odd);
+  CHECK(text(reader, "SELECT stderr_tail FROM launch").size() == 3);
+  CHECK(text(reader, "SELECT message FROM event") == odd);
+}

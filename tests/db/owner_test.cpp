@@ -1,0 +1,33 @@
+#include "db/owner.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <catch2/catch_test_macros.hpp>
+
+using namespace dynamiccl;
+
+TEST_CASE("a process is told alive, dead, reused or out of sight") {
+  const auto me = this_process();
+  CHECK(me.pid == getpid());
+  CHECK_FALSE(me.boot_id.empty());
+  CHECK(state_of(me) == ProcessState::alive);
+
+  auto other = me;
+  other.start_ticks += 1;
+  CHECK(state_of(other) == ProcessState::dead);
+  other = me;
+  other.boot_id = "an earlier boot";
+  CHECK(state_of(other) == ProcessState::dead);
+  other.host = "elsewhere";
+  CHECK(state_of(other) == ProcessState::unknown);
+  other = me;
+  other.pid_namespace += 1;
+  CHECK(state_of(other) == ProcessState::unknown);
+
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  other = me;
+  other.pid = child;
+  waitpid(child, nullptr, 0);
+  CHECK(state_of(other) == ProcessState::dead);
+}

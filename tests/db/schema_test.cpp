@@ -1,0 +1,205 @@
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "db/connection.hpp"
+#include "db/migrations.hpp"
+#include "db/reader.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+std::string source_file(const std::string& path) {
+  std::ifstream file(std::string(DYNAMICCL_SOURCE_DIR) + "/" + path);
+  REQUIRE(file.good());
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void create(const std::string& path, const std::string& sql) {
+  SQLite::Database db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  db.exec(sql);
+}
+
+/// Everything that defines a database, told as rows, without the text it was made from.
+std::vector<std::string> shape_of(SQLite::Database& db) {
+  SQLite::Statement rows(
+      db,
+      "SELECT 'column ' || m.name || ' ' || p.cid || ' ' || p.name || ' ' || p.type || ' ' || "
+      "  p.\"notnull\" || ' ' || coalesce(p.dflt_value, '') || ' ' || p.pk "
+      "FROM sqlite_master m, pragma_table_info(m.name) p WHERE m.type = 'table' "
+      "UNION ALL SELECT 'key ' || m.name || ' ' || f.\"table\" || ' ' || f.\"from\" || ' ' || "
+      "  coalesce(f.\"to\", '') FROM sqlite_master m, pragma_foreign_key_list(m.name) f "
+      "UNION ALL SELECT 'index ' || m.name || ' ' || i.name || ' ' || i.\"unique\" || ' ' || "
+      "  i.partial FROM sqlite_master m, pragma_index_list(m.name) i "
+      "UNION ALL SELECT 'kind ' || name || ' ' || wr || ' ' || strict FROM pragma_table_list "
+      "  WHERE schema = 'main' AND type = 'table' "
+      "ORDER BY 1");
+  std::vector<std::string> shape;
+  while (rows.executeStep()) shape.push_back(rows.getColumn(0).getString());
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("every column of every table and view says what it means", "[G-01][G-02]") {
+  for (const auto& [path, kind] :
+       {std::pair("db/schema.sql", "CREATE TABLE "), std::pair("db/views.sql", "CREATE VIEW ")}) {
+    SQLite::Database db(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    const auto text = source_file(path);
+    db.exec(source_file("db/schema.sql"));
+    if (std::string(path) == "db/views.sql") db.exec(text);
+    SQLite::Statement columns(db,
+                              "SELECT m.name, p.name FROM sqlite_master m, "
+                              "pragma_table_info(m.name) p WHERE m.type = ?");
+    columns.bind(1, std::string(path) == "db/schema.sql" ? "table" : "view");
+    int seen = 0;
+    while (columns.executeStep()) {
+      const auto relation = columns.getColumn(0).getString();
+      const auto column = columns.getColumn(1).getString();
+      INFO(relation << "." << column);
+      const auto begin = text.find(kind + relation + (kind[7] == 'T' ? " (" : " AS"));
+      REQUIRE(begin != std::string::npos);
+      std::istringstream lines(text.substr(begin, text.find(";\n", begin) - begin));
+      bool documented = false;
+      for (std::string line; std::getline(lines, line);) {
+        const auto comment = line.find("-- ");
+        if (comment == std::string::npos || comment + 4 > line.size()) continue;
+        const auto before = " " + line.substr(0, comment);
+        const bool defines = before.find("  " + column + " ") != std::string::npos ||
+                             before.find("AS " + column + ",") != std::string::npos ||
+                             before.find("AS " + column + " ") != std::string::npos;
+        documented = documented || defines;
+      }
+      CHECK(documented);
+      ++seen;
+    }
+    CHECK(seen > 50);
+  }
+}
+
+TEST_CASE("tables are strict and their references hold") {
+  SQLite::Database db(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  db.exec(source_file("db/schema.sql"));
+  CHECK(db.execAndGet("SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND type = "
+                      "'table' AND strict = 0 AND name NOT LIKE 'sqlite_%'")
+            .getInt() == 0);
+  db.exec("PRAGMA foreign_keys=ON");
+  CHECK_THROWS(db.exec("INSERT INTO sample VALUES (1,1,0,0,0.0,1.0,NULL,NULL,NULL,NULL,NULL)"));
+}
+
+TEST_CASE("a database of the baseline migrates to the shape of a new one") {
+  SQLite::Database old(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  old.exec(source_file("db/migrations/0001_baseline.sql"));
+  old.exec("PRAGMA user_version = 1");
+  migrate(old, "old", current_schema());
+  SQLite::Database fresh(":memory:", SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  migrate(fresh, "fresh", current_schema());
+  CHECK(shape_of(old) == shape_of(fresh));
+  CHECK(old.execAndGet("PRAGMA user_version").getInt() == current_schema().version());
+}
+
+TEST_CASE("an older database is brought forward with its rows, in one step or not at all") {
+  const ScratchFolder folder;
+  const auto path = folder.file("old.sqlite");
+  {
+    Store store(path);
+    const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 5.0; });
+  }
+  const int now = current_schema().version();
+  const std::string new_views =
+      std::string(current_schema().views) + "CREATE VIEW v_colours AS SELECT colour FROM run;";
+  SchemaSet next = current_schema();
+  next.views = new_views;
+  next.migrations.push_back({now + 1, "ALTER TABLE run ADD COLUMN colour TEXT DEFAULT 'blue';"});
+
+  SECTION("the step is applied, rows stay") {
+    SQLite::Database db = open_for_writing(path);
+    migrate(db, path, next);
+    CHECK(db.execAndGet("PRAGMA user_version").getInt() == now + 1);
+    CHECK(db.execAndGet("SELECT colour FROM v_colours").getString() == "blue");
+    CHECK(db.execAndGet("SELECT count(*) FROM sample").getInt() == 24);
+    CHECK(db.execAndGet("PRAGMA foreign_keys").getInt() == 1);
+    migrate(db, path, next);
+    CHECK(db.execAndGet("PRAGMA user_version").getInt() == now + 1);
+  }
+  SECTION("a step that fails leaves everything as it was") {
+    next.migrations.push_back({now + 2, "ALTER TABLE no_such_table ADD COLUMN x TEXT;"});
+    {
+      SQLite::Database db = open_for_writing(path);
+      CHECK_THROWS_WITH(migrate(db, path, next), ContainsSubstring("migrating failed"));
+    }
+    Store store(path);
+    CHECK(store.finished_launches("run-1").size() == 1);
+    const Reader reader(path);
+    CHECK_THROWS_WITH(reader.query("SELECT colour FROM run"), ContainsSubstring("no such column"));
+  }
+  SECTION("a step that breaks a reference leaves everything as it was") {
+    next.migrations.back().sql = "DELETE FROM measurement;";
+    {
+      SQLite::Database db = open_for_writing(path);
+      CHECK_THROWS_WITH(migrate(db, path, next), ContainsSubstring("broke a reference"));
+    }
+    CHECK(std::get<std::int64_t>(
+              Reader(path).query("SELECT count(*) FROM measurement").rows[0][0]) == 1);
+  }
+}
+
+TEST_CASE("a newer database is refused and left untouched") {
+  const ScratchFolder folder;
+  const auto path = folder.file("newer.sqlite");
+  { const Store store(path); }
+  create(path, "PRAGMA user_version = 999");
+  CHECK_THROWS_WITH(Store(path), ContainsSubstring("its schema has version 999"));
+  CHECK_THROWS_WITH(Reader(path), ContainsSubstring("its schema has version 999"));
+}
+
+TEST_CASE("files that are no database of ours are refused and left untouched") {
+  const ScratchFolder folder;
+  const auto garbage = folder.file("garbage.sqlite");
+  const std::string bytes =
+      "this is no database at all, but long enough to have a page " + std::string(5000, 'x');
+  std::ofstream(garbage) << bytes;
+  CHECK_THROWS_WITH(Store(garbage), ContainsSubstring("the file is no database"));
+  CHECK_THROWS_WITH(Reader(garbage), ContainsSubstring("the file is no database"));
+  std::ostringstream after;
+  after << std::ifstream(garbage).rdbuf();
+  CHECK(after.str() == bytes);
+
+  const auto foreign = folder.file("foreign.sqlite");
+  create(foreign, "CREATE TABLE theirs (x)");
+  CHECK_THROWS_WITH(Store(foreign), ContainsSubstring("of another program"));
+  CHECK_THROWS_WITH(Reader(foreign), ContainsSubstring("not written by DynamICCL"));
+
+  CHECK_THROWS_WITH(Reader(folder.file("none.sqlite")), ContainsSubstring("does not exist yet"));
+  CHECK_THROWS_WITH(Store(folder.file("no/such/folder.sqlite")),
+                    ContainsSubstring("its folder") && ContainsSubstring("does not exist"));
+  CHECK_THROWS_WITH(Store(folder.file("")), ContainsSubstring("is a folder"));
+}
+
+TEST_CASE("changed views are made anew without a new version") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  { const Store store(path); }
+  SchemaSet other = current_schema();
+  other.views = "CREATE VIEW v_other AS SELECT 1 AS one;";
+  {
+    SQLite::Database db = open_for_writing(path);
+    migrate(db, path, other);
+    CHECK(db.execAndGet("SELECT one FROM v_other").getInt() == 1);
+  }
+  const Store store(path);
+  CHECK_NOTHROW(Reader(path).query("SELECT * FROM v_cell"));
+  CHECK_THROWS(Reader(path).query("SELECT * FROM v_other"));
+}
