@@ -60,13 +60,13 @@ mirror_source() {
 # private_apt STATE SUITE: sets APT to an apt-get whose lists, cache and status lie in STATE.
 private_apt() {
   local state=$1 suite=$2
-  mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
+  mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/none"
   : >"$state/status"
   mirror_source "$suite" >"$state/sources.list"
   APT=(apt-get -q -o "Dir::State=$state" -o "Dir::State::lists=$state/lists"
     -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache"
-    -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=-
-    -o Dir::Etc::preferences=- -o Dir::Etc::preferencesparts=-
+    -o "Dir::Etc::sourcelist=$state/sources.list" -o "Dir::Etc::sourceparts=$state/none"
+    -o Dir::Etc::preferences=/dev/null -o "Dir::Etc::preferencesparts=$state/none"
     -o Acquire::Languages=none -o APT::Sandbox::User=root -o APT::Get::List-Cleanup=0)
   "${APT[@]}" update >"$state/log" 2>&1 ||
     fail "cannot read suite $suite of this machine's mirror: $(tail -n 3 "$state/log" | tr '\n' ' ')"

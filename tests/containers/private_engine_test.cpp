@@ -8,6 +8,7 @@
 #include "containers/docker.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
+#include "containers/run_folder.hpp"
 #include "core/error.hpp"
 #include "real_support.hpp"
 #include "support.hpp"
@@ -74,6 +75,7 @@ TEST_CASE("the first share starts a private dockerd, the last one ends it by its
 TEST_CASE("a private engine that ends takes its containers and mounts along") {
   const TempFolder folder;
   const PrivateEngineOptions options = apart(folder);
+  const std::string run_folder = RunFolder::path_of(RunFolder::planned_name(test_run("private")));
   {
     const EngineLease lease(options);
     auto environment = container_in(engine_at(lease.socket()));
@@ -83,6 +85,7 @@ TEST_CASE("a private engine that ends takes its containers and mounts along") {
     environment.release();
   }
   CHECK(nothing_left(options));
+  std::filesystem::remove_all(run_folder);
 }
 
 TEST_CASE("the share of a killed process counts no more, and its engine is ended") {

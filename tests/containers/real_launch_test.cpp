@@ -59,6 +59,24 @@ TEST_CASE("MPICH's launcher reaches every container through the agent (B-04)") {
   CHECK(lines_of(result.out) == host_names(shape));
 }
 
+TEST_CASE("the image holds every library the workers need") {
+  std::vector<std::string> workers;
+  for (const auto& entry : std::filesystem::directory_iterator(DYNAMICCL_BINARY_DIR))
+    if (entry.is_regular_file() &&
+        entry.path().filename().string().rfind("dynamiccl-worker", 0) == 0)
+      workers.push_back(entry.path().string());
+  if (workers.empty()) SKIP("no worker is built");
+  for (const char* name : {"singularity", "single-docker"}) {
+    const auto environment = started(shipped(name), test_request("libraries"));
+    for (const std::string& worker : workers) {
+      const std::string libraries = output_in(*environment, 0, {"ldd", worker});
+      INFO(name << " " << worker << "\n" << libraries);
+      CHECK(libraries.find("not found") == std::string::npos);
+    }
+    environment->stop();
+  }
+}
+
 TEST_CASE("the launcher inside a container starts all ranks there (B-02, B-03)") {
   for (const char* name : {"single-docker", "singularity-inside", "singularity-userns-inside"}) {
     INFO(name);

@@ -1,0 +1,153 @@
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <fstream>
+
+#include "containers/command.hpp"
+#include "containers/paths.hpp"
+#include "support.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A repository that holds the real wrapper and, on request, a build of one shell script.
+class Repository {
+ public:
+  Repository() {
+    fs::create_directories(root() + "/containers");
+    fs::copy_file(std::string(DYNAMICCL_SOURCE_DIR) + "/dynamiccl", root() + "/dynamiccl");
+    packages("build bash\nrun coreutils\n");
+  }
+  [[nodiscard]] std::string root() const { return folder_.path(); }
+  void packages(const std::string& text) const {
+    std::ofstream(root() + "/containers/packages.txt") << text;
+  }
+  /// A ninja build that copies source.sh to the program and logs that it did.
+  void configured() const {
+    const std::string build = root() + "/build/release";
+    fs::create_directories(build);
+    std::ofstream(root() + "/source.sh") << "#!/bin/sh\nfor a in \"$@\"; do echo \"<$a>\"; done\n";
+    std::ofstream(build + "/build.ninja")
+        << "rule copy\n  command = install -m 755 $in $out && echo built >> log\n"
+           "build dynamiccl: copy ../../source.sh\n";
+  }
+  [[nodiscard]] CommandResult run(
+      std::vector<std::string> arguments,
+      const std::map<std::string, std::string>& environment = {}) const {
+    arguments.insert(arguments.begin(), root() + "/dynamiccl");
+    CommandOptions options;
+    options.environment = environment;
+    return run_command(arguments, options);
+  }
+  [[nodiscard]] int builds() const {
+    std::ifstream log(root() + "/build/release/log");
+    int count = 0;
+    for (std::string line; std::getline(log, line);) ++count;
+    return count;
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+constexpr const char* kMissing = "build no-such-package-dyn\nrun coreutils\n";
+
+}  // namespace
+
+TEST_CASE("help needs no build, installs nothing and comes within 0.3 s") {
+  const Repository repository;
+  repository.packages(kMissing);
+  for (const auto& arguments :
+       std::vector<std::vector<std::string>>{{}, {"--help"}, {"run", "--help"}, {"query", "-h"}}) {
+    const auto start = std::chrono::steady_clock::now();
+    const CommandResult result = repository.run(arguments);
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(result.out, ContainsSubstring("./dynamiccl run"));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::milliseconds(300));
+  }
+  CHECK_FALSE(fs::exists(repository.root() + "/build"));
+}
+
+TEST_CASE("verbs that only read never build: they say which command does") {
+  const Repository repository;
+  repository.packages(kMissing);
+  for (const char* verb : {"query", "show", "list", "report", "compare"}) {
+    const CommandResult result = repository.run({verb});
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, ContainsSubstring("not built yet") && ContainsSubstring("./dynamiccl"));
+  }
+  CHECK_FALSE(fs::exists(repository.root() + "/build"));
+}
+
+TEST_CASE("arguments reach the program as they are, --yes stays with the wrapper") {
+  const Repository repository;
+  repository.configured();
+  const CommandResult result =
+      repository.run({"plan", "a b", "--yes", "", "*"}, {{"DYNAMICCL_NO_INSTALL", "1"}});
+  CHECK(result.out == "<plan>\n<a b>\n<>\n<*>\n");
+  CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("only changed sources are built again") {
+  const Repository repository;
+  repository.configured();
+  const std::map<std::string, std::string> quiet{{"DYNAMICCL_NO_INSTALL", "1"}};
+  CHECK(repository.run({"plan"}, quiet).exit_code == 0);
+  CHECK(repository.builds() == 1);
+  const CommandResult again = repository.run({"plan"}, quiet);
+  CHECK(repository.builds() == 1);
+  CHECK(again.err.empty());
+  fs::last_write_time(repository.root() + "/source.sh",
+                      fs::file_time_type::clock::now() + std::chrono::seconds(2));
+  CHECK(repository.run({"plan"}, quiet).exit_code == 0);
+  CHECK(repository.builds() == 2);
+}
+
+TEST_CASE("a failed build stops before the old program runs") {
+  const Repository repository;
+  repository.configured();
+  REQUIRE(repository.run({"plan"}, {{"DYNAMICCL_NO_INSTALL", "1"}}).exit_code == 0);
+  fs::remove(repository.root() + "/source.sh");
+  const CommandResult result = repository.run({"plan"}, {{"DYNAMICCL_NO_INSTALL", "1"}});
+  CHECK(result.exit_code == 1);
+  CHECK(result.out.empty());
+  CHECK_THAT(result.err, ContainsSubstring("the build failed"));
+}
+
+TEST_CASE("missing packages are named with the exact command and nothing is installed on request") {
+  const Repository repository;
+  repository.packages(kMissing);
+  repository.configured();
+  const CommandResult result = repository.run({"plan"}, {{"DYNAMICCL_NO_INSTALL", "1"}});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err,
+             ContainsSubstring("apt-get install -y --no-install-recommends no-such-package-dyn"));
+  CHECK(repository.builds() == 0);
+}
+
+TEST_CASE("an ordinary user is given the sudo command") {
+  if (!is_root()) SKIP("needs root to become somebody else");
+  const Repository repository;
+  repository.packages(kMissing);
+  const CommandResult result =
+      run_command({"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
+                   repository.root() + "/dynamiccl", "plan"});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, ContainsSubstring("sudo apt-get install"));
+}
+
+TEST_CASE("the wrapper works through a link and from any folder") {
+  const Repository repository;
+  repository.configured();
+  fs::create_symlink(repository.root() + "/dynamiccl", repository.root() + "/link");
+  CommandOptions options;
+  options.environment = {{"DYNAMICCL_NO_INSTALL", "1"}};
+  CHECK(run_command({"sh", "-c", "cd / && exec \"$0\" plan", repository.root() + "/link"}, options)
+            .out == "<plan>\n");
+}
