@@ -106,14 +106,22 @@ bool mps_running(const ProbeContext& context) {
   return context.root.exists(pipe + "/control");
 }
 
+/// The GPUs NVML described.
+std::vector<nlohmann::json> nvml_devices(const Known<nlohmann::json>& nvml) {
+  std::vector<nlohmann::json> devices;
+  if (!nvml || !nvml->is_object() || !nvml->contains("devices")) return devices;
+  for (const auto& device : nvml->at("devices"))
+    if (device.is_object()) devices.push_back(device);
+  return devices;
+}
+
 /// Dedicated, MIG or MPS. Time-slicing shows only when two ranks name the same GPU.
 Known<std::string> sharing_mode(const ProbeContext& context, std::size_t usable,
                                 const Known<nlohmann::json>& nvml) {
   if (usable == 0) return Known<std::string>::unknown("no usable GPU");
   bool mig = mig_instances(context.root);
-  if (nvml)
-    for (const auto& device : nvml->value("devices", nlohmann::json::array()))
-      mig = mig || device.value("mig", nlohmann::json()) == true;
+  for (const auto& device : nvml_devices(nvml))
+    mig = mig || device.value("mig", nlohmann::json()) == true;
   if (mig) return {"mig", ""};
   return {mps_running(context) ? "mps" : "dedicated", ""};
 }
@@ -126,8 +134,10 @@ struct NvlinkState {
 NvlinkState nvlink_state(const PciScan& scan, const Known<nlohmann::json>& nvml) {
   if (nvml) {
     int active = 0;
-    for (const auto& device : nvml->value("devices", nlohmann::json::array()))
-      active += device.value("nvlinks_active", 0);
+    for (const auto& device : nvml_devices(nvml)) {
+      const auto links = device.value("nvlinks_active", nlohmann::json());
+      active += links.is_number_integer() ? links.get<int>() : 0;
+    }
     return {{active > 0, ""}, "NVML: " + std::to_string(active) + " active links"};
   }
   if (scan.nvswitches > 0)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::array kProbes{
     Probe{"system", probe_system, true},
-    Probe{"process", probe_process, false},
+    Probe{"process", probe_process, true},
     Probe{"namespaces", probe_namespaces, true},
     Probe{"container", probe_container, true},
     Probe{"cgroup", probe_cgroup, true},

@@ -8,10 +8,12 @@
 namespace {
 
 constexpr std::string_view kUsage =
-    "dynamiccl-probe [--root DIR] [--compact]: prints what this process sees of its surroundings\n"
+    "dynamiccl-probe [--root DIR] [--compact] [--hold]: prints what this process sees of its "
+    "surroundings\n"
     "(namespaces, container, cgroup, shared memory, network, GPUs, libraries) as JSON.\n"
     "  --root DIR  read the files of a recorded tree instead of this machine's\n"
     "  --compact   one line\n"
+    "  --hold      then stay until standard input ends, so that the container lives on\n"
     "A static program: copy it into any container, e.g. docker cp, or bind it in.\n"
     "Exit code: 0 facts printed, 2 wrong usage.\n";
 
@@ -32,6 +34,7 @@ int print_facts(const std::string& prefix, bool compact) {
 int main(int argc, char** argv) {
   std::string root = "/";
   bool compact = false;
+  bool hold = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--help" || argument == "-h") {
@@ -40,6 +43,8 @@ int main(int argc, char** argv) {
     }
     if (argument == "--compact") {
       compact = true;
+    } else if (argument == "--hold") {
+      hold = true;
     } else if (argument == "--root" && i + 1 < argc) {
       root = argv[++i];
     } else {
@@ -48,7 +53,11 @@ int main(int argc, char** argv) {
     }
   }
   try {
-    return print_facts(root, compact);
+    const int code = print_facts(root, compact);
+    std::fflush(stdout);
+    while (hold && std::getchar() != EOF) {
+    }
+    return code;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "dynamiccl-probe: %s\n", error.what());
     return 1;

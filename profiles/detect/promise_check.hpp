@@ -1,0 +1,39 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/record.hpp"
+#include "profiles/detect/promise.hpp"
+
+namespace dynamiccl {
+
+/// One way in which a launch is not what its profile promised.
+struct Violation {
+  std::string rule;     ///< "world_size", "ranks", "facts", "hosts", "runtime", "containers",
+                        ///< "namespaces", "binding", "library"
+  std::string message;  ///< what is wrong, with the ranks and the values seen
+};
+
+/// What a launch is held against.
+struct LaunchExpectation {
+  ProfilePromise promise;
+  int ranks = 1;
+  int hosts = 1;
+};
+
+/// Checks that the ranks are one job of the promised shape: one world of the right size, each rank
+/// once, on the promised number of hosts and containers, in namespaces shared and apart as
+/// promised, under the promised runtime, not bound to the same core while others are free. Empty
+/// when all is as promised.
+/// @param host probe_host() of the orchestrator's machine
+/// @param hellos, facts what the ranks wrote, in any order; a rank without either is a violation
+std::vector<Violation> check_promise(const LaunchExpectation& expected, const nlohmann::json& host,
+                                     const std::vector<HelloRecord>& hellos,
+                                     const std::vector<FactsRecord>& facts);
+
+/// The violations as one reason for a failed launch: "world_size: ...; namespaces: ...".
+std::string to_text(const std::vector<Violation>& violations);
+
+}  // namespace dynamiccl

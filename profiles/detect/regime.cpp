@@ -1,0 +1,220 @@
+#include "profiles/detect/regime.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+
+#include "core/digest.hpp"
+#include "core/text.hpp"
+#include "profiles/detect/fact_access.hpp"
+#include "profiles/detect/known.hpp"
+#include "profiles/detect/regime_links.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+// 64 MiB are enough for two ranks, at 1 MiB MPICH aborts: below this the mount changes the path.
+constexpr std::uint64_t kSmallShmBytes = std::uint64_t{32} << 20;
+
+/// "4.1.4" as "4.1".
+std::string major_minor(const std::string& version) {
+  std::size_t end = 0;
+  int dots = 0;
+  for (; end < version.size(); ++end) {
+    const char c = version[end];
+    if (c == '.' && ++dots == 2) break;
+    if (c != '.' && std::isdigit(static_cast<unsigned char>(c)) == 0) break;
+  }
+  std::string text = version.substr(0, end);
+  while (text.ends_with('.')) text.pop_back();
+  return text.empty() ? "unknown" : text;
+}
+
+std::set<json> identities(const HostGroups& hosts, const std::string& name) {
+  std::set<json> found;
+  for (const auto& [host, ranks] : hosts)
+    for (const json* facts : ranks)
+      found.insert(json::array({host, namespace_identity(*facts, name)}));
+  return found;
+}
+
+Ingredient boundary(const HostGroups& hosts) {
+  std::set<std::string> runtimes;
+  for (const auto& [host, ranks] : hosts)
+    for (const json* facts : ranks) {
+      const std::string runtime = fact_text(*facts, "container", "runtime");
+      runtimes.insert(runtime.empty() ? "unknown" : runtime);
+    }
+  if (runtimes.empty()) return {"unknown", "no facts"};
+  if (runtimes.size() != 1)
+    return {"mixed", "the ranks run under " + join({runtimes.begin(), runtimes.end()}, " and ")};
+  const std::string& runtime = *runtimes.begin();
+  if (runtime == "none") return {"bare-metal", "no sign of a container"};
+  if (runtime == "singularity") return {"singularity", "runtime singularity"};
+  if (runtime == "unknown") return {"unknown", "the facts name no runtime"};
+  constexpr std::array kDockerLike{"docker", "podman", "containerd", "kubernetes"};
+  const bool docker_like =
+      std::find(kDockerLike.begin(), kDockerLike.end(), runtime) != kDockerLike.end();
+  const std::size_t containers = identities(hosts, "mnt").size();
+  // One container per host is the single-container shape on every host.
+  const bool cross = containers > hosts.size();
+  return {std::string(cross ? "cross-" : "single-") + (docker_like ? "docker" : runtime),
+          "runtime " + runtime + ", " + std::to_string(containers) + " container(s) on " +
+              std::to_string(hosts.size()) + " host(s)"};
+}
+
+Ingredient apart(const HostGroups& hosts) {
+  json list = json::array();
+  for (const char* name : {"net", "ipc", "uts", "pid", "user", "shm"})
+    if (is_apart(hosts, name)) list.push_back(name);
+  return {std::move(list), "namespace inodes and the /dev/shm device compared over the ranks"};
+}
+
+bool all_ranks(const HostGroups& hosts, const auto& test) {
+  for (const auto& [host, ranks] : hosts)
+    for (const json* facts : ranks)
+      if (!test(*facts)) return false;
+  return true;
+}
+
+Ingredient single_copy(const HostGroups& hosts) {
+  const bool allowed =
+      all_ranks(hosts, [](const json& facts) { return fact(facts, "cma", "allowed") == true; });
+  if (!allowed) return {false, "process_vm_readv is refused or was not tested"};
+  if (is_apart(hosts, "pid"))
+    return {false, "separate PID namespaces: a peer's pid means another process"};
+  if (is_apart(hosts, "user")) return {false, "separate user namespaces"};
+  return {true, "process_vm_readv works in every rank"};
+}
+
+Ingredient small_shm(const HostGroups& hosts) {
+  const bool large = all_ranks(hosts, [](const json& facts) {
+    const json& size = fact(facts, "shm", "size_bytes");
+    return !size.is_number_integer() || size.get<std::uint64_t>() >= kSmallShmBytes;
+  });
+  return {!large, large ? "no /dev/shm is below 32 MiB" : "a /dev/shm is below 32 MiB"};
+}
+
+Ingredient gpu_mode(const HostGroups& hosts, const RegimeContext& context) {
+  if (!uses_gpu(context.backend)) return {"none", "the backend uses no GPU"};
+  std::set<std::string> modes;
+  for (const auto& [host, ranks] : hosts)
+    for (const json* facts : ranks) {
+      const std::string mode = fact_text(*facts, "gpu", "sharing_mode");
+      modes.insert(mode.empty() ? "unknown" : mode);
+    }
+  return {modes.size() == 1 ? *modes.begin() : "mixed", "MIG instances, MPS control pipe"};
+}
+
+std::string apart_text(const json& names) {
+  std::string text;
+  const bool ipc = std::find(names.begin(), names.end(), "ipc") != names.end();
+  for (const json& name : names)
+    // A separate IPC namespace brings its own /dev/shm.
+    if (!(ipc && name == "shm")) text += " " + name.get<std::string>();
+  return text.empty() ? "all shared" : "apart:" + text;
+}
+
+std::string readable_name(const std::map<std::string, Ingredient>& all) {
+  const auto text = [&](const char* key) {
+    const json& value = all.at(key).value;
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  const std::string intra = text("intra_link");
+  std::string local = intra == "none" ? "no shared link" : intra;
+  if (intra == "shm" && all.at("single_copy").value == true) local += "+cma";
+  if (all.at("small_shm").value == true) local += " (small /dev/shm)";
+  const std::string link = text("inter_link");
+  const std::string tier = text("inter_tier");
+  const std::string outside = link == "none"  ? "no network"
+                              : link == "tcp" ? "tcp eth-" + tier
+                                              : link + " " + tier;
+  std::vector<std::string> parts{text("boundary"), apart_text(all.at("apart").value), local,
+                                 outside};
+  parts.push_back(text("gpu") == "none" ? "no GPU" : "GPU " + text("gpu"));
+  if (text("ina") != "none") parts.push_back("INA " + text("ina"));
+  parts.push_back(text("library"));
+  return join(parts, " / ");
+}
+
+/// The state features that follow from the surroundings alone.
+json features(const std::vector<json>& facts, const HostGroups& hosts,
+              const std::map<std::string, Ingredient>& all) {
+  const auto is = [&](const char* key, const char* value) { return all.at(key).value == value; };
+  const json& boundary_value = all.at("boundary").value;
+  const std::string where = boundary_value.get<std::string>();
+  json ordinal;  // E-05, in the order bare metal, Singularity, single Docker, cross-Docker
+  constexpr std::array kOrdinal{"bare-metal", "singularity", "single-docker", "cross-docker"};
+  for (std::size_t i = 0; i < kOrdinal.size(); ++i)
+    if (where == kOrdinal[i]) ordinal = i;
+  json nvlink;
+  json gpus;
+  if (!facts.empty()) {
+    nvlink = fact(facts.front(), "gpu", "nvlink");
+    gpus = fact(facts.front(), "gpu", "on_bus_nvidia");
+  }
+  json pcie_only;  // E-04: a question only where there are several GPUs
+  if (nvlink.is_boolean() && gpus.is_number_integer() && gpus.get<std::size_t>() > 1)
+    pcie_only = !nvlink.get<bool>();
+  const bool rdma =
+      is("inter_link", "infiniband") || is("inter_link", "roce-v1") || is("inter_link", "roce-v2");
+  const bool ina =
+      is("ina", "sharp") || all.at("ina").value.get<std::string>().starts_with("declared:");
+  return json{{"is_cross_container",
+               where.starts_with("cross-") || (where == "singularity" && is_apart(hosts, "mnt"))},
+              {"is_singularity", where == "singularity"},
+              {"is_bare_metal", where == "bare-metal"},
+              {"container_runtime", ordinal},
+              {"has_nvlink", nvlink},
+              {"is_pcie_only_intra", pcie_only},
+              {"kernel_bypass", rdma},
+              {"is_ina_active", ina},
+              {"shared_memory_between_ranks", !is_apart(hosts, "shm")},
+              {"cluster_class", nvlink == true || rdma ? "specialised" : "commodity"}};
+}
+
+}  // namespace
+
+const std::vector<std::string>& regime_ingredients() {
+  static const std::vector<std::string> kNames{
+      "library", "boundary",   "intra_link",  "apart", "inter_link",
+      "ina",     "inter_tier", "single_copy", "gpu",   "small_shm"};
+  return kNames;
+}
+
+Regime derive_regime(const std::vector<json>& facts_of_ranks, const RegimeContext& context) {
+  const HostGroups hosts = ranks_by_host(facts_of_ranks);
+  const InterLink outside = inter_link(facts_of_ranks, context);
+  const std::map<std::string, Ingredient> all{
+      {"library",
+       {std::string(name_of(context.backend)) + "-" + major_minor(context.library_version),
+        "loaded library version " + clean_text(context.library_version, 80)}},
+      {"boundary", boundary(hosts)},
+      {"intra_link", intra_link(hosts, context)},
+      {"apart", apart(hosts)},
+      {"inter_link", outside.link},
+      {"inter_tier", outside.tier},
+      {"ina", in_network_aggregation(facts_of_ranks, context)},
+      {"single_copy", single_copy(hosts)},
+      {"gpu", gpu_mode(hosts, context)},
+      {"small_shm", small_shm(hosts)}};
+  json ingredients = json::object();
+  json evidence = json::object();
+  for (const auto& [name, ingredient] : all) {
+    ingredients[name] = ingredient.value;
+    evidence[name] = ingredient.evidence;
+  }
+  Regime regime;
+  regime.id = stable_id("regime 1 " + ingredients.dump());
+  regime.name = readable_name(all);
+  regime.json = {{"schema", 1},
+                 {"ingredients", std::move(ingredients)},
+                 {"evidence", std::move(evidence)},
+                 {"features", features(facts_of_ranks, hosts, all)}};
+  return regime;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,271 @@
+#include "profiles/detect/regime_links.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "profiles/detect/fact_access.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+std::string variable(const json& facts, const char* name) {
+  const json& variables = fact(facts, "environment", "variables");
+  if (!variables.is_object()) return "";
+  const auto found = variables.find(name);
+  return found != variables.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool any_rank(const HostGroups& hosts, const auto& test) {
+  for (const auto& [host, ranks] : hosts)
+    for (const json* facts : ranks)
+      if (test(*facts)) return true;
+  return false;
+}
+
+/// What NCCL takes for one host: equal host name (or NCCL_HOSTID) and boot id.
+bool looks_like_one_host(const HostGroups& hosts) {
+  for (const auto& [host, ranks] : hosts) {
+    std::set<std::string> identities;
+    for (const json* facts : ranks) {
+      const std::string named = variable(*facts, "NCCL_HOSTID");
+      identities.insert(named.empty() ? fact_text(*facts, "system", "hostname") : named);
+    }
+    if (identities.size() > 1) return false;
+  }
+  return true;
+}
+
+/// A container with one GPU of several cannot map its peers' memory.
+bool peers_are_visible(const HostGroups& hosts) {
+  for (const auto& [host, ranks] : hosts) {
+    if (ranks.size() < 2) continue;
+    for (const json* facts : ranks) {
+      const json& usable = fact(*facts, "gpu", "usable");
+      if (!usable.is_number_integer() || usable.get<std::size_t>() < 2) return false;
+    }
+  }
+  return true;
+}
+
+/// How the GPUs of the machine reach each other, by NVML's matrix.
+std::string gpu_peer_link(const HostGroups& hosts) {
+  std::set<std::string> paths;
+  bool known = true;
+  for (const auto& [host, ranks] : hosts)
+    for (const json* facts : ranks) {
+      const json& nvml = fact(*facts, "gpu", "nvml");
+      const auto rows = nvml.is_object() ? nvml.find("p2p") : nvml.end();
+      if (!nvml.is_object() || rows == nvml.end() || !rows->is_array()) {
+        known = false;
+        continue;
+      }
+      for (const json& row : *rows)
+        if (row.is_array())
+          for (const json& path : row)
+            if (path.is_string()) paths.insert(path.get<std::string>());
+    }
+  if (paths.contains("nvlink")) return "nvlink";
+  if (paths.contains("pcie")) return "pcie";
+  if (paths.contains("none")) return "none";
+  if (any_rank(hosts, [](const json& facts) { return fact(facts, "gpu", "nvlink") == true; }))
+    return "nvlink";
+  return known && !paths.contains("unknown") ? "none" : "unknown";
+}
+
+Ingredient gpu_link(const HostGroups& hosts, const RegimeContext& context, bool shared_memory) {
+  const bool nccl = context.backend == Backend::nccl;
+  const bool peer_off =
+      any_rank(hosts, [](const json& facts) { return variable(facts, "NCCL_P2P_DISABLE") == "1"; });
+  const bool shm_off =
+      any_rank(hosts, [](const json& facts) { return variable(facts, "NCCL_SHM_DISABLE") == "1"; });
+  if (nccl && !looks_like_one_host(hosts))
+    return {"none", "the ranks' host names differ: NCCL takes them for different machines"};
+  if (!shared_memory)
+    return {"none", "the ranks' /dev/shm differ: no peer access, no shared memory"};
+  const Ingredient staged = nccl && shm_off
+                                ? Ingredient{"none", "NCCL_SHM_DISABLE=1"}
+                                : Ingredient{"shm", "one /dev/shm for the ranks of a host"};
+  const auto staged_because = [&](const std::string& why) {
+    return Ingredient{staged.value, why + "; " + staged.evidence};
+  };
+  if (nccl && peer_off) return staged_because("NCCL_P2P_DISABLE=1");
+  if (is_apart(hosts, "net"))
+    return staged_because("separate network namespaces: CUDA memory handles cannot be passed");
+  if (is_apart(hosts, "mnt") && !peers_are_visible(hosts))
+    return staged_because("a container sees one GPU only");
+  const std::string link = gpu_peer_link(hosts);
+  if (link == "nvlink") return {"nvlink", "NVLink between the GPUs"};
+  if (link == "pcie") return {"pcie", "peer access over PCIe, no NVLink"};
+  if (link == "none") return staged_because("the GPUs have no peer access");
+  return {"unknown", "how the GPUs reach each other is not known (NVML was not read)"};
+}
+
+struct Link {
+  std::string link;
+  std::string tier;
+  std::string evidence;
+  auto operator<=>(const Link&) const = default;
+};
+
+/// The fastest RDMA port that this process may use.
+std::optional<Link> rdma_link(const json& facts, const RegimeContext& context) {
+  const json& usable = fact(facts, "rdma", "usable_devices");
+  const bool blocked = context.backend == Backend::gloo ||  // its TCP transport is the one built in
+                       variable(facts, "NCCL_IB_DISABLE") == "1" ||
+                       variable(facts, "NCCL_NET") == "Socket";
+  if (blocked || !usable.is_number_integer() || usable.get<std::size_t>() == 0) return std::nullopt;
+  std::optional<Link> best;
+  double best_rate = -1;
+  const json& devices = fact(facts, "rdma", "devices");
+  if (!devices.is_array()) return std::nullopt;
+  for (const json& device : devices) {
+    if (!device.is_object() || !device.contains("ports") || !device["ports"].is_array()) continue;
+    for (const json& port : device["ports"]) {
+      if (!port.is_object() || port.value("active", json()) != true) continue;
+      const json fabric = port.value("fabric", json());
+      const json rate = port.value("rate_gbit_per_s", json());
+      if (!fabric.is_string()) continue;
+      const double gbit = rate.is_number() ? rate.get<double>() : 0;
+      if (gbit <= best_rate) continue;
+      best_rate = gbit;
+      const std::string tier =
+          gbit > 0 ? std::to_string(static_cast<long>(gbit)) + "Gb/s" : "unknown";
+      best = Link{fabric.get<std::string>(), tier, "active port of a usable RDMA device"};
+    }
+  }
+  return best;
+}
+
+bool leaves_the_machine(const json& interface) {
+  constexpr std::array kKinds{"ethernet", "bond", "veth", "ipoib", "unknown"};
+  const json kind = interface.value("kind", json());
+  const bool candidate =
+      std::any_of(kKinds.begin(), kKinds.end(), [&](const char* known) { return kind == known; });
+  return candidate &&
+         (interface.value("up", json()) == true || interface.value("state", json()) == "up");
+}
+
+Link tcp_link(const json& facts) {
+  const json& interfaces = fact(facts, "network", "interfaces");
+  if (!interfaces.is_array()) return {"unknown", "unknown", "the interfaces are not known"};
+  std::optional<Link> best;
+  double best_speed = -1;
+  for (const json& interface : interfaces) {
+    if (!interface.is_object() || !leaves_the_machine(interface)) continue;
+    const json tier = interface.value("tier", json());
+    const json speed = interface.value("speed_mbit_per_s", json());
+    // What a virtual link claims is no speed.
+    const double mbit = speed.is_number() && tier != "virtual" ? speed.get<double>() : 0;
+    if (mbit <= best_speed) continue;
+    best_speed = mbit;
+    const json name = interface.value("name", json());
+    best = Link{"tcp", tier.is_string() ? tier.get<std::string>() : "unknown",
+                "interface " + (name.is_string() ? name.get<std::string>() : "without a name")};
+  }
+  return best.value_or(Link{"none", "none", "no interface but loopback is up"});
+}
+
+bool library_loaded(const json& facts, std::string_view name) {
+  const json& loaded = fact(facts, "libraries", "loaded");
+  if (!loaded.is_array()) return false;
+  return std::any_of(loaded.begin(), loaded.end(), [&](const json& library) {
+    return library.is_object() && library.value("name", json()) == name;
+  });
+}
+
+bool nvswitch_present(const json& facts) {
+  const json& switches = fact(facts, "gpu", "nvswitches");
+  if (switches.is_number_integer() && switches.get<std::size_t>() > 0) return true;
+  const json& nvml = fact(facts, "gpu", "nvml");
+  if (!nvml.is_object() || !nvml.contains("devices") || !nvml["devices"].is_array()) return false;
+  for (const json& device : nvml["devices"]) {
+    if (!device.is_object()) continue;
+    const json remotes = device.value("nvlink_remotes", json());
+    if (remotes.is_object() && remotes.contains("switch")) return true;
+  }
+  return false;
+}
+
+std::string declared_aggregation(const std::vector<json>& facts, const RegimeContext& context) {
+  if (!context.declared_aggregation.empty()) return context.declared_aggregation;
+  for (const json& rank : facts) {
+    const json& declared = fact(rank, "aggregation", "declared_aggregation");
+    if (declared.is_object() && declared.value("value", json()).is_string())
+      return declared["value"].get<std::string>();
+  }
+  return "";
+}
+
+}  // namespace
+
+HostGroups ranks_by_host(const std::vector<json>& facts) {
+  HostGroups hosts;
+  for (const json& rank : facts) hosts[fact_text(rank, "system", "boot_id")].push_back(&rank);
+  return hosts;
+}
+
+bool is_apart(const HostGroups& hosts, const std::string& name) {
+  for (const auto& [host, ranks] : hosts) {
+    std::set<json> identities;
+    for (const json* facts : ranks) identities.insert(namespace_identity(*facts, name));
+    if (identities.size() > 1) return true;
+  }
+  return false;
+}
+
+bool uses_gpu(Backend backend) {
+  return backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
+}
+
+Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context) {
+  const bool unknown =
+      any_rank(hosts, [](const json& facts) { return fact(facts, "shm", "device").is_null(); });
+  if (unknown || hosts.empty()) return {"unknown", "a rank's /dev/shm is not known"};
+  const bool shared_memory = !is_apart(hosts, "shm");
+  if (uses_gpu(context.backend)) return gpu_link(hosts, context, shared_memory);
+  if (shared_memory) return {"shm", "one /dev/shm for the ranks of a host"};
+  return {"none", "the ranks' /dev/shm differ"};
+}
+
+InterLink inter_link(const std::vector<json>& facts, const RegimeContext& context) {
+  std::set<Link> links;
+  for (const json& rank : facts) links.insert(rdma_link(rank, context).value_or(tcp_link(rank)));
+  if (links.empty()) return {{"unknown", "no facts"}, {"unknown", "no facts"}};
+  std::set<std::string> kinds;
+  std::set<std::string> tiers;
+  for (const Link& link : links) {
+    kinds.insert(link.link);
+    tiers.insert(link.tier);
+  }
+  InterLink result{{kinds.size() == 1 ? *kinds.begin() : "mixed", links.begin()->evidence},
+                   {tiers.size() == 1 ? *tiers.begin() : "mixed", links.begin()->evidence}};
+  if (context.declared_link_bits_per_s) {
+    const long mbit = static_cast<long>(*context.declared_link_bits_per_s / 1e6);
+    result.tier = {"shaped-" + std::to_string(mbit) + "Mbit/s",
+                   "declared by the profile, which caps the containers' links"};
+  }
+  return result;
+}
+
+Ingredient in_network_aggregation(const std::vector<json>& facts, const RegimeContext& context) {
+  const bool nccl = context.backend == Backend::nccl;
+  for (const json& rank : facts) {
+    const bool possible = fact(rank, "aggregation", "collnet_possible") == true;
+    const bool requested = fact(rank, "aggregation", "collnet_requested") == true;
+    if (nccl && possible && requested)
+      return {"sharp", "detected: NCCL_COLLNET_ENABLE=1, a CollNet plugin and an InfiniBand port"};
+    if (library_loaded(rank, "sharp"))
+      return {"sharp", "detected: the SHARP library is loaded into the process"};
+  }
+  if (const std::string declared = declared_aggregation(facts, context); !declared.empty())
+    return {"declared:" + declared, "declared, not detected"};
+  for (const json& rank : facts)
+    if (nccl && nvswitch_present(rank) && fact_text(rank, "aggregation", "nvls_setting") != "0")
+      return {"nvls-possible", "NVSwitch is there and NCCL_NVLS_ENABLE is not 0"};
+  return {"none", "nothing found, nothing declared"};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "profiles/detect/regime.hpp"
+
+namespace dynamiccl {
+
+/// One ingredient and how it is known.
+struct Ingredient {
+  nlohmann::json value;
+  std::string evidence;
+};
+
+using HostGroups = std::map<std::string, std::vector<const nlohmann::json*>>;
+
+/// Ranks by the machine they run on (boot id).
+HostGroups ranks_by_host(const std::vector<nlohmann::json>& facts);
+
+/// Whether ranks of one host are in different ones of this namespace ("shm": /dev/shm mounts).
+bool is_apart(const HostGroups& hosts, const std::string& name);
+
+bool uses_gpu(Backend backend);
+
+/// "nvlink", "pcie", "shm", "none" or "unknown": the best link the ranks of one host can use.
+Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context);
+
+struct InterLink {
+  Ingredient link;  ///< "tcp", "infiniband", "roce-v2", "none", "mixed"
+  Ingredient tier;  ///< "10GbE", "virtual", "400Gb/s", "unknown"
+};
+/// The best link that leaves a rank's network namespace.
+InterLink inter_link(const std::vector<nlohmann::json>& facts, const RegimeContext& context);
+
+/// "none", "sharp", "nvls-possible" or "declared:NAME".
+Ingredient in_network_aggregation(const std::vector<nlohmann::json>& facts,
+                                  const RegimeContext& context);
+
+}  // namespace dynamiccl

@@ -1,0 +1,208 @@
+#include "profiles/detect/regime.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "tests/profiles/detect/fixture_tree.hpp"
+
+using namespace dynamiccl;
+using dynamiccl::test::FixtureTree;
+using nlohmann::json;
+
+namespace {
+
+/// `facts` as another container of the same machine sees it.
+json other_container(json facts, std::uint64_t offset) {
+  for (const char* name : {"net", "ipc", "uts", "pid", "mnt"})
+    facts["namespaces"][name] = facts["namespaces"][name].get<std::uint64_t>() + offset;
+  facts["shm"]["device"] = facts["shm"]["device"].get<std::uint64_t>() + offset;
+  facts["system"]["hostname"] = "w" + std::to_string(offset);
+  return facts;
+}
+
+RegimeContext with(Backend backend, const char* version) {
+  RegimeContext context;
+  context.backend = backend;
+  context.library_version = version;
+  return context;
+}
+
+}  // namespace
+
+TEST_CASE("containers apart on one host are cross-docker over a virtual link", "[B-08][E-01]") {
+  const auto facts = FixtureTree("docker-container").facts();
+  const auto regime =
+      derive_regime({facts, other_container(facts, 10)}, with(Backend::openmpi, "4.1.4"));
+  CHECK(regime.name ==
+        "cross-docker / apart: net ipc uts pid / no shared link / tcp eth-virtual / no GPU / "
+        "openmpi-4.1");
+  CHECK(regime.id.size() == 16);
+  const auto& features = regime.json["features"];
+  CHECK(features["is_cross_container"] == true);
+  CHECK(features["is_bare_metal"] == false);
+  CHECK(features["container_runtime"] == 3);
+  CHECK(features["kernel_bypass"] == false);
+}
+
+TEST_CASE("ranks, patch version and rank order are no part of a regime, the namespaces are") {
+  const auto facts = FixtureTree("docker-container").facts();
+  const auto context = with(Backend::openmpi, "4.1.4");
+  const auto two = derive_regime({facts, other_container(facts, 1)}, context);
+  const auto three =
+      derive_regime({other_container(facts, 2), facts, other_container(facts, 1)}, context);
+  CHECK(two.id == three.id);
+  CHECK(two.id ==
+        derive_regime({facts, other_container(facts, 1)}, with(Backend::openmpi, "4.1.9")).id);
+  CHECK(two.id !=
+        derive_regime({facts, other_container(facts, 1)}, with(Backend::openmpi, "4.2.0")).id);
+  CHECK(two.id !=
+        derive_regime({facts, other_container(facts, 1)}, with(Backend::mpich, "4.1.4")).id);
+  const auto one_container = derive_regime({facts, facts}, context);
+  CHECK(one_container.id != two.id);
+  CHECK(one_container.name ==
+        "single-docker / all shared / shm / tcp eth-virtual / no GPU / openmpi-4.1");
+  CHECK(one_container.json["features"]["container_runtime"] == 2);
+}
+
+TEST_CASE("each shared namespace leaves the list of what is apart") {
+  const auto facts = FixtureTree("docker-container").facts();
+  auto other = other_container(facts, 5);
+  other["namespaces"]["net"] = facts["namespaces"]["net"];
+  other["namespaces"]["ipc"] = facts["namespaces"]["ipc"];
+  other["shm"]["device"] = facts["shm"]["device"];
+  const auto regime = derive_regime({facts, other}, with(Backend::gloo, "0.5"));
+  CHECK(regime.name == "cross-docker / apart: uts pid / shm / tcp eth-virtual / no GPU / gloo-0.5");
+}
+
+TEST_CASE("bare metal with CMA, and a small /dev/shm or refused CMA is another regime",
+          "[B-10][B-24][E-03]") {
+  auto facts = FixtureTree("roce").facts();
+  const auto context = with(Backend::gloo, "0.5");
+  const auto regime = derive_regime({facts, facts}, context);
+  CHECK(regime.name == "bare-metal / all shared / shm+cma / tcp eth-100GbE / no GPU / gloo-0.5");
+  CHECK(regime.json["features"]["is_bare_metal"] == true);
+  facts["shm"]["size_bytes"] = 1 << 20;
+  CHECK(derive_regime({facts, facts}, context).id != regime.id);
+  facts["cma"]["allowed"] = false;
+  CHECK(derive_regime({facts, facts}, context).name ==
+        "bare-metal / all shared / shm (small /dev/shm) / tcp eth-100GbE / no GPU / gloo-0.5");
+}
+
+TEST_CASE("RDMA is the outer link where the library can use it", "[B-16][B-18][B-19]") {
+  const auto roce = FixtureTree("roce").facts();
+  const auto mpi = derive_regime({roce, roce}, with(Backend::mpich, "4.0.2"));
+  CHECK(mpi.json["ingredients"]["inter_link"] == "roce-v2");
+  CHECK(mpi.json["ingredients"]["inter_tier"] == "100Gb/s");
+  CHECK(mpi.json["features"]["kernel_bypass"] == true);
+  auto closed = roce;  // a container without the device files
+  closed["rdma"]["usable_devices"] = 0;
+  CHECK(derive_regime({closed, closed}, with(Backend::mpich, "4.0.2"))
+            .json["ingredients"]["inter_link"] == "tcp");
+}
+
+TEST_CASE("NVLink, PCIe and what stands in their way", "[B-13][B-14][B-15][B-17][E-04]") {
+  const auto switched = FixtureTree("nvswitch").facts();
+  const auto nccl = with(Backend::nccl, "2.28.9");
+  const auto nvlink = derive_regime({switched, switched}, nccl);
+  CHECK(nvlink.name ==
+        "bare-metal / all shared / nvlink / tcp eth-100GbE / GPU dedicated / nccl-2.28");
+  CHECK(nvlink.json["features"]["has_nvlink"] == true);
+  CHECK(nvlink.json["features"]["is_pcie_only_intra"] == false);
+  CHECK(nvlink.json["features"]["cluster_class"] == "specialised");
+  const auto plain = FixtureTree("pcie-only").facts();
+  const auto pcie = derive_regime({plain, plain}, nccl);
+  CHECK(pcie.json["ingredients"]["intra_link"] == "pcie");
+  CHECK(pcie.json["features"]["is_pcie_only_intra"] == true);
+  CHECK(pcie.json["features"]["cluster_class"] == "commodity");
+  // NCCL takes other host names for other machines, and needs one /dev/shm and network namespace.
+  auto renamed = switched;
+  renamed["system"]["hostname"] = "other";
+  CHECK(derive_regime({switched, renamed}, nccl).json["ingredients"]["intra_link"] == "none");
+  for (auto* facts : {&renamed}) (*facts)["environment"]["variables"]["NCCL_HOSTID"] = "h";
+  auto named = switched;
+  named["environment"]["variables"]["NCCL_HOSTID"] = "h";
+  CHECK(derive_regime({named, renamed}, nccl).json["ingredients"]["intra_link"] == "nvlink");
+  auto other_net = switched;
+  other_net["namespaces"]["net"] = 7;
+  CHECK(derive_regime({switched, other_net}, nccl).json["ingredients"]["intra_link"] == "shm");
+  auto forbidden = switched;
+  forbidden["environment"]["variables"]["NCCL_P2P_DISABLE"] = "1";
+  CHECK(derive_regime({forbidden, forbidden}, nccl).json["ingredients"]["intra_link"] == "shm");
+  forbidden["environment"]["variables"]["NCCL_SHM_DISABLE"] = "1";
+  CHECK(derive_regime({forbidden, forbidden}, nccl).json["ingredients"]["intra_link"] == "none");
+}
+
+TEST_CASE("a container that sees one GPU only cannot use NVLink") {
+  auto first = FixtureTree("nvswitch").facts();
+  first["gpu"]["usable"] = 1;
+  auto second = first;
+  second["namespaces"]["mnt"] = 99;
+  const auto regime = derive_regime({first, second}, with(Backend::nccl, "2.28.9"));
+  CHECK(regime.json["ingredients"]["intra_link"] == "shm");
+  CHECK(regime.json["evidence"]["intra_link"].get<std::string>().find("one GPU only") !=
+        std::string::npos);
+}
+
+TEST_CASE("aggregation is detected, or declared and marked, or possible", "[B-20]") {
+  auto ib = FixtureTree("infiniband-sharp").facts();
+  const auto nccl = with(Backend::nccl, "2.28.9");
+  auto regime = derive_regime({ib, ib}, nccl);
+  CHECK(regime.json["ingredients"]["ina"] == "sharp");
+  CHECK(regime.json["evidence"]["ina"].get<std::string>().starts_with("detected: "));
+  CHECK(regime.json["features"]["is_ina_active"] == true);
+  CHECK(regime.name.find(" / INA sharp / ") != std::string::npos);
+  auto declared = nccl;
+  declared.declared_aggregation = "switchml";
+  const auto roce = FixtureTree("roce").facts();
+  regime = derive_regime({roce, roce}, declared);
+  CHECK(regime.json["ingredients"]["ina"] == "declared:switchml");
+  CHECK(regime.json["evidence"]["ina"] == "declared, not detected");
+  auto switched = FixtureTree("nvswitch").facts();
+  CHECK(derive_regime({switched, switched}, nccl).json["ingredients"]["ina"] == "none");
+  switched["aggregation"]["nvls_setting"] = "default";
+  CHECK(derive_regime({switched, switched}, nccl).json["ingredients"]["ina"] == "nvls-possible");
+}
+
+TEST_CASE("a shaped link is part of the regime and marked as declared") {
+  const auto facts = FixtureTree("docker-container").facts();
+  auto context = with(Backend::gloo, "0.5");
+  context.declared_link_bits_per_s = 300e6;
+  const auto regime = derive_regime({facts, other_container(facts, 3)}, context);
+  CHECK(regime.json["ingredients"]["inter_tier"] == "shaped-300Mbit/s");
+  CHECK(regime.json["evidence"]["inter_tier"].get<std::string>().starts_with("declared"));
+}
+
+TEST_CASE("without usable facts the regime says unknown and nothing throws") {
+  for (const auto& facts :
+       std::vector<std::vector<json>>{{}, {nullptr}, {7, "x"}, {json::object()}}) {
+    const auto regime = derive_regime(facts, {});
+    CHECK(regime.json["ingredients"]["boundary"] == "unknown");
+    CHECK(regime.json["ingredients"]["intra_link"] == "unknown");
+    CHECK(regime.name.find("unknown") != std::string::npos);
+  }
+}
+
+TEST_CASE("a look-up finds the equal regime, else the nearest, and says which") {
+  const auto facts = FixtureTree("docker-container").facts();
+  const auto cross =
+      derive_regime({facts, other_container(facts, 1)}, with(Backend::openmpi, "4.1.4"));
+  const auto single = derive_regime({facts, facts}, with(Backend::openmpi, "4.1.4"));
+  const auto mpich =
+      derive_regime({facts, other_container(facts, 1)}, with(Backend::mpich, "4.0.2"));
+  CHECK_FALSE(match_regime(cross.json, {}));
+  const auto exact = match_regime(cross.json, {single.json, cross.json});
+  REQUIRE(exact);
+  CHECK(exact->index == 1);
+  CHECK(exact->exact);
+  CHECK(exact->text == "exact");
+  auto shaped_context = with(Backend::openmpi, "4.1.4");
+  shaped_context.declared_link_bits_per_s = 1e9;
+  const auto shaped = derive_regime({facts, other_container(facts, 1)}, shaped_context);
+  const auto nearest = match_regime(shaped.json, {single.json, mpich.json, cross.json});
+  REQUIRE(nearest);
+  CHECK(nearest->index == 2);
+  CHECK_FALSE(nearest->exact);
+  CHECK(nearest->text == "nearest: differs in inter_tier (virtual, wanted shaped-1000Mbit/s)");
+  // One difference each: another library is further away than another link tier.
+  const auto tie = match_regime(cross.json, {mpich.json, shaped.json});
+  CHECK(tie->index == 1);
+}

@@ -1,0 +1,35 @@
+#include "profiles/detect/variables.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace dynamiccl;
+
+TEST_CASE("only variables that steer communication are recorded") {
+  for (const char* name :
+       {"OMPI_MCA_btl", "NCCL_DEBUG", "UCX_TLS", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM",
+        "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"})
+    CHECK(is_recorded_variable(name));
+  for (const char* name :
+       {"HOME", "USER", "AWS_SECRET_ACCESS_KEY", "MY_NCCL_X", "PATH", "SSH_AUTH_SOCK"})
+    CHECK_FALSE(is_recorded_variable(name));
+}
+
+TEST_CASE("secrets never come through, whatever their case") {
+  for (const char* name : {"NCCL_AUTH_TOKEN", "OMPI_MCA_sec_key", "UCX_PASSWORD",
+                           "SLURM_JOB_credential", "NCCL_Secret"}) {
+    CAPTURE(name);
+    CHECK(recorded_value(name, "hush") == kRedacted);
+  }
+  CHECK(recorded_value("NCCL_NET", "Socket") == "Socket");
+  CHECK(recorded_value("UCX_URL", "tcp://me:hush@host/x, tcp://you@b") ==
+        "tcp://<redacted>@host/x, tcp://<redacted>@b");
+  CHECK(recorded_value("UCX_URL", "tcp://host/a@b") == "tcp://host/a@b");
+}
+
+TEST_CASE("values are bounded and printable") {
+  CHECK(recorded_value("NCCL_X", std::string(5000, 'a')).size() < 1100);
+  CHECK(recorded_value("NCCL_X", "a\x01\xff") == "a??");
+  std::vector<std::pair<std::string, std::string>> many;
+  for (int i = 0; i < 2000; ++i) many.emplace_back("NCCL_" + std::to_string(i), "x");
+  CHECK(recorded_variables(many).size() == 512);
+}
