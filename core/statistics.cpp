@@ -139,7 +139,7 @@ double normal_quantile(double probability) {
 std::optional<Interval> launch_interval(const std::vector<double>& launch_medians,
                                         double confidence) {
   const std::size_t n = launch_medians.size();
-  if (n < 2 || !all_positive(launch_medians)) return std::nullopt;
+  if (n < 3 || !all_positive(launch_medians)) return std::nullopt;
   const auto logs = logarithms(launch_medians);
   const double centre = mean(logs);
   const double reach = student_t_quantile(0.5 + confidence / 2, static_cast<double>(n - 1)) *
@@ -168,7 +168,7 @@ std::optional<Interval> median_rank_interval(std::vector<double> values, double 
 Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                      double confidence) {
   Ratio ratio{median(numerator) / median(denominator), std::nullopt};
-  if (numerator.size() < 2 || denominator.size() < 2 || !all_positive(numerator) ||
+  if (numerator.size() < 3 || denominator.size() < 3 || !all_positive(numerator) ||
       !all_positive(denominator)) {
     return ratio;
   }
@@ -194,7 +194,7 @@ Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<doubl
                    double confidence) {
   DYN_ASSERT(numerator.size() == denominator.size(), "paired samples have equal counts");
   Ratio ratio{median(numerator) / median(denominator), std::nullopt};
-  if (numerator.size() < 2 || !all_positive(numerator) || !all_positive(denominator)) return ratio;
+  if (numerator.size() < 3 || !all_positive(numerator) || !all_positive(denominator)) return ratio;
   std::vector<double> differences;
   differences.reserve(numerator.size());
   for (std::size_t i = 0; i < numerator.size(); ++i) {

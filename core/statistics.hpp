@@ -34,7 +34,8 @@ double normal_quantile(double probability);
 
 /// Interval of the typical launch from launch medians (the unit of replication; Hunold,
 /// Carpen-Amarie arXiv 1505.07734). t interval on the logarithms: the launch medians are positive
-/// and skewed. nullopt below two launches: one launch has no interval.
+/// and skewed. nullopt below three launches: one has no interval,
+/// and the interval of two spans orders of magnitude.
 std::optional<Interval> launch_interval(const std::vector<double>& launch_medians,
                                         double confidence = 0.95);
 

@@ -154,7 +154,7 @@ Ratio time_ratio(const CellFigure& numerator, const CellFigure& base) {
       above.push_back(launch.median_us);
       below.push_back(partner->second);
     }
-    if (above.size() >= 2) return ratio_paired(above, below);
+    if (above.size() >= 3) return ratio_paired(above, below);
   }
   return ratio_unpaired(numerator.medians_us(), base.medians_us());
 }

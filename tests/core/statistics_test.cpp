@@ -34,9 +34,10 @@ TEST_CASE("rank intervals of the median use the tabulated order statistics") {
   CHECK_FALSE(median_rank_interval({1, 2, 3, 4, 5}));
 }
 
-TEST_CASE("one launch has no interval") {
+TEST_CASE("one or two launches have no interval") {
   CHECK_FALSE(launch_interval({1.0}));
-  CHECK(launch_interval({1.0, 1.1}));
+  CHECK_FALSE(launch_interval({1.0, 1.1}));
+  CHECK(launch_interval({1.0, 1.1, 1.05}));
 }
 
 TEST_CASE("launch intervals cover the true median about 95 times in 100") {
