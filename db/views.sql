@@ -114,71 +114,69 @@ FROM measurement m
 JOIN run_cell c ON c.id = m.cell_id
 JOIN v_launch v ON v.launch_row = m.launch_id;
 
--- Outcome of each cell in the last attempt of each block; the part of v_cell that joins.
-CREATE VIEW v_cell_block AS
-SELECT
-  c.id AS cell_row,                 -- row key of run_cell
-  l.id AS launch_row,               -- row key of launch
-  l.block AS block,                 -- repetition
-  CASE WHEN l.status = 'ok' THEN coalesce(m.status, 'failed')
-       WHEN l.status = 'running' THEN NULL
-       WHEN m.status <> 'ok' THEN m.status
-       ELSE l.status END AS status,  -- outcome; NULL while the launch runs
-  CASE WHEN m.status <> 'ok' THEN m.reason ELSE l.reason END AS reason  -- why not ok
-FROM run_cell c
-JOIN launch l ON l.group_id = c.group_id
- AND l.attempt = (SELECT max(x.attempt) FROM launch x
-                   WHERE x.group_id = l.group_id AND x.block = l.block)
-LEFT JOIN measurement m ON m.launch_id = l.id AND m.cell_id = c.id;
-
--- One row per planned cell of each run: what became of it. A cell is as good as its worst block.
+-- One row per planned cell of each run: what became of it. The last attempt of each block speaks for
+-- the block, and a cell is as good as its worst block.
 CREATE VIEW v_cell AS
-WITH outcome AS (
+WITH cell_block AS (
+  -- A LEFT JOIN of plain tables: only so does SQLite look at no more than the runs asked for.
   SELECT
-    cell_row,
-    count(status) AS tried,
-    sum(status = 'ok') AS launches,
-    sum(status <> 'ok') AS bad,
-    max(CASE status WHEN 'ok' THEN 0 WHEN 'unsupported' THEN 1 WHEN 'interrupted' THEN 2
-                    WHEN 'timed_out' THEN 3 WHEN 'failed' THEN 4 END) AS severity,
-    status AS worst,
-    reason AS reason
-  FROM v_cell_block
-  GROUP BY cell_row
+    r.uuid AS run_id, r.id AS run_row, r.name AS run_name, c.id AS cell_row, c.key AS cell_id,
+    g.key AS group_id, p.environment, g.backend, g.architecture, c.collective, c.size_bytes,
+    c.datatype, c.algorithm, c.in_place, g.ranks, g.knobs_json AS group_knobs,
+    c.knobs_json AS cell_knobs, c.unsupported_reason,
+    CASE WHEN m.status <> 'ok' THEN m.reason ELSE l.reason END AS block_reason,
+    CASE CASE WHEN l.status = 'ok' THEN coalesce(m.status, 'failed')
+              WHEN l.status <> 'running' AND m.status <> 'ok' THEN m.status
+              ELSE l.status END
+      WHEN 'ok' THEN 0 WHEN 'unsupported' THEN 1 WHEN 'interrupted' THEN 2
+      WHEN 'timed_out' THEN 3 WHEN 'failed' THEN 4 END AS severity  -- NULL: no outcome yet
+  FROM run r
+  JOIN plan_group g ON g.run_id = r.id
+  JOIN profile p ON p.id = g.profile_id
+  JOIN run_cell c ON c.group_id = g.id
+  LEFT JOIN launch l ON l.group_id = g.id
+   AND l.attempt = (SELECT max(x.attempt) FROM launch x
+                     WHERE x.group_id = l.group_id AND x.block = l.block)
+  LEFT JOIN measurement m ON m.launch_id = l.id AND m.cell_id = c.id
+),
+-- max() picks the row whose block_reason stands beside it.
+cell AS (
+  SELECT cell_block.*, max(severity) AS worst, count(severity) AS blocks,
+         coalesce(sum(severity = 0), 0) AS good
+  FROM cell_block
+  GROUP BY run_id, run_row, cell_row
 )
 SELECT
-  r.uuid AS run_id,                 -- run
-  r.id AS run_row,                  -- row key of run
-  r.name AS run_name,               -- the experiment's name
-  c.id AS cell_row,                 -- row key of run_cell
-  c.key AS cell_id,                 -- stable id of the cell
-  g.key AS group_id,                -- stable id of the group
-  p.environment AS environment,     -- profile
-  g.backend AS backend,             -- backend
-  g.architecture AS architecture,   -- ps or ring
-  c.collective AS collective,       -- operation
-  c.size_bytes AS size_bytes,       -- message size, bytes
-  c.datatype AS datatype,           -- element type
-  c.algorithm AS algorithm,         -- algorithm asked for
-  c.in_place AS in_place,           -- flag
-  g.ranks AS ranks,                 -- processes, count
-  g.knobs_json AS group_knobs,      -- settings fixed at launch
-  c.knobs_json AS cell_knobs,       -- settings per communicator and call
-  coalesce(o.launches, 0) AS launches,  -- launches that count for figures, count
-  coalesce(o.tried, 0) AS tried,    -- blocks with an outcome, count
-  CASE WHEN c.unsupported_reason IS NOT NULL AND coalesce(o.launches, 0) = 0 THEN 'unsupported'
-       ELSE coalesce(o.worst, 'planned') END AS status,  -- planned, ok, failed, unsupported, timed_out or interrupted
-  CASE WHEN c.unsupported_reason IS NOT NULL AND coalesce(o.launches, 0) = 0
-         THEN c.unsupported_reason
-       WHEN o.worst = 'ok' THEN NULL
-       WHEN o.worst IS NOT NULL AND o.launches > 0
-         THEN o.bad || ' of ' || o.tried || ' launches ' || replace(o.worst, '_', ' ') || ': ' || coalesce(o.reason, 'no reason recorded')
-       ELSE o.reason END AS reason  -- why not ok
-FROM run_cell c
-JOIN plan_group g ON g.id = c.group_id
-JOIN profile p ON p.id = g.profile_id
-JOIN run r ON r.id = g.run_id
-LEFT JOIN outcome o ON o.cell_row = c.id AND o.tried > 0;
+  run_id AS run_id,                 -- run
+  run_row AS run_row,               -- row key of run
+  run_name AS run_name,             -- the experiment's name
+  cell_row AS cell_row,             -- row key of run_cell
+  cell_id AS cell_id,               -- stable id of the cell
+  group_id AS group_id,             -- stable id of the group
+  environment AS environment,       -- profile
+  backend AS backend,               -- backend
+  architecture AS architecture,     -- ps or ring
+  collective AS collective,         -- operation
+  size_bytes AS size_bytes,         -- message size, bytes
+  datatype AS datatype,             -- element type
+  algorithm AS algorithm,           -- algorithm asked for
+  in_place AS in_place,             -- flag
+  ranks AS ranks,                   -- processes, count
+  group_knobs AS group_knobs,       -- settings fixed at launch
+  cell_knobs AS cell_knobs,         -- settings per communicator and call
+  good AS launches,                 -- launches that count for figures, count
+  blocks AS tried,                  -- blocks with an outcome, count
+  CASE WHEN unsupported_reason IS NOT NULL AND good = 0 THEN 'unsupported'
+       ELSE CASE worst WHEN 0 THEN 'ok' WHEN 1 THEN 'unsupported' WHEN 2 THEN 'interrupted'
+                       WHEN 3 THEN 'timed_out' WHEN 4 THEN 'failed' ELSE 'planned' END
+       END AS status,               -- planned, ok, failed, unsupported, timed_out or interrupted
+  CASE WHEN unsupported_reason IS NOT NULL AND good = 0 THEN unsupported_reason
+       WHEN worst = 0 OR worst IS NULL THEN NULL
+       WHEN good = 0 THEN block_reason
+       ELSE (blocks - good) || ' of ' || blocks || ' launches not ok, worst: '
+            || coalesce(block_reason, 'no reason recorded')
+       END AS reason                -- why not ok
+FROM cell;
 
 -- Raw samples by name.
 CREATE VIEW v_sample AS

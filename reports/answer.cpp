@@ -185,9 +185,9 @@ std::string cell_counts(const Reader& reader, const std::string& run_uuid) {
   return fmt::format("{} cells: {}", all, join(parts, ", "));
 }
 
-std::string run_scope(const Reader& reader, const std::string& run_uuid) {
+std::vector<std::int64_t> run_scope(const Reader& reader, const std::string& run_uuid) {
   const Table row = reader.query("SELECT id FROM run WHERE uuid = ?1", {run_uuid});
-  return fmt::format("[{}]", TableView(row).integer(0, "id"));
+  return {TableView(row).integer(0, "id")};
 }
 
 std::string render_answer(const Reader& reader, const std::string& run_id) {

@@ -25,7 +25,7 @@ Table cells_without_result(const Reader& reader, const std::string& run_uuid, bo
 /// "480 cells: 470 ok, 10 unsupported".
 std::string cell_counts(const Reader& reader, const std::string& run_uuid);
 
-/// JSON list with the run's row key, as the queries take it.
-std::string run_scope(const Reader& reader, const std::string& run_uuid);
+/// The row key of a run, as load_figures takes it.
+std::vector<std::int64_t> run_scope(const Reader& reader, const std::string& run_uuid);
 
 }  // namespace dynamiccl

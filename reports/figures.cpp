@@ -111,15 +111,17 @@ std::optional<double> CellFigure::busbw_bytes_per_s() const {
   return algbw_bytes_per_s() * *busbw_factor;
 }
 
-std::vector<CellFigure> load_figures(const Reader& reader, const std::string& runs) {
-  const Table table = reader.query(std::string(embedded::query_launch_medians), {runs});
-  const TableView rows(table);
+std::vector<CellFigure> load_figures(const Reader& reader, const std::vector<std::int64_t>& runs) {
   std::vector<CellFigure> figures;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    CellFigure cell = figure_cell(rows, i);
-    cell.busbw_factor = rows.real(i, "busbw_factor");
-    if (figures.empty() || !same_cell(figures.back(), cell)) figures.push_back(std::move(cell));
-    add_launch(figures.back(), rows, i);
+  for (const std::int64_t run : runs) {
+    const Table table = reader.query(std::string(embedded::query_launch_medians), {run});
+    const TableView rows(table);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CellFigure cell = figure_cell(rows, i);
+      cell.busbw_factor = rows.real(i, "busbw_factor");
+      if (figures.empty() || !same_cell(figures.back(), cell)) figures.push_back(std::move(cell));
+      add_launch(figures.back(), rows, i);
+    }
   }
   sort_environments(figures);
   return figures;

@@ -66,8 +66,8 @@ struct CellFigure {
 
 /// Cells with at least one launch that counts, in the order of run, operation, size, environment
 /// and backend.
-/// @param runs JSON list of row keys of run
-std::vector<CellFigure> load_figures(const Reader& reader, const std::string& runs);
+/// @param runs row keys of run
+std::vector<CellFigure> load_figures(const Reader& reader, const std::vector<std::int64_t>& runs);
 
 /// A figure without launches from a row that has its axes as columns.
 CellFigure figure_cell(const TableView& rows, std::size_t row);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
+#include <iterator>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -58,24 +58,37 @@ std::string header_of(std::string_view sql, std::string_view key) {
   return "";
 }
 
-/// @returns JSON list of row keys, and how many they are
-std::pair<std::string, std::size_t> runs_in_scope(const Reader& reader, const QueryScope& scope,
-                                                  bool all) {
-  nlohmann::json rows = nlohmann::json::array();
+/// @returns row keys of run, newest first when all are meant
+std::vector<std::int64_t> runs_in_scope(const Reader& reader, const QueryScope& scope, bool all) {
+  std::vector<std::int64_t> runs;
   const auto add = [&](const Table& table) {
     const TableView view(table);
-    for (std::size_t i = 0; i < view.size(); ++i) rows.push_back(view.integer(i, "id"));
+    for (std::size_t i = 0; i < view.size(); ++i) runs.push_back(view.integer(i, "id"));
   };
   if (all) {
-    add(reader.query("SELECT id FROM run ORDER BY id"));
+    add(reader.query("SELECT id FROM run ORDER BY id DESC"));
   } else if (scope.runs.empty()) {
-    add(reader.query("SELECT max(id) AS id FROM run HAVING count(*) > 0"));
+    add(reader.query("SELECT id FROM run ORDER BY id DESC LIMIT 1"));
   } else {
     for (const auto& name : scope.runs) {
       add(reader.query("SELECT id FROM run WHERE uuid = ?1", {reader.resolve_run(name)}));
     }
   }
-  return {rows.dump(), rows.size()};
+  return runs;
+}
+
+/// One run after the other: with an equality SQLite looks only at that run's rows, however many
+/// others the database holds.
+Table query_each(const Reader& reader, std::string_view sql,
+                 const std::vector<std::int64_t>& runs) {
+  if (runs.empty()) return reader.query(std::string(sql), {Value{}});
+  Table all;
+  for (const std::int64_t run : runs) {
+    Table one = reader.query(std::string(sql), {run});
+    all.columns = std::move(one.columns);
+    std::move(one.rows.begin(), one.rows.end(), std::back_inserter(all.rows));
+  }
+  return all;
 }
 
 void drop_run_column(Table& table) {
@@ -99,8 +112,8 @@ void keep_rows_where(Table& table, const QueryScope& scope) {
   }
 }
 
-Table figure_table(const Reader& reader, const FigureQuery& query, const std::string& runs,
-                   const QueryScope& scope) {
+Table figure_table(const Reader& reader, const FigureQuery& query,
+                   const std::vector<std::int64_t>& runs, const QueryScope& scope) {
   auto figures = load_figures(reader, runs);
   if (query.choose_first) return query.table(filter_figures(std::move(figures), scope), scope);
   Table table = query.table(figures, scope);
@@ -130,18 +143,18 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
   }
   for (const auto& query : kFigureQueries) {
     if (query.name != name) continue;
-    const auto [runs, count] = runs_in_scope(reader, scope, scope.all_runs);
+    const auto runs = runs_in_scope(reader, scope, scope.all_runs);
     Table table = figure_table(reader, query, runs, scope);
-    if (count < 2) drop_run_column(table);
+    if (runs.size() < 2) drop_run_column(table);
     return table;
   }
   for (const auto& [known, sql] : embedded::query_list()) {
     if (known != name) continue;
     const bool every_run = header_of(sql, "scope") == "all" && scope.runs.empty();
-    const auto [runs, count] = runs_in_scope(reader, scope, scope.all_runs || every_run);
-    Table table = reader.query(std::string(sql), {runs});
+    const auto runs = runs_in_scope(reader, scope, scope.all_runs || every_run);
+    Table table = query_each(reader, sql, runs);
     keep_rows_where(table, scope);
-    if (count < 2 && !every_run) drop_run_column(table);
+    if (runs.size() < 2 && !every_run) drop_run_column(table);
     return table;
   }
   std::vector<std::string> names;

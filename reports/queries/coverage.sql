@@ -3,5 +3,5 @@
 SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, launches, status,
        reason
 FROM v_cell
-WHERE run_row IN (SELECT value FROM json_each(?1))
-ORDER BY run_row, environment, backend, architecture, collective, size_bytes, ranks
+WHERE run_row = ?1
+ORDER BY environment, backend, architecture, collective, size_bytes, ranks

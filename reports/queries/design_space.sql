@@ -1,6 +1,6 @@
 -- title: Design space
 -- row: an axis with its values, then the size of the whole space and what was measured of it (A-50)
-WITH c AS (SELECT * FROM v_cell WHERE run_row IN (SELECT value FROM json_each(?1))),
+WITH c AS (SELECT * FROM v_cell WHERE run_row = ?1),
 axes(place, item, cells, list) AS (
   SELECT 1, 'environment', count(DISTINCT environment), group_concat(DISTINCT environment) FROM c
   UNION ALL SELECT 2, 'backend', count(DISTINCT backend), group_concat(DISTINCT backend) FROM c
@@ -29,8 +29,8 @@ lines(place, item, cells, list) AS (
   UNION ALL SELECT 21, 'planned cells', count(*), NULL FROM c
   UNION ALL SELECT 22 , 'cells ' || status, count(*), NULL FROM c GROUP BY status
 )
-SELECT item, cells AS count, NULL AS of_planned_percent, list AS "values" FROM axes
+SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, item, cells AS count, NULL AS of_planned_percent, list AS "values" FROM axes
 UNION ALL
-SELECT item, cells,
+SELECT (SELECT uuid FROM run WHERE id = ?1), item, cells,
        CASE WHEN place >= 21 THEN 100.0 * cells / (SELECT max(1, count(*)) FROM c) END, list
 FROM (SELECT * FROM lines ORDER BY place, item)

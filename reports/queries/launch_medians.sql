@@ -5,6 +5,6 @@ SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks
        median_us, collective_us, h2d_us, d2h_us, send_us, compute_us, cadence, batch, barrier,
        rank_aggregation, algorithm_ran, not_stationary, lag1, outliers, busbw_factor
 FROM v_measurement
-WHERE run_row IN (SELECT value FROM json_each(?1)) AND counts
-ORDER BY run_row, architecture, collective, ranks, datatype, algorithm, in_place, group_knobs,
+WHERE run_row = ?1 AND counts
+ORDER BY architecture, collective, ranks, datatype, algorithm, in_place, group_knobs,
          cell_knobs, size_bytes, environment, backend, block

@@ -4,5 +4,5 @@ SELECT run_id, environment, backend, architecture, ranks, group_knobs, block, at
        launch_status AS status, duration_s, exit_code, signal, regime_name AS regime, reason,
        launch_id, argv_json
 FROM v_launch
-WHERE run_row IN (SELECT value FROM json_each(?1))
-ORDER BY run_row, block, position, attempt
+WHERE run_row = ?1
+ORDER BY block, position, attempt

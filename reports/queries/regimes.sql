@@ -8,6 +8,6 @@ SELECT v.run_id, v.regime_id, v.regime_name AS regime, v.environment, v.backend,
         WHERE o.run_row = v.run_row AND o.regime_id IS v.regime_id
           AND o.environment = v.environment AND o.backend = v.backend) AS transports
 FROM v_launch v
-WHERE v.run_row IN (SELECT value FROM json_each(?1)) AND v.launch_status = 'ok'
+WHERE v.run_row = ?1 AND v.launch_status = 'ok'
 GROUP BY v.run_row, v.regime_id, v.environment, v.backend
-ORDER BY v.run_row, v.environment, v.backend, v.regime_name
+ORDER BY v.environment, v.backend, v.regime_name

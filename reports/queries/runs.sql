@@ -4,5 +4,4 @@
 SELECT run_id, run_name AS name, run_status AS status, started_utc, ended_utc, groups, cells,
        attempts, launches_ok, tool_version
 FROM v_run
-WHERE run_row IN (SELECT value FROM json_each(?1))
-ORDER BY run_row DESC
+WHERE run_row = ?1

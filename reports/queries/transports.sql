@@ -6,6 +6,6 @@ SELECT v.run_id, v.environment, v.backend, v.architecture, t.transport,
        sum(t.cma_bytes) AS cma_bytes, sum(t.cma_errors) AS cma_errors, min(t.evidence) AS evidence
 FROM v_launch v
 JOIN transport t ON t.launch_id = v.launch_row
-WHERE v.run_row IN (SELECT value FROM json_each(?1)) AND v.launch_status = 'ok'
+WHERE v.run_row = ?1 AND v.launch_status = 'ok'
 GROUP BY v.run_row, v.environment, v.backend, v.architecture, t.transport
-ORDER BY v.run_row, v.environment, v.backend, v.architecture, t.transport
+ORDER BY v.environment, v.backend, v.architecture, t.transport

@@ -238,7 +238,7 @@ TEST_CASE("failed launches and failed cells enter no figure but are listed", "[A
   const Table coverage = named_query(reader, "coverage", {});
   const TableView cells(coverage);
   CHECK(cells.text(0, "status") == "failed");
-  CHECK_THAT(cells.text(0, "reason"), ContainsSubstring("2 of 4 launches failed: "));
+  CHECK_THAT(cells.text(0, "reason"), ContainsSubstring("2 of 4 launches not ok, worst: "));
   const auto failures = render_table(named_query(reader, "failures", {}), OutputFormat::csv);
   CHECK_THAT(failures, ContainsSubstring("\"world size 1, expected 2\""));
   const auto answer = render_answer(reader, "last");
