@@ -44,6 +44,16 @@ std::string file_text(const std::string& path) {
   return stream.str();
 }
 
+bool in_one_container(const EnvironmentProfile& profile) {
+  return profile.launcher == LauncherPlace::inside || profile.ranks_per_container == 0;
+}
+
+/// What stands before a rank that is started without a launcher.
+std::vector<std::string> rank_prefix(const EnvironmentProfile& profile, const ApptainerSite& site,
+                                     const std::vector<std::string>& exec) {
+  return in_one_container(profile) ? std::vector<std::string>{site.run_folder + "/enter"} : exec;
+}
+
 /// One container holds the ranks of a launcher-inside profile for the whole block of launches;
 /// otherwise each rank is a container of its own and nothing runs between launches.
 class ApptainerEnvironment : public Environment {
@@ -57,7 +67,7 @@ class ApptainerEnvironment : public Environment {
     folder_.write_script("enter", enter_script_text(profile_, site_));
     version_ = checked_output("cannot start Apptainer", {site_.program, "--version"});
     try {
-      if (in_one_container()) start_holder();
+      if (in_one_container(profile_)) start_holder();
     } catch (...) {
       stop();
       throw;
@@ -69,16 +79,7 @@ class ApptainerEnvironment : public Environment {
 
   std::vector<std::string> wrap_rank(int /*rank*/, const std::vector<std::string>& command,
                                      const std::map<std::string, std::string>& env) const override {
-    std::vector<std::string> argv{"env"};
-    auto marked = rank_marks(folder_.name());
-    marked.insert(env.begin(), env.end());
-    for (const auto& [name, value] : marked) argv.push_back(name + "=" + value);
-    if (in_one_container())
-      argv.push_back(folder_.path() + "/enter");
-    else
-      argv.insert(argv.end(), exec_.begin(), exec_.end());
-    argv.insert(argv.end(), command.begin(), command.end());
-    return argv;
+    return marked_rank_argv(folder_.name(), rank_prefix(profile_, site_, exec_), command, env);
   }
 
   std::vector<std::vector<std::string>> kill_commands() const override {
@@ -101,10 +102,6 @@ class ApptainerEnvironment : public Environment {
   }
 
  private:
-  [[nodiscard]] bool in_one_container() const {
-    return profile_.launcher == LauncherPlace::inside || profile_.ranks_per_container == 0;
-  }
-
   void start_holder() {
     const std::string log = folder_.path() + "/holder.log";
     std::vector<std::string> argv{"setsid", "--fork"};
@@ -257,6 +254,16 @@ LaunchShape apptainer_planned_shape(const EnvironmentProfile& profile,
   LaunchShape shape = apptainer_shape(profile, request, site_for(name));
   shape.launcher_environment = rank_marks(name);
   return shape;
+}
+
+std::vector<std::string> apptainer_planned_rank(const EnvironmentProfile& profile,
+                                                const StartRequest& request, int /*rank*/,
+                                                const std::vector<std::string>& command,
+                                                const std::map<std::string, std::string>& env) {
+  const std::string name = RunFolder::planned_name(request.run_id);
+  const ApptainerSite site = site_for(name);
+  const auto exec = apptainer_exec_argv(profile, request, site);
+  return marked_rank_argv(name, rank_prefix(profile, site, exec), command, env);
 }
 
 }  // namespace dynamiccl

@@ -39,5 +39,9 @@ void prepare_apptainer_environment(Progress progress);
 std::unique_ptr<Environment> start_apptainer(const EnvironmentProfile& profile,
                                              const StartRequest& request);
 LaunchShape apptainer_planned_shape(const EnvironmentProfile& profile, const StartRequest& request);
+std::vector<std::string> apptainer_planned_rank(const EnvironmentProfile& profile,
+                                                const StartRequest& request, int rank,
+                                                const std::vector<std::string>& command,
+                                                const std::map<std::string, std::string>& env);
 
 }  // namespace dynamiccl

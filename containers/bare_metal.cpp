@@ -27,12 +27,7 @@ class BareMetalEnvironment : public Environment {
 
   std::vector<std::string> wrap_rank(int /*rank*/, const std::vector<std::string>& command,
                                      const std::map<std::string, std::string>& env) const override {
-    std::vector<std::string> argv{"env"};
-    auto marked = shape_.launcher_environment;
-    marked.insert(env.begin(), env.end());
-    for (const auto& [name, value] : marked) argv.push_back(name + "=" + value);
-    argv.insert(argv.end(), command.begin(), command.end());
-    return argv;
+    return marked_rank_argv(folder_.name(), {}, command, env);
   }
 
   std::vector<std::vector<std::string>> kill_commands() const override {
@@ -60,6 +55,13 @@ std::unique_ptr<Environment> start_bare_metal(const EnvironmentProfile& /*profil
 
 LaunchShape bare_metal_planned_shape(const StartRequest& request) {
   return shape_for(request, RunFolder::planned_name(request.run_id));
+}
+
+std::vector<std::string> bare_metal_planned_rank(const EnvironmentProfile& /*profile*/,
+                                                 const StartRequest& request, int /*rank*/,
+                                                 const std::vector<std::string>& command,
+                                                 const std::map<std::string, std::string>& env) {
+  return marked_rank_argv(RunFolder::planned_name(request.run_id), {}, command, env);
 }
 
 }  // namespace dynamiccl

@@ -204,11 +204,13 @@ class DockerEnvironment : public Environment {
   bool stopped_ = false;
 };
 
+/// A plan is shown also where no engine is installed yet.
+Engine engine_to_plan_with() {
+  return find_engine().engine.value_or(Engine{EngineKind::docker, {"docker"}, "", {}, false});
+}
+
 DockerPlan planned(const EnvironmentProfile& profile, const StartRequest& request) {
-  const EngineSearch search = find_engine();
-  // A plan is shown also where no engine is installed yet.
-  const Engine engine =
-      search.engine.value_or(Engine{EngineKind::docker, {"docker"}, "", {}, false});
+  const Engine engine = engine_to_plan_with();
   return plan_docker(engine, profile, request,
                      site_for(engine, RunFolder::planned_name(request.run_id)));
 }
@@ -257,6 +259,13 @@ std::vector<std::vector<std::string>> docker_start_commands(const EnvironmentPro
 
 LaunchShape docker_planned_shape(const EnvironmentProfile& profile, const StartRequest& request) {
   return planned(profile, request).shape;
+}
+
+std::vector<std::string> docker_planned_rank(const EnvironmentProfile& profile,
+                                             const StartRequest& request, int rank,
+                                             const std::vector<std::string>& command,
+                                             const std::map<std::string, std::string>& env) {
+  return docker_rank_argv(engine_to_plan_with(), planned(profile, request), rank, command, env);
 }
 
 std::vector<std::string> clean_engine(const Engine& engine) {

@@ -26,6 +26,10 @@ std::unique_ptr<Environment> start_docker_in(const Engine& engine,
 std::vector<std::vector<std::string>> docker_start_commands(const EnvironmentProfile& profile,
                                                             const StartRequest& request);
 LaunchShape docker_planned_shape(const EnvironmentProfile& profile, const StartRequest& request);
+std::vector<std::string> docker_planned_rank(const EnvironmentProfile& profile,
+                                             const StartRequest& request, int rank,
+                                             const std::vector<std::string>& command,
+                                             const std::map<std::string, std::string>& env);
 
 /// Removes containers and networks of dead owners in this engine.
 /// @returns one line per thing removed

@@ -26,6 +26,9 @@ struct Kind {
   std::unique_ptr<Environment> (*start)(const EnvironmentProfile&, const StartRequest&);
   std::vector<std::vector<std::string>> (*commands)(const EnvironmentProfile&, const StartRequest&);
   LaunchShape (*shape)(const EnvironmentProfile&, const StartRequest&);
+  std::vector<std::string> (*rank)(const EnvironmentProfile&, const StartRequest&, int,
+                                   const std::vector<std::string>&,
+                                   const std::map<std::string, std::string>&);
 };
 
 std::optional<std::string> always_available(const EnvironmentProfile& /*profile*/) {
@@ -42,13 +45,13 @@ LaunchShape bare_metal_shape(const EnvironmentProfile& /*profile*/, const StartR
 
 constexpr std::array kKinds{
     Kind{EnvironmentKind::bare_metal, always_available, nothing_to_prepare, start_bare_metal,
-         no_commands, bare_metal_shape},
+         no_commands, bare_metal_shape, bare_metal_planned_rank},
     Kind{EnvironmentKind::singularity, apptainer_unavailable_reason, prepare_apptainer_environment,
-         start_apptainer, no_commands, apptainer_planned_shape},
+         start_apptainer, no_commands, apptainer_planned_shape, apptainer_planned_rank},
     Kind{EnvironmentKind::single_docker, docker_unavailable_reason, prepare_docker, start_docker,
-         docker_start_commands, docker_planned_shape},
+         docker_start_commands, docker_planned_shape, docker_planned_rank},
     Kind{EnvironmentKind::cross_docker, docker_unavailable_reason, prepare_docker, start_docker,
-         docker_start_commands, docker_planned_shape}};
+         docker_start_commands, docker_planned_shape, docker_planned_rank}};
 
 const Kind& kind_of(const EnvironmentProfile& profile) {
   for (const Kind& kind : kKinds)
@@ -84,6 +87,13 @@ std::vector<std::vector<std::string>> start_commands(const EnvironmentProfile& p
 
 LaunchShape planned_shape(const EnvironmentProfile& profile, const StartRequest& request) {
   return kind_of(profile).shape(profile, request);
+}
+
+std::vector<std::string> planned_rank_command(const EnvironmentProfile& profile,
+                                              const StartRequest& request, int rank,
+                                              const std::vector<std::string>& command,
+                                              const std::map<std::string, std::string>& env) {
+  return kind_of(profile).rank(profile, request, rank, command, env);
 }
 
 std::vector<std::string> clean_leftovers() {

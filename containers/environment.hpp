@@ -90,6 +90,11 @@ std::vector<std::vector<std::string>> start_commands(const EnvironmentProfile& p
                                                      const StartRequest& request);
 /// The shape those commands would lead to, for `plan`.
 LaunchShape planned_shape(const EnvironmentProfile& profile, const StartRequest& request);
+/// What wrap_rank() of that environment would return, for `plan`.
+std::vector<std::string> planned_rank_command(const EnvironmentProfile& profile,
+                                              const StartRequest& request, int rank,
+                                              const std::vector<std::string>& command,
+                                              const std::map<std::string, std::string>& env);
 
 /// Removes containers, networks, mounts and private engines left by runs that are no longer alive.
 /// @returns one line per thing removed

@@ -33,6 +33,19 @@ std::map<std::string, std::string> rank_marks(const std::string& environment_nam
   return {{kEnvironmentVariable, environment_name}, {kOwnerVariable, owner_token()}};
 }
 
+std::vector<std::string> marked_rank_argv(const std::string& environment_name,
+                                          const std::vector<std::string>& prefix,
+                                          const std::vector<std::string>& command,
+                                          const std::map<std::string, std::string>& env) {
+  std::vector<std::string> argv{"env"};
+  auto marked = rank_marks(environment_name);
+  marked.insert(env.begin(), env.end());
+  for (const auto& [name, value] : marked) argv.push_back(name + "=" + value);
+  argv.insert(argv.end(), prefix.begin(), prefix.end());
+  argv.insert(argv.end(), command.begin(), command.end());
+  return argv;
+}
+
 std::string end_marked_script() { return std::string(embedded::end_marked_ranks_sh); }
 
 std::vector<std::string> end_marked_processes(const std::string& environment_name) {

@@ -14,6 +14,12 @@ inline constexpr const char* kOwnerVariable = "DYNAMICCL_OWNER";
 /// Both variables for an environment of this process.
 std::map<std::string, std::string> rank_marks(const std::string& environment_name);
 
+/// argv that runs a command behind `prefix` with the environment's marks and `env` set.
+std::vector<std::string> marked_rank_argv(const std::string& environment_name,
+                                          const std::vector<std::string>& prefix,
+                                          const std::vector<std::string>& command,
+                                          const std::map<std::string, std::string>& env);
+
 /// Text of a script that kills every process marked with the environment in its first argument,
 /// except the container's holder.
 std::string end_marked_script();

@@ -163,7 +163,7 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
   set(cells.verify, table->boolean("verify"));
   table->finish();
   cells.min_iterations = std::min(cells.min_iterations, cells.iterations);
-  if (protocol.launch_timeout.count() <= 0)
+  if (table->has("launch_timeout") && protocol.launch_timeout.count() <= 0)
     table->complain("launch_timeout", "protocol.launch_timeout: expected more than 0");
   if (protocol.connect_timeout.count() <= 0)
     table->complain("connect_timeout", "protocol.connect_timeout: expected more than 0");

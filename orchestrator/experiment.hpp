@@ -48,9 +48,9 @@ struct KnobAxis {
 /// How often and how long; `cells` goes to the workers as it is.
 struct RunProtocol {
   Protocol cells;
-  int launches = 5;  ///< blocks; every group starts once per block (A-22: 5 independent runs)
-  int retries = 1;   ///< further attempts of a launch that failed; each is stored
-  Micros launch_timeout{120e6};
+  int launches = 5;       ///< blocks; every group starts once per block (A-22: 5 independent runs)
+  int retries = 1;        ///< further attempts of a launch that failed; each is stored
+  Micros launch_timeout;  ///< 0 = made from the cells' time caps, see launch_timeout()
   Micros connect_timeout{30e6};
 };
 

@@ -33,6 +33,12 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (const auto reason = can.backend_reasons.find(group.backend);
       reason != can.backend_reasons.end())
     return reason->second;
+  if (const auto reason = can.pair_reasons.find({group.environment, group.backend});
+      reason != can.pair_reasons.end())
+    return reason->second;
+  if (group.backend == Backend::nccl && group.ranks > can.gpus)
+    return fmt::format("NCCL needs a GPU per rank: {} ranks, {} GPU{}", group.ranks, can.gpus,
+                       can.gpus == 1 ? "" : "s");
   if (!belongs_to(cell.collective, group.architecture))
     return fmt::format("{} does not belong to the {} architecture", name_of(cell.collective),
                        name_of(group.architecture));

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/run_config.hpp"
@@ -19,6 +20,9 @@ struct Capabilities {
   std::map<Backend, std::string> backend_reasons;
   /// Why a profile cannot run here, by name; absent = it can.
   std::map<std::string, std::string> environment_reasons;
+  /// Why a backend cannot run in a profile although both could.
+  std::map<std::pair<std::string, Backend>, std::string> pair_reasons;
+  int gpus = 0;
   Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
 };
 

@@ -1,0 +1,75 @@
+#include "orchestrator/console.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace dynamiccl {
+
+bool stderr_may_be_coloured() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
+         term != nullptr && std::string_view(term) != "dumb";
+}
+
+std::string format_eta(double seconds) {
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole % 3600 / 60);
+}
+
+Console::Console(Verbosity verbosity, std::FILE* out)
+    : verbosity_(verbosity),
+      out_(out),
+      coloured_(out == stderr && stderr_may_be_coloured()),
+      began_(std::chrono::steady_clock::now()) {}
+
+void Console::expect(std::size_t launches) {
+  expected_ = launches;
+  done_ = 0;
+  began_ = std::chrono::steady_clock::now();
+}
+
+void Console::note(const std::string& message) const {
+  if (verbosity_ == Verbosity::quiet) return;
+  fmt::print(out_, "{}\n", message);
+  std::fflush(out_);
+}
+
+void Console::detail(const std::string& message) const {
+  if (verbosity_ == Verbosity::verbose) note(message);
+}
+
+void Console::warning(const std::string& message) const {
+  fmt::print(out_, "{}\n", message);
+  std::fflush(out_);
+}
+
+std::string Console::eta() const {
+  if (done_ == 0 || done_ >= expected_) return "";
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
+  const double left =
+      took.count() / static_cast<double>(done_) * static_cast<double>(expected_ - done_);
+  return ", ETA " + format_eta(left);
+}
+
+void Console::launched(const std::string& what, const std::string& reason, double seconds) {
+  ++done_;
+  const auto width = fmt::format("{}", expected_).size();
+  const bool ok = reason.empty();
+  const char* colour = !coloured_ ? "" : ok ? "\033[32m" : "\033[31m";
+  const char* plain = coloured_ ? "\033[0m" : "";
+  const std::string line = fmt::format("[{:>{}}/{}] {}: {}{}{} {:.1f} s{}", done_, width, expected_,
+                                       what, colour, ok ? "ok" : "FAILED", plain, seconds, eta());
+  if (ok) {
+    note(line);
+  } else {
+    warning(line + "\n    " + reason);
+  }
+}
+
+}  // namespace dynamiccl

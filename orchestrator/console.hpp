@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace dynamiccl {
+
+/// How much is told on stderr. quiet: errors only.
+enum class Verbosity { quiet, normal, verbose };
+
+/// Whether stderr may be coloured: a terminal, and neither NO_COLOR nor TERM=dumb is set.
+bool stderr_may_be_coloured();
+
+/// Messages and progress on stderr; data never goes here. One line per finished launch, no cursor
+/// movement, so that logs read like a terminal.
+class Console {
+ public:
+  explicit Console(Verbosity verbosity, std::FILE* out = stderr);
+
+  /// @param launches still to be done
+  void expect(std::size_t launches);
+  void note(const std::string& message) const;     ///< unless quiet
+  void detail(const std::string& message) const;   ///< verbose only
+  void warning(const std::string& message) const;  ///< always
+  /// A launch that is done with: `[ 12/120] cross-docker gloo ring 2 ranks, block 3: ok 1.9 s, ETA
+  /// 3m10s`.
+  /// @param reason why it is not ok; empty = ok
+  void launched(const std::string& what, const std::string& reason, double seconds);
+  [[nodiscard]] bool verbose() const { return verbosity_ == Verbosity::verbose; }
+
+ private:
+  [[nodiscard]] std::string eta() const;
+
+  Verbosity verbosity_;
+  std::FILE* out_;
+  bool coloured_;
+  std::size_t expected_ = 0;
+  std::size_t done_ = 0;
+  std::chrono::steady_clock::time_point began_;
+};
+
+/// "45s", "3m10s", "2h05m".
+std::string format_eta(double seconds);
+
+}  // namespace dynamiccl

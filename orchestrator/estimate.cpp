@@ -1,0 +1,59 @@
+#include "orchestrator/estimate.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace dynamiccl {
+namespace {
+
+// Orders of magnitude of a two-core machine: what a launch costs before its first cell, what a call
+// costs at no size, and what memory or a container bridge carries.
+constexpr double kLaunchUs = 0.8e6;
+constexpr double kContainerLaunchUs = 1.2e6;
+constexpr double kEnvironmentUs = 3e6;
+constexpr double kSharedCallUs = 3;
+constexpr double kBridgeCallUs = 40;
+constexpr double kSharedBytesPerUs = 2000;
+constexpr double kBridgeBytesPerUs = 1000;
+constexpr double kDataBytesPerUs = 300;  // random data and checking, per rank
+
+double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool bridge,
+                      const Protocol& protocol) {
+  const double bytes = static_cast<double>(cell.size.count());
+  const double call = (bridge ? kBridgeCallUs : kSharedCallUs) * group.ranks +
+                      bytes / (bridge ? kBridgeBytesPerUs : kSharedBytesPerUs) * (group.ranks - 1);
+  const double sample = std::max(call, protocol.batch_target.count());
+  const double timed = std::min(sample * (protocol.warmup + protocol.iterations),
+                                std::max(protocol.cell_time_cap.count(),
+                                         sample * (protocol.warmup + protocol.min_iterations)));
+  return timed + 3 * group.ranks * bytes / kDataBytesPerUs;
+}
+
+}  // namespace
+
+Micros estimated_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
+                        const RunProtocol& protocol) {
+  const bool bridge = profile.kind == EnvironmentKind::cross_docker;
+  double total = profile.kind == EnvironmentKind::bare_metal ? kLaunchUs : kContainerLaunchUs;
+  for (const auto& cell : group.cells) {
+    if (cell.impossible.empty()) total += estimated_cell(cell.work, group, bridge, protocol.cells);
+  }
+  return Micros(total);
+}
+
+Micros estimated_run(const Plan& plan, const Experiment& experiment) {
+  double block = 0;
+  std::set<std::pair<std::string, int>> environments;
+  for (const auto& group : plan.groups) {
+    if (group.possible_cells() == 0) continue;
+    const auto& profile = experiment.profiles.at(group.environment);
+    block += estimated_launch(group, profile, experiment.protocol).count();
+    if (profile.kind != EnvironmentKind::bare_metal)
+      environments.insert({group.environment, group.ranks});
+  }
+  block += kEnvironmentUs * static_cast<double>(environments.size());
+  return Micros(block * experiment.protocol.launches);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "containers/environment.hpp"
+#include "db/store.hpp"
+#include "orchestrator/console.hpp"
+#include "orchestrator/experiment.hpp"
+#include "orchestrator/launch.hpp"
+#include "orchestrator/plan.hpp"
+
+namespace dynamiccl {
+
+/// The environments that are up, one per (profile, ranks), so that the groups of a block can be
+/// started in any order. stop_all() (also by the destructor) leaves none.
+class EnvironmentPool {
+ public:
+  EnvironmentPool(std::string run_id, std::vector<std::string> binds);
+  ~EnvironmentPool();
+  EnvironmentPool(const EnvironmentPool&) = delete;
+  EnvironmentPool& operator=(const EnvironmentPool&) = delete;
+
+  /// @throws Error(environment) when it does not start
+  Environment& get(const EnvironmentProfile& profile, int ranks);
+  /// Stops one: after a launch that failed in it, the next gets a fresh one.
+  /// @returns what could not be removed, "" = all was
+  std::string drop(const EnvironmentProfile& profile, int ranks);
+  /// Stops all and forgets them. @returns what could not be removed, one sentence each
+  std::vector<std::string> stop_all();
+
+ private:
+  std::string run_id_;
+  std::vector<std::string> binds_;
+  std::map<std::pair<std::string, int>, std::unique_ptr<Environment>> running_;
+};
+
+/// What a run came to.
+struct RunSummary {
+  std::string run_id;
+  std::size_t launches = 0;         ///< done in this call
+  std::size_t failed_launches = 0;  ///< of them, still failed after all attempts
+  std::size_t failed_cells = 0;     ///< (launch, cell) pairs with a wrong or failed result
+  int interrupted_by = 0;           ///< signal; 0 = the plan was gone through
+
+  [[nodiscard]] bool ok() const {
+    return failed_launches == 0 && failed_cells == 0 && interrupted_by == 0;
+  }
+};
+
+/// Goes through a plan: blocks of launches in random order, each stored as soon as it ended. One
+/// thread.
+class Executor {
+ public:
+  Executor(const Experiment& experiment, const Plan& plan, LaunchSite site, Store& store,
+           Console& console);
+
+  /// Begins a new run in the store, or takes `resumed` over and does what it lacks.
+  /// @throws Error when the store or the machine fails as a whole; what was stored stays
+  RunSummary run(const RunInfo& info, const std::optional<std::string>& resumed);
+
+ private:
+  void prepare_environments();
+  void run_block(int block);
+  /// All attempts of one group in one block.
+  void run_group(const PlannedGroup& group, int block, int position, EnvironmentPool& pool);
+  FinishedLaunch attempt(const PlannedGroup& group, int block, int position, int number,
+                         EnvironmentPool& pool);
+  FinishedLaunch environment_failed(const PlannedGroup& group, int block, int position, int number,
+                                    const std::string& reason);
+  void note_left_over(const std::string& problem);
+  void leave_out(const std::string& environment, const std::string& reason);
+  [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
+  [[nodiscard]] std::size_t remaining() const;
+  [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
+  [[nodiscard]] std::string label(const PlannedGroup& group, int block) const;
+
+  const Experiment& experiment_;
+  const Plan& plan_;
+  LaunchSite site_;
+  Store& store_;
+  Console& console_;
+  RunSummary summary_;
+  std::set<LaunchKey> finished_;
+  std::set<std::string> left_out_;  ///< environments that cannot be prepared here
+};
+
+/// What the store keeps of a plan's groups and cells.
+std::vector<GroupInfo> group_rows(const Experiment& experiment, const Plan& plan);
+std::vector<CellInfo> cell_rows(const Plan& plan);
+
+}  // namespace dynamiccl

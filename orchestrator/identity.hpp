@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+namespace dynamiccl {
+
+/// A random UUID (version 4) from the kernel's generator.
+std::string random_uuid();
+
+/// Version, source revision and "dirty" when the tree had changes: "0.1.0 (1a2b3c4d5e6f, dirty)".
+std::string tool_version();
+
+/// Compiler and flags class of this build: "GNU 12.2.0, RelWithDebInfo".
+std::string build_description();
+
+/// Folder of the running executable: the workers lie beside it.
+std::string program_folder();
+
+}  // namespace dynamiccl

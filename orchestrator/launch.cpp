@@ -1,0 +1,223 @@
+#include "orchestrator/launch.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "containers/command.hpp"
+#include "core/digest.hpp"
+#include "core/text.hpp"
+#include "orchestrator/identity.hpp"
+#include "orchestrator/integrity.hpp"
+#include "orchestrator/observe.hpp"
+#include "orchestrator/process.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kStoredStderrBytes = 4096;
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file)
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: cannot be written: is the disk full or the folder not yours? "
+                            "Choose another with --out",
+                            path));
+}
+
+bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "local"; }
+
+/// The GPU each rank uses, by its number among those the rank sees.
+std::vector<int> gpus_of_ranks(const PlannedGroup& group, const EnvironmentProfile& profile) {
+  std::vector<int> gpus;
+  if (group.backend != Backend::nccl && group.backend != Backend::cuda_aware_mpi) return gpus;
+  for (int rank = 0; rank < group.ranks; ++rank)
+    gpus.push_back(profile.gpus == GpuVisibility::one_per_rank ? 0 : rank);
+  return gpus;
+}
+
+/// One line for people: how the processes ended, "" when well.
+std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
+  if (outcome.interrupted_by != 0)
+    return fmt::format("interrupted by {}",
+                       outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
+  if (outcome.timed_out)
+    return fmt::format("no end after {:.0f} s (protocol.launch_timeout): all processes were ended",
+                       timeout.seconds());
+  const ProcessResult* failure = outcome.first_failure();
+  if (failure == nullptr) return "";
+  if (!failure->start_error.empty()) return "could not be started: " + failure->start_error;
+  if (failure->signal != 0)
+    return fmt::format("a process was ended by signal {} ({})", failure->signal,
+                       strsignal(failure->signal));
+  return fmt::format("a process ended with exit code {}", failure->exit_code);
+}
+
+std::string last_lines(const std::string& text, std::size_t count) {
+  auto lines = split(std::string(trim(text)), '\n');
+  if (lines.size() > count)
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  return join(lines, "\n    ");
+}
+
+std::string stderr_of(const ProcessOutcome& outcome) {
+  const ProcessResult* failure = outcome.first_failure();
+  std::string text;
+  if (failure != nullptr) {
+    text = failure->stderr_tail;
+  } else {
+    for (const auto& result : outcome.results) text += result.stderr_tail;
+  }
+  if (text.size() > kStoredStderrBytes) text.erase(0, text.size() - kStoredStderrBytes);
+  return text;
+}
+
+LaunchStatus status_of(const ProcessOutcome& outcome, const std::string& reason) {
+  if (outcome.interrupted_by != 0) return LaunchStatus::interrupted;
+  if (outcome.timed_out) return LaunchStatus::timed_out;
+  return reason.empty() ? LaunchStatus::ok : LaunchStatus::failed;
+}
+
+std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
+  if (commands.size() == 1) return commands.front().argv;
+  // Ranks without a launcher: what a shell would be given to start them together.
+  std::vector<std::string> argv;
+  for (const auto& command : commands) {
+    if (!argv.empty()) argv.emplace_back("&");
+    argv.insert(argv.end(), command.argv.begin(), command.argv.end());
+  }
+  return argv;
+}
+
+}  // namespace
+
+Micros launch_timeout(const RunProtocol& protocol, std::size_t cells) {
+  if (protocol.launch_timeout.count() > 0) return protocol.launch_timeout;
+  // Warm-up, timed part, fresh data and checking of a cell each take about as long as the cap at
+  // most; containers and connections come on top.
+  constexpr double start_us = 30e6;
+  constexpr double per_cell_us = 2e6;
+  return Micros(start_us + protocol.connect_timeout.count() +
+                static_cast<double>(cells) *
+                    (per_cell_us + 3 * protocol.cells.cell_time_cap.count()));
+}
+
+RunConfig make_run_config(const PlannedGroup& group, const RunProtocol& protocol,
+                          const std::string& launch_id, std::uint64_t seed,
+                          const std::string& folder, const std::string& interface) {
+  RunConfig config;
+  config.launch_id = launch_id;
+  config.backend = group.backend;
+  config.architecture = group.architecture;
+  config.ranks = group.ranks;
+  config.seed = seed;
+  config.output_dir = folder;
+  if (needs_rendezvous(group.backend)) config.rendezvous_dir = folder + "/rendezvous";
+  config.interface = interface;
+  config.connect_timeout = protocol.connect_timeout;
+  config.protocol = protocol.cells;
+  config.cells = launch_cells(group, seed);
+  return config;
+}
+
+std::vector<Command> make_commands(
+    const PlannedGroup& group, const EnvironmentProfile& profile, const LaunchShape& shape,
+    const LaunchSite& site, const std::string& run_json,
+    std::function<std::vector<std::string>(int, const std::vector<std::string>&,
+                                           const std::map<std::string, std::string>&)>
+        wrap_rank) {
+  LaunchRequest request;
+  request.backend = group.backend;
+  request.ranks = group.ranks;
+  request.cores = site.cores;
+  const bool docker = profile.kind == EnvironmentKind::single_docker ||
+                      profile.kind == EnvironmentKind::cross_docker;
+  request.as_root = geteuid() == 0 || (docker && profile.launcher == LauncherPlace::inside);
+  request.shape = shape;
+  request.worker = {fmt::format("{}/{}", site.worker_folder, worker_program(group.backend)),
+                    run_json};
+  request.wrap_rank = std::move(wrap_rank);
+  apply_settings(request, profile, group.knobs);
+  return launcher_for(group.backend).build(request);
+}
+
+PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
+                              const Environment& environment, const LaunchSite& site,
+                              const RunProtocol& protocol, std::uint64_t seed) {
+  PreparedLaunch launch;
+  launch.start.uuid = random_uuid();
+  launch.start.group_id = group.id;
+  launch.folder = fmt::format("{}/{}", site.run_folder, launch.start.uuid);
+  const LaunchShape shape = environment.shape();
+  launch.config =
+      make_run_config(group, protocol, launch.start.uuid, seed, launch.folder, shape.interface);
+  launch.config.gpu_of_rank = gpus_of_ranks(group, profile);
+  std::error_code error;
+  fs::create_directories(
+      launch.config.rendezvous_dir.empty() ? launch.folder : launch.config.rendezvous_dir, error);
+  const std::string run_json = launch.folder + "/run.json";
+  launch.start.run_json = to_json(launch.config);
+  write_file(run_json, launch.start.run_json);
+  launch.commands = make_commands(group, profile, shape, site, run_json,
+                                  [&](int rank, const std::vector<std::string>& command,
+                                      const std::map<std::string, std::string>& env) {
+                                    return environment.wrap_rank(rank, command, env);
+                                  });
+  launch.start.argv = recorded_argv(launch.commands);
+  launch.start.environment_json = recorded_environment(launch.commands);
+  launch.start.container_json = environment.provenance().dump();
+  return launch;
+}
+
+FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
+                          const Environment& environment, const LaunchSite& site,
+                          const RunProtocol& protocol,
+                          const std::function<void(const std::string&)>& on_stderr) {
+  ProcessOptions options;
+  options.timeout = launch_timeout(protocol, launch.config.cells.size());
+  options.marker = launch.start.uuid;
+  options.on_stderr = on_stderr;
+  options.kill_elsewhere = [&] {
+    for (const auto& command : environment.kill_commands()) run_command(command);
+  };
+  const auto outcome = run_processes(launch.commands, options);
+
+  FinishedLaunch finished;
+  std::vector<std::string> problems;
+  const std::string end = describe_end(outcome, options.timeout);
+  finished.records = read_launch_records(launch.config, problems);
+  const auto check = check_records(launch.config, finished.records);
+  finished.failed_cells = check.failed_cells;
+  problems.insert(problems.end(), check.problems.begin(), check.problems.end());
+  const auto observed = observe(profile, launch.config, site.host, finished.records, finished.end);
+  problems.insert(problems.end(), observed.begin(), observed.end());
+  // How the processes ended explains missing records, not the other way round.
+  if (!end.empty()) problems.insert(problems.begin(), end);
+  finished.end.reason = join(problems, "; ");
+  finished.end.status = status_of(outcome, finished.end.reason);
+  finished.interrupted_by = outcome.interrupted_by;
+  finished.end.duration_s = outcome.duration.seconds();
+  finished.end.stderr_tail = stderr_of(outcome);
+  if (const auto* failure = outcome.first_failure()) {
+    finished.end.exit_code = failure->exit_code;
+    finished.end.signal = failure->signal;
+    if (finished.end.status == LaunchStatus::failed && !trim(failure->stderr_tail).empty())
+      finished.end.reason += "\n    " + last_lines(failure->stderr_tail, 6);
+  }
+  return finished;
+}
+
+void remove_launch_folder(const PreparedLaunch& launch) {
+  std::error_code ignored;
+  fs::remove_all(launch.folder, ignored);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,20 @@
+#include "core/error.hpp"
+#include "orchestrator/launcher.hpp"
+
+namespace dynamiccl {
+
+std::vector<Command> build_local(const LaunchRequest& request) {
+  DYN_ASSERT(request.wrap_rank != nullptr, "the local launcher starts ranks through wrap_rank");
+  std::vector<Command> commands;
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    auto environment = request.environment;
+    environment[std::string(kRankVariable)] = std::to_string(rank);
+    Command command;
+    command.argv = request.wrap_rank(rank, request.worker, environment);
+    command.environment = request.shape.launcher_environment;
+    commands.push_back(std::move(command));
+  }
+  return commands;
+}
+
+}  // namespace dynamiccl

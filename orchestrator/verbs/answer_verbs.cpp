@@ -1,0 +1,155 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "core/vocabulary.hpp"
+#include "db/reader.hpp"
+#include "orchestrator/verbs/verbs.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+
+template <>
+struct NameTable<OutputFormat> {
+  static constexpr std::string_view what = "format";
+  static constexpr std::array entries{
+      Named{OutputFormat::text, "table"}, Named{OutputFormat::markdown, "markdown"},
+      Named{OutputFormat::csv, "csv"}, Named{OutputFormat::json, "json"}};
+};
+
+namespace {
+
+OutputFormat format_of(const std::string& name, const Shared& shared) {
+  if (shared.json) return OutputFormat::json;
+  return name.empty() ? OutputFormat::text : parse_named<OutputFormat>(name);
+}
+
+struct QueryArguments {
+  std::string what;
+  std::vector<std::string> runs;
+  bool all = false;
+  std::vector<std::string> where;
+  std::string vary = "environment";
+  std::string format;
+};
+
+/// A named query is one word; SQL never is.
+bool is_sql(const std::string& text) { return text.find_first_of(" \t\n(") != std::string::npos; }
+
+std::string query_list() {
+  std::string text = "named queries:\n";
+  for (const auto& query : named_queries())
+    text += fmt::format("  {:<12} {}\n", query.name, query.description);
+  return text + "anything else is taken as SQL and run read-only\n";
+}
+
+Table answer(const Reader& reader, const QueryArguments& arguments) {
+  if (is_sql(arguments.what)) return reader.query(arguments.what);
+  QueryScope scope;
+  scope.runs = arguments.runs;
+  scope.all_runs = arguments.all;
+  scope.vary = arguments.vary;
+  for (const auto& condition : arguments.where) {
+    const auto equals = condition.find('=');
+    if (equals == std::string::npos)
+      throw Error(ErrorKind::input, fmt::format("--where {}: expected COLUMN=VALUE, as in "
+                                                "--where backend=gloo",
+                                                condition));
+    scope.where.emplace_back(condition.substr(0, equals), condition.substr(equals + 1));
+  }
+  return named_query(reader, arguments.what, scope);
+}
+
+}  // namespace
+
+void add_query_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("query", "answer a named query or read-only SQL");
+  auto arguments = std::make_shared<QueryArguments>();
+  verb->add_option("NAME", arguments->what, "named query or SQL; none lists the names");
+  verb->add_option("--run", arguments->runs, "run id, its beginning, last or last~1")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->add_flag("--all", arguments->all, "all runs instead of the newest");
+  verb->add_option("--where", arguments->where, "COLUMN=VALUE must hold")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->add_option("--vary", arguments->vary, "query axis: the axis that varies");
+  verb->add_option("--format", arguments->format, "table, markdown, csv or json");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl query overhead\n"
+      "  dynamiccl query coverage --json\n"
+      "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
+      "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'");
+  verb->callback([arguments, &shared] {
+    if (arguments->what.empty()) {
+      fmt::print("{}", query_list());
+      return;
+    }
+    const auto format = format_of(arguments->format, shared);
+    fmt::print("{}", render_table(answer(Reader(shared.db), *arguments), format));
+  });
+}
+
+void add_list_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("list", "the runs in the database, newest first");
+  auto format = std::make_shared<std::string>();
+  verb->add_option("--format", *format, "table, markdown, csv or json");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer("Example:\n  dynamiccl list --json");
+  verb->callback([format, &shared] {
+    fmt::print("{}", render_table(list_runs(Reader(shared.db)), format_of(*format, shared)));
+  });
+}
+
+void add_show_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("show", "one run with every launch and its provenance");
+  auto run = std::make_shared<std::string>("last");
+  auto format = std::make_shared<std::string>();
+  verb->add_option("RUN", *run, "run id, its beginning, last or last~1");
+  verb->add_option("--format", *format, "table, markdown, csv or json");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer("Examples:\n  dynamiccl show last\n  dynamiccl show 3fa9 --json");
+  verb->callback([run, format, &shared] {
+    fmt::print("{}", render_run(Reader(shared.db), *run, format_of(*format, shared)));
+  });
+}
+
+void add_report_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("report", "the report of a run as Markdown or CSV");
+  auto run = std::make_shared<std::string>("last");
+  auto format = std::make_shared<std::string>("markdown");
+  auto out = std::make_shared<std::string>();
+  verb->add_option("RUN", *run, "run id, its beginning, last or last~1");
+  verb->add_option("--format", *format, "markdown or csv");
+  verb->add_option("--out", *out, "write to this file instead of stdout");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n  dynamiccl report --out report.md\n  dynamiccl report last~1 --format csv");
+  verb->callback([run, format, out, &shared] {
+    if (*format != "markdown" && *format != "csv")
+      throw Error(ErrorKind::input, fmt::format("unknown report format \"{}\"; {}", *format,
+                                                suggestion(*format, {"markdown", "csv"})));
+    const Reader reader(shared.db);
+    const std::string text =
+        *format == "csv" ? render_report_csv(reader, *run) : render_report_markdown(reader, *run);
+    if (out->empty()) {
+      fmt::print("{}", text);
+      return;
+    }
+    std::ofstream file(*out, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    if (!file) throw Error(ErrorKind::environment, *out + ": cannot be written");
+  });
+}
+
+}  // namespace dynamiccl

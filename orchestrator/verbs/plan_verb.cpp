@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "orchestrator/identity.hpp"
+#include "orchestrator/machine.hpp"
+#include "orchestrator/plan_printer.hpp"
+#include "orchestrator/verbs/experiment_arguments.hpp"
+#include "orchestrator/verbs/verbs.hpp"
+
+namespace dynamiccl {
+namespace {
+
+int print_plan(const ExperimentArguments& arguments, const Shared& shared) {
+  const auto loaded = load_experiment(arguments);
+  LaunchSite site;
+  site.worker_folder = program_folder();
+  site.cores = usable_cores();
+  site.run_folder = (std::filesystem::absolute(shared.db).parent_path() / "runs").string();
+  if (shared.json) {
+    fmt::print("{}\n", plan_json(loaded.experiment, loaded.plan, site).dump(1));
+  } else {
+    fmt::print("{}", plan_text(loaded.experiment, loaded.plan, site));
+  }
+  return exit_code::kFine;
+}
+
+}  // namespace
+
+void add_plan_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "plan", "say what `run` would do: groups, cells, impossible cells, commands, time");
+  auto arguments = std::make_shared<ExperimentArguments>();
+  arguments->add_to(*verb);
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl plan experiments/quickstart.toml\n"
+      "  dynamiccl plan experiments/quickstart.toml --only 'backend == gloo' --json");
+  verb->callback([arguments, &shared] { shared.exit_code = print_plan(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,174 @@
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "containers/environment.hpp"
+#include "core/error.hpp"
+#include "db/reader.hpp"
+#include "db/store.hpp"
+#include "orchestrator/executor.hpp"
+#include "orchestrator/identity.hpp"
+#include "orchestrator/interrupt.hpp"
+#include "orchestrator/machine.hpp"
+#include "orchestrator/verbs/experiment_arguments.hpp"
+#include "orchestrator/verbs/verbs.hpp"
+#include "profiles/detect/facts.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RunArguments {
+  ExperimentArguments experiment;
+  std::string out;
+  bool resume = false;
+};
+
+nlohmann::json protocol_json(const RunProtocol& protocol) {
+  return {{"warmup", protocol.cells.warmup},
+          {"iterations", protocol.cells.iterations},
+          {"min_iterations", protocol.cells.min_iterations},
+          {"cell_time_cap_us", protocol.cells.cell_time_cap.count()},
+          {"batch_target_us", protocol.cells.batch_target.count()},
+          {"max_batch", protocol.cells.max_batch},
+          {"rank_aggregation", name_of(protocol.cells.rank_aggregation)},
+          {"verify", protocol.cells.verify},
+          {"launches", protocol.launches},
+          {"retries", protocol.retries},
+          {"launch_timeout_s", protocol.launch_timeout.seconds()},
+          {"connect_timeout_s", protocol.connect_timeout.seconds()}};
+}
+
+RunInfo run_info(const RunArguments& arguments, const Experiment& experiment,
+                 const Shared& shared) {
+  RunInfo info;
+  info.id = random_uuid();
+  info.name = experiment.name;
+  info.spec_path = fs::absolute(arguments.experiment.file).string();
+  info.spec_text = experiment.source_text;
+  info.overrides = experiment.overrides;
+  // A plan with fewer cells is another plan: --resume must not mistake one for the other.
+  if (!arguments.experiment.only.empty())
+    info.overrides.push_back("only=" + arguments.experiment.only);
+  info.seed = experiment.seed;
+  info.argv = shared.argv;
+  info.tool_version = fmt::format("dynamiccl {}, {}", tool_version(), build_description());
+  info.host_json = probe_host().dump();
+  info.protocol_json = protocol_json(experiment.protocol).dump();
+  return info;
+}
+
+LaunchSite make_site(const RunArguments& arguments, const std::string& db) {
+  LaunchSite site;
+  site.worker_folder = program_folder();
+  site.host = probe_host();
+  site.cores = usable_cores();
+  site.keep_files = !arguments.out.empty();
+  const fs::path base =
+      arguments.out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(arguments.out);
+  fs::create_directories(base);
+  site.run_folder = fs::canonical(base).string();
+  return site;
+}
+
+void make_db_folder(const std::string& db) {
+  const auto folder = fs::absolute(db).parent_path();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: cannot be made: {}; choose another place with --db",
+                            folder.string(), error.message()));
+}
+
+std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,
+                                         const Store& store, const std::string& db) {
+  if (!arguments.resume) return std::nullopt;
+  auto unfinished = store.unfinished_run(info.spec_text, info.overrides);
+  if (!unfinished)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: nothing to resume: {} holds no unfinished run of this file with "
+                            "these overrides; start one without --resume",
+                            arguments.experiment.file, db));
+  return unfinished;
+}
+
+void print_answer(const RunSummary& summary, const Shared& shared) {
+  const Reader reader(shared.db);
+  if (!shared.json) {
+    fmt::print("{}", render_answer(reader, summary.run_id));
+    return;
+  }
+  QueryScope scope;
+  scope.runs = {summary.run_id};
+  const auto rows = [&](const char* query) {
+    return nlohmann::json::parse(
+        render_table(named_query(reader, query, scope), OutputFormat::json));
+  };
+  const nlohmann::json answer = {{"run_id", summary.run_id},
+                                 {"db", shared.db},
+                                 {"launches", summary.launches},
+                                 {"failed_launches", summary.failed_launches},
+                                 {"failed_cells", summary.failed_cells},
+                                 {"interrupted_by", summary.interrupted_by},
+                                 {"latency", rows("latency")},
+                                 {"coverage", rows("coverage")}};
+  fmt::print("{}\n", answer.dump(1));
+}
+
+int run_experiment(const RunArguments& arguments, const Shared& shared) {
+  const InterruptGuard guard;
+  Console console(shared.verbosity());
+  for (const auto& line : clean_leftovers())
+    console.note("removed what a killed run had left: " + line);
+  const auto loaded = load_experiment(arguments.experiment);
+  make_db_folder(shared.db);
+  Store store(shared.db);
+  const auto info = run_info(arguments, loaded.experiment, shared);
+  const auto resumed = run_to_resume(arguments, info, store, shared.db);
+  console.note(fmt::format("{} {}: {} groups, {} cells to measure of {}, {} launches each",
+                           resumed ? "resuming" : "run", resumed.value_or(info.id),
+                           loaded.plan.groups.size(), loaded.plan.possible_cells(),
+                           loaded.plan.cell_count(), loaded.experiment.protocol.launches));
+  Executor executor(loaded.experiment, loaded.plan, make_site(arguments, shared.db), store,
+                    console);
+  const auto summary = executor.run(info, resumed);
+  print_answer(summary, shared);
+  if (summary.interrupted_by != 0) {
+    console.warning(
+        fmt::format("interrupted: all that was measured is stored; continue with\n  "
+                    "dynamiccl run {} --resume --db {}",
+                    arguments.experiment.file, shared.db));
+    return 128 + summary.interrupted_by;
+  }
+  return summary.ok() ? exit_code::kFine : exit_code::kCellFailed;
+}
+
+}  // namespace
+
+void add_run_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("run", "measure an experiment, store it, print the answer");
+  auto arguments = std::make_shared<RunArguments>();
+  arguments->experiment.add_to(*verb);
+  verb->add_flag("--resume", arguments->resume,
+                 "complete the newest unfinished run of FILE without repeating what is stored");
+  verb->add_option("--out", arguments->out,
+                   "keep each launch's run.json and records in this folder");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl run experiments/quickstart.toml\n"
+      "  dynamiccl run experiments/quickstart.toml --only 'environment == bare-metal'\n"
+      "  dynamiccl run experiments/quickstart.toml --set protocol.launches=10 --db other.sqlite\n"
+      "  dynamiccl run experiments/quickstart.toml --resume\n"
+      "Exit codes: 0 all cells fine, 1 a launch or cell failed, 2 wrong input, 130 Ctrl-C.");
+  verb->callback([arguments, &shared] { shared.exit_code = run_experiment(*arguments, shared); });
+}
+
+}  // namespace dynamiccl
