@@ -1,0 +1,220 @@
+#include "tuner/action/action_space.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <set>
+
+#include "tuner/action/spaces.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+bool offers(const ActionSpace& space, std::string_view knob, std::string_view value) {
+  for (const Action& arm : space.arms())
+    if (space.value(arm, knob) == value) return true;
+  return false;
+}
+
+Action action_of(const ActionSpace& space, const std::map<std::string, std::string>& wanted) {
+  for (const Action& arm : space.arms()) {
+    bool equal = true;
+    for (const Knob& knob : space.knobs()) {
+      const auto value = wanted.find(knob.name);
+      equal = equal &&
+              space.value(arm, knob.name) == (value == wanted.end() ? "default" : value->second);
+    }
+    if (equal) return arm;
+  }
+  FAIL("no such arm");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("masks of the heads lead to every arm and to nothing else", "[E-70][E-72]") {
+  const ActionSpace space =
+      make_space({.backend = Backend::openmpi, .collective = Collective::broadcast, .ranks = 4});
+  REQUIRE(space.arms().size() >= 24);
+  CHECK(ActionSpace::is_default(space.arms().front()));
+  CHECK(space.knobs().front().role == KnobRole::implementation);
+
+  std::set<Action> reached;
+  std::vector<Action> open{{}};
+  while (!open.empty()) {
+    const Action prefix = open.back();
+    open.pop_back();
+    if (prefix.size() == space.knobs().size()) {
+      CHECK(space.find(prefix).has_value());
+      reached.insert(prefix);
+      continue;
+    }
+    const std::vector<bool> mask = space.mask(prefix);
+    for (std::size_t v = 0; v < mask.size(); ++v) {
+      if (!mask[v]) continue;
+      Action longer = prefix;
+      longer.push_back(static_cast<std::uint8_t>(v));
+      open.push_back(longer);
+    }
+  }
+  CHECK(reached.size() == space.arms().size());
+}
+
+TEST_CASE("segment and fan-out exist only where the algorithm reads them") {
+  const ActionSpace space =
+      make_space({.backend = Backend::openmpi, .collective = Collective::broadcast, .ranks = 4});
+  for (const Action& arm : space.arms()) {
+    const auto algorithm = space.value(arm, "algorithm");
+    if (algorithm == "scatter_allgather" || algorithm == "default") {
+      CHECK(space.value(arm, "segment_bytes") == "default");
+      CHECK(space.value(arm, "fanout") == "default");
+    }
+    if (algorithm == "binomial") CHECK(space.value(arm, "fanout") == "default");
+  }
+}
+
+TEST_CASE("a segment as large as the message is no arm of its own") {
+  const ActionSpace small = make_space({.backend = Backend::openmpi,
+                                        .collective = Collective::broadcast,
+                                        .ranks = 4,
+                                        .size = Bytes{32768}});
+  CHECK(offers(small, "segment_bytes", "8192"));
+  CHECK_FALSE(offers(small, "segment_bytes", "32768"));
+}
+
+TEST_CASE("algorithms for another number of ranks are masked") {
+  const auto at = [](Backend backend, int ranks) {
+    return make_space({.backend = backend, .collective = Collective::allgather, .ranks = ranks});
+  };
+  CHECK(offers(at(Backend::openmpi, 2), "algorithm", "two_proc"));
+  CHECK_FALSE(offers(at(Backend::openmpi, 3), "algorithm", "two_proc"));
+  CHECK_FALSE(offers(at(Backend::openmpi, 3), "algorithm", "neighbor"));
+  CHECK_FALSE(offers(at(Backend::mpich, 6), "algorithm", "recursive_doubling"));
+  CHECK(offers(at(Backend::mpich, 8), "algorithm", "recursive_doubling"));
+}
+
+TEST_CASE("a setting names the knob that the algorithm reads") {
+  const ActionSpace space =
+      make_space({.backend = Backend::openmpi, .collective = Collective::broadcast, .ranks = 4});
+  const Setting chain = space.setting(
+      action_of(space, {{"algorithm", "chain"}, {"fanout", "2"}, {"segment_bytes", "8192"}}));
+  CHECK(chain.algorithm == "chain");
+  CHECK(chain.call_knobs ==
+        std::map<std::string, std::string>{{"coll_tuned_bcast_algorithm_chain_fanout", "2"},
+                                           {"coll_tuned_bcast_algorithm_segmentsize", "8192"}});
+  const Setting knomial =
+      space.setting(action_of(space, {{"algorithm", "knomial"}, {"fanout", "8"}}));
+  CHECK(knomial.call_knobs ==
+        std::map<std::string, std::string>{{"coll_tuned_bcast_algorithm_knomial_radix", "8"}});
+  CHECK(space.setting(space.arms().front()) == Setting{});
+  CHECK(space.text(space.arms().front()) == "library");
+
+  const ActionSpace gloo =
+      make_space({.backend = Backend::gloo, .collective = Collective::allreduce, .ranks = 2});
+  CHECK(gloo.setting(action_of(gloo, {{"algorithm", "ring"}, {"segment_bytes", "32768"}}))
+            .call_knobs.contains("max_segment_bytes"));
+  const Action own = action_of(gloo, {{"algorithm", "own_ring"}, {"segment_bytes", "32768"}});
+  CHECK(gloo.setting(own).call_knobs.contains("segment_bytes"));
+  CHECK(gloo.text(own) == "own_ring segment_bytes=32768");
+  CHECK_FALSE(offers(gloo, "fanout", "2"));
+}
+
+TEST_CASE("NCCL's unsafe combinations do not exist", "[E-72][X-55][X-56]") {
+  const SpaceContext machine{.backend = Backend::nccl,
+                             .collective = Collective::allreduce,
+                             .ranks = 4,
+                             .nvlink = true,
+                             .peer_to_peer = true};
+  const ActionSpace space = make_space(machine);
+  for (const char* name : {"nvls", "nvls_tree", "collnet_direct", "collnet_chain"})
+    CHECK_FALSE(offers(space, "algorithm", name));
+  CHECK(offers(space, "protocol", "LL128"));
+  std::set<std::string> implementations;
+  for (const auto& [first, last] : space.subspaces()) {
+    const Action& arm = space.arms()[first];
+    CHECK((space.value(arm, "algorithm") == "default") ==
+          (space.value(arm, "protocol") == "default"));
+    if (space.value(arm, "transport") == "P2P" || space.value(arm, "transport") == "SHM")
+      implementations.insert(std::string(space.value(arm, "algorithm")) +
+                             std::string(space.value(arm, "protocol")) +
+                             std::string(space.value(arm, "transport")));
+  }
+  CHECK(implementations.size() == 14);  // 2 x 3 x 2, and the two transports under NCCL's choice
+  for (const Action& arm : space.arms())
+    if (space.value(arm, "transport") == "P2P")
+      CHECK(space.value(arm, "socket_threads") == "default");
+
+  SpaceContext apart = machine;
+  apart.nvlink = apart.peer_to_peer = apart.shared_memory = false;
+  const ActionSpace network = make_space(apart);
+  CHECK_FALSE(offers(network, "protocol", "LL128"));
+  CHECK_FALSE(offers(network, "transport", "P2P"));
+  CHECK(offers(network, "socket_threads", "1"));
+
+  SpaceContext gather = machine;
+  gather.collective = Collective::allgather;
+  CHECK_FALSE(offers(make_space(gather), "algorithm", "tree"));
+  CHECK_FALSE(offers(make_space(gather), "algorithm", "pat"));
+}
+
+TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch") {
+  SpaceContext machine{.backend = Backend::nccl,
+                       .collective = Collective::allreduce,
+                       .ranks = 4,
+                       .nvlink = true,
+                       .peer_to_peer = true,
+                       .nccl_plugin = true};
+  const std::map<std::string, std::string> wanted{{"algorithm", "tree"},
+                                                  {"protocol", "LL"},
+                                                  {"transport", "NET"},
+                                                  {"channels", "4"},
+                                                  {"socket_threads", "1"}};
+  const ActionSpace plugin = make_space(machine);
+  const Setting per_call = plugin.setting(action_of(plugin, wanted));
+  CHECK(per_call.algorithm == "tree");
+  CHECK(per_call.call_knobs ==
+        std::map<std::string, std::string>{{"protocol", "LL"}, {"channels", "4"}});
+  CHECK(per_call.launch_knobs ==
+        std::map<std::string, std::string>{{"env.NCCL_P2P_DISABLE", "1"},
+                                           {"env.NCCL_SHM_DISABLE", "1"},
+                                           {"env.NCCL_SOCKET_NTHREADS", "1"},
+                                           {"env.NCCL_NSOCKS_PERTHREAD", "1"}});
+  CHECK(plugin.switch_scope(plugin.arms()[0], action_of(plugin, wanted)) == KnobScope::launch);
+
+  machine.nccl_plugin = false;
+  const ActionSpace launch = make_space(machine);
+  const Setting by_variable = launch.setting(action_of(launch, wanted));
+  CHECK(by_variable.algorithm == "library");
+  CHECK(by_variable.launch_knobs.at("env.NCCL_ALGO") == "ring;allreduce:tree");
+  CHECK(by_variable.launch_knobs.at("env.NCCL_PROTO") == "LL,Simple;allreduce:LL");
+
+  SpaceOptions call_only;
+  call_only.scopes = {KnobScope::call};
+  machine.nccl_plugin = true;
+  CHECK(make_space(machine, call_only).knobs().size() == 3);
+}
+
+TEST_CASE("in-network aggregation leaves the default alone", "[E-144][E-145]") {
+  const ActionSpace space = make_space({.backend = Backend::nccl, .ina_active = true});
+  CHECK(space.arms().size() == 1);
+  CHECK(space.setting(space.arms()[0]) == Setting{});
+}
+
+TEST_CASE("lists of an experiment are checked") {
+  SpaceOptions options;
+  options.algorithms = {"ringg"};
+  CHECK_THROWS_WITH(make_space({.backend = Backend::openmpi}, options),
+                    ContainsSubstring("Did you mean \"ring\""));
+  options.algorithms = {"ring", "segmented_ring"};
+  options.segments = {"64KiB", "16KiB"};
+  CHECK_THROWS_WITH(make_space({.backend = Backend::openmpi}, options),
+                    ContainsSubstring("values must rise"));
+  options.segments = {"16KiB", "64KiB"};
+  options.launch = {{"mca.btl_tcp_sndbuf", {"65536", "1048576"}}};
+  const ActionSpace space = make_space({.backend = Backend::openmpi}, options);
+  CHECK(space.arms().size() == (1 + 1 + 3) * 3);
+  const Setting setting = space.setting(space.arms().back());
+  CHECK(setting.launch_knobs.at("mca.btl_tcp_sndbuf") == "1048576");
+  CHECK(setting.call_knobs.at("coll_tuned_allreduce_algorithm_segmentsize") == "64KiB");
+}

@@ -1,0 +1,176 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <set>
+
+#include "tuner/state/effective_size.hpp"
+#include "tuner/state/feature_names.hpp"
+#include "tuner/state/features.hpp"
+#include "tuner/state/state_from_regime.hpp"
+#include "tuner/state/task_key.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// Place of a feature's first column.
+int column_of(std::string_view name) {
+  int column = 0;
+  for (const Feature& feature : feature_table()) {
+    if (feature.name == name) return column;
+    column += feature.width;
+  }
+  FAIL("no feature " << name);
+  return -1;
+}
+
+}  // namespace
+
+TEST_CASE("every state feature of the sources is mapped exactly once", "[E-63]") {
+  std::set<std::string> features;
+  for (const Feature& feature : feature_table())
+    CHECK(features.insert(std::string(feature.name)).second);
+  std::set<std::string> used;
+  int expected = 1;
+  for (const FeatureMapping& mapping : feature_mappings()) {
+    CHECK(mapping.requirement == (expected < 10 ? "E-0" : "E-") + std::to_string(expected));
+    ++expected;
+    if (mapping.feature.empty()) continue;
+    CHECK(features.contains(std::string(mapping.feature)));
+    used.insert(std::string(mapping.feature));
+  }
+  CHECK(expected == 64);
+  // What no source names: the group's nodes and whether the ranks share memory.
+  for (const std::string& name : features)
+    CHECK((used.contains(name) || name == "nodes" || name == "shared_memory"));
+}
+
+TEST_CASE("an alias leads to a name of the canonical value set", "[X-47]") {
+  CHECK(find_alias("sync", "async") == "asp");
+  CHECK(find_alias("setting", "fl") == "federated");
+  CHECK(find_alias("inter_link", "TCP10G") == "tcp-10g");
+  CHECK(find_named<InterLink>(*find_alias("inter_link", "GPUDirect-RDMA")).has_value());
+  CHECK_FALSE(find_alias("sync", "FL").has_value());
+}
+
+TEST_CASE("unknown differs from every value, and every number stays in bounds", "[E-62]") {
+  const Eigen::VectorXf unknown = encode(State{});
+  REQUIRE(unknown.size() == state_width());
+  CHECK(unknown.cwiseAbs().sum() == 0);
+
+  State state;
+  state.ina_active = false;
+  state.runtime = EnvironmentKind::singularity;
+  state.effective_size = Bytes{0};
+  state.c2c_ratio = 1e30;
+  state.model_intensity = std::nan("");
+  state.cusum_score = -1e9;
+  const Eigen::VectorXf known = encode(state);
+  CHECK(known[column_of("ina_active")] == -1);
+  const int runtime = column_of("container_runtime");
+  CHECK(known.segment(runtime, 4) == Eigen::Vector4f(0, 1, 0, 0));
+  CHECK(known[column_of("effective_size") + 1] == 1);
+  CHECK(known.cwiseAbs().maxCoeff() <= 4);
+  CHECK(known.allFinite());
+}
+
+TEST_CASE("nominal and effective size are separate features", "[E-18]") {
+  State a;
+  a.nominal_size = a.effective_size = Bytes{1 << 20};
+  State b = a;
+  b.effective_size = Bytes{1 << 14};
+  const Eigen::VectorXf difference = encode(a) - encode(b);
+  CHECK(difference[column_of("nominal_size")] == 0);
+  CHECK(difference[column_of("effective_size")] == 6.0F / 16);
+}
+
+TEST_CASE("when features must go, the cluster's stay", "[E-61]") {
+  const auto kept = keep_features(60);
+  int columns = 0;
+  std::set<std::string_view> names;
+  for (const Feature* feature : kept) {
+    columns += feature->width;
+    names.insert(feature->name);
+  }
+  CHECK(columns <= 60);
+  for (const char* name : {"container_runtime", "intra_link", "inter_link", "tier_max",
+                           "group_size", "collective", "effective_size"})
+    CHECK(names.contains(name));
+  for (const char* name : {"fault_tolerance", "pipeline_stage", "coflow_class"})
+    CHECK_FALSE(names.contains(name));
+  CHECK(keep_features(state_width()).size() == feature_table().size());
+  CHECK(keep_features(0).empty());
+}
+
+TEST_CASE("the size on the wire follows the compressor", "[E-198][X-50][X-51]") {
+  const Bytes mebi{1 << 20};
+  CHECK(effective_size(mebi, Compression::none, 0).count() == 1 << 20);
+  CHECK(effective_size(mebi, Compression::fp16, 0).count() == 1 << 19);
+  CHECK(effective_size(mebi, Compression::quantised, 8).count() == 1 << 18);
+  CHECK(effective_size(mebi, Compression::sign, 0).count() == 1 << 15);
+  CHECK(effective_size(mebi, Compression::top_k, 0.01).count() == 20972);
+  CHECK(effective_size(mebi, Compression::random_k, 0.25).count() == 1 << 18);
+  CHECK(effective_size(Bytes{4}, Compression::sign, 0).count() == 1);
+  CHECK_THROWS_WITH(effective_size(mebi, Compression::top_k, 32),
+                    ContainsSubstring("kept fraction"));
+  CHECK_THROWS_WITH(effective_size(mebi, Compression::quantised, 0),
+                    ContainsSubstring("bits per value"));
+}
+
+TEST_CASE("C2C agrees with the two reference contrasts", "[E-186][E-189]") {
+  // ResNet-50 against BERT-Base differ in intensity, BERT-Base against BERT-Large in batch.
+  const double resnet = c2c_ratio(1, 64, 470);
+  const double base = c2c_ratio(1, 64, 249);
+  const double large = c2c_ratio(1, 8, 248);
+  CHECK(resnet < base);
+  CHECK(base < large);
+  CHECK(std::abs(large / base - 8.03) < 0.01);
+  CHECK(model_intensity(4.1e9 * 3, 25.6e6) > 400);
+  CHECK_THROWS(c2c_ratio(1, 0, 1));
+  CHECK_THROWS(model_intensity(1, 0));
+}
+
+TEST_CASE("a task key reads back what it writes", "[E-126][X-66]") {
+  TaskKey key{.collective = Collective::allgather,
+              .bin = SizeBin::of(Bytes{100'000}),
+              .group_size = 8,
+              .nodes = 2,
+              .architecture = Architecture::ring,
+              .backend = Backend::gloo};
+  CHECK(key.text() == "gloo/ring/allgather/2^16/r8n2");
+  CHECK(TaskKey::parse(key.text()) == key);
+  for (const char* bad : {"", "gloo/ring/allgather/2^16", "gloo/ring/allgather/16/r8n2",
+                          "gloo/ring/allgather/2^16/r8n2x", "gloo/ring/nothing/2^16/r8n2",
+                          "gloo/ring/allgather/2^99/r8n2", "gloo/ring/allgather/2^-3/r8n2"})
+    CHECK_THROWS_AS(TaskKey::parse(bad), Error);
+  CHECK(SizeBin::of(Bytes{65535}).log2 == 15);
+  CHECK(SizeBin::of(Bytes{65536}).first() == Bytes{65536});
+  CHECK(SizeBin::of(Bytes{65536}).last() == Bytes{131071});
+  CHECK(SizeBin::of(Bytes{0}).log2 == 0);
+  CHECK(SizeBin::of(Bytes{UINT64_MAX}).last() == Bytes{UINT64_MAX});
+}
+
+TEST_CASE("a detected regime fills the static state, and damaged JSON only leaves it unknown") {
+  const auto regime = nlohmann::json::parse(R"({
+    "ingredients": {"library": "openmpi-4.1", "intra_link": "none", "inter_link": "tcp",
+                    "inter_tier": "shaped-1000Mbit/s", "gpu": "none"},
+    "features": {"is_cross_container": true, "container_runtime": 3, "is_ina_active": false,
+                 "shared_memory_between_ranks": false, "cluster_class": "commodity"}})");
+  const State state = state_from_regime(regime, 2);
+  CHECK(state.cross_container == true);
+  CHECK(state.runtime == EnvironmentKind::cross_docker);
+  CHECK(state.library == CclLibrary::openmpi);
+  CHECK(state.inter_link == InterLink::tcp);
+  CHECK(state.tier_max == 4);
+  CHECK_FALSE(state.sharing.has_value());
+  CHECK(state_from_regime(regime).tier_max == 2);
+
+  for (const char* damaged : {"null", "[]", "{\"features\": 3}", "{\"features\": {}}",
+                              R"({"features": {"container_runtime": 17, "is_ina_active": "yes"},
+                                  "ingredients": {"intra_link": 1}})"}) {
+    const State empty = state_from_regime(nlohmann::json::parse(damaged));
+    CHECK_FALSE(empty.runtime.has_value());
+    CHECK_FALSE(empty.ina_active.has_value());
+  }
+}

@@ -1,0 +1,284 @@
+#include "tuner/action/spaces.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "tuner/action/algorithm_rows.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+Strings with_default(const Strings& wanted, const Strings& built_in) {
+  Strings values{"default"};
+  const Strings& list = wanted.empty() ? built_in : wanted;
+  for (const std::string& value : list)
+    if (value != "default") values.push_back(value);
+  return values;
+}
+
+bool ranks_fit(RanksRule rule, int ranks) {
+  switch (rule) {
+    case RanksRule::any:
+      return true;
+    case RanksRule::two:
+      return ranks == 2;
+    case RanksRule::power_of_two:
+      return ranks >= 1 && std::has_single_bit(static_cast<unsigned>(ranks));
+    case RanksRule::even:
+      return ranks % 2 == 0;
+  }
+  return false;
+}
+
+/// NCCL's algorithms that need hardware or a shape that may be missing; forced there, they hang.
+bool nccl_can(std::string_view algorithm, const SpaceContext& context) {
+  if (algorithm.starts_with("collnet")) return context.collnet && context.nodes >= 2;
+  if (algorithm == "nvls") return context.multicast && context.nvlink;
+  if (algorithm == "nvls_tree") return context.multicast && context.nvlink && context.nodes >= 2;
+  if (algorithm == "pat") return context.nodes == context.ranks && context.nodes >= 2;
+  return true;
+}
+
+bool has_actuator(const SpaceContext& context) {
+  switch (context.backend) {
+    case Backend::openmpi:
+    case Backend::mpich:
+    case Backend::cuda_aware_mpi:
+    case Backend::gloo:
+    case Backend::nccl:
+      return !context.ina_active;
+  }
+  return false;
+}
+
+bool has_own_ring(const SpaceContext& context) {
+  return context.backend != Backend::nccl && context.architecture == Architecture::ring &&
+         (context.collective == Collective::allreduce ||
+          context.collective == Collective::allgather ||
+          context.collective == Collective::reduce_scatter);
+}
+
+bool is_own(const SpaceContext& context) {
+  return context.architecture == Architecture::ps &&
+         (context.collective == Collective::push || context.collective == Collective::pull ||
+          context.collective == Collective::push_pull);
+}
+
+Backend table_backend(Backend backend) {
+  return backend == Backend::cuda_aware_mpi ? Backend::openmpi : backend;
+}
+
+const AlgorithmRow* row_of(const SpaceContext& context, std::string_view name) {
+  for (const AlgorithmRow& row : algorithm_rows())
+    if (row.backend == table_backend(context.backend) && row.collective == context.collective &&
+        row.name == name)
+      return &row;
+  return nullptr;
+}
+
+Strings algorithm_values(const SpaceContext& context, const SpaceOptions& options) {
+  const Strings known = known_algorithms(context.backend, context.collective);
+  for (const std::string& name : options.algorithms)
+    if (name != "default" && std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(ErrorKind::input,
+                  fmt::format("{} has no {} algorithm \"{}\"; {}", name_of(context.backend),
+                              name_of(context.collective), name, suggestion(name, known)));
+  Strings values{"default"};
+  for (const std::string& name : known) {
+    const bool wanted = options.algorithms.empty() ||
+                        std::find(options.algorithms.begin(), options.algorithms.end(), name) !=
+                            options.algorithms.end();
+    const AlgorithmRow* row = row_of(context, name);
+    if (!wanted || (row != nullptr && !ranks_fit(row->ranks, context.ranks))) continue;
+    if (context.backend == Backend::nccl && !nccl_can(name, context)) continue;
+    if (name == "own_ring" && !has_own_ring(context)) continue;
+    values.push_back(name);
+  }
+  return values;
+}
+
+bool may_change(const SpaceOptions& options, KnobScope scope) {
+  return std::find(options.scopes.begin(), options.scopes.end(), scope) != options.scopes.end();
+}
+
+/// Open MPI's name for a collective in its control variables.
+std::string tuned_name(Collective collective) {
+  if (collective == Collective::broadcast) return "bcast";
+  if (collective == Collective::reduce_scatter) return "reduce_scatter_block";
+  return std::string(name_of(collective));
+}
+
+void add_launch_knobs(std::vector<Knob>& knobs, const SpaceOptions& options) {
+  for (const auto& [target, values] : options.launch)
+    knobs.push_back({.name = target,
+                     .role = KnobRole::resource,
+                     .scope = KnobScope::launch,
+                     .target = target,
+                     .values = with_default(values, {})});
+}
+
+ActionSpace library_space(const SpaceContext& context, const SpaceOptions& options) {
+  const bool openmpi = table_backend(context.backend) == Backend::openmpi;
+  const std::string prefix = "call.coll_tuned_" + tuned_name(context.collective) + "_algorithm_";
+  const KnobScope scope = openmpi ? KnobScope::communicator : KnobScope::call;
+  std::vector<Knob> knobs;
+  if (may_change(options, scope)) {
+    if (!is_own(context))
+      knobs.push_back({.name = "algorithm",
+                       .role = KnobRole::implementation,
+                       .scope = scope,
+                       .target = "algorithm",
+                       .values = algorithm_values(context, options)});
+    const std::string segment_target = is_own(context) ? "call.segment_bytes"
+                                       : openmpi       ? prefix + "segmentsize"
+                                                       : "call.max_segment_bytes";
+    knobs.push_back(
+        {.name = "segment_bytes",
+         .role = KnobRole::resource,
+         .scope = scope,
+         .target = segment_target,
+         .values = with_default(options.segments, {"8192", "32768", "131072", "1048576"}),
+         .target_by_algorithm = {{"own_ring", "call.segment_bytes"}}});
+    if (openmpi)
+      knobs.push_back({.name = "fanout",
+                       .role = KnobRole::resource,
+                       .scope = scope,
+                       .target = prefix + "chain_fanout",
+                       .values = with_default(options.fanouts, {"2", "8"}),
+                       .target_by_algorithm = {{"knomial", prefix + "knomial_radix"}}});
+  }
+  if (may_change(options, KnobScope::launch)) add_launch_knobs(knobs, options);
+
+  const auto allowed = [&](const ActionSpace& space, const Action& action) {
+    const std::string_view algorithm = space.value(action, "algorithm");
+    const AlgorithmRow* row = row_of(context, algorithm);
+    const bool own = algorithm == "own_ring" || is_own(context);
+    const bool segment = own || (row != nullptr && row->segment);
+    const bool fanout = row != nullptr && row->fanout;
+    const std::string_view segment_text = space.value(action, "segment_bytes");
+    if (segment_text != "default") {
+      if (!segment) return false;
+      if (context.size.count() != 0 && parse_bytes(segment_text) >= context.size) return false;
+    }
+    return fanout || space.value(action, "fanout") == "default";
+  };
+  return ActionSpace(fmt::format("{} {}", name_of(context.backend), name_of(context.collective)),
+                     std::move(knobs), allowed);
+}
+
+/// A per-call knob of our plugin, or the variable that holds it for the whole launch.
+Knob nccl_knob(const SpaceContext& context, const char* name, KnobRole role, KnobScope scope,
+               const char* per_call, const char* per_launch, Strings values) {
+  const bool call = scope == KnobScope::call && context.nccl_plugin;
+  return {.name = name,
+          .role = role,
+          .scope = call ? KnobScope::call : KnobScope::launch,
+          .target = call ? per_call : per_launch,
+          .values = std::move(values)};
+}
+
+/// NCCL's lists name what all functions may use, then what one must: a bare "tree" would leave
+/// broadcast without an algorithm, and naming LL128 for all would force it on hardware without.
+void for_this_collective(Knob& knob, const SpaceContext& context, const std::string& others) {
+  if (knob.scope != KnobScope::launch) return;
+  for (std::size_t i = 1; i < knob.values.size(); ++i)
+    knob.expansions[knob.values[i]] = {
+        {knob.target,
+         fmt::format("{};{}:{}", others, tuned_name(context.collective), knob.values[i])}};
+}
+
+void expand(Knob& knob, const SpaceContext& context) {
+  if (knob.name == "algorithm") for_this_collective(knob, context, "ring");
+  if (knob.name == "protocol") for_this_collective(knob, context, "LL,Simple");
+  if (knob.name == "transport")
+    knob.expansions = {{"P2P", {{"env.NCCL_P2P_LEVEL", "SYS"}}},
+                       {"SHM", {{"env.NCCL_P2P_DISABLE", "1"}}},
+                       {"NET", {{"env.NCCL_P2P_DISABLE", "1"}, {"env.NCCL_SHM_DISABLE", "1"}}}};
+  if (knob.name == "socket_threads")
+    for (std::size_t i = 1; i < knob.values.size(); ++i)
+      knob.expansions[knob.values[i]] = {{"env.NCCL_SOCKET_NTHREADS", knob.values[i]},
+                                         {"env.NCCL_NSOCKS_PERTHREAD", "1"}};
+}
+
+Strings transports(const SpaceContext& context) {
+  Strings values{"default"};
+  if (context.peer_to_peer) values.emplace_back("P2P");
+  if (context.shared_memory) values.emplace_back("SHM");
+  values.emplace_back("NET");
+  return values;
+}
+
+bool nccl_allowed(const SpaceContext& context, const ActionSpace& space, const Action& action) {
+  const std::string_view algorithm = space.value(action, "algorithm");
+  const std::string_view protocol = space.value(action, "protocol");
+  // An algorithm without a protocol leaves NCCL a table row of three; the other way round, it may
+  // pair the protocol with any algorithm, so that the arm would not say what ran.
+  if ((algorithm == "default") != (protocol == "default")) return false;
+  if (protocol == "LL128" && !context.nvlink) return false;
+  if ((algorithm == "nvls" || algorithm == "nvls_tree") && protocol != "Simple") return false;
+  if (algorithm.starts_with("collnet") && protocol != "Simple") return false;
+  if (algorithm == "pat" && protocol != "Simple") return false;
+  const std::string_view transport = space.value(action, "transport");
+  const bool network = transport == "NET" || context.nodes > 1 ||
+                       (transport == "default" && !context.peer_to_peer && !context.shared_memory);
+  return network || space.value(action, "socket_threads") == "default";
+}
+
+ActionSpace nccl_space(const SpaceContext& context, const SpaceOptions& options) {
+  using enum KnobRole;
+  const auto call = KnobScope::call;
+  const auto launch = KnobScope::launch;
+  std::vector<Knob> knobs;
+  const auto add = [&](const char* name, KnobRole role, KnobScope scope, const char* per_call,
+                       const char* per_launch, Strings values) {
+    Knob knob = nccl_knob(context, name, role, scope, per_call, per_launch, std::move(values));
+    expand(knob, context);
+    if (may_change(options, knob.scope)) knobs.push_back(std::move(knob));
+  };
+  add("algorithm", implementation, call, "algorithm", "env.NCCL_ALGO",
+      algorithm_values(context, options));
+  add("protocol", implementation, call, "call.protocol", "env.NCCL_PROTO",
+      {"default", "LL", "LL128", "Simple"});
+  add("transport", implementation, launch, "", "env.NCCL_P2P_LEVEL", transports(context));
+  add("channels", resource, call, "call.channels", "env.NCCL_MAX_NCHANNELS",
+      with_default(options.channels, {"1", "2", "4", "8", "16", "32"}));
+  add("threads", resource, launch, "", "env.NCCL_NTHREADS",
+      with_default(options.threads, {"64", "128", "256", "512"}));
+  add("chunk_bytes", resource, launch, "", "env.NCCL_BUFFSIZE",
+      with_default(options.chunks, {"1048576", "4194304", "16777216"}));
+  add("socket_threads", resource, launch, "", "env.NCCL_SOCKET_NTHREADS",
+      with_default(options.socket_threads, {"1", "2", "4"}));
+  if (may_change(options, launch)) add_launch_knobs(knobs, options);
+  return ActionSpace(fmt::format("nccl {}", name_of(context.collective)), std::move(knobs),
+                     [&](const ActionSpace& space, const Action& action) {
+                       return nccl_allowed(context, space, action);
+                     });
+}
+
+}  // namespace
+
+std::vector<std::string> known_algorithms(Backend backend, Collective collective) {
+  std::vector<std::string> names;
+  for (const AlgorithmRow& row : algorithm_rows())
+    if (row.backend == table_backend(backend) && row.collective == collective)
+      names.emplace_back(row.name);
+  const bool ring = collective == Collective::allreduce || collective == Collective::allgather ||
+                    collective == Collective::reduce_scatter;
+  if (ring && backend != Backend::nccl) names.emplace_back("own_ring");
+  return names;
+}
+
+ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options) {
+  if (!has_actuator(context))
+    return ActionSpace(
+        fmt::format("{} {} (default only)", name_of(context.backend), name_of(context.collective)),
+        std::vector<Knob>{}, [](const ActionSpace&, const Action&) { return true; });
+  return context.backend == Backend::nccl ? nccl_space(context, options)
+                                          : library_space(context, options);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/units.hpp"
+#include "tuner/action/action_space.hpp"
+
+namespace dynamiccl {
+
+/// What decides which actions exist and are safe.
+struct SpaceContext {
+  Backend backend = Backend::openmpi;
+  Collective collective = Collective::allreduce;
+  Architecture architecture = Architecture::ring;
+  int ranks = 2;
+  int nodes = 1;
+  Bytes size{};  ///< segments of at least this size are the same as none; 0 = unknown
+  bool nvlink = false;
+  bool peer_to_peer = false;  ///< GPUs may map each other's memory
+  bool shared_memory = true;  ///< the ranks share /dev/shm
+  bool collnet = false;       ///< a CollNet plugin is there
+  bool multicast = false;     ///< NVLS may be used
+  bool ina_active = false;    ///< in-network aggregation: only the default exists (E-144)
+  /// True: algorithm, protocol and channel cap go per call to our NCCL plugin; false: all knobs are
+  /// given by environment at launch.
+  bool nccl_plugin = false;
+};
+
+/// Value lists of an experiment; empty = the built-in list. "default" is added in front.
+struct SpaceOptions {
+  std::vector<std::string> algorithms;
+  std::vector<std::string> segments;  ///< bytes
+  std::vector<std::string> fanouts;
+  std::vector<std::string> channels;
+  std::vector<std::string> threads;
+  std::vector<std::string> chunks;          ///< bytes, multiples of 256 (E-69)
+  std::vector<std::string> socket_threads;  ///< NCCL over sockets
+  /// Further launch-scope knobs, "env.UCX_TLS" or "mca.btl_tcp_sndbuf" with their values.
+  std::vector<std::pair<std::string, std::vector<std::string>>> launch;
+  /// Scopes that may be changed; a knob of another scope stays at its default.
+  std::vector<KnobScope> scopes{KnobScope::launch, KnobScope::communicator, KnobScope::call};
+};
+
+/// The arms of a task on its backend. What an unsafe or impossible combination is, by backend:
+///   NCCL: algorithms the collective lacks; NVLS, CollNet, PAT where their hardware is missing;
+///     LL128 without NVLink; P2P and SHM where the ranks cannot share; protocol, without algorithm,
+///     stays NCCL's; helper threads only where the network is used.
+///   Open MPI, MPICH: algorithms for another number of ranks (two_proc, power of two, even);
+///   segment
+///     and fan-out only where the algorithm reads them.
+/// A backend without an actuator gives the default alone (E-145); so does in-network aggregation.
+/// @throws Error(input) for an unknown algorithm in `options`
+ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options = {});
+
+/// Algorithms that `make_space` knows for a backend and collective, without "default".
+std::vector<std::string> known_algorithms(Backend backend, Collective collective);
+
+}  // namespace dynamiccl

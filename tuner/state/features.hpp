@@ -1,0 +1,59 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuner/state/state.hpp"
+
+namespace dynamiccl {
+
+enum class FeatureType { boolean, categorical, number, vector };
+enum class FeatureRefresh { fixed, per_call };
+template <>
+struct NameTable<FeatureType> {
+  static constexpr std::string_view what = "feature type";
+  static constexpr std::array entries{
+      Named{FeatureType::boolean, "boolean"}, Named{FeatureType::categorical, "one-hot"},
+      Named{FeatureType::number, "number"}, Named{FeatureType::vector, "vector"}};
+};
+template <>
+struct NameTable<FeatureRefresh> {
+  static constexpr std::string_view what = "feature refresh";
+  static constexpr std::array entries{Named{FeatureRefresh::fixed, "static"},
+                                      Named{FeatureRefresh::per_call, "per-call"}};
+};
+
+/// One row of the canonical state vector (E-63).
+struct Feature {
+  std::string_view name;
+  FeatureType type;
+  std::string_view unit;  ///< of the encoded number; "" for booleans and categories
+  FeatureRefresh refresh;
+  /// What goes first when a model must be smaller: cluster before job before library's own (E-61);
+  /// 0 is kept longest.
+  int drop_rank;
+  int width;  ///< columns
+  /// Writes `width` numbers, each within [-4, 4]. Booleans: -1, 1 and 0 for unknown; categories:
+  /// one-hot, all zero for unknown; numbers: value and 1, or 0 and 0 for unknown.
+  void (*encode)(const State& state, float* out);
+};
+
+/// Every feature in the order of the columns.
+std::span<const Feature> feature_table();
+
+/// Columns of the whole vector.
+int state_width();
+
+/// Shape [state_width()].
+Eigen::VectorXf encode(const State& state);
+
+/// Digest of names, types and widths: a policy trained on another vector is refused.
+const std::string& feature_digest();
+
+/// The features that remain when at most `columns` columns may be used, in table order (E-61).
+std::vector<const Feature*> keep_features(int columns);
+
+}  // namespace dynamiccl

@@ -1,0 +1,114 @@
+#include "tuner/state/state_from_regime.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+const json& at(const json& object, const char* group, const char* key) {
+  static const json kNull;
+  if (!object.is_object()) return kNull;
+  const auto outer = object.find(group);
+  if (outer == object.end() || !outer->is_object()) return kNull;
+  const auto inner = outer->find(key);
+  return inner == outer->end() ? kNull : *inner;
+}
+
+std::optional<bool> flag(const json& value) {
+  return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
+}
+
+std::string text(const json& value) { return value.is_string() ? value.get<std::string>() : ""; }
+
+std::optional<InterLink> inter_link_of(const json& regime) {
+  const std::string link = text(at(regime, "ingredients", "inter_link"));
+  const std::string tier = text(at(regime, "ingredients", "inter_tier"));
+  if (link.starts_with("roce")) return InterLink::roce;
+  if (link == "infiniband") return InterLink::infiniband;
+  if (link == "none") return InterLink::none;
+  if (link != "tcp") return std::nullopt;
+  if (tier == "10GbE") return InterLink::tcp_10g;
+  if (tier == "100GbE") return InterLink::tcp_100g;
+  return InterLink::tcp;
+}
+
+/// "25GbE", "400Gb/s" or "shaped-1000Mbit/s" in Gb/s.
+std::optional<double> gbit_of(const std::string& tier) {
+  const bool shaped = tier.starts_with("shaped-");
+  const char* start = tier.c_str() + (shaped ? 7 : 0);
+  char* end = nullptr;
+  const double value = std::strtod(start, &end);
+  if (end == start || value <= 0) return std::nullopt;
+  return shaped ? value / 1000 : value;
+}
+
+std::optional<CclLibrary> library_of(const std::string& name) {
+  for (const auto& entry : NameTable<CclLibrary>::entries)
+    if (name.starts_with(entry.name)) return entry.value;
+  if (name.starts_with("cuda-aware-mpi")) return CclLibrary::openmpi;
+  if (name.empty()) return std::nullopt;
+  return CclLibrary::other;
+}
+
+}  // namespace
+
+std::optional<int> tier_of(std::optional<IntraLink> intra, std::optional<InterLink> inter,
+                           int nodes, std::optional<double> gbit_per_s) {
+  if (nodes <= 1) {
+    if (!intra) return std::nullopt;
+    if (*intra == IntraLink::nvlink || *intra == IntraLink::shm) return 1;
+    return 2;  // PCIe, or through the machine's own network stack
+  }
+  if (!inter) return std::nullopt;
+  switch (*inter) {
+    case InterLink::nvswitch:
+      return 1;
+    case InterLink::infiniband:
+    case InterLink::roce:
+    case InterLink::gpudirect_rdma:
+      return gbit_per_s && *gbit_per_s < 100 ? 3 : 2;
+    default:
+      return gbit_per_s && *gbit_per_s >= 25 ? 3 : 4;
+  }
+}
+
+State state_from_regime(const json& regime, int nodes) {
+  State state;
+  const auto feature = [&](const char* key) -> const json& { return at(regime, "features", key); };
+  state.cross_container = flag(feature("is_cross_container"));
+  const json& runtime = feature("container_runtime");
+  if (runtime.is_number_integer()) {
+    const auto place = runtime.get<std::int64_t>();
+    const auto& entries = NameTable<EnvironmentKind>::entries;
+    if (place >= 0 && place < static_cast<std::int64_t>(entries.size()))
+      state.runtime = entries[static_cast<std::size_t>(place)].value;
+  }
+  state.intra_link = find_named<IntraLink>(text(at(regime, "ingredients", "intra_link")));
+  state.inter_link = inter_link_of(regime);
+  state.shared_memory = flag(feature("shared_memory_between_ranks"));
+  state.ina_active = flag(feature("is_ina_active"));
+  state.cluster_class = find_named<ClusterClass>(text(feature("cluster_class")));
+  state.library = library_of(text(at(regime, "ingredients", "library")));
+  const std::string sharing = text(at(regime, "ingredients", "gpu"));
+  state.sharing = find_named<SharingMode>(sharing);
+  state.nodes = nodes;
+  state.tier_max = tier_of(state.intra_link, state.inter_link, nodes,
+                           gbit_of(text(at(regime, "ingredients", "inter_tier"))));
+  return state;
+}
+
+void set_task(State& state, const TaskKey& key, Bytes nominal, Bytes effective) {
+  state.collective = key.collective;
+  state.nominal_size = nominal;
+  state.effective_size = effective;
+  state.group_size = key.group_size;
+  state.nodes = key.nodes;
+  if (!state.ranks_total) state.ranks_total = key.group_size;
+  state.architecture =
+      key.architecture == Architecture::ps ? SumArchitecture::ps : SumArchitecture::allreduce;
+}
+
+}  // namespace dynamiccl
