@@ -166,19 +166,34 @@ class DockerEnvironment : public Environment {
       limit_link(engine_, container.name, *profile_.link_bits_per_s);
   }
 
+  [[nodiscard]] std::vector<std::string> containers_left() const {
+    std::vector<std::string> left;
+    for (const DockerContainer& container : plan_.containers)
+      if (!ids_of(engine_,
+                  {"ps", "--all", "--quiet", "--filter", "name=^/?" + container.name + "$"})
+               .empty())
+        left.push_back(container.name);
+    return left;
+  }
+
+  /// Twice: Podman removes a container only after those that have joined its namespaces.
+  void remove_containers() const {
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const auto left = containers_left();
+      if (left.empty()) return;
+      auto remove = engine_argv(engine_, {"rm", "--force", "--volumes"});
+      remove.insert(remove.end(), left.rbegin(), left.rend());
+      run_command(remove);
+    }
+  }
+
   /// @returns what is left, "" when all is gone
   std::string remove_all() {
     if (stopped_) return "";
     std::vector<std::string> left;
     try {
-      auto remove = engine_argv(engine_, {"rm", "--force", "--volumes"});
-      for (const DockerContainer& container : plan_.containers) remove.push_back(container.name);
-      if (!plan_.containers.empty()) run_command(remove);
-      for (const DockerContainer& container : plan_.containers)
-        if (!ids_of(engine_,
-                    {"ps", "--all", "--quiet", "--filter", "name=^/?" + container.name + "$"})
-                 .empty())
-          left.push_back("container " + container.name);
+      remove_containers();
+      for (const std::string& name : containers_left()) left.push_back("container " + name);
       if (!plan_.network.empty()) {
         run_command(engine_argv(engine_, {"network", "rm", plan_.network}));
         if (!ids_of(engine_,
@@ -213,6 +228,24 @@ DockerPlan planned(const EnvironmentProfile& profile, const StartRequest& reques
   const Engine engine = engine_to_plan_with();
   return plan_docker(engine, profile, request,
                      site_for(engine, RunFolder::planned_name(request.run_id)));
+}
+
+/// `listing` starts with the kind of thing ("container", "network"); `labels` is where a template
+/// finds its labels.
+void remove_dead(const Engine& engine, const std::vector<std::string>& listing,
+                 const std::string& labels, const std::vector<std::string>& remove,
+                 std::vector<std::string>& removed) {
+  const std::string format =
+      fmt::format("{{{{index {} \"dynamiccl.owner\"}}}} {{{{.Name}}}}", labels);
+  for (const std::string& id : ids_of(engine, listing)) {
+    const CommandResult owner =
+        run_command(engine_argv(engine, {listing.front(), "inspect", "--format", format, id}));
+    const auto parts = split(std::string(trim(owner.out)), ' ');
+    if (owner.exit_code != 0 || owner_alive(parts.front())) continue;
+    auto argv = engine_argv(engine, remove);
+    argv.push_back(id);
+    if (run_command(argv).exit_code == 0) removed.push_back(listing.front() + " " + parts.back());
+  }
 }
 
 }  // namespace
@@ -269,26 +302,14 @@ std::vector<std::string> docker_planned_rank(const EnvironmentProfile& profile,
 }
 
 std::vector<std::string> clean_engine(const Engine& engine) {
-  std::vector<std::string> removed;
   const std::string ours = "label=dynamiccl.owner";
-  for (const std::string& id : ids_of(engine, {"ps", "--all", "--quiet", "--filter", ours})) {
-    const CommandResult owner = run_command(engine_argv(
-        engine,
-        {"inspect", "--format", "{{index .Config.Labels \"dynamiccl.owner\"}} {{.Name}}", id}));
-    const auto parts = split(std::string(trim(owner.out)), ' ');
-    if (owner.exit_code != 0 || owner_alive(parts.front())) continue;
-    if (run_command(engine_argv(engine, {"rm", "--force", "--volumes", id})).exit_code == 0)
-      removed.push_back("container " + parts.back());
-  }
-  for (const std::string& id : ids_of(engine, {"network", "ls", "--quiet", "--filter", ours})) {
-    const CommandResult owner =
-        run_command(engine_argv(engine, {"network", "inspect", "--format",
-                                         "{{index .Labels \"dynamiccl.owner\"}} {{.Name}}", id}));
-    const auto parts = split(std::string(trim(owner.out)), ' ');
-    if (owner.exit_code != 0 || owner_alive(parts.front())) continue;
-    if (run_command(engine_argv(engine, {"network", "rm", id})).exit_code == 0)
-      removed.push_back("network " + parts.back());
-  }
+  std::vector<std::string> removed;
+  // Twice: Podman removes a container only after those that have joined its namespaces.
+  for (int attempt = 0; attempt < 2; ++attempt)
+    remove_dead(engine, {"container", "ps", "--all", "--quiet", "--filter", ours}, ".Config.Labels",
+                {"rm", "--force", "--volumes"}, removed);
+  remove_dead(engine, {"network", "ls", "--quiet", "--filter", ours}, ".Labels", {"network", "rm"},
+              removed);
   return removed;
 }
 

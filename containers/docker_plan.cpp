@@ -102,7 +102,11 @@ class Planner {
 
   [[nodiscard]] std::vector<std::string> run_argv(int index, int count) const {
     const std::string name = container_name(site_, index);
-    auto argv = engine_argv(engine_, {"run", "--detach", "--rm", "--init", "--name", name});
+    auto argv = engine_argv(engine_, {"run", "--detach", "--rm", "--name", name});
+    // Orphans of a launch need a parent that collects them; a joined pid namespace has one.
+    const bool own_pids =
+        profile_.pid == Sharing::private_ || (profile_.pid == Sharing::shared && index == 0);
+    if (own_pids) argv.emplace_back("--init");
     const auto marks = labels(request_, site_);
     argv.insert(argv.end(), marks.begin(), marks.end());
     argv.insert(argv.end(), engine_.run_flags.begin(), engine_.run_flags.end());

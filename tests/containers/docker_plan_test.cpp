@@ -51,8 +51,7 @@ std::string argv_of(const DockerPlan& plan, std::size_t index) {
 }
 
 constexpr const char* kCommon =
-    "docker run --detach --rm --init --name dyn-0a1b2c3d-0-0 --label dynamiccl.run=run-7 "
-    "--label dynamiccl.owner=42.100.abcdef01 ";
+    "--label dynamiccl.run=run-7 --label dynamiccl.owner=42.100.abcdef01 ";
 constexpr const char* kTail =
     "--env OMPI_ALLOW_RUN_AS_ROOT=1 --env OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
     "--volume /tmp/dynamiccl-0/dyn-0a1b2c3d-0:/tmp/dynamiccl-0/dyn-0a1b2c3d-0 "
@@ -64,11 +63,12 @@ constexpr const char* kTail =
 TEST_CASE("single-docker: one container with all ranks and the launcher (B-03)") {
   const DockerPlan plan = plan_docker(kDocker, single(), request(4), site());
   REQUIRE(plan.containers.size() == 1);
-  CHECK(argv_of(plan, 0) == std::string(kCommon) +
-                                "--network dyn-0a1b2c3d-0 --ip 172.30.9.10 --hostname "
-                                "dyn-0a1b2c3d-0-0 --ipc private --shm-size 1073741824b --cap-add "
-                                "SYS_PTRACE " +
-                                kTail);
+  CHECK(argv_of(plan, 0) ==
+        std::string("docker run --detach --rm --name dyn-0a1b2c3d-0-0 --init ") + kCommon +
+            "--network dyn-0a1b2c3d-0 --ip 172.30.9.10 --hostname "
+            "dyn-0a1b2c3d-0-0 --ipc private --shm-size 1073741824b --cap-add "
+            "SYS_PTRACE " +
+            kTail);
   CHECK(join(plan.shape.launcher_prefix, " ") == "docker exec --interactive dyn-0a1b2c3d-0-0");
   REQUIRE(plan.shape.hosts.size() == 1);
   CHECK(plan.shape.hosts[0].name == "localhost");
@@ -109,8 +109,9 @@ TEST_CASE("host sharing makes no network and sizes no /dev/shm") {
   const DockerPlan plan = plan_docker(kDocker, profile, request(2), site());
   CHECK(plan.network.empty());
   CHECK(plan.network_create.empty());
-  CHECK(argv_of(plan, 0) ==
-        std::string(kCommon) + "--network host --ipc host --pid host --uts host " + kTail);
+  CHECK(argv_of(plan, 0) == std::string("docker run --detach --rm --name dyn-0a1b2c3d-0-0 ") +
+                                kCommon + "--network host --ipc host --pid host --uts host " +
+                                kTail);
   CHECK(plan.shape.subnet.empty());
   CHECK(plan.shape.interface == "lo");
 }
