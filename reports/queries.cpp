@@ -163,4 +163,15 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
               fmt::format("unknown query \"{}\"; {}", name, suggestion(name, names)));
 }
 
+Table any_query(const Reader& reader, const std::string& name_or_sql, const QueryScope& scope) {
+  const std::string text(trim(name_or_sql));
+  if (text.find_first_of(" \t\r\n;(") == std::string::npos) return named_query(reader, text, scope);
+  if (!scope.runs.empty() || scope.all_runs || !scope.where.empty()) {
+    throw Error(ErrorKind::input,
+                "query: --run, --all and --where choose rows of named queries; in SQL write them "
+                "as WHERE run_id = '...'");
+  }
+  return reader.query(text);
+}
+
 }  // namespace dynamiccl

@@ -42,6 +42,10 @@ std::vector<NamedQuery> named_queries();
 /// @throws Error(input) for an unknown name (with the nearest one), run, column or axis
 Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope);
 
+/// `query NAME or SQL`: one word is a named query, anything else SQL of the user's own.
+/// @throws Error(input) as named_query and Reader::query, also when rows are to be chosen from SQL
+Table any_query(const Reader& reader, const std::string& name_or_sql, const QueryScope& scope);
+
 /// What `run` prints at its end: a table per operation with medians, intervals and each
 /// environment's ratio to bare metal, the method under each, then failures and what is unsupported.
 /// @param run_id as Reader::resolve_run takes it

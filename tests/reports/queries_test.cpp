@@ -314,3 +314,13 @@ TEST_CASE("an unknown query names the known ones and the nearest", "[A-56]") {
                     ContainsSubstring("unknown query \"latancy\"") &&
                         ContainsSubstring("Did you mean \"latency\""));
 }
+
+TEST_CASE("one word is a named query, anything else SQL", "[G-01]") {
+  const PlantedRun run;
+  const Reader reader = run.reader();
+  CHECK(any_query(reader, " coverage ", {}).rows.size() == 3);
+  CHECK(any_query(reader, "SELECT count(*) AS n FROM v_cell", {}).columns.front() == "n");
+  QueryScope scope;
+  scope.where = {{"backend", "openmpi"}};
+  CHECK_THROWS_WITH(any_query(reader, "SELECT 1 AS n", scope), ContainsSubstring("WHERE run_id"));
+}
