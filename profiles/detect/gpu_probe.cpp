@@ -44,7 +44,7 @@ nlohmann::json describe_gpu(const ProbeRoot& root, const std::string& address,
   section.set("pci", address);
   section.set("vendor", vendor);
   section.set("device_id", root.line(folder + "/device"));
-  section.set("numa_node", root.integer(folder + "/numa_node"));
+  section.set("numa_node", root.numa_node(folder + "/numa_node"));
   section.set("pcie_generation", generation(root.line(folder + "/current_link_speed")));
   section.set("pcie_max_generation", generation(root.line(folder + "/max_link_speed")));
   section.set("pcie_width", root.integer(folder + "/current_link_width"));

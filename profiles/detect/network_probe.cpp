@@ -70,7 +70,7 @@ void describe_link(const ProbeRoot& root, const std::string& name, Section& sect
   section.set("tier", tier_of(kind, speed));
   if (!root.exists(folder + "/device")) return;
   section.set("driver", root.link_name(folder + "/device/driver"));
-  section.set("numa_node", root.integer(folder + "/device/numa_node"));
+  section.set("numa_node", root.numa_node(folder + "/device/numa_node"));
 }
 
 nlohmann::json describe(const ProbeContext& context, const std::string& name,

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -23,6 +24,7 @@ constexpr int kP2pNvlink = 2;  // NVML_P2P_CAPS_INDEX_NVLINK
 constexpr int kRemoteGpu = 0;  // NVML_NVLINK_DEVICE_TYPE_GPU
 constexpr int kRemoteSwitch = 2;
 constexpr unsigned kFieldNvlinkSpeedCommon = 90;  // NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+constexpr unsigned kFieldNvlinkGetSpeed = 164;    // NVML_FI_DEV_NVLINK_GET_SPEED, scope: link
 
 struct PciInfo {
   char legacy_bus_id[16];
@@ -140,35 +142,52 @@ void describe_mode(const Nvml& nvml, Device device, Section& section) {
   set_number("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth");
 }
 
+/// nvmlNvlinkVersion_t.
+Known<std::string> nvlink_version(const Nvml& nvml, Device device, unsigned link) {
+  constexpr std::array kVersions{"", "1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0"};
+  unsigned version = 0;
+  if (!nvml.get("nvmlDeviceGetNvLinkVersion", device, link, &version) || version == 0)
+    return Known<std::string>::unknown(kRefused);
+  if (version >= kVersions.size())
+    return Known<std::string>::unknown("newer than 5.0 (NVML value " + std::to_string(version) +
+                                       ")");
+  return {kVersions[version], ""};
+}
+
+/// Megabytes per second of one link in one direction: Hopper answers per link only, older GPUs for
+/// all links in common only.
+Known<unsigned> nvlink_speed(const Nvml& nvml, Device device, unsigned link) {
+  for (const unsigned field : {kFieldNvlinkGetSpeed, kFieldNvlinkSpeedCommon}) {
+    FieldValue speed{};
+    speed.field = field;
+    speed.scope = field == kFieldNvlinkGetSpeed ? link : 0;
+    if (nvml.get("nvmlDeviceGetFieldValues", device, 1, &speed) && speed.status == kSuccess &&
+        speed.value.whole > 0)
+      return {speed.value.whole, ""};
+  }
+  return Known<unsigned>::unknown(kRefused);
+}
+
 void describe_nvlinks(const Nvml& nvml, Device device, Section& section) {
   int active = 0;
-  nlohmann::json remotes = nlohmann::json::object();
-  unsigned version = 0;
+  unsigned first = 0;
   for (unsigned link = 0; link < kMaxLinks; ++link) {
     int state = 0;
-    // An error past the last link, or for every link where the GPU has none.
-    if (!nvml.get("nvmlDeviceGetNvLinkState", device, link, &state) || state != kEnabled) continue;
-    ++active;
-    if (version == 0 && !nvml.get("nvmlDeviceGetNvLinkVersion", device, link, &version))
-      version = 0;
-    int remote = -1;
-    if (!nvml.get("nvmlDeviceGetNvLinkRemoteDeviceType", device, link, &remote)) remote = -1;
-    const char* name = remote == kRemoteGpu      ? "gpu"
-                       : remote == kRemoteSwitch ? "switch"
-                                                 : "unknown";
-    remotes[name] = remotes.value(name, 0) + 1;
+    // An error past the last link, or at once where the GPU has none.
+    if (!nvml.get("nvmlDeviceGetNvLinkState", device, link, &state)) break;
+    if (state == kEnabled && active++ == 0) first = link;
   }
   section.set("nvlinks_active", active);
-  section.set("nvlink_remotes", remotes);
   if (active == 0) return;
-  section.set("nvlink_version", version);
-  FieldValue speed{};
-  speed.field = kFieldNvlinkSpeedCommon;
-  if (nvml.get("nvmlDeviceGetFieldValues", device, 1, &speed) && speed.status == kSuccess &&
-      speed.value.whole > 0)
-    section.set("nvlink_mbyte_per_s", speed.value.whole);
+  // Each of these calls reaches the driver: one link speaks for all.
+  section.set("nvlink_version", nvlink_version(nvml, device, first));
+  section.set("nvlink_mbyte_per_s", nvlink_speed(nvml, device, first));
+  int remote = -1;
+  if (!nvml.get("nvmlDeviceGetNvLinkRemoteDeviceType", device, first, &remote)) remote = -1;
+  if (remote == kRemoteGpu || remote == kRemoteSwitch)
+    section.set("nvlink_remote", remote == kRemoteSwitch ? "switch" : "gpu");
   else
-    section.unknown("nvlink_mbyte_per_s", kRefused);
+    section.unknown("nvlink_remote", kRefused);
 }
 
 void describe_fabric(const Nvml& nvml, Device device, Section& section) {

@@ -91,6 +91,12 @@ Known<std::int64_t> ProbeRoot::integer(const std::string& path) const {
   return {value, ""};
 }
 
+Known<std::int64_t> ProbeRoot::numa_node(const std::string& path) const {
+  auto node = integer(path);
+  if (node && *node < 0) return Known<std::int64_t>::unknown("the kernel names no NUMA node");
+  return node;
+}
+
 Known<std::string> ProbeRoot::link(const std::string& path) const {
   char buffer[PATH_MAX];
   const ssize_t count = readlink(locate(path).c_str(), buffer, sizeof buffer);

@@ -20,6 +20,8 @@ class ProbeRoot {
   [[nodiscard]] Known<std::string> line(const std::string& path) const;
   /// The first word of the file as a whole number, decimal or 0x-hexadecimal.
   [[nodiscard]] Known<std::int64_t> integer(const std::string& path) const;
+  /// A device's numa_node file; the kernel's -1 is unknown.
+  [[nodiscard]] Known<std::int64_t> numa_node(const std::string& path) const;
   /// The text of a symbolic link.
   [[nodiscard]] Known<std::string> link(const std::string& path) const;
   /// The last component of a symbolic link's text.

@@ -69,7 +69,7 @@ nlohmann::json describe_device(const ProbeRoot& root, const std::string& device)
   section.set("driver", root.link_name(folder + "/device/driver"));
   section.set("firmware", root.line(folder + "/fw_ver"));
   section.set("hca_type", root.line(folder + "/hca_type"));
-  section.set("numa_node", root.integer(folder + "/device/numa_node"));
+  section.set("numa_node", root.numa_node(folder + "/device/numa_node"));
   nlohmann::json ports = nlohmann::json::array();
   for (const std::string& number : root.list(folder + "/ports", kMaxPorts))
     ports.push_back(describe_port(root, device, clean_text(number, 16)));

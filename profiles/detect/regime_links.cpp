@@ -183,8 +183,7 @@ bool nvswitch_present(const json& facts) {
   if (!nvml.is_object() || !nvml.contains("devices") || !nvml["devices"].is_array()) return false;
   for (const json& device : nvml["devices"]) {
     if (!device.is_object()) continue;
-    const json remotes = device.value("nvlink_remotes", json());
-    if (remotes.is_object() && remotes.contains("switch")) return true;
+    if (device.value("nvlink_remote", json()) == "switch") return true;
   }
   return false;
 }
