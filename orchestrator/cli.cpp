@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdlib>
+#include <system_error>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -96,6 +97,11 @@ int run_command_line(const std::vector<std::string>& argv) {
         stderr, "dynamiccl: {}{}\n", error.what(),
         error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : "");
     return exit_code_of(error);
+  } catch (const std::system_error& error) {
+    // `| head` has read enough.
+    if (error.code() == std::errc::broken_pipe) return exit_code::kFine;
+    fmt::print(stderr, "dynamiccl: {}\n", error.what());
+    return exit_code::kCellFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "dynamiccl: {}\n", error.what());
     return exit_code::kCellFailed;

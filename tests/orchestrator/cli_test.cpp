@@ -1,0 +1,150 @@
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "containers/command.hpp"
+#include "orchestrator/identity.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+const std::string kProgram = DYNAMICCL_BINARY_DIR "/dynamiccl";
+
+CommandResult run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), kProgram);
+  return run_command(arguments);
+}
+
+/// A folder that goes away with the test.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / random_uuid()) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string file(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name) << text;
+    return (path_ / name).string();
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const std::string kExperiment = R"(name = "x"
+[axes]
+environment = "bare-metal"
+backend = ["gloo", "nccl"]
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = "allreduce"
+size = "1KiB"
+)";
+
+}  // namespace
+
+TEST_CASE("help shows every verb with examples, at once, on stdout") {
+  const auto start = std::chrono::steady_clock::now();
+  const auto help = run({"--help"});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(help.exit_code == 0);
+  CHECK(help.err.empty());
+  for (const char* word : {"run", "plan", "doctor", "query", "list", "show", "report", "clean",
+                           "Examples:", "dynamiccl run experiments/quickstart.toml"})
+    CHECK(help.out.find(word) != std::string::npos);
+#if defined(NDEBUG)
+  CHECK(took.count() < 0.05);
+#endif
+  for (const char* verb : {"run", "plan", "doctor", "query", "list", "show", "report", "clean"}) {
+    const auto of_verb = run({verb, "--help"});
+    CHECK(of_verb.exit_code == 0);
+    CHECK(of_verb.out.find("Example") != std::string::npos);
+  }
+}
+
+TEST_CASE("wrong usage ends with 2 and says what to do") {
+  const auto verb = run({"runn"});
+  CHECK(verb.exit_code == 2);
+  CHECK(verb.out.empty());
+  CHECK(verb.err.find("unknown verb \"runn\"") != std::string::npos);
+  CHECK(verb.err.find("Did you mean \"run\"?") != std::string::npos);
+  const auto nothing = run({});
+  CHECK(nothing.exit_code == 2);
+  CHECK(nothing.err.find("Try: dynamiccl --help") != std::string::npos);
+  const auto flag = run({"list", "--jsn"});
+  CHECK(flag.exit_code == 2);
+  CHECK(flag.err.find("Try: dynamiccl list --help") != std::string::npos);
+}
+
+TEST_CASE("a missing file or database is input, not a crash") {
+  const auto file = run({"plan", "no-such.toml"});
+  CHECK(file.exit_code == 2);
+  CHECK(file.err.starts_with("dynamiccl: no-such.toml: cannot be read"));
+  const auto db = run({"list", "--db", "/no/such.sqlite"});
+  CHECK(db.exit_code != 0);
+  CHECK(db.err.find("/no/such.sqlite") != std::string::npos);
+}
+
+TEST_CASE("mistakes of an experiment go to stderr with their places") {
+  const Folder folder;
+  const auto path = folder.file("bad.toml", "sed = 1\n" + kExperiment);
+  const auto plan = run({"plan", path});
+  CHECK(plan.exit_code == 2);
+  CHECK(plan.out.empty());
+  CHECK(plan.err.find(path + ":1:1: unknown key \"sed\"") != std::string::npos);
+}
+
+TEST_CASE("plan tells groups, impossible cells with reasons, commands and time") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto text = run({"plan", path, "--db", folder.path("x.sqlite")});
+  REQUIRE(text.exit_code == 0);
+  CHECK(text.out.find("x: 2 groups, 2 cells, 1 of them impossible") == 0);
+  CHECK(text.out.find("allreduce: 1 KiB") != std::string::npos);
+  CHECK(text.out.find("1 cell impossible: nccl") != std::string::npos);
+  CHECK(text.out.find("DYNAMICCL_RANK=1") != std::string::npos);
+  const auto json = run({"plan", path, "--json", "--only", "backend == gloo"});
+  REQUIRE(json.exit_code == 0);
+  const auto plan = nlohmann::json::parse(json.out);
+  CHECK(plan["groups"].size() == 1);
+  CHECK(plan["groups"][0]["launch_commands"].size() == 2);
+  CHECK(plan["estimated_s"].get<double>() > 0);
+  // A plan starts nothing and writes nothing.
+  CHECK_FALSE(std::filesystem::exists(folder.path("x.sqlite")));
+}
+
+TEST_CASE("an expression that leaves nothing, or is wrong, is refused") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto none = run({"plan", path, "--only", "size > 1GiB"});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("no cell is left") != std::string::npos);
+  const auto wrong = run({"plan", path, "--only", "backend = gloo"});
+  CHECK(wrong.exit_code == 2);
+  CHECK(wrong.err.find("--only 'backend = gloo': column 9: found \"=\"; did you mean \"==\"?") !=
+        std::string::npos);
+}
+
+TEST_CASE("resuming nothing is refused before anything starts") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto resumed = run({"run", path, "--resume", "--db", folder.path("x.sqlite")});
+  CHECK(resumed.exit_code == 2);
+  CHECK(resumed.err.find("nothing to resume") != std::string::npos);
+}
+
+TEST_CASE("a reader that closes early ends the program quietly") {
+  const auto piped = run_command({"/bin/sh", "-c", kProgram + " --help | head -1"});
+  CHECK(piped.err.empty());
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto plan = run_command({"/bin/sh", "-c", kProgram + " plan " + path + " | true"});
+  CHECK(plan.err.empty());
+}
