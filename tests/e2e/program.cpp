@@ -1,0 +1,106 @@
+#include "tests/e2e/program.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "containers/command.hpp"
+#include "containers/processes.hpp"
+#include "core/text.hpp"
+#include "orchestrator/identity.hpp"
+
+namespace dynamiccl {
+
+namespace fs = std::filesystem;
+
+Program::Program() : folder_((fs::temp_directory_path() / ("dyn-e2e-" + random_uuid())).string()) {
+  fs::create_directories(folder_);
+}
+
+Program::~Program() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+std::vector<std::string> Program::argv(std::vector<std::string> arguments) const {
+  const std::string verb = arguments.front();
+  arguments.insert(arguments.begin(), DYNAMICCL_BINARY_DIR "/dynamiccl");
+  if (verb != "clean" && verb != "doctor") arguments.insert(arguments.end(), {"--db", db()});
+  return arguments;
+}
+
+Program::Result Program::run(std::vector<std::string> arguments) const {
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(10);
+  const auto result = run_command(argv(std::move(arguments)), options);
+  return {result.exit_code, result.out, result.err};
+}
+
+nlohmann::json Program::rows(const std::string& sql) const {
+  return nlohmann::json::parse(run({"query", sql, "--json"}).out);
+}
+
+nlohmann::json Program::value(const std::string& sql) const {
+  return rows(sql).at(0).begin().value();
+}
+
+pid_t Program::start(std::vector<std::string> arguments) const {
+  auto words = argv(std::move(arguments));
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const std::string log = folder_ + "/program.log";
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setpgid(0, 0);
+    const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    dup2(out, STDOUT_FILENO);
+    dup2(out, STDERR_FILENO);
+    execv(pointers.front(), pointers.data());
+    _exit(127);
+  }
+  return pid;
+}
+
+int Program::wait(pid_t pid) {
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool Program::wait_until(const std::string& sql, int least) const {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (fs::exists(db())) {
+      const auto result = run({"query", sql, "--json"});
+      if (result.exit_code == 0 &&
+          nlohmann::json::parse(result.out).at(0).begin().value().get<int>() >= least)
+        return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
+std::string Program::file(const std::string& name, const std::string& text) const {
+  const std::string path = folder_ + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::vector<std::string> Program::processes() const {
+  std::vector<std::string> found;
+  for (const auto& process : list_processes()) {
+    const std::string line = join(process.argv, " ");
+    if (line.find(folder_) != std::string::npos) found.push_back(line);
+  }
+  return found;
+}
+
+}  // namespace dynamiccl

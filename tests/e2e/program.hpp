@@ -1,0 +1,51 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// The built program with a folder and a database of its own; both go away with the object.
+class Program {
+ public:
+  Program();
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  struct Result {
+    int exit_code = 0;
+    std::string out;
+    std::string err;
+  };
+  /// Runs a verb to its end, with --db where the verb has it.
+  [[nodiscard]] Result run(std::vector<std::string> arguments) const;
+  /// Rows of read-only SQL.
+  [[nodiscard]] nlohmann::json rows(const std::string& sql) const;
+  /// First value of the first row.
+  [[nodiscard]] nlohmann::json value(const std::string& sql) const;
+
+  /// Starts a verb in a process group of its own and comes back at once.
+  [[nodiscard]] pid_t start(std::vector<std::string> arguments) const;
+  /// Waits for a started one. @returns its exit code, 128 + signal when one ended it
+  static int wait(pid_t pid);
+  /// Waits until the SQL's first value is at least `least`. @returns false after 60 s
+  [[nodiscard]] bool wait_until(const std::string& sql, int least) const;
+
+  /// Writes a file into the folder. @returns its path
+  [[nodiscard]] std::string file(const std::string& name, const std::string& text) const;
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string db() const { return folder_ + "/e2e.sqlite"; }
+  /// Command lines of live processes that have to do with this folder.
+  [[nodiscard]] std::vector<std::string> processes() const;
+
+ private:
+  [[nodiscard]] std::vector<std::string> argv(std::vector<std::string> arguments) const;
+
+  std::string folder_;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,96 @@
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/e2e/program.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+// Each launch takes about a second, so that a signal meets one under way.
+const std::string kSlow = R"(name = "slow"
+[axes]
+environment = "bare-metal"
+backend = ["openmpi", "gloo"]
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = ["allreduce", "broadcast"]
+size = ["1MiB"]
+[protocol]
+warmup = 0
+iterations = 100000
+cell_time_cap = "500ms"
+launches = 3
+launch_timeout = "60s"
+)";
+
+constexpr const char* kOkLaunches = "SELECT count(*) FROM launch WHERE status = 'ok'";
+constexpr const char* kRunning = "SELECT count(*) FROM launch WHERE status = 'running'";
+
+void wait_until_nothing_runs(const Program& program) {
+  for (int i = 0; i < 100 && !program.processes().empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+}
+
+}  // namespace
+
+TEST_CASE("a killed run loses nothing stored and is completed without repeating") {
+  const Program program;
+  const auto path = program.file("slow.toml", kSlow);
+  const pid_t pid = program.start({"run", path});
+  REQUIRE(program.wait_until(kOkLaunches, 2));
+  REQUIRE(program.wait_until(kRunning, 1));
+  kill(pid, SIGKILL);
+  CHECK(Program::wait(pid) == 128 + SIGKILL);
+  const int stored = program.value(kOkLaunches);
+  CHECK(stored >= 2);
+  CHECK(stored < 6);
+  // Launchers die with their orchestrator, and their ranks with them.
+  wait_until_nothing_runs(program);
+  CHECK(program.processes().empty());
+
+  const auto resumed = program.run({"run", path, "--resume"});
+  INFO(resumed.err);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM run") == 1);
+  CHECK(program.value("SELECT status FROM run") == "complete");
+  CHECK(program.value(kOkLaunches) == 6);
+  CHECK(program.value("SELECT count(*) FROM (SELECT DISTINCT group_id, block FROM launch WHERE "
+                      "status = 'ok')") == 6);
+  CHECK(program.value("SELECT count(*) FROM launch WHERE status = 'interrupted'") == 1);
+  // The resumed part did only what was missing.
+  CHECK(program.value("SELECT count(*) FROM launch") == 7);
+  CHECK(program.run({"run", path, "--resume"}).exit_code == 2);
+}
+
+TEST_CASE("Ctrl-C ends the launch, stores what is there and leaves nothing behind") {
+  const Program program;
+  const auto path = program.file("slow.toml", kSlow);
+  const pid_t pid = program.start({"run", path});
+  REQUIRE(program.wait_until(kOkLaunches, 1));
+  REQUIRE(program.wait_until(kRunning, 1));
+  const auto start = std::chrono::steady_clock::now();
+  kill(pid, SIGINT);
+  CHECK(Program::wait(pid) == 130);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  CHECK(took.count() < 10);
+  CHECK(program.processes().empty());
+  CHECK(program.value("SELECT status FROM run") == "interrupted");
+  CHECK(program.value(kRunning) == 0);
+  CHECK(program.value("SELECT count(*) FROM launch WHERE status = 'interrupted'") == 1);
+  const auto resumed = program.run({"run", path, "--resume"});
+  CHECK(resumed.exit_code == 0);
+  CHECK(program.value(kOkLaunches) == 6);
+}
+
+TEST_CASE("SIGTERM ends a run with its own code") {
+  const Program program;
+  const pid_t pid = program.start({"run", program.file("slow.toml", kSlow)});
+  REQUIRE(program.wait_until(kRunning, 1));
+  kill(pid, SIGTERM);
+  CHECK(Program::wait(pid) == 143);
+  CHECK(program.processes().empty());
+}

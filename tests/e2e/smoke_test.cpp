@@ -1,0 +1,56 @@
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+
+#include "tests/e2e/program.hpp"
+
+using namespace dynamiccl;
+
+TEST_CASE("the smoke experiment is measured, verified, stored, answered and queried") {
+  const Program program;
+  const auto run = program.run({"run", DYNAMICCL_SOURCE_DIR "/experiments/smoke.toml"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.out.find("allreduce") != std::string::npos);
+  CHECK(run.out.find("16 ok") != std::string::npos);
+
+  const auto coverage = nlohmann::json::parse(program.run({"query", "coverage", "--json"}).out);
+  REQUIRE(coverage.size() == 16);
+  for (const auto& cell : coverage) {
+    CHECK(cell["status"] == "ok");
+    CHECK(cell["launches"] == 2);
+    CHECK(cell["environment"] == "bare-metal");
+    CHECK(cell["ranks"] == 2);
+  }
+  // Both ranks of every launch checked every element, and kept every sample.
+  CHECK(program.value("SELECT count(*) FROM sample") >= 16 * 2 * 2 * 5);
+  CHECK(program.value("SELECT count(*) FROM v_launch WHERE launch_status = 'ok' AND regime_name "
+                      "LIKE 'bare-metal%'") == 8);
+  // What was stored needs no files any more.
+  CHECK_FALSE(std::filesystem::exists(program.folder() + "/runs/" +
+                                      program.value("SELECT uuid FROM run").get<std::string>()));
+  CHECK(program.processes().empty());
+  for (const char* verb : {"list", "show", "report"}) {
+    const auto answer = program.run({verb});
+    INFO(answer.err);
+    CHECK(answer.exit_code == 0);
+    CHECK(answer.out.find("smoke") != std::string::npos);
+  }
+}
+
+TEST_CASE("each launch gets fresh data and a random order, the same seed gives the same plan") {
+  const Program program;
+  const std::vector<std::string> arguments{"run", DYNAMICCL_SOURCE_DIR "/experiments/smoke.toml",
+                                           "--only", "backend == gloo and architecture == ring"};
+  REQUIRE(program.run(arguments).exit_code == 0);
+  REQUIRE(program.run(arguments).exit_code == 0);
+  const auto seeds = program.rows(
+      "SELECT l.block, count(DISTINCT json_extract(run_config_json, '$.seed')) AS seeds, "
+      "count(*) AS launches FROM launch l GROUP BY l.block");
+  REQUIRE(seeds.size() == 2);
+  for (const auto& block : seeds) {
+    CHECK(block["launches"] == 2);
+    CHECK(block["seeds"] == 1);
+  }
+  CHECK(program.value("SELECT count(DISTINCT json_extract(run_config_json, '$.seed')) FROM "
+                      "launch") == 2);
+}
