@@ -36,9 +36,6 @@ struct QueryArguments {
   std::string format;
 };
 
-/// A named query is one word; SQL never is.
-bool is_sql(const std::string& text) { return text.find_first_of(" \t\n(") != std::string::npos; }
-
 std::string query_list() {
   std::string text = "named queries:\n";
   for (const auto& query : named_queries())
@@ -47,7 +44,6 @@ std::string query_list() {
 }
 
 Table answer(const Reader& reader, const QueryArguments& arguments) {
-  if (is_sql(arguments.what)) return reader.query(arguments.what);
   QueryScope scope;
   scope.runs = arguments.runs;
   scope.all_runs = arguments.all;
@@ -60,7 +56,7 @@ Table answer(const Reader& reader, const QueryArguments& arguments) {
                                                 condition));
     scope.where.emplace_back(condition.substr(0, equals), condition.substr(equals + 1));
   }
-  return named_query(reader, arguments.what, scope);
+  return any_query(reader, arguments.what, scope);
 }
 
 }  // namespace
