@@ -1,4 +1,5 @@
-# Writes OUTPUT with version and source revision, only when they changed, so that nothing is rebuilt for nothing.
+# Writes OUTPUT with version and source revision. `git status` would write the index it is made from: not wanted.
+set(ENV{GIT_OPTIONAL_LOCKS} 0)
 find_program(GIT git)
 set(revision "unknown revision")
 set(dirty false)
@@ -23,10 +24,4 @@ inline constexpr const char* kCompiler = \"${COMPILER}\";
 inline constexpr const char* kBuildType = \"${BUILD_TYPE}\";
 }  // namespace dynamiccl::version
 ")
-set(old "")
-if(EXISTS "${OUTPUT}")
-  file(READ "${OUTPUT}" old)
-endif()
-if(NOT "${old}" STREQUAL "${text}")
-  file(WRITE "${OUTPUT}" "${text}")
-endif()
+file(WRITE "${OUTPUT}" "${text}")
