@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/units.hpp"
 #include "core/vocabulary.hpp"
 
@@ -23,6 +24,13 @@ struct CallShape {
   bool in_place = false;
   std::string algorithm = "library";
   std::map<std::string, std::string> knobs;
+};
+
+/// The chosen algorithm cannot run with these arguments. Thrown by the first such call, on every
+/// rank, before anything was sent: the ranks can go on with another call.
+class NotApplicable : public Error {
+ public:
+  explicit NotApplicable(const std::string& message) : Error(ErrorKind::input, message) {}
 };
 
 /// All ranks of a launch joined through one library: what a backend implements (C-06). Sums only.

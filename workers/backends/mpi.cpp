@@ -22,9 +22,15 @@ void check(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  throw Error(ErrorKind::environment,
-              fmt::format("{} failed: {}", call,
-                          std::string(text.data(), static_cast<std::size_t>(length))));
+  const std::string why(text.data(), static_cast<std::size_t>(length));
+  // Open MPI's error class and MPICH's text for a forced algorithm that does not suit the call.
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  if (error_class == MPI_ERR_UNSUPPORTED_OPERATION ||
+      why.find("algorithm is not usable") != std::string::npos) {
+    throw NotApplicable(fmt::format("{} refuses the chosen algorithm for these arguments", call));
+  }
+  throw Error(ErrorKind::environment, fmt::format("{} failed: {}", call, why));
 }
 
 int int_count(std::size_t count) {

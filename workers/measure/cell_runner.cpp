@@ -49,7 +49,7 @@ CellRunner::CellRunner(Communicator& comm, const RunConfig& config, double epoch
   std::size_t scratch = 0;
   for (const auto& cell : config.cells) {
     Work work;
-    if (!reason_unsupported(cell, work).empty()) continue;
+    if (!resolve(cell, work).empty()) continue;
     const std::size_t width = element_bytes(cell.datatype);
     in = std::max(in, work.layout.in_elements * width);
     out = std::max(out, work.layout.out_elements * width);
@@ -58,6 +58,15 @@ CellRunner::CellRunner(Communicator& comm, const RunConfig& config, double epoch
   }
   // In place, input and output share the larger one.
   buffers_ = {Buffer(in), Buffer(std::max(in, out)), Buffer(scratch)};
+}
+
+std::string CellRunner::resolve(const WorkCell& cell, Work& work) const {
+  try {
+    return reason_unsupported(cell, work);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::input) throw;
+    return error.what();
+  }
 }
 
 std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) const {
@@ -185,6 +194,24 @@ void CellRunner::measure(Work& work, int batch, CellRecord& record) {
   check(work, record);
 }
 
+void CellRunner::start(Work& work, CellRecord& record) {
+  record.algorithm = work.operation->own_algorithm.empty()
+                         ? comm_.choose(work.shape)
+                         : std::string(work.operation->own_algorithm);
+  work.source = DataSource(data_key(config_.seed, work.cell.id), work.cell.datatype, comm_.size());
+  const std::size_t shift = work.layout.in_place_offset * element_bytes(work.cell.datatype);
+  work.out = buffers_.out.data();
+  work.in = work.layout.one_buffer ? work.out : buffers_.in.data();
+  if (work.cell.in_place && !work.layout.one_buffer) {
+    work.in = work.layout.out_inside_in ? work.out : work.out + shift;
+    if (work.layout.out_inside_in) work.out += shift;
+  }
+  prepare(work);
+  SampleArrays untimed;
+  sample(work, 1, untimed);
+  if (config_.protocol.verify) check(work, record);
+}
+
 CellRecord CellRunner::run(const WorkCell& cell, int position) {
   CellRecord record;
   record.cell_id = cell.id;
@@ -193,30 +220,22 @@ CellRecord CellRunner::run(const WorkCell& cell, int position) {
   record.barrier = kBarrierName;
   payload_bytes_ = used_bytes_ = calls_ = 0;
   Work work;
-  record.reason = reason_unsupported(cell, work);
-  if (!record.reason.empty()) {
+  std::string unsupported = resolve(cell, work);
+  if (unsupported.empty()) {
+    try {
+      start(work, record);
+    } catch (const Error& error) {
+      // A knob or an algorithm that the library refuses is this cell's end, not the launch's: all
+      // ranks meet it alike.
+      if (error.kind() != ErrorKind::input) throw;
+      unsupported = error.what();
+    }
+  }
+  if (!unsupported.empty()) {
     record.status = CellStatus::unsupported;
+    record.reason = unsupported;
+    record.algorithm.clear();
     return record;
-  }
-  const bool library_runs = work.operation->own_algorithm.empty();
-  record.algorithm =
-      library_runs ? comm_.choose(work.shape) : std::string(work.operation->own_algorithm);
-  work.source = DataSource(data_key(config_.seed, cell.id), cell.datatype, comm_.size());
-  const std::size_t shift = work.layout.in_place_offset * element_bytes(cell.datatype);
-  work.out = buffers_.out.data();
-  work.in = work.layout.one_buffer ? work.out : buffers_.in.data();
-  if (cell.in_place && !work.layout.one_buffer) {
-    work.in = work.layout.out_inside_in ? work.out : work.out + shift;
-    if (work.layout.out_inside_in) work.out += shift;
-  }
-
-  if (config_.protocol.verify) {
-    SampleArrays untimed;
-    prepare(work);
-    sample(work, 1, untimed);
-    check(work, record);
-  } else {
-    prepare(work);
   }
   record.batch = warm_up(work, record.warmup);
   record.cadence = record.batch > 1 ? Cadence::batched : Cadence::isolated;

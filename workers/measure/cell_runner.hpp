@@ -41,7 +41,10 @@ class CellRunner {
  private:
   struct Work;
   [[nodiscard]] Place place() const;
+  /// @returns why the cell cannot run here, "" when it can and `work` is resolved
+  std::string resolve(const WorkCell& cell, Work& work) const;
   std::string reason_unsupported(const WorkCell& cell, Work& work) const;
+  void start(Work& work, CellRecord& record);
   void prepare(const Work& work);
   void check(Work& work, CellRecord& record);
   double sample(const Work& work, int batch, SampleArrays& samples);
