@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "profiles/detect/facts.hpp"
 #include "workers/measure/cell_runner.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/record_writer.hpp"
@@ -26,6 +27,13 @@ HelloRecord hello_of(const Communicator& comm, const RunConfig& config, double s
   return hello;
 }
 
+/// Before the cells, so that a launch that dies in them still tells where it ran.
+FactsRecord facts_of(const Communicator& comm, const RunConfig& config) {
+  ProbeOptions options;
+  options.nvml = config.backend == Backend::nccl || config.backend == Backend::cuda_aware_mpi;
+  return {comm.rank(), probe_facts(options)};
+}
+
 double peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -34,6 +42,7 @@ double peak_rss_bytes() {
 
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
                    RecordWriter& writer) {
+  const nlohmann::json noise_before = probe_noise();
   TransportWatch watch;
   TransportProof proof(comm);
   {
@@ -46,7 +55,9 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
       writer.write(record);
     }
   }
-  writer.write(proof.conclude(watch));
+  TransportRecord transport = proof.conclude(watch);
+  transport.details["noise"] = noise_between(noise_before, probe_noise());
+  writer.write(transport);
 }
 
 }  // namespace
@@ -66,6 +77,7 @@ void run_worker(Communicator& comm, const RunConfig& config, double started_unix
                               "the library it is linked with ({})",
                               comm.size(), config.ranks, hello.library));
     }
+    writer.write(facts_of(comm, config));
     measure_cells(comm, config, hello.clock_ns / 1e3, writer);
     writer.write(DoneRecord{comm.rank(), unix_now_s(), peak_rss_bytes()});
   } catch (const std::exception& error) {

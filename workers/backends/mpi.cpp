@@ -170,9 +170,10 @@ std::string MpiCommunicator::library() const {
   std::string line;
   for (const char c : version_text()) {
     if (c == '\n') break;
-    if (c != '\0') line += c == '\t' ? ' ' : c;
+    const bool blank = c == ' ' || c == '\t';
+    if (c == '\0' || (blank && line.ends_with(' '))) continue;
+    line += blank ? ' ' : c;
   }
-  while (line.find("  ") != std::string::npos) line.replace(line.find("  "), 2, " ");
   return line;
 }
 
