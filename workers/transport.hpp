@@ -75,7 +75,7 @@ TransportVerdict judge_transport(const TransportTotals& totals, const std::strin
 /// "net" when this process holds an RDMA device open, else "shm".
 std::string remaining_transport();
 
-/// Counters of transport_hooks.cpp; all zero in an executable without the hooks.
+/// What transport_hooks.cpp has counted since the process started.
 Traffic cma_traffic();
 
 }  // namespace dynamiccl

@@ -77,10 +77,11 @@ MpiChoice MpiAlgorithms::choose(const CallShape& shape) {
     const auto place = std::find(row->names.begin(), row->names.end(), shape.algorithm);
     wanted[fmt::format("MPIR_CVAR_{}_INTRA_ALGORITHM", row->stem)] =
         std::to_string(place - row->names.begin());
-    // The device's own compositions would pass the choice by, and a choice that does not suit the
-    // arguments would silently become another: 0 means off, and error.
+    // The device's own compositions would pass the choice by: 0 means off.
     wanted[fmt::format("MPIR_CVAR_{}_DEVICE_COLLECTIVE", row->stem)] = "0";
-    wanted["MPIR_CVAR_COLLECTIVE_FALLBACK"] = "0";
+    // A choice that does not suit the arguments would silently become another: 0 means error. But
+    // smp calls the same collective inside, where the choice never suits.
+    if (shape.algorithm != "smp") wanted["MPIR_CVAR_COLLECTIVE_FALLBACK"] = "0";
   }
   if (!wanted.empty()) overrides_ = std::make_unique<ControlOverrides>(control_, wanted);
   return {MPI_COMM_WORLD, shape.algorithm};

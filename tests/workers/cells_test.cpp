@@ -1,0 +1,232 @@
+// Every collective x datatype x size, own algorithms beside the library's, through the worker's own
+// cell runner, which compares every element; run with 1, 2 and 4 ranks.
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <thread>
+
+#include "tests/workers/world.hpp"
+#include "workers/measure/cell_runner.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::world;
+
+namespace {
+
+// Odd counts, one element, sizes around a segment and past the libraries' eager limits.
+// Polling ranks that outnumber the cores take a time slice per message, so there are fewer then.
+std::vector<std::uint64_t> sizes() {
+  if (world().size() > static_cast<int>(std::thread::hardware_concurrency())) return {24, 1200000};
+  return {8, 24, 1000, 65544, 1200000};
+}
+const std::vector<DataType> kTypes{DataType::float32, DataType::float64, DataType::float16,
+                                   DataType::bfloat16, DataType::int32};
+
+RunConfig config_of(Architecture architecture, int server_rank = 0) {
+  RunConfig config;
+  config.backend = dynamiccl::testing::world_backend();
+  config.architecture = architecture;
+  config.ranks = world().size();
+  config.server_rank = server_rank;
+  config.seed = 12345;
+  config.protocol.warmup = 1;
+  config.protocol.iterations = 2;
+  config.protocol.min_iterations = 1;
+  return config;
+}
+
+WorkCell cell_of(Collective collective, std::uint64_t size, DataType type = DataType::float32,
+                 const std::string& algorithm = "library") {
+  WorkCell cell;
+  cell.id = fmt::format("{} {} {} {}", name_of(collective), size, name_of(type), algorithm);
+  cell.collective = collective;
+  cell.size = Bytes(size);
+  cell.datatype = type;
+  cell.algorithm = algorithm;
+  return cell;
+}
+
+/// Runs the cells one after the other in one runner, as a launch does.
+std::vector<CellRecord> run_all(const RunConfig& config) {
+  CellRunner runner(world(), config, 0);
+  std::vector<CellRecord> records;
+  for (const auto& cell : config.cells)
+    records.push_back(runner.run(cell, static_cast<int>(records.size())));
+  return records;
+}
+
+void check_all(const RunConfig& config) {
+  for (const auto& record : run_all(config)) {
+    INFO(record.cell_id << " on rank " << world().rank() << ": " << record.reason);
+    CHECK(record.wrong == 0);
+    CHECK(record.status != CellStatus::failed);
+    if (record.status == CellStatus::unsupported)
+      CHECK_THAT(record.reason,
+                 ContainsSubstring("is less than one") || ContainsSubstring("at least 2 ranks"));
+    if (record.status == CellStatus::ok) CHECK(record.measured.total_us.size() == 2);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every ring operation is right in every datatype and size") {
+  RunConfig config = config_of(Architecture::ring);
+  for (const auto& entry : NameTable<Collective>::entries) {
+    if (!belongs_to(entry.value, Architecture::ring)) continue;
+    for (const auto size : sizes()) config.cells.push_back(cell_of(entry.value, size));
+    for (const auto type : kTypes) config.cells.push_back(cell_of(entry.value, 65544, type));
+  }
+  check_all(config);
+}
+
+TEST_CASE("every parameter-server operation is right, whichever rank is the server") {
+  for (const int server : {0, world().size() - 1}) {
+    RunConfig config = config_of(Architecture::ps, server);
+    for (const auto& entry : NameTable<Collective>::entries) {
+      if (!belongs_to(entry.value, Architecture::ps)) continue;
+      for (const auto size : sizes()) config.cells.push_back(cell_of(entry.value, size));
+      config.cells.push_back(cell_of(entry.value, 3000, DataType::float16));
+    }
+    check_all(config);
+  }
+}
+
+TEST_CASE("our ring gives the library's result bit by bit, in every segment size", "[c-25]") {
+  RunConfig config = config_of(Architecture::ring);
+  for (const auto collective :
+       {Collective::allreduce, Collective::allgather, Collective::reduce_scatter}) {
+    for (const auto size : sizes()) {
+      for (const char* segment : {"64", "4KiB", "1MiB"}) {
+        // 64 B segments of a large buffer take tens of thousands of messages.
+        if (size > 100000 && std::string(segment) == "64") continue;
+        WorkCell cell = cell_of(collective, size, DataType::float16, "own_ring");
+        cell.id += segment;
+        cell.knobs["segment_bytes"] = segment;
+        config.cells.push_back(cell);
+      }
+    }
+  }
+  check_all(config);
+}
+
+TEST_CASE("in-place calls are right where they are offered") {
+  RunConfig config = config_of(Architecture::ring);
+  for (const auto collective : {Collective::allreduce, Collective::allgather, Collective::reduce}) {
+    WorkCell cell = cell_of(collective, 65544);
+    cell.in_place = true;
+    config.cells.push_back(cell);
+  }
+  WorkCell ring = cell_of(Collective::allreduce, 65544, DataType::float32, "own_ring");
+  ring.in_place = true;
+  config.cells.push_back(ring);
+  check_all(config);
+}
+
+TEST_CASE("every algorithm that a library offers is right or refuses", "[c-27][c-28]") {
+  RunConfig config = config_of(Architecture::ring);
+  for (const auto& entry : NameTable<Collective>::entries) {
+    if (!belongs_to(entry.value, Architecture::ring) || entry.value == Collective::sendrecv)
+      continue;
+    for (const auto& algorithm : world().algorithms(entry.value)) {
+      config.cells.push_back(cell_of(entry.value, 20000, DataType::int32, algorithm));
+    }
+  }
+  // After forced algorithms, the library chooses again.
+  config.cells.push_back(cell_of(Collective::allreduce, 4096));
+  std::size_t ran = 0;
+  for (const auto& record : run_all(config)) {
+    INFO(record.cell_id << ": " << record.reason);
+    CHECK(record.wrong == 0);
+    if (record.status == CellStatus::ok) {
+      ++ran;
+    } else {
+      CHECK(record.status == CellStatus::unsupported);
+      CHECK_THAT(record.reason, ContainsSubstring("refuses the chosen algorithm"));
+    }
+  }
+  CHECK(ran >= config.cells.size() * 3 / 4);
+}
+
+TEST_CASE("an unknown algorithm or knob makes its own cell unsupported, not the launch") {
+  RunConfig config = config_of(Architecture::ring);
+  config.cells.push_back(cell_of(Collective::allreduce, 64, DataType::float32, "rign"));
+  WorkCell cell = cell_of(Collective::allreduce, 64);
+  cell.knobs["no_such_knob"] = "1";
+  config.cells.push_back(cell);
+  cell.algorithm = "own_ring";
+  cell.knobs = {{"segment_bytes", "nonsense"}};
+  config.cells.push_back(cell);
+  config.cells.push_back(cell_of(Collective::allreduce, 64));
+  const auto records = run_all(config);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring("no algorithm \"rign\" for allreduce"));
+  CHECK(records[1].status == CellStatus::unsupported);
+  CHECK_THAT(records[1].reason, ContainsSubstring("no_such_knob"));
+  CHECK(records[2].status == CellStatus::unsupported);
+  CHECK_THAT(records[2].reason, ContainsSubstring("nonsense"));
+  CHECK(records[3].status == CellStatus::ok);
+}
+
+TEST_CASE("fast calls are timed in batches that all ranks agree on, rooted ones never") {
+  RunConfig config = config_of(Architecture::ring);
+  config.protocol.warmup = 6;
+  config.protocol.iterations = 12;
+  config.protocol.cell_time_cap = Micros(600e6);
+  config.protocol.batch_target = Micros(600e6);
+  config.protocol.max_batch = 7;
+  config.cells = {cell_of(Collective::allreduce, 8), cell_of(Collective::broadcast, 8),
+                  cell_of(Collective::reduce, 8)};
+  const auto records = run_all(config);
+  CHECK(records[0].batch == 7);
+  CHECK(records[0].cadence == Cadence::batched);
+  CHECK(records[0].warmup.total_us.size() == 6);
+  CHECK(records[0].measured.total_us.size() == 12);
+  for (const std::size_t i : {1U, 2U}) {
+    CHECK(records[i].batch == 1);
+    CHECK(records[i].cadence == Cadence::isolated);
+  }
+}
+
+TEST_CASE("a slow cell is cut short by its time cap, but not below the least iterations") {
+  RunConfig config = config_of(Architecture::ring);
+  config.protocol.warmup = 50;
+  config.protocol.iterations = 100000;
+  config.protocol.min_iterations = 4;
+  config.protocol.cell_time_cap = Micros(0);
+  config.cells = {cell_of(Collective::allreduce, 1200000)};
+  const auto records = run_all(config);
+  CHECK(records[0].measured.total_us.size() == 4);
+  CHECK(records[0].warmup.total_us.size() == 1);
+  config.protocol.cell_time_cap = Micros(100e3);
+  const auto longer = run_all(config);
+  // A busy machine may need the whole cap for the least iterations.
+  const auto& starts = longer[0].measured.start_us;
+  CHECK((starts.size() > 4 || starts.back() - starts.front() > 40e3));
+  CHECK(longer[0].measured.total_us.size() < 100000);
+}
+
+TEST_CASE("components sum to the total in every sample", "[a-05]") {
+  RunConfig config = config_of(Architecture::ps);
+  config.protocol.iterations = 10;
+  for (const auto& entry : NameTable<Collective>::entries) {
+    if (belongs_to(entry.value, Architecture::ps))
+      config.cells.push_back(cell_of(entry.value, 50000));
+  }
+  for (const auto& record : run_all(config)) {
+    const SampleArrays& samples = record.measured;
+    for (std::size_t i = 0; i < samples.total_us.size(); ++i) {
+      double sum = 0;
+      for (const auto* part : {&samples.collective_us, &samples.send_us, &samples.compute_us})
+        sum += part->empty() ? 0 : (*part)[i];
+      INFO(record.cell_id);
+      CHECK(std::abs(sum - samples.total_us[i]) <= 1e-9 * samples.total_us[i]);
+      CHECK(samples.total_us[i] > 0);
+    }
+    const bool is_server = world().rank() == 0;
+    if (record.cell_id.starts_with("push 50000") && world().size() > 1)
+      CHECK((samples.compute_us.back() > 0) == is_server);
+  }
+}
