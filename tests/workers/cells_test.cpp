@@ -19,7 +19,7 @@ namespace {
 // Odd counts, one element, sizes around a segment and past the libraries' eager limits.
 // Polling ranks that outnumber the cores take a time slice per message, so there are fewer then.
 std::vector<std::uint64_t> sizes() {
-  if (world().size() > static_cast<int>(std::thread::hardware_concurrency())) return {24, 1200000};
+  if (world().size() > static_cast<int>(std::thread::hardware_concurrency())) return {24, 20000};
   return {8, 24, 1000, 65544, 1200000};
 }
 const std::vector<DataType> kTypes{DataType::float32, DataType::float64, DataType::float16,
@@ -77,7 +77,8 @@ TEST_CASE("every ring operation is right in every datatype and size") {
   for (const auto& entry : NameTable<Collective>::entries) {
     if (!belongs_to(entry.value, Architecture::ring)) continue;
     for (const auto size : sizes()) config.cells.push_back(cell_of(entry.value, size));
-    for (const auto type : kTypes) config.cells.push_back(cell_of(entry.value, 65544, type));
+    for (const auto type : kTypes)
+      config.cells.push_back(cell_of(entry.value, sizes().back(), type));
   }
   check_all(config);
 }
@@ -101,7 +102,7 @@ TEST_CASE("our ring gives the library's result bit by bit, in every segment size
     for (const auto size : sizes()) {
       for (const char* segment : {"64", "4KiB", "1MiB"}) {
         // 64 B segments of a large buffer take tens of thousands of messages.
-        if (size > 100000 && std::string(segment) == "64") continue;
+        if (size > 10000 && std::string(segment) == "64") continue;
         WorkCell cell = cell_of(collective, size, DataType::float16, "own_ring");
         cell.id += segment;
         cell.knobs["segment_bytes"] = segment;
