@@ -17,6 +17,9 @@ struct Named {
   E value;
   std::string_view name;
 };
+// Said out loud because compilers before C++20's rule for aggregates need it.
+template <class E>
+Named(E, const char*) -> Named<E>;
 
 /// What separates the ranks from each other and from the host. A profile refines one of these.
 enum class EnvironmentKind { bare_metal, singularity, single_docker, cross_docker };
