@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "core/error.hpp"
@@ -41,6 +43,8 @@ struct Setup {
   std::string folder;    ///< where the programs are
   std::string flavour;
   int ranks;
+  double quiet = 10;  ///< percent of CPU pressure below which a block starts
+  int wait_s = 30;    ///< a block starts anyway after this long, and the output shows the pressure
 };
 
 std::string output_of(const std::string& command) {
@@ -114,13 +118,36 @@ std::string show(const Ratio& ratio) {
                      ratio.interval->high);
 }
 
+/// Share of the last 10 s in which a runnable task had to wait, in percent; 0 where the kernel
+/// does not tell.
+double cpu_pressure() {
+  std::ifstream file("/proc/pressure/cpu");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t at = line.find("avg10=");
+  return at == std::string::npos ? 0 : std::strtod(line.c_str() + at + 6, nullptr);
+}
+
+/// Blocks start only on a quiet machine: a rule that looks at the pressure, never at the times.
+/// @returns the pressure at the end of waiting
+double wait_for_quiet(double limit, int seconds) {
+  double pressure = cpu_pressure();
+  for (int i = 0; i < seconds && pressure > limit; ++i) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    pressure = cpu_pressure();
+  }
+  return pressure;
+}
+
 bool compare(const Setup& setup, const Case& what, int blocks) {
   std::mt19937 shuffle(std::random_device{}());
   // Worker, loop, and the loop again: the third shows what noise alone does to a ratio.
   std::array<std::vector<double>, 3> times;
+  double pressure = 0;
   for (int block = 0; block < blocks; ++block) {
     std::array order{0, 1, 2};
     std::shuffle(order.begin(), order.end(), shuffle);
+    pressure = std::max(pressure, wait_for_quiet(setup.quiet, setup.wait_s));
     for (const int which : order) {
       times[static_cast<std::size_t>(which)].push_back(which == 0 ? worker_us(setup, what)
                                                                   : plain_loop_us(setup, what));
@@ -135,6 +162,7 @@ bool compare(const Setup& setup, const Case& what, int blocks) {
              setup.flavour, format_bytes(what.size), setup.ranks, what.batch, what.iterations,
              blocks, format_micros(Micros(median(times[0]))),
              format_micros(Micros(median(times[1]))));
+  fmt::print("  highest CPU pressure before a block: {:.0f} %\n", pressure);
   fmt::print("  worker/loop {}   loop/loop {}   allowed [{:.4f}, {:.4f}]   {}\n", show(worker),
              show(loop), low, high, inside ? "inside" : "OUTSIDE");
   return inside;
