@@ -21,7 +21,8 @@ constexpr std::array kSampleFields{SampleField{"start_us", &SampleArrays::start_
                                    SampleField{"h2d_us", &SampleArrays::h2d_us},
                                    SampleField{"d2h_us", &SampleArrays::d2h_us},
                                    SampleField{"send_us", &SampleArrays::send_us},
-                                   SampleField{"compute_us", &SampleArrays::compute_us}};
+                                   SampleField{"compute_us", &SampleArrays::compute_us},
+                                   SampleField{"device_us", &SampleArrays::device_us}};
 
 json samples_to_json(const SampleArrays& samples) {
   json object = json::object();

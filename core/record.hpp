@@ -41,6 +41,7 @@ struct SampleArrays {
   std::vector<double> d2h_us;         ///< copy device to host
   std::vector<double> send_us;        ///< point-to-point between workers and server
   std::vector<double> compute_us;     ///< the server's own reduction
+  std::vector<double> device_us;  ///< the same calls by the GPU's clock (CUDA events); no component
 };
 
 /// Result of one cell on one rank, written as soon as its timed part ends.

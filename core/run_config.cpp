@@ -38,6 +38,7 @@ json protocol_to_json(const Protocol& protocol) {
           {"cell_time_cap_us", protocol.cell_time_cap.count()},
           {"batch_target_us", protocol.batch_target.count()},
           {"max_batch", protocol.max_batch},
+          {"batch_rooted", protocol.batch_rooted},
           {"rank_aggregation", name_of(protocol.rank_aggregation)},
           {"verify", protocol.verify}};
 }
@@ -50,6 +51,7 @@ Protocol protocol_from_json(const json& object) {
   protocol.cell_time_cap = Micros(object.at("cell_time_cap_us").get<double>());
   protocol.batch_target = Micros(object.at("batch_target_us").get<double>());
   protocol.max_batch = object.at("max_batch").get<int>();
+  protocol.batch_rooted = object.value("batch_rooted", false);
   protocol.rank_aggregation =
       parse_named<RankAggregation>(object.at("rank_aggregation").get<std::string>());
   protocol.verify = object.at("verify").get<bool>();

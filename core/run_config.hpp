@@ -39,6 +39,9 @@ struct Protocol {
   /// off.
   Micros batch_target{50.0};
   int max_batch = 1000;
+  /// Batches calls in which one rank alone sends or receives, too. Their mean is then a throughput:
+  /// the root runs ahead. nccl-tests times so.
+  bool batch_rooted = false;
   RankAggregation rank_aggregation = RankAggregation::max;
   bool verify = true;
 };

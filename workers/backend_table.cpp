@@ -19,8 +19,24 @@ const std::vector<BackendRow>& backend_table() {
 #ifdef DYNAMICCL_WITH_GLOO
       {Backend::gloo, connect_gloo},
 #endif
+#ifdef DYNAMICCL_WITH_NCCL
+      {Backend::nccl, connect_nccl},
+#endif
+#ifdef DYNAMICCL_WITH_CUDA_AWARE_MPI
+      {Backend::cuda_aware_mpi, connect_cuda_aware_mpi},
+#endif
   };
   return rows;
+}
+
+std::unique_ptr<Communicator> connect_host([[maybe_unused]] const RunConfig& config) {
+#if defined(DYNAMICCL_WITH_OPENMPI) || defined(DYNAMICCL_WITH_MPICH)
+  return connect_mpi(config);
+#elif defined(DYNAMICCL_WITH_GLOO)
+  return connect_gloo(config);
+#else
+  throw Error(ErrorKind::bug, "no library of this worker joins ranks over host memory");
+#endif
 }
 
 int rank_from_environment(int ranks) {

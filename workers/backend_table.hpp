@@ -24,6 +24,11 @@ const std::vector<BackendRow>& backend_table();
 /// One function per file in backends/; the table names those that were compiled in.
 std::unique_ptr<Communicator> connect_mpi(const RunConfig& config);
 std::unique_ptr<Communicator> connect_gloo(const RunConfig& config);
+std::unique_ptr<Communicator> connect_nccl(const RunConfig& config);
+std::unique_ptr<Communicator> connect_cuda_aware_mpi(const RunConfig& config);
+
+/// By this executable's library over host memory: MPI where it has one, else Gloo.
+std::unique_ptr<Communicator> connect_host(const RunConfig& config);
 
 /// Rank given by whoever started this process, for backends without a launcher.
 /// @throws Error(input) when the environment variable DYNAMICCL_RANK is missing or out of range

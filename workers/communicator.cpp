@@ -26,6 +26,15 @@ void barrier(Communicator& comm) {
   }
 }
 
+void Communicator::send_receive(const void* send, int to, void* receive, int from,
+                                std::size_t bytes) {
+  exchange(*this, send, bytes, to, receive, bytes, from, kNeighbourTag);
+}
+
+void Communicator::synchronise() { barrier(*this); }
+
+std::string Communicator::barrier_name() const { return kBarrierName; }
+
 namespace {
 
 using Combine = std::function<void(double&, double)>;

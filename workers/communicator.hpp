@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "core/vocabulary.hpp"
 
 namespace dynamiccl {
+
+class Device;
 
 /// A started send or receive; valid until waited for, once.
 enum class Request : std::uint32_t {};
@@ -33,10 +36,54 @@ class NotApplicable : public Error {
   explicit NotApplicable(const std::string& message) : Error(ErrorKind::input, message) {}
 };
 
+/// Parts of a call's time that are not the library's collective, microseconds.
+struct PhaseTimes {
+  double compute_us = 0;  ///< the server's own reduction
+  double h2d_us = 0;      ///< copies from host memory to the GPU
+  double d2h_us = 0;      ///< copies from the GPU to host memory
+  double send_us = 0;     ///< between chief worker and a server without a GPU
+  PhaseTimes& operator+=(const PhaseTimes& other) {
+    compute_us += other.compute_us;
+    h2d_us += other.h2d_us;
+    d2h_us += other.d2h_us;
+    send_us += other.send_us;
+    return *this;
+  }
+};
+
+/// What a library itself tells of the way its data takes.
+struct TransportClaim {
+  std::string transport;  ///< as in TransportRecord
+  std::string evidence;
+  nlohmann::json details = nlohmann::json::object();
+};
+
+/// What libraries that queue their work on a GPU stream offer beside their calls.
+class GpuQueue {
+ public:
+  virtual ~GpuQueue() = default;
+  /// Time stamps by the GPU around the calls between the two marks.
+  virtual void mark_start() = 0;
+  virtual void mark_stop() = 0;
+  /// Microseconds between the marks; after Communicator::complete().
+  virtual double marked_us() = 0;
+  /// Calls between the two are recorded as a CUDA graph instead of being run.
+  virtual void begin_capture() = 0;
+  virtual void end_capture() = 0;
+  /// Queues the recorded graph.
+  virtual void replay() = 0;
+
+ protected:
+  GpuQueue() = default;
+  GpuQueue(const GpuQueue&) = default;
+  GpuQueue& operator=(const GpuQueue&) = default;
+};
+
 /// All ranks of a launch joined through one library: what a backend implements (C-06). Sums only.
 ///
-/// Buffers are the memory the library works on (host memory for MPI and Gloo). Every rank makes
-/// the same calls in the same order; calls block until the rank's buffers may be reused.
+/// Buffers are the memory the library works on (host memory for MPI and Gloo, the GPU's for NCCL
+/// and CUDA-aware MPI). Every rank makes the same calls in the same order; calls block until the
+/// rank's buffers may be reused, or queue their work until complete().
 /// In place: `in == out` for allreduce, reduce and alltoall; `in == out + rank * count` elements
 /// for allgather and gather (root); `out == in + rank * count` for reduce_scatter.
 /// One thread. Every call throws Error(environment) when the library reports a failure.
@@ -75,10 +122,32 @@ class Communicator {
   /// `count` elements for each pair of ranks.
   virtual void alltoall(const void* in, void* out, std::size_t count, DataType type) = 0;
 
-  /// Starts sending bytes; messages between two ranks with one tag keep their order.
+  /// Starts sending bytes of host memory (of the GPU too with CUDA-aware MPI); messages between two
+  /// ranks with one tag keep their order.
   virtual Request isend(const void* data, std::size_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::size_t bytes, int from, int tag) = 0;
   virtual void wait(Request request) = 0;
+
+  /// True when collectives take GPU memory (NCCL, CUDA-aware MPI); the same on every rank.
+  [[nodiscard]] virtual bool works_on_gpu() const { return false; }
+  /// This rank's GPU where works_on_gpu(); nullptr on a server without one.
+  [[nodiscard]] virtual Device* device() { return nullptr; }
+  /// Blocks until the calls so far are done on this rank.
+  virtual void complete() {}
+  /// The library's GPU stream, nullptr where calls block.
+  [[nodiscard]] virtual GpuQueue* queue() { return nullptr; }
+  /// Sends to one rank while receiving from another, in buffers of the library's kind of memory.
+  virtual void send_receive(const void* send, int to, void* receive, int from, std::size_t bytes);
+  /// Makes the ranks leave at the same time. Ranks: all.
+  virtual void synchronise();
+  [[nodiscard]] virtual std::string barrier_name() const;
+  /// What the calls since the last take_phases() spent outside the collective; nullopt where the
+  /// library does nothing else.
+  virtual std::optional<PhaseTimes> take_phases() { return std::nullopt; }
+  /// What the last collective really ran, where the library tells after the call.
+  [[nodiscard]] virtual std::optional<std::string> applied() { return std::nullopt; }
+  /// Ranks: all, as they agree on one name.
+  [[nodiscard]] virtual std::optional<TransportClaim> transport_claim() { return std::nullopt; }
 
   /// Leaves the job in order. Ranks: all.
   virtual void finalize() = 0;

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -10,6 +11,7 @@
 #include "workers/backend_table.hpp"
 #include "workers/backends/mpi_algorithms.hpp"
 #include "workers/collectives/sum.hpp"
+#include "workers/device/device.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -106,7 +108,14 @@ class RequestPool {
   std::vector<std::uint32_t> free_;
 };
 
-class MpiCommunicator final : public Communicator {
+/// Asks the library itself, whichever is loaded: a header would answer for the one it came with.
+bool library_takes_gpu_memory() {
+  using Query = int (*)();
+  auto* query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  return query != nullptr && query() == 1;
+}
+
+class MpiCommunicator : public Communicator {
  public:
   MpiCommunicator() {
     check(MPI_Init(nullptr, nullptr), "MPI_Init");
@@ -319,6 +328,48 @@ Request MpiCommunicator::irecv(void* data, std::size_t bytes, int from, int tag)
 }
 
 }  // namespace
+
+#ifdef DYNAMICCL_WITH_CUDA_AWARE_MPI
+namespace {
+
+/// MPI that takes GPU memory as it is (C-03).
+class CudaAwareMpiCommunicator final : public MpiCommunicator {
+ public:
+  explicit CudaAwareMpiCommunicator(const RunConfig& config) {
+    const auto own = static_cast<std::size_t>(rank());
+    try {
+      if (!library_takes_gpu_memory())
+        throw Error(ErrorKind::environment,
+                    fmt::format("{} was not built to take GPU memory (MPIX_Query_cuda_support says "
+                                "no): scripts/build_cuda_openmpi.sh builds one that does",
+                                library()));
+      device_ = open_device(own < config.gpu_of_rank.size() ? config.gpu_of_rank[own] : rank());
+    } catch (const Error& error) {
+      unusable_ = error.what();
+    }
+    // One rank without a GPU leaves every cell out; otherwise the others would wait for it.
+    const double failed = sum_over_ranks(*this, {unusable_.empty() ? 0.0 : 1.0})[0];
+    if (failed > 0 && unusable_.empty())
+      unusable_ = fmt::format("{} of {} ranks have no usable GPU", failed, size());
+  }
+
+  [[nodiscard]] std::optional<std::string> unsupported(const CallShape& shape) const override {
+    return unusable_.empty() ? MpiCommunicator::unsupported(shape) : unusable_;
+  }
+  [[nodiscard]] bool works_on_gpu() const override { return true; }
+  [[nodiscard]] Device* device() override { return device_.get(); }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::string unusable_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect_cuda_aware_mpi(const RunConfig& config) {
+  return std::make_unique<CudaAwareMpiCommunicator>(config);
+}
+#endif
 
 std::unique_ptr<Communicator> connect_mpi(const RunConfig& /*config*/) {
   return std::make_unique<MpiCommunicator>();

@@ -4,9 +4,9 @@
 
 #include <array>
 
+#include "workers/collectives/gpu_server.hpp"
 #include "workers/collectives/parameter_server.hpp"
 #include "workers/collectives/ring.hpp"
-#include "workers/tags.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -40,9 +40,8 @@ void run_alltoall(const Call& c, PhaseTimes& /*times*/) {
 void run_neighbour_exchange(const Call& c, PhaseTimes& /*times*/) {
   const int size = c.comm.size();
   const int rank = c.comm.rank();
-  const std::size_t bytes = c.layout.count * element_bytes(c.type);
-  exchange(c.comm, c.in, bytes, (rank + 1) % size, c.out, bytes, (rank + size - 1) % size,
-           kNeighbourTag);
+  c.comm.send_receive(c.in, (rank + 1) % size, c.out, (rank + size - 1) % size,
+                      c.layout.count * element_bytes(c.type));
 }
 
 constexpr std::array kRows{
@@ -56,38 +55,49 @@ constexpr std::array kRows{
     OperationRow{Collective::alltoall, "", TimeKind::collective, run_alltoall, no_scratch},
     OperationRow{Collective::sendrecv, "send_recv", TimeKind::point_to_point,
                  run_neighbour_exchange, no_scratch},
-    OperationRow{Collective::push, "send_recv", TimeKind::point_to_point, run_push, push_scratch},
-    OperationRow{Collective::pull, "send_recv", TimeKind::point_to_point, run_pull, no_scratch},
+    OperationRow{Collective::push, "send_recv", TimeKind::point_to_point, run_push, push_scratch,
+                 OperationMemory::host},
+    OperationRow{Collective::pull, "send_recv", TimeKind::point_to_point, run_pull, no_scratch,
+                 OperationMemory::host},
     OperationRow{Collective::push_pull, "send_recv", TimeKind::point_to_point, run_push_pull,
-                 push_scratch},
+                 push_scratch, OperationMemory::host},
+    OperationRow{Collective::push, "reduce", TimeKind::collective, run_gpu_push, gpu_push_scratch,
+                 OperationMemory::gpu},
+    OperationRow{Collective::pull, "broadcast", TimeKind::collective, run_gpu_pull, no_scratch,
+                 OperationMemory::gpu},
+    OperationRow{Collective::push_pull, "reduce_broadcast", TimeKind::collective, run_gpu_push_pull,
+                 gpu_push_scratch, OperationMemory::gpu},
     OperationRow{Collective::allreduce, "own_ring", TimeKind::collective, run_ring_allreduce,
-                 ring_scratch},
+                 ring_scratch, OperationMemory::host},
     OperationRow{Collective::allgather, "own_ring", TimeKind::collective, run_ring_allgather,
-                 no_scratch},
+                 no_scratch, OperationMemory::host},
     OperationRow{Collective::reduce_scatter, "own_ring", TimeKind::collective,
-                 run_ring_reduce_scatter, ring_scratch},
+                 run_ring_reduce_scatter, ring_scratch, OperationMemory::host},
 };
+
+bool runs_on(const OperationRow& row, bool on_gpu) {
+  return row.memory == OperationMemory::any || (row.memory == OperationMemory::gpu) == on_gpu;
+}
 
 }  // namespace
 
-const OperationRow* find_operation(const WorkCell& cell) {
+const OperationRow* find_operation(const WorkCell& cell, bool on_gpu) {
   const OperationRow* library = nullptr;
   for (const auto& row : kRows) {
-    if (row.collective != cell.collective) continue;
+    if (row.collective != cell.collective || !runs_on(row, on_gpu)) continue;
     if (row.own_algorithm == cell.algorithm) return &row;
     // Operations that no library offers are run by ours when the cell leaves the choice open.
-    if (row.own_algorithm.empty() ||
-        (row.own_algorithm == "send_recv" && cell.algorithm == "library"))
-      library = &row;
+    const bool stands_in = !row.own_algorithm.empty() && row.own_algorithm != "own_ring";
+    if (row.own_algorithm.empty() || (stands_in && cell.algorithm == "library")) library = &row;
   }
   if (library != nullptr && cell.algorithm == "own_ring") return nullptr;
   return library;
 }
 
-std::vector<std::string_view> own_algorithms(Collective collective) {
+std::vector<std::string_view> own_algorithms(Collective collective, bool on_gpu) {
   std::vector<std::string_view> names;
   for (const auto& row : kRows) {
-    if (row.collective == collective && !row.own_algorithm.empty())
+    if (row.collective == collective && !row.own_algorithm.empty() && runs_on(row, on_gpu))
       names.push_back(row.own_algorithm);
   }
   return names;

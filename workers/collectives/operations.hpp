@@ -10,12 +10,6 @@
 
 namespace dynamiccl {
 
-/// Parts of a call's time that are not the library's or the network's; the measuring loop takes
-/// the rest.
-struct PhaseTimes {
-  double compute_us = 0;  ///< the server's own reduction
-};
-
 /// Everything one call needs; buffers are never allocated while it runs.
 struct Call {
   Communicator& comm;
@@ -30,7 +24,10 @@ struct Call {
 /// What a call's time is made of.
 enum class TimeKind { collective, point_to_point };
 
-/// One way to run one collective: a row per collective and per own algorithm.
+/// Where the buffers must be for an operation: `any` hands them to the library and never looks.
+enum class OperationMemory { any, host, gpu };
+
+/// One way to run one collective: a row per collective, own algorithm and kind of memory.
 struct OperationRow {
   Collective collective;
   /// "" = the library's collective under whatever name the cell gives, otherwise our own.
@@ -39,13 +36,15 @@ struct OperationRow {
   void (*run)(const Call& call, PhaseTimes& times);
   std::size_t (*scratch_bytes)(const Layout& layout, const Place& place, DataType type,
                                std::size_t segment_bytes);
+  OperationMemory memory = OperationMemory::any;
 };
 
+/// @param on_gpu the library works on GPU memory, see Communicator::works_on_gpu
 /// @returns the row, or nullptr when the cell names an algorithm that does not exist for it
-const OperationRow* find_operation(const WorkCell& cell);
+const OperationRow* find_operation(const WorkCell& cell, bool on_gpu = false);
 
 /// Names of our own algorithms for a collective.
-std::vector<std::string_view> own_algorithms(Collective collective);
+std::vector<std::string_view> own_algorithms(Collective collective, bool on_gpu = false);
 
 /// Pipelining unit of our own algorithms: knob "segment_bytes", 256 KiB unless said.
 /// @throws Error(input) when the knob is no positive size

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 namespace dynamiccl {
 
@@ -13,18 +14,15 @@ class Buffer {
   Buffer() = default;
   /// @throws std::bad_alloc
   explicit Buffer(std::size_t bytes);
+  /// Takes memory of another kind over: a GPU's, or page-locked.
+  explicit Buffer(std::shared_ptr<std::byte> data) : data_(std::move(data)) {}
   [[nodiscard]] std::byte* data() const { return data_.get(); }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* at) const { std::free(at); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  std::size_t bytes_ = 0;
+  std::shared_ptr<std::byte> data_;
 };
 
-/// The launch's buffers, sized once for its largest cell and used by all.
+/// The launch's buffers in one kind of memory, sized once for its largest cell and used by all.
 struct Buffers {
   Buffer in;
   Buffer out;

@@ -18,22 +18,41 @@ struct CellRunner::Work {
   const OperationRow* operation = nullptr;
   std::size_t segment_bytes = 0;
   DataSource source{0, DataType::float32, 1};
-  std::byte* in = nullptr;
-  std::byte* out = nullptr;
+  MemoryMode memory = MemoryMode::host;
+  bool graph = false;
+  BufferPair library;  ///< what the library gets
+  BufferPair data;     ///< where the data is made and verified
 };
 
 namespace {
 
 void reserve(SampleArrays& samples, int count) {
   const auto n = static_cast<std::size_t>(std::max(count, 0));
-  for (auto* values : {&samples.start_us, &samples.total_us, &samples.collective_us,
-                       &samples.send_us, &samples.compute_us}) {
+  for (auto* values :
+       {&samples.start_us, &samples.total_us, &samples.collective_us, &samples.h2d_us,
+        &samples.d2h_us, &samples.send_us, &samples.compute_us, &samples.device_us}) {
     values->reserve(n);
   }
 }
 
 bool server_computes(Collective collective) {
   return collective == Collective::push || collective == Collective::push_pull;
+}
+
+/// Knobs that are ours to obey and no business of the library.
+std::map<std::string, std::string> library_knobs(const WorkCell& cell) {
+  auto knobs = cell.knobs;
+  for (const char* ours : {"memory", "graph"}) knobs.erase(ours);
+  return knobs;
+}
+
+/// In place, the one lies inside the other.
+BufferPair placed(BufferPair buffers, const Layout& layout, bool in_place, std::size_t width) {
+  if (layout.one_buffer) return {buffers.out, buffers.out};
+  if (!in_place) return buffers;
+  const std::size_t shift = layout.in_place_offset * width;
+  if (layout.out_inside_in) return {buffers.out, buffers.out + shift};
+  return {buffers.out + shift, buffers.out};
 }
 
 }  // namespace
@@ -43,21 +62,16 @@ Place CellRunner::place() const {
 }
 
 CellRunner::CellRunner(Communicator& comm, const RunConfig& config, double epoch_us)
-    : comm_(comm), config_(config), epoch_us_(epoch_us) {
-  std::size_t in = 0;
-  std::size_t out = 0;
-  std::size_t scratch = 0;
+    : comm_(comm), config_(config), epoch_us_(epoch_us), memory_(comm, config) {
   for (const auto& cell : config.cells) {
     Work work;
     if (!resolve(cell, work).empty()) continue;
     const std::size_t width = element_bytes(cell.datatype);
-    in = std::max(in, work.layout.in_elements * width);
-    out = std::max(out, work.layout.out_elements * width);
-    scratch = std::max(scratch, work.operation->scratch_bytes(work.layout, place(), cell.datatype,
-                                                              work.segment_bytes));
+    memory_.require(
+        work.memory, work.layout.in_elements * width, work.layout.out_elements * width,
+        work.operation->scratch_bytes(work.layout, place(), cell.datatype, work.segment_bytes));
   }
-  // In place, input and output share the larger one.
-  buffers_ = {Buffer(in), Buffer(std::max(in, out)), Buffer(scratch)};
+  memory_.allocate();
 }
 
 std::string CellRunner::resolve(const WorkCell& cell, Work& work) const {
@@ -73,19 +87,22 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
   work.cell = cell;
   work.layout = layout_of(cell, place());
   if (!work.layout.unsupported.empty()) return work.layout.unsupported;
+  if (auto reason = memory_.unsupported(cell); !reason.empty()) return reason;
+  work.memory = memory_.mode_of(cell);
+  const bool on_gpu = comm_.works_on_gpu();
   auto offered = comm_.algorithms(cell.collective);
-  work.operation = find_operation(work.cell);
+  work.operation = find_operation(work.cell, on_gpu);
   if (offered.empty() && work.operation != nullptr && work.operation->own_algorithm.empty()) {
     // Where the library has no such collective, ours stands in; the record names what ran.
     if (cell.algorithm == "library") work.cell.algorithm = "own_ring";
-    work.operation = find_operation(work.cell);
+    work.operation = find_operation(work.cell, on_gpu);
     if (work.operation == nullptr)
       return fmt::format("the library has no {}", name_of(cell.collective));
   }
   const bool library_runs = work.operation != nullptr && work.operation->own_algorithm.empty();
   if (work.operation == nullptr || (library_runs && std::find(offered.begin(), offered.end(),
                                                               cell.algorithm) == offered.end())) {
-    for (const auto name : own_algorithms(cell.collective)) offered.emplace_back(name);
+    for (const auto name : own_algorithms(cell.collective, on_gpu)) offered.emplace_back(name);
     return fmt::format("no algorithm \"{}\" for {} here; {}", cell.algorithm,
                        name_of(cell.collective), suggestion(cell.algorithm, offered));
   }
@@ -93,23 +110,41 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
     return fmt::format("{} is not run in place by our own algorithm", name_of(cell.collective));
   work.segment_bytes = segment_bytes_of(cell);
   work.shape = {cell.collective, cell.datatype,  work.layout.count,
-                cell.in_place,   cell.algorithm, cell.knobs};
-  if (library_runs) return comm_.unsupported(work.shape).value_or("");
+                cell.in_place,   cell.algorithm, library_knobs(cell)};
+  const auto graph = cell.knobs.find("graph");
+  work.graph = graph != cell.knobs.end() && graph->second != "0";
+  if (work.graph && !on_gpu) return "CUDA graphs hold calls that are queued on a GPU only";
+  if (library_runs || on_gpu) return comm_.unsupported(work.shape).value_or("");
   return {};
 }
 
-void CellRunner::prepare(const Work& work) {
+void CellRunner::place_buffers(Work& work) const {
   const std::size_t width = element_bytes(work.cell.datatype);
-  if (work.layout.out_elements > 0) poison(work.out, work.layout.out_elements * width);
+  const auto own = [&](BufferPair buffers) {
+    return placed(buffers, work.layout, work.cell.in_place, width);
+  };
+  work.library = own(memory_.library_buffers(work.memory));
+  work.data = own(memory_.data_buffers(work.memory));
+}
+
+void CellRunner::prepare(const Work& work) {
+  const std::size_t bytes = work.layout.out_elements * element_bytes(work.cell.datatype);
+  if (bytes > 0) {
+    memory_.poison(work.memory, work.data.out, bytes);
+    // A result left in the staging buffer must not pass for a new one.
+    if (is_staged(work.memory)) poison(work.library.out, bytes);
+  }
   if (work.layout.in_elements > 0)
-    work.source.fill(work.in, comm_.rank(), 0, work.layout.in_elements);
+    memory_.fill(work.memory, work.source, work.data.in, work.layout.in_elements);
 }
 
 void CellRunner::check(Work& work, CellRecord& record) {
   if (kFlipsByte && comm_.rank() == work.layout.last_receiver && work.layout.out_elements > 0) {
-    work.out[work.layout.out_elements * element_bytes(work.cell.datatype) / 2] ^= std::byte{1};
+    memory_.flip(work.memory,
+                 work.data.out + work.layout.out_elements * element_bytes(work.cell.datatype) / 2);
   }
-  const Verdict verdict = verify(work.source, work.out, work.layout.expected);
+  const Verdict verdict =
+      memory_.verify(work.memory, work.source, work.data.out, work.layout.expected);
   record.checked += verdict.checked;
   record.wrong += verdict.wrong;
   if (verdict.wrong == 0 || record.status == CellStatus::failed) return;
@@ -118,26 +153,79 @@ void CellRunner::check(Work& work, CellRecord& record) {
                               verdict.first_wrong, verdict.wrong, verdict.checked);
 }
 
-double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
+void CellRunner::call(const Work& work, PhaseTimes& times, double& collective_us) {
   const Call call{comm_,
                   work.layout,
                   work.cell.datatype,
-                  work.in,
-                  work.out,
-                  buffers_.scratch.data(),
+                  work.library.in,
+                  work.library.out,
+                  memory_.scratch(work.memory),
                   work.segment_bytes};
-  PhaseTimes times;
-  barrier(comm_);
+  if (!is_staged(work.memory)) return work.operation->run(call, times);
+  const Layout& layout = work.layout;
+  const std::size_t width = element_bytes(work.cell.datatype);
   const double start_us = now_us();
-  for (int i = 0; i < batch; ++i) work.operation->run(call, times);
+  if (layout.in_elements > 0)
+    memory_.copy_down(work.library.in, work.data.in, layout.in_elements * width);
+  const double down_us = now_us();
+  work.operation->run(call, times);
+  const double done_us = now_us();
+  // A broadcast's root has the data on its GPU already.
+  const bool arrives =
+      layout.out_elements > 0 && !(layout.one_buffer && comm_.rank() == layout.root);
+  if (arrives) memory_.copy_up(work.data.out, work.library.out, layout.out_elements * width);
+  times.d2h_us += down_us - start_us;
+  times.h2d_us += now_us() - done_us;
+  collective_us += done_us - down_us;
+}
+
+void CellRunner::capture(const Work& work, int batch) {
+  if (captured_batch_ == batch) return;
+  PhaseTimes ignored;
+  double none = 0;
+  GpuQueue* queue = comm_.queue();
+  queue->begin_capture();
+  for (int i = 0; i < batch; ++i) call(work, ignored, none);
+  queue->end_capture();
+  captured_batch_ = batch;
+}
+
+double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
+  GpuQueue* queue = comm_.queue();
+  if (work.graph) capture(work, batch);
+  PhaseTimes times;
+  double collective_us = 0;
+  comm_.take_phases();
+  comm_.synchronise();
+  const double start_us = now_us();
+  if (queue != nullptr) queue->mark_start();
+  if (work.graph) {
+    queue->replay();
+  } else {
+    for (int i = 0; i < batch; ++i) call(work, times, collective_us);
+  }
+  if (queue != nullptr) queue->mark_stop();
+  comm_.complete();
   const double total_us = (now_us() - start_us) / batch;
   samples.start_us.push_back(start_us - epoch_us_);
   samples.total_us.push_back(total_us);
-  if (work.operation->kind == TimeKind::collective) {
-    samples.collective_us.push_back(total_us);
+  if (queue != nullptr) samples.device_us.push_back(queue->marked_us() / batch);
+  const auto phases = comm_.take_phases();
+  if (phases) times += *phases;
+  if (phases || is_staged(work.memory)) {
+    samples.d2h_us.push_back(times.d2h_us / batch);
+    samples.h2d_us.push_back(times.h2d_us / batch);
+  }
+  const double compute_us = times.compute_us / batch;
+  if (phases) {
+    samples.send_us.push_back(times.send_us / batch);
+    samples.collective_us.push_back(total_us -
+                                    (times.d2h_us + times.h2d_us + times.send_us) / batch);
+  } else if (work.operation->kind == TimeKind::collective) {
+    samples.collective_us.push_back(is_staged(work.memory) ? collective_us / batch : total_us);
   } else {
-    const double compute_us = times.compute_us / batch;
-    samples.send_us.push_back(total_us - compute_us);
+    const double moving_us = is_staged(work.memory) ? collective_us / batch : total_us;
+    samples.send_us.push_back(moving_us - compute_us);
     if (server_computes(work.cell.collective)) samples.compute_us.push_back(compute_us);
   }
   calls_ += static_cast<std::uint64_t>(batch);
@@ -146,7 +234,8 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
 
 int CellRunner::warm_up(const Work& work, SampleArrays& samples) {
   const Protocol& protocol = config_.protocol;
-  const double target_us = work.layout.rooted ? 0.0 : protocol.batch_target.count();
+  const bool batches = !work.layout.rooted || protocol.batch_rooted;
+  const double target_us = batches ? protocol.batch_target.count() : 0.0;
   const double start_us = now_us();
   int batch = 1;
   reserve(samples, protocol.warmup);
@@ -195,21 +284,18 @@ void CellRunner::measure(Work& work, int batch, CellRecord& record) {
 }
 
 void CellRunner::start(Work& work, CellRecord& record) {
-  record.algorithm = work.operation->own_algorithm.empty()
-                         ? comm_.choose(work.shape)
-                         : std::string(work.operation->own_algorithm);
+  const bool library_runs = work.operation->own_algorithm.empty();
+  // Our own operations on GPUs are made of the library's collectives, which have settings too.
+  const std::string chosen = library_runs || comm_.works_on_gpu() ? comm_.choose(work.shape) : "";
+  record.algorithm = library_runs ? chosen : std::string(work.operation->own_algorithm);
   work.source = DataSource(data_key(config_.seed, work.cell.id), work.cell.datatype, comm_.size());
-  const std::size_t shift = work.layout.in_place_offset * element_bytes(work.cell.datatype);
-  work.out = buffers_.out.data();
-  work.in = work.layout.one_buffer ? work.out : buffers_.in.data();
-  if (work.cell.in_place && !work.layout.one_buffer) {
-    work.in = work.layout.out_inside_in ? work.out : work.out + shift;
-    if (work.layout.out_inside_in) work.out += shift;
-  }
+  captured_batch_ = 0;
+  place_buffers(work);
   prepare(work);
   SampleArrays untimed;
   sample(work, 1, untimed);
   if (config_.protocol.verify) check(work, record);
+  record.algorithm = comm_.applied().value_or(record.algorithm);
 }
 
 CellRecord CellRunner::run(const WorkCell& cell, int position) {
@@ -217,7 +303,7 @@ CellRecord CellRunner::run(const WorkCell& cell, int position) {
   record.cell_id = cell.id;
   record.rank = comm_.rank();
   record.position = position;
-  record.barrier = kBarrierName;
+  record.barrier = comm_.barrier_name();
   payload_bytes_ = used_bytes_ = calls_ = 0;
   Work work;
   std::string unsupported = resolve(cell, work);

@@ -7,7 +7,7 @@
 #include "core/run_config.hpp"
 #include "workers/collectives/operations.hpp"
 #include "workers/communicator.hpp"
-#include "workers/measure/buffers.hpp"
+#include "workers/measure/cell_memory.hpp"
 #include "workers/measure/data.hpp"
 
 namespace dynamiccl {
@@ -20,6 +20,10 @@ namespace dynamiccl {
 /// Layout::rooted), and while measuring on how many samples fit in Protocol::cell_time_cap. A
 /// warm-up that alone takes half of that cap ends early. Samples hold no allocation, output or
 /// verification.
+///
+/// On libraries that queue their work on a GPU a sample ends when the GPU is done; the GPU's own
+/// time between its first and last call is kept beside it (SampleArrays::device_us). The knob
+/// `graph` records a sample's calls as a CUDA graph once and replays it.
 ///
 /// Verification: one call before the warm-up and the last timed call start from a poisoned output
 /// and are compared element by element; in place, where a repeated call changes its own input, one
@@ -45,8 +49,11 @@ class CellRunner {
   std::string resolve(const WorkCell& cell, Work& work) const;
   std::string reason_unsupported(const WorkCell& cell, Work& work) const;
   void start(Work& work, CellRecord& record);
+  void place_buffers(Work& work) const;
   void prepare(const Work& work);
   void check(Work& work, CellRecord& record);
+  void call(const Work& work, PhaseTimes& times, double& collective_us);
+  void capture(const Work& work, int batch);
   double sample(const Work& work, int batch, SampleArrays& samples);
   int warm_up(const Work& work, SampleArrays& samples);
   void measure(Work& work, int batch, CellRecord& record);
@@ -54,7 +61,8 @@ class CellRunner {
   Communicator& comm_;
   const RunConfig& config_;
   double epoch_us_;
-  Buffers buffers_;
+  CellMemory memory_;
+  int captured_batch_ = 0;  ///< calls in the recorded graph, 0 = none is recorded
   std::uint64_t payload_bytes_ = 0;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t calls_ = 0;

@@ -8,13 +8,13 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "workers/measure/data_hash.hpp"
 
 namespace dynamiccl {
 namespace {
 
-// One block is one key derivation; inside it the values are a 32-bit hash of the lane, which
-// compilers turn into vector code.
-constexpr std::size_t kBlock = 1024;
+// Inside a block the values are a 32-bit hash of the lane, which compilers turn into vector code.
+constexpr std::size_t kBlock = kDataBlock;
 
 #if defined(__x86_64__)
 #define DYN_WIDE __attribute__((target("avx2")))
@@ -24,24 +24,11 @@ const bool kWide = __builtin_cpu_supports("avx2");
 const bool kWide = true;
 #endif
 
-// Finaliser of SplitMix64 (Steele, Lea, Flood, doi 10.1145/2714064.2660195).
-constexpr std::uint64_t stir(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
-
-// 32-bit finaliser of MurmurHash3: two multiplications, no table.
 __attribute__((always_inline)) inline void add_lanes(std::uint32_t* sums, std::uint32_t key,
                                                      std::uint32_t lane, std::size_t count,
                                                      std::uint32_t range) {
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint32_t x = key + (lane + static_cast<std::uint32_t>(i)) * 0x9E3779B1U;
-    x = (x ^ (x >> 16)) * 0x85EBCA6BU;
-    x = (x ^ (x >> 13)) * 0xC2B2AE35U;
-    sums[i] += ((x >> 16) * range) >> 16;
-  }
+  for (std::size_t i = 0; i < count; ++i)
+    sums[i] += lane_value(key, lane + static_cast<std::uint32_t>(i), range);
 }
 DYN_WIDE void add_lanes_wide(std::uint32_t* sums, std::uint32_t key, std::uint32_t lane,
                              std::size_t count, std::uint32_t range) {
@@ -150,12 +137,12 @@ DataSource::DataSource(std::uint64_t key, DataType type, int ranks)
 
 void DataSource::add_values(std::uint32_t* sums, int rank, std::uint64_t first,
                             std::size_t count) const {
-  const std::uint64_t rank_key = stir(key_ ^ stir(static_cast<std::uint64_t>(rank)));
+  const std::uint64_t own_key = rank_key(key_, rank);
   while (count > 0) {
     const std::uint64_t block = first / kBlock;
     const std::size_t lane = first % kBlock;
     const std::size_t part = std::min(count, kBlock - lane);
-    const auto key = static_cast<std::uint32_t>(stir(rank_key ^ block));
+    const auto key = static_cast<std::uint32_t>(stir(own_key ^ block));
     const auto lane32 = static_cast<std::uint32_t>(lane);
     if (kWide) {
       add_lanes_wide(sums, key, lane32, part, range_);
@@ -195,6 +182,19 @@ Verdict& Verdict::operator+=(const Verdict& other) {
   return *this;
 }
 
+std::string describe_wrong(const DataSource& source, const ExpectedPart& part, std::size_t index,
+                           const void* got) {
+  std::uint32_t sum = 0;
+  for (int rank = part.first_rank; rank <= part.last_rank; ++rank) {
+    if (rank != part.skipped_rank) source.add_values(&sum, rank, part.first + index, 1);
+  }
+  std::array<std::byte, 8> expected{};
+  encode(expected.data(), &sum, 1, source.type());
+  return fmt::format("element {} is {} but must be {}", part.offset + index,
+                     describe(static_cast<const std::byte*>(got), source.type()),
+                     describe(expected.data(), source.type()));
+}
+
 namespace {
 
 Verdict verify_part(const DataSource& source, const std::byte* out, const ExpectedPart& part) {
@@ -214,11 +214,8 @@ Verdict verify_part(const DataSource& source, const std::byte* out, const Expect
     if (std::memcmp(got, expected.data(), count * width) == 0) continue;
     for (std::size_t i = 0; i < count; ++i) {
       if (std::memcmp(got + i * width, expected.data() + i * width, width) == 0) continue;
-      if (verdict.wrong++ == 0) {
-        verdict.first_wrong = fmt::format("element {} is {} but must be {}", part.offset + done + i,
-                                          describe(got + i * width, source.type()),
-                                          describe(expected.data() + i * width, source.type()));
-      }
+      if (verdict.wrong++ == 0)
+        verdict.first_wrong = describe_wrong(source, part, done + i, got + i * width);
     }
   }
   return verdict;

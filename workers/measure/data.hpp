@@ -23,6 +23,7 @@ class DataSource {
   [[nodiscard]] std::uint32_t range() const { return range_; }
   [[nodiscard]] DataType type() const { return type_; }
   [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] std::uint64_t key() const { return key_; }
 
   /// Writes elements first..first+count-1 of the rank's input.
   void fill(void* out, int rank, std::uint64_t first, std::size_t count) const;
@@ -58,6 +59,10 @@ struct Verdict {
   std::string first_wrong;  ///< "element 17 is 5 but must be 7"; empty when none is wrong
   Verdict& operator+=(const Verdict& other);
 };
+
+/// "element 17 is 5 but must be 7" for element `index` of a part; `got` is that element.
+std::string describe_wrong(const DataSource& source, const ExpectedPart& part, std::size_t index,
+                           const void* got);
 
 /// Compares every element, bit by bit.
 Verdict verify(const DataSource& source, const void* out, const std::vector<ExpectedPart>& parts);

@@ -1,0 +1,38 @@
+# GPUs: the CUDA toolkit and NCCL, both optional. Without them the same sources build, and cells that
+# need a GPU say why they cannot run. NCCL itself is loaded at run time; only its header is needed.
+option(DYNAMICCL_GPU "use CUDA and NCCL where they are found" ON)
+option(DYNAMICCL_REQUIRE_GPU "fail where CUDA or NCCL is not found" OFF)
+set(DYNAMICCL_CUDA_ARCHITECTURES "75-virtual;90" CACHE STRING "GPU code to make: virtual ones run on every later GPU")
+
+if(DYNAMICCL_GPU)
+  find_package(CUDAToolkit 12.0 QUIET)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
+    set(CMAKE_CUDA_ARCHITECTURES "${DYNAMICCL_CUDA_ARCHITECTURES}")
+    if(NOT CMAKE_CUDA_COMPILER)
+      set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
+    endif()
+    enable_language(CUDA)
+    add_library(dyn_cuda INTERFACE)
+    target_include_directories(dyn_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+    # Static, so that a worker starts in containers without the toolkit.
+    target_link_libraries(dyn_cuda INTERFACE CUDA::cudart_static)
+    find_path(DYNAMICCL_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(DYNAMICCL_NCCL_LIBRARY NAMES libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} "${CUDAToolkit_LIBRARY_ROOT}/lib"
+      "${CUDAToolkit_TARGET_DIR}/lib")
+    if(DYNAMICCL_NCCL_INCLUDE)
+      add_library(dyn_nccl INTERFACE)
+      target_include_directories(dyn_nccl SYSTEM INTERFACE "${DYNAMICCL_NCCL_INCLUDE}")
+      target_link_libraries(dyn_nccl INTERFACE dyn_cuda ${CMAKE_DL_LIBS})
+      if(NOT DYNAMICCL_NCCL_LIBRARY)
+        set(_nccl_path "libnccl.so.2")
+      else()
+        set(_nccl_path "${DYNAMICCL_NCCL_LIBRARY}")
+      endif()
+      target_compile_definitions(dyn_nccl INTERFACE "DYNAMICCL_NCCL_BUILT_WITH=\"${_nccl_path}\"")
+    endif()
+  endif()
+endif()
+if(DYNAMICCL_REQUIRE_GPU AND NOT (TARGET dyn_cuda AND TARGET dyn_nccl))
+  message(FATAL_ERROR "DYNAMICCL_REQUIRE_GPU is on, but the CUDA toolkit (nvcc, 12.0 or later) or nccl.h was not found: "
+    "install them, or name the toolkit with -DCUDAToolkit_ROOT=DIR and NCCL with -DDYNAMICCL_NCCL_INCLUDE=DIR")
+endif()

@@ -1,0 +1,296 @@
+#include "workers/backends/nccl.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "workers/backend_table.hpp"
+#include "workers/backends/nccl_log.hpp"
+#include "workers/device/cuda_check.hpp"
+#include "workers/measure/clock.hpp"
+#include "workers/tags.hpp"
+
+namespace dynamiccl {
+namespace {
+
+// A communicator holds buffers of some hundred MiB; a few of them serve a launch's cells.
+constexpr std::size_t kMostCommunicators = 6;
+
+/// Sets a variable for as long as a communicator is made, then puts back what was there.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(value.empty() ? nullptr : name) {
+    if (name_ == nullptr) return;
+    if (const char* before = std::getenv(name_)) before_ = before;
+    setenv(name_, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (name_ == nullptr) return;
+    if (before_)
+      setenv(name_, before_->c_str(), 1);
+    else
+      unsetenv(name_);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+/// NCCL tells its choices only in its log: one file per rank, unless the user directs it elsewhere.
+std::string direct_log(const RunConfig& config, int rank) {
+  const std::string path = fmt::format("{}/nccl.rank{}.log", config.output_dir, rank);
+  if (std::getenv("NCCL_DEBUG") != nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return "";
+  setenv("NCCL_DEBUG", "INFO", 1);
+  // Only what is told when connections are made: nothing is written while cells are timed.
+  setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,P2P,SHM,NET,ENV", 0);
+  setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
+  return path;
+}
+
+std::string version_text(int code) {
+  return fmt::format("{}.{}.{}", code / 10000, code % 10000 / 100, code % 100);
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> host, const RunConfig& config)
+    : host_(std::move(host)) {
+  const auto server = static_cast<std::size_t>(config.server_rank);
+  if (config.architecture == Architecture::ps && server < config.gpu_of_rank.size() &&
+      config.gpu_of_rank[server] < 0)
+    apart_ = config.server_rank;
+  nccl_rank_ = in_nccl() ? nccl_rank_of(rank()) : -1;
+  nccl_size_ = size() - (server_apart() ? 1 : 0);
+  try {
+    open(config);
+  } catch (const Error& error) {
+    unusable_ = error.what();
+  }
+  // One rank without GPU or library leaves every cell out; otherwise the others would wait for it.
+  const double failed = sum_over_ranks(*host_, {unusable_.empty() ? 0.0 : 1.0})[0];
+  if (failed > 0 && unusable_.empty())
+    unusable_ = fmt::format("{} of {} ranks cannot use NCCL", failed, size());
+  if (!unusable_.empty()) return;
+  comm_ = make({});
+  pool_[{}] = comm_;
+}
+
+NcclCommunicator::~NcclCommunicator() = default;
+
+void NcclCommunicator::open(const RunConfig& config) {
+  if (!in_nccl()) return;
+  const auto own = static_cast<std::size_t>(rank());
+  device_ = open_device(own < config.gpu_of_rank.size() ? config.gpu_of_rank[own] : nccl_rank_);
+  log_path_ = direct_log(config, rank());
+  api_ = &nccl_api();
+  int code = 0;
+  check(api_->get_version(&code), "ncclGetVersion");
+  version_ = version_text(code);
+  queue_ = std::make_unique<CudaQueue>();
+  barrier_word_ = device_->allocate(sizeof(std::int32_t));
+}
+
+void NcclCommunicator::check(ncclResult_t code, const char* call) const {
+  if (code == ncclSuccess || code == ncclInProgress) return;
+  throw Error(ErrorKind::environment,
+              fmt::format("{} failed: {}: {}{}", call, api_->get_error_string(code),
+                          api_->get_last_error(nullptr),
+                          log_path_.empty() ? "" : "; NCCL's log: " + log_path_));
+}
+
+std::string NcclCommunicator::library() const {
+  if (!in_nccl()) return fmt::format("server without GPU, over {}", host_->library());
+  if (api_ == nullptr) return "NCCL (not usable here)";
+  return fmt::format("NCCL {} on {} at {}, joined over {}", version_, device_->name(),
+                     device_->pci(), host_->library());
+}
+
+std::optional<std::string> NcclCommunicator::unsupported(const CallShape& shape) const {
+  if (!unusable_.empty()) return unusable_;
+  if (server_apart() && !belongs_to(shape.collective, Architecture::ps))
+    return "the server has no GPU, so that only the parameter server's operations reach it";
+  return nccl_unsupported(shape);
+}
+
+ncclUniqueId NcclCommunicator::share_id() {
+  ncclUniqueId id{};
+  if (is_chief()) {
+    check(api_->get_unique_id(&id), "ncclGetUniqueId");
+    for (int to = 0; to < size(); ++to) {
+      if (to != rank() && to != apart_) host_->wait(host_->isend(&id, sizeof id, to, kControlTag));
+    }
+  } else {
+    host_->wait(host_->irecv(&id, sizeof id, chief(), kControlTag));
+  }
+  return id;
+}
+
+ncclComm_t NcclCommunicator::make(const NcclSettings& settings) {
+  if (!in_nccl()) return nullptr;
+  const ncclUniqueId id = share_id();
+  const Variable algorithm("NCCL_ALGO", settings.algorithm);
+  const Variable protocol("NCCL_PROTO", settings.protocol);
+  const Variable thresholds("NCCL_THREAD_THRESHOLDS", settings.thread_thresholds);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  if (settings.min_ctas) config.minCTAs = *settings.min_ctas;
+  if (settings.max_ctas) config.maxCTAs = *settings.max_ctas;
+  if (settings.cga_cluster_size) config.cgaClusterSize = *settings.cga_cluster_size;
+  ncclComm_t made = nullptr;
+  check(api_->comm_init_rank_config(&made, nccl_size_, id, nccl_rank_, &config),
+        "ncclCommInitRankConfig");
+  return made;
+}
+
+std::string NcclCommunicator::choose(const CallShape& shape) {
+  const NcclSettings settings = nccl_settings(shape);
+  if (queue_) queue_->drop_graph();
+  const auto found = pool_.find(settings);
+  if (found != pool_.end()) {
+    comm_ = found->second;
+    return describe(settings);
+  }
+  if (pool_.size() >= kMostCommunicators) {
+    // All but the plain one, which the barrier uses.
+    const ncclComm_t plain = pool_.at({});
+    for (const auto& [other, comm] : pool_) {
+      if (comm != plain) check(api_->comm_destroy(comm), "ncclCommDestroy");
+    }
+    pool_ = {{NcclSettings{}, plain}};
+  }
+  comm_ = make(settings);
+  pool_[settings] = comm_;
+  return describe(settings);
+}
+
+void NcclCommunicator::complete() {
+  if (!queue_) return;
+  // A rank that failed elsewhere shows as an asynchronous error only; asking costs too much to do
+  // it on every turn.
+  constexpr unsigned kTurnsPerCheck = 4096;
+  for (unsigned turn = 1;; ++turn) {
+    const cudaError_t code = cudaStreamQuery(queue_->stream());
+    if (code == cudaSuccess) return;
+    if (code != cudaErrorNotReady) check_cuda(code, "cudaStreamQuery");
+    if (turn % kTurnsPerCheck != 0) continue;
+    ncclResult_t state = ncclSuccess;
+    check(api_->comm_get_async_error(comm_, &state), "ncclCommGetAsyncError");
+    check(state, "an NCCL collective");
+  }
+}
+
+void NcclCommunicator::synchronise() {
+  if (server_apart()) return host_->synchronise();
+  // Host messages leave the ranks tens of microseconds apart, more than a small collective takes.
+  check(api_->all_reduce(barrier_word_.get(), barrier_word_.get(), 1, ncclInt32, ncclSum,
+                         pool_.at({}), queue_->stream()),
+        "ncclAllReduce");
+  complete();
+}
+
+std::string NcclCommunicator::barrier_name() const {
+  return server_apart() ? host_->barrier_name() : "nccl_allreduce_4B";
+}
+
+std::optional<PhaseTimes> NcclCommunicator::take_phases() {
+  if (!server_apart()) return std::nullopt;
+  return std::exchange(phases_, {});
+}
+
+void NcclCommunicator::allreduce(const void* in, void* out, std::size_t count, DataType type) {
+  check(api_->all_reduce(in, out, count, nccl_type(type), ncclSum, comm_, queue_->stream()),
+        "ncclAllReduce");
+}
+
+void NcclCommunicator::allgather(const void* in, void* out, std::size_t count, DataType type) {
+  check(api_->all_gather(in, out, count, nccl_type(type), comm_, queue_->stream()),
+        "ncclAllGather");
+}
+
+void NcclCommunicator::reduce_scatter(const void* in, void* out, std::size_t count, DataType type) {
+  check(api_->reduce_scatter(in, out, count, nccl_type(type), ncclSum, comm_, queue_->stream()),
+        "ncclReduceScatter");
+}
+
+void NcclCommunicator::alltoall(const void* in, void* out, std::size_t count, DataType type) {
+  const std::size_t bytes = count * element_bytes(type);
+  check(api_->group_start(), "ncclGroupStart");
+  for (int peer = 0; peer < nccl_size_; ++peer) {
+    const std::size_t at = static_cast<std::size_t>(peer) * bytes;
+    check(api_->send(static_cast<const std::byte*>(in) + at, count, nccl_type(type), peer, comm_,
+                     queue_->stream()),
+          "ncclSend");
+    check(api_->recv(static_cast<std::byte*>(out) + at, count, nccl_type(type), peer, comm_,
+                     queue_->stream()),
+          "ncclRecv");
+  }
+  check(api_->group_end(), "ncclGroupEnd");
+}
+
+void NcclCommunicator::send_receive(const void* send, int to, void* receive, int from,
+                                    std::size_t bytes) {
+  check(api_->group_start(), "ncclGroupStart");
+  check(api_->send(send, bytes, ncclInt8, nccl_rank_of(to), comm_, queue_->stream()), "ncclSend");
+  check(api_->recv(receive, bytes, ncclInt8, nccl_rank_of(from), comm_, queue_->stream()),
+        "ncclRecv");
+  check(api_->group_end(), "ncclGroupEnd");
+}
+
+/// The counts of connections of all ranks decide on one name; a rank's own pairs are its details.
+std::optional<TransportClaim> NcclCommunicator::transport_claim() {
+  NcclConnections found;
+  if (!log_path_.empty()) {
+    std::ifstream file(log_path_);
+    std::stringstream text;
+    text << file.rdbuf();
+    found = parse_nccl_log(text.str());
+  }
+  std::map<std::string, double> counts;
+  for (const auto& [way, count] : found.ways) counts[transport_of_way(way)] += count;
+  const auto sums = sum_over_ranks(
+      *host_, {counts["p2p"], counts["shm"], counts["net"], log_path_.empty() ? 0.0 : 1.0});
+  // Without a log (the user directs it, or NCCL is not usable) bytes must do as witness.
+  if (sums[3] == 0) return std::nullopt;
+  TransportClaim claim;
+  nlohmann::json pairs = nlohmann::json::array();
+  for (const auto& [pair, ways] : found.pairs)
+    pairs.push_back({{"from", pair.first}, {"to", pair.second}, {"ways", ways}});
+  claim.details = {{"connections", found.ways},
+                   {"pairs", pairs},
+                   {"networks", found.networks},
+                   {"warnings", found.warnings},
+                   {"log", log_path_}};
+  if (nccl_size_ == 1) {
+    claim.transport = "self";
+    claim.evidence = "one NCCL rank, nothing leaves its GPU";
+    return claim;
+  }
+  claim.transport = transport_of_counts(sums[0], sums[1], sums[2]);
+  claim.evidence = fmt::format(
+      "NCCL's log names {} P2P, {} SHM and {} NET connections over all ranks and communicators",
+      sums[0], sums[1], sums[2]);
+  return claim;
+}
+
+void NcclCommunicator::destroy_all() {
+  if (queue_) queue_->drop_graph();
+  for (const auto& [settings, comm] : pool_) {
+    if (comm != nullptr) check(api_->comm_destroy(comm), "ncclCommDestroy");
+  }
+  pool_.clear();
+}
+
+void NcclCommunicator::finalize() {
+  destroy_all();
+  host_->finalize();
+}
+
+std::unique_ptr<Communicator> connect_nccl(const RunConfig& config) {
+  return std::make_unique<NcclCommunicator>(connect_host(config), config);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "workers/collectives/operations.hpp"
+
+namespace dynamiccl {
+
+/// Parameter server on libraries that work on GPU memory, by their collectives: a push is a
+/// reduction onto the server, to which the server itself adds zeros, a pull is a broadcast from it.
+/// The scratch of a push must hold zeros and is only read.
+void run_gpu_push(const Call& call, PhaseTimes& times);
+void run_gpu_pull(const Call& call, PhaseTimes& times);
+void run_gpu_push_pull(const Call& call, PhaseTimes& times);
+
+/// Bytes of zeros that the server needs.
+std::size_t gpu_push_scratch(const Layout& layout, const Place& place, DataType type,
+                             std::size_t segment_bytes);
+
+}  // namespace dynamiccl
