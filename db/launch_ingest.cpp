@@ -12,14 +12,16 @@ namespace {
 
 /// Rows per INSERT: beyond ten the statement itself costs more than it saves.
 constexpr std::size_t kRowsPerInsert = 10;
+/// Values of a row of `sample` behind its key.
+constexpr std::size_t kSampleColumns = 8;
 
 std::string sample_insert(std::size_t rows) {
   // The key's first parts are the same for all rows of a statement and are bound once.
   std::string sql = "INSERT INTO sample VALUES ";
   for (std::size_t row = 0; row < rows; ++row) {
     sql += fmt::format("{}(?1,?2,?3,?4+{}", row == 0 ? "" : ",", row);
-    for (std::size_t column = 0; column < 7; ++column) {
-      sql += fmt::format(",?{}", 5 + row * 7 + column);
+    for (std::size_t column = 0; column < kSampleColumns; ++column) {
+      sql += fmt::format(",?{}", 5 + row * kSampleColumns + column);
     }
     sql += ")";
   }
@@ -64,9 +66,9 @@ std::optional<std::string> known(const std::string& text) {
 /// Every row of `samples` at `index`; the arrays were checked to fit.
 void bind_sample(SQLite::Statement& statement, int first, const SampleArrays& samples,
                  std::size_t index) {
-  const std::array<const std::vector<double>*, 7> columns{
+  const std::array<const std::vector<double>*, kSampleColumns> columns{
       &samples.start_us, &samples.total_us, &samples.collective_us, &samples.h2d_us,
-      &samples.d2h_us,   &samples.send_us,  &samples.compute_us};
+      &samples.d2h_us,   &samples.send_us,  &samples.compute_us,    &samples.device_us};
   for (const auto* column : columns) {
     if (!column->empty()) statement.bind(first, (*column)[index]);
     ++first;
@@ -104,7 +106,7 @@ LaunchIngest::LaunchIngest(SQLite::Database& db)
       insert_transport_(db, "INSERT INTO transport VALUES (?,?,?,?,?,?,?,?,?)"),
       insert_measurement_(db,
                           "INSERT INTO measurement VALUES "
-                          "(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
+                          "(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
       insert_sample_(db, sample_insert(1)),
       insert_samples_(db, sample_insert(kRowsPerInsert)) {}
 
@@ -272,7 +274,7 @@ std::int64_t LaunchIngest::insert_measurement(const Launch& launch, std::int64_t
   if (const auto& s = summary) {
     row << s->n << s->median_us << s->min_us << s->mean_us << s->p95_us << s->p99_us << s->max_us
         << s->mad_us << s->lag1 << s->outliers << (s->not_stationary ? 1 : 0) << s->collective_us
-        << s->h2d_us << s->d2h_us << s->send_us << s->compute_us;
+        << s->h2d_us << s->d2h_us << s->send_us << s->compute_us << s->device_us;
   } else {
     row << std::int64_t{0};
   }
@@ -289,7 +291,7 @@ void LaunchIngest::store_samples(std::int64_t measurement, int phase, int rank,
     statement.bind(3, rank);
     statement.bind(4, static_cast<std::int64_t>(from));
     for (std::size_t row = 0; row < rows; ++row) {
-      bind_sample(statement, static_cast<int>(5 + row * 7), samples, from + row);
+      bind_sample(statement, static_cast<int>(5 + row * kSampleColumns), samples, from + row);
     }
     statement.exec();
     statement.reset();

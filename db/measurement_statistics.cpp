@@ -13,10 +13,10 @@ namespace {
 
 using Values = std::vector<double> SampleArrays::*;
 
-constexpr std::array<Values, 7> kArrays{&SampleArrays::start_us,      &SampleArrays::total_us,
+constexpr std::array<Values, 8> kArrays{&SampleArrays::start_us,      &SampleArrays::total_us,
                                         &SampleArrays::collective_us, &SampleArrays::h2d_us,
                                         &SampleArrays::d2h_us,        &SampleArrays::send_us,
-                                        &SampleArrays::compute_us};
+                                        &SampleArrays::compute_us,    &SampleArrays::device_us};
 
 /// @returns what is wrong with the arrays, or ""
 std::string defect_of(const SampleArrays& samples) {
@@ -214,6 +214,7 @@ std::optional<MeasurementSummary> summarise(const std::vector<RankCell>& cells,
   s.d2h_us = component(&SampleArrays::d2h_us);
   s.send_us = component(&SampleArrays::send_us);
   s.compute_us = component(&SampleArrays::compute_us);
+  s.device_us = component(&SampleArrays::device_us);
   return s;
 }
 

@@ -32,6 +32,7 @@ struct MeasurementSummary {
   std::optional<double> d2h_us;
   std::optional<double> send_us;
   std::optional<double> compute_us;
+  std::optional<double> device_us;
 };
 
 /// Outcome of a cell over all ranks.

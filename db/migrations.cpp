@@ -5,6 +5,7 @@
 #include "core/digest.hpp"
 #include "core/error.hpp"
 #include "db/connection.hpp"
+#include "embedded/db_migration_0002_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
@@ -63,8 +64,9 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 }  // namespace
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0002_<what>.sql, embed it, and append {2, text}.
-  static const SchemaSet set{embedded::db_schema_sql, embedded::db_views_sql, {}};
+  // The next change of a table: add migrations/0003_<what>.sql, embed it, and append {3, text}.
+  static const SchemaSet set{
+      embedded::db_schema_sql, embedded::db_views_sql, {{2, embedded::db_migration_0002_sql}}};
   return set;
 }
 

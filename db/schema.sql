@@ -184,6 +184,7 @@ CREATE TABLE measurement (
   d2h_us REAL,                    -- median time of copies device to host
   send_us REAL,                   -- median time of sends between workers and server
   compute_us REAL,                -- median time of the server's own reduction
+  device_us REAL,                 -- median time of the same calls by the GPU's clock; no component of the total
   UNIQUE (launch_id, cell_id)
 ) STRICT;
 CREATE INDEX measurement_cell ON measurement(cell_id);
@@ -201,6 +202,7 @@ CREATE TABLE sample (
   d2h_us REAL,                    -- copy device to host
   send_us REAL,                   -- sends between workers and server
   compute_us REAL,                -- the server's own reduction
+  device_us REAL,                 -- the same calls by the GPU's clock (CUDA events); no component of the total
   PRIMARY KEY (measurement_id, phase, rank, iteration)
 ) STRICT, WITHOUT ROWID;
 

@@ -107,6 +107,7 @@ SELECT
   m.d2h_us AS d2h_us,               -- microseconds
   m.send_us AS send_us,             -- microseconds
   m.compute_us AS compute_us,       -- microseconds
+  m.device_us AS device_us,         -- microseconds by the GPU's clock, inside the total
   c.busbw_factor AS busbw_factor,   -- bus bandwidth = size / time * factor
   c.size_bytes / m.median_us * 1e6 AS algbw_bytes_per_s,  -- bytes per second (A-20)
   c.size_bytes / m.median_us * 1e6 * c.busbw_factor AS busbw_bytes_per_s  -- bytes per second (A-20)
@@ -201,7 +202,8 @@ SELECT
   s.h2d_us AS h2d_us,               -- microseconds
   s.d2h_us AS d2h_us,               -- microseconds
   s.send_us AS send_us,             -- microseconds
-  s.compute_us AS compute_us        -- microseconds
+  s.compute_us AS compute_us,       -- microseconds
+  s.device_us AS device_us          -- microseconds by the GPU's clock, inside the total
 FROM sample s
 JOIN measurement m ON m.id = s.measurement_id
 JOIN run_cell c ON c.id = m.cell_id
