@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "containers/command.hpp"
 #include "containers/gpu.hpp"
+#include "containers/host_root.hpp"
 #include "containers/local_ranks.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
@@ -30,6 +32,10 @@ ApptainerSite site_for(const std::string& name) {
   site.run_folder = RunFolder::path_of(name);
   site.root = is_root();
   site.gpus = !find_gpus().empty();
+  if (host_root_wanted()) {
+    site.host_folders = host_root_binds();
+    if (const char* path = std::getenv("LD_LIBRARY_PATH")) site.library_path = path;
+  }
   return site;
 }
 
@@ -174,7 +180,14 @@ std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
   if (profile.ipc != Sharing::host) argv.emplace_back("--ipc");
   if (profile.pid != Sharing::host) argv.emplace_back("--pid");
   if (profile.uts != Sharing::host) argv.insert(argv.end(), {"--uts", "--hostname", site.name});
-  if (site.gpus && profile.gpus != GpuVisibility::none) argv.emplace_back("--nv");
+  // With the machine's own folders the driver's libraries are there already.
+  if (site.gpus && site.host_folders.empty() && profile.gpus != GpuVisibility::none)
+    argv.emplace_back("--nv");
+  for (const std::string& folder : site.host_folders)
+    argv.insert(argv.end(), {"--bind", folder + ":" + folder + ":ro"});
+  // Apptainer hands every variable on but this one.
+  if (!site.library_path.empty())
+    argv.insert(argv.end(), {"--env", "LD_LIBRARY_PATH=" + site.library_path});
   argv.insert(argv.end(), {"--bind", site.run_folder});
   for (const std::string& bind : request.binds) argv.insert(argv.end(), {"--bind", bind});
   argv.push_back(site.image);
@@ -232,7 +245,7 @@ std::optional<std::string> apptainer_unavailable_reason(const EnvironmentProfile
     if (find_program("patchelf").empty())
       return "Apptainer is fetched with patchelf: " + install_hint("patchelf");
   }
-  const bool image_there = std::filesystem::exists(apptainer_image());
+  const bool image_there = host_root_wanted() || std::filesystem::exists(apptainer_image());
   if (!image_there && find_program("mmdebstrap").empty())
     return "the worker image is made with mmdebstrap: " + install_hint("mmdebstrap uidmap");
   return std::nullopt;
@@ -240,6 +253,7 @@ std::optional<std::string> apptainer_unavailable_reason(const EnvironmentProfile
 
 void prepare_apptainer_environment(Progress progress) {
   prepare_apptainer(progress);
+  if (host_root_wanted()) return make_host_root();
   if (!std::filesystem::exists(apptainer_image())) prepare_worker_image(progress);
 }
 

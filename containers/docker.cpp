@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "containers/command.hpp"
 #include "containers/docker_plan.hpp"
+#include "containers/host_root.hpp"
 #include "containers/link_rate.hpp"
 #include "containers/owner.hpp"
 #include "containers/paths.hpp"
@@ -50,6 +52,11 @@ DockerSite site_for(const Engine& engine, const std::string& name) {
   if (!is_root()) site.user = fmt::format("{}:{}", geteuid(), getegid());
   site.gpus = find_gpus();
   site.gpu_passing = find_gpu_passing(engine);
+  if (host_root_wanted()) {
+    site.gpu_passing = GpuPassing::devices;
+    site.host_folders = host_root_binds();
+    if (const char* path = std::getenv("LD_LIBRARY_PATH")) site.library_path = path;
+  }
   return site;
 }
 

@@ -113,9 +113,8 @@ class Planner {
     add_network(argv, index);
     add_namespaces(argv, index);
     add_permissions(argv);
-    for (const std::string& flag :
-         gpu_flags(visible_gpus(index, count), site_.gpu_passing, engine_.kind))
-      argv.push_back(flag);
+    add_host_folders(argv);
+    add_gpus(argv, visible_gpus(index, count));
     append(argv, {"--volume", site_.run_folder + ":" + site_.run_folder});
     for (const std::string& bind : request_.binds) append(argv, {"--volume", bind + ":" + bind});
     append(argv, {site_.image, "sleep", "infinity"});
@@ -157,6 +156,22 @@ class Planner {
              {"--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
     else
       append(argv, {"--user", site_.user, "--env", "HOME=/tmp"});
+  }
+
+  void add_host_folders(std::vector<std::string>& argv) const {
+    for (const std::string& folder : site_.host_folders)
+      append(argv, {"--volume", folder + ":" + folder + ":ro"});
+    if (!site_.library_path.empty())
+      append(argv, {"--env", "LD_LIBRARY_PATH=" + site_.library_path});
+  }
+
+  void add_gpus(std::vector<std::string>& argv, const std::vector<GpuDevice>& gpus) const {
+    const auto flags = gpu_flags(gpus, site_.gpu_passing, engine_.kind);
+    for (std::size_t i = 0; i + 1 < flags.size(); i += 2) {
+      // The driver's libraries have come with the machine's folders.
+      if (!site_.host_folders.empty() && flags[i] == "--volume") continue;
+      append(argv, {flags[i], flags[i + 1]});
+    }
   }
 
   [[nodiscard]] std::vector<GpuDevice> visible_gpus(int index, int count) const {

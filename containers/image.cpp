@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "containers/command.hpp"
+#include "containers/host_root.hpp"
 #include "containers/paths.hpp"
 #include "core/digest.hpp"
 #include "core/error.hpp"
@@ -153,6 +154,7 @@ WorkerImage prepare_worker_image(Progress progress) {
 }
 
 std::string engine_image_name() {
+  if (host_root_wanted()) return kHostRootImage;
   return environment_or("DYNAMICCL_DOCKER_IMAGE", "dynamiccl-worker:" + recipe_id());
 }
 
@@ -166,6 +168,15 @@ bool engine_has_image(const Engine& engine) { return !engine_image_id(engine).em
 
 void import_image(const Engine& engine, Progress progress) {
   if (engine_has_image(engine)) return;
+  if (host_root_wanted()) {
+    make_host_root();
+    const std::string tar = cache_folder() + "/host-root.tar";
+    checked_output("cannot pack the host-root image",
+                   {"tar", "-C", host_root_folder(), "-cf", tar, "."});
+    checked_output("cannot import the host-root image",
+                   engine_argv(engine, {"import", tar, kHostRootImage}));
+    return;
+  }
   if (engine_image_name() != "dynamiccl-worker:" + recipe_id())
     throw Error(ErrorKind::environment,
                 fmt::format("{} has no image {}, which DYNAMICCL_DOCKER_IMAGE names: build it from "
@@ -184,6 +195,7 @@ void import_image(const Engine& engine, Progress progress) {
 }
 
 std::string apptainer_image() {
+  if (host_root_wanted()) return host_root_folder();
   const WorkerImage image = find_worker_image();
   const std::string folder = image.folder.empty() ? image_folder(cache_folder()) : image.folder;
   return environment_or("DYNAMICCL_APPTAINER_IMAGE", folder + "/rootfs");
