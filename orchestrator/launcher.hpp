@@ -58,6 +58,10 @@ void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
 inline constexpr std::string_view kRankVariable = "DYNAMICCL_RANK";
 
 std::vector<Command> build_openmpi(const LaunchRequest& request);
+/// Where an Open MPI that takes GPU memory lies (scripts/build_cuda_openmpi.sh): the folder that
+/// DYNAMICCL_CUDA_MPI names, else one in the cache, else an unpacked bundle's; "" = the packaged
+/// one must do.
+std::string cuda_openmpi_prefix();
 std::vector<Command> build_mpich(const LaunchRequest& request);
 std::vector<Command> build_local(const LaunchRequest& request);
 

@@ -1,5 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdlib>
+
+#include "containers/paths.hpp"
 #include "core/text.hpp"
 #include "orchestrator/launcher.hpp"
 
@@ -15,7 +19,24 @@ void add_hosts(std::vector<std::string>& argv, const LaunchRequest& request) {
                            "--mca", "plm_rsh_no_tree_spawn", "1", "--host", join(hosts, ",")});
 }
 
+/// Open MPI's place where it was moved to is told to it by OPAL_PREFIX.
+std::vector<std::string> relocated(const std::string& prefix) {
+  const char* before = std::getenv("LD_LIBRARY_PATH");
+  const std::string rest = before != nullptr && *before != '\0' ? fmt::format(":{}", before) : "";
+  return {"env", "OPAL_PREFIX=" + prefix, fmt::format("LD_LIBRARY_PATH={}/lib{}", prefix, rest)};
+}
+
 }  // namespace
+
+std::string cuda_openmpi_prefix() {
+  const char* named = std::getenv("DYNAMICCL_CUDA_MPI");
+  for (const std::string& prefix :
+       {std::string(named != nullptr ? named : ""), cache_folder() + "/openmpi-cuda",
+        std::string("/opt/dynamiccl/openmpi-cuda")}) {
+    if (!prefix.empty() && access((prefix + "/bin/mpirun").c_str(), X_OK) == 0) return prefix;
+  }
+  return "";
+}
 
 std::vector<Command> build_openmpi(const LaunchRequest& request) {
   const LaunchShape& shape = request.shape;
@@ -23,7 +44,14 @@ std::vector<Command> build_openmpi(const LaunchRequest& request) {
   command.environment = shape.launcher_environment;
   auto& argv = command.argv;
   argv = shape.launcher_prefix;
-  argv.emplace_back("mpirun.openmpi");
+  const std::string own =
+      request.backend == Backend::cuda_aware_mpi ? cuda_openmpi_prefix() : std::string();
+  const auto place = own.empty() ? std::vector<std::string>() : relocated(own);
+  argv.insert(argv.end(), place.begin(), place.end());
+  if (own.empty())
+    argv.emplace_back("mpirun.openmpi");
+  else
+    argv.insert(argv.end(), {own + "/bin/mpirun", "--prefix", own});
   if (request.as_root) argv.emplace_back("--allow-run-as-root");
   // Each container's daemon binds its first rank to core 0, so bound ranks would share one core; no
   // environment is bound, so that binding is not what is compared.
@@ -45,6 +73,8 @@ std::vector<Command> build_openmpi(const LaunchRequest& request) {
     argv.insert(argv.end(), {"-x", fmt::format("{}={}", name, value)});
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
   argv.insert(argv.end(), shape.rank_prefix.begin(), shape.rank_prefix.end());
+  // Again for each rank: what enters a container drops the library path.
+  argv.insert(argv.end(), place.begin(), place.end());
   argv.insert(argv.end(), request.worker.begin(), request.worker.end());
   return {command};
 }
