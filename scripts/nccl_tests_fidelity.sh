@@ -1,0 +1,102 @@
+#!/bin/bash
+# Holds our NCCL worker against nccl-tests: the same sizes, calls back to back, the slowest rank counts,
+# launches alternated; nccl-tests runs twice a round, so that its own spread is printed beside ours.
+#   [BUNDLE=FOLDER] scripts/nccl_tests_fidelity.sh NCCL_TESTS_BUILD_FOLDER OUTPUT_FOLDER [ROUNDS] [GPUS] [SECONDS]
+# NCCL_TESTS_BUILD_FOLDER holds all_reduce_perf, broadcast_perf and all_gather_perf built with MPI=1.
+set -uo pipefail
+[ $# -ge 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+tests=$(cd "$1" && pwd) out=$(mkdir -p "$2" && cd "$2" && pwd) rounds=${3:-10} gpus=${4:-4} budget=${5:-420}
+cd "$(dirname "$0")/.."
+. scripts/gpu_setup.sh
+[ -z "$DYNAMICCL_NCCL_LIBRARY" ] || export LD_LIBRARY_PATH="$(dirname "$DYNAMICCL_NCCL_LIBRARY"):${LD_LIBRARY_PATH:-}"
+mpirun=$(command -v mpirun.openmpi || command -v mpirun)
+table=$out/fidelity.csv
+echo "round,who,collective,size_bytes,us,wrong" >"$table"
+calls_of() { if [ "$1" -ge 268435456 ]; then echo 20; else echo 200; fi; }
+
+run_theirs() { # ROUND WHO COLLECTIVE BINARY SIZE
+  calls=$(calls_of "$5")
+  "$mpirun" --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo -n "$gpus" "$tests/$4" -b "$5" -e "$5" \
+    -g 1 -w 10 -n "$calls" -c 1 -a 3 2>>"$out/theirs.log" |
+    awk -v r="$1" -v w="$2" -v c="$3" -v s="$5" '$1 == s { print r "," w "," c "," s "," $6 "," $9 }' >>"$table"
+}
+
+run_ours() { # ROUND COLLECTIVE SIZE
+  calls=$(calls_of "$3")
+  rm -rf "$out/launch"; mkdir -p "$out/launch"
+  # One sample of the same number of calls, after as many warm-up samples as make 10 calls or more.
+  cat >"$out/launch/run.json" <<JSON
+{"protocol_version": 1, "launch_id": "fidelity-$1-$2-$3", "backend": "nccl", "architecture": "ring", "ranks": $gpus,
+ "server_rank": 0, "seed": $1, "output_dir": "$out/launch", "rendezvous_dir": "$out/launch/meet", "interface": "lo",
+ "gpu_of_rank": [$(seq -s , 0 $((gpus - 1)))], "connect_timeout_us": 30000000,
+ "protocol": {"warmup": 2, "iterations": 1, "min_iterations": 1, "cell_time_cap_us": 60000000, "batch_target_us": 1e12,
+  "max_batch": $calls, "batch_rooted": true, "rank_aggregation": "max", "verify": true},
+ "cells": [{"id": "cell", "collective": "$2", "size_bytes": $3, "datatype": "float32", "algorithm": "library",
+  "in_place": false, "knobs": {}}]}
+JSON
+  for ((rank = 0; rank < gpus; ++rank)); do
+    DYNAMICCL_RANK=$rank build/release/dynamiccl-worker "$out/launch/run.json" 2>>"$out/ours.log" &
+  done
+  wait
+  python3 - "$out/launch" "$1" "$2" "$3" >>"$table" 2>>"$out/ours.log" <<'PY'
+import glob, json, sys
+folder, number, collective, size = sys.argv[1:5]
+times, wrong = [], 0
+for path in glob.glob(folder + "/rank*.jsonl"):
+    for line in open(path):
+        record = json.loads(line)
+        if record["type"] != "cell":
+            continue
+        if record["status"] != "ok":
+            sys.exit(record["reason"])
+        wrong += record["wrong"]
+        times.append(record["measured"]["total_us"][0])
+print(f"{number},ours,{collective},{size},{max(times)},{wrong}")
+PY
+}
+
+for ((round = 1; round <= rounds && SECONDS < budget; ++round)); do
+  for row in allreduce:all_reduce_perf broadcast:broadcast_perf allgather:all_gather_perf; do
+    collective=${row%%:*} binary=${row#*:}
+    for size in 1024 1048576 67108864 1073741824; do
+      run_theirs "$round" theirs "$collective" "$binary" "$size"
+      run_ours "$round" "$collective" "$size"
+      run_theirs "$round" again "$collective" "$binary" "$size"
+    done
+  done
+  echo "round $round done ($SECONDS s)"
+done
+python3 - "$table" <<'PY' | tee "$out/fidelity.md"
+import csv, random, statistics, sys
+rows = {}
+wrong = 0
+for row in csv.DictReader(open(sys.argv[1])):
+    try:
+        rows.setdefault((row["collective"], int(row["size_bytes"])), {}).setdefault(row["who"], {})[row["round"]] = float(row["us"])
+    except ValueError:
+        continue
+    wrong += int(row["wrong"]) if row["wrong"].isdigit() else 0
+random.seed(1)
+
+def interval(ratios):
+    medians = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(4000))
+    return medians[100], medians[3899]
+
+print("| collective | bytes | n | nccl-tests us | ours us | ours / theirs (95 %) | theirs / theirs (95 %) | inside |")
+print("|---|---|---|---|---|---|---|---|")
+for (collective, size), who in sorted(rows.items()):
+    shared = sorted(set(who.get("theirs", {})) & set(who.get("ours", {})) & set(who.get("again", {})))
+    if len(shared) < 2:
+        continue
+    # The two runs of nccl-tests stand before and after ours: their mean is free of drift.
+    ours = [who["ours"][r] / ((who["theirs"][r] + who["again"][r]) / 2) for r in shared]
+    own = [who["again"][r] / who["theirs"][r] for r in shared]
+    low, high = interval(ours)
+    own_low, own_high = interval(own)
+    fits = low >= min(0.98, own_low) and high <= max(1.02, own_high)
+    print(f"| {collective} | {size} | {len(shared)} | {statistics.median(who['theirs'].values()):.2f} | "
+          f"{statistics.median(who['ours'].values()):.2f} | {low:.3f}-{high:.3f} | {own_low:.3f}-{own_high:.3f} | "
+          f"{'yes' if fits else 'NO'} |")
+print(f"\nwrong values: {wrong}")
+PY
+rm -rf "$out/launch"
