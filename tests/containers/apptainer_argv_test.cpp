@@ -18,7 +18,8 @@ EnvironmentProfile hybrid() {
 }
 
 ApptainerSite site(bool root) {
-  return {"/usr/bin/apptainer", "/images/rootfs", "dyn-1-0", "/tmp/runs/dyn-1-0", root, false};
+  return {
+      "/usr/bin/apptainer", "/images/rootfs", "dyn-1-0", "/tmp/runs/dyn-1-0", root, false, {}, {}};
 }
 
 const StartRequest kRequest{"run-7", 2, {"/build"}};

@@ -108,12 +108,14 @@ class RequestPool {
   std::vector<std::uint32_t> free_;
 };
 
+#ifdef DYNAMICCL_WITH_CUDA_AWARE_MPI
 /// Asks the library itself, whichever is loaded: a header would answer for the one it came with.
 bool library_takes_gpu_memory() {
   using Query = int (*)();
   auto* query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
   return query != nullptr && query() == 1;
 }
+#endif
 
 class MpiCommunicator : public Communicator {
  public:
