@@ -94,7 +94,8 @@ TEST_CASE("tables are strict and their references hold") {
                       "'table' AND strict = 0 AND name NOT LIKE 'sqlite_%'")
             .getInt() == 0);
   db.exec("PRAGMA foreign_keys=ON");
-  CHECK_THROWS(db.exec("INSERT INTO sample VALUES (1,1,0,0,0.0,1.0,NULL,NULL,NULL,NULL,NULL,NULL)"));
+  CHECK_THROWS(
+      db.exec("INSERT INTO sample VALUES (1,1,0,0,0.0,1.0,NULL,NULL,NULL,NULL,NULL,NULL)"));
 }
 
 TEST_CASE("a database of the baseline migrates to the shape of a new one") {
