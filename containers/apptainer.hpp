@@ -17,9 +17,10 @@ struct ApptainerSite {
   std::string name;        ///< of this environment
   std::string run_folder;  ///< bound into every container
   bool root = false;
-  bool gpus = false;                      ///< the machine has NVIDIA GPUs
-  std::vector<std::string> host_folders;  ///< bound read-only (host_root_binds()), empty otherwise
-  std::string library_path;               ///< LD_LIBRARY_PATH that goes with them, "" = none
+  bool gpus = false;  ///< the machine has NVIDIA GPUs
+  std::vector<std::string>
+      host_folders{};          ///< bound read-only (host_root_binds()), empty otherwise
+  std::string library_path{};  ///< LD_LIBRARY_PATH that goes with them, "" = none
 };
 
 /// {"apptainer", "-q", "exec", FLAGS..., IMAGE}: what stands before a rank's or the launcher's

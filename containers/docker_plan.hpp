@@ -19,8 +19,9 @@ struct DockerSite {
   std::string user;           ///< "UID:GID" of an ordinary user, "" for root
   std::vector<GpuDevice> gpus;
   GpuPassing gpu_passing = GpuPassing::devices;
-  std::vector<std::string> host_folders;  ///< bound read-only (host_root_binds()), empty otherwise
-  std::string library_path;               ///< LD_LIBRARY_PATH that goes with them, "" = none
+  std::vector<std::string>
+      host_folders{};          ///< bound read-only (host_root_binds()), empty otherwise
+  std::string library_path{};  ///< LD_LIBRARY_PATH that goes with them, "" = none
 };
 
 struct DockerContainer {
