@@ -1,0 +1,204 @@
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+#include "tuner/simulator/fit.hpp"
+#include "tuner/simulator/tiers.hpp"
+#include "tuner/simulator/vector_simulator.hpp"
+
+using namespace dynamiccl;
+
+TEST_CASE("analytic costs are those of the sources", "[C-25][C-26][C-27][C-29][X-54]") {
+  const double m = 1 << 20;
+  const auto work = [&](const char* name, int ranks) {
+    return collective_work(name, {Collective::allreduce, ranks, m, 0, 0});
+  };
+  CHECK(work("ring", 8).rounds == 14);
+  CHECK(work("ring", 8).volume == 2 * 7.0 / 8 * m);
+  CHECK(work("recursive_doubling", 8).rounds == 3);
+  CHECK(work("recursive_doubling", 8).volume == 3 * m);
+  CHECK(work("nonoverlapping", 8).rounds == 6);
+  CHECK(work("nonoverlapping", 8).volume == 6 * m);
+  CHECK(work("rabenseifner", 8).rounds == 6);
+  CHECK(work("rabenseifner", 8).volume == 2 * 7.0 / 8 * m);
+  CHECK(work("tree", 8).rounds == 6);
+  CHECK(work("tree", 8).volume == 2 * m);
+  CHECK(work("ring", 1).rounds == 0);
+  // Doubling wins while start-up decides, the ring once bytes do.
+  const LinkCost link{10, 1e-3, 0};
+  const auto at = [&](const char* name, double bytes) {
+    return collective_work(name, {Collective::allreduce, 16, bytes, 0, 0}).at(link);
+  };
+  CHECK(at("recursive_doubling", 64) < at("ring", 64));
+  CHECK(at("ring", 1 << 26) < at("recursive_doubling", 1 << 26));
+}
+
+TEST_CASE("a pipeline has a best segment between start-up and waiting") {
+  const LinkCost link{10, 1e-3, 0};
+  const auto at = [&](double segment) {
+    return collective_work("pipeline", {Collective::broadcast, 8, 1 << 22, segment, 0}).at(link);
+  };
+  CHECK(at(65536) < at(1024));
+  CHECK(at(65536) < at(1 << 22));
+  CHECK(at(0) == at(1 << 22));
+}
+
+TEST_CASE("two levels beat a flat ring where the outer link is slow", "[C-30]") {
+  const LinkCost intra{1, 1e-5, 0};
+  const LinkCost inter{50, 1e-3, 0};
+  const CollectiveShape shape{Collective::allreduce, 32, 1 << 20, 0, 0};
+  CHECK(hierarchical_us(shape, 4, intra, inter) < collective_work("ring", shape).at(inter));
+}
+
+TEST_CASE("the transport model peaks only because congestion falls with the knobs",
+          "[E-190][E-191][E-194][X-61]") {
+  TransportModel model;
+  const auto at = [&](double channels) {
+    return combined_bandwidth(model, {.channels = channels, .threads = 256, .chunk = 262144});
+  };
+  double peak = 0;
+  double peak_channels = 0;
+  for (double channels = 1; channels <= 128; ++channels)
+    if (at(channels) > peak) {
+      peak = at(channels);
+      peak_channels = channels;
+    }
+  CHECK(peak_channels > 1);
+  CHECK(peak_channels < 128);
+  TransportModel free = model;
+  free.channel_limit = free.chunk_limit = 1e12;
+  for (double channels = 1; channels < 128; ++channels)
+    CHECK(transport_bandwidth(free, {.channels = channels + 1}) >
+          transport_bandwidth(free, {.channels = channels}));
+  // The protocol's bandwidth does not depend on the chunk but through congestion.
+  CHECK(std::abs(protocol_bandwidth(free, {.chunk = 4096}) /
+                     protocol_bandwidth(free, {.chunk = 65536}) -
+                 1) < 1e-9);
+  TransportModel loaded = model;
+  loaded.interference = 5;  // no more than the largest loss that was measured (E-199)
+  const double share = combined_bandwidth(loaded, {}) / combined_bandwidth(model, {});
+  CHECK(share < 0.8);
+  CHECK(share >= 1 - kMaxInterferenceLoss);
+}
+
+TEST_CASE("containers cost what the study measured", "[B-37][B-38][B-39][B-40]") {
+  const auto factor = [](Backend backend, EnvironmentKind environment, Collective collective) {
+    return container_factor(backend, environment, collective, Architecture::ring);
+  };
+  using enum EnvironmentKind;
+  CHECK(factor(Backend::nccl, cross_docker, Collective::broadcast).high == 2.37);
+  CHECK(factor(Backend::nccl, cross_docker, Collective::allreduce).low < 1);
+  CHECK(factor(Backend::gloo, cross_docker, Collective::allreduce).high <= 1);
+  CHECK(factor(Backend::openmpi, cross_docker, Collective::allreduce).high == 1.17);
+  CHECK(factor(Backend::mpich, singularity, Collective::allreduce).low < 1);
+  CHECK(factor(Backend::nccl, bare_metal, Collective::broadcast).high == 1);
+}
+
+TEST_CASE("tiers get slower and start later with the distance", "[E-41][X-34]") {
+  for (int tier = 1; tier < 4; ++tier) {
+    CHECK(tier_cost(tier, 0.5).alpha_us < tier_cost(tier + 1, 0.5).alpha_us);
+    CHECK(tier_cost(tier, 0.5).beta_us_per_byte < tier_cost(tier + 1, 0.5).beta_us_per_byte);
+  }
+  CHECK(tier_cost(4, 0).alpha_us / tier_cost(1, 0).alpha_us == 30);
+}
+
+TEST_CASE("fitting finds the constants that made a sweep, and states its error", "[E-193][E-196]") {
+  FastRandom random(7);
+  const LinkCost truth{12, 8e-4, 1.5e-4};
+  std::vector<SweepPoint> points;
+  for (const char* algorithm : {"ring", "recursive_doubling", "rabenseifner", "nonoverlapping"})
+    for (double bytes = 1024; bytes <= 1 << 26; bytes *= 4) {
+      SweepPoint point{algorithm, {Collective::allreduce, 4, bytes, 0, 0}, 0};
+      const double own = std::string(algorithm) == "rabenseifner" ? 1.4 : 1.0;
+      point.time_us = collective_work(algorithm, point.shape).at(truth) * own *
+                      std::exp(0.03 * random.normal());
+      points.push_back(point);
+    }
+  points.push_back({"no_such_algorithm", {Collective::allreduce, 4, 1e6, 0, 0}, 5});
+  const LinkFit fit = fit_link(points);
+  CHECK(std::abs(std::log(fit.link.alpha_us / truth.alpha_us)) < 0.15);
+  CHECK(std::abs(std::log(fit.link.beta_us_per_byte / truth.beta_us_per_byte)) < 0.25);
+  CHECK(fit.relative_error < 0.25);
+  CHECK(fit.error_with_offsets < fit.relative_error);
+  CHECK(fit.offset.at("rabenseifner") - fit.offset.at("ring") > 0.2);
+  CHECK(fit.offset_spread > 0.1);
+  CHECK_FALSE(fit.offset.contains("no_such_algorithm"));
+  CHECK_THROWS_AS(fit_link({}), Error);
+}
+
+TEST_CASE("the transport fit explains a sweep of channels, threads and chunk") {
+  FastRandom random(3);
+  TransportModel truth;
+  truth.beta0_max = 3e4;
+  truth.channel_limit = 20;
+  std::vector<TransportPoint> points;
+  for (const double channels : {1, 2, 4, 8, 16, 32})
+    for (const double threads : {64, 256, 512})
+      for (const double chunk : {65536, 524288, 4194304}) {
+        const TransportKnobs knobs{channels, threads, chunk};
+        points.push_back(
+            {knobs, combined_bandwidth(truth, knobs) * std::exp(0.02 * random.normal())});
+      }
+  const TransportFit fit = fit_transport(points);
+  CHECK(fit.relative_error < 0.06);
+  CHECK(unimodal_share(points, 0.1) == 1);
+  CHECK_THROWS_AS(fit_transport({}), Error);
+  // Two peaks are seen as such.
+  std::vector<TransportPoint> twice;
+  double bandwidth[] = {1, 3, 1, 3};
+  for (int i = 0; i < 4; ++i) twice.push_back({{std::exp2(i), 256, 65536}, bandwidth[i]});
+  CHECK(unimodal_share(twice) == 0);
+}
+
+TEST_CASE("the curriculum's stages differ as the sources say", "[E-181][E-182][E-183]") {
+  const SimCatalog catalog;
+  FastRandom random(1);
+  int faulty = 0;
+  int far = 0;
+  for (int i = 0; i < 300; ++i) {
+    const SimFamily first = sample_family(catalog, CurriculumStage::first, {}, random);
+    CHECK(first.state.tier_max == 1);
+    CHECK(first.state.sync == SyncMode::bsp);
+    CHECK(first.state.compression == Compression::none);
+    CHECK(first.fault_rate == 0);
+    const SimFamily second = sample_family(catalog, CurriculumStage::second, {}, random);
+    CHECK(*second.state.tier_max <= 2);
+    CHECK(second.state.compression != Compression::top_k);
+    CHECK(second.fault_rate == 0);
+    const SimFamily third = sample_family(catalog, CurriculumStage::third, {}, random);
+    faulty += third.fault_rate > 0 ? 1 : 0;
+    far += *third.state.tier_max >= 3 ? 1 : 0;
+  }
+  CHECK(faulty > 30);
+  CHECK(far > 100);
+}
+
+TEST_CASE("simulated jobs repeat with the seed, and no arm beats the task's best") {
+  const SimCatalog catalog;
+  SimulatorOptions options;
+  options.stage = CurriculumStage::third;
+  VectorSimulator a(catalog, options, 16, 5);
+  VectorSimulator b(catalog, options, 16, 5);
+  VectorSimulator c(catalog, options, 16, 6);
+  FastRandom random(9);
+  std::vector<std::uint32_t> arms(16);
+  std::vector<std::uint32_t> defaults(16, 0);
+  bool differs = false;
+  int episodes = 0;
+  for (int s = 0; s < 100; ++s) {
+    for (std::size_t i = 0; i < arms.size(); ++i)
+      arms[i] = static_cast<std::uint32_t>(random.below(a.task(i).log_us.size()));
+    const SimStep& one = a.step(arms);
+    const SimStep& two = b.step(arms);
+    REQUIRE(one.log_us == two.log_us);
+    differs = differs || c.step(defaults).log_us != one.log_us;
+    for (std::size_t i = 0; i < arms.size(); ++i) {
+      CHECK(one.true_regret[i] >= 0);
+      CHECK(std::isfinite(one.log_us[i]));
+      CHECK(one.reward[i].total() <= 0);
+      episodes += one.episode_ended[i];
+      if (one.episode_ended[i] != 0) CHECK(one.task_ended[i] != 0);
+    }
+  }
+  CHECK(differs);
+  CHECK(episodes == 16 * (100 / 24));
+}

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/units.hpp"
+#include "tuner/action/action_space.hpp"
+#include "tuner/state/state.hpp"
+#include "tuner/state/task_key.hpp"
+
+namespace dynamiccl {
+
+/// One thing to be tuned: calls of one key in one regime.
+struct Task {
+  RegimeKey key;
+  std::shared_ptr<const ActionSpace> space;
+  State state;
+  /// ln(microseconds) that an analytic model or earlier runs expect of each arm; empty = no idea.
+  std::vector<double> prior_log_us;
+};
+
+/// What to run next for a task.
+struct Choice {
+  std::size_t arm = 0;      ///< index into ActionSpace::arms()
+  double propensity = 1;    ///< probability with which the agent would choose it again
+  bool exploratory = true;  ///< false: the arm is what the agent would recommend
+};
+
+/// What running an arm brought.
+struct Trial {
+  bool ok = true;  ///< false: failed, refused or wrong data; such an arm is not tried again
+  Micros time;     ///< typical time of one call; read only when ok
+};
+
+/// Chooses settings. One interface for all, so that they run on the same tasks and are compared.
+/// Keeps its own memory per task key. Not thread-safe; the leader owns it.
+class Agent {
+ public:
+  virtual ~Agent() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// The next arm to measure. After finished() it keeps answering recommend().
+  virtual Choice act(const Task& task) = 0;
+  /// One measurement; also of an arm that somebody else chose.
+  virtual void learn(const Task& task, std::size_t arm, const Trial& trial) = 0;
+  /// Nothing more to learn: the key is frozen (E-107).
+  [[nodiscard]] virtual bool finished(const Task& task) const = 0;
+  /// The setting to use, from all that is known; the default when nothing better is known.
+  [[nodiscard]] virtual std::size_t recommend(const Task& task) const = 0;
+  /// The surroundings have changed: what was learnt of this key may be wrong (E-108).
+  virtual void reopen(const RegimeKey& key) = 0;
+};
+
+/// Times seen of one task's arms: what every agent remembers.
+class ArmHistory {
+ public:
+  explicit ArmHistory(std::size_t arms) : arms_(arms) {}
+  void add(std::size_t arm, const Trial& trial);
+  void clear() { arms_.assign(arms_.size(), {}); }
+  [[nodiscard]] std::size_t size() const { return arms_.size(); }
+  [[nodiscard]] std::size_t tries(std::size_t arm) const { return arms_[arm].log_us.size(); }
+  [[nodiscard]] bool failed(std::size_t arm) const { return arms_[arm].failed; }
+  /// Median of ln(us); nullopt when never measured.
+  [[nodiscard]] std::optional<double> log_us(std::size_t arm) const;
+  /// The measured arm with the lowest median; nullopt when none is.
+  [[nodiscard]] std::optional<std::size_t> best() const;
+  [[nodiscard]] std::size_t measured() const { return measured_; }
+
+ private:
+  struct Arm {
+    std::vector<double> log_us;
+    bool failed = false;
+  };
+  std::vector<Arm> arms_;
+  std::size_t measured_ = 0;
+};
+
+struct AgentOptions {
+  std::uint64_t seed = 1;
+  int repeats = 1;          ///< times that exhaustive measures each arm
+  int max_evaluations = 0;  ///< per task; 0 = the agent decides
+  double stop_gain = 0.02;  ///< expected relative gain below which a task is finished
+  std::string policy_path;  ///< of the "ppo" agent
+  /// Bandit and PPO: an arm replaces the default when it is faster with at least this probability.
+  double safety = 0.9;
+};
+
+/// "default", "random", "exhaustive", "coordinate-descent", "bandit", "ppo".
+std::vector<std::string> agent_names();
+/// @throws Error(input) for an unknown name, Error(data) for a damaged policy file
+std::unique_ptr<Agent> make_agent(const std::string& name, const AgentOptions& options);
+
+}  // namespace dynamiccl

@@ -1,0 +1,55 @@
+#include <array>
+
+#include "core/text.hpp"
+#include "tuner/agents/agent.hpp"
+#include "tuner/agents/bandit.hpp"
+#include "tuner/agents/coordinate_descent.hpp"
+#include "tuner/agents/policy_agent.hpp"
+#include "tuner/agents/simple_agents.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct AgentRow {
+  std::string_view name;
+  std::unique_ptr<Agent> (*make)(const AgentOptions&);
+};
+
+std::unique_ptr<Agent> make_policy_agent(const AgentOptions& options) {
+  // Without a file the network's start is used: the search by expected gain that it begins with.
+  const Policy policy =
+      options.policy_path.empty() ? untrained_policy(1) : read_policy(options.policy_path);
+  return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{});
+}
+
+constexpr std::array kAgents{
+    AgentRow{"default", [](const AgentOptions&) { return make_default_agent(); }},
+    AgentRow{"random", make_random_agent},
+    AgentRow{"exhaustive", make_exhaustive_agent},
+    AgentRow{"coordinate-descent",
+             [](const AgentOptions& options) -> std::unique_ptr<Agent> {
+               return std::make_unique<CoordinateDescent>(options);
+             }},
+    AgentRow{"bandit",
+             [](const AgentOptions& options) -> std::unique_ptr<Agent> {
+               return std::make_unique<Bandit>(options, BeliefOptions{});
+             }},
+    AgentRow{"ppo", make_policy_agent},
+};
+
+}  // namespace
+
+std::vector<std::string> agent_names() {
+  std::vector<std::string> names;
+  for (const AgentRow& row : kAgents) names.emplace_back(row.name);
+  return names;
+}
+
+std::unique_ptr<Agent> make_agent(const std::string& name, const AgentOptions& options) {
+  for (const AgentRow& row : kAgents)
+    if (row.name == name) return row.make(options);
+  throw Error(ErrorKind::input,
+              "unknown agent \"" + name + "\"; " + suggestion(name, agent_names()));
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <map>
+
+#include "tuner/agents/belief.hpp"
+#include "tuner/simulator/fast_random.hpp"
+
+namespace dynamiccl {
+
+/// What follows from a posterior for choosing and for stopping, per arm.
+struct ArmOutlook {
+  Eigen::VectorXd mean;  ///< ln(us)
+  Eigen::VectorXd sd;
+  /// Expected relative gain over the best mean from one more measurement of the arm (knowledge
+  /// gradient): what is known already to within the noise has little left to give.
+  Eigen::VectorXd expected_gain;
+  std::size_t best = 0;         ///< lowest mean among the arms that did not fail
+  std::size_t recommended = 0;  ///< `best` if it is faster than the default with enough certainty
+};
+
+/// @param failed arms that are out; the default is never out
+/// @param noise_sd of one measurement
+/// @param safety probability of being faster than the default that a recommendation needs
+ArmOutlook outlook_of(const Posterior& posterior, const std::vector<bool>& failed, double noise_sd,
+                      double safety);
+
+/// What agents that share a belief over tasks keep per task.
+class BeliefMemory {
+ public:
+  BeliefMemory(const BeliefOptions& belief, const AgentOptions& options)
+      : belief_(belief), options_(options) {}
+
+  struct Entry {
+    BeliefView view;
+    std::vector<bool> failed;
+    std::vector<int> tries;
+    std::vector<double> seen;  ///< mean ln(us) of the arm's measurements
+    int evaluations = 0;
+  };
+  Entry& entry(const Task& task);
+  [[nodiscard]] const Entry* find(const Task& task) const;
+  void learn(const Task& task, std::size_t arm, const Trial& trial);
+  void reopen(const RegimeKey& key);
+  [[nodiscard]] Posterior posterior(const Entry& entry) const {
+    return belief_.posterior(entry.view);
+  }
+  [[nodiscard]] ArmOutlook outlook(const Entry& entry) const {
+    return outlook_of(posterior(entry), entry.failed, belief_.options().noise_sd, options_.safety);
+  }
+  /// Is there too little left to gain, or is the budget used up?
+  [[nodiscard]] bool finished(const Task& task) const;
+  [[nodiscard]] std::size_t recommend(const Task& task) const;
+  /// Arms whose measurement may still change the recommendation.
+  [[nodiscard]] std::vector<bool> open_arms(const Entry& entry, const ArmOutlook& outlook) const;
+  [[nodiscard]] const TimeBelief& belief() const { return belief_; }
+  [[nodiscard]] const AgentOptions& options() const { return options_; }
+
+ private:
+  TimeBelief belief_;
+  AgentOptions options_;
+  std::map<RegimeKey, Entry> entries_;
+};
+
+/// Contextual bandit: Thompson sampling on a linear-in-features belief that is shared by all sizes,
+/// group sizes, collectives and regimes, warm-started by the tasks' priors. A draw that names an
+/// arm with nothing left to learn is drawn again (top-two sampling, Russo 2016): the aim is the
+/// best arm, not the reward on the way. Stops a task when no arm's expected gain reaches
+/// AgentOptions::stop_gain.
+class Bandit final : public Agent {
+ public:
+  Bandit(const AgentOptions& options, const BeliefOptions& belief);
+  [[nodiscard]] std::string_view name() const override { return "bandit"; }
+  Choice act(const Task& task) override;
+  void learn(const Task& task, std::size_t arm, const Trial& trial) override {
+    memory_.learn(task, arm, trial);
+  }
+  [[nodiscard]] bool finished(const Task& task) const override { return memory_.finished(task); }
+  [[nodiscard]] std::size_t recommend(const Task& task) const override {
+    return memory_.recommend(task);
+  }
+  void reopen(const RegimeKey& key) override { memory_.reopen(key); }
+
+ private:
+  BeliefMemory memory_;
+  FastRandom random_;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstdint>
+#include <vector>
+
+#include "tuner/agents/agent.hpp"
+
+namespace dynamiccl {
+
+/// How alike two (task, arm) pairs are expected to be: standard deviations of ln(time) that they
+/// share, and over which distances they stop sharing. A Gaussian process with this kernel is
+/// Bayesian linear regression in the kernel's feature space, so that sampling from it is linear
+/// Thompson sampling (Agrawal & Goyal 2013; kernelised: Chowdhury & Gopalan 2017).
+struct BeliefOptions {
+  double task_sd = 1.5;                ///< level of a task: common to its arms
+  double implementation_sd = 0.35;     ///< of an implementation choice
+  double resource_sd = 0.20;           ///< of a resource setting within an implementation
+  double arm_sd = 0.06;                ///< of one arm in one task alone
+  double size_scale = 5;               ///< doublings of the size over which behaviour changes
+  double resource_scale = 3;           ///< doublings of a resource
+  double other_implementation = 0.15;  ///< correlation of arms that differ in the implementation
+  double other_regime = 0.45;          ///< of the same task in another regime
+  double other_collective = 0.10;
+  double noise_sd = 0.05;     ///< between launches of one arm
+  double prior_weight = 0.4;  ///< trust in the differences that the analytic prior claims, 0 to 1
+};
+
+/// What the kernel compares: a task's place and an arm's choices, in numbers.
+struct BeliefTask {
+  std::uint64_t id = 0;      ///< the key
+  std::uint64_t regime = 0;  ///< regime and backend
+  int collective = 0;
+  int group_size = 1;
+  double log2_size = 0;
+};
+struct BeliefArm {
+  std::vector<std::uint32_t> implementation;  ///< digests of the values, one per knob
+  std::vector<double> resources;              ///< log2; kDefaultResource for "default"
+};
+
+/// Arms of a task as the belief sees them; made once per task.
+struct BeliefView {
+  BeliefTask task;
+  std::shared_ptr<const std::vector<BeliefArm>> arms;
+  std::vector<double> prior;  ///< mean of ln(us) before any measurement
+};
+
+BeliefView make_view(const Task& task, const BeliefOptions& options);
+
+/// Joint normal belief over a task's arms.
+struct Posterior {
+  Eigen::VectorXd mean;        ///< ln(us) per arm
+  Eigen::MatrixXd covariance;  ///< of the noise-free times
+};
+
+/// What all measurements say of any task's arms. Exact; grows by one row per measurement and
+/// forgets the oldest beyond `capacity`.
+class TimeBelief {
+ public:
+  explicit TimeBelief(const BeliefOptions& options, std::size_t capacity = 1500);
+
+  /// @param log_us as measured; values further from what was expected than 6 standard deviations
+  /// are pulled in, as one launch can always be spoiled
+  void observe(const BeliefView& view, std::size_t arm, double log_us);
+  /// Shape: arms of the view.
+  [[nodiscard]] Posterior posterior(const BeliefView& view) const;
+  /// Mean and variance of one arm without the others.
+  [[nodiscard]] std::pair<double, double> marginal(const BeliefView& view, std::size_t arm) const;
+  /// Drops what was measured of a task.
+  void forget(std::uint64_t task);
+  [[nodiscard]] std::size_t observations() const { return points_.size(); }
+  [[nodiscard]] const BeliefOptions& options() const { return options_; }
+
+ private:
+  struct Point {
+    BeliefTask task;
+    std::shared_ptr<const std::vector<BeliefArm>> arms;
+    std::size_t arm;
+    double prior;
+    double log_us;
+  };
+  [[nodiscard]] double task_kernel(const BeliefTask& a, const BeliefTask& b) const;
+  [[nodiscard]] double kernel(const BeliefTask& ta, const BeliefArm& a, const BeliefTask& tb,
+                              const BeliefArm& b) const;
+  [[nodiscard]] Eigen::VectorXd row_for(const BeliefTask& task, const BeliefArm& arm) const;
+  void append(const Point& point);
+  void rebuild();
+
+  BeliefOptions options_;
+  std::size_t capacity_;
+  std::vector<Point> points_;
+  Eigen::MatrixXd factor_;    ///< lower Cholesky factor in its top left corner
+  Eigen::VectorXd whitened_;  ///< factor^-1 (log_us - prior)
+};
+
+}  // namespace dynamiccl

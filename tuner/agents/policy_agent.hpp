@@ -1,0 +1,58 @@
+#pragma once
+
+#include <map>
+
+#include "tuner/policy/policy_features.hpp"
+#include "tuner/policy/policy_file.hpp"
+
+namespace dynamiccl {
+
+/// A walk through the masked factored heads, as training needs it again.
+struct HeadStep {
+  HeadCandidates candidates;
+  std::size_t picked = 0;  ///< index into candidates.values
+  bool implementation = false;
+};
+struct PolicyWalk {
+  std::size_t arm = 0;
+  double probability = 1;
+  std::vector<HeadStep> heads;  ///< heads with one candidate alone are left out: nothing to choose
+};
+
+/// Walks the heads: implementation first, then resources inside it (E-70).
+/// @param random nullptr takes the likeliest value of every head
+PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidden,
+                      const ActionSpace& space, const ArmKnowledge& known, FastRandom* random);
+
+/// Recurrent PPO policy on top of the shared belief: the network chooses what to measure from what
+/// is believed of every arm, its recurrent state carries what the belief does not (load, faults,
+/// how far the models stray here). The belief and the recurrent state adapt online to each
+/// measurement; the weights stay as trained. Never chooses an arm that has nothing left to show.
+class PolicyAgent final : public Agent {
+ public:
+  PolicyAgent(const Policy& policy, const AgentOptions& options, const BeliefOptions& belief);
+  [[nodiscard]] std::string_view name() const override { return "ppo"; }
+  [[nodiscard]] const std::string& version() const { return version_; }
+  Choice act(const Task& task) override;
+  void learn(const Task& task, std::size_t arm, const Trial& trial) override;
+  [[nodiscard]] bool finished(const Task& task) const override { return memory_.finished(task); }
+  [[nodiscard]] std::size_t recommend(const Task& task) const override {
+    return memory_.recommend(task);
+  }
+  void reopen(const RegimeKey& key) override;
+
+ private:
+  PolicyNetwork network_;
+  std::string version_;
+  BeliefMemory memory_;
+  FastRandom random_;
+  /// One recurrent state per regime: it is the regime that it describes.
+  std::map<std::string, Eigen::VectorXf> hidden_;
+  std::map<RegimeKey, Feedback> feedback_;
+};
+
+/// What a measurement says relative to what was believed before it.
+Feedback feedback_of(const ArmOutlook& before, const ArmOutlook& after, std::size_t arm,
+                     const Trial& trial, double progress);
+
+}  // namespace dynamiccl

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tuner/policy/network.hpp"
+
+namespace dynamiccl {
+
+inline constexpr int kPolicyFileVersion = 1;
+
+/// A policy as it is kept: network, what it was trained on, and how.
+///
+/// File: line 1 `DYNAMICCL-POLICY 1`; line 2 a JSON object {"shape", "features" (digest of the
+/// state vector), "tensors" [{"name", "rows", "columns"}], "provenance", "sha256" of what follows};
+/// then the tensors' values, column by column, 32-bit IEEE little-endian.
+struct Policy {
+  NetworkShape shape;
+  Weights weights;
+  std::string features;       ///< feature_digest() of the vector it was trained on
+  nlohmann::json provenance;  ///< seed, steps, stages, rewards; no secrets
+
+  [[nodiscard]] PolicyNetwork network() const { return PolicyNetwork(shape, weights); }
+  /// First 16 digits of the weights' digest: what a decision records as its policy.
+  [[nodiscard]] std::string version() const;
+};
+
+/// Small random weights; the scorers' skips favour large expected gains, so that an untrained
+/// policy already searches sensibly.
+Policy untrained_policy(std::uint64_t seed);
+
+/// Written beside the target and renamed, so that a reader never sees half a file.
+/// @throws Error(environment) when it cannot be written
+void write_policy(const Policy& policy, const std::string& path);
+
+/// @throws Error(environment) when it cannot be read, Error(data) when it is damaged, of another
+/// version, or made for another state vector
+Policy read_policy(const std::string& path);
+
+}  // namespace dynamiccl

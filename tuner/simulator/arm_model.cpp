@@ -1,0 +1,158 @@
+#include "tuner/simulator/arm_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tuner/simulator/tiers.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::array<ProtocolFactor, 3> kProtocols{{{0.35, 0.35}, {0.5, 0.92}, {1, 1}}};
+
+// What NCCL uses when nothing is said: channels by transport, half a buffer step as chunk.
+constexpr double kDefaultChannels = 16;
+constexpr double kDefaultSocketChannels = 2;
+constexpr double kDefaultThreads = 512;
+constexpr double kDefaultChunk = 524288;
+constexpr double kBufferSteps = 8;
+
+double number_or(const ActionSpace& space, const Action& action, std::string_view knob,
+                 double fallback) {
+  const auto k = space.knob_index(knob);
+  if (!k) return fallback;
+  const auto magnitude = space.magnitude(*k, action[*k]);
+  return magnitude ? std::exp2(*magnitude) : fallback;
+}
+
+int protocol_of(std::string_view name) {
+  if (name == "LL") return 0;
+  if (name == "LL128") return 1;
+  return name == "Simple" ? 2 : -1;
+}
+
+int transport_of(std::string_view name, const SpaceContext& context) {
+  if (context.backend != Backend::nccl || name == "NET") return 2;
+  if (name == "P2P") return 0;
+  if (name == "SHM") return 1;
+  if (context.nodes > 1) return 2;
+  return context.peer_to_peer ? 0 : context.shared_memory ? 1 : 2;
+}
+
+}  // namespace
+
+PathModel nominal_path(int tier, double place) {
+  PathModel path;
+  path.link = tier_cost(tier, place);
+  const double bandwidth = 1 / path.link.beta_us_per_byte;
+  path.peer = {
+      .alpha0_us = 2, .beta0_max = bandwidth * 2, .beta1_max = bandwidth * 3, .channel_limit = 32};
+  // More channels suit shared memory better than peer access (E-139).
+  path.shared = {.alpha0_us = 4,
+                 .beta0_max = std::min(bandwidth, 2e4) * 2,
+                 .beta1_max = std::min(bandwidth, 2e4) * 3,
+                 .channel_limit = 48};
+  path.network = {.alpha0_us = path.link.alpha_us * 4,
+                  .beta0_max = std::min(bandwidth, 3.3e3),
+                  .beta1_max = std::min(bandwidth, 3.3e3) * 8,
+                  .channel_limit = 32};
+  return path;
+}
+
+ArmModel::ArmModel(const ActionSpace& space, const SpaceContext& context)
+    : collective_(context.collective),
+      ranks_(context.ranks),
+      nccl_(context.backend == Backend::nccl) {
+  const auto subspaces = space.subspaces();
+  implementations_ = static_cast<int>(subspaces.size());
+  for (int i = 0; i < implementations_; ++i) {
+    const auto [first, last] = subspaces[static_cast<std::size_t>(i)];
+    for (std::size_t a = first; a < last; ++a) {
+      const Action& action = space.arms()[a];
+      Arm arm;
+      arm.algorithm = space.value(action, "algorithm");
+      arm.library_choice = arm.algorithm == "default";
+      arm.segment = number_or(space, action, "segment_bytes", 0);
+      arm.fanout = number_or(space, action, "fanout", 0);
+      arm.protocol = protocol_of(space.value(action, "protocol"));
+      arm.transport = transport_of(space.value(action, "transport"), context);
+      arm.channels = number_or(space, action, "channels", 0);
+      arm.threads = number_or(space, action, "threads", kDefaultThreads);
+      arm.chunk =
+          number_or(space, action, "chunk_bytes", kDefaultChunk * kBufferSteps) / kBufferSteps;
+      arm.socket_threads = number_or(space, action, "socket_threads", 0);
+      arm.implementation = i;
+      arms_.push_back(arm);
+    }
+  }
+}
+
+double ArmModel::cpu_us(const Arm& arm, double bytes, const PathModel& path) const {
+  return collective_work(arm.algorithm, {collective_, ranks_, bytes, arm.segment, arm.fanout})
+      .at(path.link);
+}
+
+double ArmModel::nccl_us(const Arm& arm, double bytes, const PathModel& path) const {
+  const bool network = arm.transport == 2;
+  const TransportModel& model = arm.transport == 0   ? path.peer
+                                : arm.transport == 1 ? path.shared
+                                                     : path.network;
+  const ProtocolFactor protocol =
+      kProtocols[static_cast<std::size_t>(arm.protocol >= 0 ? arm.protocol
+                                          : bytes < 65536   ? 0
+                                                            : 2)];
+  TransportKnobs knobs;
+  knobs.channels = arm.channels > 0 ? arm.channels
+                   : network        ? kDefaultSocketChannels
+                                    : kDefaultChannels;
+  knobs.threads = arm.threads;
+  knobs.chunk = std::clamp(bytes / (ranks_ * knobs.channels), 4096.0, arm.chunk);
+  double bandwidth = combined_bandwidth(model, knobs) * protocol.bandwidth;
+  double alpha = path.link.alpha_us * protocol.alpha;
+  if (network) {
+    // Without helper threads one thread serves every channel: more of them only add start-ups.
+    const double helpers = std::min(arm.socket_threads * knobs.channels, 16.0);
+    bandwidth *= 1 + (path.helper_gain - 1) * helpers / 16;
+    alpha *= 8 * (1 + 0.08 * knobs.channels);
+  } else {
+    alpha *= 1 + 0.01 * knobs.channels;
+  }
+  const CollectiveWork work = collective_work(arm.algorithm, {collective_, ranks_, bytes, 0, 0});
+  return work.rounds * alpha + work.volume / bandwidth;
+}
+
+std::vector<double> ArmModel::times_us(double bytes, const PathModel& path) const {
+  std::vector<double> times(arms_.size(), 0);
+  const auto cost = [&](const Arm& arm) {
+    return nccl_ ? nccl_us(arm, bytes, path) : cpu_us(arm, bytes, path);
+  };
+  double best = std::numeric_limits<double>::infinity();
+  std::string_view chosen = "ring";
+  for (std::size_t a = 0; a < arms_.size(); ++a) {
+    if (arms_[a].library_choice) continue;
+    times[a] = cost(arms_[a]);
+    const bool plain = arms_[a].segment == 0 && arms_[a].fanout == 0 && arms_[a].channels == 0 &&
+                       arms_[a].socket_threads == 0;
+    if (plain && times[a] < best) {
+      best = times[a];
+      chosen = arms_[a].algorithm;
+    }
+  }
+  for (std::size_t a = 0; a < arms_.size(); ++a) {
+    if (!arms_[a].library_choice) continue;
+    Arm like = arms_[a];
+    like.algorithm = chosen;
+    times[a] = cost(like);
+  }
+  for (double& time : times) time = std::max(time, 1e-3);
+  return times;
+}
+
+std::vector<double> ArmModel::log_times(double bytes, const PathModel& path) const {
+  std::vector<double> times = times_us(bytes, path);
+  for (double& time : times) time = std::log(time);
+  return times;
+}
+
+}  // namespace dynamiccl

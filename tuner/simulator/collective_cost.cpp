@@ -1,0 +1,257 @@
+#include "tuner/simulator/collective_cost.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace dynamiccl {
+namespace {
+
+double rounds_of_doubling(const CollectiveShape& s) {
+  return std::ceil(std::log2(static_cast<double>(s.ranks)));
+}
+
+double segments_of(double bytes, double segment) {
+  return segment > 0 && segment < bytes ? std::ceil(bytes / segment) : 1;
+}
+
+/// `hops` stations in a row pass `bytes` on in segments; each sends `copies` of everything.
+CollectiveWork pipelined(double hops, double bytes, double segment, double copies, bool sums) {
+  const double count = segments_of(bytes, segment);
+  const double unit = bytes / count;
+  const double steps = hops + count - 1;
+  return {steps * copies, steps * unit * copies, sums ? steps * unit : 0};
+}
+
+using Model = CollectiveWork (*)(const CollectiveShape&);
+struct ModelRow {
+  Collective collective;
+  std::string_view name;
+  Model work;
+};
+
+double n_of(const CollectiveShape& s) { return s.ranks; }
+/// (n-1)/n of the whole buffer.
+double share(const CollectiveShape& s) { return s.bytes * (n_of(s) - 1) / n_of(s); }
+
+CollectiveWork ring_allreduce(const CollectiveShape& s) {
+  return {2 * (n_of(s) - 1), 2 * share(s), share(s)};
+}
+CollectiveWork segmented_ring(const CollectiveShape& s) {
+  const double chunk = s.bytes / n_of(s);
+  const double count = segments_of(chunk, s.segment > 0 ? s.segment : 1 << 20);
+  // All but the last segment of a step is summed while the next one travels.
+  return {2 * (n_of(s) - 1) * count, 2 * share(s), share(s) / count};
+}
+CollectiveWork doubling_allreduce(const CollectiveShape& s) {
+  const double rounds = rounds_of_doubling(s);
+  return {rounds, rounds * s.bytes, rounds * s.bytes};
+}
+CollectiveWork rabenseifner(const CollectiveShape& s) {
+  return {2 * rounds_of_doubling(s), 2 * share(s), share(s)};
+}
+CollectiveWork tree_twice(const CollectiveShape& s) {
+  const double rounds = rounds_of_doubling(s);
+  return {2 * rounds, 2 * rounds * s.bytes, rounds * s.bytes};
+}
+CollectiveWork double_tree(const CollectiveShape& s) {
+  return {2 * rounds_of_doubling(s), 2 * s.bytes, s.bytes};
+}
+CollectiveWork linear_twice(const CollectiveShape& s) {
+  const double others = n_of(s) - 1;
+  return {2 * others, 2 * others * s.bytes, others * s.bytes};
+}
+CollectiveWork in_network(const CollectiveShape& s) { return {2, s.bytes, 0}; }
+
+CollectiveWork linear_to_all(const CollectiveShape& s) {
+  const double others = n_of(s) - 1;
+  return {others, others * s.bytes, 0};
+}
+CollectiveWork binomial(const CollectiveShape& s) {
+  const double rounds = rounds_of_doubling(s);
+  if (segments_of(s.bytes, s.segment) <= 1) return {rounds, rounds * s.bytes, 0};
+  // The root sends every segment to log n children.
+  return pipelined(rounds, s.bytes, s.segment, std::max(1.0, rounds), false);
+}
+CollectiveWork chain(const CollectiveShape& s) {
+  const double fanout = std::clamp(s.fanout > 0 ? s.fanout : 4, 1.0, n_of(s) - 1);
+  return pipelined(std::ceil((n_of(s) - 1) / fanout), s.bytes, s.segment, fanout, false);
+}
+CollectiveWork pipeline(const CollectiveShape& s) {
+  return pipelined(n_of(s) - 1, s.bytes, s.segment, 1, false);
+}
+CollectiveWork binary_tree(const CollectiveShape& s) {
+  const double depth = std::floor(std::log2(n_of(s)));
+  return pipelined(std::max(1.0, depth), s.bytes, s.segment, s.ranks > 2 ? 2 : 1, false);
+}
+CollectiveWork split_binary(const CollectiveShape& s) {
+  CollectiveShape half = s;
+  half.bytes = s.bytes / 2;
+  CollectiveWork work = binary_tree(half);
+  work.rounds += 1;
+  work.volume += half.bytes;
+  return work;
+}
+CollectiveWork knomial(const CollectiveShape& s) {
+  const double radix = std::max(2.0, s.fanout > 0 ? s.fanout : 4);
+  const double rounds = std::ceil(std::log(n_of(s)) / std::log(radix) - 1e-9);
+  const double sends = std::min(radix - 1, n_of(s) - 1);
+  return pipelined(std::max(1.0, rounds), s.bytes, s.segment, sends, false);
+}
+CollectiveWork scatter_doubling(const CollectiveShape& s) {
+  return {2 * rounds_of_doubling(s), 2 * share(s), 0};
+}
+CollectiveWork scatter_ring(const CollectiveShape& s) {
+  return {rounds_of_doubling(s) + n_of(s) - 1, 2 * share(s), 0};
+}
+
+CollectiveWork ring_gather(const CollectiveShape& s) { return {n_of(s) - 1, share(s), 0}; }
+CollectiveWork doubling_gather(const CollectiveShape& s) {
+  return {rounds_of_doubling(s), share(s), 0};
+}
+CollectiveWork bruck(const CollectiveShape& s) {
+  // The final rotation copies the whole buffer once.
+  return {rounds_of_doubling(s), share(s), s.bytes / 4};
+}
+CollectiveWork neighbor(const CollectiveShape& s) { return {n_of(s) / 2, share(s), 0}; }
+
+CollectiveWork reduce_linear(const CollectiveShape& s) {
+  const double others = n_of(s) - 1;
+  return {others, others * s.bytes, others * s.bytes};
+}
+template <Model Spread>
+CollectiveWork reversed(const CollectiveShape& s) {
+  CollectiveWork work = Spread(s);
+  work.summed = work.volume;
+  return work;
+}
+CollectiveWork reduce_scatter_ring(const CollectiveShape& s) {
+  return {n_of(s) - 1, share(s), share(s)};
+}
+CollectiveWork halving(const CollectiveShape& s) {
+  return {rounds_of_doubling(s), share(s), share(s)};
+}
+CollectiveWork server_push(const CollectiveShape& s) {
+  const double workers = n_of(s) - 1;
+  return {workers, workers * s.bytes, workers * s.bytes};
+}
+CollectiveWork server_push_pull(const CollectiveShape& s) {
+  const double workers = n_of(s) - 1;
+  return {2 * workers, 2 * workers * s.bytes, workers * s.bytes};
+}
+
+using enum Collective;
+constexpr std::array kModels{
+    ModelRow{allreduce, "ring", ring_allreduce},
+    ModelRow{allreduce, "own_ring", segmented_ring},
+    ModelRow{allreduce, "segmented_ring", segmented_ring},
+    ModelRow{allreduce, "recursive_doubling", doubling_allreduce},
+    ModelRow{allreduce, "rabenseifner", rabenseifner},
+    ModelRow{allreduce, "reduce_scatter_allgather", rabenseifner},
+    ModelRow{allreduce, "bcube", rabenseifner},
+    ModelRow{allreduce, "nonoverlapping", tree_twice},
+    ModelRow{allreduce, "basic_linear", linear_twice},
+    ModelRow{allreduce, "tree", double_tree},
+    ModelRow{allreduce, "nvls", in_network},
+    ModelRow{allreduce, "nvls_tree", double_tree},
+    ModelRow{allreduce, "collnet_direct", in_network},
+    ModelRow{allreduce, "collnet_chain", ring_allreduce},
+    ModelRow{broadcast, "basic_linear", linear_to_all},
+    ModelRow{broadcast, "chain", chain},
+    ModelRow{broadcast, "pipeline", pipeline},
+    ModelRow{broadcast, "ring", pipeline},
+    ModelRow{broadcast, "split_binary_tree", split_binary},
+    ModelRow{broadcast, "binary_tree", binary_tree},
+    ModelRow{broadcast, "binomial", binomial},
+    ModelRow{broadcast, "knomial", knomial},
+    ModelRow{broadcast, "scatter_allgather", scatter_doubling},
+    ModelRow{broadcast, "scatter_recursive_doubling_allgather", scatter_doubling},
+    ModelRow{broadcast, "scatter_allgather_ring", scatter_ring},
+    ModelRow{broadcast, "scatter_ring_allgather", scatter_ring},
+    ModelRow{allgather, "linear", ring_gather},
+    ModelRow{allgather, "ring", ring_gather},
+    ModelRow{allgather, "own_ring", ring_gather},
+    ModelRow{allgather, "two_proc", ring_gather},
+    ModelRow{allgather, "bruck", bruck},
+    ModelRow{allgather, "brucks", bruck},
+    ModelRow{allgather, "recursive_doubling", doubling_gather},
+    ModelRow{allgather, "neighbor", neighbor},
+    ModelRow{allgather, "pat", doubling_gather},
+    ModelRow{allgather, "nvls", in_network},
+    ModelRow{reduce, "linear", reduce_linear},
+    ModelRow{reduce, "chain", reversed<chain>},
+    ModelRow{reduce, "pipeline", reversed<pipeline>},
+    ModelRow{reduce, "ring", reversed<pipeline>},
+    ModelRow{reduce, "binary", reversed<binary_tree>},
+    ModelRow{reduce, "in-order_binary", reversed<binary_tree>},
+    ModelRow{reduce, "binomial", reversed<binomial>},
+    ModelRow{reduce, "rabenseifner", rabenseifner},
+    ModelRow{reduce, "reduce_scatter_gather", rabenseifner},
+    ModelRow{reduce_scatter, "own_ring", reduce_scatter_ring},
+    ModelRow{reduce_scatter, "ring", reduce_scatter_ring},
+    ModelRow{reduce_scatter, "pairwise", reduce_scatter_ring},
+    ModelRow{reduce_scatter, "recursive_halving", halving},
+    ModelRow{reduce_scatter, "butterfly", halving},
+    ModelRow{reduce_scatter, "recursive_doubling", doubling_allreduce},
+    ModelRow{reduce_scatter, "noncommutative", halving},
+    ModelRow{reduce_scatter, "basic_linear", linear_twice},
+    ModelRow{reduce_scatter, "pat", halving},
+    ModelRow{reduce_scatter, "nvls", in_network},
+    ModelRow{gather, "binomial", doubling_gather},
+    ModelRow{alltoall, "modified_bruck", bruck},
+    ModelRow{alltoall, "brucks", bruck},
+    ModelRow{push, "library", server_push},
+    ModelRow{pull, "library", linear_to_all},
+    ModelRow{push_pull, "library", server_push_pull},
+};
+
+const ModelRow* find_model(std::string_view algorithm, Collective collective) {
+  for (const ModelRow& row : kModels)
+    if (row.collective == collective && row.name == algorithm) return &row;
+  return nullptr;
+}
+
+/// What a collective costs without any cleverness.
+CollectiveWork linear_work(const CollectiveShape& shape) {
+  switch (shape.collective) {
+    case allreduce:
+      return linear_twice(shape);
+    case broadcast:
+    case pull:
+      return linear_to_all(shape);
+    case reduce:
+    case push:
+      return reduce_linear(shape);
+    case push_pull:
+      return server_push_pull(shape);
+    case reduce_scatter:
+      return reduce_scatter_ring(shape);
+    default:
+      return ring_gather(shape);
+  }
+}
+
+}  // namespace
+
+CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape& shape) {
+  if (shape.ranks <= 1) return {};
+  const ModelRow* row = find_model(algorithm, shape.collective);
+  return row != nullptr ? row->work(shape) : linear_work(shape);
+}
+
+bool has_cost_model(std::string_view algorithm, Collective collective) {
+  return find_model(algorithm, collective) != nullptr;
+}
+
+double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkCost& intra,
+                       const LinkCost& inter) {
+  const int per_node = std::max(1, shape.ranks / std::max(1, nodes));
+  CollectiveShape inside = shape;
+  inside.ranks = per_node;
+  CollectiveShape between = shape;
+  between.ranks = std::max(1, nodes);
+  between.bytes = shape.bytes / per_node;
+  return collective_work("ring", inside).at(intra) + collective_work("ring", between).at(inter);
+}
+
+}  // namespace dynamiccl

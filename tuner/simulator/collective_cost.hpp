@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string_view>
+
+#include "core/units.hpp"
+#include "core/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// Cost constants of the path between two ranks (Hockney's alpha and beta, and the sum's gamma).
+struct LinkCost {
+  double alpha_us = 1;              ///< start-up of one message
+  double beta_us_per_byte = 1e-4;   ///< on the wire
+  double gamma_us_per_byte = 2e-5;  ///< summing
+};
+
+/// One collective as its cost model sees it.
+struct CollectiveShape {
+  Collective collective = Collective::allreduce;
+  int ranks = 2;
+  double bytes = 0;    ///< as nccl-tests counts: the whole buffer
+  double segment = 0;  ///< pipelining unit in bytes; 0 = none
+  double fanout = 0;   ///< of chains and k-nomial trees; 0 = the algorithm's usual
+};
+
+/// What an algorithm does on its critical path: rounds * alpha + volume * beta + summed * gamma.
+struct CollectiveWork {
+  double rounds = 0;
+  double volume = 0;  ///< bytes
+  double summed = 0;  ///< bytes
+  [[nodiscard]] double at(const LinkCost& link) const {
+    return rounds * link.alpha_us + volume * link.beta_us_per_byte +
+           summed * link.gamma_us_per_byte;
+  }
+};
+
+/// Analytic work of an algorithm by the name its library gives it (E-195, C-25 to C-30):
+///   ring                2(n-1) alpha, 2(n-1)/n m beta, (n-1)/n m gamma       
+///   binary tree         2 alpha log n, 2 m log n beta
+///   recursive doubling  alpha log n, m log n beta
+///   Rabenseifner        2 alpha log n, 2(n-1)/n m beta
+///   double binary tree  2 alpha log n, 2 m beta
+///   pipelines           (hops + segments - 1) times one segment
+/// Names that are not known count as "linear" of their collective. One rank costs nothing.
+CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape& shape);
+
+/// Is the name one with a model of its own?
+bool has_cost_model(std::string_view algorithm, Collective collective);
+
+/// Two levels (C-30): inside nodes, then between their leaders, then inside again.
+double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkCost& intra,
+                       const LinkCost& inter);
+
+}  // namespace dynamiccl
