@@ -132,7 +132,10 @@ TEST_CASE("a shaped link passes no faster than its cap, in both directions") {
   const auto environment = started(profile, test_request("rate"));
   const LaunchShape shape = environment->shape();
   const auto container = shape.hosts[0].name;
-  const CommandResult inside = run_command({"docker", "exec", container, "tc", "qdisc", "show"});
+  const auto engine = find_engine().engine;
+  REQUIRE(engine);
+  const CommandResult inside =
+      run_command(engine_argv(*engine, {"exec", container, "tc", "qdisc", "show"}));
   CHECK(inside.out.find("tbf") != std::string::npos);
   CHECK(inside.out.find("rate 100Mbit") != std::string::npos);
   const CommandResult host = run_command({"tc", "qdisc", "show"});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "containers/command.hpp"
+#include "containers/engine.hpp"
 #include "containers/environment.hpp"
 #include "core/text.hpp"
 
@@ -55,12 +56,13 @@ inline std::string output_in(const Environment& environment, int rank,
 inline std::vector<std::string> traces_of(const std::string& run_id) {
   std::vector<std::string> traces;
   const std::string label = "label=dynamiccl.run=" + run_id;
-  for (const auto& listing : std::vector<std::vector<std::string>>{
-           {"docker", "ps", "--all", "--quiet", "--filter", label},
-           {"docker", "network", "ls", "--quiet", "--filter", label}})
-    if (!find_program("docker").empty())
-      for (const std::string& line : split(run_command(listing).out, '\n'))
-        if (!line.empty()) traces.push_back(listing[1] + " " + line);
+  // The engine in use may be our own private one, with a socket of its own.
+  if (const auto engine = find_engine().engine)
+    for (const auto& listing :
+         std::vector<std::vector<std::string>>{{"ps", "--all", "--quiet", "--filter", label},
+                                               {"network", "ls", "--quiet", "--filter", label}})
+      for (const std::string& line : split(run_command(engine_argv(*engine, listing)).out, '\n'))
+        if (!line.empty()) traces.push_back(listing[0] + " " + line);
   return traces;
 }
 
