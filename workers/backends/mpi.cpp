@@ -157,6 +157,10 @@ class MpiCommunicator : public Communicator {
   void finalize() override {
     algorithms_.reset();  // Open MPI 4.1.4 crashes when MPI_T ends after MPI_Finalize.
     types_->free();
+    // MPICH 4.0.2 over UCX waits in MPI_Finalize for acknowledgements of a peer that may already
+    // sit in the launcher's barrier, which makes no progress: the last traffic is settled while all
+    // still do.
+    check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
     check(MPI_Finalize(), "MPI_Finalize");
   }
   [[noreturn]] void abort(int exit_code) override {
