@@ -35,12 +35,19 @@ void write_file(const std::string& path, const std::string& text) {
 
 bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "local"; }
 
-/// The GPU each rank uses, by its number among those the rank sees.
-std::vector<int> gpus_of_ranks(const PlannedGroup& group, const EnvironmentProfile& profile) {
+/// The GPU each rank uses, by its number among those the rank sees; -1: a server without one.
+std::vector<int> gpus_of_ranks(const PlannedGroup& group, const EnvironmentProfile& profile,
+                               int server_rank) {
   std::vector<int> gpus;
   if (group.backend != Backend::nccl && group.backend != Backend::cuda_aware_mpi) return gpus;
-  for (int rank = 0; rank < group.ranks; ++rank)
-    gpus.push_back(profile.gpus == GpuVisibility::one_per_rank ? 0 : rank);
+  const bool apart = server_without_gpu(group);
+  int next = 0;
+  for (int rank = 0; rank < group.ranks; ++rank) {
+    if (apart && rank == server_rank)
+      gpus.push_back(-1);
+    else
+      gpus.push_back(profile.gpus == GpuVisibility::one_per_rank ? 0 : next++);
+  }
   return gpus;
 }
 
@@ -159,7 +166,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
   const LaunchShape shape = environment.shape();
   launch.config =
       make_run_config(group, protocol, launch.start.uuid, seed, launch.folder, shape.interface);
-  launch.config.gpu_of_rank = gpus_of_ranks(group, profile);
+  launch.config.gpu_of_rank = gpus_of_ranks(group, profile, launch.config.server_rank);
   std::error_code error;
   fs::create_directories(
       launch.config.rendezvous_dir.empty() ? launch.folder : launch.config.rendezvous_dir, error);

@@ -36,7 +36,8 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (const auto reason = can.pair_reasons.find({group.environment, group.backend});
       reason != can.pair_reasons.end())
     return reason->second;
-  if (group.backend == Backend::nccl && group.ranks > can.gpus)
+  const int gpus_needed = group.ranks - (server_without_gpu(group) ? 1 : 0);
+  if (group.backend == Backend::nccl && gpus_needed > can.gpus)
     return fmt::format("NCCL needs a GPU per rank: {} ranks, {} GPU{}", group.ranks, can.gpus,
                        can.gpus == 1 ? "" : "s");
   if (!belongs_to(cell.collective, group.architecture))
@@ -276,6 +277,12 @@ void shuffle(std::vector<T>& values, std::uint64_t seed) {
 std::uint64_t hashed(const std::string& key) { return std::stoull(stable_id(key), nullptr, 16); }
 
 }  // namespace
+
+bool server_without_gpu(const PlannedGroup& group) {
+  const auto knob = group.knobs.find("env.DYNAMICCL_SERVER_GPU");
+  return group.backend == Backend::nccl && group.architecture == Architecture::ps &&
+         knob != group.knobs.end() && knob->second == "none";
+}
 
 std::size_t PlannedGroup::possible_cells() const {
   return static_cast<std::size_t>(std::count_if(

@@ -45,6 +45,10 @@ struct PlannedGroup {
   [[nodiscard]] std::size_t possible_cells() const;
 };
 
+/// True when the parameter server of an NCCL group takes part from host memory: launch knob
+/// env.DYNAMICCL_SERVER_GPU = "none".
+bool server_without_gpu(const PlannedGroup& group);
+
 struct Plan {
   std::vector<PlannedGroup> groups;
 

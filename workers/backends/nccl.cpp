@@ -87,6 +87,7 @@ void NcclCommunicator::open(const RunConfig& config) {
   const auto own = static_cast<std::size_t>(rank());
   device_ = open_device(own < config.gpu_of_rank.size() ? config.gpu_of_rank[own] : nccl_rank_);
   log_path_ = direct_log(config, rank());
+  witness_.load();
   api_ = &nccl_api();
   int code = 0;
   check(api_->get_version(&code), "ncclGetVersion");
@@ -149,6 +150,8 @@ ncclComm_t NcclCommunicator::make(const NcclSettings& settings) {
 std::string NcclCommunicator::choose(const CallShape& shape) {
   const NcclSettings settings = nccl_settings(shape);
   if (queue_) queue_->drop_graph();
+  witness_.watch();
+  watching_ = true;
   const auto found = pool_.find(settings);
   if (found != pool_.end()) {
     comm_ = found->second;
@@ -190,6 +193,14 @@ void NcclCommunicator::synchronise() {
                          pool_.at({}), queue_->stream()),
         "ncclAllReduce");
   complete();
+  if (watching_) witness_.forget();
+}
+
+/// The first call of a cell has run: the timed ones are left alone.
+std::optional<std::string> NcclCommunicator::applied() {
+  watching_ = false;
+  std::string seen = witness_.conclude();
+  return seen.empty() ? std::nullopt : std::optional(std::move(seen));
 }
 
 std::string NcclCommunicator::barrier_name() const {

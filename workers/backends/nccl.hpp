@@ -11,6 +11,7 @@
 #include "workers/backends/cuda_queue.hpp"
 #include "workers/backends/nccl_api.hpp"
 #include "workers/backends/nccl_settings.hpp"
+#include "workers/backends/nccl_witness.hpp"
 #include "workers/communicator.hpp"
 #include "workers/device/device.hpp"
 
@@ -62,6 +63,7 @@ class NcclCommunicator final : public Communicator {
   void synchronise() override;
   [[nodiscard]] std::string barrier_name() const override;
   std::optional<PhaseTimes> take_phases() override;
+  [[nodiscard]] std::optional<std::string> applied() override;
   [[nodiscard]] std::optional<TransportClaim> transport_claim() override;
 
   void finalize() override;
@@ -94,6 +96,8 @@ class NcclCommunicator final : public Communicator {
   std::string unusable_;  ///< why no cell can run; the same on every rank or says which others fail
   std::string version_;
   std::string log_path_;
+  NcclWitness witness_;
+  bool watching_ = false;
   int apart_ = -1;  ///< the server without a GPU
   int nccl_rank_ = 0;
   int nccl_size_ = 1;

@@ -1,0 +1,237 @@
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "workers/profiler/nccl_profiler_abi.hpp"
+
+using namespace dynamiccl::nccl_profiler;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The plugin as NCCL loads it.
+struct Library {
+  void* handle = dlopen(DYNAMICCL_PROFILER_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  template <class T>
+  T symbol(const char* name) const {
+    return reinterpret_cast<T>(dlsym(handle, name));
+  }
+};
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("dynamiccl-profiler-" + std::to_string(getpid()));
+  Folder() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    setenv("DYNAMICCL_PROFILE_FILE", (path / "p").c_str(), 1);
+  }
+  ~Folder() {
+    fs::remove_all(path);
+    unsetenv("DYNAMICCL_PROFILE_FILE");
+  }
+  [[nodiscard]] std::vector<nlohmann::json> lines() const {
+    std::vector<nlohmann::json> all;
+    for (const auto& entry : fs::directory_iterator(path)) {
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);) all.push_back(nlohmann::json::parse(line));
+    }
+    return all;
+  }
+};
+
+EventV5 coll(std::uint64_t sequence, unsigned channels) {
+  EventV5 event{};
+  event.type = kColl;
+  event.details.coll = {sequence, "AllReduce", nullptr,       nullptr,
+                        1024,     0,           "ncclFloat32", static_cast<std::uint8_t>(channels),
+                        17,       "RING",      "LL128"};
+  return event;
+}
+
+void* start(const PluginV5& plugin, void* context, EventV5 event) {
+  void* handle = nullptr;
+  CHECK(plugin.start_event(context, &handle, &event) == kSuccess);
+  return handle;
+}
+
+void* start_kernel(const PluginV5& plugin, void* context, void* parent, std::uint64_t at) {
+  EventV5 event{};
+  event.type = kKernelChannel;
+  event.parent = parent;
+  event.details.kernel = {0, at};
+  return start(plugin, context, event);
+}
+
+void end_kernel(const PluginV5& plugin, void* handle, std::uint64_t at) {
+  StateArguments arguments{};
+  arguments.kernel.timer = at;
+  plugin.record_event_state(handle, kKernelChannelStop, &arguments);
+  plugin.stop_event(handle);
+}
+
+}  // namespace
+
+TEST_CASE("a collective's choices and the span of its channels are written", "[A-09][A-18]") {
+  const Folder folder;
+  const Library library;
+  REQUIRE(library.handle != nullptr);
+  const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
+  void* context = nullptr;
+  int mask = 0;
+  plugin->init(&context, 0xabc, &mask, "", 1, 4, 2, nullptr);
+  CHECK(mask == static_cast<int>(kColl | kKernelChannel));
+  void* call = start(*plugin, context, coll(7, 2));
+  plugin->stop_event(call);
+  void* first = start_kernel(*plugin, context, call, 1000);
+  void* second = start_kernel(*plugin, context, call, 900);
+  end_kernel(*plugin, first, 5000);
+  end_kernel(*plugin, second, 6000);
+  // NCCL may speak of an event after its end (nccl#1992).
+  end_kernel(*plugin, second, 9000);
+  plugin->stop_event(call);
+  CHECK(start_kernel(*plugin, context, call, 1) == nullptr);
+  plugin->finalize(context);
+  const auto lines = folder.lines();
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0]["device_ns"] == 5100);
+  CHECK(lines[0]["algo"] == "RING");
+  CHECK(lines[0]["proto"] == "LL128");
+  CHECK(lines[0]["channels"] == 2);
+  CHECK(lines[0]["threads"] == 544);
+  CHECK(lines[0]["rank"] == 2);
+  CHECK(lines[0]["seq"] == 7);
+}
+
+TEST_CASE("a call whose channels were lost is written without a time", "[A-09]") {
+  const Folder folder;
+  const Library library;
+  const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
+  void* context = nullptr;
+  int mask = 0;
+  plugin->init(&context, 1, &mask, "", 1, 1, 0, nullptr);
+  plugin->stop_event(start(*plugin, context, coll(1, 4)));
+  plugin->finalize(context);
+  REQUIRE(folder.lines().size() == 1);
+  CHECK(folder.lines()[0]["device_ns"].is_null());
+}
+
+TEST_CASE("a program can ask for what was applied and leave its timed calls alone", "[A-18]") {
+  const Library library;
+  const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
+  const auto watch = library.symbol<void (*)(int)>("dynamiccl_profiler_watch");
+  const auto last = library.symbol<void (*)(char*, std::size_t)>("dynamiccl_profiler_last");
+  setenv("DYNAMICCL_PROFILE_EVENTS", "off", 1);
+  void* context = nullptr;
+  int mask = -1;
+  plugin->init(&context, 1, &mask, "", 1, 1, 0, nullptr);
+  unsetenv("DYNAMICCL_PROFILE_EVENTS");
+  CHECK(mask == 0);
+  watch(1);
+  CHECK(mask == static_cast<int>(kColl));
+  plugin->stop_event(start(*plugin, context, coll(1, 8)));
+  std::array<char, 128> text{};
+  last(text.data(), text.size());
+  CHECK(std::string(text.data()) == "RING/LL128, 8 channels, 544 threads");
+  last(text.data(), text.size());
+  CHECK(std::string(text.data()).empty());
+  watch(0);
+  CHECK(mask == 0);
+  plugin->finalize(context);
+}
+
+TEST_CASE("a million collectives of three communicators on their threads lose none",
+          "[A-09][threads]") {
+  constexpr std::uint64_t kCalls = 1'000'000 / 3 + 1;
+  const Folder folder;
+  const Library library;
+  const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
+  std::array<int, 3> masks{};
+  std::vector<std::thread> threads;
+  std::atomic<int> refused{0};
+  for (std::uint64_t comm = 0; comm < 3; ++comm) {
+    threads.emplace_back([&, comm] {
+      void* context = nullptr;
+      plugin->init(&context, comm, &masks[comm], "", 1, 1, 0, nullptr);
+      for (std::uint64_t i = 0; i < kCalls; ++i) {
+        EventV5 event = coll(i, 1);
+        void* call = nullptr;
+        plugin->start_event(context, &call, &event);
+        EventV5 kernel{};
+        kernel.type = kKernelChannel;
+        kernel.parent = call;
+        kernel.details.kernel = {0, i};
+        void* channel = nullptr;
+        plugin->start_event(context, &channel, &kernel);
+        if (channel == nullptr) ++refused;
+        plugin->stop_event(call);
+        end_kernel(*plugin, channel, i + 10);
+      }
+      plugin->finalize(context);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(refused == 0);
+  std::size_t lines = 0;
+  std::size_t timed = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path)) {
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) {
+      ++lines;
+      if (line.find("\"device_ns\":10}") != std::string::npos) ++timed;
+    }
+  }
+  CHECK(lines == 3 * kCalls);
+  CHECK(timed == 3 * kCalls);
+}
+
+TEST_CASE("one thread enqueues while another reports what the GPU did", "[A-09][threads]") {
+  const Folder folder;
+  const Library library;
+  const auto* plugin = library.symbol<const PluginV4*>("ncclProfiler_v4");
+  void* context = nullptr;
+  int mask = 0;
+  plugin->init(&context, &mask, "", 5, 1, 1, 0, nullptr);
+  constexpr int kCalls = 20'000;
+  std::array<std::atomic<void*>, 64> passed{};
+  std::thread progress([&] {
+    for (int i = 0; i < kCalls; ++i) {
+      void* call = nullptr;
+      while ((call = passed[static_cast<std::size_t>(i) % 64].exchange(nullptr)) == nullptr) {
+        std::this_thread::yield();
+      }
+      EventV4 kernel{};
+      kernel.type = static_cast<std::uint8_t>(kKernelChannel);
+      kernel.parent = call;
+      kernel.details.kernel = {0, 1};
+      void* channel = nullptr;
+      plugin->start_event(context, &channel, &kernel);
+      StateArguments arguments{};
+      arguments.kernel.timer = 2;
+      plugin->record_event_state(channel, kKernelChannelStop, &arguments);
+      plugin->stop_event(channel);
+    }
+  });
+  for (int i = 0; i < kCalls; ++i) {
+    EventV4 event{};
+    event.type = static_cast<std::uint8_t>(kColl);
+    event.details.coll = coll(static_cast<std::uint64_t>(i), 1).details.coll;
+    void* call = nullptr;
+    plugin->start_event(context, &call, &event);
+    auto& slot = passed[static_cast<std::size_t>(i) % 64];
+    while (slot.load() != nullptr) std::this_thread::yield();
+    slot = call;
+    plugin->stop_event(call);
+  }
+  progress.join();
+  plugin->finalize(context);
+  CHECK(folder.lines().size() == kCalls);
+}

@@ -1,0 +1,52 @@
+#include "workers/backends/nccl_witness.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+namespace dynamiccl {
+namespace {
+
+std::string program_folder() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  const std::string program(path.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return program.substr(0, program.find_last_of('/'));
+}
+
+}  // namespace
+
+void NcclWitness::load() {
+  const char* asked = std::getenv("DYNAMICCL_NCCL_PROFILER");
+  if (asked == nullptr || std::string_view(asked) != "1") return;
+  if (std::getenv("NCCL_PROFILER_PLUGIN") != nullptr) return;
+  const std::string path = program_folder() + "/libdynamiccl-nccl-profiler.so";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return;
+  watch_ = reinterpret_cast<decltype(watch_)>(dlsym(library, "dynamiccl_profiler_watch"));
+  last_ = reinterpret_cast<decltype(last_)>(dlsym(library, "dynamiccl_profiler_last"));
+  setenv("NCCL_PROFILER_PLUGIN", path.c_str(), 1);
+  setenv("DYNAMICCL_PROFILE_EVENTS", "off", 0);
+}
+
+void NcclWitness::watch() const {
+  if (watch_ != nullptr) watch_(1);
+}
+
+void NcclWitness::forget() const {
+  std::array<char, 8> ignored{};
+  if (last_ != nullptr) last_(ignored.data(), ignored.size());
+}
+
+std::string NcclWitness::conclude() const {
+  if (watch_ == nullptr || last_ == nullptr) return "";
+  std::array<char, 128> text{};
+  last_(text.data(), text.size());
+  watch_(0);
+  return text.data();
+}
+
+}  // namespace dynamiccl

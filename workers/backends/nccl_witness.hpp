@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace dynamiccl {
+
+/// Our profiler plugin (workers/profiler) as a witness of what NCCL applies to a call. Loaded only
+/// where DYNAMICCL_NCCL_PROFILER=1 asks for it and no other profiler is set; it looks on while a
+/// cell's first, untimed call runs, and is off while cells are timed.
+class NcclWitness {
+ public:
+  /// Before NCCL is loaded, as NCCL reads the plugin's name when its first communicator starts.
+  void load();
+  /// Looks on from the next call.
+  void watch() const;
+  /// Forgets what was seen so far (a barrier's collective).
+  void forget() const;
+  /// Stops looking on. @returns "RING/LL, 8 channels, 544 threads", "" when nothing was seen
+  [[nodiscard]] std::string conclude() const;
+
+ private:
+  void (*watch_)(int on) = nullptr;
+  void (*last_)(char* text, std::size_t bytes) = nullptr;
+};
+
+}  // namespace dynamiccl

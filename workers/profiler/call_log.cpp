@@ -1,0 +1,183 @@
+#include "workers/profiler/call_log.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+
+namespace dynamiccl::nccl_profiler {
+namespace {
+
+constexpr std::size_t kCalls = 1024;
+constexpr std::size_t kChannels = kCalls * 16;
+constexpr std::size_t kFlushBytes = std::size_t{64} << 10;
+constexpr unsigned kThreadsPerWarp = 32;
+
+struct Sessions {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Session>> all;
+  std::vector<Session*> idle;
+};
+Sessions& sessions() {
+  static auto* const kept = new Sessions;
+  return *kept;
+}
+
+struct Last {
+  std::mutex mutex;
+  bool any = false;
+  Applied applied;
+};
+Last& last() {
+  static auto* const kept = new Last;
+  return *kept;
+}
+
+}  // namespace
+
+void Session::open(std::uint64_t comm_id, int rank, int ranks, bool kernels) {
+  const std::lock_guard lock(mutex_);
+  comm_id_ = comm_id;
+  rank_ = rank;
+  ranks_ = ranks;
+  kernels_ = kernels;
+  calls_.resize(kCalls);
+  channels_.resize(kChannels);
+  const char* prefix = std::getenv("DYNAMICCL_PROFILE_FILE");
+  if (prefix == nullptr || *prefix == '\0') return;
+  std::array<char, 64> ending{};
+  std::snprintf(ending.data(), ending.size(), ".%016" PRIx64 ".rank%d.jsonl", comm_id, rank);
+  file_ = ::open((std::string(prefix) + ending.data()).c_str(),
+                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+}
+
+void Session::close() {
+  const std::lock_guard lock(mutex_);
+  for (Call& call : calls_)
+    if (call.open) close_call(call);
+  for (Channel& channel : channels_) channel.open = false;
+  flush();
+  if (file_ >= 0) ::close(file_);
+  file_ = -1;
+}
+
+Call* Session::start_call(const Applied& applied) {
+  {
+    Last& newest = last();
+    const std::lock_guard lock(newest.mutex);
+    newest.any = true;
+    newest.applied = applied;
+  }
+  const std::lock_guard lock(mutex_);
+  if (calls_.empty()) return nullptr;
+  Call& call = calls_[next_call_++ % kCalls];
+  // Its channels' events were lost, or it is a thousand calls late.
+  if (call.open) close_call(call);
+  const std::uint64_t generation = call.generation + 1;
+  call = Call{{Event::Kind::call, this}, applied, generation, true, false, 0, 0, 0};
+  return &call;
+}
+
+Channel* Session::start_channel(Call* call, std::uint64_t timer_ns) {
+  const std::lock_guard lock(mutex_);
+  if (!call->open) return nullptr;
+  Channel& channel = channels_[next_channel_++ % kChannels];
+  channel = Channel{{Event::Kind::channel, this}, call, call->generation, timer_ns, true};
+  return &channel;
+}
+
+void Session::stop_channel_timer(Channel* channel, std::uint64_t timer_ns) {
+  const std::lock_guard lock(mutex_);
+  if (!channel->open) return;
+  channel->open = false;
+  Call& call = *channel->call;
+  if (!call.open || call.generation != channel->generation) return;
+  call.first_start_ns = call.channels_done == 0 ? channel->start_ns
+                                                : std::min(call.first_start_ns, channel->start_ns);
+  call.last_stop_ns = std::max(call.last_stop_ns, timer_ns);
+  ++call.channels_done;
+  if (call.enqueued && call.channels_done >= call.applied.channels) close_call(call);
+}
+
+void Session::stop(Event* event) {
+  // A channel ends with its timer; its stop adds nothing.
+  if (event->kind != Event::Kind::call) return;
+  const std::lock_guard lock(mutex_);
+  auto& call = *static_cast<Call*>(event);
+  if (!call.open) return;
+  call.enqueued = true;
+  if (!kernels_ || call.channels_done >= call.applied.channels) close_call(call);
+}
+
+void Session::close_call(Call& call) {
+  call.open = false;
+  if (file_ >= 0) write_line(call);
+}
+
+void Session::write_line(const Call& call) {
+  const Applied& a = call.applied;
+  std::array<char, 512> line{};
+  const bool whole = call.channels_done > 0 && call.channels_done >= a.channels;
+  std::array<char, 32> device{"null"};
+  if (whole)
+    std::snprintf(
+        device.data(), device.size(), "%" PRIu64,
+        call.last_stop_ns > call.first_start_ns ? call.last_stop_ns - call.first_start_ns : 0);
+  const int written = std::snprintf(
+      line.data(), line.size(),
+      "{\"comm\":\"%016" PRIx64 "\",\"rank\":%d,\"ranks\":%d,\"seq\":%" PRIu64
+      ",\"func\":\"%s\",\"count\":%" PRIu64
+      ",\"datatype\":\"%s\",\"algo\":\"%s\",\"proto\":\"%s\",\"channels\":%u,\"threads\":%u,"
+      "\"channels_seen\":%u,\"device_ns\":%s}\n",
+      comm_id_, rank_, ranks_, a.sequence, a.function.data(), a.count, a.datatype.data(),
+      a.algorithm.data(), a.protocol.data(), a.channels, a.warps * kThreadsPerWarp,
+      call.channels_done, device.data());
+  if (written <= 0 || static_cast<std::size_t>(written) >= line.size()) return;
+  buffer_.append(line.data(), static_cast<std::size_t>(written));
+  if (buffer_.size() >= kFlushBytes) flush();
+}
+
+void Session::flush() {
+  std::size_t done = 0;
+  while (file_ >= 0 && done < buffer_.size()) {
+    const ssize_t n = ::write(file_, buffer_.data() + done, buffer_.size() - done);
+    // A full disk costs the profile, never the job.
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  buffer_.clear();
+}
+
+Session* take_session() {
+  Sessions& kept = sessions();
+  const std::lock_guard lock(kept.mutex);
+  if (!kept.idle.empty()) {
+    Session* session = kept.idle.back();
+    kept.idle.pop_back();
+    return session;
+  }
+  kept.all.push_back(std::make_unique<Session>());
+  return kept.all.back().get();
+}
+
+void give_back(Session* session) {
+  Sessions& kept = sessions();
+  const std::lock_guard lock(kept.mutex);
+  kept.idle.push_back(session);
+}
+
+std::string take_last_applied() {
+  Last& newest = last();
+  const std::lock_guard lock(newest.mutex);
+  if (!newest.any) return "";
+  newest.any = false;
+  const Applied& a = newest.applied;
+  return std::string(a.algorithm.data()) + "/" + a.protocol.data() + ", " +
+         std::to_string(a.channels) + " channels, " + std::to_string(a.warps * kThreadsPerWarp) +
+         " threads";
+}
+
+}  // namespace dynamiccl::nccl_profiler

@@ -1,0 +1,161 @@
+// libdynamiccl-nccl-profiler.so: loaded into NCCL by NCCL_PROFILER_PLUGIN. It never throws, never
+// fails a call, and writes per collective what NCCL applied and how long the GPU took
+//
+//   DYNAMICCL_PROFILE_FILE    prefix of the JSON lines files; unset: nothing is written
+//   DYNAMICCL_PROFILE_EVENTS  "calls": choices alone; "kernels" (the default): GPU times too;
+//                             "off": nothing until dynamiccl_profiler_watch()
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string_view>
+
+#include "workers/profiler/call_log.hpp"
+#include "workers/profiler/nccl_profiler_abi.hpp"
+
+#define DYN_EXPORT __attribute__((visibility("default")))
+
+namespace dynamiccl::nccl_profiler {
+namespace {
+
+std::atomic<int*> g_mask{nullptr};
+
+std::uint64_t wanted_events() {
+  const char* text = std::getenv("DYNAMICCL_PROFILE_EVENTS");
+  const std::string_view value = text == nullptr ? "kernels" : text;
+  if (value == "off") return 0;
+  return value == "calls" ? kColl : kColl | kKernelChannel;
+}
+
+template <std::size_t n>
+void copy_text(std::array<char, n>& to, const char* from) {
+  std::strncpy(to.data(), from == nullptr ? "?" : from, n - 1);
+}
+
+/// NCCL is C: nothing may leave a callback but its result.
+template <class F>
+Result guarded(F&& function) noexcept {
+  try {
+    function();
+  } catch (const std::exception&) {
+    // Out of memory: this event goes unrecorded.
+  }
+  return kSuccess;
+}
+
+void init(void** context, std::uint64_t comm_id, int* mask, int ranks, int rank) {
+  *context = nullptr;
+  const std::uint64_t wanted = wanted_events();
+  Session* session = take_session();
+  session->open(comm_id, rank, ranks, (wanted & kKernelChannel) != 0);
+  *context = session;
+  g_mask.store(mask);
+  __atomic_store_n(mask, static_cast<int>(wanted), __ATOMIC_RELAXED);
+}
+
+Result init_v5(void** context, std::uint64_t comm_id, int* mask, const char* /*name*/,
+               int /*nodes*/, int ranks, int rank, Logger /*log*/) {
+  return guarded([&] { init(context, comm_id, mask, ranks, rank); });
+}
+Result init_v4(void** context, int* mask, const char* /*name*/, std::uint64_t comm_id,
+               int /*nodes*/, int ranks, int rank, Logger /*log*/) {
+  return guarded([&] { init(context, comm_id, mask, ranks, rank); });
+}
+
+template <class EventType>
+Result start_event(void* context, void** handle, EventType* event) {
+  *handle = nullptr;
+  if (context == nullptr) return kSuccess;
+  return guarded([&] {
+    auto* session = static_cast<Session*>(context);
+    if (event->type == kColl) {
+      const CollV4& coll = event->details.coll;
+      Applied applied;
+      applied.sequence = coll.sequence;
+      applied.count = coll.count;
+      copy_text(applied.function, coll.function);
+      copy_text(applied.datatype, coll.datatype);
+      copy_text(applied.algorithm, coll.algorithm);
+      copy_text(applied.protocol, coll.protocol);
+      applied.channels = coll.channels;
+      applied.warps = coll.warps;
+      *handle = static_cast<Event*>(session->start_call(applied));
+    } else if (event->type == kKernelChannel && event->parent != nullptr) {
+      auto* parent = static_cast<Event*>(event->parent);
+      if (parent->kind == Event::Kind::call)
+        *handle = static_cast<Event*>(parent->session->start_channel(static_cast<Call*>(parent),
+                                                                     event->details.kernel.timer));
+    }
+  });
+}
+
+Result stop_event(void* handle) {
+  if (handle == nullptr) return kSuccess;
+  return guarded([&] {
+    auto* event = static_cast<Event*>(handle);
+    event->session->stop(event);
+  });
+}
+
+Result record_event_state(void* handle, int state, StateArguments* arguments) {
+  if (handle == nullptr || arguments == nullptr || state != kKernelChannelStop) return kSuccess;
+  return guarded([&] {
+    auto* event = static_cast<Event*>(handle);
+    if (event->kind == Event::Kind::channel)
+      event->session->stop_channel_timer(static_cast<Channel*>(event), arguments->kernel.timer);
+  });
+}
+
+Result finalize(void* context) {
+  if (context == nullptr) return kSuccess;
+  return guarded([&] {
+    auto* session = static_cast<Session*>(context);
+    session->close();
+    give_back(session);
+  });
+}
+
+}  // namespace
+}  // namespace dynamiccl::nccl_profiler
+
+extern "C" {
+
+DYN_EXPORT extern const dynamiccl::nccl_profiler::PluginV5 ncclProfiler_v5;
+const dynamiccl::nccl_profiler::PluginV5 ncclProfiler_v5{
+    "dynamiccl",
+    dynamiccl::nccl_profiler::init_v5,
+    dynamiccl::nccl_profiler::start_event<dynamiccl::nccl_profiler::EventV5>,
+    dynamiccl::nccl_profiler::stop_event,
+    dynamiccl::nccl_profiler::record_event_state,
+    dynamiccl::nccl_profiler::finalize};
+
+DYN_EXPORT extern const dynamiccl::nccl_profiler::PluginV4 ncclProfiler_v4;
+const dynamiccl::nccl_profiler::PluginV4 ncclProfiler_v4{
+    "dynamiccl",
+    dynamiccl::nccl_profiler::init_v4,
+    dynamiccl::nccl_profiler::start_event<dynamiccl::nccl_profiler::EventV4>,
+    dynamiccl::nccl_profiler::stop_event,
+    dynamiccl::nccl_profiler::record_event_state,
+    dynamiccl::nccl_profiler::finalize};
+
+/// For the program NCCL runs in: what is applied is told (1) or not (0) from the next call on.
+DYN_EXPORT void dynamiccl_profiler_watch(int on) {
+  int* mask = dynamiccl::nccl_profiler::g_mask.load();
+  if (mask != nullptr)
+    __atomic_store_n(mask, on != 0 ? static_cast<int>(dynamiccl::nccl_profiler::kColl) : 0,
+                     __ATOMIC_RELAXED);
+}
+
+/// Writes what the last collective was applied, "" when there was none since the last time.
+DYN_EXPORT void dynamiccl_profiler_last(char* text, std::size_t bytes) {
+  if (bytes == 0) return;
+  text[0] = '\0';
+  try {
+    const std::string applied = dynamiccl::nccl_profiler::take_last_applied();
+    std::strncpy(text, applied.c_str(), bytes - 1);
+    text[bytes - 1] = '\0';
+  } catch (const std::exception&) {
+    text[0] = '\0';
+  }
+}
+}
