@@ -52,9 +52,14 @@ double incomplete_beta(double a, double b, double x) {
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-double student_t_cdf(double t, double degrees) {
-  const double tail = 0.5 * incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t));
-  return t > 0 ? 1 - tail : tail;
+/// A ratio from its logarithm's estimate.
+void set_interval(Ratio& ratio, double centre, double standard_error, double degrees,
+                  double confidence, const char* method) {
+  const double reach = student_t_quantile(0.5 + confidence / 2, degrees) * standard_error;
+  ratio.value = std::exp(centre);
+  ratio.interval = Interval{std::exp(centre - reach), std::exp(centre + reach), confidence, method};
+  ratio.log_standard_error = standard_error;
+  ratio.degrees = degrees;
 }
 
 }  // namespace
@@ -112,16 +117,21 @@ double lag1_autocorrelation(const std::vector<double>& values) {
   return square > 0 ? product / square : 0;
 }
 
+double student_t_probability(double t, double degrees) {
+  const double tail = 0.5 * incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t));
+  return t > 0 ? 1 - tail : tail;
+}
+
 double student_t_quantile(double probability, double degrees) {
   DYN_ASSERT(probability > 0 && probability < 1 && degrees > 0,
              "a t quantile needs 0 < p < 1 and degrees > 0");
   double low = -1;
   double high = 1;
-  while (student_t_cdf(low, degrees) > probability) low *= 2;
-  while (student_t_cdf(high, degrees) < probability) high *= 2;
+  while (student_t_probability(low, degrees) > probability) low *= 2;
+  while (student_t_probability(high, degrees) < probability) high *= 2;
   for (int i = 0; i < 200 && high - low > 1e-12 * std::max(1.0, std::fabs(low)); ++i) {
     const double middle = 0.5 * (low + high);
-    (student_t_cdf(middle, degrees) < probability ? low : high) = middle;
+    (student_t_probability(middle, degrees) < probability ? low : high) = middle;
   }
   return 0.5 * (low + high);
 }
@@ -167,7 +177,8 @@ std::optional<Interval> median_rank_interval(std::vector<double> values, double 
 
 Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                      double confidence) {
-  Ratio ratio{median(numerator) / median(denominator), std::nullopt};
+  Ratio ratio;
+  ratio.value = median(numerator) / median(denominator);
   if (numerator.size() < 3 || denominator.size() < 3 || !all_positive(numerator) ||
       !all_positive(denominator)) {
     return ratio;
@@ -176,37 +187,30 @@ Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<dou
   const auto b = logarithms(denominator);
   const double va = std::pow(standard_deviation(a), 2) / static_cast<double>(a.size());
   const double vb = std::pow(standard_deviation(b), 2) / static_cast<double>(b.size());
-  const double difference = mean(a) - mean(b);
-  ratio.value = std::exp(difference);
   const double spread = va + vb;
   // Welch-Satterthwaite; equal samples have no variance and any number of degrees will do.
   const double degrees = spread > 0 ? spread * spread /
                                           (va * va / static_cast<double>(a.size() - 1) +
                                            vb * vb / static_cast<double>(b.size() - 1))
                                     : static_cast<double>(a.size() + b.size() - 2);
-  const double reach = student_t_quantile(0.5 + confidence / 2, degrees) * std::sqrt(spread);
-  ratio.interval =
-      Interval{std::exp(difference - reach), std::exp(difference + reach), confidence, "welch-log"};
+  set_interval(ratio, mean(a) - mean(b), std::sqrt(spread), degrees, confidence, "welch-log");
   return ratio;
 }
 
 Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                    double confidence) {
   DYN_ASSERT(numerator.size() == denominator.size(), "paired samples have equal counts");
-  Ratio ratio{median(numerator) / median(denominator), std::nullopt};
+  Ratio ratio;
+  ratio.value = median(numerator) / median(denominator);
   if (numerator.size() < 3 || !all_positive(numerator) || !all_positive(denominator)) return ratio;
   std::vector<double> differences;
   differences.reserve(numerator.size());
   for (std::size_t i = 0; i < numerator.size(); ++i) {
     differences.push_back(std::log(numerator[i]) - std::log(denominator[i]));
   }
-  const double centre = mean(differences);
   const auto n = static_cast<double>(differences.size());
-  const double reach = student_t_quantile(0.5 + confidence / 2, n - 1) *
-                       standard_deviation(differences) / std::sqrt(n);
-  ratio.value = std::exp(centre);
-  ratio.interval =
-      Interval{std::exp(centre - reach), std::exp(centre + reach), confidence, "t-log-paired"};
+  set_interval(ratio, mean(differences), standard_deviation(differences) / std::sqrt(n), n - 1,
+               confidence, "t-log-paired");
   return ratio;
 }
 

@@ -27,6 +27,8 @@ double median_absolute_deviation(const std::vector<double>& values);
 /// Lag-1 autocorrelation. 0 for fewer than three values or no variance.
 double lag1_autocorrelation(const std::vector<double>& values);
 
+/// Probability that Student's t with `degrees` > 0 degrees of freedom is at most t.
+double student_t_probability(double t, double degrees);
 /// Quantile of Student's t distribution with `degrees` > 0 degrees of freedom, 0 < probability < 1.
 double student_t_quantile(double probability, double degrees);
 /// Quantile of the standard normal distribution.
@@ -46,7 +48,11 @@ std::optional<Interval> median_rank_interval(std::vector<double> values, double 
 /// A ratio of two typical values with its interval.
 struct Ratio {
   double value = 0;
-  std::optional<Interval> interval;
+  std::optional<Interval> interval = std::nullopt;
+  /// Of the value's logarithm, with the degrees of freedom of its t distribution: what tests at
+  /// other confidences need. 0 without an interval.
+  double log_standard_error = 0;
+  double degrees = 0;
 };
 
 /// numerator/denominator from unpaired launch medians: Welch on logarithms.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace dynamiccl {
 
@@ -44,6 +45,50 @@ StoppingState should_stop(const std::vector<double>& launch_medians, const Stopp
         std::min(std::max(look + 1, static_cast<int>(std::ceil(look * 1.5))), rule.max_launches);
   }
   return state;
+}
+
+double outside_band_probability(const Ratio& time_ratio, EquivalenceBand band) {
+  if (!time_ratio.interval) return 1;
+  const double beyond = std::fabs(std::log(time_ratio.value)) - std::log1p(band.relative);
+  if (beyond <= 0) return 1;
+  // Launches without any spread: whatever is outside is surely outside.
+  if (time_ratio.log_standard_error <= 0) return 0;
+  return 2 *
+         (1 - student_t_probability(beyond / time_ratio.log_standard_error, time_ratio.degrees));
+}
+
+std::vector<double> adjusted_for_false_discoveries(const std::vector<double>& probabilities) {
+  std::vector<std::size_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](auto a, auto b) { return probabilities[a] > probabilities[b]; });
+  std::vector<double> adjusted(probabilities.size());
+  const auto rows = static_cast<double>(probabilities.size());
+  double least = 1;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double rank = rows - static_cast<double>(i);
+    least = std::min(least, probabilities[order[i]] * rows / rank);
+    adjusted[order[i]] = least;
+  }
+  return adjusted;
+}
+
+std::vector<Verdict> judge_table(const std::vector<Ratio>& time_ratios, EquivalenceBand band,
+                                 double false_discovery_rate) {
+  std::vector<double> probabilities;
+  for (const auto& ratio : time_ratios)
+    probabilities.push_back(outside_band_probability(ratio, band));
+  const auto adjusted = adjusted_for_false_discoveries(probabilities);
+  std::vector<Verdict> verdicts;
+  for (std::size_t i = 0; i < time_ratios.size(); ++i) {
+    if (adjusted[i] <= false_discovery_rate) {
+      verdicts.push_back(time_ratios[i].value > 1 ? Verdict::slower : Verdict::faster);
+    } else {
+      const Verdict alone = judge(time_ratios[i], band);
+      verdicts.push_back(alone == Verdict::same ? Verdict::same : Verdict::unclear);
+    }
+  }
+  return verdicts;
 }
 
 double table_confidence(double confidence, int rows) {

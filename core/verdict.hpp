@@ -48,6 +48,21 @@ struct StoppingState {
 };
 StoppingState should_stop(const std::vector<double>& launch_medians, const StoppingRule& rule);
 
+/// Two-sided probability of a ratio as far outside the band as this one, or farther, where the true
+/// one is at the band's nearer edge: below 1 - confidence exactly when the interval at that
+/// confidence is wholly outside. 1 inside the band, and without an interval.
+double outside_band_probability(const Ratio& time_ratio, EquivalenceBand band);
+
+/// Benjamini and Hochberg (1995): each probability raised to the smallest false discovery rate at
+/// which its row would be called. In the order given.
+std::vector<double> adjusted_for_false_discoveries(const std::vector<double>& probabilities);
+
+/// Verdicts of a table. FASTER and SLOWER at a false discovery rate over its rows: of the rows so
+/// called, at most that share is expected to lie inside the band. SAME as in judge. A table of one
+/// row is judge at confidence 1 - rate.
+std::vector<Verdict> judge_table(const std::vector<Ratio>& time_ratios, EquivalenceBand band,
+                                 double false_discovery_rate = 0.05);
+
 /// Bonferroni guard for tables of many verdicts: raises the confidence so that the
 /// chance of any false FASTER/SLOWER in `rows` rows stays near 1 - confidence.
 double table_confidence(double confidence, int rows);

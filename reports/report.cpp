@@ -112,7 +112,7 @@ std::vector<Value> figure_values(const CellFigure& f, const BareMetal& bare_meta
   append(row, {f.algbw_bytes_per_s(), or_null(f.busbw_bytes_per_s())});
   const CellFigure* base = bare_metal.of(f);
   if (base != nullptr) {
-    const Ratio ratio = base == &f ? Ratio{1.0, std::nullopt} : time_ratio(f, *base);
+    const Ratio ratio = base == &f ? Ratio{1.0} : time_ratio(f, *base);
     append(row, {ratio.value});
     append(row, interval_values(ratio.interval));
   } else {

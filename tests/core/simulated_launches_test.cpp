@@ -1,0 +1,157 @@
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "core/statistics.hpp"
+#include "core/verdict.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+constexpr double kTrueTime = 100;
+constexpr double kBetweenLaunches = 0.02;
+
+/// Times as machines give them: log-normal, neighbouring iterations of a launch alike (an
+/// autoregressive process), launches independent of each other. The median of the distribution of
+/// launch medians is the centre asked for.
+class SimulatedMachine {
+ public:
+  explicit SimulatedMachine(unsigned seed) : random_(seed) {}
+
+  std::vector<double> launch_medians(int launches, double centre = kTrueTime,
+                                     const std::vector<double>& shared = {}) {
+    std::vector<double> medians;
+    for (int i = 0; i < launches; ++i) {
+      const double block = shared.empty() ? 0 : shared[static_cast<std::size_t>(i)];
+      medians.push_back(launch(std::log(centre) + block + kBetweenLaunches * normal_(random_)));
+    }
+    return medians;
+  }
+  /// What all launches of a block have in common: the hour of the day.
+  std::vector<double> blocks(int count, double spread) {
+    std::vector<double> logs;
+    for (int i = 0; i < count; ++i) logs.push_back(spread * normal_(random_));
+    return logs;
+  }
+
+ private:
+  double launch(double log_centre) {
+    constexpr double alike = 0.6;
+    constexpr double within = 0.02;
+    std::vector<double> logs(60);
+    double noise = normal_(random_);
+    for (auto& log_time : logs) {
+      log_time = log_centre + within * noise;
+      noise = alike * noise + std::sqrt(1 - alike * alike) * normal_(random_);
+    }
+    // An odd count of them would commute with the logarithm exactly; here the difference is 1e-6.
+    return std::exp(median(std::move(logs)));
+  }
+
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_{0, 1};
+};
+
+/// Of 2,000 experiments, the share whose interval holds the truth, in percent.
+double coverage(double truth, const std::function<std::optional<Interval>()>& experiment) {
+  constexpr int experiments = 2000;
+  int covered = 0;
+  for (int e = 0; e < experiments; ++e) {
+    const auto interval = experiment();
+    REQUIRE(interval);
+    covered += interval->low <= truth && truth <= interval->high ? 1 : 0;
+  }
+  return 100.0 * covered / experiments;
+}
+
+}  // namespace
+
+TEST_CASE("intervals over launches cover the truth in 93 to 97 of 100 experiments") {
+  SimulatedMachine machine(7);
+  for (const int launches : {5, 10, 20}) {
+    CAPTURE(launches);
+    const double one =
+        coverage(kTrueTime, [&] { return launch_interval(machine.launch_medians(launches)); });
+    CHECK(one >= 93);
+    CHECK(one <= 97);
+    const double unpaired = coverage(1.1, [&] {
+      return ratio_unpaired(machine.launch_medians(launches, 1.1 * kTrueTime),
+                            machine.launch_medians(launches))
+          .interval;
+    });
+    CHECK(unpaired >= 93);
+    CHECK(unpaired <= 97);
+    const double paired = coverage(1.1, [&] {
+      const auto shared = machine.blocks(launches, 0.2);
+      return ratio_paired(machine.launch_medians(launches, 1.1 * kTrueTime, shared),
+                          machine.launch_medians(launches, kTrueTime, shared))
+          .interval;
+    });
+    CHECK(paired >= 93);
+    CHECK(paired <= 97);
+  }
+}
+
+TEST_CASE("the order-statistic interval covers at least as often, where it exists") {
+  SimulatedMachine machine(8);
+  CHECK_FALSE(median_rank_interval(machine.launch_medians(5)));
+  for (const int launches : {10, 20}) {
+    CAPTURE(launches);
+    // Order statistics come in steps: 97.9 % of 10 launches is the nearest that is not below 95 %.
+    CHECK(coverage(kTrueTime,
+                   [&] { return median_rank_interval(machine.launch_medians(launches)); }) >= 93);
+  }
+}
+
+TEST_CASE("a slowdown of 5 % is called SLOWER at ten launches in 95 of 100 experiments") {
+  SimulatedMachine machine(11);
+  int slower = 0;
+  constexpr int experiments = 2000;
+  for (int e = 0; e < experiments; ++e) {
+    const auto base = machine.launch_medians(10);
+    const auto slow = machine.launch_medians(10, 1.05 * kTrueTime);
+    slower += judge(ratio_unpaired(slow, base), {0.01}) == Verdict::slower ? 1 : 0;
+  }
+  CHECK(slower >= 0.95 * experiments);
+}
+
+TEST_CASE("equal sides are rarely called different and mostly SAME at forty launches") {
+  SimulatedMachine machine(12);
+  int different = 0;
+  int same = 0;
+  constexpr int experiments = 1000;
+  for (int e = 0; e < experiments; ++e) {
+    const auto a = machine.launch_medians(40);
+    const auto b = machine.launch_medians(40);
+    const auto verdict = judge(ratio_unpaired(b, a), {0.02});
+    different += verdict == Verdict::faster || verdict == Verdict::slower ? 1 : 0;
+    same += verdict == Verdict::same ? 1 : 0;
+  }
+  CHECK(different <= 0.05 * experiments);
+  CHECK(same >= 0.9 * experiments);
+}
+
+TEST_CASE("of the rows that a table calls different, few are not") {
+  SimulatedMachine machine(13);
+  int called = 0;
+  int wrongly = 0;
+  for (int table = 0; table < 200; ++table) {
+    std::vector<Ratio> rows;
+    // A true ratio at the band's very edge is the hardest to leave alone.
+    for (int row = 0; row < 20; ++row) {
+      const double ratio = row < 4 ? 1.12 : 1.02;
+      rows.push_back(
+          ratio_unpaired(machine.launch_medians(5, ratio * kTrueTime), machine.launch_medians(5)));
+    }
+    const auto verdicts = judge_table(rows, {0.02});
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      if (verdicts[row] != Verdict::slower && verdicts[row] != Verdict::faster) continue;
+      ++called;
+      wrongly += row >= 4 ? 1 : 0;
+    }
+  }
+  CHECK(called > 400);
+  CHECK(wrongly <= 0.05 * called);
+}
