@@ -90,6 +90,19 @@ json to_object(const TransportRecord& r) {
           {"details", r.details}};
 }
 
+json to_object(const ClockRecord& r) {
+  return {{"type", "clock"},
+          {"rank", r.rank},
+          {"shared", r.shared},
+          {"at_us", r.at_us},
+          {"offset_us", r.offset_us},
+          {"error_us", r.error_us},
+          {"end_at_us", r.end_at_us},
+          {"end_offset_us", r.end_offset_us},
+          {"end_error_us", r.end_error_us},
+          {"rounds", r.rounds}};
+}
+
 json to_object(const ErrorRecord& r) {
   return {{"type", "error"}, {"rank", r.rank}, {"message", r.message}};
 }
@@ -130,6 +143,12 @@ TransportRecord transport_from(const json& o) {
           o.at("cma_bytes"), o.at("cma_errors"), o.at("evidence"),      o.at("details")};
 }
 
+ClockRecord clock_from(const json& o) {
+  return {o.at("rank"),          o.at("shared"),       o.at("at_us"),
+          o.at("offset_us"),     o.at("error_us"),     o.at("end_at_us"),
+          o.at("end_offset_us"), o.at("end_error_us"), o.at("rounds")};
+}
+
 }  // namespace
 
 std::string to_json_line(const Record& record) {
@@ -149,6 +168,7 @@ Record record_from_json_line(const std::string& line) {
     if (type == "facts") return FactsRecord{object.at("rank"), object.at("facts")};
     if (type == "cell") return cell_from(object);
     if (type == "transport") return transport_from(object);
+    if (type == "clock") return clock_from(object);
     if (type == "error") return ErrorRecord{object.at("rank"), object.at("message")};
     if (type == "done")
       return DoneRecord{object.at("rank"), object.at("ended_unix_s"), object.at("peak_rss_bytes")};

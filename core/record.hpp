@@ -74,6 +74,20 @@ struct TransportRecord {
   nlohmann::json details = nlohmann::json::object();
 };
 
+/// A rank's CLOCK_MONOTONIC against rank 0's, by ping-pong before and after the cells. The smallest
+/// round trip counts: offset = the rank's reading - the middle of that trip (SKaMPI, NTP).
+struct ClockRecord {
+  int rank = 0;
+  bool shared = false;   ///< one kernel and time namespace with rank 0: one clock, offset 0
+  double at_us = 0;      ///< this rank's clock at the first comparison
+  double offset_us = 0;  ///< this rank's clock minus rank 0's there
+  double error_us = 0;   ///< half the smallest round trip: the offset is within it
+  double end_at_us = 0;  ///< the same after the cells
+  double end_offset_us = 0;
+  double end_error_us = 0;
+  int rounds = 0;  ///< round trips of one comparison
+};
+
 /// Last words of a rank that cannot go on.
 struct ErrorRecord {
   int rank = 0;
@@ -87,8 +101,8 @@ struct DoneRecord {
   double peak_rss_bytes = 0;
 };
 
-using Record =
-    std::variant<HelloRecord, FactsRecord, CellRecord, TransportRecord, ErrorRecord, DoneRecord>;
+using Record = std::variant<HelloRecord, FactsRecord, CellRecord, TransportRecord, ClockRecord,
+                            ErrorRecord, DoneRecord>;
 
 /// @returns one line of JSON without the newline
 std::string to_json_line(const Record& record);

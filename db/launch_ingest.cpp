@@ -93,6 +93,7 @@ struct LaunchIngest::Rank {
   const HelloRecord* hello = nullptr;
   const FactsRecord* facts = nullptr;
   const TransportRecord* transport = nullptr;
+  const ClockRecord* clock = nullptr;
   const ErrorRecord* error = nullptr;
   const DoneRecord* done = nullptr;
   std::map<std::string, const CellRecord*> cells;
@@ -102,11 +103,12 @@ struct LaunchIngest::Rank {
 LaunchIngest::LaunchIngest(SQLite::Database& db)
     : db_(db),
       cells_(db, "SELECT id, key, unsupported_reason IS NULL FROM run_cell WHERE group_id = ?"),
-      insert_rank_(db, "INSERT INTO launch_rank VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
+      insert_rank_(db, "INSERT INTO launch_rank VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
       insert_transport_(db, "INSERT INTO transport VALUES (?,?,?,?,?,?,?,?,?)"),
       insert_measurement_(db,
                           "INSERT INTO measurement VALUES "
-                          "(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"),
+                          "(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+                          "?,?,?,?)"),
       insert_sample_(db, sample_insert(1)),
       insert_samples_(db, sample_insert(kRowsPerInsert)) {}
 
@@ -137,6 +139,8 @@ std::vector<LaunchIngest::Rank> LaunchIngest::sort_by_rank(const Launch& launch,
         keep(data.facts, *facts, "facts");
       } else if (const auto* transport = std::get_if<TransportRecord>(&record)) {
         keep(data.transport, *transport, "transport");
+      } else if (const auto* clock = std::get_if<ClockRecord>(&record)) {
+        keep(data.clock, *clock, "clock");
       } else if (const auto* error = std::get_if<ErrorRecord>(&record)) {
         keep(data.error, *error, "error");
       } else if (const auto* done = std::get_if<DoneRecord>(&record)) {
@@ -156,6 +160,8 @@ std::vector<LaunchIngest::Rank> LaunchIngest::sort_by_rank(const Launch& launch,
 void LaunchIngest::store(const Launch& launch, const LaunchEnd& end,
                          const std::vector<RecordFile>& files, const Report& report) {
   auto ranks = sort_by_rank(launch, files, report);
+  clocks_.clear();
+  for (const auto& rank : ranks) clocks_.push_back(rank_clock(rank.hello, rank.clock));
   for (int rank = 0; rank < launch.ranks; ++rank) {
     store_rank(launch, rank, ranks[static_cast<std::size_t>(rank)]);
   }
@@ -208,6 +214,10 @@ void LaunchIngest::store_rank(const Launch& launch, int rank, const Rank& data) 
     return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   };
   row << (data.facts ? std::optional(dump(data.facts->facts)) : std::nullopt);
+  if (const auto* c = data.clock) {
+    row << (c->shared ? 1 : 0) << c->offset_us << c->error_us << c->end_offset_us
+        << c->end_error_us;
+  }
   row.exec();
   if (const auto* t = data.transport) {
     Binder(insert_transport_) << launch.id << rank << t->transport << to_signed(t->payload_bytes)
@@ -274,7 +284,9 @@ std::int64_t LaunchIngest::insert_measurement(const Launch& launch, std::int64_t
   if (const auto& s = summary) {
     row << s->n << s->median_us << s->min_us << s->mean_us << s->p95_us << s->p99_us << s->max_us
         << s->mad_us << s->lag1 << s->outliers << (s->not_stationary ? 1 : 0) << s->collective_us
-        << s->h2d_us << s->d2h_us << s->send_us << s->compute_us << s->device_us;
+        << s->h2d_us << s->d2h_us << s->send_us << s->compute_us << s->device_us << s->settled_at;
+    if (const auto skew = arrival_skew(records, clocks_))
+      row << skew->median_us << skew->max_us << skew->error_us;
   } else {
     row << std::int64_t{0};
   }

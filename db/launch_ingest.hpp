@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "db/measurement_statistics.hpp"
+#include "db/rank_clocks.hpp"
 #include "db/store.hpp"
 
 namespace dynamiccl {
@@ -47,6 +48,7 @@ class LaunchIngest {
   void store_samples(std::int64_t measurement, int phase, int rank, const SampleArrays& samples);
 
   SQLite::Database& db_;
+  std::vector<std::optional<RankClock>> clocks_;  ///< by rank, of the launch being stored
   SQLite::Statement cells_;
   SQLite::Statement insert_rank_;
   SQLite::Statement insert_transport_;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/statistics.hpp"
+#include "core/warmup.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -206,6 +207,8 @@ std::optional<MeasurementSummary> summarise(const std::vector<RankCell>& cells,
   s.outliers = std::count_if(sorted.begin(), sorted.end(),
                              [&](double v) { return v < q1 - reach || v > q3 + reach; });
   s.not_stationary = drifts(aggregated.totals, s.median_us, s.mad_us);
+  if (const auto settled = settled_after(aggregated.totals))
+    s.settled_at = static_cast<std::int64_t>(*settled);
   const auto component = [&](Values which) {
     return component_median(ranks, aggregated, aggregation, which);
   };

@@ -27,6 +27,7 @@ struct MeasurementSummary {
   double lag1 = 0;
   std::int64_t outliers = 0;
   bool not_stationary = false;
+  std::optional<std::int64_t> settled_at;  ///< measured iterations still in the warm-up
   std::optional<double> collective_us;
   std::optional<double> h2d_us;
   std::optional<double> d2h_us;

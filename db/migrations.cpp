@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "db/connection.hpp"
 #include "embedded/db_migration_0002_sql.hpp"
+#include "embedded/db_migration_0003_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
@@ -64,9 +65,11 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 }  // namespace
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0003_<what>.sql, embed it, and append {3, text}.
+  // The next change of a table: add migrations/0004_<what>.sql, embed it, and append {4, text}.
   static const SchemaSet set{
-      embedded::db_schema_sql, embedded::db_views_sql, {{2, embedded::db_migration_0002_sql}}};
+      embedded::db_schema_sql,
+      embedded::db_views_sql,
+      {{2, embedded::db_migration_0002_sql}, {3, embedded::db_migration_0003_sql}}};
   return set;
 }
 

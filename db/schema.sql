@@ -40,7 +40,8 @@ CREATE TABLE run (
   owner_boot_id TEXT NOT NULL,    -- the kernel's boot id there
   owner_pid INTEGER NOT NULL,     -- process id of the writer
   owner_pid_namespace INTEGER NOT NULL,  -- inode of the PID namespace in which owner_pid counts
-  owner_start_ticks INTEGER NOT NULL     -- start of the writer, clock ticks since boot: tells reused ids apart
+  owner_start_ticks INTEGER NOT NULL,    -- start of the writer, clock ticks since boot: tells reused ids apart
+  replay_of TEXT                  -- uuid of the launch that this run repeats; NULL for a run of an experiment
 ) STRICT;
 CREATE INDEX run_experiment ON run(experiment_id);
 
@@ -62,6 +63,7 @@ CREATE TABLE plan_group (
   architecture TEXT NOT NULL,     -- "ps" or "ring"
   ranks INTEGER NOT NULL CHECK (ranks >= 1),  -- processes, count
   knobs_json TEXT NOT NULL,       -- settings fixed at launch
+  stopping_json TEXT,             -- rule, launches, whether the target interval was reached; NULL: a fixed number of launches
   UNIQUE (run_id, key)
 ) STRICT;
 CREATE INDEX plan_group_profile ON plan_group(profile_id);
@@ -113,6 +115,7 @@ CREATE TABLE launch (
   stderr_tail TEXT,               -- end of what the launcher wrote to stderr
   regime_id INTEGER REFERENCES regime(id),  -- detected regime; NULL when no rank reported its surroundings
   regime_json TEXT,               -- how the regime was derived
+  noise_flags_json TEXT,          -- list of sentences: noise beyond the run's limits; [] = quiet; NULL = not judged
   UNIQUE (group_id, block, attempt)
 ) STRICT;
 CREATE INDEX launch_regime ON launch(regime_id);
@@ -134,6 +137,11 @@ CREATE TABLE launch_rank (
   error TEXT,                     -- last words of a rank that could not go on
   torn INTEGER NOT NULL CHECK (torn IN (0, 1)),  -- flag: its last record was cut off
   facts_json TEXT,                -- what it detected of its surroundings
+  clock_shared INTEGER CHECK (clock_shared IN (0, 1)),  -- flag: one clock with rank 0; NULL: not compared
+  clock_offset_us REAL,           -- its clock minus rank 0's before the cells, microseconds
+  clock_error_us REAL,            -- half the smallest round trip: the offset is within it
+  clock_end_offset_us REAL,       -- the same after the cells
+  clock_end_error_us REAL,        -- the same after the cells
   PRIMARY KEY (launch_id, rank)
 ) STRICT, WITHOUT ROWID;
 
@@ -185,6 +193,10 @@ CREATE TABLE measurement (
   send_us REAL,                   -- median time of sends between workers and server
   compute_us REAL,                -- median time of the server's own reduction
   device_us REAL,                 -- median time of the same calls by the GPU's clock; no component of the total
+  settled_at INTEGER,             -- measured iterations that still belong to the warm-up; 0 = it was long enough; NULL = too few to tell
+  skew_us REAL,                   -- latest minus earliest start of the ranks on one clock: median over iterations
+  skew_max_us REAL,               -- largest of them
+  skew_error_us REAL,             -- what the clocks' comparison may err by; 0 on one clock
   UNIQUE (launch_id, cell_id)
 ) STRICT;
 CREATE INDEX measurement_cell ON measurement(cell_id);

@@ -65,6 +65,14 @@ void Store::mark_unsupported(const std::string& run_id, const std::string& group
   });
 }
 
+void Store::set_stopping(const std::string& run_id, const std::string& group_id,
+                         const std::string& stopping_json) {
+  impl_->write("storing how a group stopped", [&] {
+    impl_->execute("UPDATE plan_group SET stopping_json = ? WHERE id = ?", stopping_json,
+                   impl_->group_row(run_id, group_id));
+  });
+}
+
 void Store::end_run(const std::string& run_id, const std::string& status) {
   DYN_ASSERT(status == "complete" || status == "failed" || status == "interrupted",
              "a run ends complete, failed or interrupted");
@@ -121,6 +129,25 @@ std::set<LaunchKey> Store::finished_launches(const std::string& run_id) const {
       keys.insert({rows.getColumn(0).getString(), rows.getColumn(1).getInt()});
     }
     return keys;
+  });
+}
+
+std::vector<CellMedians> Store::launch_medians(const std::string& run_id) const {
+  return impl_->read("reading launch medians", [&] {
+    std::vector<CellMedians> cells;
+    auto rows = impl_->statement(
+        "SELECT g.key, c.key, m.median_us FROM plan_group g JOIN run_cell c ON c.group_id = g.id "
+        "JOIN measurement m ON m.cell_id = c.id JOIN launch l ON l.id = m.launch_id "
+        "WHERE g.run_id = ? AND l.status = 'ok' AND m.status = 'ok' AND m.median_us IS NOT NULL "
+        "ORDER BY c.id, l.block",
+        impl_->run_row(run_id));
+    while (rows.executeStep()) {
+      const std::string cell = rows.getColumn(1).getString();
+      if (cells.empty() || cells.back().cell_id != cell)
+        cells.push_back({rows.getColumn(0).getString(), cell, {}});
+      cells.back().median_us.push_back(rows.getColumn(2).getDouble());
+    }
+    return cells;
   });
 }
 

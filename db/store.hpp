@@ -22,6 +22,7 @@ struct RunInfo {
   std::vector<std::string> argv;
   std::string tool_version;  ///< version, git revision, "dirty" when the tree had changes
   std::string host_json;     ///< kernel, CPU, memory, boot id, distribution: no secrets
+  std::string replay_of;     ///< uuid of the launch this run repeats; empty for an experiment
   std::string
       protocol_json;  ///< resolved Protocol and launches; "rank_aggregation" is read from it
 };
@@ -69,10 +70,18 @@ struct LaunchEnd {
   int signal = 0;
   double duration_s = 0;
   std::string stderr_tail;
-  std::string noise_json;  ///< PSI, load, steal, throttling during the launch
+  std::string noise_json;        ///< PSI, load, steal, throttling during the launch
+  std::string noise_flags_json;  ///< list of sentences, "" = not judged
   std::string regime_id;
   std::string regime_name;
   std::string regime_json;  ///< derivation, see profiles/detect
+};
+
+/// Medians of one cell over the launches of a run that count, in the order of their blocks.
+struct CellMedians {
+  std::string group_id;
+  std::string cell_id;
+  std::vector<double> median_us;
 };
 
 /// What a stored run still lacks, for `run --resume`.
@@ -116,6 +125,9 @@ class Store {
   /// launches left "running" become "interrupted".
   /// @throws Error(input) when the run is unknown or another live process is writing it
   void resume_run(const std::string& run_id);
+  /// How the launches of a group came to an end: rule, launches, whether the target was reached.
+  void set_stopping(const std::string& run_id, const std::string& group_id,
+                    const std::string& stopping_json);
   /// One sentence about a run, or about one of its launches.
   /// @param kind a word to select by: "noise", "retry", ...
   void add_event(const std::string& run_id, std::optional<std::int64_t> launch,
@@ -125,6 +137,8 @@ class Store {
   int next_attempt(const std::string& run_id, const std::string& group_id, int block) const;
   /// Launches with status ok of a run.
   std::set<LaunchKey> finished_launches(const std::string& run_id) const;
+  /// Every cell with at least one result: what a stopping rule looks at.
+  std::vector<CellMedians> launch_medians(const std::string& run_id) const;
   /// Newest run of this experiment (same spec text and overrides) that is neither complete nor
   /// being written by a live process.
   std::optional<std::string> unfinished_run(const std::string& spec_text,

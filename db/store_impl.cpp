@@ -89,10 +89,11 @@ void Store::Impl::insert_run(const RunInfo& run) {
   execute(
       "INSERT INTO run(uuid, experiment_id, name, spec_path, status, started_utc, seed, argv_json,"
       " tool_version, host_json, protocol_json, owner_host, owner_boot_id, owner_pid,"
-      " owner_pid_namespace, owner_start_ticks) VALUES (?,?,?,?,'running',?,?,?,?,?,?,'','',0,0,0)",
+      " owner_pid_namespace, owner_start_ticks, replay_of)"
+      " VALUES (?,?,?,?,'running',?,?,?,?,?,?,'','',0,0,0,nullif(?,''))",
       run.id, experiment, run.name, run.spec_path, now_utc(), std::to_string(run.seed),
       as_json(run.argv), run.tool_version, json_or_empty(run.host_json),
-      json_or_empty(run.protocol_json));
+      json_or_empty(run.protocol_json), run.replay_of);
 }
 
 void Store::Impl::own(std::int64_t run) const {
@@ -241,8 +242,8 @@ void Store::Impl::close_launch(const LaunchIngest::Launch& launch, const LaunchE
   SQLite::Statement update(
       db_,
       "UPDATE launch SET status = ?, reason = ?, ended_utc = ?, duration_s = ?, exit_code = ?,"
-      " signal = ?, noise_during_json = ?, stderr_tail = ?, regime_id = ?, regime_json = ? "
-      "WHERE id = ?");
+      " signal = ?, noise_during_json = ?, stderr_tail = ?, regime_id = ?, regime_json = ?,"
+      " noise_flags_json = ? WHERE id = ?");
   const auto text = [&](int index, const std::string& value) {
     if (!value.empty()) update.bind(index, value);
   };
@@ -256,7 +257,8 @@ void Store::Impl::close_launch(const LaunchIngest::Launch& launch, const LaunchE
   text(8, end.stderr_tail);
   if (regime) update.bind(9, *regime);
   text(10, end.regime_json);
-  update.bind(11, launch.id);
+  text(11, end.noise_flags_json);
+  update.bind(12, launch.id);
   update.exec();
 }
 

@@ -12,6 +12,7 @@ SELECT
   r.ended_utc AS ended_utc,         -- end; NULL while it runs or when it was killed
   r.spec_path AS spec_path,         -- experiment file
   r.tool_version AS tool_version,   -- version and source revision
+  r.replay_of AS replay_of,         -- launch that this run repeats; NULL for a run of an experiment
   (SELECT count(*) FROM plan_group g WHERE g.run_id = r.id) AS groups,  -- planned groups, count
   (SELECT count(*) FROM plan_group g JOIN run_cell c ON c.group_id = g.id
     WHERE g.run_id = r.id) AS cells,  -- planned cells with the impossible ones, count
@@ -47,6 +48,8 @@ SELECT
   l.exit_code AS exit_code,         -- of the launcher
   l.signal AS signal,               -- signal that ended the launcher, 0 = none
   l.argv_json AS argv_json,         -- the exact command
+  l.noise_flags_json AS noise_flags_json,  -- noise beyond the run's limits; [] = quiet, NULL = not judged
+  coalesce(json_array_length(l.noise_flags_json), 0) > 0 AS noisy,  -- flag: the noise gate flagged it
   e.key AS regime_id,               -- stable id of the detected regime
   e.name AS regime_name             -- readable name of the detected regime
 FROM launch l
@@ -102,6 +105,11 @@ SELECT
   m.lag1 AS lag1,                   -- autocorrelation of neighbouring iterations
   m.outliers AS outliers,           -- iterations outside Tukey's fences, count
   m.not_stationary AS not_stationary,  -- flag: drifted during the launch
+  m.settled_at AS settled_at,       -- measured iterations that still belong to the warm-up; 0 = it was long enough
+  m.skew_us AS skew_us,             -- latest minus earliest start of the ranks: median, microseconds
+  m.skew_max_us AS skew_max_us,     -- largest of them
+  m.skew_error_us AS skew_error_us, -- what the clocks' comparison may err by; 0 on one clock
+  v.noisy AS noisy,                 -- flag: the noise gate flagged the launch
   m.collective_us AS collective_us, -- microseconds
   m.h2d_us AS h2d_us,               -- microseconds
   m.d2h_us AS d2h_us,               -- microseconds
@@ -125,6 +133,7 @@ WITH cell_block AS (
     g.key AS group_id, p.environment, g.backend, g.architecture, c.collective, c.size_bytes,
     c.datatype, c.algorithm, c.in_place, g.ranks, g.knobs_json AS group_knobs,
     c.knobs_json AS cell_knobs, c.unsupported_reason,
+    coalesce(json_array_length(l.noise_flags_json), 0) > 0 AS noisy,
     CASE WHEN m.status <> 'ok' THEN m.reason ELSE l.reason END AS block_reason,
     CASE CASE WHEN l.status = 'ok' THEN coalesce(m.status, 'failed')
               WHEN l.status <> 'running' AND m.status <> 'ok' THEN m.status
@@ -143,7 +152,8 @@ WITH cell_block AS (
 -- max() picks the row whose block_reason stands beside it.
 cell AS (
   SELECT cell_block.*, max(severity) AS worst, count(severity) AS blocks,
-         coalesce(sum(severity = 0), 0) AS good
+         coalesce(sum(severity = 0), 0) AS good,
+         coalesce(sum(severity = 0 AND noisy), 0) AS good_noisy
   FROM cell_block
   GROUP BY run_id, run_row, cell_row
 )
@@ -166,6 +176,7 @@ SELECT
   group_knobs AS group_knobs,       -- settings fixed at launch
   cell_knobs AS cell_knobs,         -- settings per communicator and call
   good AS launches,                 -- launches that count for figures, count
+  good_noisy AS noisy_launches,     -- of them flagged by the noise gate, count
   blocks AS tried,                  -- blocks with an outcome, count
   CASE WHEN unsupported_reason IS NOT NULL AND good = 0 THEN 'unsupported'
        ELSE CASE worst WHEN 0 THEN 'ok' WHEN 1 THEN 'unsupported' WHEN 2 THEN 'interrupted'

@@ -81,3 +81,17 @@ TEST_CASE("run.json survives the round trip and other versions are refused") {
                     Catch::Matchers::ContainsSubstring("version 99"));
   CHECK_THROWS_AS(run_config_from_json("{}"), Error);
 }
+
+TEST_CASE("a clock's comparison survives its line") {
+  const ClockRecord clock{1, false, 10.5, -3.25, 0.5, 99.5, -3.5, 0.75, 40};
+  const auto back = std::get<ClockRecord>(record_from_json_line(to_json_line(clock)));
+  CHECK(back.rank == 1);
+  CHECK_FALSE(back.shared);
+  CHECK(back.at_us == 10.5);
+  CHECK(back.offset_us == -3.25);
+  CHECK(back.error_us == 0.5);
+  CHECK(back.end_at_us == 99.5);
+  CHECK(back.end_offset_us == -3.5);
+  CHECK(back.end_error_us == 0.75);
+  CHECK(back.rounds == 40);
+}

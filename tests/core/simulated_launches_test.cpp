@@ -155,3 +155,25 @@ TEST_CASE("of the rows that a table calls different, few are not") {
   CHECK(called > 400);
   CHECK(wrongly <= 0.05 * called);
 }
+
+TEST_CASE("stopping at a target interval keeps its coverage") {
+  // Looks at growing counts stop at a lucky narrow interval now and then; what that costs is held.
+  SimulatedMachine machine(21);
+  constexpr int experiments = 500;
+  const StoppingRule rule{0.02, 6, 40};
+  int covered = 0;
+  int converged = 0;
+  for (int e = 0; e < experiments; ++e) {
+    auto medians = machine.launch_medians(5);
+    StoppingState state;
+    do {
+      medians.push_back(machine.launch_medians(1).front());
+      state = should_stop(medians, rule);
+    } while (!state.stop);
+    const auto interval = launch_interval(medians).value();
+    covered += interval.low <= kTrueTime && kTrueTime <= interval.high ? 1 : 0;
+    converged += state.converged ? 1 : 0;
+  }
+  CHECK(covered >= 0.93 * experiments);
+  CHECK(converged >= 0.95 * experiments);
+}

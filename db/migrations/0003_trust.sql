@@ -1,0 +1,12 @@
+ALTER TABLE run ADD COLUMN replay_of TEXT;
+ALTER TABLE plan_group ADD COLUMN stopping_json TEXT;
+ALTER TABLE launch ADD COLUMN noise_flags_json TEXT;
+ALTER TABLE launch_rank ADD COLUMN clock_shared INTEGER CHECK (clock_shared IN (0, 1));
+ALTER TABLE launch_rank ADD COLUMN clock_offset_us REAL;
+ALTER TABLE launch_rank ADD COLUMN clock_error_us REAL;
+ALTER TABLE launch_rank ADD COLUMN clock_end_offset_us REAL;
+ALTER TABLE launch_rank ADD COLUMN clock_end_error_us REAL;
+ALTER TABLE measurement ADD COLUMN settled_at INTEGER;
+ALTER TABLE measurement ADD COLUMN skew_us REAL;
+ALTER TABLE measurement ADD COLUMN skew_max_us REAL;
+ALTER TABLE measurement ADD COLUMN skew_error_us REAL;
