@@ -13,6 +13,7 @@ SELECT
   r.spec_path AS spec_path,         -- experiment file
   r.tool_version AS tool_version,   -- version and source revision
   r.replay_of AS replay_of,         -- launch that this run repeats; NULL for a run of an experiment
+  i.format AS imported_format,      -- what the run was imported from; NULL = measured here
   (SELECT count(*) FROM plan_group g WHERE g.run_id = r.id) AS groups,  -- planned groups, count
   (SELECT count(*) FROM plan_group g JOIN run_cell c ON c.group_id = g.id
     WHERE g.run_id = r.id) AS cells,  -- planned cells with the impossible ones, count
@@ -20,7 +21,8 @@ SELECT
     WHERE g.run_id = r.id) AS attempts,  -- launches started, count
   (SELECT count(*) FROM plan_group g JOIN launch l ON l.group_id = g.id
     WHERE g.run_id = r.id AND l.status = 'ok') AS launches_ok  -- launches that ended well, count
-FROM run r;
+FROM run r
+LEFT JOIN imported_run i ON i.run_id = r.id;
 
 -- Every attempt to start a group.
 CREATE VIEW v_launch AS
