@@ -1,0 +1,214 @@
+#include "tuner/control/region.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/error.hpp"
+#include "tuner/control/leader.hpp"
+#include "tuner/control/member.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+  std::string path = fs::temp_directory_path() / "region-XXXXXX";
+  Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+CallTable with_channels(std::uint8_t channels) {
+  CallTable table;
+  for (auto& row : table.cells) row.fill({CallCell::kAny, CallCell::kAny, channels, 0});
+  return table;
+}
+
+std::shared_ptr<Region> region(const Folder& folder, unsigned ranks,
+                               const CallTable* start = nullptr, bool across_hosts = false) {
+  std::string problem;
+  auto made = Region::open_or_make(folder.path, {7, ranks, 1, across_hosts, start}, problem);
+  INFO(problem);
+  REQUIRE(made != nullptr);
+  return made;
+}
+
+unsigned call(Member& member) { return member.decide(4, 20).channels; }
+
+}  // namespace
+
+TEST_CASE("ranks start with the table of whoever came first, once all have joined", "[E-118]") {
+  const Folder folder;
+  const CallTable start = with_channels(3);
+  const CallTable other = with_channels(5);
+  Member first(region(folder, 2, &start), 0);
+  Member second(region(folder, 2, &other), 0);
+  CHECK(call(first) == 3);
+  CHECK(call(second) == 3);
+}
+
+TEST_CASE("a rank that calls before the others have joined holds nobody up", "[E-118]") {
+  const Folder folder;
+  const CallTable start = with_channels(3);
+  Member first(region(folder, 2, &start), 0);
+  CHECK(call(first) == 0);
+  Member second(region(folder, 2, &start), 0);
+  CHECK(call(second) == 0);
+  bool tuned = false;
+  for (int i = 0; i < 100; ++i) {
+    const unsigned one = call(first);
+    CHECK(call(second) == one);
+    tuned = one == 3;
+  }
+  CHECK(tuned);
+}
+
+TEST_CASE("a committed table holds from the boundary on", "[E-117][E-118]") {
+  const Folder folder;
+  Member a(region(folder, 2), 0);
+  Member b(region(folder, 2), 0);
+  Leader leader(region(folder, 2));
+  leader.propose(with_channels(8), 3);
+  CHECK(leader.poll() == Leader::Progress::open);
+  CHECK(call(a) == 0);
+  CHECK(leader.poll() == Leader::Progress::open);
+  CHECK(call(b) == 0);
+  CHECK(leader.poll() == Leader::Progress::settling);
+  CHECK(leader.committed());
+  for (int i = 1; i < 3; ++i) {
+    CHECK(call(a) == 0);
+    CHECK(call(b) == 0);
+  }
+  CHECK(call(a) == 8);
+  CHECK(leader.poll() == Leader::Progress::settling);
+  CHECK(call(b) == 8);
+  CHECK(leader.poll() == Leader::Progress::free);
+  CHECK(a.epoch() == 1);
+}
+
+TEST_CASE("the first rank at an undecided boundary ends the proposal", "[E-118]") {
+  const Folder folder;
+  Member a(region(folder, 2), 0);
+  Member b(region(folder, 2), 0);
+  Leader leader(region(folder, 2));
+  leader.propose(with_channels(8), 2);
+  for (int i = 0; i < 4; ++i) CHECK(call(a) == 0);
+  CHECK(leader.poll() == Leader::Progress::free);
+  CHECK_FALSE(leader.committed());
+  for (int i = 0; i < 4; ++i) CHECK(call(b) == 0);
+}
+
+TEST_CASE("a dead leader leaves the last committed table, and the next one carries on", "[E-118]") {
+  const Folder folder;
+  Member a(region(folder, 1), 0);
+  const auto lead = [&](bool announce) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::string problem;
+      Leader leader(
+          std::shared_ptr<Region>(Region::open(Region::path_of(folder.path, 7), problem)));
+      const std::uint32_t epoch = leader.write_table(with_channels(9));
+      if (announce) leader.announce(epoch, 1000);
+      kill(getpid(), SIGKILL);
+    }
+    waitpid(child, nullptr, 0);
+  };
+  {
+    Leader leader(region(folder, 1));
+    leader.propose(with_channels(8), 1);
+    for (int i = 0; i < 3; ++i) call(a);
+    REQUIRE(call(a) == 8);
+  }
+  lead(false);
+  CHECK(call(a) == 8);
+  lead(true);
+  Leader next(region(folder, 1));
+  CHECK(next.poll() == Leader::Progress::free);
+  CHECK(call(a) == 8);
+  next.propose(with_channels(4), 1);
+  for (int i = 0; i < 3; ++i) call(a);
+  CHECK(call(a) == 4);
+  CHECK_THROWS_AS(Leader(region(folder, 1)), Error);
+}
+
+TEST_CASE("a torn table is turned down", "[E-118]") {
+  const Folder folder;
+  const auto shared = region(folder, 1);
+  Member a(region(folder, 1), 0);
+  Leader leader(shared);
+  const std::uint32_t epoch = leader.write_table(with_channels(9));
+  shared->header().tables[epoch & 1].table.cells[4][20].channels = 7;
+  leader.announce(epoch, 5);
+  for (int i = 0; i < 10; ++i) CHECK(call(a) == 0);
+  CHECK(leader.proposal().state == ProposalState::aborted);
+}
+
+TEST_CASE("a file that is no region is refused with a reason", "[E-118]") {
+  const Folder folder;
+  std::string problem;
+  std::ofstream(Region::path_of(folder.path, 7)) << "not a region";
+  CHECK(Region::open_or_make(folder.path, {7, 1}, problem) == nullptr);
+  CHECK(problem.find("too short") != std::string::npos);
+  std::ofstream(Region::path_of(folder.path, 7)) << std::string(1 << 20, 'x');
+  CHECK(Region::open_or_make(folder.path, {7, 1}, problem) == nullptr);
+  CHECK(problem.find("no region") != std::string::npos);
+  CHECK(Region::open_or_make(folder.path + "/none", {7, 1}, problem) == nullptr);
+  CHECK(problem.find("cannot make") != std::string::npos);
+}
+
+TEST_CASE("the leader sees what the ranks have measured", "[E-115]") {
+  const Folder folder;
+  Member a(region(folder, 2), 0);
+  Member b(region(folder, 2), 0);
+  const Leader leader(region(folder, 2));
+  a.record(4, 20, 1, 999'000);  // opens the sum
+  CHECK(leader.observe(4, 20).calls == 0);
+  b.record(4, 20, 1, 999'000);
+  for (int i = 0; i < 4; ++i) a.record(4, 20, 1, 10'000);
+  for (int i = 0; i < 2; ++i) b.record(4, 20, 1, 20'000);
+  const CellObservation seen = leader.observe(4, 20);
+  CHECK(seen.calls == 2);
+  CHECK(seen.mean == Micros(20));
+  CHECK(seen.least == Micros(10));
+  a.record(4, 20, 2, 1);
+  CHECK(leader.observe(4, 20).calls == 0);
+}
+
+TEST_CASE("across hosts a rank at the boundary waits, is counted, and ends without its relay",
+          "[E-118]") {
+  const Folder folder;
+  const auto shared = region(folder, 1, nullptr, true);
+  Member a(region(folder, 1, nullptr, true), 2'000'000'000);
+  shared->publish(with_channels(6), 1);
+  shared->header().word = pack({1, ProposalState::prepared, false, 1});
+  CHECK(call(a) == 0);
+  SECTION("a verdict comes") {
+    std::thread relay([&] {
+      usleep(20'000);
+      shared->header().word = pack({1, ProposalState::committed, false, 1});
+    });
+    CHECK(call(a) == 6);
+    relay.join();
+    CHECK_FALSE(a.lost());
+    CHECK(shared->slot(0).waits == 1);
+    CHECK(shared->slot(0).waited_ns > 10'000'000);
+  }
+  SECTION("none comes") {
+    shared->header().relay_lost = 1;
+    call(a);
+    CHECK(a.lost());
+  }
+  SECTION("the proposal comes too late for a second rank") {
+    shared->header().word = pack({1, ProposalState::aborted, false, 1});
+    CHECK(call(a) == 0);
+    shared->publish(with_channels(5), 2);
+    shared->header().word = pack({2, ProposalState::prepared, false, 1});
+    CHECK(call(a) == 0);
+    CHECK(shared->slot(0).refused == 2);
+  }
+}

@@ -1,0 +1,171 @@
+#include "tuner/control/call_table.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::string_view kFirstLine = "dynamiccl-nccl-table 1";
+constexpr unsigned kMostChannels = 64;
+
+std::uint64_t text_checksum(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+std::string hex(std::uint64_t value) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
+  return text.data();
+}
+
+std::vector<std::string_view> words_of(std::string_view line) {
+  std::vector<std::string_view> words;
+  std::size_t at = 0;
+  while ((at = line.find_first_not_of(" \t\r", at)) != std::string_view::npos) {
+    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+    words.push_back(line.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+/// "-" is 0.
+std::optional<unsigned> number(std::string_view word, unsigned most) {
+  unsigned value = 0;
+  if (word == "-") return 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size() || value > most) return std::nullopt;
+  return value;
+}
+
+template <std::size_t n>
+std::optional<std::size_t> index_of(const std::array<std::string_view, n>& names,
+                                    std::string_view word) {
+  const auto found = std::find(names.begin(), names.end(), word);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+template <std::size_t n>
+std::optional<std::uint8_t> choice(const std::array<std::string_view, n>& names,
+                                   std::string_view word) {
+  if (word == "-") return CallCell::kAny;
+  const auto index = index_of(names, word);
+  if (!index) return std::nullopt;
+  return static_cast<std::uint8_t>(*index);
+}
+
+std::optional<CallRow> row_of(std::span<const std::string_view> words) {
+  if (words.size() != 9 || words[0] != "row") return std::nullopt;
+  const auto ranks = number(words[1], 1U << 24);
+  const auto nodes = number(words[2], 1U << 24);
+  const auto function = index_of(kCallFunctionNames, words[3]);
+  const auto first = number(words[4], kCallBins - 1);
+  const auto last = number(words[5], kCallBins - 1);
+  const auto algorithm = choice(kCallAlgorithmNames, words[6]);
+  const auto protocol = choice(kCallProtocolNames, words[7]);
+  const auto channels = number(words[8], kMostChannels);
+  if (!ranks || !nodes || !function || !first || !last || !algorithm || !protocol || !channels ||
+      *first > *last)
+    return std::nullopt;
+  return CallRow{*ranks, *nodes, *function,
+                 *first, *last,  {*algorithm, *protocol, static_cast<std::uint8_t>(*channels), 0}};
+}
+
+std::string_view choice_name(std::span<const std::string_view> names, std::uint8_t value) {
+  return value < names.size() ? names[value] : "-";
+}
+
+std::string number_text(unsigned value) { return value == 0 ? "-" : std::to_string(value); }
+
+}  // namespace
+
+std::uint64_t checksum_of(const CallTable& table) {
+  static_assert(sizeof(CallTable) % (4 * sizeof(std::uint64_t)) == 0);
+  // Four lanes: a rank takes over a table in the middle of its job.
+  std::array<std::uint64_t, 4> lanes{1, 2, 3, 5};
+  std::array<std::uint64_t, 4> part{};
+  const auto* bytes = reinterpret_cast<const char*>(&table);
+  for (std::size_t at = 0; at < sizeof(CallTable); at += sizeof(part)) {
+    std::memcpy(part.data(), bytes + at, sizeof(part));
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+      lanes[i] = (lanes[i] ^ part[i]) * 0x9e3779b97f4a7c15ULL + (lanes[i] >> 29);
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint64_t lane : lanes) sum = (sum ^ lane ^ (lane >> 32)) * 0xff51afd7ed558ccdULL;
+  return sum | 1;
+}
+
+CallTable table_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned nodes) {
+  CallTable table;
+  // From the least to the most specific, so that the last one stays.
+  for (int wanted = 0; wanted <= 2; ++wanted) {
+    for (const CallRow& row : rows) {
+      const int specific = (row.ranks != 0 ? 1 : 0) + (row.nodes != 0 ? 1 : 0);
+      const bool matches =
+          (row.ranks == 0 || row.ranks == ranks) && (row.nodes == 0 || row.nodes == nodes);
+      if (specific != wanted || !matches || row.function >= kCallFunctions) continue;
+      for (std::size_t bin = row.first_bin; bin <= row.last_bin && bin < kCallBins; ++bin)
+        table.cells[row.function][bin] = row.cell;
+    }
+  }
+  return table;
+}
+
+std::string to_text(const std::vector<CallRow>& rows) {
+  std::string text(kFirstLine);
+  text +=
+      "\n# row RANKS NODES FUNCTION FIRST_LOG2 LAST_LOG2 ALGORITHM PROTOCOL CHANNELS (- = any)\n";
+  for (const CallRow& row : rows) {
+    text += "row " + number_text(row.ranks) + " " + number_text(row.nodes) + " ";
+    text += std::string(kCallFunctionNames.at(row.function)) + " " + std::to_string(row.first_bin) +
+            " " + std::to_string(row.last_bin) + " ";
+    text += std::string(choice_name(kCallAlgorithmNames, row.cell.algorithm)) + " " +
+            std::string(choice_name(kCallProtocolNames, row.cell.protocol)) + " " +
+            number_text(row.cell.channels) + "\n";
+  }
+  return text + "checksum " + hex(text_checksum(text)) + "\n";
+}
+
+std::vector<CallRow> rows_from_text(std::string_view text, std::string& problem) {
+  problem.clear();
+  std::vector<CallRow> rows;
+  bool begun = false;
+  std::size_t line_number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const auto words = words_of(line);
+    ++line_number;
+    if (!words.empty() && !words[0].starts_with("#")) {
+      if (!begun && line != kFirstLine) {
+        problem = "its first line is not \"" + std::string(kFirstLine) + "\"";
+        return {};
+      }
+      if (begun && words[0] == "checksum") {
+        if (words.size() == 2 && words[1] == hex(text_checksum(text.substr(0, at)))) return rows;
+        problem = "its checksum does not fit: it is damaged or was edited";
+        return {};
+      }
+      const auto row = begun ? row_of(words) : std::nullopt;
+      if (begun && !row) {
+        problem = "line " + std::to_string(line_number) + " is no row";
+        return {};
+      }
+      if (row) rows.push_back(*row);
+      begun = true;
+    }
+    at = end + 1;
+  }
+  problem = "it ends before its checksum: it was not written to the end";
+  return {};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,133 @@
+#include "tuner/control/member.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+namespace dynamiccl {
+
+ControlPause g_control_pause = nullptr;
+
+namespace {
+
+void pause_at(const char* where) {
+  if (g_control_pause != nullptr) g_control_pause(where);
+}
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr long kPollNs = 20'000;
+
+std::int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+Member::Member(std::shared_ptr<Region> region, std::int64_t patience_ns)
+    : patience_ns_(patience_ns), region_(std::move(region)) {
+  slot_ = region_->claim();
+  if (slot_ == nullptr) return;
+  header_ = &region_->header();
+  settle(-1);
+}
+
+Member::~Member() {
+  if (slot_ != nullptr) slot_->gone.store(1, std::memory_order_release);
+}
+
+void Member::adopt(const Proposal& proposal) noexcept {
+  current_ = next_;
+  view_ = {0, proposal.epoch};
+  epoch_.store(proposal.epoch, std::memory_order_relaxed);
+  slot_->settled.store(proposal.epoch, std::memory_order_release);
+}
+
+bool Member::wait_for_verdict(std::uint64_t word) noexcept {
+  const std::int64_t begun = monotonic_ns();
+  slot_->waits.fetch_add(1, std::memory_order_relaxed);
+  bool hope = true;
+  while (hope && header_->word.load(std::memory_order_acquire) == word) {
+    const std::int64_t beat =
+        std::max(begun, header_->relay_beat_ns.load(std::memory_order_relaxed));
+    hope = header_->relay_lost.load(std::memory_order_acquire) == 0 &&
+           monotonic_ns() - beat < patience_ns_;
+    const timespec pause{0, kPollNs};
+    nanosleep(&pause, nullptr);
+  }
+  // A verdict that came in the last moment counts.
+  hope = header_->word.load(std::memory_order_acquire) != word;
+  slot_->waited_ns.fetch_add(static_cast<std::uint64_t>(monotonic_ns() - begun),
+                             std::memory_order_relaxed);
+  return hope;
+}
+
+void Member::settle(std::int64_t n) noexcept {
+  while (!lost_) {
+    std::uint64_t word = header_->word.load(std::memory_order_acquire);
+    const Proposal p = unpack(word);
+    RankStep step = next_step(p, view_, n, header_->across_hosts != 0);
+    pause_at("step");
+    // A torn table is as good as none.
+    if (step == RankStep::acknowledge && !region_->copy_table(p, next_))
+      step = header_->across_hosts != 0 ? RankStep::refuse : RankStep::abort;
+    switch (step) {
+      case RankStep::carry_on:
+        seen_ = word;
+        look_again_at_ = view_.acked != 0 ? p.boundary : kNever;
+        return;
+      case RankStep::acknowledge:
+        pause_at("acknowledge");
+        view_.acked = p.epoch;
+        slot_->acked.store(p.epoch, std::memory_order_release);
+        break;
+      case RankStep::abort:
+      case RankStep::judge: {
+        const bool commit = step == RankStep::judge && region_->all_acked(p.epoch);
+        const Proposal verdict =
+            commit ? decided(p, ProposalState::committed) : after_failure(p, n);
+        pause_at("verdict");
+        if (header_->word.compare_exchange_strong(word, pack(verdict)))
+          (commit ? header_->committed : header_->aborted).fetch_add(1, std::memory_order_relaxed);
+        break;
+      }
+      case RankStep::wait:
+        lost_ = !wait_for_verdict(word);
+        break;
+      case RankStep::refuse:
+        slot_->refused.store(p.epoch, std::memory_order_release);
+        seen_ = word;
+        look_again_at_ = kNever;
+        return;
+      case RankStep::adopt:
+        adopt(p);
+        break;
+      case RankStep::drop:
+        view_ = {0, view_.acked};
+        slot_->settled.store(view_.settled, std::memory_order_release);
+        break;
+    }
+  }
+}
+
+void Member::record(std::size_t function, std::size_t bin, std::uint32_t epoch,
+                    std::uint64_t nanoseconds) noexcept {
+  if (slot_ == nullptr || function >= kCallFunctions || bin >= kCallBins) return;
+  CellSummary& cell = slot_->summaries[function][bin];
+  if (cell.epoch.load(std::memory_order_relaxed) != epoch) {
+    // The first call under a new setting may have connected channels: it only opens the sum.
+    cell.count.store(0, std::memory_order_relaxed);
+    cell.sum_ns.store(0, std::memory_order_relaxed);
+    cell.least_ns.store(std::numeric_limits<std::uint64_t>::max(), std::memory_order_relaxed);
+    cell.epoch.store(epoch, std::memory_order_release);
+    return;
+  }
+  cell.sum_ns.fetch_add(nanoseconds, std::memory_order_relaxed);
+  std::uint64_t least = cell.least_ns.load(std::memory_order_relaxed);
+  while (nanoseconds < least &&
+         !cell.least_ns.compare_exchange_weak(least, nanoseconds, std::memory_order_relaxed)) {
+  }
+  cell.count.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace dynamiccl
