@@ -23,7 +23,7 @@ void NcclWitness::load() {
   const char* asked = std::getenv("DYNAMICCL_NCCL_PROFILER");
   if (asked == nullptr || std::string_view(asked) != "1") return;
   if (std::getenv("NCCL_PROFILER_PLUGIN") != nullptr) return;
-  const std::string path = program_folder() + "/libdynamiccl-nccl-profiler.so";
+  const std::string path = program_folder() + "/libdynamiccl-nccl-plugin.so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return;
   watch_ = reinterpret_cast<decltype(watch_)>(dlsym(library, "dynamiccl_profiler_watch"));

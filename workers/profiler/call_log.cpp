@@ -7,6 +7,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 namespace dynamiccl::nccl_profiler {
 namespace {
@@ -46,6 +47,8 @@ void Session::open(std::uint64_t comm_id, int rank, int ranks, bool kernels) {
   kernels_ = kernels;
   calls_.resize(kCalls);
   channels_.resize(kChannels);
+  link_ = std::make_shared<CommunicatorLink>();
+  offer_link({comm_id, link_});
   const char* prefix = std::getenv("DYNAMICCL_PROFILE_FILE");
   if (prefix == nullptr || *prefix == '\0') return;
   std::array<char, 64> ending{};
@@ -59,6 +62,8 @@ void Session::close() {
   for (Call& call : calls_)
     if (call.open) close_call(call);
   for (Channel& channel : channels_) channel.open = false;
+  member_.reset();
+  link_.reset();
   flush();
   if (file_ >= 0) ::close(file_);
   file_ = -1;
@@ -76,8 +81,17 @@ Call* Session::start_call(const Applied& applied) {
   Call& call = calls_[next_call_++ % kCalls];
   // Its channels' events were lost, or it is a thousand calls late.
   if (call.open) close_call(call);
+  if (member_ == nullptr && link_ != nullptr) member_ = link_->member();
   const std::uint64_t generation = call.generation + 1;
-  call = Call{{Event::Kind::call, this}, applied, generation, true, false, 0, 0, 0};
+  call = Call{{Event::Kind::call, this},
+              applied,
+              generation,
+              true,
+              false,
+              0,
+              0,
+              0,
+              member_ == nullptr ? 0 : member_->epoch()};
   return &call;
 }
 
@@ -115,6 +129,14 @@ void Session::stop(Event* event) {
 void Session::close_call(Call& call) {
   call.open = false;
   if (file_ >= 0) write_line(call);
+  if (member_ != nullptr) tell_tuner(call);
+}
+
+void Session::tell_tuner(const Call& call) {
+  const bool whole = call.channels_done > 0 && call.channels_done >= call.applied.channels;
+  if (!whole || call.last_stop_ns <= call.first_start_ns) return;
+  member_->record(function_of(call.applied), CallTable::bin(bytes_of(call.applied, ranks_)),
+                  call.epoch, call.last_stop_ns - call.first_start_ns);
 }
 
 void Session::write_line(const Call& call) {
@@ -149,6 +171,29 @@ void Session::flush() {
     done += static_cast<std::size_t>(n);
   }
   buffer_.clear();
+}
+
+std::size_t function_of(const Applied& applied) {
+  static constexpr std::array<std::string_view, kCallFunctions> names{
+      "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"};
+  const std::string_view name = applied.function.data();
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+std::uint64_t bytes_of(const Applied& applied, int ranks) {
+  const std::string_view type = applied.datatype.data();
+  const auto has = [&](const char* part) { return type.find(part) != std::string_view::npos; };
+  std::uint64_t bytes = applied.count;
+  if (has("64"))
+    bytes *= 8;
+  else if (has("32"))
+    bytes *= 4;
+  else if (has("16"))
+    bytes *= 2;
+  const std::size_t function = function_of(applied);
+  // Counts are of one rank's part there.
+  if (function == 2 || function == 3) bytes *= static_cast<std::uint64_t>(ranks);
+  return bytes;
 }
 
 Session* take_session() {

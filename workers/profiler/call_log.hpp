@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tuner/nccl/communicator_link.hpp"
+
 namespace dynamiccl::nccl_profiler {
 
 class Session;
@@ -38,6 +40,7 @@ struct Call : Event {
   unsigned channels_done = 0;
   std::uint64_t first_start_ns = 0;
   std::uint64_t last_stop_ns = 0;
+  std::uint32_t epoch = 0;  ///< of the tuner's table it ran under
 };
 
 struct Channel : Event {
@@ -66,6 +69,7 @@ class Session {
  private:
   void close_call(Call& call);
   void write_line(const Call& call);
+  void tell_tuner(const Call& call);
   void flush();
 
   std::mutex mutex_;
@@ -75,11 +79,18 @@ class Session {
   bool kernels_ = false;
   int file_ = -1;
   std::string buffer_;
+  std::shared_ptr<CommunicatorLink> link_;
+  std::shared_ptr<Member> member_;  ///< of the same communicator; nullptr: no tuner, or not yet
   std::vector<Call> calls_;
   std::vector<Channel> channels_;
   std::uint64_t next_call_ = 0;
   std::uint64_t next_channel_ = 0;
 };
+
+/// Bytes that NCCL's tuner is asked for: the larger of what is sent and received by one rank.
+std::uint64_t bytes_of(const Applied& applied, int ranks);
+/// Index into the tuner's tables; kCallFunctions for none of them.
+std::size_t function_of(const Applied& applied);
 
 /// Sessions of the process; never destroyed, as NCCL's threads may outlive static destructors.
 Session* take_session();

@@ -1,0 +1,309 @@
+// The plugin as NCCL loads it: by dlopen, through its exported structures, with NCCL's flat tables.
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "tuner/control/call_table.hpp"
+#include "tuner/control/leader.hpp"
+#include "tuner/nccl/nccl_tuner_abi.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kAllReduce = 4;
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+/// The two symbols that the tests call; the profiler's ABI is tests/workers/profiler's.
+struct Library {
+  void* handle = dlopen(DYNAMICCL_PLUGIN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  template <class T>
+  const T* plugin(const char* name) const {
+    return static_cast<const T*>(dlsym(handle, name));
+  }
+  const nccl_tuner::PluginV5* v5() const {
+    return plugin<nccl_tuner::PluginV5>("ncclTunerPlugin_v5");
+  }
+};
+
+std::string g_said;
+void log_text(int level, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
+              const char* format, ...) {
+  std::array<char, 1024> text{};
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  g_said += std::to_string(level) + ": " + text.data() + "\n";
+}
+
+/// NCCL's table: flat, with guards behind it; tree and ring exist, all else is ruled out.
+struct Costs {
+  std::array<float, 7 * 3 + 4> cells{};
+  Costs() {
+    cells.fill(nccl_tuner::kIgnored);
+    for (int i = 0; i < 6; ++i) cells[static_cast<std::size_t>(i)] = 10.0F + static_cast<float>(i);
+  }
+  float** as_nccl_passes_it() { return reinterpret_cast<float**>(cells.data()); }
+  float& at(int algorithm, int protocol) {
+    return cells[static_cast<std::size_t>(algorithm) * 3 + static_cast<std::size_t>(protocol)];
+  }
+  bool operator==(const Costs&) const = default;
+};
+
+struct Folder {
+  std::string path = fs::temp_directory_path() / "nccl-plugin-XXXXXX";
+  Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  ~Folder() {
+    fs::remove_all(path);
+    unsetenv("DYNAMICCL_TUNER_TABLE");
+    unsetenv("DYNAMICCL_TUNER_FOLDER");
+  }
+  void table(const std::string& text) const {
+    std::ofstream(path + "/table") << text;
+    setenv("DYNAMICCL_TUNER_TABLE", (path + "/table").c_str(), 1);
+  }
+  void share() const { setenv("DYNAMICCL_TUNER_FOLDER", path.c_str(), 1); }
+};
+
+std::string small_and_large() {
+  return to_text({{0, 0, kAllReduce, 0, 19, {CallCell::kAny, CallCell::kAny, 2, 0}},
+                  {0, 0, kAllReduce, 20, 30, {1, 2, 16, 0}},
+                  {0, 0, 0, 0, 47, {4, 2, 8, 0}}});
+}
+
+struct Communicator {
+  const nccl_tuner::PluginV5* plugin;
+  void* context = nullptr;
+  Communicator(const nccl_tuner::PluginV5* tuner, std::uint64_t id, std::size_t ranks)
+      : plugin(tuner) {
+    CHECK(plugin->init(&context, id, ranks, 1, log_text, nullptr, nullptr) == nccl_tuner::kSuccess);
+  }
+  ~Communicator() { CHECK(plugin->finalize(context) == nccl_tuner::kSuccess); }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  int call(Costs& costs, std::size_t bytes, int function = kAllReduce) const {
+    int channels = 0;
+    CHECK(plugin->get_coll_info(context, function, bytes, 1, costs.as_nccl_passes_it(), 7, 3, 0,
+                                &channels) == nccl_tuner::kSuccess);
+    return channels;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("calls get what the table says for their function and size", "[E-114][E-121]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  const Library library;
+  REQUIRE(library.handle != nullptr);
+  const Communicator comm(library.v5(), 1, 4);
+  Costs costs;
+  const Costs untouched;
+  CHECK(comm.call(costs, 1024) == 2);
+  CHECK(costs == untouched);
+  CHECK(comm.call(costs, 64 * kMiB) == 16);
+  Costs expected;
+  expected.at(1, 2) = 0.0F;
+  CHECK(costs == expected);
+  // Outside the table.
+  Costs other;
+  CHECK(comm.call(other, kMiB, 3) == 0);
+  CHECK(comm.call(other, kMiB, 77) == 0);
+  CHECK(comm.call(other, kMiB, -1) == 0);
+  CHECK(other == untouched);
+}
+
+TEST_CASE("what NCCL has ruled out is left alone, channels too", "[E-114]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  const Library library;
+  const Communicator comm(library.v5(), 1, 4);
+  Costs costs;
+  CHECK(comm.call(costs, kMiB, 0) == 0);
+  CHECK(costs == Costs());
+  Costs no_ring;
+  for (int protocol = 0; protocol < 3; ++protocol) no_ring.at(1, protocol) = nccl_tuner::kIgnored;
+  const Costs before = no_ring;
+  CHECK(comm.call(no_ring, kMiB) == 0);
+  CHECK(no_ring == before);
+}
+
+TEST_CASE("an algorithm alone takes its cheapest protocol", "[E-114]") {
+  const Folder folder;
+  folder.table(to_text({{0, 0, kAllReduce, 0, 47, {0, CallCell::kAny, 0, 0}}}));
+  const Library library;
+  const Communicator comm(library.v5(), 1, 4);
+  Costs costs;
+  costs.at(0, 1) = 3.0F;
+  CHECK(comm.call(costs, kMiB) == 0);
+  CHECK(costs.at(0, 1) == 0.0F);
+  CHECK(costs.at(0, 0) == 10.0F);
+}
+
+TEST_CASE("a missing, torn or foreign table leaves NCCL's choices and says so", "[E-114]") {
+  const Folder folder;
+  const Library library;
+  const auto check_untouched = [&](const char* why) {
+    g_said.clear();
+    const Communicator comm(library.v5(), 1, 4);
+    Costs costs;
+    CHECK(comm.call(costs, kMiB) == 0);
+    CHECK(costs == Costs());
+    INFO(g_said);
+    CHECK(g_said.find(why) != std::string::npos);
+    CHECK(g_said.find("2: ") != std::string::npos);
+  };
+  setenv("DYNAMICCL_TUNER_TABLE", (folder.path + "/none").c_str(), 1);
+  check_untouched("No such file");
+  const std::string whole = small_and_large();
+  folder.table(whole.substr(0, whole.rfind("checksum")));
+  check_untouched("not written to the end");
+  folder.table(whole.substr(0, whole.size() / 2) + std::string(4096, '\xff'));
+  check_untouched("is no row");
+  folder.table("");
+  check_untouched("not written to the end");
+  setenv("DYNAMICCL_TUNER_TABLE", folder.path.c_str(), 1);
+  check_untouched("not used");
+}
+
+TEST_CASE("older NCCLs get the same by versions 4 to 2", "[E-114]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  const Library library;
+  void* context = nullptr;
+  int channels = 0;
+  const auto* v4 = library.plugin<nccl_tuner::PluginV4>("ncclTunerPlugin_v4");
+  REQUIRE(v4->init(4, 1, log_text, &context) == nccl_tuner::kSuccess);
+  Costs costs;
+  v4->get_coll_info(context, kAllReduce, kMiB, 1, costs.as_nccl_passes_it(), 7, 3, 0, &channels);
+  CHECK(channels == 16);
+  CHECK(costs.at(1, 2) == 0.0F);
+  v4->destroy(context);
+  const auto* v3 = library.plugin<nccl_tuner::PluginV3>("ncclTunerPlugin_v3");
+  REQUIRE(v3->init(4, 1, log_text, &context) == nccl_tuner::kSuccess);
+  channels = 0;
+  v3->get_coll_info(context, kAllReduce, 4096, 1, costs.as_nccl_passes_it(), 6, 3, &channels);
+  CHECK(channels == 2);
+  v3->destroy(context);
+  // Without a cost table only channels are safe.
+  const auto* v2 = library.plugin<nccl_tuner::PluginV2>("ncclTunerPlugin_v2");
+  REQUIRE(v2->init(4, 1, log_text, &context) == nccl_tuner::kSuccess);
+  channels = 0;
+  int algorithm = -7;
+  int protocol = -7;
+  v2->get_coll_info(context, kAllReduce, 4096, 0, 0, 1, &algorithm, &protocol, &channels);
+  CHECK(channels == 2);
+  CHECK(algorithm == -7);
+  CHECK(protocol == -7);
+  v2->destroy(context);
+}
+
+TEST_CASE("two ranks of a communicator switch at the same call under a leader", "[E-117][E-118]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  folder.share();
+  const Library library;
+  const Communicator a(library.v5(), 9, 2);
+  const Communicator b(library.v5(), 9, 2);
+  const Communicator alone(library.v5(), 10, 1);
+  Costs costs;
+  CHECK(a.call(costs, kMiB) == 16);
+  CHECK(b.call(costs, kMiB) == 16);
+  const auto regions = regions_in(folder.path);
+  REQUIRE(regions.size() == 2);
+  std::string problem;
+  Leader leader(std::shared_ptr<Region>(Region::open(Region::path_of(folder.path, 9), problem)));
+  REQUIRE(leader.poll() == Leader::Progress::free);
+  CallTable next;
+  next.cells[kAllReduce].fill({CallCell::kAny, CallCell::kAny, 32, 0});
+  leader.propose(next, 2);
+  std::vector<int> first;
+  std::vector<int> second;
+  for (int i = 0; i < 4; ++i) {
+    first.push_back(a.call(costs, kMiB));
+    leader.poll();
+    second.push_back(b.call(costs, kMiB));
+    leader.poll();
+  }
+  CHECK(first == std::vector<int>{16, 16, 32, 32});
+  CHECK(second == first);
+  CHECK(alone.call(costs, kMiB) == 16);
+}
+
+TEST_CASE("a folder that is not there costs the agreement, not the job", "[E-118]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  setenv("DYNAMICCL_TUNER_FOLDER", (folder.path + "/none").c_str(), 1);
+  const Library library;
+  g_said.clear();
+  const Communicator comm(library.v5(), 9, 2);
+  Costs costs;
+  // The other ranks wait in vain for this one's word and keep NCCL's choices as well.
+  CHECK(comm.call(costs, kMiB) == 0);
+  CHECK(g_said.find("no agreement") != std::string::npos);
+}
+
+TEST_CASE("a forked child leaves the parent's communicator alone", "[E-118]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  folder.share();
+  const Library library;
+  const Communicator comm(library.v5(), 9, 1);
+  Costs costs;
+  CHECK(comm.call(costs, kMiB) == 16);
+  std::string problem;
+  const auto region = Region::open(Region::path_of(folder.path, 9), problem);
+  const pid_t child = fork();
+  if (child == 0) {
+    Costs own;
+    int channels = 0;
+    comm.plugin->get_coll_info(comm.context, kAllReduce, kMiB, 1, own.as_nccl_passes_it(), 7, 3, 0,
+                               &channels);
+    _exit(channels == 0 && own == Costs() ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(region->slot(0).calls == 1);
+  CHECK(comm.call(costs, kMiB) == 16);
+}
+
+TEST_CASE("many communicators on many threads do not disturb each other", "[E-114][threads]") {
+  const Folder folder;
+  folder.table(small_and_large());
+  folder.share();
+  const Library library;
+  std::array<int, 8> wrong{};
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t round = 0; round < 20; ++round) {
+        void* context = nullptr;
+        library.v5()->init(&context, 1000 * (t + 1) + round, 1, 1, nullptr, nullptr, nullptr);
+        for (int i = 0; i < 500; ++i) {
+          Costs costs;
+          int channels = 0;
+          library.v5()->get_coll_info(context, kAllReduce, i % 2 == 0 ? kMiB : 64, 1,
+                                      costs.as_nccl_passes_it(), 7, 3, 0, &channels);
+          if (channels != (i % 2 == 0 ? 16 : 2)) ++wrong[t];
+        }
+        library.v5()->finalize(context);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(wrong == std::array<int, 8>{});
+}

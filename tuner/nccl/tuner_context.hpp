@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tuner/control/member.hpp"
+#include "tuner/nccl/nccl_tuner_abi.hpp"
+
+namespace dynamiccl::nccl_tuner {
+
+/// One communicator's tuner.
+struct Context {
+  std::shared_ptr<Member> member;
+  Logger log = nullptr;
+  std::uint64_t masked = 0;  ///< calls whose setting NCCL does not have here
+};
+
+/// Reads the environment:
+///   DYNAMICCL_TUNER_TABLE     table file (`dynamiccl export --format nccl`)
+///   DYNAMICCL_TUNER_FOLDER    folder that all ranks of a host share: ranks agree there, and a
+///                             leader may change the table while the job runs
+///   DYNAMICCL_TUNER_HOSTS     more than 1: only the leader decides, through each host's relay
+///   DYNAMICCL_TUNER_PATIENCE  seconds without a sign of the relay after which the job ends (30)
+/// Never fails: without a whole table NCCL's own choices stay.
+/// @param communicator equal on all ranks; 0: unknown, no agreement
+/// @throws std::bad_alloc alone
+std::unique_ptr<Context> make_context(std::uint64_t communicator, std::size_t ranks,
+                                      std::size_t nodes, Logger log);
+
+/// Puts a cell into NCCL's cost table: 0 into one cell that NCCL has not ruled out, or nothing.
+/// @param costs flat, [algorithms][protocols]
+/// @returns false when NCCL has ruled out what the cell asks for; nothing was changed
+bool apply(CallCell cell, float* costs, int algorithms, int protocols, int* channels) noexcept;
+
+}  // namespace dynamiccl::nccl_tuner
