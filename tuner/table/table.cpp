@@ -1,0 +1,185 @@
+#include "tuner/table/table.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <tuple>
+
+#include "core/digest.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kFormat = "dynamiccl-table";
+
+json evidence_to_json(const TableEvidence& evidence) {
+  return {{"default_us", evidence.default_us}, {"tuned_us", evidence.tuned_us},
+          {"ratio", evidence.ratio},           {"ratio_low", evidence.ratio_low},
+          {"ratio_high", evidence.ratio_high}, {"launches", evidence.launches},
+          {"verdict", evidence.verdict}};
+}
+
+TableEvidence evidence_from_json(const json& object) {
+  TableEvidence evidence;
+  evidence.default_us = object.at("default_us").get<double>();
+  evidence.tuned_us = object.at("tuned_us").get<double>();
+  evidence.ratio = object.at("ratio").get<double>();
+  evidence.ratio_low = object.at("ratio_low").get<double>();
+  evidence.ratio_high = object.at("ratio_high").get<double>();
+  evidence.launches = object.at("launches").get<int>();
+  evidence.verdict = object.at("verdict").get<std::string>();
+  return evidence;
+}
+
+json entry_to_json(const TableEntry& entry) {
+  return {{"key", entry.key.task.text()},
+          {"regime", entry.key.regime},
+          {"size_bytes", entry.size.count()},
+          {"arm", entry.arm},
+          {"setting",
+           {{"algorithm", entry.setting.algorithm},
+            {"call", entry.setting.call_knobs},
+            {"launch", entry.setting.launch_knobs}}},
+          {"flags", entry.flags},
+          {"evidence", evidence_to_json(entry.evidence)}};
+}
+
+TableEntry entry_from_json(const json& object) {
+  using Texts = std::map<std::string, std::string>;
+  TableEntry entry;
+  entry.key.task = TaskKey::parse(object.at("key").get<std::string>());
+  entry.key.regime = object.at("regime").get<std::string>();
+  entry.size = Bytes(object.at("size_bytes").get<std::uint64_t>());
+  entry.arm = object.at("arm").get<std::string>();
+  const json& setting = object.at("setting");
+  entry.setting.algorithm = setting.at("algorithm").get<std::string>();
+  entry.setting.call_knobs = setting.at("call").get<Texts>();
+  entry.setting.launch_knobs = setting.at("launch").get<Texts>();
+  entry.flags = object.at("flags").get<std::vector<std::string>>();
+  entry.evidence = evidence_from_json(object.at("evidence"));
+  return entry;
+}
+
+json body_of(const ConfigurationTable& table) {
+  json regimes = json::array();
+  for (const TableRegime& regime : table.regimes)
+    regimes.push_back({{"id", regime.id}, {"name", regime.name}, {"json", regime.json}});
+  json entries = json::array();
+  for (const TableEntry& entry : table.entries) entries.push_back(entry_to_json(entry));
+  return {{"format", kFormat},    {"version", kTableFileVersion},
+          {"epoch", table.epoch}, {"provenance", table.provenance},
+          {"regimes", regimes},   {"entries", entries}};
+}
+
+[[noreturn]] void damaged(const std::string& source, const std::string& why) {
+  throw Error(ErrorKind::data,
+              fmt::format("{}: {}; make the table anew with `dynamiccl tune`", source, why));
+}
+
+/// Smaller is nearer.
+auto distance(const TaskKey& wanted, const TaskKey& key) {
+  return std::tuple(std::abs(wanted.nodes - key.nodes),
+                    std::abs(wanted.group_size - key.group_size),
+                    std::abs(wanted.bin.log2 - key.bin.log2));
+}
+
+}  // namespace
+
+void ConfigurationTable::put(TableEntry entry) {
+  const auto place =
+      std::lower_bound(entries.begin(), entries.end(), entry,
+                       [](const TableEntry& a, const TableEntry& b) { return a.key < b.key; });
+  if (place != entries.end() && place->key == entry.key)
+    *place = std::move(entry);
+  else
+    entries.insert(place, std::move(entry));
+}
+
+void ConfigurationTable::put_regime(TableRegime regime) {
+  const auto same = std::find_if(regimes.begin(), regimes.end(),
+                                 [&](const TableRegime& r) { return r.id == regime.id; });
+  if (same == regimes.end())
+    regimes.push_back(std::move(regime));
+  else
+    *same = std::move(regime);
+}
+
+std::optional<TableMatch> find_entry(const ConfigurationTable& table, const RegimeKey& key) {
+  const TableEntry* best = nullptr;
+  for (const TableEntry& entry : table.entries) {
+    const TaskKey& task = entry.key.task;
+    if (entry.key.regime != key.regime || task.backend != key.task.backend ||
+        task.architecture != key.task.architecture || task.collective != key.task.collective)
+      continue;
+    if (best == nullptr || distance(key.task, task) < distance(key.task, best->key.task))
+      best = &entry;
+  }
+  if (best == nullptr) return std::nullopt;
+  TableMatch match{best, best->key == key, "exact"};
+  if (!match.exact)
+    match.text = fmt::format("nearest: {}, wanted {}", best->key.task.text(), key.task.text());
+  return match;
+}
+
+std::string to_json(const ConfigurationTable& table) {
+  json body = body_of(table);
+  body["sha256"] = sha256_hex(body.dump());
+  return body.dump(1) + "\n";
+}
+
+ConfigurationTable table_from_json(const std::string& text, const std::string& source) {
+  json body = json::parse(text, nullptr, false);
+  if (!body.is_object() || body.value("format", json()) != kFormat)
+    damaged(source, "is no whole configuration table");
+  if (body.value("version", json()) != kTableFileVersion)
+    damaged(source, fmt::format("has version {}, this program reads {}",
+                                body.value("version", json()).dump(), kTableFileVersion));
+  const json digest = body.value("sha256", json());
+  body.erase("sha256");
+  if (digest != sha256_hex(body.dump())) damaged(source, "its content does not have its digest");
+  try {
+    ConfigurationTable table;
+    table.epoch = body.at("epoch").get<std::uint64_t>();
+    table.provenance = body.at("provenance");
+    for (const json& regime : body.at("regimes"))
+      table.put_regime({regime.at("id").get<std::string>(), regime.at("name").get<std::string>(),
+                        regime.at("json")});
+    for (const json& entry : body.at("entries")) table.put(entry_from_json(entry));
+    return table;
+  } catch (const json::exception& error) {
+    damaged(source, error.what());
+  } catch (const Error& error) {
+    damaged(source, error.what());
+  }
+}
+
+void write_table(const ConfigurationTable& table, const std::string& path) {
+  const std::string beside = fmt::format("{}.{}.new", path, getpid());
+  std::ofstream file(beside, std::ios::binary);
+  file << to_json(table);
+  file.close();
+  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
+    std::remove(beside.c_str());
+    throw Error(ErrorKind::environment,
+                path +
+                    ": the configuration table cannot be written; is the folder there, and may "
+                    "it be written to?");
+  }
+}
+
+ConfigurationTable read_table(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw Error(ErrorKind::environment,
+                path + ": cannot be read; `dynamiccl tune FILE --table " + path + "` makes it");
+  return table_from_json(std::string{std::istreambuf_iterator<char>(file), {}}, path);
+}
+
+}  // namespace dynamiccl
