@@ -8,6 +8,7 @@
 #include "embedded/db_migration_0002_sql.hpp"
 #include "embedded/db_migration_0003_sql.hpp"
 #include "embedded/db_migration_0004_sql.hpp"
+#include "embedded/db_migration_0005_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
@@ -66,12 +67,13 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 }  // namespace
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0005_<what>.sql, embed it, and append {5, text}.
+  // The next change of a table: add migrations/0006_<what>.sql, embed it, and append {6, text}.
   static const SchemaSet set{embedded::db_schema_sql,
                              embedded::db_views_sql,
                              {{2, embedded::db_migration_0002_sql},
                               {3, embedded::db_migration_0003_sql},
-                              {4, embedded::db_migration_0004_sql}}};
+                              {4, embedded::db_migration_0004_sql},
+                              {5, embedded::db_migration_0005_sql}}};
   return set;
 }
 

@@ -24,6 +24,15 @@ void Store::begin_run(const RunInfo& run, const std::vector<GroupInfo>& groups,
   });
 }
 
+void Store::extend_run(const std::string& run_id, const std::vector<GroupInfo>& groups,
+                       const std::vector<CellInfo>& cells) {
+  impl_->write("adding to the plan of run " + run_id, [&] {
+    std::map<std::string, std::pair<std::int64_t, int>> group_rows;
+    impl_->insert_groups(impl_->run_row(run_id), groups, group_rows);
+    impl_->insert_cells(cells, group_rows);
+  });
+}
+
 std::int64_t Store::begin_launch(const std::string& run_id, const LaunchStart& launch) {
   return impl_->write("storing the start of launch " + launch.uuid, [&] {
     const std::int64_t group = impl_->group_row(run_id, launch.group_id);

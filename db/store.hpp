@@ -106,6 +106,10 @@ class Store {
 
   void begin_run(const RunInfo& run, const std::vector<GroupInfo>& groups,
                  const std::vector<CellInfo>& cells);
+  /// Adds groups to a run's plan: a search only knows what to measure next when it has seen the
+  /// last. Cells must be of these groups.
+  void extend_run(const std::string& run_id, const std::vector<GroupInfo>& groups,
+                  const std::vector<CellInfo>& cells);
   /// A row with status "running"; what a killed orchestrator leaves is marked "interrupted" by the
   /// next open.
   std::int64_t begin_launch(const std::string& run_id, const LaunchStart& launch);

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// Who chooses.
+struct TuningInfo {
+  std::string run_id;  ///< UUID of a stored run
+  std::string mode;    ///< "live", "replay" or "job"
+  std::string agent;
+  std::string policy_version;  ///< empty = the agent has no policy
+  std::uint64_t seed = 0;
+  std::string options_json;
+};
+
+/// One choice and what came of it; fields as the columns of `decision`.
+struct DecisionInfo {
+  std::string task_key;
+  std::string environment;
+  std::string regime;
+  int step = 0;
+  std::string kind;  ///< "reference", "explore", "exploit" or "final"
+  std::uint64_t epoch = 0;
+  std::string arm;
+  double propensity = 1;
+  std::string state_json;
+  std::string candidates_json;
+  std::string guard = "pass";
+  std::string asked_json;
+  std::string applied_json;  ///< empty = nothing could be read back
+  std::int64_t calls = 0;
+  std::optional<double> time_us;
+  std::optional<double> reference_us;
+  std::optional<double> reward;
+  std::string reward_json;             ///< empty = no reward
+  std::optional<std::int64_t> launch;  ///< row of the launch, from Store::begin_launch
+};
+
+/// Writes the decision log. Every call is one transaction. Has a connection of its own beside the
+/// Store's; not thread-safe.
+class DecisionLog {
+ public:
+  /// @throws as Store
+  explicit DecisionLog(const std::string& path);
+  ~DecisionLog();
+  DecisionLog(const DecisionLog&) = delete;
+  DecisionLog& operator=(const DecisionLog&) = delete;
+
+  /// @returns the row that decisions refer to. @throws Error(input) for a run that is not stored
+  std::int64_t begin(const TuningInfo& tuning);
+  void add(std::int64_t tuning, const std::vector<DecisionInfo>& decisions);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dynamiccl
