@@ -41,14 +41,19 @@ copy_libraries() { # TARGET_FOLDER FILE...
 
 programs=$work/programs
 mkdir -p "$programs/bin"
-for program in dynamiccl dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich; do
+for program in dynamiccl dynamiccl-probe dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich; do
   cp "$build/$program" "$programs/bin/"
 done
-copy_libraries "$programs/bin/lib" "$programs"/bin/dynamiccl*
+# Benchmarks travel where they were built.
+for program in fidelity plain-mpi-loop-openmpi plain-mpi-loop-mpich; do
+  [ ! -e "$build/$program" ] || cp "$build/$program" "$programs/bin/"
+done
+copy_libraries "$programs/bin/lib" $(find "$programs/bin" -maxdepth 1 -type f)
 for library in "$build"/libdynamiccl-*.so; do [ -e "$library" ] && cp "$library" "$programs/bin/"; done
-strip --strip-unneeded "$programs"/bin/dynamiccl* "$programs"/bin/lib/*
-# DT_RPATH, which also holds for the libraries' own libraries.
-for program in "$programs"/bin/dynamiccl*; do patchelf --force-rpath --set-rpath '$ORIGIN/lib' "$program"; done
+find "$programs/bin" "$programs/bin/lib" -maxdepth 1 -type f -exec strip --strip-unneeded {} +
+# DT_RPATH, which also holds for the libraries' own libraries. The probe is static.
+find "$programs/bin" -maxdepth 1 -type f ! -name dynamiccl-probe \
+  -exec patchelf --force-rpath --set-rpath '$ORIGIN/lib' {} \;
 ucx=$(dirname "$(ldconfig -p | awk '/libucs\.so/ { print $NF; exit }')")/ucx
 if [ -d "$ucx" ]; then
   mkdir -p "$programs/bin/lib/ucx"

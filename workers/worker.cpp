@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/gpu_telemetry.hpp"
 #include "workers/measure/cell_runner.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/record_writer.hpp"
@@ -45,17 +46,28 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
   const nlohmann::json noise_before = probe_noise();
   TransportWatch watch;
   TransportProof proof(comm);
+  nlohmann::json gpu = nlohmann::json::object();
   {
     CellRunner runner(comm, config, epoch_us);
+    const GpuTelemetry telemetry(runner.gpu_pci());
+    nlohmann::json before = telemetry.read();
+    double before_us = now_us();
     int position = 0;
     for (const auto& cell : config.cells) {
       watch.lap();
       const CellRecord record = runner.run(cell, position++);
       proof.add_cell(cell.id, watch.lap(), runner.last_payload_bytes(), runner.last_used_bytes());
       writer.write(record);
+      if (runner.gpu_pci().empty()) continue;
+      nlohmann::json after = telemetry.read();
+      const double after_us = now_us();
+      gpu[cell.id] = gpu_between(before, after, (after_us - before_us) / 1e6);
+      before = std::move(after);
+      before_us = after_us;
     }
   }
   TransportRecord transport = proof.conclude(watch);
+  if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
   transport.details["noise"] = noise_between(noise_before, probe_noise());
   writer.write(transport);
 }

@@ -1,12 +1,11 @@
 #include "profiles/detect/nvml.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 #include <vector>
+
+#include "profiles/detect/nvml_library.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -14,10 +13,11 @@ namespace {
 constexpr unsigned kMaxDevices = 16;
 constexpr unsigned kMaxLinks = 36;
 
-// The part of NVML's stable C interface that is used here, so that it builds without CUDA's
-// headers.
-using Device = struct nvmlDevice_st*;
-constexpr int kSuccess = 0;
+using nvml::Device;
+using nvml::kSuccess;
+using nvml::MemoryInfo;
+using nvml::Nvml;
+
 constexpr int kEnabled = 1;
 constexpr int kP2pRead = 0;    // NVML_P2P_CAPS_INDEX_READ
 constexpr int kP2pNvlink = 2;  // NVML_P2P_CAPS_INDEX_NVLINK
@@ -30,9 +30,6 @@ struct PciInfo {
   char legacy_bus_id[16];
   unsigned domain, bus, device, device_id, subsystem_id;
   char bus_id[32];
-};
-struct MemoryInfo {
-  unsigned long long total, free, used;
 };
 struct FieldValue {
   unsigned field, scope;
@@ -53,49 +50,6 @@ struct FabricInfo {
 };
 constexpr unsigned kFabricInfoVersion = 0x02000024;  // nvmlGpuFabricInfo_v2
 static_assert(sizeof(FabricInfo) == 0x24);
-
-class Nvml {
- public:
-  static std::unique_ptr<Nvml> open(std::string& reason) {
-    std::unique_ptr<Nvml> nvml(new Nvml);
-    nvml->handle_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (nvml->handle_ == nullptr) {
-      const char* error = dlerror();
-      reason = error != nullptr ? error : "libnvidia-ml.so.1 cannot be loaded";
-      return nullptr;
-    }
-    const int status = nvml->call<int (*)()>("nvmlInit_v2");
-    if (status != kSuccess) {
-      reason = "nvmlInit_v2 failed with status " + std::to_string(status);
-      return nullptr;
-    }
-    nvml->started_ = true;
-    return nvml;
-  }
-  ~Nvml() {
-    if (started_) call<int (*)()>("nvmlShutdown");
-    // Left loaded: CUDA in the same process may use it, and unloading buys nothing.
-  }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
-
-  /// The function's status, or -1 where this NVML has no such function.
-  template <class Function, class... Arguments>
-  int call(const char* name, Arguments... arguments) const {
-    void* symbol = dlsym(handle_, name);
-    if (symbol == nullptr) return -1;
-    return reinterpret_cast<Function>(symbol)(arguments...);
-  }
-  template <class... Arguments>
-  [[nodiscard]] bool get(const char* name, Arguments... arguments) const {
-    return call<int (*)(Arguments...)>(name, arguments...) == kSuccess;
-  }
-
- private:
-  Nvml() = default;
-  void* handle_ = nullptr;
-  bool started_ = false;
-};
 
 constexpr const char* kRefused = "NVML does not tell it for this GPU";
 

@@ -51,6 +51,11 @@ std::string CellMemory::unsupported(const WorkCell& cell) const {
   return asked.starts_with("device") ? no_gpu_ : "";
 }
 
+std::string CellMemory::gpu_pci() const {
+  if (own_) return own_->pci();
+  return comm_.works_on_gpu() && comm_.device() != nullptr ? comm_.device()->pci() : "";
+}
+
 MemoryMode CellMemory::mode_of(const WorkCell& cell) const {
   // A server without a GPU takes part from host memory.
   if (comm_.works_on_gpu()) return comm_.device() != nullptr ? MemoryMode::gpu : MemoryMode::host;

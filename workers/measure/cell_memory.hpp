@@ -41,6 +41,8 @@ class CellMemory {
   /// @returns why the cell's memory cannot be had on some rank, the same on every rank; "" = it can
   [[nodiscard]] std::string unsupported(const WorkCell& cell) const;
   [[nodiscard]] MemoryMode mode_of(const WorkCell& cell) const;
+  /// Bus id of the GPU in use ("0000:4b:00.0"), "" without one.
+  [[nodiscard]] std::string gpu_pci() const;
 
   /// Notes what a cell needs, in bytes; allocate() then takes the largest of each mode.
   void require(MemoryMode mode, std::size_t in, std::size_t out, std::size_t scratch);

@@ -41,6 +41,8 @@ class CellRunner {
   [[nodiscard]] std::uint64_t last_payload_bytes() const { return payload_bytes_; }
   /// Size of the last cell after rounding down to whole elements on every rank.
   [[nodiscard]] std::uint64_t last_used_bytes() const { return used_bytes_; }
+  /// Bus id of the GPU that holds this rank's data, "" where none does.
+  [[nodiscard]] std::string gpu_pci() const { return memory_.gpu_pci(); }
 
  private:
   struct Work;
