@@ -12,36 +12,48 @@ cd "$(dirname "$0")/.."
 mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 table=$out/fidelity.csv
 echo "round,who,collective,size_bytes,us,wrong" >"$table"
-calls_of() { if [ "$1" -ge 268435456 ]; then echo 20; else echo 200; fi; }
+calls=100
+# Every size once, each four times the one before, as nccl-tests steps through them; four are compared.
+sizes=(1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 268435456 1073741824)
+compared=" 1024 1048576 67108864 1073741824 "
 
-run_theirs() { # ROUND WHO COLLECTIVE BINARY SIZE
-  calls=$(calls_of "$5")
-  "$mpirun" --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo -n "$gpus" "$tests/$4" -b "$5" -e "$5" \
+run_theirs() { # ROUND WHO COLLECTIVE BINARY
+  "$mpirun" --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo -n "$gpus" "$tests/$4" -b 1K -e 1G -f 4 \
     -g 1 -w 10 -n "$calls" -c 1 -a 3 2>>"$out/theirs.log" |
-    awk -v r="$1" -v w="$2" -v c="$3" -v s="$5" '$1 == s { print r "," w "," c "," s "," $6 "," $9 }' >>"$table"
+    awk -v r="$1" -v w="$2" -v c="$3" -v wanted="$compared" \
+      '$1 ~ /^[0-9]+$/ && index(wanted, " " $1 " ") { print r "," w "," c "," $1 "," $6 "," $9 }' >>"$table"
 }
 
-run_ours() { # ROUND COLLECTIVE SIZE
-  calls=$(calls_of "$3")
+cells_of_launch() {
+  local comma=
+  for collective in allreduce broadcast allgather; do
+    for size in "${sizes[@]}"; do
+      printf '%s\n  {"id": "%s %s", "collective": "%s", "size_bytes": %s, "datatype": "float32", "algorithm": "library", "in_place": false, "knobs": {}}' \
+        "$comma" "$collective" "$size" "$collective" "$size"
+      comma=,
+    done
+  done
+}
+
+run_ours() { # ROUND
   rm -rf "$out/launch"; mkdir -p "$out/launch"
   # One sample of the same number of calls, after as many warm-up samples as make 10 calls or more.
   cat >"$out/launch/run.json" <<JSON
-{"protocol_version": 1, "launch_id": "fidelity-$1-$2-$3", "backend": "nccl", "architecture": "ring", "ranks": $gpus,
+{"protocol_version": 1, "launch_id": "fidelity-$1", "backend": "nccl", "architecture": "ring", "ranks": $gpus,
  "server_rank": 0, "seed": $1, "output_dir": "$out/launch", "rendezvous_dir": "$out/launch/meet", "interface": "lo",
  "gpu_of_rank": [$(seq -s , 0 $((gpus - 1)))], "connect_timeout_us": 30000000,
  "protocol": {"warmup": 2, "iterations": 1, "min_iterations": 1, "cell_time_cap_us": 60000000, "batch_target_us": 1e12,
   "max_batch": $calls, "batch_rooted": true, "rank_aggregation": "max", "verify": true},
- "cells": [{"id": "cell", "collective": "$2", "size_bytes": $3, "datatype": "float32", "algorithm": "library",
-  "in_place": false, "knobs": {}}]}
+ "cells": [$(cells_of_launch)]}
 JSON
   for ((rank = 0; rank < gpus; ++rank)); do
     DYNAMICCL_RANK=$rank build/release/dynamiccl-worker "$out/launch/run.json" 2>>"$out/ours.log" &
   done
   wait
-  python3 - "$out/launch" "$1" "$2" "$3" >>"$table" 2>>"$out/ours.log" <<'PY'
+  python3 - "$out/launch" "$1" "$compared" >>"$table" 2>>"$out/ours.log" <<'PY'
 import glob, json, sys
-folder, number, collective, size = sys.argv[1:5]
-times, wrong = [], 0
+folder, number, compared = sys.argv[1:4]
+times, wrong = {}, {}
 for path in glob.glob(folder + "/rank*.jsonl"):
     for line in open(path):
         record = json.loads(line)
@@ -49,21 +61,21 @@ for path in glob.glob(folder + "/rank*.jsonl"):
             continue
         if record["status"] != "ok":
             sys.exit(record["reason"])
-        wrong += record["wrong"]
-        times.append(record["measured"]["total_us"][0])
-print(f"{number},ours,{collective},{size},{max(times)},{wrong}")
+        cell = record["cell_id"]
+        wrong[cell] = wrong.get(cell, 0) + record["wrong"]
+        times.setdefault(cell, []).append(record["measured"]["total_us"][0])
+for cell, values in times.items():
+    collective, size = cell.split()
+    if size in compared.split():
+        print(f"{number},ours,{collective},{size},{max(values)},{wrong[cell]}")
 PY
 }
 
+rows=(allreduce:all_reduce_perf broadcast:broadcast_perf allgather:all_gather_perf)
 for ((round = 1; round <= rounds && SECONDS < budget; ++round)); do
-  for row in allreduce:all_reduce_perf broadcast:broadcast_perf allgather:all_gather_perf; do
-    collective=${row%%:*} binary=${row#*:}
-    for size in 1024 1048576 67108864 1073741824; do
-      run_theirs "$round" theirs "$collective" "$binary" "$size"
-      run_ours "$round" "$collective" "$size"
-      run_theirs "$round" again "$collective" "$binary" "$size"
-    done
-  done
+  for row in "${rows[@]}"; do run_theirs "$round" theirs "${row%%:*}" "${row#*:}"; done
+  run_ours "$round"
+  for row in "${rows[@]}"; do run_theirs "$round" again "${row%%:*}" "${row#*:}"; done
   echo "round $round done ($SECONDS s)"
 done
 python3 - "$table" <<'PY' | tee "$out/fidelity.md"
