@@ -16,7 +16,10 @@ void add_hosts(std::vector<std::string>& argv, const LaunchRequest& request) {
     hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
   argv.insert(argv.end(), {"--mca", "plm_rsh_agent", request.shape.launch_agent,
                            // Daemons cannot start further ones: the agent is the host's.
-                           "--mca", "plm_rsh_no_tree_spawn", "1", "--host", join(hosts, ",")});
+                           "--mca", "plm_rsh_no_tree_spawn", "1", "--host", join(hosts, ","),
+                           // Filling the named slots needs no look at the containers' topologies,
+                           // and 4.1.6 may count a container's slots as none ("already filled").
+                           "--map-by", "slot:OVERSUBSCRIBE"});
 }
 
 /// Open MPI's place where it was moved to is told to it by OPAL_PREFIX.
@@ -54,16 +57,19 @@ std::vector<Command> build_openmpi(const LaunchRequest& request) {
     argv.insert(argv.end(), {own + "/bin/mpirun", "--prefix", own});
   if (request.as_root) argv.emplace_back("--allow-run-as-root");
   // Each container's daemon binds its first rank to core 0, so bound ranks would share one core; no
-  // environment is bound, so that binding is not what is compared.
-  argv.insert(argv.end(), {"--bind-to", "none"});
+  // environment is bound unless it says so, so that binding is not what is compared.
   auto mca = request.mca;
+  const auto binding = mca.extract("hwloc_base_binding_policy");
+  argv.insert(argv.end(), {"--bind-to", binding.empty() ? "none" : binding.mapped()});
   const bool many_hosts = !shape.launch_agent.empty();
   if (!many_hosts && !mca.contains("btl_tcp_if_include") && !mca.contains("btl_tcp_if_exclude")) {
     // On one machine TCP is only asked for by a knob; over idle container bridges it would hang.
     mca["btl_tcp_if_include"] = "lo";
   }
+  // Nothing is started elsewhere, but an image without ssh makes mpirun give up before it starts.
+  if (!many_hosts) mca.try_emplace("plm_rsh_agent", "/bin/true");
   if (request.ranks > request.cores) {
-    argv.emplace_back("--oversubscribe");
+    if (!many_hosts) argv.emplace_back("--oversubscribe");
     // Daemons in separate containers each see one rank and would let it spin.
     mca.try_emplace("mpi_yield_when_idle", "1");
   }

@@ -50,8 +50,8 @@ const EnvironmentProfile& profile(const std::string& name) {
 
 TEST_CASE("Open MPI on the machine itself keeps TCP off the container bridges") {
   CHECK(line(request_for(Backend::openmpi)) ==
-        "mpirun.openmpi --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo -n 2 "
-        "/b/worker /r/run.json");
+        "mpirun.openmpi --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo --mca "
+        "plm_rsh_agent /bin/true -n 2 /b/worker /r/run.json");
 }
 
 TEST_CASE("an ordinary user gets no --allow-run-as-root, more ranks than cores oversubscribe") {
@@ -60,7 +60,7 @@ TEST_CASE("an ordinary user gets no --allow-run-as-root, more ranks than cores o
   request.ranks = 4;
   CHECK(line(request) ==
         "mpirun.openmpi --bind-to none --oversubscribe --mca btl_tcp_if_include lo --mca "
-        "mpi_yield_when_idle 1 -n 4 /b/worker /r/run.json");
+        "mpi_yield_when_idle 1 --mca plm_rsh_agent /bin/true -n 4 /b/worker /r/run.json");
 }
 
 TEST_CASE("Open MPI across containers goes through the agent, unbound, on their network") {
@@ -69,8 +69,9 @@ TEST_CASE("Open MPI across containers goes through the agent, unbound, on their 
   apply_settings(request, profile("cross-docker"), {});
   CHECK(line(request) ==
         "mpirun.openmpi --allow-run-as-root --bind-to none --mca plm_rsh_agent /run/agent --mca "
-        "plm_rsh_no_tree_spawn 1 --host w0:1,w1:1 --mca btl_tcp_if_include 172.30.0.0/24 --mca "
-        "oob_tcp_if_include 172.30.0.0/24 -n 2 /b/worker /r/run.json");
+        "plm_rsh_no_tree_spawn 1 --host w0:1,w1:1 --map-by slot:OVERSUBSCRIBE --mca "
+        "btl_tcp_if_include 172.30.0.0/24 --mca oob_tcp_if_include 172.30.0.0/24 -n 2 /b/worker "
+        "/r/run.json");
   CHECK(launcher_for(Backend::openmpi).build(request)[0].environment ==
         std::map<std::string, std::string>{{"DOCKER_HOST", "unix:///d.sock"}});
 }
@@ -89,7 +90,7 @@ TEST_CASE("a launcher inside its container stands behind the prefix") {
   request.shape.launcher_prefix = {"docker", "exec", "-i", "c0"};
   CHECK(line(request) ==
         "docker exec -i c0 mpirun.openmpi --allow-run-as-root --bind-to none --mca "
-        "btl_tcp_if_include lo -n 2 /b/worker /r/run.json");
+        "btl_tcp_if_include lo --mca plm_rsh_agent /bin/true -n 2 /b/worker /r/run.json");
   request.backend = Backend::mpich;
   CHECK(line(request) == "docker exec -i c0 mpirun.mpich -n 2 /b/worker /r/run.json");
 }
@@ -100,8 +101,21 @@ TEST_CASE("the hybrid model wraps every rank") {
   CHECK(line(request) == "mpirun.mpich -n 2 apptainer exec i.sif /b/worker /r/run.json");
   request.backend = Backend::openmpi;
   CHECK(line(request) ==
-        "mpirun.openmpi --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo -n 2 "
-        "apptainer exec i.sif /b/worker /r/run.json");
+        "mpirun.openmpi --allow-run-as-root --bind-to none --mca btl_tcp_if_include lo --mca "
+        "plm_rsh_agent /bin/true -n 2 apptainer exec i.sif /b/worker /r/run.json");
+}
+
+TEST_CASE("an agent that somebody names stays, and more ranks than cores map over the containers") {
+  auto request = request_for(Backend::openmpi);
+  apply_settings(request, profile("bare-metal"), {{"mca.plm_rsh_agent", "ssh"}});
+  CHECK(line(request).find("plm_rsh_agent ssh") != std::string::npos);
+  CHECK(line(request).find("/bin/true") == std::string::npos);
+  request = request_for(Backend::openmpi);
+  request.shape = two_containers();
+  request.cores = 1;
+  CHECK(line(request).find("--oversubscribe") == std::string::npos);
+  CHECK(line(request).find("--map-by slot:OVERSUBSCRIBE --mca mpi_yield_when_idle 1") !=
+        std::string::npos);
 }
 
 TEST_CASE("ranks without a launcher are started one by one and told their rank") {
@@ -121,6 +135,13 @@ TEST_CASE("knobs win over the profile's settings and reach ranks or launcher by 
   auto mpich = request_for(Backend::mpich);
   apply_settings(mpich, profile("bare-metal"), {{"env.UCX_TLS", "tcp"}});
   CHECK(line(mpich) == "mpirun.mpich -genv UCX_TLS tcp -n 2 /b/worker /r/run.json");
+}
+
+TEST_CASE("a profile may bind Open MPI's ranks itself") {
+  auto request = request_for(Backend::openmpi);
+  request.mca["hwloc_base_binding_policy"] = "core";
+  CHECK(line(request).starts_with(
+      "mpirun.openmpi --allow-run-as-root --bind-to core --mca btl_tcp_if_include lo"));
 }
 
 TEST_CASE("a setting that needs a subnet fails where there is none, and says so") {
