@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include <filesystem>
 #include <memory>
@@ -10,12 +9,10 @@
 #include "db/reader.hpp"
 #include "db/store.hpp"
 #include "orchestrator/executor.hpp"
-#include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
-#include "orchestrator/machine.hpp"
+#include "orchestrator/run_setup.hpp"
 #include "orchestrator/verbs/experiment_arguments.hpp"
 #include "orchestrator/verbs/verbs.hpp"
-#include "profiles/detect/facts.hpp"
 #include "reports/reports.hpp"
 
 namespace dynamiccl {
@@ -29,61 +26,13 @@ struct RunArguments {
   bool resume = false;
 };
 
-nlohmann::json protocol_json(const RunProtocol& protocol) {
-  return {{"warmup", protocol.cells.warmup},
-          {"iterations", protocol.cells.iterations},
-          {"min_iterations", protocol.cells.min_iterations},
-          {"cell_time_cap_us", protocol.cells.cell_time_cap.count()},
-          {"batch_target_us", protocol.cells.batch_target.count()},
-          {"max_batch", protocol.cells.max_batch},
-          {"rank_aggregation", name_of(protocol.cells.rank_aggregation)},
-          {"verify", protocol.cells.verify},
-          {"launches", protocol.launches},
-          {"retries", protocol.retries},
-          {"launch_timeout_s", protocol.launch_timeout.seconds()},
-          {"connect_timeout_s", protocol.connect_timeout.seconds()}};
-}
-
 RunInfo run_info(const RunArguments& arguments, const Experiment& experiment,
                  const Shared& shared) {
-  RunInfo info;
-  info.id = random_uuid();
-  info.name = experiment.name;
-  info.spec_path = fs::absolute(arguments.experiment.file).string();
-  info.spec_text = experiment.source_text;
-  info.overrides = experiment.overrides;
+  auto info = new_run(experiment, fs::absolute(arguments.experiment.file).string(), shared.argv);
   // A plan with fewer cells is another plan: --resume must not mistake one for the other.
   if (!arguments.experiment.only.empty())
     info.overrides.push_back("only=" + arguments.experiment.only);
-  info.seed = experiment.seed;
-  info.argv = shared.argv;
-  info.tool_version = fmt::format("dynamiccl {}, {}", tool_version(), build_description());
-  info.host_json = probe_host().dump();
-  info.protocol_json = protocol_json(experiment.protocol).dump();
   return info;
-}
-
-LaunchSite make_site(const RunArguments& arguments, const std::string& db) {
-  LaunchSite site;
-  site.worker_folder = program_folder();
-  site.host = probe_host();
-  site.cores = usable_cores();
-  site.keep_files = !arguments.out.empty();
-  const fs::path base =
-      arguments.out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(arguments.out);
-  fs::create_directories(base);
-  site.run_folder = fs::canonical(base).string();
-  return site;
-}
-
-void make_db_folder(const std::string& db) {
-  const auto folder = fs::absolute(db).parent_path();
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw Error(ErrorKind::environment,
-                fmt::format("{}: cannot be made: {}; choose another place with --db",
-                            folder.string(), error.message()));
 }
 
 std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,
@@ -135,7 +84,7 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
                            resumed ? "resuming" : "run", resumed.value_or(info.id),
                            loaded.plan.groups.size(), loaded.plan.possible_cells(),
                            loaded.plan.cell_count(), loaded.experiment.protocol.launches));
-  Executor executor(loaded.experiment, loaded.plan, make_site(arguments, shared.db), store,
+  Executor executor(loaded.experiment, loaded.plan, launch_site(shared.db, arguments.out), store,
                     console);
   const auto summary = executor.run(info, resumed);
   print_answer(summary, shared);

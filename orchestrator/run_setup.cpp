@@ -1,0 +1,73 @@
+#include "orchestrator/run_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "orchestrator/identity.hpp"
+#include "orchestrator/machine.hpp"
+#include "profiles/detect/facts.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+nlohmann::json protocol_json(const RunProtocol& protocol) {
+  return {{"warmup", protocol.cells.warmup},
+          {"iterations", protocol.cells.iterations},
+          {"min_iterations", protocol.cells.min_iterations},
+          {"cell_time_cap_us", protocol.cells.cell_time_cap.count()},
+          {"batch_target_us", protocol.cells.batch_target.count()},
+          {"max_batch", protocol.cells.max_batch},
+          {"rank_aggregation", name_of(protocol.cells.rank_aggregation)},
+          {"verify", protocol.cells.verify},
+          {"launches", protocol.launches},
+          {"retries", protocol.retries},
+          {"launch_timeout_s", protocol.launch_timeout.seconds()},
+          {"connect_timeout_s", protocol.connect_timeout.seconds()}};
+}
+
+}  // namespace
+
+RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
+                const std::vector<std::string>& argv) {
+  RunInfo info;
+  info.id = random_uuid();
+  info.name = experiment.name;
+  info.spec_path = spec_path;
+  info.spec_text = experiment.source_text;
+  info.overrides = experiment.overrides;
+  info.seed = experiment.seed;
+  info.argv = argv;
+  info.tool_version = fmt::format("dynamiccl {}, {}", tool_version(), build_description());
+  info.host_json = probe_host().dump();
+  info.protocol_json = protocol_json(experiment.protocol).dump();
+  return info;
+}
+
+LaunchSite launch_site(const std::string& db, const std::string& out) {
+  LaunchSite site;
+  site.worker_folder = program_folder();
+  site.host = probe_host();
+  site.cores = usable_cores();
+  site.keep_files = !out.empty();
+  const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
+  fs::create_directories(base);
+  site.run_folder = fs::canonical(base).string();
+  return site;
+}
+
+void make_db_folder(const std::string& db) {
+  const auto folder = fs::absolute(db).parent_path();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: cannot be made: {}; choose another place with --db",
+                            folder.string(), error.message()));
+}
+
+}  // namespace dynamiccl
