@@ -143,6 +143,8 @@ class Planner {
     // Who joins /dev/shm cannot size it; the host's has its size already.
     if (profile_.shm_size.count() > 0 && profile_.ipc != Sharing::host && !joins_ipc)
       append(argv, {"--shm-size", fmt::format("{}b", profile_.shm_size.count())});
+    if (!profile_.cpus.empty()) append(argv, {"--cpuset-cpus", profile_.cpus});
+    if (profile_.cpu_limit) append(argv, {"--cpus", fmt::format("{}", *profile_.cpu_limit)});
   }
 
   void add_permissions(std::vector<std::string>& argv) const {

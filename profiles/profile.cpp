@@ -57,6 +57,8 @@ constexpr std::array kSecurityOptions{"seccomp=", "apparmor=", "label=", "no-new
 constexpr std::array kPlaceholders{"subnet", "interface", "host_address"};
 constexpr std::int64_t kMaxRanksPerContainer = 65536;
 constexpr Bytes kMinShm{4096};
+constexpr double kMinCpuLimit = 0.01;
+constexpr double kMaxCpuLimit = 65536;
 constexpr double kMinLinkBits = 8e3;
 constexpr double kMaxLinkBits = 1e13;
 
@@ -151,6 +153,18 @@ void assign(T& target, std::optional<T> value) {
   if (value) target = *std::move(value);
 }
 
+void read_cpus(EnvironmentProfile& profile, StrictTable& keys) {
+  assign(profile.cpus, keys.text("cpus"));
+  const bool listed = std::all_of(profile.cpus.begin(), profile.cpus.end(), [](unsigned char c) {
+    return std::isdigit(c) != 0 || c == '-' || c == ',';
+  });
+  if (!listed)
+    keys.fail("cpus",
+              fmt::format("\"cpus\" is \"{}\"; write CPU numbers as in \"0-3,8\"", profile.cpus));
+  if (const auto limit = keys.number("cpu_limit", kMinCpuLimit, kMaxCpuLimit))
+    profile.cpu_limit = limit;
+}
+
 void read_isolation(EnvironmentProfile& profile, StrictTable& keys) {
   assign(profile.network, keys.named<Sharing>("network"));
   assign(profile.ipc, keys.named<Sharing>("ipc"));
@@ -162,6 +176,7 @@ void read_isolation(EnvironmentProfile& profile, StrictTable& keys) {
     keys.fail("shm_size",
               fmt::format("\"shm_size\" is {}; at least {}, or 0 for the engine's default",
                           format_bytes(profile.shm_size), format_bytes(kMinShm)));
+  read_cpus(profile, keys);
   if (auto tables = keys.tables("capabilities"))
     profile.capabilities = read_capabilities(*std::move(tables));
   assign(profile.security_options, keys.texts("security_options"));
@@ -223,6 +238,9 @@ void check_profile(const EnvironmentProfile& profile, const StrictTable& keys) {
          "capabilities are given to Docker or Podman containers only");
   refuse(!docker && !profile.security_options.empty(), "security_options",
          "security options are given to Docker or Podman containers only");
+  refuse(!docker && (!profile.cpus.empty() || profile.cpu_limit.has_value()),
+         profile.cpus.empty() ? "cpu_limit" : "cpus",
+         "CPUs are given to Docker or Podman containers only");
   refuse(profile.shm_size != Bytes(0) && (!docker || profile.ipc == Sharing::host), "shm_size",
          "\"shm_size\" needs a /dev/shm of the container's own (a Docker kind and \"ipc\" not "
          "\"host\")");

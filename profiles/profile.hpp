@@ -69,7 +69,9 @@ struct EnvironmentProfile {
   Sharing uts = Sharing::host;
   Sharing pid = Sharing::host;
   Sharing user = Sharing::host;
-  Bytes shm_size;  ///< of a private /dev/shm; 0 = the engine's default
+  Bytes shm_size;                   ///< of a private /dev/shm; 0 = the engine's default
+  std::string cpus;                 ///< CPUs of every container as in cpuset(7), "0-3,8"; "" = all
+  std::optional<double> cpu_limit;  ///< CPU time a container may take, in cores; nullopt = no quota
   std::vector<Capability> capabilities;
   std::vector<std::string> security_options;  ///< "seccomp=unconfined"
   LauncherPlace launcher = LauncherPlace::outside;
@@ -111,5 +113,9 @@ ProfilePromise promise_of(const EnvironmentProfile& profile);
 
 /// The resolved profile as canonical JSON text: stored with every group.
 std::string to_json(const EnvironmentProfile& profile);
+
+/// Every key of the profile but its name as TOML lines: below `name = "..."` a profile file, below
+/// [profile.NAME] with `extends` a part of an experiment.
+std::string to_toml_keys(const EnvironmentProfile& profile);
 
 }  // namespace dynamiccl

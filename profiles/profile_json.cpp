@@ -17,26 +17,29 @@ std::string to_json(const EnvironmentProfile& profile) {
           {{"name", setting.name}, {"value", setting.value}, {"reason", setting.reason}});
   }
   const json rate = profile.link_bits_per_s ? json(*profile.link_bits_per_s) : json(nullptr);
-  return json{{"name", profile.name},
-              {"kind", name_of(profile.kind)},
-              {"description", profile.description},
-              {"ranks_per_container", profile.ranks_per_container},
-              {"network", name_of(profile.network)},
-              {"ipc", name_of(profile.ipc)},
-              {"uts", name_of(profile.uts)},
-              {"pid", name_of(profile.pid)},
-              {"user", name_of(profile.user)},
-              {"shm_size_bytes", profile.shm_size.count()},
-              {"capabilities", capabilities},
-              {"security_options", profile.security_options},
-              {"launcher", name_of(profile.launcher)},
-              {"gpus", name_of(profile.gpus)},
-              {"environment", profile.environment},
-              {"backend", backends},
-              {"link_bits_per_s", rate},
-              {"declared_aggregation", profile.declared_aggregation},
-              {"unprivileged_variant", profile.unprivileged_variant}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);
+  json keys{{"name", profile.name},
+            {"kind", name_of(profile.kind)},
+            {"description", profile.description},
+            {"ranks_per_container", profile.ranks_per_container},
+            {"network", name_of(profile.network)},
+            {"ipc", name_of(profile.ipc)},
+            {"uts", name_of(profile.uts)},
+            {"pid", name_of(profile.pid)},
+            {"user", name_of(profile.user)},
+            {"shm_size_bytes", profile.shm_size.count()},
+            {"capabilities", capabilities},
+            {"security_options", profile.security_options},
+            {"launcher", name_of(profile.launcher)},
+            {"gpus", name_of(profile.gpus)},
+            {"environment", profile.environment},
+            {"backend", backends},
+            {"link_bits_per_s", rate},
+            {"declared_aggregation", profile.declared_aggregation},
+            {"unprivileged_variant", profile.unprivileged_variant}};
+  // Left out where they are not set, so that profiles without them keep their groups' ids.
+  if (!profile.cpus.empty()) keys["cpus"] = profile.cpus;
+  if (profile.cpu_limit) keys["cpu_limit"] = *profile.cpu_limit;
+  return keys.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 ProfilePromise promise_of(const EnvironmentProfile& profile) {
@@ -52,6 +55,10 @@ ProfilePromise promise_of(const EnvironmentProfile& profile) {
     promise.runtimes = {"docker", "podman"};
   else
     promise.runtimes = {"singularity"};
+  promise.binding_is_its_own = !profile.cpus.empty();
+  for (const auto& [backend, settings] : profile.backend_settings)
+    for (const auto& setting : settings)
+      if (setting.name == "mca:hwloc_base_binding_policy") promise.binding_is_its_own = true;
   const bool one_container = bare || profile.ranks_per_container == 0;
   const auto promised = [&](const char* name, Sharing sharing) {
     return NamespacePromise{name, sharing == Sharing::host,

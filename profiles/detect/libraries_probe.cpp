@@ -85,10 +85,39 @@ std::set<std::string> mapped_files(const std::string& maps) {
   return paths;
 }
 
+/// A path part that tells who implements libblas.so.3. Debian's alternatives lead to one of them.
+struct BlasMark {
+  std::string_view part;
+  std::string_view name;
+};
+constexpr std::array kBlas{BlasMark{"openblas", "openblas"}, BlasMark{"mkl", "mkl"},
+                           BlasMark{"blis", "blis"}, BlasMark{"atlas", "atlas"},
+                           BlasMark{"/blas/", "reference"}};
+
+/// Which BLAS a program that asks for libblas.so.3 gets.
+Known<std::string> installed_blas(const ProbeRoot& root) {
+  constexpr int kMostLinks = 4;
+  for (const char* start :
+       {"/usr/lib/x86_64-linux-gnu/libblas.so.3", "/usr/lib/aarch64-linux-gnu/libblas.so.3",
+        "/usr/lib64/libblas.so.3", "/usr/lib/libblas.so.3"}) {
+    std::string path = start;
+    for (int step = 0; step < kMostLinks; ++step) {
+      const auto target = root.link(path);
+      if (!target || !target->starts_with('/')) break;
+      path = *target;
+    }
+    if (!root.exists(path)) continue;
+    for (const BlasMark& mark : kBlas)
+      if (path.find(mark.part) != std::string::npos) return {std::string(mark.name), ""};
+  }
+  return Known<std::string>::unknown("no libblas.so.3 whose provider is known");
+}
+
 }  // namespace
 
 nlohmann::json probe_libraries(const ProbeContext& context) {
   Section section;
+  section.set("blas", installed_blas(context.root));
   const auto maps = context.root.text("/proc/self/maps", kMaxMapsBytes);
   if (!maps) {
     section.unknown("loaded", maps.reason);

@@ -22,6 +22,8 @@ struct ProfilePromise {
   std::vector<std::string> runtimes;
   int ranks_per_container = 0;  ///< 0: all ranks in one container
   std::vector<NamespacePromise> namespaces;
+  /// The profile itself says which cores the ranks get: ranks that share one are what it asks for.
+  bool binding_is_its_own = false;
 
   /// Distinct containers that `ranks` ranks run in; 0 on bare metal.
   [[nodiscard]] int containers(int ranks) const {

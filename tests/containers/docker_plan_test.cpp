@@ -76,6 +76,15 @@ TEST_CASE("single-docker: one container with all ranks and the launcher (B-03)")
   CHECK(plan.shape.launch_agent.empty());
 }
 
+TEST_CASE("CPUs and CPU time of a profile are flags of every container") {
+  EnvironmentProfile profile = cross();
+  profile.cpus = "0,2-3";
+  profile.cpu_limit = 1.5;
+  const DockerPlan plan = plan_docker(kDocker, profile, request(2), site());
+  for (const std::size_t index : {0U, 1U})
+    CHECK_THAT(argv_of(plan, index), ContainsSubstring(" --cpuset-cpus 0,2-3 --cpus 1.5 "));
+}
+
 TEST_CASE("cross-docker: one container per rank on a network of its own (B-04)") {
   const DockerPlan plan = plan_docker(kDocker, cross(), request(2), site());
   CHECK(join(plan.network_create, " ") ==

@@ -55,6 +55,14 @@ TEST_CASE("variants change what their name says and nothing else of their base")
   CHECK(profile_for_user(profiles, "singularity", true).name == "singularity-userns");
 }
 
+TEST_CASE("every shipped environment written as TOML reads back as itself") {
+  for (const auto& [name, profile] : shipped()) {
+    CAPTURE(name);
+    const std::string text = "name = \"" + name + "\"\n" + to_toml_keys(profile);
+    CHECK(to_json(parse_profile(text, "written.toml")) == to_json(profile));
+  }
+}
+
 TEST_CASE("every environment switches NVLink SHARP off for NCCL") {
   for (const auto& [name, profile] : shipped()) {
     CAPTURE(name);

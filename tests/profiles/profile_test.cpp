@@ -211,6 +211,22 @@ TEST_CASE("a promise says which namespaces are the host's and which the ranks sh
   CHECK(find(single, "uts").with_host == true);
 }
 
+TEST_CASE("CPUs are a key of containers, and without them the canonical text is as before") {
+  const auto plain = parse_profile(kCross, "p.toml");
+  CHECK(to_json(plain).find("cpu") == std::string::npos);
+  CHECK_FALSE(promise_of(plain).binding_is_its_own);
+  const auto bound =
+      parse_profile(std::string(kCross) + "cpus = \"0-1\"\ncpu_limit = 0.5\n", "p.toml");
+  CHECK(bound.cpus == "0-1");
+  CHECK(bound.cpu_limit == 0.5);
+  CHECK(promise_of(bound).binding_is_its_own);
+  CHECK_THAT(to_json(bound), ContainsSubstring("\"cpus\":\"0-1\""));
+  CHECK_THAT(error_of(std::string(kCross) + "cpus = \"all\"\n"),
+             ContainsSubstring("write CPU numbers as in \"0-3,8\""));
+  CHECK_THAT(error_of("name = \"b\"\nkind = \"bare-metal\"\ncpus = \"0\"\n"),
+             ContainsSubstring("CPUs are given to Docker or Podman containers only"));
+}
+
 TEST_CASE("an ordinary user gets a profile's unprivileged variant where it has one") {
   std::map<std::string, EnvironmentProfile> profiles;
   profiles["a"].name = "a";

@@ -29,6 +29,12 @@ TEST_CASE("a probe is one row of the table, and names are unique") {
   CHECK(names.size() >= 15);
 }
 
+TEST_CASE("the BLAS that programs get is known by where its links lead") {
+  CHECK(FixtureTree("docker-container").facts()["libraries"]["blas"] == "reference");
+  const auto none = FixtureTree("nothing").facts();
+  CHECK(none["libraries"]["blas"].is_null());
+}
+
 TEST_CASE("host facts carry no environment and no process libraries") {
   const auto host = FixtureTree("infiniband-sharp").host_facts();
   CHECK_FALSE(host.contains("environment"));

@@ -174,6 +174,13 @@ TEST_CASE("two containers bound to one core are a defect while another core is f
                    {{0, machine(2, "docker", {0, 1})}, {1, machine(3, "docker", {0, 1})}}) == "");
 }
 
+TEST_CASE("a profile that binds its ranks itself is not held against their binding") {
+  auto promise = cross_promise();
+  promise.binding_is_its_own = true;
+  CHECK(violations(promise, {{0, machine(2, "docker", {0})}, {1, machine(3, "docker", {0})}}) ==
+        "");
+}
+
 TEST_CASE("sharing a core is no defect where no other is offered") {
   const std::vector<FactsRecord> crowded{{0, machine(1, "none", {0})},
                                          {1, machine(1, "none", {0})}};
