@@ -1,13 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "containers/environment.hpp"
 #include "core/error.hpp"
-#include "orchestrator/doctor.hpp"
+#include "orchestrator/doctor/examine.hpp"
+#include "orchestrator/doctor/output.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
+#include "orchestrator/machine.hpp"
+#include "orchestrator/run_setup.hpp"
 #include "orchestrator/verbs/experiment_arguments.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "profiles/detect/facts.hpp"
@@ -15,73 +22,228 @@
 namespace dynamiccl {
 namespace {
 
+constexpr std::array kMainEnvironments{"bare-metal", "singularity", "single-docker",
+                                       "cross-docker"};
+constexpr int kMinProofLaunches = 3;
+
 struct DoctorArguments {
-  std::vector<std::string> environments{"bare-metal", "singularity", "single-docker",
-                                        "cross-docker"};
+  std::vector<std::string> environments;
+  std::vector<std::string> named;     ///< by --environment
+  std::vector<std::string> files;     ///< profiles of --profile
+  std::vector<std::string> backends;  ///< empty = the host's own, and NCCL where there are GPUs
+  std::vector<std::string> causes;    ///< to be proved; empty = all
   std::vector<std::string> profile_folders;
+  std::string machine;
   int ranks = 2;
+  int launches = 6;
+  bool prove = false;
 };
 
-nlohmann::json to_json(const Diagnosis& diagnosis) {
-  return {{"environment", diagnosis.environment},
-          {"unavailable", diagnosis.unavailable.empty() ? nlohmann::json()
-                                                        : nlohmann::json(diagnosis.unavailable)},
-          {"regime_id", diagnosis.regime.id},
-          {"regime", diagnosis.regime.name},
-          {"derivation", diagnosis.regime.json},
-          {"problems", diagnosis.problems},
-          {"facts", diagnosis.facts}};
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
+  return text.str();
 }
 
-void print_text(const Diagnosis& diagnosis) {
-  fmt::print("{}\n", diagnosis.environment);
-  if (!diagnosis.unavailable.empty()) fmt::print("  cannot run: {}\n", diagnosis.unavailable);
-  if (!diagnosis.regime.name.empty())
-    fmt::print("  regime {}: {}\n", diagnosis.regime.id, diagnosis.regime.name);
-  for (const auto& problem : diagnosis.problems) fmt::print("  PROBLEM {}\n", problem);
+/// The profiles to look into, the main ones when none is named.
+std::vector<EnvironmentProfile> chosen_profiles(const DoctorArguments& arguments) {
+  const auto known = load_profiles(profile_folders(arguments.profile_folders));
+  auto names = arguments.environments;
+  names.insert(names.end(), arguments.named.begin(), arguments.named.end());
+  if (names.empty() && arguments.files.empty())
+    names.assign(kMainEnvironments.begin(), kMainEnvironments.end());
+  std::vector<EnvironmentProfile> chosen;
+  for (const auto& name : names) {
+    find_profile(known, name);
+    chosen.push_back(profile_for_user(known, name, only_user_namespaces()));
+  }
+  for (const auto& file : arguments.files)
+    chosen.push_back(parse_profile(read_text(file), file, known));
+  return chosen;
 }
 
-int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
-  const InterruptGuard guard;
-  const auto profiles = load_profiles(profile_folders(arguments.profile_folders));
-  const auto host = probe_host();
+std::vector<Backend> chosen_backends(const DoctorArguments& arguments) {
+  std::vector<Backend> backends;
+  if (arguments.backends.empty()) {
+    backends = {Backend::openmpi, Backend::mpich, Backend::gloo};
+    if (gpu_count() > 1) backends.push_back(Backend::nccl);
+  }
+  for (const auto& name : arguments.backends) {
+    const auto backend = find_named<Backend>(name);
+    if (!backend)
+      throw Error(ErrorKind::input, fmt::format("unknown backend \"{}\"; {}", name,
+                                                suggestion(name, all_names<Backend>())));
+    backends.push_back(*backend);
+  }
+  return backends;
+}
+
+void check_causes(const std::vector<std::string>& causes) {
+  std::vector<std::string> known;
+  for (const Cause& cause : all_causes()) known.emplace_back(cause.id);
+  for (const auto& cause : causes)
+    if (std::find(known.begin(), known.end(), cause) == known.end())
+      throw Error(ErrorKind::input,
+                  fmt::format("unknown cause \"{}\"; {}", cause, suggestion(cause, known)));
+}
+
+bool wanted(const DoctorArguments& arguments, const Finding& finding) {
+  return arguments.causes.empty() || std::find(arguments.causes.begin(), arguments.causes.end(),
+                                               finding.cause->id) != arguments.causes.end();
+}
+
+/// Facts of another machine: what dynamiccl-probe prints, or `doctor --json` from there.
+nlohmann::json read_machine(const std::string& path) {
+  auto facts = nlohmann::json::parse(read_text(path), nullptr, false);
+  if (facts.is_object() && facts.contains("host")) facts = facts["host"];
+  if (!facts.is_object() || !facts.contains("gpu"))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: no facts of a machine: expected what dynamiccl-probe or "
+                            "`dynamiccl doctor --json` prints there",
+                            path));
+  return facts;
+}
+
+/// Nothing is started: what the profiles would do on the machine that the facts describe.
+int predict(const DoctorArguments& arguments, const Shared& shared) {
+  const auto machine = read_machine(arguments.machine);
   nlohmann::json all = nlohmann::json::array();
-  bool healthy = true;
-  for (const auto& name : arguments.environments) {
-    find_profile(profiles, name);
-    if (interrupt_signal() != 0) return 128 + interrupt_signal();
-    const auto diagnosis = diagnose(profile_for_user(profiles, name, only_user_namespaces()),
-                                    arguments.ranks, program_folder(), host);
-    healthy = healthy && diagnosis.healthy();
-    if (shared.json) {
-      all.push_back(to_json(diagnosis));
-    } else {
-      print_text(diagnosis);
-    }
+  bool obstacles = false;
+  if (!shared.json) fmt::print("{}: {}\n", arguments.machine, machine_line(machine));
+  for (const auto& profile : chosen_profiles(arguments)) {
+    const auto prediction = predict_gpu_path(profile, machine, arguments.ranks);
+    obstacles = obstacles || !prediction.obstacles.empty();
+    if (shared.json)
+      all.push_back({{"environment", profile.name}, {"gpu_prediction", to_json(prediction)}});
+    else
+      fmt::print("{}", to_text(profile, prediction));
   }
   if (shared.json)
-    fmt::print("{}\n", nlohmann::json{{"host", host}, {"environments", all}}.dump(1));
-  return healthy ? exit_code::kFine : exit_code::kDoctor;
+    fmt::print("{}\n", nlohmann::json{{"machine", machine}, {"environments", all}}.dump(1));
+  return obstacles ? exit_code::kDoctor : exit_code::kFine;
+}
+
+class Doctor {
+ public:
+  Doctor(const DoctorArguments& arguments, const Shared& shared)
+      : arguments_(arguments), shared_(shared), console_(shared.verbosity()) {}
+
+  int run() {
+    const auto profiles = chosen_profiles(arguments_);
+    const auto backends = chosen_backends(arguments_);
+    check_causes(arguments_.causes);
+    make_db_folder(shared_.db);
+    site_ = launch_site(shared_.db, "");
+    if (!shared_.json) fmt::print("this machine: {}\n", machine_line(site_.host));
+    nlohmann::json all = nlohmann::json::array();
+    for (const auto& profile : profiles) {
+      if (interrupt_signal() != 0) return 128 + interrupt_signal();
+      const auto diagnosis = diagnose(profile, backends);
+      if (shared_.json)
+        all.push_back(to_json(diagnosis));
+      else
+        fmt::print("{}", to_text(diagnosis));
+    }
+    if (shared_.json)
+      fmt::print("{}\n", nlohmann::json{{"host", site_.host}, {"environments", all}}.dump(1));
+    return found_ ? exit_code::kDoctor : exit_code::kFine;
+  }
+
+ private:
+  Diagnosis diagnose(const EnvironmentProfile& profile, const std::vector<Backend>& backends) {
+    console_.note(fmt::format("looking into {}", profile.name));
+    const auto can = inspect_machine({{profile.name, profile}}, site_.worker_folder);
+    Diagnosis diagnosis;
+    diagnosis.patient = examine(profile, arguments_.ranks, backends, site_, can);
+    diagnosis.gpu = predict_gpu_path(profile, site_.host, arguments_.ranks);
+    const bool named = !arguments_.environments.empty() || !arguments_.named.empty();
+    if (!diagnosis.patient.unavailable.empty()) {
+      // Of the main environments one may be missing here; one that was asked for may not.
+      found_ = found_ || named || !arguments_.files.empty();
+      return diagnosis;
+    }
+    diagnosis.findings = find_causes(diagnosis.patient);
+    if (arguments_.prove) prove_all(diagnosis);
+    found_ = found_ || !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
+    return diagnosis;
+  }
+
+  void prove_all(Diagnosis& diagnosis) {
+    const ProofOptions options{shared_.db, shared_.argv, arguments_.launches};
+    for (const auto& finding : diagnosis.findings) {
+      if (interrupt_signal() != 0) return;
+      if (!wanted(arguments_, finding)) {
+        ProofResult skipped;
+        skipped.cause = finding.cause->id;
+        skipped.impossible = "not asked for";
+        diagnosis.proofs.push_back(skipped);
+        continue;
+      }
+      console_.note(
+          fmt::format("proving {} in {}", finding.cause->id, diagnosis.patient.profile.name));
+      diagnosis.proofs.push_back(prove(diagnosis.patient, finding, options, console_));
+    }
+  }
+
+  const DoctorArguments& arguments_;
+  const Shared& shared_;
+  Console console_;
+  LaunchSite site_;
+  bool found_ = false;
+};
+
+int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
+  if (!arguments.machine.empty()) return predict(arguments, shared);
+  const InterruptGuard guard;
+  return Doctor(arguments, shared).run();
+}
+
+void add_options(CLI::App& verb, DoctorArguments& arguments) {
+  verb.add_option("ENVIRONMENT", arguments.environments,
+                  "profiles to look into (the four main ones)");
+  verb.add_option("--environment", arguments.named, "the same as an option");
+  verb.add_option("--profile", arguments.files, "look into the profile in this TOML file")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb.add_option("--profiles", arguments.profile_folders,
+                  "folder with further environment profiles")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb.add_option("--backend", arguments.backends,
+                  "backends to look at (openmpi, mpich, gloo; nccl where there are GPUs)");
+  verb.add_option("--ranks", arguments.ranks, "ranks that look")->check(CLI::Range(1, 256));
+  verb.add_flag("--prove", arguments.prove,
+                "measure each cause before and after its mend, in alternated launches of one "
+                "stored run");
+  verb.add_option("--cause", arguments.causes, "prove only these causes");
+  verb.add_option("--launches", arguments.launches, "launches of each side of a proof")
+      ->check(CLI::Range(kMinProofLaunches, 1000));
+  verb.add_option("--machine", arguments.machine,
+                  "start nothing: say what the profiles would do on the machine whose facts this "
+                  "file holds (dynamiccl-probe, doctor --json)");
 }
 
 }  // namespace
 
 void add_doctor_verb(CLI::App& app, Shared& shared) {
-  auto* verb = app.add_subcommand("doctor",
-                                  "detect what this machine and each environment on it really are");
+  auto* verb = app.add_subcommand(
+      "doctor",
+      "detect what this machine and its environments really are, what slows them and "
+      "what mends it");
   auto arguments = std::make_shared<DoctorArguments>();
-  verb->add_option("ENVIRONMENT", arguments->environments, "profiles to look into");
-  verb->add_option("--ranks", arguments->ranks, "ranks that look")->check(CLI::Range(1, 256));
-  verb->add_option("--profiles", arguments->profile_folders,
-                   "folder with further environment profiles")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_options(*verb, *arguments);
+  add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
       "Examples:\n"
       "  dynamiccl doctor\n"
-      "  dynamiccl doctor cross-docker cross-docker-shared-ipc --json\n"
-      "Exit codes: 0 healthy, 4 an environment cannot run or is not what its profile says.");
+      "  dynamiccl doctor single-docker-no-cma --prove\n"
+      "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
+      "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
+      "Exit codes: 0 nothing found, 4 a cause of slowness, a broken promise, or a named "
+      "environment that cannot run.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 

@@ -31,7 +31,7 @@ Program::~Program() {
 std::vector<std::string> Program::argv(std::vector<std::string> arguments) const {
   const std::string verb = arguments.front();
   arguments.insert(arguments.begin(), DYNAMICCL_BINARY_DIR "/dynamiccl");
-  if (verb != "clean" && verb != "doctor") arguments.insert(arguments.end(), {"--db", db()});
+  if (verb != "clean") arguments.insert(arguments.end(), {"--db", db()});
   return arguments;
 }
 

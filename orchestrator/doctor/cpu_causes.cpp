@@ -1,0 +1,128 @@
+// Causes that leave the ranks too little of the processors.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/text.hpp"
+#include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/mends.hpp"
+#include "profiles/detect/binding_check.hpp"
+#include "profiles/detect/fact_access.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+std::vector<Backend> all_that_ran(const Patient& patient) {
+  std::vector<Backend> backends;
+  for (const auto& look : patient.looks)
+    if (look.ran()) backends.push_back(look.backend);
+  return backends;
+}
+
+std::vector<FactsRecord> records_of(const std::vector<json>& facts) {
+  std::vector<FactsRecord> records;
+  for (std::size_t rank = 0; rank < facts.size(); ++rank)
+    records.push_back({static_cast<int>(rank), facts[rank]});
+  return records;
+}
+
+/// CPUs that the ranks may run on, all together.
+std::size_t usable_cpus(const std::vector<json>& facts) {
+  std::set<int> cpus;
+  for (const json& rank : facts) {
+    const json& affinity = fact(rank, "process", "affinity");
+    if (!affinity.is_array()) continue;
+    for (const json& cpu : affinity)
+      if (cpu.is_number_integer()) cpus.insert(cpu.get<int>());
+  }
+  return cpus.size();
+}
+
+}  // namespace
+
+std::optional<Symptom> look_for_shared_core(const Patient& patient) {
+  Symptom symptom;
+  for (const auto& look : patient.looks) {
+    // A launch that failed for its binding has left its facts.
+    const auto defects = binding_defects(patient.host, records_of(look.facts));
+    if (defects.empty()) continue;
+    symptom.backends.push_back(look.backend);
+    const auto& text = defects.front();
+    symptom.evidence = text.substr(0, text.find("; start Open MPI"));
+  }
+  if (symptom.backends.empty()) return std::nullopt;
+  return symptom;
+}
+
+Mend mend_shared_core(const Patient& patient) {
+  EnvironmentProfile profile = patient.profile;
+  std::vector<std::string> flags;
+  if (!profile.cpus.empty()) {
+    flags.emplace_back("without --cpuset-cpus (cpus = \"\")");
+    profile.cpus.clear();
+  }
+  for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi})
+    drop_setting(profile, backend, "mca:hwloc_base_binding_policy");
+  if (flags.empty()) flags.emplace_back("mpirun --bind-to none");
+  return {join(flags, ", "), std::move(profile)};
+}
+
+std::optional<Symptom> look_for_cpu_quota(const Patient& patient) {
+  for (const json& facts : patient.facts) {
+    const json& limit = fact(facts, "cgroup", "cpu_limit_cores");
+    if (!limit.is_number()) continue;
+    const int together = patient.profile.ranks_per_container > 0
+                             ? std::min(patient.profile.ranks_per_container, patient.ranks)
+                             : patient.ranks;
+    if (limit.get<double>() >= together) continue;
+    const json& throttled = fact(facts, "cgroup", "nr_throttled");
+    return Symptom{
+        fmt::format("the cgroup may take {:g} cores for {} rank{}{}", limit.get<double>(), together,
+                    together == 1 ? "" : "s",
+                    throttled.is_number_integer()
+                        ? fmt::format(" and was throttled in {} periods", throttled.get<long>())
+                        : ""),
+        all_that_ran(patient)};
+  }
+  return std::nullopt;
+}
+
+Mend mend_cpu_quota(const Patient& patient) {
+  if (!patient.profile.cpu_limit)
+    return {"raise the CPU quota of the surrounding cgroup (cpu.max)", std::nullopt};
+  EnvironmentProfile profile = patient.profile;
+  profile.cpu_limit.reset();
+  return {"without --cpus (cpu_limit), or a whole core per rank", std::move(profile)};
+}
+
+std::optional<Symptom> look_for_oversubscription(const Patient& patient) {
+  const std::size_t cpus = usable_cpus(patient.facts);
+  if (cpus == 0 || static_cast<std::size_t>(patient.ranks) <= cpus) return std::nullopt;
+  if (look_for_shared_core(patient)) return std::nullopt;  // they share by binding, not by number
+  return Symptom{fmt::format("{} ranks on {} CPUs: they wait for each other's time slices",
+                             patient.ranks, cpus),
+                 all_that_ran(patient)};
+}
+
+Mend mend_oversubscription(const Patient& patient) {
+  return {fmt::format("at most {} ranks here", usable_cpus(patient.facts)), std::nullopt};
+}
+
+std::optional<Symptom> look_for_reference_blas(const Patient& patient) {
+  for (const json& facts : patient.facts)
+    if (fact_text(facts, "libraries", "blas") == "reference")
+      return Symptom{
+          "libblas.so.3 is the reference implementation: it slows the computation between the "
+          "collectives, not the collectives",
+          {}};
+  return std::nullopt;
+}
+
+Mend mend_reference_blas(const Patient& /*patient*/) {
+  return {"apt-get install libopenblas0-pthread", std::nullopt};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,293 @@
+#include "orchestrator/doctor/examine.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "containers/command.hpp"
+#include "containers/environment.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "orchestrator/doctor/gpu_path.hpp"
+#include "orchestrator/identity.hpp"
+#include "orchestrator/interrupt.hpp"
+#include "orchestrator/process.hpp"
+#include "profiles/detect/promise_check.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr Micros kProbeTimeout{30e6};
+constexpr std::size_t kFactsBytes = 4 << 20;
+
+// Large enough that every library takes its way for large messages.
+constexpr Bytes kLookSize{std::uint64_t{4} << 20};
+constexpr Micros kLookTimeout{15e6};
+
+RegimeContext context_of(const EnvironmentProfile& profile) {
+  RegimeContext context;
+  context.declared_aggregation = profile.declared_aggregation;
+  context.declared_link_bits_per_s = profile.link_bits_per_s;
+  return context;
+}
+
+ProcessOutcome probe_ranks(const Environment& environment, int ranks, const std::string& folder) {
+  std::vector<Command> commands;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Command command;
+    command.argv = environment.wrap_rank(rank, {folder + "/dynamiccl-probe", "--compact"},
+                                         {{std::string(kRankVariable), std::to_string(rank)}});
+    command.environment = environment.shape().launcher_environment;
+    commands.push_back(std::move(command));
+  }
+  ProcessOptions options;
+  options.timeout = kProbeTimeout;
+  options.marker = random_uuid();
+  options.kept_bytes = kFactsBytes;
+  options.kill_elsewhere = [&] {
+    for (const auto& command : environment.kill_commands()) run_command(command);
+  };
+  return run_processes(commands, options);
+}
+
+void read_facts(const ProcessOutcome& outcome, Patient& patient) {
+  for (std::size_t rank = 0; rank < outcome.results.size(); ++rank) {
+    const auto& result = outcome.results[rank];
+    auto facts = nlohmann::json::parse(result.stdout_tail, nullptr, false);
+    if (facts.is_discarded() || result.exit_code != 0) {
+      patient.problems.push_back(fmt::format("the probe of rank {} failed: {}{}", rank,
+                                             result.start_error, result.stderr_tail));
+    } else {
+      patient.facts.push_back(std::move(facts));
+    }
+  }
+}
+
+void check_facts(Patient& patient) {
+  if (patient.facts.empty()) return;
+  patient.regime = derive_regime(patient.facts, context_of(patient.profile));
+  LaunchExpectation expected;
+  expected.promise = promise_of(patient.profile);
+  expected.ranks = patient.ranks;
+  std::vector<HelloRecord> hellos;
+  std::vector<FactsRecord> facts;
+  for (int rank = 0; rank < static_cast<int>(patient.facts.size()); ++rank) {
+    // Probes speak no library: their world is the one they were started as.
+    HelloRecord hello;
+    hello.rank = rank;
+    hello.world_size = patient.ranks;
+    hellos.push_back(hello);
+    facts.push_back({rank, patient.facts[static_cast<std::size_t>(rank)]});
+  }
+  for (const auto& violation : check_promise(expected, patient.host, hellos, facts)) {
+    if (violation.rule != "library")
+      patient.problems.push_back(violation.rule + ": " + violation.message);
+  }
+}
+
+RunProtocol look_protocol() {
+  RunProtocol protocol;
+  protocol.cells.warmup = 1;
+  protocol.cells.iterations = 3;
+  protocol.cells.min_iterations = 1;
+  protocol.cells.cell_time_cap = Micros(2e6);
+  protocol.launch_timeout = kLookTimeout;
+  protocol.connect_timeout = Micros(10e6);
+  return protocol;
+}
+
+PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int ranks) {
+  PlannedGroup group;
+  group.id = fmt::format("doctor {} {}", profile.name, name_of(backend));
+  group.environment = profile.name;
+  group.backend = backend;
+  group.ranks = ranks;
+  WorkCell cell;
+  cell.id = "look";
+  cell.collective = Collective::allreduce;
+  cell.size = kLookSize;
+  group.cells.push_back({cell, ""});
+  return group;
+}
+
+/// What the backend is told, as the launcher is told it.
+void read_settings(const EnvironmentProfile& profile, const LaunchShape& shape,
+                   const nlohmann::json& machine, int ranks, BackendLook& look) {
+  LaunchRequest request;
+  request.backend = look.backend;
+  request.shape = shape;
+  apply_settings(request, profile, {});
+  look.environment = request.environment;
+  look.mca = request.mca;
+  look.many_hosts = !shape.launch_agent.empty();
+  auto settings = look.environment;
+  settings.insert(look.mca.begin(), look.mca.end());
+  look.asked = asked_transport(profile, look.backend, settings, look.many_hosts, machine, ranks);
+}
+
+void read_records(const FinishedLaunch& finished, const EnvironmentProfile& profile,
+                  BackendLook& look) {
+  RegimeContext context = context_of(profile);
+  context.backend = look.backend;
+  for (const auto& file : finished.records) {
+    for (const auto& record : file.records) {
+      if (const auto* hello = std::get_if<HelloRecord>(&record))
+        context.library_version = hello->library_version;
+      if (const auto* facts = std::get_if<FactsRecord>(&record)) look.facts.push_back(facts->facts);
+      if (const auto* transport = std::get_if<TransportRecord>(&record)) {
+        look.used = transport->transport;
+        look.used_evidence = transport->evidence;
+        look.cma_refused += transport->cma_errors;
+      }
+    }
+  }
+  if (!look.facts.empty()) look.regime = derive_regime(look.facts, context);
+}
+
+std::string why_impossible(const Capabilities& can, const std::string& environment,
+                           Backend backend) {
+  if (const auto found = can.backend_reasons.find(backend); found != can.backend_reasons.end())
+    return found->second;
+  if (const auto found = can.pair_reasons.find({environment, backend});
+      found != can.pair_reasons.end())
+    return found->second;
+  return "";
+}
+
+BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int ranks,
+                    const Environment& environment, const LaunchSite& site) {
+  BackendLook look;
+  look.backend = backend;
+  try {
+    read_settings(profile, environment.shape(), site.host, ranks, look);
+    const auto protocol = look_protocol();
+    const auto launch = prepare_launch(look_group(profile, backend, ranks), profile, environment,
+                                       site, protocol, 1);
+    const auto finished = run_launch(launch, profile, environment, site, protocol, nullptr);
+    read_records(finished, profile, look);
+    look.timed_out = finished.end.status == LaunchStatus::timed_out;
+    if (finished.end.status != LaunchStatus::ok) look.failure = finished.end.reason;
+    remove_launch_folder(launch);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::bug) throw;
+    look.failure = error.what();
+  }
+  return look;
+}
+
+/// Looks at every backend; one that failed may have left its environment in disorder.
+void look_at_all(const std::vector<Backend>& backends, const LaunchSite& site,
+                 const Capabilities& can, const StartRequest& request,
+                 std::unique_ptr<Environment> environment, Patient& patient) {
+  for (const Backend backend : backends) {
+    if (interrupt_signal() != 0) break;
+    BackendLook look;
+    look.backend = backend;
+    look.impossible = why_impossible(can, patient.profile.name, backend);
+    if (look.impossible.empty()) {
+      if (environment == nullptr) environment = start_environment(patient.profile, request);
+      look = look_at(patient.profile, backend, patient.ranks, *environment, site);
+      if (!look.failure.empty()) {
+        environment->stop();
+        environment.reset();
+      }
+    }
+    patient.looks.push_back(std::move(look));
+  }
+  if (environment != nullptr) environment->stop();
+}
+
+std::string value_of(const std::map<std::string, std::string>& settings, const char* name) {
+  const auto found = settings.find(name);
+  return found == settings.end() ? "" : found->second;
+}
+
+bool names_transport(const std::string& list, const char* name) {
+  for (const auto& word : split(list, ','))
+    if (trim(word) == name) return true;
+  return false;
+}
+
+bool excludes_cma(const std::map<std::string, std::string>& settings) {
+  const std::string tls = value_of(settings, "UCX_TLS");
+  const std::string copies = value_of(settings, "btl_vader_single_copy_mechanism");
+  return (tls.starts_with('^') && names_transport(tls.substr(1), "cma")) ||
+         (!tls.empty() && !tls.starts_with('^') && !names_transport(tls, "cma") &&
+          !names_transport(tls, "all") && !names_transport(tls, "shm") &&
+          !names_transport(tls, "sm")) ||
+         copies == "none" || copies == "emulated";
+}
+
+bool excludes_shared_memory(const std::map<std::string, std::string>& settings) {
+  const std::string btl = value_of(settings, "btl");
+  if (!btl.empty() && !btl.starts_with('^')) return !names_transport(btl, "vader");
+  if (btl.starts_with('^') && names_transport(btl.substr(1), "vader")) return true;
+  const std::string tls = value_of(settings, "UCX_TLS");
+  if (tls.empty() || tls.starts_with('^')) return false;
+  for (const char* shared : {"posix", "sysv", "mm", "sm", "shm", "all", "cma"})
+    if (names_transport(tls, shared)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
+                            const std::map<std::string, std::string>& settings, bool many_hosts) {
+  if (backend == Backend::gloo) return "tcp";  // its one transport
+  const bool together =
+      profile.kind == EnvironmentKind::bare_metal || profile.ranks_per_container == 0;
+  const bool shares_memory = together || profile.ipc != Sharing::private_;
+  // Open MPI looks for shared memory on one of its hosts only, and an agent's hosts are apart.
+  const bool apart = many_hosts && backend == Backend::openmpi;
+  if (!shares_memory || apart || excludes_shared_memory(settings)) return "tcp";
+  const bool same_pids = together || profile.pid != Sharing::private_;
+  const bool same_users = together || profile.user != Sharing::private_;
+  return same_pids && same_users && !excludes_cma(settings) ? "cma" : "shm";
+}
+
+std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
+                            const std::map<std::string, std::string>& settings, bool many_hosts,
+                            const nlohmann::json& machine, int ranks) {
+  if (backend == Backend::cuda_aware_mpi)
+    return "";  // its library decides by what it was built with
+  if (backend != Backend::nccl) return asked_transport(profile, backend, settings, many_hosts);
+  switch (predict_gpu_path(profile, machine, ranks).path) {
+    case GpuPath::p2p:
+      return "p2p";
+    case GpuPath::shm:
+      return "shm";
+    case GpuPath::net:
+      return "net";
+    case GpuPath::none:
+    case GpuPath::impossible:
+      break;
+  }
+  return "";
+}
+
+Patient examine(const EnvironmentProfile& profile, int ranks, const std::vector<Backend>& backends,
+                const LaunchSite& site, const Capabilities& can) {
+  Patient patient;
+  patient.profile = profile;
+  patient.ranks = ranks;
+  patient.host = site.host;
+  if (const auto reason = unavailable_reason(profile)) {
+    patient.unavailable = *reason;
+    return patient;
+  }
+  try {
+    prepare(profile, [](const std::string& step) { fmt::print(stderr, "  {}\n", step); });
+    const StartRequest request{random_uuid(), ranks, {site.worker_folder, site.run_folder}};
+    auto environment = start_environment(profile, request);
+    read_facts(probe_ranks(*environment, ranks, site.worker_folder), patient);
+    look_at_all(backends, site, can, request, std::move(environment), patient);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::bug) throw;
+    patient.unavailable = error.what();
+  }
+  check_facts(patient);
+  return patient;
+}
+
+}  // namespace dynamiccl

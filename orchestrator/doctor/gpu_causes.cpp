@@ -1,0 +1,33 @@
+// What keeps NCCL from the GPUs' own links, foretold before anything runs.
+#include <fmt/format.h>
+
+#include "core/text.hpp"
+#include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/gpu_path.hpp"
+
+namespace dynamiccl {
+
+std::optional<Symptom> look_for_gpu_boundary(const Patient& patient) {
+  const auto prediction = predict_gpu_path(patient.profile, patient.host, patient.ranks);
+  if (prediction.obstacles.empty()) return std::nullopt;
+  std::vector<std::string> whys;
+  for (const auto& obstacle : prediction.obstacles)
+    whys.push_back(fmt::format("{}: {}", obstacle.what, obstacle.why));
+  return Symptom{
+      fmt::format("foretold transport {}; {}", name_of(prediction.path), join(whys, "; ")),
+      {Backend::nccl}};
+}
+
+Mend mend_gpu_boundary(const Patient& patient) {
+  const auto prediction = predict_gpu_path(patient.profile, patient.host, patient.ranks);
+  std::vector<std::string> flags;
+  for (const auto& obstacle : prediction.obstacles)
+    if (!obstacle.flag.empty()) flags.push_back(obstacle.flag);
+  auto mended = with_gpu_path(patient.profile);
+  const auto after = predict_gpu_path(mended, patient.host, patient.ranks);
+  Mend mend{join(flags, " + "), std::nullopt};
+  if (after.path == GpuPath::p2p) mend.profile = std::move(mended);
+  return mend;
+}
+
+}  // namespace dynamiccl

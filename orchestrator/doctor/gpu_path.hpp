@@ -1,0 +1,51 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+/// Which way NCCL's bytes will take between ranks of one machine.
+enum class GpuPath {
+  none,        ///< no GPU, or one rank
+  p2p,         ///< GPU to GPU, over NVLink or PCIe
+  shm,         ///< staged in host memory that both ranks map
+  net,         ///< network transport, sockets or RDMA, although one machine holds both
+  impossible,  ///< NCCL gives up
+};
+template <>
+struct NameTable<GpuPath> {
+  static constexpr std::string_view what = "GPU path";
+  static constexpr std::array entries{Named{GpuPath::none, "none"}, Named{GpuPath::p2p, "P2P"},
+                                      Named{GpuPath::shm, "SHM"}, Named{GpuPath::net, "NET"},
+                                      Named{GpuPath::impossible, "impossible"}};
+};
+
+/// One thing that keeps NCCL from a faster path.
+struct GpuObstacle {
+  std::string what;  ///< "host hash", "/dev/shm device", "GPU visibility", ...
+  std::string why;
+  std::string flag;  ///< what removes it; "" = nothing in the profile does
+};
+
+struct GpuPrediction {
+  GpuPath path = GpuPath::none;
+  std::string link;                    ///< "nvlink", "pcie", "unknown"; "" unless p2p
+  std::vector<GpuObstacle> obstacles;  ///< all of them must go
+  std::string summary;                 ///< one sentence
+};
+
+/// Foretells NCCL's transport between ranks of one machine from the profile before anything runs,
+/// by the rules of NCCL's init, transport/p2p and transport/shm.
+/// @param machine facts of the machine: probe_host(), or what dynamiccl-probe printed there
+GpuPrediction predict_gpu_path(const EnvironmentProfile& profile, const nlohmann::json& machine,
+                               int ranks);
+
+/// The profile with the flags that give it P2P: one network, IPC and UTS namespace and all GPUs
+/// visible.
+EnvironmentProfile with_gpu_path(EnvironmentProfile profile);
+
+}  // namespace dynamiccl

@@ -1,0 +1,217 @@
+// Causes that keep ranks of one machine from each other's memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/text.hpp"
+#include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/mends.hpp"
+#include "profiles/detect/fact_access.hpp"
+#include "profiles/detect/regime_links.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+// Two ranks need less than 64 MiB; at 1 MiB MPICH aborts and Open MPI takes a slower path.
+constexpr std::uint64_t kSmallShmBytes = std::uint64_t{32} << 20;
+
+bool apart(const std::vector<json>& facts, const char* name) {
+  return is_apart(ranks_by_host(facts), name);
+}
+
+bool is_docker(const EnvironmentProfile& profile) {
+  return profile.kind == EnvironmentKind::single_docker ||
+         profile.kind == EnvironmentKind::cross_docker;
+}
+
+/// The MPIs whose launch met `test`; failed launches count where a hang or abort may be meant.
+std::vector<Backend> mpis(const Patient& patient, bool (*test)(const BackendLook&)) {
+  std::vector<Backend> found;
+  for (const auto& look : patient.looks) {
+    const bool mpi = look.backend == Backend::openmpi || look.backend == Backend::mpich;
+    if (mpi && look.impossible.empty() && test(look)) found.push_back(look.backend);
+  }
+  return found;
+}
+
+/// Large messages take another way than CMA: UCX even goes by TCP.
+bool goes_without_cma(const BackendLook& look) {
+  return look.ran() && (look.used == "shm" || look.used == "mixed" || look.cma_refused > 0 ||
+                        (look.asked == "cma" && look.used != "cma"));
+}
+
+std::vector<Backend> copying(const Patient& patient) { return mpis(patient, goes_without_cma); }
+
+/// "openmpi: shm, mpich: tcp"
+std::string ways(const Patient& patient, const std::vector<Backend>& backends) {
+  std::vector<std::string> parts;
+  for (const auto& look : patient.looks)
+    if (std::find(backends.begin(), backends.end(), look.backend) != backends.end())
+      parts.push_back(fmt::format("{}: {}", name_of(look.backend), look.used));
+  return join(parts, ", ");
+}
+
+/// The first rank that cannot read another process's memory.
+const json* refused(const Patient& patient) {
+  for (const json& facts : patient.facts)
+    if (fact(facts, "cma", "allowed") == false) return &facts;
+  return nullptr;
+}
+
+std::string why_refused(const json& facts) {
+  std::vector<std::string> reasons{fact_text(facts, "cma", "outcome")};
+  const json& capabilities = fact(facts, "process", "capabilities");
+  if (capabilities.is_object() && capabilities.value("sys_ptrace", json()) == false)
+    reasons.emplace_back("no CAP_SYS_PTRACE");
+  if (const json& scope = fact(facts, "cma", "yama_ptrace_scope");
+      scope.is_number_integer() && scope.get<int>() > 0)
+    reasons.push_back(fmt::format("kernel.yama.ptrace_scope is {}", scope.get<int>()));
+  if (fact(facts, "process", "seccomp") == 2) reasons.emplace_back("a seccomp filter is on");
+  return join(reasons, ", ");
+}
+
+bool has_ptrace(const Patient& patient) {
+  for (const auto& capability : patient.profile.capabilities)
+    if (capability.name == "SYS_PTRACE") return true;
+  return false;
+}
+
+}  // namespace
+
+std::optional<Symptom> look_for_blocked_cma(const Patient& patient) {
+  const json* facts = refused(patient);
+  if (facts == nullptr || apart(patient.facts, "shm")) return std::nullopt;
+  auto backends = copying(patient);
+  if (backends.empty()) return std::nullopt;
+  return Symptom{fmt::format("{}; large messages take another way ({})", why_refused(*facts),
+                             ways(patient, backends)),
+                 backends};
+}
+
+Mend mend_blocked_cma(const Patient& patient) {
+  if (!is_docker(patient.profile))
+    return {"sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE for the ranks", std::nullopt};
+  EnvironmentProfile profile = patient.profile;
+  std::vector<std::string> flags;
+  if (!has_ptrace(patient)) {
+    profile.capabilities.push_back({"SYS_PTRACE", "process_vm_readv between ranks (CMA)"});
+    flags.emplace_back("--cap-add SYS_PTRACE (capabilities)");
+  }
+  // The engine's own filter lets through what the capability allows; a user's may not.
+  const bool filtered = std::erase_if(profile.security_options, [](const std::string& option) {
+                          return option.starts_with("seccomp=");
+                        }) > 0;
+  if (filtered) flags.emplace_back("without the profile's own seccomp filter (security_options)");
+  if (flags.empty()) {
+    profile.security_options.emplace_back("seccomp=unconfined");
+    flags.emplace_back("--security-opt seccomp=unconfined (security_options)");
+  }
+  return {join(flags, ", "), std::move(profile)};
+}
+
+std::optional<Symptom> look_for_separate_pids(const Patient& patient) {
+  if (patient.facts.size() < 2 || apart(patient.facts, "shm") || !apart(patient.facts, "pid") ||
+      refused(patient) != nullptr)
+    return std::nullopt;
+  auto backends = mpis(patient, [](const BackendLook& look) {
+    return look.ran() && look.asked != "tcp" && look.used != "cma";
+  });
+  if (backends.empty()) return std::nullopt;
+  return Symptom{
+      "the ranks share /dev/shm but not their PID namespace: a peer's process id means another "
+      "process there, so that CMA has to stay off",
+      std::move(backends)};
+}
+
+Mend mend_separate_pids(const Patient& patient) {
+  EnvironmentProfile profile = patient.profile;
+  // Containers of a shared IPC namespace share a PID namespace in the same way.
+  profile.pid = profile.ipc == Sharing::host ? Sharing::host : Sharing::shared;
+  allow_cma(profile);
+  return {profile.pid == Sharing::host ? "--pid=host (pid = \"host\")"
+                                       : "--pid=container:FIRST (pid = \"shared\")",
+          std::move(profile)};
+}
+
+std::optional<Symptom> look_for_separate_users(const Patient& patient) {
+  if (patient.facts.size() < 2 || apart(patient.facts, "shm") || !apart(patient.facts, "user"))
+    return std::nullopt;
+  auto backends = copying(patient);
+  if (backends.empty()) return std::nullopt;
+  return Symptom{
+      "every rank has a user namespace of its own, and process_vm_readv between them is refused",
+      std::move(backends)};
+}
+
+Mend mend_separate_users(const Patient& patient) {
+  if (patient.profile.kind != EnvironmentKind::singularity)
+    return {"one user namespace for all ranks", std::nullopt};
+  EnvironmentProfile profile = patient.profile;
+  profile.ranks_per_container = 0;
+  profile.launcher = LauncherPlace::inside;
+  profile.unprivileged_variant.clear();
+  allow_cma(profile);
+  return {
+      "start the launcher inside one container: apptainer exec IMAGE mpirun ... "
+      "(launcher = \"inside\", ranks_per_container = 0)",
+      std::move(profile)};
+}
+
+std::optional<Symptom> look_for_separate_memory(const Patient& patient) {
+  if (patient.facts.size() < 2 || !apart(patient.facts, "shm")) return std::nullopt;
+  auto backends = mpis(patient, [](const BackendLook& look) {
+    return look.ran() && (look.used == "tcp" || look.used == "mixed");
+  });
+  if (backends.empty()) return std::nullopt;
+  const bool ipc = apart(patient.facts, "ipc");
+  return Symptom{fmt::format("the ranks run on one machine but each has {}a /dev/shm of its own; "
+                             "their messages go over TCP",
+                             ipc ? "an IPC namespace and " : ""),
+                 std::move(backends)};
+}
+
+Mend mend_separate_memory(const Patient& patient) {
+  if (patient.profile.kind != EnvironmentKind::cross_docker)
+    return {"one /dev/shm for all ranks of a machine", std::nullopt};
+  EnvironmentProfile profile = patient.profile;
+  profile.ipc = Sharing::shared;
+  if (profile.pid == Sharing::private_) avoid_cma(profile);
+  return {
+      "--ipc=shareable for the first container, --ipc=container:FIRST for the others "
+      "(ipc = \"shared\")",
+      std::move(profile)};
+}
+
+std::optional<Symptom> look_for_small_shm(const Patient& patient) {
+  std::set<json> seen;
+  for (const json& facts : patient.facts) {
+    const json& size = fact(facts, "shm", "size_bytes");
+    // A /dev/shm that one rank has for itself carries no messages.
+    const bool shared = !seen.insert(namespace_identity(facts, "shm")).second;
+    if (!shared || !size.is_number_integer() || size.get<std::uint64_t>() >= kSmallShmBytes)
+      continue;
+    auto backends = mpis(patient, [](const BackendLook&) { return true; });
+    std::string evidence = fmt::format("/dev/shm holds {}; ranks that share it need {} or more",
+                                       format_bytes(Bytes(size.get<std::uint64_t>())),
+                                       format_bytes(Bytes(kSmallShmBytes)));
+    for (const auto& look : patient.looks)
+      if (look.backend == Backend::mpich && !look.failure.empty())
+        evidence += "; MPICH gives up in MPI_Init";
+    if (backends.empty()) return std::nullopt;
+    return Symptom{evidence, std::move(backends)};
+  }
+  return std::nullopt;
+}
+
+Mend mend_small_shm(const Patient& patient) {
+  if (!is_docker(patient.profile) || patient.profile.ipc == Sharing::host)
+    return {"mount -o remount,size=1G /dev/shm", std::nullopt};
+  EnvironmentProfile profile = patient.profile;
+  profile.shm_size = Bytes(std::uint64_t{1} << 30);
+  return {"--shm-size 1g (shm_size = \"1GiB\")", std::move(profile)};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,58 @@
+#include "orchestrator/doctor/mends.hpp"
+
+#include <algorithm>
+
+namespace dynamiccl {
+namespace {
+
+constexpr const char* kVaderCopies = "mca:btl_vader_single_copy_mechanism";
+constexpr const char* kProcLink = "UCX_POSIX_USE_PROC_LINK";
+constexpr const char* kTransports = "UCX_TLS";
+constexpr const char* kPidReason = "separate PID namespaces: CMA would address the wrong process";
+
+}  // namespace
+
+void put_setting(EnvironmentProfile& profile, Backend backend, BackendSetting setting) {
+  auto& settings = profile.backend_settings[backend];
+  const auto same = std::find_if(settings.begin(), settings.end(),
+                                 [&](const auto& known) { return known.name == setting.name; });
+  if (same == settings.end())
+    settings.push_back(std::move(setting));
+  else
+    *same = std::move(setting);
+}
+
+void drop_setting(EnvironmentProfile& profile, Backend backend, const std::string& name) {
+  const auto found = profile.backend_settings.find(backend);
+  if (found == profile.backend_settings.end()) return;
+  std::erase_if(found->second, [&](const auto& setting) { return setting.name == name; });
+}
+
+void use_host_network(EnvironmentProfile& profile) {
+  profile.network = Sharing::host;
+  profile.link_bits_per_s.reset();
+  for (auto& [backend, settings] : profile.backend_settings)
+    for (auto& setting : settings)
+      if (setting.value == "{subnet}") setting.value = "{interface}";
+}
+
+void use_host_ipc(EnvironmentProfile& profile) {
+  profile.ipc = Sharing::host;
+  profile.shm_size = Bytes(0);  // the host's has its size already
+}
+
+void avoid_cma(EnvironmentProfile& profile) {
+  for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi})
+    put_setting(profile, backend, {kVaderCopies, "emulated", kPidReason});
+  put_setting(profile, Backend::mpich, {kProcLink, "n", kPidReason});
+  put_setting(profile, Backend::mpich, {kTransports, "^cma", kPidReason});
+}
+
+void allow_cma(EnvironmentProfile& profile) {
+  for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi})
+    drop_setting(profile, backend, kVaderCopies);
+  drop_setting(profile, Backend::mpich, kProcLink);
+  drop_setting(profile, Backend::mpich, kTransports);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+// Steps that mends are made of: each changes a profile so that what was wrong in it no longer is.
+
+/// Replaces or adds a backend's setting.
+void put_setting(EnvironmentProfile& profile, Backend backend, BackendSetting setting);
+/// Removes a backend's setting where it has it.
+void drop_setting(EnvironmentProfile& profile, Backend backend, const std::string& name);
+
+/// The host's network; settings that name the containers' subnet name the interface instead.
+void use_host_network(EnvironmentProfile& profile);
+/// The host's IPC namespace, and with it its /dev/shm.
+void use_host_ipc(EnvironmentProfile& profile);
+/// Separate PID namespaces that share memory: copies through it, since CMA would address the wrong
+/// process.
+void avoid_cma(EnvironmentProfile& profile);
+/// Takes back what avoid_cma() and profiles like it set.
+void allow_cma(EnvironmentProfile& profile);
+
+}  // namespace dynamiccl

@@ -1,0 +1,205 @@
+#include "orchestrator/doctor/output.hpp"
+
+#include <fmt/format.h>
+
+#include "core/text.hpp"
+#include "profiles/detect/fact_access.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+std::string names(const std::vector<Backend>& backends) {
+  std::vector<std::string> words;
+  for (const Backend backend : backends) words.emplace_back(name_of(backend));
+  return join(words, ", ");
+}
+
+std::string transport_text(const BackendLook& look) {
+  if (look.used.empty()) return "transport not known";
+  if (look.asked.empty()) return fmt::format("transport {}", look.used);
+  if (look.asked == look.used) return fmt::format("transport {}, as asked", look.used);
+  return fmt::format("transport {}, asked was {}", look.used, look.asked);
+}
+
+std::string look_line(const BackendLook& look) {
+  if (!look.impossible.empty())
+    return fmt::format("  {}: cannot run: {}\n", name_of(look.backend), look.impossible);
+  if (!look.failure.empty())
+    return fmt::format("  {}: its launch failed: {}\n", name_of(look.backend),
+                       look.failure.substr(0, look.failure.find('\n')));
+  return fmt::format(
+      "  {}: {}{}\n", name_of(look.backend), transport_text(look),
+      look.cma_refused > 0 ? fmt::format("; {} CMA calls refused", look.cma_refused) : "");
+}
+
+std::string finding_text(const Finding& finding) {
+  return fmt::format(
+      "  CAUSE {}: {}{}\n    seen: {}\n    mend: {}\n", finding.cause->id, finding.cause->title,
+      finding.symptom.backends.empty() ? "" : fmt::format(" ({})", names(finding.symptom.backends)),
+      finding.symptom.evidence, finding.mend.flag);
+}
+
+std::string side_text(const ProofSide& side) {
+  const std::string time =
+      side.launches > 0 ? format_micros(Micros(side.median_us)) : std::string("no time");
+  const std::string used = side.used.empty()         ? "not known"
+                           : side.used == side.asked ? side.used + ", as asked"
+                                                     : side.used + ", asked was " + side.asked;
+  return fmt::format("{} ({} launches{}; transport {})", time, side.launches,
+                     side.failed > 0 ? fmt::format(", {} failed", side.failed) : "", used);
+}
+
+json to_json(const BackendLook& look) {
+  return {{"backend", name_of(look.backend)},
+          {"impossible", look.impossible.empty() ? json() : json(look.impossible)},
+          {"failure", look.failure.empty() ? json() : json(look.failure)},
+          {"asked_transport", look.asked},
+          {"used_transport", look.used.empty() ? json() : json(look.used)},
+          {"evidence", look.used_evidence},
+          {"cma_refused", look.cma_refused},
+          {"regime_id", look.regime.id},
+          {"regime", look.regime.name}};
+}
+
+json to_json(const ProofSide& side) {
+  return {{"environment", side.environment},
+          {"median_us", side.launches > 0 ? json(side.median_us) : json()},
+          {"launches", side.launches},
+          {"failed", side.failed},
+          {"timed_out", side.timed_out},
+          {"reason", side.reason.empty() ? json() : json(side.reason)},
+          {"asked_transport", side.asked},
+          {"used_transport", side.used.empty() ? json() : json(side.used)}};
+}
+
+json to_json(const ProofResult& proof) {
+  if (!proof.impossible.empty())
+    return {{"cause", proof.cause}, {"impossible", proof.impossible}, {"verdict", nullptr}};
+  const auto& interval = proof.ratio.interval;
+  return {{"cause", proof.cause},
+          {"verdict", name_of(proof.verdict)},
+          {"ratio", proof.ratio.value > 0 ? json(proof.ratio.value) : json()},
+          {"ratio_low", interval ? json(interval->low) : json()},
+          {"ratio_high", interval ? json(interval->high) : json()},
+          {"method", interval ? json(interval->method) : json()},
+          {"run_id", proof.run_id},
+          {"backend", name_of(proof.backend)},
+          {"collective", name_of(proof.collective)},
+          {"size_bytes", proof.size.count()},
+          {"ranks", proof.ranks},
+          {"before", to_json(proof.before)},
+          {"after", to_json(proof.after)},
+          {"note", proof.note.empty() ? json() : json(proof.note)}};
+}
+
+json to_json(const Finding& finding) {
+  json backends = json::array();
+  for (const Backend backend : finding.symptom.backends) backends.push_back(name_of(backend));
+  return {{"cause", finding.cause->id},
+          {"title", finding.cause->title},
+          {"backends", backends},
+          {"evidence", finding.symptom.evidence},
+          {"mend", finding.mend.flag},
+          {"mended_profile",
+           finding.mend.profile ? json::parse(dynamiccl::to_json(*finding.mend.profile)) : json()}};
+}
+
+}  // namespace
+
+std::string machine_line(const json& host) {
+  std::vector<std::string> parts;
+  if (const auto model = fact_text(host, "cpu", "model"); !model.empty()) parts.push_back(model);
+  if (const json& cores = fact(host, "cpu", "cores"); cores.is_number_integer())
+    parts.push_back(fmt::format("{} cores", cores.get<int>()));
+  if (const json& memory = fact(host, "memory", "total_bytes"); memory.is_number())
+    parts.push_back(fmt::format("{:.0f} GiB", memory.get<double>() / (1U << 30)));
+  if (const auto kernel = fact_text(host, "system", "kernel"); !kernel.empty())
+    parts.push_back("Linux " + kernel);
+  const json& gpus = fact(host, "gpu", "usable");
+  const int count = gpus.is_number_integer() ? gpus.get<int>() : 0;
+  parts.push_back(count == 0 ? "no GPU" : fmt::format("{} GPUs", count));
+  return join(parts, ", ");
+}
+
+std::string to_text(const ProofResult& proof) {
+  if (!proof.impossible.empty()) return fmt::format("    proof: none, {}\n", proof.impossible);
+  std::string ratio;
+  if (proof.ratio.value > 0 && proof.ratio.interval)
+    ratio = fmt::format(", mended / as it is {:.3f} [{:.3f}, {:.3f}]", proof.ratio.value,
+                        proof.ratio.interval->low, proof.ratio.interval->high);
+  else if (proof.ratio.value > 0)
+    ratio = fmt::format(", mended / as it is {:.3f}, no interval", proof.ratio.value);
+  return fmt::format(
+      "    proof: {}{}{}\n      {} {} {}, {} ranks, run {}\n      as it is: {}\n"
+      "      mended:   {}\n",
+      name_of(proof.verdict), ratio, proof.note.empty() ? "" : "; " + proof.note,
+      name_of(proof.backend), name_of(proof.collective), format_bytes(proof.size), proof.ranks,
+      proof.run_id.substr(0, 8), side_text(proof.before), side_text(proof.after));
+}
+
+std::string to_text(const Diagnosis& diagnosis) {
+  const Patient& patient = diagnosis.patient;
+  std::string text = patient.profile.name + "\n";
+  if (!patient.unavailable.empty())
+    text += fmt::format("  cannot run here: {}\n", patient.unavailable);
+  if (!patient.regime.name.empty())
+    text += fmt::format("  regime {}: {}\n", patient.regime.id, patient.regime.name);
+  for (const auto& look : patient.looks) text += look_line(look);
+  if (diagnosis.gpu.path != GpuPath::none)
+    text += fmt::format("  nccl, foretold: {} ({})\n", name_of(diagnosis.gpu.path),
+                        diagnosis.gpu.summary);
+  for (const auto& problem : patient.problems) text += fmt::format("  PROBLEM {}\n", problem);
+  for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
+    text += finding_text(diagnosis.findings[i]);
+    if (i < diagnosis.proofs.size()) text += to_text(diagnosis.proofs[i]);
+  }
+  if (patient.unavailable.empty() && patient.problems.empty() && diagnosis.findings.empty())
+    text += "  nothing found that slows it\n";
+  return text;
+}
+
+json to_json(const GpuPrediction& prediction) {
+  json obstacles = json::array();
+  for (const auto& obstacle : prediction.obstacles)
+    obstacles.push_back({{"what", obstacle.what},
+                         {"why", obstacle.why},
+                         {"flag", obstacle.flag.empty() ? json() : json(obstacle.flag)}});
+  return {{"transport", name_of(prediction.path)},
+          {"link", prediction.link.empty() ? json() : json(prediction.link)},
+          {"summary", prediction.summary},
+          {"obstacles", obstacles}};
+}
+
+std::string to_text(const EnvironmentProfile& profile, const GpuPrediction& prediction) {
+  std::string text = fmt::format("{}\n  nccl, foretold: {} ({})\n", profile.name,
+                                 name_of(prediction.path), prediction.summary);
+  for (const auto& obstacle : prediction.obstacles)
+    text += fmt::format("  {}: {}\n    mend: {}\n", obstacle.what, obstacle.why,
+                        obstacle.flag.empty() ? "nothing in the profile" : obstacle.flag);
+  return text;
+}
+
+json to_json(const Diagnosis& diagnosis) {
+  const Patient& patient = diagnosis.patient;
+  json looks = json::array();
+  for (const auto& look : patient.looks) looks.push_back(to_json(look));
+  json findings = json::array();
+  for (const auto& finding : diagnosis.findings) findings.push_back(to_json(finding));
+  json proofs = json::array();
+  for (const auto& proof : diagnosis.proofs) proofs.push_back(to_json(proof));
+  return {{"environment", patient.profile.name},
+          {"unavailable", patient.unavailable.empty() ? json() : json(patient.unavailable)},
+          {"regime_id", patient.regime.id},
+          {"regime", patient.regime.name},
+          {"derivation", patient.regime.json},
+          {"backends", looks},
+          {"gpu_prediction", to_json(diagnosis.gpu)},
+          {"problems", patient.problems},
+          {"causes", findings},
+          {"proofs", proofs},
+          {"facts", patient.facts}};
+}
+
+}  // namespace dynamiccl

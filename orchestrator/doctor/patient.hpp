@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary.hpp"
+#include "profiles/detect/regime.hpp"
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+/// What one backend did in the environment: a short launch of the real worker.
+struct BackendLook {
+  Backend backend = Backend::openmpi;
+  std::string impossible;                          ///< why it was not started, "" = it was
+  std::string failure;                             ///< why its launch failed, "" = it went well
+  bool timed_out = false;                          ///< it failed by not coming to an end
+  std::vector<nlohmann::json> facts;               ///< of the ranks in that launch
+  std::map<std::string, std::string> environment;  ///< what the ranks were given
+  std::map<std::string, std::string> mca;          ///< Open MPI's parameters
+  bool many_hosts = false;        ///< its launcher takes the containers for hosts of their own
+  std::string asked;              ///< transport that profile and settings let one expect
+  std::string used;               ///< transport the bytes really took, "" = not known
+  std::string used_evidence;      ///< how that is known
+  std::uint64_t cma_refused = 0;  ///< refused process_vm_readv and process_vm_writev calls
+  Regime regime;
+
+  [[nodiscard]] bool ran() const { return impossible.empty() && failure.empty(); }
+};
+
+/// Everything that is known of one environment; causes are functions of this alone.
+struct Patient {
+  EnvironmentProfile profile;
+  int ranks = 2;
+  nlohmann::json host;      ///< probe_host()
+  std::string unavailable;  ///< why it cannot run here, with the command that mends it; "" = it ran
+  std::vector<nlohmann::json> facts;  ///< of dynamiccl-probe started as each rank
+  Regime regime;                      ///< of those facts
+  std::vector<BackendLook> looks;
+  std::vector<std::string> problems;  ///< promises of the profile that do not hold, failed probes
+};
+
+}  // namespace dynamiccl

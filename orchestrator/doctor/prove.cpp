@@ -1,0 +1,207 @@
+#include "orchestrator/doctor/prove.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "orchestrator/doctor/examine.hpp"
+#include "orchestrator/executor.hpp"
+#include "orchestrator/machine.hpp"
+#include "orchestrator/run_setup.hpp"
+#include "reports/figures.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr double kLaunchTimeoutSeconds = 60;
+// Of a launch that hung when it was looked at.
+constexpr double kHungTimeoutSeconds = 10;
+
+double launch_timeout_s(const Patient& patient, Backend backend) {
+  for (const auto& look : patient.looks)
+    if (look.backend == backend && look.timed_out) return kHungTimeoutSeconds;
+  return kLaunchTimeoutSeconds;
+}
+
+std::string mended_name(const EnvironmentProfile& profile) { return profile.name + "-mended"; }
+
+std::string profile_table(const EnvironmentProfile& profile, const std::string& name) {
+  // Every key follows, so that what it starts from leaves no trace.
+  return fmt::format("\n[profile.\"{}\"]\nextends = \"bare-metal\"\n{}", name,
+                     to_toml_keys(profile));
+}
+
+bool was_looked_at(const Patient& patient, Backend backend) {
+  return std::any_of(patient.looks.begin(), patient.looks.end(), [&](const BackendLook& look) {
+    return look.backend == backend && look.impossible.empty();
+  });
+}
+
+std::int64_t run_row(const Reader& reader, const std::string& run_id) {
+  const Table table = reader.query("SELECT run_row FROM v_run WHERE run_id = ?1", {run_id});
+  return TableView(table).integer(0, "run_row");
+}
+
+void read_times(const std::vector<CellFigure>& figures, ProofResult& result) {
+  const CellFigure* before = nullptr;
+  const CellFigure* after = nullptr;
+  for (const auto& figure : figures) {
+    if (figure.environment == result.before.environment) before = &figure;
+    if (figure.environment == result.after.environment) after = &figure;
+  }
+  for (const auto& [figure, side] :
+       {std::pair{before, &result.before}, std::pair{after, &result.after}}) {
+    if (figure == nullptr) continue;
+    side->median_us = figure->median_us();
+    side->launches = static_cast<int>(figure->launches.size());
+  }
+  if (before == nullptr || after == nullptr) return;
+  result.ratio = time_ratio(*after, *before);
+  result.verdict = judge(result.ratio, EquivalenceBand{});
+}
+
+void read_failures(const Reader& reader, std::int64_t row, ProofResult& result) {
+  const Table table = reader.query(
+      "SELECT environment, launch_status, reason FROM v_launch WHERE run_row = ?1 "
+      "AND launch_status <> 'ok' AND is_last_attempt ORDER BY launch_row",
+      {row});
+  const TableView rows(table);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto& side =
+        rows.text(i, "environment") == result.before.environment ? result.before : result.after;
+    ++side.failed;
+    if (rows.text(i, "launch_status") == "timed_out") ++side.timed_out;
+    side.reason = rows.text(i, "reason");
+  }
+}
+
+void read_transports(const Reader& reader, std::int64_t row, ProofResult& result) {
+  const Table table = reader.query(
+      "SELECT DISTINCT v.environment, t.transport FROM v_launch v "
+      "JOIN transport t ON t.launch_id = v.launch_row "
+      "WHERE v.run_row = ?1 AND v.launch_status = 'ok' ORDER BY 1, 2",
+      {row});
+  const TableView rows(table);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto& side =
+        rows.text(i, "environment") == result.before.environment ? result.before : result.after;
+    side.used += (side.used.empty() ? "" : ", ") + rows.text(i, "transport");
+  }
+}
+
+/// A side without a single time: what the other side's times then mean.
+void judge_without_times(ProofResult& result) {
+  if (result.before.launches > 0 && result.after.launches > 0) return;
+  if (result.after.launches == 0) {
+    result.note = fmt::format("no launch of the mended profile ended well: {}",
+                              result.after.reason.empty() ? "none was tried" : result.after.reason);
+    return;
+  }
+  const bool hung = result.before.timed_out > 0 && result.before.timed_out == result.before.failed;
+  result.verdict =
+      result.before.failed > 0 && result.after.failed == 0 ? Verdict::faster : Verdict::unclear;
+  result.note = hung ? fmt::format("before, none of {} launches came to an end within {} s",
+                                   result.before.failed, result.timeout_s)
+                     : fmt::format("before, none of {} launches ended well: {}",
+                                   result.before.failed, result.before.reason);
+}
+
+std::string asked_of(const EnvironmentProfile& profile, Backend backend, const Patient& patient) {
+  std::map<std::string, std::string> settings = profile.environment;
+  if (const auto found = profile.backend_settings.find(backend);
+      found != profile.backend_settings.end())
+    for (const auto& setting : found->second) {
+      constexpr std::string_view mca = "mca:";
+      settings[setting.name.starts_with(mca) ? setting.name.substr(mca.size()) : setting.name] =
+          setting.value;
+    }
+  return asked_transport(profile, backend, settings, profile.kind == EnvironmentKind::cross_docker,
+                         patient.host, patient.ranks);
+}
+
+}  // namespace
+
+std::optional<Backend> proving_backend(const Patient& patient, const Finding& finding) {
+  const auto wanted = finding.cause->proof().backends;
+  const auto& slowed = finding.symptom.backends;
+  for (const Backend backend : wanted)
+    if (std::find(slowed.begin(), slowed.end(), backend) != slowed.end() &&
+        was_looked_at(patient, backend))
+      return backend;
+  return std::nullopt;
+}
+
+std::string proof_experiment(const Patient& patient, const Finding& finding, Backend backend,
+                             int launches) {
+  const Proof proof = finding.cause->proof();
+  const std::string mended = mended_name(patient.profile);
+  std::string text = fmt::format(
+      "name = \"doctor {0}\"\n"
+      "description = \"{1}: {2} as it is against the same with {0} mended.\"\nseed = 1\n\n"
+      "[axes]\nenvironment = [\"{2}\", \"{3}\"]\nbackend = \"{4}\"\narchitecture = \"ring\"\n"
+      "ranks = {5}\n\n[[work]]\ncollective = \"{6}\"\nsize = {7}\n\n"
+      "[protocol]\nlaunches = {8}\nretries = 0\nwarmup = 2\niterations = 10\nmin_iterations = 4\n"
+      "cell_time_cap = \"1500ms\"\nlaunch_timeout = \"{9}s\"\n",
+      finding.cause->id, finding.cause->title, patient.profile.name, mended, name_of(backend),
+      patient.ranks, name_of(proof.collective), proof.size.count(), launches,
+      launch_timeout_s(patient, backend));
+  text += profile_table(patient.profile, patient.profile.name);
+  text += profile_table(*finding.mend.profile, mended);
+  return text;
+}
+
+ProofResult judge_proof(const Reader& reader, const std::string& run_id, const ProofResult& known) {
+  ProofResult result = known;
+  result.run_id = run_id;
+  const std::int64_t row = run_row(reader, run_id);
+  read_times(load_figures(reader, {row}), result);
+  read_failures(reader, row, result);
+  read_transports(reader, row, result);
+  judge_without_times(result);
+  return result;
+}
+
+ProofResult prove(const Patient& patient, const Finding& finding, const ProofOptions& options,
+                  Console& console) {
+  ProofResult result;
+  result.cause = finding.cause->id;
+  result.ranks = patient.ranks;
+  if (!finding.mend.profile) {
+    result.impossible = "no profile can mend it: " + finding.mend.flag;
+    return result;
+  }
+  const auto backend = proving_backend(patient, finding);
+  if (!backend) {
+    result.impossible = "none of the backends that it slows can run here";
+    return result;
+  }
+  const Proof proof = finding.cause->proof();
+  result.backend = *backend;
+  result.collective = proof.collective;
+  result.size = proof.size;
+  result.timeout_s = launch_timeout_s(patient, *backend);
+  result.before.environment = patient.profile.name;
+  result.before.asked = asked_of(patient.profile, *backend, patient);
+  result.after.environment = mended_name(patient.profile);
+  result.after.asked = asked_of(*finding.mend.profile, *backend, patient);
+  // The base that both profiles name and then replace key by key.
+  EnvironmentProfile base;
+  base.name = "bare-metal";
+  const auto experiment = parse_experiment(
+      proof_experiment(patient, finding, *backend, options.launches),
+      fmt::format("doctor --prove {}", finding.cause->id), {}, {{"bare-metal", base}});
+  const auto site = launch_site(options.db, "");
+  const auto plan =
+      make_plan(experiment, inspect_machine(experiment.profiles, site.worker_folder), nullptr);
+  Store store(options.db);
+  Executor executor(experiment, plan, site, store, console);
+  const auto summary =
+      executor.run(new_run(experiment, experiment.source_path, options.argv), std::nullopt);
+  if (summary.interrupted_by != 0) result.note = "interrupted";
+  return judge_proof(Reader(options.db), summary.run_id, result);
+}
+
+}  // namespace dynamiccl
