@@ -7,7 +7,7 @@ set -uo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd) rounds=${2:-10}
 cd "$(dirname "$0")/.."
 . scripts/gpu_setup.sh
-plugin=$PWD/build/release/libdynamiccl-nccl-profiler.so
+plugin=$PWD/build/release/libdynamiccl-nccl-plugin.so
 table=$out/profiler.csv
 failed=0
 echo "round,who,bytes,us" >"$table"
