@@ -101,8 +101,11 @@ std::string calls_text(const std::set<std::int64_t>& batches) {
   return range_text(*batches.begin(), *batches.rbegin()) + " calls";
 }
 
+}  // namespace
+
 /// Rule: the method stands under every table (Hoefler, Belli SC'15, rule 10).
-std::string method_of(const std::vector<const CellFigure*>& figures, const BareMetal& bare_metal) {
+std::string figures_method(const std::vector<const CellFigure*>& figures,
+                           const BareMetal& bare_metal) {
   CellFigure all;
   std::size_t least = figures.front()->launches.size();
   std::size_t most = least;
@@ -135,8 +138,6 @@ std::string method_of(const std::vector<const CellFigure*>& figures, const BareM
   return text;
 }
 
-}  // namespace
-
 std::vector<OperationTable> operation_tables(const std::vector<CellFigure>& figures) {
   const BareMetal bare_metal(figures);
   std::vector<OperationTable> tables;
@@ -155,7 +156,7 @@ std::vector<OperationTable> operation_tables(const std::vector<CellFigure>& figu
     tables.push_back({fmt::format("{} {}, {} rank{}, {}{}", first.architecture, first.collective,
                                   first.ranks, first.ranks == 1 ? "" : "s", first.datatype,
                                   first.in_place != 0 ? ", in place" : ""),
-                      answer_table(mine, bare_metal), method_of(mine, bare_metal)});
+                      answer_table(mine, bare_metal), figures_method(mine, bare_metal)});
     begin = end;
   }
   return tables;

@@ -15,6 +15,11 @@ struct OperationTable {
   std::string method;  ///< how the figures were made
 };
 
+/// How the figures were made, in one line: what stands under every table and chart.
+/// @param figures at least one
+std::string figures_method(const std::vector<const CellFigure*>& figures,
+                           const BareMetal& bare_metal);
+
 std::vector<OperationTable> operation_tables(const std::vector<CellFigure>& figures);
 
 /// Cells of a run that have no result, by group and reason.

@@ -44,8 +44,8 @@ bool same_cell(const CellFigure& a, const CellFigure& b) {
 void add_launch(CellFigure& f, const TableView& rows, std::size_t i) {
   f.launches.push_back({rows.integer(i, "block"), rows.real(i, "median_us").value_or(0),
                         rows.real(i, "collective_us"), rows.real(i, "h2d_us"),
-                        rows.real(i, "d2h_us"), rows.real(i, "send_us"),
-                        rows.real(i, "compute_us")});
+                        rows.real(i, "d2h_us"), rows.real(i, "send_us"), rows.real(i, "compute_us"),
+                        rows.real(i, "device_us")});
   const auto note = [&](std::set<std::string>& set, std::string_view column) {
     if (auto text = rows.text(i, column); !text.empty()) set.insert(std::move(text));
   };

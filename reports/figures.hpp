@@ -24,6 +24,7 @@ struct LaunchFigure {
   std::optional<double> d2h_us;
   std::optional<double> send_us;
   std::optional<double> compute_us;
+  std::optional<double> device_us;  ///< by the GPU's clock; inside the total, no component of it
 };
 
 /// All that is known of one cell of one run from the launches that count.

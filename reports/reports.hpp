@@ -54,6 +54,10 @@ std::string render_answer(const Reader& reader, const std::string& run_id);
 /// The report of a run as one Markdown document.
 std::string render_report_markdown(const Reader& reader, const std::string& run_id);
 
+/// The report of a run as one HTML page that needs nothing else: charts, tables, causes,
+/// provenance.
+std::string render_report_html(const Reader& reader, const std::string& run_id);
+
 /// All figures of a run as one CSV table: a row per cell.
 std::string render_report_csv(const Reader& reader, const std::string& run_id);
 

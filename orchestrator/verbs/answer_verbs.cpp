@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 
 #include "core/error.hpp"
@@ -115,36 +114,6 @@ void add_show_verb(CLI::App& app, Shared& shared) {
   verb->footer("Examples:\n  dynamiccl show last\n  dynamiccl show 3fa9 --json");
   verb->callback([run, format, &shared] {
     fmt::print("{}", render_run(Reader(shared.db), *run, format_of(*format, shared)));
-  });
-}
-
-void add_report_verb(CLI::App& app, Shared& shared) {
-  auto* verb = app.add_subcommand("report", "the report of a run as Markdown or CSV");
-  auto run = std::make_shared<std::string>("last");
-  auto format = std::make_shared<std::string>("markdown");
-  auto out = std::make_shared<std::string>();
-  verb->add_option("RUN", *run, "run id, its beginning, last or last~1");
-  verb->add_option("--format", *format, "markdown or csv");
-  verb->add_option("--out", *out, "write to this file instead of stdout");
-  add_db_option(*verb, shared);
-  add_output_options(*verb, shared);
-  verb->footer(
-      "Examples:\n  dynamiccl report --out report.md\n  dynamiccl report last~1 --format csv");
-  verb->callback([run, format, out, &shared] {
-    if (*format != "markdown" && *format != "csv")
-      throw Error(ErrorKind::input, fmt::format("unknown report format \"{}\"; {}", *format,
-                                                suggestion(*format, {"markdown", "csv"})));
-    const Reader reader(shared.db);
-    const std::string text =
-        *format == "csv" ? render_report_csv(reader, *run) : render_report_markdown(reader, *run);
-    if (out->empty()) {
-      fmt::print("{}", text);
-      return;
-    }
-    std::ofstream file(*out, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    if (!file) throw Error(ErrorKind::environment, *out + ": cannot be written");
   });
 }
 

@@ -1,0 +1,67 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "db/reader.hpp"
+#include "orchestrator/verbs/verbs.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct ReportArguments {
+  std::string run = "last";
+  std::string format = "markdown";
+  bool html = false;
+  std::string out;
+};
+
+std::string render(const Reader& reader, const ReportArguments& arguments) {
+  if (arguments.format == "html") return render_report_html(reader, arguments.run);
+  if (arguments.format == "csv") return render_report_csv(reader, arguments.run);
+  if (arguments.format == "markdown") return render_report_markdown(reader, arguments.run);
+  throw Error(ErrorKind::input,
+              fmt::format("unknown report format \"{}\"; {}", arguments.format,
+                          suggestion(arguments.format, {"html", "markdown", "csv"})));
+}
+
+void write_report(ReportArguments arguments, const Shared& shared) {
+  if (arguments.html) arguments.format = "html";
+  const std::string text = render(Reader(shared.db), arguments);
+  // Nobody reads a page in a terminal.
+  if (arguments.format == "html" && arguments.out.empty()) arguments.out = "report.html";
+  if (arguments.out.empty() || arguments.out == "-") {
+    fmt::print("{}", text);
+    return;
+  }
+  std::ofstream file(arguments.out, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) throw Error(ErrorKind::environment, arguments.out + ": cannot be written");
+  if (!shared.quiet)
+    fmt::print(stderr, "{}: {:.0f} KiB\n", arguments.out, static_cast<double>(text.size()) / 1024);
+}
+
+}  // namespace
+
+void add_report_verb(CLI::App& app, Shared& shared) {
+  auto* verb =
+      app.add_subcommand("report", "the report of a run: an offline HTML page, Markdown or CSV");
+  auto arguments = std::make_shared<ReportArguments>();
+  verb->add_option("RUN", arguments->run, "run id, its beginning, last or last~1");
+  verb->add_flag("--html", arguments->html, "short for --format html");
+  verb->add_option("--format", arguments->format, "html, markdown or csv");
+  verb->add_option("--out", arguments->out,
+                   "file to write, - for stdout (html: report.html unless said, else stdout)");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n  dynamiccl report --html --out report.html\n  dynamiccl report --out report.md\n"
+      "  dynamiccl report last~1 --format csv");
+  verb->callback([arguments, &shared] { write_report(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

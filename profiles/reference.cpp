@@ -1,0 +1,126 @@
+#include "profiles/reference.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "profiles/strict_toml.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// A table of the file by its dotted path, with errors that name what is missing.
+class Study {
+ public:
+  Study(const toml::table& root, std::string path, const std::string& source)
+      : table_(root.at_path(path)), path_(std::move(path)), source_(source) {
+    if (!table_.is_table()) missing("");
+  }
+  [[nodiscard]] double number(const std::string& key) const {
+    const auto value = table_[key].value<double>();
+    if (!value) missing(key);
+    return *value;
+  }
+  [[nodiscard]] std::string text(const std::string& key) const {
+    const auto value = table_[key].value<std::string>();
+    if (!value) missing(key);
+    return *value;
+  }
+  /// Calls `use` with each row of an array of tables.
+  template <class Use>
+  void each(const std::string& key, Use use) const {
+    const toml::array* rows = table_[key].as_array();
+    if (rows == nullptr) missing(key);
+    for (const auto& row : *rows)
+      if (const auto* table = row.as_table()) use(*table);
+  }
+
+ private:
+  [[noreturn]] void missing(const std::string& key) const {
+    throw Error(ErrorKind::data,
+                fmt::format("{}: {}{}{} is missing", source_, path_, key.empty() ? "" : ".", key));
+  }
+
+  toml::node_view<const toml::node> table_;
+  std::string path_;
+  std::string source_;
+};
+
+std::string text_of(const toml::table& row, std::string_view key) {
+  return row[key].value_or(std::string());
+}
+
+double number_of(const toml::table& row, std::string_view key) { return row[key].value_or(0.0); }
+
+/// The study's word for an operation in ours.
+std::string collective_of(const std::string& published) {
+  return published == "bcast" ? "broadcast" : published;
+}
+
+void add_shell_ratios(const Study& study, ReferenceFigures& figures) {
+  study.each("rows", [&](const toml::table& row) {
+    figures.ratios.push_back({"nccl", collective_of(text_of(row, "subroutine")), "cross-docker",
+                              number_of(row, "cross_docker") / number_of(row, "bare_metal"),
+                              "micro-benchmark", "s000.nccl_cross_docker_shell"});
+  });
+}
+
+void add_singularity_ratio(const Study& study, ReferenceFigures& figures) {
+  figures.ratios.push_back({"mpich", study.text("subroutine"), "singularity",
+                            study.number("singularity") / study.number("bare_metal"),
+                            "micro-benchmark", "s000.shell_mpich_singularity"});
+}
+
+void add_training_ratios(const Study& study, ReferenceFigures& figures) {
+  study.each("rows", [&](const toml::table& row) {
+    const std::string metric = text_of(row, "metric");  // "nccl bcast latency"
+    const std::string what = metric.starts_with("nccl allreduce latency") ? "allreduce"
+                             : metric.starts_with("nccl bcast latency")   ? "broadcast"
+                                                                          : "";
+    if (what.empty()) return;
+    for (const auto& [key, environment] :
+         {std::pair{"singularity", "singularity"}, std::pair{"single_docker", "single-docker"},
+          std::pair{"cross_docker", "cross-docker"}}) {
+      figures.ratios.push_back({"nccl", what, environment,
+                                number_of(row, key) / number_of(row, "bare_metal"), "training",
+                                "s000.environment_tradeoff"});
+    }
+  });
+}
+
+void add_extremes(const Study& study, ReferenceFigures& figures) {
+  for (const bool best : {true, false}) {
+    study.each(best ? "best" : "worst", [&](const toml::table& row) {
+      figures.extremes.push_back({collective_of(text_of(row, "subroutine")),
+                                  text_of(row, "backend"), text_of(row, "environment"),
+                                  number_of(row, "seconds"), best});
+    });
+  }
+  figures.extremes_note = study.text("note");
+}
+
+}  // namespace
+
+ReferenceFigures parse_reference_figures(const std::string& toml_text, const std::string& source) {
+  const toml::table root = parse_toml(toml_text, source);
+  const auto table = [&](const char* path) { return Study(root, path, source); };
+  ReferenceFigures figures;
+  const Study testbed = table("s000.testbed");
+  const Study stack = table("s000.stack");
+  figures.testbed =
+      fmt::format("{:.0f}x {} over PCIe {}, NCCL {}, Open MPI {}, MPICH {}, {:.0f} GiB messages",
+                  testbed.number("gpus_per_node"), testbed.text("gpu"), testbed.text("pcie"),
+                  stack.text("nccl"), stack.text("openmpi"), stack.text("mpich"),
+                  table("s000.method").number("tensor_gib"));
+  add_shell_ratios(table("s000.nccl_cross_docker_shell"), figures);
+  add_singularity_ratio(table("s000.shell_mpich_singularity"), figures);
+  add_training_ratios(table("s000.environment_tradeoff"), figures);
+  add_extremes(table("s000.training_best_worst"), figures);
+  table("s000.shell_copy_share").each("rows", [&](const toml::table& row) {
+    figures.copy_shares.push_back({text_of(row, "backend"),
+                                   collective_of(text_of(row, "subroutine")),
+                                   number_of(row, "share_percent")});
+  });
+  return figures;
+}
+
+}  // namespace dynamiccl

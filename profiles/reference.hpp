@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// A published time of one environment over the same on bare metal.
+struct PublishedRatio {
+  std::string backend;      ///< name of the vocabulary
+  std::string collective;   ///< name of the vocabulary
+  std::string environment;  ///< name of the vocabulary
+  double ratio = 0;         ///< above 1: slower than bare metal
+  std::string where;        ///< "micro-benchmark" or "training"
+  std::string table;        ///< its table in profiles/reference/figures.toml
+};
+
+/// The best or the worst published choice for an operation.
+struct PublishedExtreme {
+  std::string collective;
+  std::string backend;  ///< as published: "mpi" stands for the family
+  std::string environment;
+  double seconds = 0;
+  bool is_best = false;
+};
+
+/// Share of copies between host and device in an operation's time.
+struct PublishedCopyShare {
+  std::string backend;
+  std::string collective;
+  double percent = 0;
+};
+
+/// What of profiles/reference/figures.toml reports set beside measured figures: the container and
+/// backend study, on one machine with 4 GPUs and 1 GiB messages.
+struct ReferenceFigures {
+  std::string testbed;  ///< in one line
+  std::vector<PublishedRatio> ratios;
+  std::vector<PublishedExtreme> extremes;
+  std::vector<PublishedCopyShare> copy_shares;
+  std::string extremes_note;
+};
+
+/// @param toml_text the text of profiles/reference/figures.toml
+/// @param source names it in errors
+/// @throws Error(input) as source:line:col, Error(data) when a table or key is missing
+ReferenceFigures parse_reference_figures(const std::string& toml_text, const std::string& source);
+
+}  // namespace dynamiccl

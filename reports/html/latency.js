@@ -1,0 +1,47 @@
+// Latency and bandwidth over size.
+(() => {
+  let metric = "latency";
+  const metrics = {
+    latency: { name: "Latency", tick: us => Report.format.time(us), of: c => ({ value: c.median, low: c.low, high: c.high }),
+      means: "Time of one call." },
+    busbw: { name: "Bus bandwidth", tick: b => Report.format.bandwidth(b), means: "Size divided by time, times the operation's factor as nccl-tests defines it.",
+      of: c => c.busbw_factor ? scaled(c, c.size * 1e6 * c.busbw_factor) : null },
+    algbw: { name: "Algorithm bandwidth", tick: b => Report.format.bandwidth(b), means: "Size divided by time.", of: c => scaled(c, c.size * 1e6) },
+  };
+  // The longest time is the lowest bandwidth.
+  function scaled(c, product) {
+    if (!(c.median > 0)) return null;
+    return { value: product / c.median, low: c.high > 0 ? product / c.high : null, high: c.low > 0 ? product / c.low : null };
+  }
+
+  Report.section({
+    id: "latency", short: "Latency and bandwidth", title: "Latency and bandwidth over message size",
+    lead: "Panels share their scale. Both axes are logarithmic.",
+    draw(root) {
+      const { el, format, visible, operationName } = Report;
+      const operation = Report.chartOperation();
+      const kind = metrics[metric];
+      const radios = el("fieldset", {}, el("legend", { class: "hidden" }, "figure"), Object.entries(metrics).map(([key, m]) =>
+        el("label", { class: "chip" }, el("input", { type: "radio", name: "metric", checked: key === metric, onchange: () => {
+          metric = key;
+          root.replaceChildren();
+          this.draw(root);
+          root.querySelector("input[name=metric]:checked").focus();
+        } }), m.name)));
+      root.append(el("div", { class: "controls" }, radios, Report.operationControl(), Report.compareControl()));
+      const compared = Report.comparison() === "settings" ? "settings" : null;
+      const chosen = visible(compared).filter(cell => cell.operation === operation);
+      root.append(el("h3", {}, `${kind.name} of ${operationName(operation)}`));
+      root.append(chosen.length ? Report.panels(chosen, cell => { const p = kind.of(cell); return p && { ...p, notes: Report.launchNotes(cell) }; },
+        { title: `${kind.name} of ${operationName(operation)} over size`, sync: "latency", tick: kind.tick, text: p => format.interval(p.value, p.low, p.high, kind.tick) })
+        : el("p", { class: "note" }, "Nothing measured passes the filter."));
+      root.append(Report.method([operation], kind.means + " Band and whisker: 95 % interval over launches."));
+      root.append(Report.tableBehind(() => Report.table({ caption: `${operationName(operation)}: medians over launches with 95 % intervals`, rows: chosen,
+        columns: Report.cellColumns([
+          { name: "latency [interval]", right: true, text: c => format.interval(c.median, c.low, c.high, format.time) },
+          ...["busbw", "algbw"].map(key => ({ name: metrics[key].name.toLowerCase() + " [interval]", right: true,
+            text: c => { const p = metrics[key].of(c); return p ? format.interval(p.value, p.low, p.high, format.bandwidth) : "-"; } })),
+          { name: "launch medians", wide: true, text: c => c.launches.map(format.time).join(", ") }]) })));
+    },
+  });
+})();

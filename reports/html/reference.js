@@ -1,0 +1,57 @@
+// Best and worst, beside the container study's published figures.
+Report.section({
+  id: "reference", short: "Best and worst", title: "Best and worst choice, beside published figures",
+  lead: "The largest size measured for each operation: fastest and slowest of all environments and backends that pass the filter.",
+  draw(root, published) {
+    const { el, lists, format, visible, operationName } = Report;
+    const cells = visible().filter(cell => cell.median > 0);
+    const label = c => `${lists.backends[c.backend]}, ${lists.environments[c.environment]}`;
+    const rows = Report.operations().map(operation => {
+      const mine = cells.filter(cell => cell.operation === operation);
+      const size = mine.reduce((most, cell) => Math.max(most, cell.size), 0);
+      const sorted = mine.filter(cell => cell.size === size).sort((a, b) => a.median - b.median);
+      const collective = lists.operations[operation].collective;
+      const of = best => published.extremes.find(e => e.collective === collective && e.best === best);
+      return { operation, size, best: sorted[0], worst: sorted[sorted.length - 1], publishedBest: of(true), publishedWorst: of(false) };
+    }).filter(row => row.best);
+    if (!rows.length) { root.append(el("p", { class: "note" }, "Nothing measured passes the filter.")); return; }
+    const seconds = e => e ? `${e.backend}, ${e.environment}: ${e.seconds} s` : "-";
+    root.append(Report.table({ caption: `Measured here; published: ${published.testbed}, seconds of communication in a training run`, rows, columns: [
+      { name: "operation", text: r => operationName(r.operation) },
+      { name: "size", right: true, text: r => format.size(r.size) },
+      { name: "best here", text: r => label(r.best) }, { name: "time", right: true, text: r => format.interval(r.best.median, r.best.low, r.best.high, format.time) },
+      { name: "worst here", text: r => label(r.worst) }, { name: "time", right: true, text: r => format.interval(r.worst.median, r.worst.low, r.worst.high, format.time) },
+      { name: "worst / best", right: true, text: r => format.ratio(r.worst.median / r.best.median) },
+      { name: "published best", wide: true, text: r => seconds(r.publishedBest) }, { name: "published worst", wide: true, text: r => seconds(r.publishedWorst) },
+      { name: "published worst / best", right: true, text: r => r.publishedBest && r.publishedWorst ? format.ratio(r.publishedWorst.seconds / r.publishedBest.seconds) : "-" }] }));
+
+    root.append(el("h3", {}, "Overhead beside the published one"));
+    const here = p => {
+      const mine = visible().filter(cell => lists.environments[cell.environment] === p.environment && lists.backends[cell.backend] === p.backend &&
+        lists.operations[cell.operation].collective === p.collective && cell.ratio !== null).sort((a, b) => b.size - a.size);
+      return mine[0];
+    };
+    const stand = p => {  // the same environment and operation with any backend
+      const mine = visible().filter(cell => lists.environments[cell.environment] === p.environment && lists.operations[cell.operation].collective === p.collective && cell.ratio !== null);
+      const largest = mine.reduce((most, cell) => Math.max(most, cell.size), 0);
+      const sorted = mine.filter(cell => cell.size === largest).sort((a, b) => a.ratio - b.ratio);
+      return sorted.length ? `${format.ratio(sorted[0].ratio)} to ${format.ratio(sorted[sorted.length - 1].ratio)} at ${format.size(largest)}` : "not measured";
+    };
+    root.append(Report.table({ caption: `Time over bare metal's. Published: ${published.testbed}`, rows: published.ratios, columns: [
+      { name: "operation", text: p => p.collective }, { name: "backend", text: p => p.backend }, { name: "environment", text: p => p.environment },
+      { name: "published", right: true, text: p => format.ratio(p.ratio) }, { name: "from", text: p => p.where },
+      { name: "same backend here", right: true, text: p => { const c = here(p); return c ? `${format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio)} at ${format.size(c.size)}` : "not measured"; } },
+      { name: "all backends here", right: true, text: stand }] }));
+
+    const copies = published.copy_shares.map(p => {
+      const mine = visible().filter(c => lists.backends[c.backend] === p.backend && lists.operations[c.operation].collective === p.collective &&
+        lists.environments[c.environment] === "bare-metal" && (c.h2d_us !== null || c.d2h_us !== null) && c.median > 0).sort((a, b) => b.size - a.size)[0];
+      return { p, mine };
+    });
+    if (copies.some(row => row.mine)) root.append(el("h3", {}, "Share of copies between host and device"), Report.table({ caption: "Bare metal, largest size", rows: copies, columns: [
+      { name: "operation", text: r => r.p.collective }, { name: "backend", text: r => r.p.backend }, { name: "published", right: true, text: r => r.p.percent + " %" },
+      { name: "here", right: true, text: r => r.mine ? `${format.number(100 * ((r.mine.h2d_us || 0) + (r.mine.d2h_us || 0)) / r.mine.median)} % at ${format.size(r.mine.size)}` : "not measured" }] }));
+    root.append(el("p", { class: "method" }, "Published figures are of other hardware, other library versions and 1 GiB messages from single runs: compare directions and factors, not times. " +
+      "Here: medians over launches with 95 % intervals; with many candidates the best one is favoured by chance."));
+  },
+});

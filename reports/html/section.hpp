@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "db/reader.hpp"
+#include "reports/figures.hpp"
+
+namespace dynamiccl {
+
+/// What a section of the page may read.
+struct PageContext {
+  const Reader& reader;
+  std::string run;           ///< full id
+  std::int64_t run_row = 0;  ///< row key of run
+  const std::vector<CellFigure>& figures;
+  const BareMetal& bare_metal;
+};
+
+/// One section of the page: what it shows as JSON, and the script that draws it.
+struct PageSection {
+  std::string_view id;  ///< key in the page's data and the section's anchor
+  /// nullptr: the section draws the cells, which every section has.
+  nlohmann::json (*data)(const PageContext&);
+  std::string_view script;
+};
+
+/// In the order of the page: the table in sections.cpp.
+const std::vector<PageSection>& page_sections();
+
+/// Every measured cell with its figures, column by column; names are indexes into lists. Times are
+/// microseconds, four significant digits.
+nlohmann::json page_cells(const PageContext& page);
+
+// The data of the sections, each in a file of its own.
+nlohmann::json regimes_data(const PageContext& page);
+nlohmann::json reference_data(const PageContext& page);
+nlohmann::json coverage_data(const PageContext& page);
+nlohmann::json provenance_data(const PageContext& page);
+
+/// Four significant digits: what a reader can use, in a quarter of the file.
+nlohmann::json rounded(double value);
+/// null for nullopt.
+nlohmann::json rounded(const std::optional<double>& value);
+
+/// A stored document; its text as a JSON string where it is none, null where it is empty.
+nlohmann::json stored_json(const std::string& text);
+
+}  // namespace dynamiccl

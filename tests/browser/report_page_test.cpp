@@ -1,0 +1,196 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "core/digest.hpp"
+#include "reports/reports.hpp"
+#include "tests/browser/chromium.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr const char* kOddName = "</script><script>document.title='taken'</script>";
+
+/// Times that grow with size; cross-docker takes three times bare metal's, singularity the same.
+double planted(const std::string& environment, const CellInfo& cell, int block) {
+  const double base = 10.0 + static_cast<double>(cell.size_bytes) / 1024.0;
+  return base * (environment == "cross-docker" ? 3.0 : 1.0) * (1.0 + 0.002 * block);
+}
+
+/// A page of a run with two backends, two operations, four sizes and four blocks, opened.
+class OpenPage {
+ public:
+  OpenPage() : path_(folder_.file("report.html")) {
+    Store store(folder_.file("page.sqlite"));
+    fill(store);
+    html = render_report_html(Reader(folder_.file("page.sqlite")), "last");
+    std::ofstream(path_) << html;
+    browser = std::make_unique<Chromium>(std::filesystem::path(path_).parent_path().string());
+    open({});
+  }
+  void open(const Chromium::Screen& screen) {
+    browser->show(screen);
+    browser->open(path_);
+    REQUIRE(browser->becomes_true("document.documentElement.dataset.firstChartMs"));
+  }
+  [[nodiscard]] std::int64_t count(const std::string& selector) const {
+    return browser->evaluate("document.querySelectorAll('" + selector + "').length")
+        .get<std::int64_t>();
+  }
+
+  std::string html;
+  std::unique_ptr<Chromium> browser;
+
+ private:
+  static void fill(Store& store) {
+    auto plan = make_plan("page-run", {"bare-metal", "singularity", "cross-docker"},
+                          {"allreduce", "broadcast"}, {1024, 16384, 262144, 4194304});
+    plan.run.name = kOddName;
+    const auto groups = plan.groups;
+    const auto cells = plan.cells;
+    for (const auto& group : groups) {
+      auto other = group;
+      other.id = stable_id("gloo " + group.id);
+      other.backend = "gloo";
+      plan.groups.push_back(other);
+      for (const auto& cell : cells) {
+        if (cell.group_id != group.id) continue;
+        auto copy = cell;
+        copy.id = stable_id("gloo " + cell.id);
+        copy.group_id = other.id;
+        plan.cells.push_back(copy);
+      }
+    }
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    for (int block = 0; block < 4; ++block)
+      for (const auto& group : plan.groups)
+        store_launch(store, plan, group, block, [&](const CellInfo& cell, int, int) {
+          return planted(group.environment, cell, block);
+        });
+    store.end_run(plan.run.id, "complete");
+  }
+
+  ScratchFolder folder_;
+  std::string path_;
+};
+
+/// Every canvas holds more than its background.
+constexpr const char* kBlankCanvases = R"(
+  [...document.querySelectorAll('.plot canvas')].filter(canvas => {
+    const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3]) colours.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
+    return colours.size < 4;
+  }).length)";
+
+}  // namespace
+
+TEST_CASE("the page draws its charts without a complaint and without the network") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  OpenPage page;
+  page.browser->evaluate("Report.drawAll()");
+  REQUIRE(page.browser->becomes_true("document.querySelectorAll('.plot canvas').length >= 4"));
+  CHECK(page.browser->becomes_true(std::string(kBlankCanvases) + " === 0"));
+  // 2 environments x 2 backends x 2 operations x 4 sizes have a ratio to bare metal.
+  CHECK(page.count("#overview circle") == 32);
+  CHECK(page.count("#components .bar i") > 0);
+  CHECK(page.browser->complaints() == std::vector<std::string>{});
+  REQUIRE(page.browser->requests().size() == 1);
+  CHECK_THAT(page.browser->requests().front(), ContainsSubstring("file://"));
+
+  SECTION("names from the database are text, whatever they hold") {
+    CHECK(page.browser->evaluate("document.querySelector('h1').textContent") == kOddName);
+    CHECK(page.browser->evaluate("document.title") != "taken");
+  }
+  SECTION("the overview says what was planted") {
+    const auto text = page.browser->evaluate("document.getElementById('overview').innerText");
+    CHECK_THAT(text.get<std::string>(), ContainsSubstring("3×"));
+    CHECK_THAT(text.get<std::string>(), ContainsSubstring("16 slower, 0 same"));
+    CHECK_THAT(text.get<std::string>(), ContainsSubstring("0 slower, 16 same"));
+  }
+  SECTION("every chart stands beside its figures as a table") {
+    page.browser->evaluate(
+        "document.querySelectorAll('details.figures').forEach(d => { d.open = true; })");
+    REQUIRE(page.browser->becomes_true(
+        "[...document.querySelectorAll('details.figures')].every(d => d.querySelector('table'))"));
+    CHECK(page.browser->evaluate("document.querySelectorAll('#latency details tbody tr').length") ==
+          24);
+    CHECK(page.count("main section .method") >= 6);
+  }
+}
+
+TEST_CASE("the page is worked by keyboard alone") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  OpenPage page;
+  auto& browser = *page.browser;
+  SECTION("the filter") {
+    browser.evaluate("document.querySelector('#filter input').focus()");
+    browser.press("Tab");
+    browser.press("Tab");
+    browser.press(" ");  // the third environment: cross-docker
+    CHECK(browser.becomes_true("document.querySelectorAll('#overview circle').length === 16"));
+    browser.press(" ");
+    CHECK(browser.becomes_true("document.querySelectorAll('#overview circle').length === 32"));
+  }
+  SECTION("points of a chart are read out") {
+    browser.evaluate("Report.drawAll()");
+    REQUIRE(browser.becomes_true("document.querySelector('#latency .plot canvas')"));
+    browser.evaluate("document.querySelector('#latency .plot').focus()");
+    browser.press("ArrowRight");
+    const std::string live = "document.getElementById('live').textContent";
+    CHECK(browser.becomes_true(live + ".startsWith('bare-metal, 1 KiB, 11')"));
+    browser.press("ArrowDown");
+    browser.press("ArrowDown");
+    browser.press("ArrowRight");
+    CHECK(browser.becomes_true(live + ".startsWith('cross-docker, 16 KiB, 78')"));
+    browser.press("Escape");
+    CHECK(browser.becomes_true("[...document.querySelectorAll('.tip')].every(t => t.hidden)"));
+  }
+  SECTION("the theme") {
+    const std::string paper = "getComputedStyle(document.body).backgroundColor";
+    const auto light = browser.evaluate(paper);
+    browser.evaluate("document.getElementById('theme').focus()");
+    browser.press("Enter");
+    CHECK(browser.becomes_true("document.getElementById('theme').ariaPressed === 'true'"));
+    CHECK(browser.evaluate(paper) != light);
+  }
+  CHECK(browser.complaints() == std::vector<std::string>{});
+}
+
+TEST_CASE("the page fits dark rooms, telephones and paper") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  OpenPage page;
+  const std::string paper = "getComputedStyle(document.body).backgroundColor";
+  const auto light = page.browser->evaluate(paper);
+  Chromium::Screen screen;
+  SECTION("dark, as the system asks") {
+    screen.dark = true;
+    page.open(screen);
+    CHECK(page.browser->evaluate(paper) != light);
+  }
+  SECTION("a narrow window scrolls down only") {
+    screen.width = 390;
+    page.open(screen);
+    page.browser->evaluate("Report.drawAll()");
+    CHECK(page.browser->becomes_true("document.querySelectorAll('.plot canvas').length >= 4"));
+    CHECK(page.browser->evaluate("document.documentElement.scrollWidth") <= 390);
+  }
+  SECTION("print shows every section and no controls") {
+    screen.dark = true;
+    page.open(screen);
+    const std::string pdf = page.browser->pdf();
+    CHECK(pdf.starts_with("%PDF"));
+    screen.print = true;
+    page.browser->show(screen);
+    CHECK(page.browser->evaluate("getComputedStyle(document.getElementById('filter')).display") ==
+          "none");
+    CHECK(page.browser->evaluate("Report.registered.every(s => !s.node || !s.dirty)") == true);
+  }
+  CHECK(page.browser->complaints() == std::vector<std::string>{});
+}

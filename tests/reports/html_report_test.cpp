@@ -1,0 +1,106 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include "reports/html/section.hpp"
+#include "reports/reports.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kHostile = "</script><script>alert(1)</script><!--";
+
+/// Bare metal takes 10, 11, 12 us in blocks 0, 1, 2 and cross-docker twice that; singularity is
+/// planned and not measured.
+std::string planted_page(const ScratchFolder& folder) {
+  Store store(folder.file("page.sqlite"));
+  auto plan =
+      make_plan("page", {"bare-metal", "cross-docker", "singularity"}, {"allreduce"}, {1024, 4096});
+  plan.run.name = kHostile;
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (int block = 0; block < 3; ++block) {
+    for (const auto g : {0U, 1U}) {
+      store_launch(store, plan, plan.groups[g], block, [&](const CellInfo&, int, int) {
+        return (g == 0 ? 1.0 : 2.0) * (10.0 + block);
+      });
+    }
+  }
+  store.mark_unsupported(plan.run.id, plan.groups[2].id, "apptainer is not installed");
+  return render_report_html(Reader(folder.file("page.sqlite")), "last");
+}
+
+json data_of(const std::string& page) {
+  const std::string begin = R"(<script type="application/json" id="data">)";
+  const auto from = page.find(begin) + begin.size();
+  return json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+}  // namespace
+
+TEST_CASE("the page's data are the medians, intervals and ratios of the cells") {
+  const ScratchFolder folder;
+  const json data = data_of(planted_page(folder));
+  const json& cells = data.at("cells");
+  const json& columns = cells.at("columns");
+  REQUIRE(columns.at("median").size() == 4);
+  CHECK(cells.at("environments") == json{"bare-metal", "cross-docker"});
+  std::size_t compared = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const bool cross =
+        cells["environments"][columns["environment"][i].get<std::size_t>()] == "cross-docker";
+    CHECK(columns["median"][i] == (cross ? 22.0 : 11.0));
+    CHECK(columns["launches"][i].size() == 3);
+    CHECK(columns["low"][i] < columns["median"][i]);
+    CHECK(columns["high"][i] > columns["median"][i]);
+    CHECK(columns["ratio"][i].is_null() != cross);
+    if (!cross) continue;
+    ++compared;
+    CHECK_THAT(columns["ratio"][i].get<double>(), WithinRel(2.0, 1e-3));
+    CHECK(cells["verdicts"][columns["verdict"][i].get<std::size_t>()] == "SLOWER");
+  }
+  CHECK(compared == 2);
+  CHECK_THAT(cells["operations"][0]["method"].get<std::string>(), ContainsSubstring("3 launches"));
+}
+
+TEST_CASE("the page says what is missing and where its figures come from") {
+  const ScratchFolder folder;
+  const json sections = data_of(planted_page(folder)).at("sections");
+  const json& missing = sections.at("coverage").at("missing");
+  REQUIRE(missing.size() == 1);
+  CHECK(missing[0]["cells"] == 2);
+  CHECK(missing[0]["status"] == "unsupported");
+  CHECK(missing[0]["reason"] == "apptainer is not installed");
+  CHECK(missing[0]["environments"] == "singularity");
+  CHECK(sections["provenance"]["launches"]["ok"] == 6);
+  CHECK(sections["provenance"]["run"]["host"]["kernel"] == "6.1");
+  CHECK(sections["provenance"]["groups"][0]["command"] == "mpirun -np 2");
+  CHECK(sections["regimes"]["transports"][0]["transport"] == "cma");
+  CHECK(sections["reference"]["extremes"].size() == 6);
+}
+
+TEST_CASE("the page asks nobody for anything and trusts no name") {
+  const ScratchFolder folder;
+  const std::string page = planted_page(folder);
+  CHECK(page.find(kHostile) == std::string::npos);
+  CHECK(page.find(" src=") == std::string::npos);
+  CHECK(page.find("@import") == std::string::npos);
+  CHECK(page.find("{{") == std::string::npos);
+  CHECK_THAT(page, ContainsSubstring("default-src 'none'"));
+  CHECK_THAT(page, ContainsSubstring("Copyright"));
+  CHECK(page.size() < 300 * 1024);
+}
+
+TEST_CASE("every section has a script that registers it") {
+  for (const auto& section : page_sections()) {
+    INFO(section.id);
+    CHECK_THAT(std::string(section.script),
+               ContainsSubstring("id: \"" + std::string(section.id) + "\""));
+  }
+}
