@@ -17,7 +17,7 @@
   Report.section({
     id: "latency", short: "Latency and bandwidth", title: "Latency and bandwidth over message size",
     lead: "Panels share their scale. Both axes are logarithmic.",
-    draw(root) {
+    draw(root, own) {
       const { el, format, visible, operationName } = Report;
       const operation = Report.chartOperation();
       const kind = metrics[metric];
@@ -25,7 +25,7 @@
         el("label", { class: "chip" }, el("input", { type: "radio", name: "metric", checked: key === metric, onchange: () => {
           metric = key;
           root.replaceChildren();
-          this.draw(root);
+          this.draw(root, own);
           root.querySelector("input[name=metric]:checked").focus();
         } }), m.name)));
       root.append(el("div", { class: "controls" }, radios, Report.operationControl(), Report.compareControl()));
@@ -42,6 +42,23 @@
           ...["busbw", "algbw"].map(key => ({ name: metrics[key].name.toLowerCase() + " [interval]", right: true,
             text: c => { const p = metrics[key].of(c); return p ? format.interval(p.value, p.low, p.high, format.bandwidth) : "-"; } })),
           { name: "launch medians", wide: true, text: c => c.launches.map(format.time).join(", ") }]) })));
+      fitTable(root, own, chosen);
     },
   });
+
+  /** Time = start-up + size / bandwidth, one line per range of sizes. */
+  function fitTable(root, own, chosen) {
+    const { lists, format } = Report;
+    const curve = c => [c.operation, c.environment, c.backend, c.settings].join();
+    const known = new Set(chosen.map(curve));
+    const rows = own.fits.filter(fit => known.has(curve(Report.cells[fit.cell]))).flatMap(fit => fit.pieces.map(piece => ({ ...piece, cell: Report.cells[fit.cell] })))
+      .sort((a, b) => Report.environmentRank[a.cell.environment] - Report.environmentRank[b.cell.environment] || a.cell.backend - b.cell.backend || a.from - b.from);
+    if (!rows.length) return;
+    root.append(Report.tableBehind(() => Report.table({ caption: "Time = start-up + size / bandwidth, fitted to relative residuals; a further line must pay for its two parameters (BIC).", rows, columns: [
+      { name: "environment", text: r => lists.environments[r.cell.environment] }, { name: "backend", text: r => lists.backends[r.cell.backend] },
+      ...(lists.settings.length > 1 ? [{ name: "settings", wide: true, text: r => lists.settings[r.cell.settings] }] : []),
+      { name: "sizes", text: r => `${format.size(r.from)} to ${format.size(r.to)}` },
+      { name: "start-up", right: true, text: r => format.time(r.alpha_us) }, { name: "bandwidth", right: true, text: r => r.bytes_per_s === null ? "no slope" : format.bandwidth(r.bytes_per_s) },
+      { name: "error of the fit", right: true, text: r => format.number(100 * r.error) + " %" }] }), "Start-up time and bandwidth per curve"));
+  }
 })();

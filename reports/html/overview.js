@@ -29,7 +29,7 @@ Report.section({
       const lines = [...new Set(mine.flatMap(r => r.causes))].map(text => text[0].toUpperCase() + text.slice(1));
       const used = [...moved].map(([transport, backends]) => `${transport} (${[...new Set(backends)].join(", ")})`).join(", ");
       return el("div", { class: "why" }, used ? el("div", {}, el("b", {}, "Data moved by "), used) : null,
-        lines.length ? el("ul", {}, lines.map(text => el("li", {}, text))) : mine.length ? el("div", { class: "soft" }, "Nothing detected that slows it.") : null);
+        lines.length ? [el("ul", {}, lines.map(text => el("li", {}, text))), el("small", {}, "Mends: ", el("code", {}, `dynamiccl doctor ${name}`))] : mine.length ? el("div", { class: "soft" }, "Nothing detected that slows it.") : null);
     };
 
     const strip = (environment, mine) => {

@@ -10,11 +10,16 @@
   /** The machine in one line, from what its host document holds. */
   Report.hostLine = host => {
     if (!host || typeof host !== "object") return "";
-    const cpu = find(host, "cpu.model_name", "cpu.model"), cores = find(host, "cpu.usable_count", "cpu.logical_count", "cpu.count");
+    const cpu = find(host, "cpu.model"), cores = find(host, "cpu.cores");
     const memory = find(host, "memory.total_bytes");
-    return [find(host, "system.hostname"), [cores ? cores + "x" : "", cpu].filter(Boolean).join(" "), memory ? Report.format.size(memory) : null,
-      find(host, "system.kernel_release", "system.kernel", "kernel")].filter(Boolean).join(", ");
+    const gpus = find(host, "gpu.nvml.devices") || find(host, "gpu.devices") || [];
+    const gpu = gpus.length ? `${gpus.length}x ${gpus[0].name || "GPU"}` : null;
+    return [find(host, "system.hostname"), [cores ? cores + "x" : "", cpu].filter(Boolean).join(" "), gpu, memory ? Report.format.size(memory) : null,
+      find(host, "system.kernel", "kernel") ? "Linux " + find(host, "system.kernel", "kernel") : null].filter(Boolean).join(", ");
   };
+  /** Engine and image of a launch's container. */
+  const containerLine = container => leaves(container || {}, "", []).filter(([name]) => /engine|image|digest|version/.test(name))
+    .map(([name, value]) => `${name} ${value}`).join(", ") || "none";
   function leaves(value, name, into) {
     if (value && typeof value === "object" && Object.keys(value).length && !Array.isArray(value))
       for (const [key, inner] of Object.entries(value)) leaves(inner, name ? name + "." + key : key, into);
@@ -37,7 +42,8 @@
       root.append(Report.tableBehind(() => Report.table({ caption: "Newest launch of every group", rows: own.groups, columns: [
         { name: "environment", text: g => g.environment }, { name: "backend", text: g => g.backend }, { name: "architecture", text: g => g.architecture },
         { name: "ranks", right: true, text: g => String(g.ranks) }, { name: "library", text: g => g.library || "-" }, { name: "settings", text: g => g.knobs === "{}" ? "" : g.knobs },
-        { name: "command", wide: true, text: g => el("code", {}, g.command) }] }), "Exact commands"));
+        { name: "command", wide: true, text: g => el("code", {}, g.command) },
+        { name: "container", wide: true, text: g => containerLine(g.container) }] }), "Exact commands"));
       const text = (title, make) => { const details = el("details", {}, el("summary", {}, title)); details.append(make()); root.append(details); };
       text("Protocol", () => list(leaves(run.protocol, "", [])));
       text("Host", () => list(leaves(run.host, "", [])));

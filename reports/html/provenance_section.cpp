@@ -8,6 +8,16 @@ namespace {
 
 using nlohmann::json;
 
+/// What stands at the top of a document: names and versions; lists of containers and mounts are
+/// left to `show`.
+json top_facts(const json& document) {
+  json facts = json::object();
+  if (!document.is_object()) return facts;
+  for (const auto& [key, value] : document.items())
+    if (value.is_string() || value.is_number()) facts[key] = value;
+  return facts;
+}
+
 std::string command_text(const std::string& argv_json) {
   const json argv = stored_json(argv_json);
   if (!argv.is_array()) return argv_json;
@@ -53,7 +63,7 @@ json commands_of_groups(const PageContext& page) {
                       {"ranks", rows.integer(i, "ranks")},
                       {"knobs", rows.text(i, "group_knobs")},
                       {"library", rows.text(i, "library")},
-                      {"container", stored_json(rows.text(i, "container_json"))},
+                      {"container", top_facts(stored_json(rows.text(i, "container_json")))},
                       {"command", command_text(rows.text(i, "argv_json"))}});
   }
   return groups;

@@ -25,6 +25,17 @@ Report.section({
       { name: "published best", wide: true, text: r => seconds(r.publishedBest) }, { name: "published worst", wide: true, text: r => seconds(r.publishedWorst) },
       { name: "published worst / best", right: true, text: r => r.publishedBest && r.publishedWorst ? format.ratio(r.publishedWorst.seconds / r.publishedBest.seconds) : "-" }] }));
 
+    const environments = Report.environmentOrder.filter(e => cells.some(cell => cell.environment === e));
+    const within = (row, environment) => cells.filter(c => c.operation === row.operation && c.size === row.size && c.environment === environment).sort((a, b) => a.median - b.median);
+    if (environments.length > 1 && lists.backends.length > 1) root.append(el("h3", {}, "Fastest backend of each environment"), Report.table({
+      caption: "At the same sizes; in brackets how many times longer the slowest backend takes", rows, columns: [
+        { name: "operation", text: r => operationName(r.operation) }, { name: "size", right: true, text: r => format.size(r.size) },
+        ...environments.map(environment => ({ name: lists.environments[environment], text: r => {
+          const list = within(r, environment);
+          return !list.length ? "not measured" : `${lists.backends[list[0].backend]} ${format.time(list[0].median)}` +
+            (list.length > 1 ? ` (${lists.backends[list[list.length - 1].backend]} ${format.ratio(list[list.length - 1].median / list[0].median)})` : "");
+        } }))] }));
+
     root.append(el("h3", {}, "Overhead beside the published one"));
     const here = p => {
       const mine = visible().filter(cell => lists.environments[cell.environment] === p.environment && lists.backends[cell.backend] === p.backend &&

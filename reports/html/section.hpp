@@ -36,6 +36,7 @@ const std::vector<PageSection>& page_sections();
 nlohmann::json page_cells(const PageContext& page);
 
 // The data of the sections, each in a file of its own.
+nlohmann::json latency_data(const PageContext& page);
 nlohmann::json regimes_data(const PageContext& page);
 nlohmann::json reference_data(const PageContext& page);
 nlohmann::json coverage_data(const PageContext& page);

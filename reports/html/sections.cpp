@@ -15,7 +15,7 @@ const std::vector<PageSection>& page_sections() {
   static const std::vector<PageSection> sections{
       {"overview", nullptr, embedded::script_overview},
       {"overhead", nullptr, embedded::script_overhead},
-      {"latency", nullptr, embedded::script_latency},
+      {"latency", latency_data, embedded::script_latency},
       {"components", nullptr, embedded::script_components},
       {"regimes", regimes_data, embedded::script_regimes},
       {"reference", reference_data, embedded::script_reference},

@@ -104,3 +104,21 @@ TEST_CASE("every section has a script that registers it") {
                ContainsSubstring("id: \"" + std::string(section.id) + "\""));
   }
 }
+
+TEST_CASE("the page's curves are fitted by a start-up time and a bandwidth") {
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  const auto plan =
+      make_plan("page", {"bare-metal"}, {"allreduce"}, {1000, 10000, 100000, 1000000});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store_launch(store, plan, plan.groups[0], 0, [](const CellInfo& cell, int, int) {
+    return 10.0 + static_cast<double>(cell.size_bytes) / 1000.0;
+  });
+  const json data = data_of(render_report_html(Reader(folder.file("page.sqlite")), "last"));
+  const json& fits = data.at("sections").at("latency").at("fits");
+  REQUIRE(fits.size() == 1);
+  REQUIRE(fits[0]["pieces"].size() == 1);
+  CHECK(data["cells"]["columns"]["size"][fits[0]["cell"].get<std::size_t>()] == 1000);
+  CHECK_THAT(fits[0]["pieces"][0]["alpha_us"].get<double>(), WithinRel(10.0, 1e-2));
+  CHECK_THAT(fits[0]["pieces"][0]["bytes_per_s"].get<double>(), WithinRel(1e9, 1e-2));
+}
