@@ -82,7 +82,7 @@ std::optional<Symptom> look_for_cpu_quota(const Patient& patient) {
     return Symptom{
         fmt::format("the cgroup may take {:g} cores for {} rank{}{}", limit.get<double>(), together,
                     together == 1 ? "" : "s",
-                    throttled.is_number_integer()
+                    throttled.is_number_integer() && throttled.get<long>() > 0
                         ? fmt::format(" and was throttled in {} periods", throttled.get<long>())
                         : ""),
         all_that_ran(patient)};

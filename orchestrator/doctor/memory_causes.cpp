@@ -178,10 +178,12 @@ Mend mend_separate_memory(const Patient& patient) {
     return {"one /dev/shm for all ranks of a machine", std::nullopt};
   EnvironmentProfile profile = patient.profile;
   profile.ipc = Sharing::shared;
-  if (profile.pid == Sharing::private_) avoid_cma(profile);
+  // Shared memory alone wins nothing for large messages: UCX then sends them by TCP all the same.
+  if (profile.pid == Sharing::private_) profile.pid = Sharing::shared;
+  allow_cma(profile);
   return {
-      "--ipc=shareable for the first container, --ipc=container:FIRST for the others "
-      "(ipc = \"shared\")",
+      "--ipc=container:FIRST --pid=container:FIRST, the first with --ipc=shareable "
+      "(ipc = \"shared\", pid = \"shared\")",
       std::move(profile)};
 }
 

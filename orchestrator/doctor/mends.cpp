@@ -8,7 +8,6 @@ namespace {
 constexpr const char* kVaderCopies = "mca:btl_vader_single_copy_mechanism";
 constexpr const char* kProcLink = "UCX_POSIX_USE_PROC_LINK";
 constexpr const char* kTransports = "UCX_TLS";
-constexpr const char* kPidReason = "separate PID namespaces: CMA would address the wrong process";
 
 }  // namespace
 
@@ -39,13 +38,6 @@ void use_host_network(EnvironmentProfile& profile) {
 void use_host_ipc(EnvironmentProfile& profile) {
   profile.ipc = Sharing::host;
   profile.shm_size = Bytes(0);  // the host's has its size already
-}
-
-void avoid_cma(EnvironmentProfile& profile) {
-  for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi})
-    put_setting(profile, backend, {kVaderCopies, "emulated", kPidReason});
-  put_setting(profile, Backend::mpich, {kProcLink, "n", kPidReason});
-  put_setting(profile, Backend::mpich, {kTransports, "^cma", kPidReason});
 }
 
 void allow_cma(EnvironmentProfile& profile) {

@@ -17,10 +17,7 @@ void drop_setting(EnvironmentProfile& profile, Backend backend, const std::strin
 void use_host_network(EnvironmentProfile& profile);
 /// The host's IPC namespace, and with it its /dev/shm.
 void use_host_ipc(EnvironmentProfile& profile);
-/// Separate PID namespaces that share memory: copies through it, since CMA would address the wrong
-/// process.
-void avoid_cma(EnvironmentProfile& profile);
-/// Takes back what avoid_cma() and profiles like it set.
+/// Takes back the settings by which profiles with separate PID namespaces keep libraries off CMA.
 void allow_cma(EnvironmentProfile& profile);
 
 }  // namespace dynamiccl

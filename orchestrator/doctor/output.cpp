@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 
@@ -9,6 +11,11 @@ namespace dynamiccl {
 namespace {
 
 using nlohmann::json;
+
+/// A probe speaks no library: the last part of its regime's name says nothing.
+std::string without_library(const std::string& regime) {
+  return regime.substr(0, regime.rfind(" / "));
+}
 
 std::string names(const std::vector<Backend>& backends) {
   std::vector<std::string> words;
@@ -29,9 +36,10 @@ std::string look_line(const BackendLook& look) {
   if (!look.failure.empty())
     return fmt::format("  {}: its launch failed: {}\n", name_of(look.backend),
                        look.failure.substr(0, look.failure.find('\n')));
-  return fmt::format(
-      "  {}: {}{}\n", name_of(look.backend), transport_text(look),
-      look.cma_refused > 0 ? fmt::format("; {} CMA calls refused", look.cma_refused) : "");
+  const std::string refused =
+      look.cma_refused > 0 ? fmt::format("; {} CMA calls refused", look.cma_refused) : "";
+  return fmt::format("  {}: {}{}; regime {}\n", name_of(look.backend), transport_text(look),
+                     refused, look.regime.id);
 }
 
 std::string finding_text(const Finding& finding) {
@@ -145,7 +153,7 @@ std::string to_text(const Diagnosis& diagnosis) {
   if (!patient.unavailable.empty())
     text += fmt::format("  cannot run here: {}\n", patient.unavailable);
   if (!patient.regime.name.empty())
-    text += fmt::format("  regime {}: {}\n", patient.regime.id, patient.regime.name);
+    text += fmt::format("  regime: {}\n", without_library(patient.regime.name));
   for (const auto& look : patient.looks) text += look_line(look);
   if (diagnosis.gpu.path != GpuPath::none)
     text += fmt::format("  nccl, foretold: {} ({})\n", name_of(diagnosis.gpu.path),
@@ -155,7 +163,10 @@ std::string to_text(const Diagnosis& diagnosis) {
     text += finding_text(diagnosis.findings[i]);
     if (i < diagnosis.proofs.size()) text += to_text(diagnosis.proofs[i]);
   }
-  if (patient.unavailable.empty() && patient.problems.empty() && diagnosis.findings.empty())
+  const bool failed = std::any_of(patient.looks.begin(), patient.looks.end(),
+                                  [](const auto& look) { return !look.failure.empty(); });
+  if (!failed && patient.unavailable.empty() && patient.problems.empty() &&
+      diagnosis.findings.empty())
     text += "  nothing found that slows it\n";
   return text;
 }
@@ -191,8 +202,7 @@ json to_json(const Diagnosis& diagnosis) {
   for (const auto& proof : diagnosis.proofs) proofs.push_back(to_json(proof));
   return {{"environment", patient.profile.name},
           {"unavailable", patient.unavailable.empty() ? json() : json(patient.unavailable)},
-          {"regime_id", patient.regime.id},
-          {"regime", patient.regime.name},
+          {"regime", without_library(patient.regime.name)},
           {"derivation", patient.regime.json},
           {"backends", looks},
           {"gpu_prediction", to_json(diagnosis.gpu)},

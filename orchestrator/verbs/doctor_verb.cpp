@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -145,9 +145,11 @@ class Doctor {
         all.push_back(to_json(diagnosis));
       else
         fmt::print("{}", to_text(diagnosis));
+      std::fflush(stdout);  // in order with the messages on stderr
     }
     if (shared_.json)
       fmt::print("{}\n", nlohmann::json{{"host", site_.host}, {"environments", all}}.dump(1));
+    if (interrupt_signal() != 0) return 128 + interrupt_signal();
     return found_ ? exit_code::kDoctor : exit_code::kFine;
   }
 
@@ -166,7 +168,10 @@ class Doctor {
     }
     diagnosis.findings = find_causes(diagnosis.patient);
     if (arguments_.prove) prove_all(diagnosis);
-    found_ = found_ || !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
+    const auto& looks = diagnosis.patient.looks;
+    const bool failed = std::any_of(looks.begin(), looks.end(),
+                                    [](const auto& look) { return !look.failure.empty(); });
+    found_ = found_ || failed || !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
     return diagnosis;
   }
 
@@ -242,8 +247,8 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor single-docker-no-cma --prove\n"
       "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
-      "Exit codes: 0 nothing found, 4 a cause of slowness, a broken promise, or a named "
-      "environment that cannot run.");
+      "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, or a "
+      "named environment that cannot run.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 

@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 
 #include "containers/environment.hpp"
 #include "tests/e2e/program.hpp"
@@ -51,13 +52,15 @@ TEST_CASE("CMA refused in one container is found, mended and proved with MPICH")
 TEST_CASE("both containers bound to one core are found, mended and proved with Open MPI") {
   const Program program;
   const auto proof =
-      proof_of(diagnosis(program, "cross-docker-bound", "openmpi", "one-core"), "one-core");
+      proof_of(diagnosis(program, "cross-docker-bound", "openmpi", "one-core", "4"), "one-core");
   INFO(proof.dump(1));
   CHECK(proof["verdict"] == "FASTER");
-  CHECK(proof["before"]["launches"] == 3);
+  CHECK(proof["before"]["launches"] == 4);
 }
 
 TEST_CASE("Open MPI on docker0 is found, mended and proved: before, no launch ends") {
+  if (!std::filesystem::exists("/sys/class/net/docker0"))
+    SKIP("this machine's engine has no docker0");
   const Program program;
   const auto proof = proof_of(
       diagnosis(program, "cross-docker-docker0", "openmpi", "wrong-interface"), "wrong-interface");

@@ -101,6 +101,36 @@ TEST_CASE("mistakes of an experiment go to stderr with their places") {
   CHECK(plan.err.find(path + ":1:1: unknown key \"sed\"") != std::string::npos);
 }
 
+TEST_CASE("the doctor foretells what profiles do on a machine that is only described") {
+  const Folder folder;
+  const auto machine = folder.file(
+      "gpu.json",
+      R"({"gpu": {"usable": 4, "nvlink": true, "nvml": {"p2p": [["self", "nvlink"]]}}})");
+  const auto text =
+      run({"doctor", "cross-docker", "cross-docker-shared", "--ranks", "4", "--machine", machine});
+  CHECK(text.exit_code == 4);
+  CHECK(text.out.find("cross-docker\n  nccl, foretold: NET") != std::string::npos);
+  CHECK(text.out.find("mend: --ipc=host") != std::string::npos);
+  CHECK(text.out.find("cross-docker-shared\n  nccl, foretold: P2P (4 ranks reach each other's GPU "
+                      "memory (nvlink))") != std::string::npos);
+  const auto json = run({"doctor", "bare-metal", "--machine", machine, "--json"});
+  CHECK(json.exit_code == 0);
+  CHECK(nlohmann::json::parse(json.out)["environments"][0]["gpu_prediction"]["transport"] == "P2P");
+  const auto odd = run({"doctor", "--machine", folder.file("odd.json", "[1]")});
+  CHECK(odd.exit_code == 2);
+  CHECK(odd.err.find("no facts of a machine") != std::string::npos);
+}
+
+TEST_CASE("the doctor refuses backends and causes that it does not know") {
+  const Folder folder;
+  const auto cause = run({"doctor", "--cause", "cma-blokced", "--db", folder.path("x.sqlite")});
+  CHECK(cause.exit_code == 2);
+  CHECK(cause.err.find("Did you mean \"cma-blocked\"?") != std::string::npos);
+  const auto backend = run({"doctor", "--backend", "gluo", "--db", folder.path("x.sqlite")});
+  CHECK(backend.exit_code == 2);
+  CHECK(backend.err.find("unknown backend \"gluo\"") != std::string::npos);
+}
+
 TEST_CASE("plan tells groups, impossible cells with reasons, commands and time") {
   const Folder folder;
   const auto path = folder.file("x.toml", kExperiment);
