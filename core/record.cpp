@@ -65,21 +65,61 @@ json to_object(const FactsRecord& r) {
   return {{"type", "facts"}, {"rank", r.rank}, {"facts", r.facts}};
 }
 
+struct FigureField {
+  const char* name;
+  double TrainingFigures::*value;
+};
+
+constexpr std::array kFigureFields{FigureField{"single_us", &TrainingFigures::single_us},
+                                   FigureField{"compute_us", &TrainingFigures::compute_us},
+                                   FigureField{"forward_us", &TrainingFigures::forward_us},
+                                   FigureField{"backward_us", &TrainingFigures::backward_us},
+                                   FigureField{"update_us", &TrainingFigures::update_us},
+                                   FigureField{"exposed_us", &TrainingFigures::exposed_us},
+                                   FigureField{"predicted_us", &TrainingFigures::predicted_us},
+                                   FigureField{"wire_bytes", &TrainingFigures::wire_bytes},
+                                   FigureField{"c2c_predicted", &TrainingFigures::c2c_predicted},
+                                   FigureField{"c2c_measured", &TrainingFigures::c2c_measured},
+                                   FigureField{"intensity", &TrainingFigures::intensity},
+                                   FigureField{"first_loss", &TrainingFigures::first_loss},
+                                   FigureField{"last_loss", &TrainingFigures::last_loss},
+                                   FigureField{"accuracy", &TrainingFigures::accuracy},
+                                   FigureField{"max_difference", &TrainingFigures::max_difference}};
+
+json training_to_json(const TrainingFigures& figures) {
+  json object = {{"role", figures.role},
+                 {"parameters_sha256", figures.parameters_sha256},
+                 {"details", figures.details}};
+  for (const auto& field : kFigureFields) object[field.name] = figures.*field.value;
+  return object;
+}
+
+TrainingFigures training_from_json(const json& object) {
+  TrainingFigures figures;
+  object.at("role").get_to(figures.role);
+  object.at("parameters_sha256").get_to(figures.parameters_sha256);
+  figures.details = object.at("details");
+  for (const auto& field : kFigureFields) object.at(field.name).get_to(figures.*field.value);
+  return figures;
+}
+
 json to_object(const CellRecord& r) {
-  return {{"type", "cell"},
-          {"cell_id", r.cell_id},
-          {"rank", r.rank},
-          {"status", name_of(r.status)},
-          {"reason", r.reason},
-          {"position", r.position},
-          {"cadence", name_of(r.cadence)},
-          {"batch", r.batch},
-          {"barrier", r.barrier},
-          {"algorithm", r.algorithm},
-          {"checked", r.checked},
-          {"wrong", r.wrong},
-          {"warmup", samples_to_json(r.warmup)},
-          {"measured", samples_to_json(r.measured)}};
+  json object = {{"type", "cell"},
+                 {"cell_id", r.cell_id},
+                 {"rank", r.rank},
+                 {"status", name_of(r.status)},
+                 {"reason", r.reason},
+                 {"position", r.position},
+                 {"cadence", name_of(r.cadence)},
+                 {"batch", r.batch},
+                 {"barrier", r.barrier},
+                 {"algorithm", r.algorithm},
+                 {"checked", r.checked},
+                 {"wrong", r.wrong},
+                 {"warmup", samples_to_json(r.warmup)},
+                 {"measured", samples_to_json(r.measured)}};
+  if (r.training) object["training"] = training_to_json(*r.training);
+  return object;
 }
 
 json to_object(const TransportRecord& r) {
@@ -135,6 +175,7 @@ CellRecord cell_from(const json& o) {
   r.wrong = o.at("wrong").get<std::uint64_t>();
   r.warmup = samples_from_json(o.at("warmup"));
   r.measured = samples_from_json(o.at("measured"));
+  if (o.contains("training")) r.training = training_from_json(o.at("training"));
   return r;
 }
 

@@ -44,6 +44,29 @@ struct SampleArrays {
   std::vector<double> device_us;  ///< the same calls by the GPU's clock (CUDA events); no component
 };
 
+/// What a training cell leaves beside its step times. Times are medians over the measured steps.
+struct TrainingFigures {
+  std::string role;            ///< "worker" or "server"
+  double single_us = 0;        ///< one step of a worker alone: no other rank computes or sends
+  double compute_us = 0;       ///< one step without communication, all ranks computing at once
+  double forward_us = 0;       ///< forward pass without waiting
+  double backward_us = 0;      ///< backward pass
+  double update_us = 0;        ///< optimizer
+  double exposed_us = 0;       ///< computation stands still until gradients arrive
+  double predicted_us = 0;     ///< step expected from the profile and the measured cost table
+  double wire_bytes = 0;       ///< payload that this rank sends in one step
+  double c2c_predicted = 0;    ///< parameters communicated per FLOP, by formula
+  double c2c_measured = 0;     ///< the same from counted bytes
+  double intensity = 0;        ///< I = C / D, FLOP per sample and parameter
+  double first_loss = 0;       ///< of the first warm-up step
+  double last_loss = 0;        ///< mean of the last ten steps
+  double accuracy = -1;        ///< on held-out samples after the last step, 0 to 1; < 0: not asked
+  double max_difference = -1;  ///< from the sequential oracle; < 0: not asked
+  std::string parameters_sha256;  ///< digest of all parameters after the last step
+  nlohmann::json details =
+      nlohmann::json::object();  ///< plan, cost table, losses, one step's trace
+};
+
 /// Result of one cell on one rank, written as soon as its timed part ends.
 struct CellRecord {
   std::string cell_id;
@@ -60,6 +83,7 @@ struct CellRecord {
   std::uint64_t wrong = 0;    ///< elements that differ
   SampleArrays warmup;        ///< discarded from statistics, kept in the store
   SampleArrays measured;
+  std::optional<TrainingFigures> training;  ///< training cells only
 };
 
 /// Proof of the transport really used over the cells of a launch, per rank.

@@ -25,6 +25,8 @@ bool belongs_to(Collective collective, Architecture architecture) {
       return architecture == Architecture::ps;
     case Collective::broadcast:
       return true;
+    case Collective::training:
+      return false;
     default:
       return architecture == Architecture::ring;
   }
@@ -48,6 +50,8 @@ double bus_bandwidth_factor(Collective collective, int ranks) {
     case Collective::reduce:
     case Collective::sendrecv:
       return 1.0;
+    case Collective::training:
+      return 0.0;
   }
   return 1.0;
 }

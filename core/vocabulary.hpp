@@ -36,7 +36,8 @@ enum class Collective {
   sendrecv,
   push,      ///< PS: every worker's tensor goes to the server, which sums it
   pull,      ///< PS: the server's tensor goes to every worker
-  push_pull  ///< PS: push, then pull of the sum
+  push_pull,  ///< PS: push, then pull of the sum
+  training    ///< one step of data-parallel training, by the method the cell's algorithm names
 };
 enum class DataType { float32, float64, float16, bfloat16, int32 };
 /// isolated: ranks are synchronised before every sample, a sample is one call.
@@ -88,7 +89,8 @@ struct NameTable<Collective> {
                                       Named{Collective::sendrecv, "sendrecv"},
                                       Named{Collective::push, "push"},
                                       Named{Collective::pull, "pull"},
-                                      Named{Collective::push_pull, "push_pull"}};
+                                      Named{Collective::push_pull, "push_pull"},
+                                      Named{Collective::training, "training"}};
 };
 template <>
 struct NameTable<DataType> {
@@ -171,6 +173,7 @@ E parse_named(std::string_view name) {
 std::size_t element_bytes(DataType type);
 
 /// Which collectives belong to which architecture: PS goes through a server rank, ring has none.
+/// Training belongs to neither: its method decides (core/training.hpp).
 bool belongs_to(Collective collective, Architecture architecture);
 
 /// Bus bandwidth factor f of nccl-tests doc/PERFORMANCE.md: busbw = size / time * f.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -110,7 +111,9 @@ LaunchIngest::LaunchIngest(SQLite::Database& db)
                           "(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
                           "?,?,?,?)"),
       insert_sample_(db, sample_insert(1)),
-      insert_samples_(db, sample_insert(kRowsPerInsert)) {}
+      insert_samples_(db, sample_insert(kRowsPerInsert)),
+      insert_training_(db,
+                       "INSERT INTO training VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)") {}
 
 std::vector<LaunchIngest::Rank> LaunchIngest::sort_by_rank(const Launch& launch,
                                                            const std::vector<RecordFile>& files,
@@ -246,6 +249,9 @@ void LaunchIngest::store_cell(const Launch& launch, const LaunchEnd& end, std::i
     }
   }
   const std::int64_t measurement = insert_measurement(launch, cell, outcome, records);
+  for (const auto& [rank, record] : records) {
+    if (record->training) store_training(measurement, rank, *record->training);
+  }
   if (!outcome.samples_sound) {
     report("unsound_samples",
            fmt::format("measurement {}: samples left out: {}", measurement, outcome.reason));
@@ -292,6 +298,27 @@ std::int64_t LaunchIngest::insert_measurement(const Launch& launch, std::int64_t
   }
   row.exec();
   return db_.getLastInsertRowid();
+}
+
+void LaunchIngest::store_training(std::int64_t measurement, int rank,
+                                  const TrainingFigures& figures) {
+  const auto if_known = [](double value) {
+    return std::isfinite(value) && value >= 0 ? std::optional(value) : std::nullopt;
+  };
+  const auto sound = [](double value) { return std::isfinite(value) ? value : 0.0; };
+  Binder row(insert_training_);
+  row << measurement << rank << figures.role;
+  for (const double value : {figures.single_us, figures.compute_us, figures.forward_us,
+                             figures.backward_us, figures.update_us, figures.exposed_us})
+    row << sound(value);
+  row << (figures.predicted_us > 0 ? if_known(figures.predicted_us) : std::nullopt);
+  for (const double value :
+       {figures.wire_bytes, figures.c2c_predicted, figures.c2c_measured, figures.intensity})
+    row << sound(value);
+  row << if_known(figures.first_loss) << if_known(figures.last_loss) << if_known(figures.accuracy)
+      << if_known(figures.max_difference) << figures.parameters_sha256
+      << figures.details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  row.exec();
 }
 
 void LaunchIngest::store_samples(std::int64_t measurement, int phase, int rank,

@@ -45,6 +45,7 @@ class LaunchIngest {
   std::int64_t insert_measurement(const Launch& launch, std::int64_t cell,
                                   const MeasurementOutcome& outcome,
                                   const std::vector<RankCell>& records);
+  void store_training(std::int64_t measurement, int rank, const TrainingFigures& figures);
   void store_samples(std::int64_t measurement, int phase, int rank, const SampleArrays& samples);
 
   SQLite::Database& db_;
@@ -55,6 +56,7 @@ class LaunchIngest {
   SQLite::Statement insert_measurement_;
   SQLite::Statement insert_sample_;
   SQLite::Statement insert_samples_;
+  SQLite::Statement insert_training_;
 };
 
 }  // namespace dynamiccl

@@ -9,6 +9,7 @@
 #include "embedded/db_migration_0003_sql.hpp"
 #include "embedded/db_migration_0004_sql.hpp"
 #include "embedded/db_migration_0005_sql.hpp"
+#include "embedded/db_migration_0006_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
@@ -67,13 +68,14 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 }  // namespace
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0006_<what>.sql, embed it, and append {6, text}.
+  // The next change of a table: add migrations/0007_<what>.sql, embed it, and append {7, text}.
   static const SchemaSet set{embedded::db_schema_sql,
                              embedded::db_views_sql,
                              {{2, embedded::db_migration_0002_sql},
                               {3, embedded::db_migration_0003_sql},
                               {4, embedded::db_migration_0004_sql},
-                              {5, embedded::db_migration_0005_sql}}};
+                              {5, embedded::db_migration_0005_sql},
+                              {6, embedded::db_migration_0006_sql}}};
   return set;
 }
 

@@ -221,3 +221,50 @@ FROM sample s
 JOIN measurement m ON m.id = s.measurement_id
 JOIN run_cell c ON c.id = m.cell_id
 JOIN v_launch v ON v.launch_row = m.launch_id;
+
+-- One row per training cell in a launch. Ranks of one kind become one value: times by the slowest
+-- worker, bytes by the busiest rank.
+CREATE VIEW v_training AS
+SELECT
+  v.run_id AS run_id,               -- run
+  v.run_row AS run_row,             -- row key of run
+  v.launch_id AS launch_id,         -- id given to the ranks
+  v.measurement_row AS measurement_row,  -- row key of measurement
+  v.cell_id AS cell_id,             -- stable id of the cell
+  v.environment AS environment,     -- profile
+  v.backend AS backend,             -- backend
+  v.architecture AS architecture,   -- ps or ring
+  v.algorithm AS method,            -- training method
+  json_extract(v.cell_knobs, '$.model') AS model,  -- what was trained
+  CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) AS batch,  -- samples per worker and step
+  v.cell_knobs AS settings,         -- all settings of the cell
+  v.ranks AS ranks,                 -- processes, count
+  sum(t.role = 'worker') AS workers,  -- processes that compute, count
+  v.block AS block,                 -- repetition
+  v.counts AS counts,               -- flag: may enter figures
+  v.n AS steps,                     -- measured steps, count
+  v.median_us AS step_us,           -- median step of the slowest rank, microseconds
+  sum(t.role = 'worker') * CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) / v.median_us * 1e6
+    AS samples_per_s,               -- throughput of all workers
+  max(t.single_us) AS single_us,    -- step of one worker alone, same launch
+  sum(t.role = 'worker') * max(t.single_us) / v.median_us AS speedup,  -- throughput against one worker alone
+  max(t.compute_us) AS compute_us,  -- step without communication, all ranks at once
+  max(t.forward_us) AS forward_us,  -- microseconds
+  max(t.backward_us) AS backward_us,  -- microseconds
+  max(t.update_us) AS update_us,    -- microseconds
+  max(t.exposed_us) AS exposed_us,  -- computation waits for gradients, microseconds
+  v.collective_us AS communication_us,  -- communication busy, hidden or not, microseconds
+  max(t.predicted_us) AS predicted_us,  -- step expected from the measured cost table
+  max(t.wire_bytes) AS wire_bytes,  -- payload sent by the busiest rank in a step, bytes
+  max(t.c2c_predicted) AS c2c_predicted,  -- parameters per FLOP by formula
+  max(t.c2c_measured) AS c2c_measured,  -- the same from counted bytes
+  max(t.intensity) AS intensity,    -- FLOP per sample and parameter
+  max(t.first_loss) AS first_loss,  -- of the first step
+  max(t.last_loss) AS last_loss,    -- mean of the last ten steps
+  min(t.accuracy) AS accuracy,      -- on held-out samples, 0 to 1
+  max(t.max_difference) AS max_difference,  -- from the sequential oracle
+  v.checked AS checked,             -- parameters compared, count
+  v.wrong AS wrong                  -- parameters that differed, count
+FROM v_measurement v
+JOIN training t ON t.measurement_id = v.measurement_row
+GROUP BY v.measurement_row;

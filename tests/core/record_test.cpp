@@ -39,6 +39,22 @@ TEST_CASE("a cell record survives its line of JSON") {
   CHECK(back.warmup.total_us == std::vector<double>{9.0});
 }
 
+TEST_CASE("a training cell's figures survive their line of JSON", "[a-12]") {
+  auto cell = sample_cell();
+  cell.training.emplace();
+  cell.training->role = "worker";
+  cell.training->exposed_us = 12.5;
+  cell.training->max_difference = 1e-7;
+  cell.training->details["plan"] = {1, 2};
+  const auto back = std::get<CellRecord>(record_from_json_line(to_json_line(cell)));
+  REQUIRE(back.training);
+  CHECK(back.training->role == "worker");
+  CHECK(back.training->exposed_us == 12.5);
+  CHECK(back.training->max_difference == 1e-7);
+  CHECK(back.training->accuracy == -1);
+  CHECK(back.training->details["plan"][1] == 2);
+}
+
 TEST_CASE("component arrays of unequal length are refused") {
   auto cell = sample_cell();
   cell.measured.send_us = {1.0};

@@ -54,6 +54,41 @@ TEST_CASE("a finished launch is stored with every sample and exact statistics", 
   CHECK(integer(reader, "SELECT launches FROM v_cell") == 1);
 }
 
+TEST_CASE("training figures are stored per rank and read per launch", "[a-13][d-43]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan = make_plan("run-1", {"bare-metal"}, {"training"}, {1024});
+  plan.cells[0].knobs_json = R"({"model":"cnn","batch":"8"})";
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  auto start = make_start(plan.groups[0].id, 0);
+  const auto launch = store.begin_launch(plan.run.id, start);
+  auto files = make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10, ten_and_rank);
+  int rank = 0;
+  for (auto& file : files) {
+    for (auto& record : file.records) {
+      auto* cell = std::get_if<CellRecord>(&record);
+      if (cell == nullptr) continue;
+      cell->training.emplace();
+      cell->training->role = "worker";
+      cell->training->single_us = rank == 0 ? 12 : 0;
+      cell->training->exposed_us = 3.0 + rank;
+      cell->training->predicted_us = 31;
+      ++rank;
+    }
+  }
+  store.finish_launch(launch, make_end(), files);
+
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(integer(reader, "SELECT count(*) FROM training") == 2);
+  CHECK(text(reader, "SELECT model FROM v_training") == "cnn");
+  CHECK(integer(reader, "SELECT workers FROM v_training") == 2);
+  CHECK(real(reader, "SELECT step_us FROM v_training") == 15.5);
+  CHECK(real(reader, "SELECT samples_per_s FROM v_training") == 2 * 8 / 15.5 * 1e6);
+  CHECK(real(reader, "SELECT speedup FROM v_training") == 2 * 12 / 15.5);
+  CHECK(real(reader, "SELECT exposed_us FROM v_training") == 4);
+  CHECK(integer(reader, "SELECT accuracy IS NULL FROM v_training") == 1);
+}
+
 TEST_CASE("resume sees which blocks are measured and never stores one twice", "[B-08]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));

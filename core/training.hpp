@@ -1,0 +1,124 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/run_config.hpp"
+#include "core/units.hpp"
+#include "core/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// How gradients are made equal on all workers (D.3): architecture x scheduling. A2A: no server.
+enum class TrainingMethod {
+  bsp_ps,
+  wfbp_ps,
+  bytescheduler_ps,
+  bsp_a2a,
+  wfbp_a2a,
+  mg_wfbp,
+  bytescheduler_a2a,
+  dear
+};
+enum class TrainingModel { mlp, cnn, resnet18, resnet50, bert_base, bert_large };
+/// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
+enum class MergeRule { optimal, greedy };
+
+template <>
+struct NameTable<TrainingMethod> {
+  static constexpr std::string_view what = "training method";
+  static constexpr std::array entries{Named{TrainingMethod::bsp_ps, "bsp-ps"},
+                                      Named{TrainingMethod::wfbp_ps, "wfbp-ps"},
+                                      Named{TrainingMethod::bytescheduler_ps, "bytescheduler-ps"},
+                                      Named{TrainingMethod::bsp_a2a, "bsp-a2a"},
+                                      Named{TrainingMethod::wfbp_a2a, "wfbp-a2a"},
+                                      Named{TrainingMethod::mg_wfbp, "mg-wfbp"},
+                                      Named{TrainingMethod::bytescheduler_a2a, "bytescheduler-a2a"},
+                                      Named{TrainingMethod::dear, "dear"}};
+};
+template <>
+struct NameTable<TrainingModel> {
+  static constexpr std::string_view what = "model";
+  static constexpr std::array entries{Named{TrainingModel::mlp, "mlp"},
+                                      Named{TrainingModel::cnn, "cnn"},
+                                      Named{TrainingModel::resnet18, "resnet18"},
+                                      Named{TrainingModel::resnet50, "resnet50"},
+                                      Named{TrainingModel::bert_base, "bert-base"},
+                                      Named{TrainingModel::bert_large, "bert-large"}};
+};
+template <>
+struct NameTable<MergeRule> {
+  static constexpr std::string_view what = "merge rule";
+  static constexpr std::array entries{Named{MergeRule::optimal, "optimal"},
+                                      Named{MergeRule::greedy, "greedy"}};
+};
+
+Architecture architecture_of(TrainingMethod method);
+/// True when the next forward pass starts before all gradients are in (ByteScheduler, DeAR).
+bool crosses_barrier(TrainingMethod method);
+
+/// Size and work of a model. 1 multiply-accumulate (MAC) = 2 FLOP; a training step costs three
+/// forward passes (forward, gradients of activations, gradients of weights).
+struct ModelFacts {
+  std::uint64_t parameters = 0;    ///< D, trainable
+  double forward_macs = 0;         ///< per sample
+  std::uint64_t sample_bytes = 0;  ///< input of one sample
+  bool tokens = false;             ///< takes token ids, not images
+  int classes = 10;                ///< images: labels
+  [[nodiscard]] double flops_per_sample() const { return 6 * forward_macs; }
+  /// I = C / D, FLOP per sample and parameter.
+  [[nodiscard]] double intensity() const {
+    return flops_per_sample() / static_cast<double>(parameters);
+  }
+};
+
+/// @param sequence tokens per sample; images ignore it
+ModelFacts facts_of(TrainingModel model, int sequence);
+
+/// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
+/// the gradients' bytes, everything else as knobs by the names given here.
+struct TrainingSpec {
+  TrainingMethod method = TrainingMethod::bsp_a2a;
+  TrainingModel model = TrainingModel::resnet18;  ///< "model"
+  int batch = 32;                                 ///< "batch": samples per worker and step
+  int sequence = 64;                              ///< "sequence": tokens per sample
+  /// "data": "generated", or a folder with CIFAR-10 binary (data_batch_1.bin) or IDX files.
+  std::string data = "generated";
+  double learning_rate = 0.05;           ///< "learning_rate"
+  double momentum = 0.9;                 ///< "momentum"
+  Bytes partition{4U << 20};             ///< "partition": largest part of ByteScheduler and PS
+  Bytes credit{16U << 20};               ///< "credit": bytes in flight, ByteScheduler
+  Bytes bucket{25U << 20};               ///< "bucket": DeAR's groups
+  MergeRule merge = MergeRule::optimal;  ///< "merge"
+  int servers = 1;                       ///< "servers": ranks 0 to servers-1, PS only
+  int threads = 0;                       ///< "threads": of computation per rank; 0 = cores / ranks
+  /// "oracle": steps compared with one process that computes every worker's part in order; 0 = the
+  /// ranks are only compared with each other.
+  int oracle = 0;
+  int samples = 2048;  ///< "samples": of one pass over generated data
+  int evaluate = 0;    ///< "evaluate": held-out samples for the accuracy after the last step
+};
+
+/// Names of the settings that a training cell may have, "model" first.
+std::vector<std::string> training_settings();
+
+/// @throws Error(input) naming the knob for an unknown or mistyped one, or a method that is none
+TrainingSpec training_spec(const WorkCell& cell);
+/// The cell that carries `spec`, without an id: knobs that have their default are left out, except
+/// model and batch.
+WorkCell training_cell(const TrainingSpec& spec);
+
+/// Workers among `ranks`: without the servers where the method has some.
+int workers_of(const TrainingSpec& spec, int ranks);
+
+/// f(N): volumes of all parameters that cross the busiest link in one step, per direction of a full
+/// duplex link: 2(N-1)/N for all-reduce; servers S: max(1, N/S) up and down each, 2 max(1, N/S).
+double parameter_volumes(const TrainingSpec& spec, int workers);
+
+/// C2C = f(N) / (M I) (E-186): parameters communicated per FLOP computed.
+double c2c_predicted(const TrainingSpec& spec, int workers);
+
+}  // namespace dynamiccl

@@ -1,0 +1,89 @@
+#include "core/training.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+TEST_CASE("models have their published sizes", "[d-40]") {
+  CHECK(facts_of(TrainingModel::resnet18, 64).parameters == 11'173'962);
+  CHECK(facts_of(TrainingModel::resnet50, 64).parameters == 25'557'032);
+  CHECK(facts_of(TrainingModel::bert_base, 64).parameters == 109'514'298);
+  CHECK(facts_of(TrainingModel::bert_large, 64).parameters == 335'174'458);
+  // GFLOP per sample and intensity with 1 MAC = 2 FLOP and three passes per step.
+  CHECK_THAT(facts_of(TrainingModel::resnet50, 64).flops_per_sample(), WithinRel(24.5e9, 0.005));
+  CHECK_THAT(facts_of(TrainingModel::bert_base, 64).flops_per_sample(), WithinRel(42.3e9, 0.005));
+  CHECK_THAT(facts_of(TrainingModel::bert_large, 128).flops_per_sample(), WithinRel(262e9, 0.005));
+  CHECK_THAT(facts_of(TrainingModel::resnet18, 64).intensity(), WithinRel(298.0, 0.005));
+}
+
+TEST_CASE("C2C tells intensity and batch apart", "[e-186][e-189]") {
+  TrainingSpec spec;
+  spec.model = TrainingModel::resnet50;
+  spec.batch = 64;
+  const double resnet = c2c_predicted(spec, 4);
+  CHECK_THAT(resnet, WithinRel(2.4e-5, 0.02));
+  spec.model = TrainingModel::bert_base;
+  CHECK(c2c_predicted(spec, 4) > 2 * resnet);
+  spec.model = TrainingModel::bert_large;
+  spec.batch = 8;
+  CHECK_THAT(c2c_predicted(spec, 4), WithinRel(4.9e-4, 0.02));
+}
+
+TEST_CASE("one server is the bottleneck, as many as workers are none") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::bsp_ps;
+  CHECK(parameter_volumes(spec, 4) == 8);
+  spec.servers = 4;
+  CHECK(parameter_volumes(spec, 4) == 2);
+  CHECK(workers_of(spec, 8) == 4);
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(parameter_volumes(spec, 4) == 1.5);
+  CHECK(workers_of(spec, 8) == 8);
+}
+
+TEST_CASE("a training cell carries its settings there and back") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::bytescheduler_ps;
+  spec.model = TrainingModel::cnn;
+  spec.batch = 7;
+  spec.partition = Bytes(1000);
+  spec.learning_rate = 0.125;
+  spec.merge = MergeRule::greedy;
+  spec.oracle = 20;
+  const WorkCell cell = training_cell(spec);
+  CHECK(cell.collective == Collective::training);
+  CHECK(cell.size.count() == 4 * 545'098);
+  CHECK(!cell.knobs.contains("momentum"));
+  const TrainingSpec read = training_spec(cell);
+  CHECK(read.method == spec.method);
+  CHECK(read.model == spec.model);
+  CHECK(read.batch == 7);
+  CHECK(read.partition == spec.partition);
+  CHECK(read.learning_rate == 0.125);
+  CHECK(read.merge == MergeRule::greedy);
+  CHECK(read.oracle == 20);
+}
+
+TEST_CASE("a wrong training setting names itself and what is known") {
+  WorkCell cell = training_cell({});
+  const auto message = [&](const char* name, const char* value) -> std::string {
+    WorkCell wrong = cell;
+    wrong.knobs[name] = value;
+    try {
+      training_spec(wrong);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK_THAT(message("bach", "3"), ContainsSubstring("batch"));
+  CHECK_THAT(message("batch", "0"), ContainsSubstring("from 1 on"));
+  CHECK_THAT(message("model", "resnet19"), ContainsSubstring("resnet18"));
+  CHECK_THAT(message("partition", "2"), ContainsSubstring("at least 4 bytes"));
+  cell.algorithm = "wfbp";
+  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));
+}
