@@ -16,10 +16,13 @@ constexpr double kSharedCallUs = 3;
 constexpr double kBridgeCallUs = 40;
 constexpr double kSharedBytesPerUs = 2000;
 constexpr double kBridgeBytesPerUs = 1000;
+constexpr double kTrainingUs = 10e6;     // model, profile and cost table
 constexpr double kDataBytesPerUs = 300;  // random data and checking, per rank
 
 double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool bridge,
                       const Protocol& protocol) {
+  if (cell.collective == Collective::training)
+    return kTrainingUs + 1.5 * protocol.cell_time_cap.count();
   const double bytes = static_cast<double>(cell.size.count());
   const double call = (bridge ? kBridgeCallUs : kSharedCallUs) * group.ranks +
                       bytes / (bridge ? kBridgeBytesPerUs : kSharedBytesPerUs) * (group.ranks - 1);

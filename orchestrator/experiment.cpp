@@ -117,6 +117,31 @@ void read_dimensions(TableReader& root, const Profiles& known, Experiment& exper
   }
 }
 
+/// `training = ["mg-wfbp", ...]`: methods, and every setting as one value or a list of them.
+void read_training(TableReader& table, Work& work) {
+  work.training = table.names<TrainingMethod>("training");
+  work.architectures = table.names<Architecture>("architecture");
+  work.backends = table.names<Backend>("backend");
+  for (const auto& name : training_settings()) {
+    if (!table.has(name)) continue;
+    KnobAxis axis{name, table.scalars(name)};
+    for (const auto& value : axis.values) {
+      WorkCell cell = training_cell({});
+      cell.knobs[name] = value;
+      try {
+        training_spec(cell);
+      } catch (const Error& error) {
+        table.complain(name, error.what());
+      }
+    }
+    work.settings.push_back(std::move(axis));
+  }
+  table.finish();
+  if (!table.has("model"))
+    table.complain("model", fmt::format("a training [[work]] needs the key model; {}",
+                                        join(all_names<TrainingModel>(), ", ")));
+}
+
 void read_work(TableReader& root, Experiment& experiment) {
   if (!root.has("work")) {
     root.complain("work", "expected at least one [[work]] table with collective and size");
@@ -124,6 +149,11 @@ void read_work(TableReader& root, Experiment& experiment) {
   }
   for (auto& table : root.tables("work")) {
     Work work;
+    if (table.has("training")) {
+      read_training(table, work);
+      experiment.work.push_back(std::move(work));
+      continue;
+    }
     work.architectures = table.names<Architecture>("architecture");
     work.backends = table.names<Backend>("backend");
     work.collectives = table.names<Collective>("collective");
@@ -132,6 +162,11 @@ void read_work(TableReader& root, Experiment& experiment) {
     work.algorithms = table.texts("algorithm");
     work.in_place = table.booleans("in_place");
     table.finish();
+    if (std::find(work.collectives.begin(), work.collectives.end(), Collective::training) !=
+        work.collectives.end())
+      table.complain("collective",
+                     "training is no collective to be sized: write training = [\"mg-wfbp\", ...] "
+                     "and model = \"...\" instead of collective and size");
     for (const char* required : {"collective", "size"}) {
       if (!table.has(required))
         table.complain(required, fmt::format("[[work]] needs the key {}", required));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/run_config.hpp"
+#include "core/training.hpp"
 #include "core/units.hpp"
 #include "core/vocabulary.hpp"
 #include "orchestrator/expression.hpp"
@@ -28,7 +29,14 @@ struct AxisChoice {
 /// Values that vary together: one axis of [axes], or the zipped axes of one [[zip]].
 using Dimension = std::vector<AxisChoice>;
 
-/// One [[work]] table: collectives x sizes. Empty lists mean "as the axes say".
+/// A setting of a library to be swept: every value, "default" = leave it alone.
+struct KnobAxis {
+  std::string name;  ///< "env.UCX_TLS", "mca.btl_tcp_eager_limit" (launch scope), "call.segment"
+  std::vector<std::string> values;
+};
+
+/// One [[work]] table: collectives x sizes, or training methods x settings. Empty lists mean "as
+/// the axes say".
 struct Work {
   std::vector<Architecture> architectures;
   std::vector<Backend> backends;
@@ -37,12 +45,8 @@ struct Work {
   std::vector<DataType> datatypes;
   std::vector<std::string> algorithms;
   std::vector<bool> in_place;
-};
-
-/// A setting of a library to be swept: every value, "default" = leave it alone.
-struct KnobAxis {
-  std::string name;  ///< "env.UCX_TLS", "mca.btl_tcp_eager_limit" (launch scope), "call.segment"
-  std::vector<std::string> values;
+  std::vector<TrainingMethod> training;  ///< not empty: training cells, no collectives
+  std::vector<KnobAxis> settings;        ///< of training: names as in core/training.hpp
 };
 
 /// How often and how long; `cells` goes to the workers as it is.

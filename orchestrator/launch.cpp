@@ -149,8 +149,9 @@ std::vector<Command> make_commands(
                       profile.kind == EnvironmentKind::cross_docker;
   request.as_root = geteuid() == 0 || (docker && profile.launcher == LauncherPlace::inside);
   request.shape = shape;
-  request.worker = {fmt::format("{}/{}", site.worker_folder, worker_program(group.backend)),
-                    run_json};
+  const std::string program =
+      group.trains() ? trainer_program(group.backend) : std::string(worker_program(group.backend));
+  request.worker = {fmt::format("{}/{}", site.worker_folder, program), run_json};
   request.wrap_rank = std::move(wrap_rank);
   apply_settings(request, profile, group.knobs);
   return launcher_for(group.backend).build(request);

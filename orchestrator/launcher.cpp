@@ -60,6 +60,12 @@ const Launcher& launcher_for(Backend backend) { return row_of(backend).launcher;
 
 std::string_view worker_program(Backend backend) { return row_of(backend).worker; }
 
+std::string trainer_program(Backend backend) {
+  std::string name(worker_program(backend));
+  constexpr std::string_view worker = "worker";
+  return name.replace(name.find(worker), worker.size(), "trainer");
+}
+
 void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
                     const std::map<std::string, std::string>& knobs) {
   constexpr std::string_view mca = "mca:";

@@ -46,6 +46,8 @@ const Launcher& launcher_for(Backend backend);
 
 /// Name of the worker executable that speaks this backend's library.
 std::string_view worker_program(Backend backend);
+/// The worker that also trains: the one executable of its library that carries libtorch.
+std::string trainer_program(Backend backend);
 
 /// Fills environment and mca of `request` from the profile's variables, the profile's settings for
 /// the backend ({subnet}, {interface} and {host_address} expanded by the shape) and the group's

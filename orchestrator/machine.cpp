@@ -8,6 +8,7 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
+#include "containers/host_root.hpp"
 #include "orchestrator/launcher.hpp"
 
 namespace dynamiccl {
@@ -26,6 +27,24 @@ std::string why_backend_cannot_run(Backend backend, const std::string& worker_fo
     return fmt::format("{} is not built: its library was not found when this build was configured",
                        worker);
   return "";
+}
+
+std::string why_backend_cannot_train(Backend backend, const std::string& worker_folder) {
+  if (needs_gpu(backend)) return "training runs on host memory so far, not on GPUs";
+  const std::string trainer = fmt::format("{}/{}", worker_folder, trainer_program(backend));
+  if (!std::filesystem::exists(trainer))
+    return fmt::format(
+        "{} is not built: apt-get install libtorch-dev libopenblas0-pthread, then "
+        "configure and build again",
+        trainer);
+  return "";
+}
+
+/// libtorch is no part of the worker image: everyone would wait for it.
+std::string why_profile_cannot_train(const EnvironmentProfile& profile) {
+  if (profile.kind == EnvironmentKind::bare_metal || host_root_wanted()) return "";
+  return "the worker image has no libtorch: set DYNAMICCL_IMAGE_SOURCE=host-root, and containers "
+         "run on this machine's own files";
 }
 
 }  // namespace
@@ -53,9 +72,13 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
   for (const auto& entry : NameTable<Backend>::entries) {
     const auto reason = why_backend_cannot_run(entry.value, worker_folder, can.gpus);
     if (!reason.empty()) can.backend_reasons[entry.value] = reason;
+    const auto no_training = why_backend_cannot_train(entry.value, worker_folder);
+    if (!no_training.empty()) can.training_backend_reasons[entry.value] = no_training;
   }
   for (const auto& [name, profile] : profiles) {
     if (const auto reason = unavailable_reason(profile)) can.environment_reasons[name] = *reason;
+    if (const auto reason = why_profile_cannot_train(profile); !reason.empty())
+      can.training_environment_reasons[name] = reason;
     if (profile.launcher == LauncherPlace::inside) continue;
     for (const auto& entry : NameTable<Backend>::entries) {
       const auto& launcher = launcher_for(entry.value);

@@ -25,6 +25,29 @@ bool has_own_ring(Collective collective) {
          collective == Collective::reduce_scatter;
 }
 
+std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
+                            const Capabilities& can) {
+  if (const auto reason = can.training_backend_reasons.find(group.backend);
+      reason != can.training_backend_reasons.end())
+    return reason->second;
+  if (const auto reason = can.training_environment_reasons.find(group.environment);
+      reason != can.training_environment_reasons.end())
+    return reason->second;
+  const TrainingSpec spec = training_spec(cell);
+  if (workers_of(spec, group.ranks) < 1)
+    return fmt::format("{} server{} no worker among {} rank{}", spec.servers,
+                       spec.servers == 1 ? " leaves" : "s leave", group.ranks,
+                       group.ranks == 1 ? "" : "s");
+  // Weights, a copy to start from, momentum, gradients, and about as much of activations.
+  const double needed =
+      6.0 * static_cast<double>(group.ranks) * static_cast<double>(cell.size.count());
+  if (needed > static_cast<double>(can.memory.count()))
+    return fmt::format("{} ranks that train {} need about {:.0f} GiB, the machine has {:.0f} GiB",
+                       group.ranks, name_of(spec.model), needed / (1ULL << 30),
+                       static_cast<double>(can.memory.count()) / (1ULL << 30));
+  return "";
+}
+
 std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
                            const Capabilities& can) {
   if (const auto reason = can.environment_reasons.find(group.environment);
@@ -40,6 +63,7 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (group.backend == Backend::nccl && gpus_needed > can.gpus)
     return fmt::format("NCCL needs a GPU per rank: {} ranks, {} GPU{}", group.ranks, can.gpus,
                        can.gpus == 1 ? "" : "s");
+  if (cell.collective == Collective::training) return why_no_training(group, cell, can);
   if (!belongs_to(cell.collective, group.architecture))
     return fmt::format("{} does not belong to the {} architecture", name_of(cell.collective),
                        name_of(group.architecture));
@@ -153,7 +177,11 @@ class Expansion {
       for (const auto& work : experiment_.work) {
         if (!allowed(work.architectures, *axes.architecture)) continue;
         if (!allowed(work.backends, *axes.backend)) continue;
-        add_cells(index, axes, work);
+        if (work.training.empty()) {
+          add_cells(index, axes, work);
+        } else {
+          add_training(index, *axes.architecture, work);
+        }
       }
     }
   }
@@ -197,6 +225,26 @@ class Expansion {
             }
           }
         }
+      }
+    }
+  }
+
+  /// A method brings its architecture: groups of the other one get no cell.
+  void add_training(std::size_t index, Architecture architecture, const Work& work) {
+    PlannedGroup& group = plan_.groups[index];
+    for (const auto& settings : combinations(work.settings, false)) {
+      for (const auto method : work.training) {
+        if (architecture_of(method) != architecture) continue;
+        WorkCell asked = training_cell({});
+        for (const auto& [name, value] : settings) asked.knobs[name] = value;
+        asked.algorithm = name_of(method);
+        WorkCell cell = training_cell(training_spec(asked));
+        if (!wanted(group, cell)) continue;
+        cell.id = stable_id(
+            fmt::format("{}|training|{}|{}", group.id, cell.algorithm, knobs_key(cell.knobs)));
+        if (!seen_[index].insert(cell.id).second) continue;
+        const std::string impossible = why_impossible(group, cell, capabilities_);
+        group.cells.push_back({std::move(cell), impossible});
       }
     }
   }
@@ -282,6 +330,12 @@ bool server_without_gpu(const PlannedGroup& group) {
   const auto knob = group.knobs.find("env.DYNAMICCL_SERVER_GPU");
   return group.backend == Backend::nccl && group.architecture == Architecture::ps &&
          knob != group.knobs.end() && knob->second == "none";
+}
+
+bool PlannedGroup::trains() const {
+  return std::any_of(cells.begin(), cells.end(), [](const PlannedCell& cell) {
+    return cell.impossible.empty() && cell.work.collective == Collective::training;
+  });
 }
 
 std::size_t PlannedGroup::possible_cells() const {

@@ -22,6 +22,9 @@ struct Capabilities {
   std::map<std::string, std::string> environment_reasons;
   /// Why a backend cannot run in a profile although both could.
   std::map<std::pair<std::string, Backend>, std::string> pair_reasons;
+  /// Why no training cell can run with a backend, or in a profile; absent = it can.
+  std::map<Backend, std::string> training_backend_reasons;
+  std::map<std::string, std::string> training_environment_reasons;
   int gpus = 0;
   Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
 };
@@ -43,6 +46,8 @@ struct PlannedGroup {
   std::vector<PlannedCell> cells;
 
   [[nodiscard]] std::size_t possible_cells() const;
+  /// True when a cell trains, so that the ranks are trainers.
+  [[nodiscard]] bool trains() const;
 };
 
 /// True when the parameter server of an NCCL group takes part from host memory: launch knob

@@ -60,7 +60,7 @@ int work(const std::string& path, double started_unix_s) {
   const RunConfig config = read_config(path);
   const auto comm = connect(config);
   try {
-    run_worker(*comm, config, started_unix_s);
+    run_worker(*comm, config, started_unix_s, training_maker());
     comm->finalize();
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", comm->rank(), error.what());

@@ -10,5 +10,9 @@ inline constexpr int kRingTag = 3;
 inline constexpr int kNeighbourTag = 4;
 inline constexpr int kPushTag = 5;
 inline constexpr int kPullTag = 6;
+inline constexpr int kOrderTag = 7;
+inline constexpr int kHalfTag = 8;
+/// Pushed and pulled pieces of training: tag + number of the piece.
+inline constexpr int kPieceTag = 1000;
 
 }  // namespace dynamiccl

@@ -41,8 +41,18 @@ double peak_rss_bytes() {
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
+CellRecord no_training(const WorkCell& cell, int rank, int position) {
+  CellRecord record;
+  record.cell_id = cell.id;
+  record.rank = rank;
+  record.position = position;
+  record.status = CellStatus::unsupported;
+  record.reason = "this worker was built without training: libtorch was not found";
+  return record;
+}
+
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
-                   RecordWriter& writer) {
+                   MakeTraining make_training, RecordWriter& writer) {
   const nlohmann::json noise_before = probe_noise();
   TransportWatch watch;
   TransportProof proof(comm);
@@ -52,9 +62,20 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
     const GpuTelemetry telemetry(runner.gpu_pci());
     nlohmann::json before = telemetry.read();
     double before_us = now_us();
+    const auto training =
+        make_training == nullptr ? nullptr : make_training(comm, config, epoch_us);
     int position = 0;
     for (const auto& cell : config.cells) {
       watch.lap();
+      if (cell.collective == Collective::training) {
+        const CellRecord record = training == nullptr ? no_training(cell, comm.rank(), position)
+                                                      : training->run(cell, position);
+        ++position;
+        const auto moved = training == nullptr ? 0 : training->last_payload_bytes();
+        proof.add_cell(cell.id, watch.lap(), moved, cell.size.count());
+        writer.write(record);
+        continue;
+      }
       const CellRecord record = runner.run(cell, position++);
       proof.add_cell(cell.id, watch.lap(), runner.last_payload_bytes(), runner.last_used_bytes());
       writer.write(record);
@@ -74,7 +95,8 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
 
 }  // namespace
 
-void run_worker(Communicator& comm, const RunConfig& config, double started_unix_s) {
+void run_worker(Communicator& comm, const RunConfig& config, double started_unix_s,
+                MakeTraining make_training) {
   const bool joined = comm.size() == config.ranks;
   // Ranks that were not joined all call themselves rank 0 and share one file.
   RecordWriter writer(config.output_dir, comm.rank(),
@@ -90,7 +112,7 @@ void run_worker(Communicator& comm, const RunConfig& config, double started_unix
                               comm.size(), config.ranks, hello.library));
     }
     writer.write(facts_of(comm, config));
-    measure_cells(comm, config, hello.clock_ns / 1e3, writer);
+    measure_cells(comm, config, hello.clock_ns / 1e3, make_training, writer);
     writer.write(DoneRecord{comm.rank(), unix_now_s(), peak_rss_bytes()});
   } catch (const std::exception& error) {
     writer.write(ErrorRecord{comm.rank(), error.what()});

@@ -135,3 +135,24 @@ TEST_CASE("knobs belong to a backend and a scope") {
   CHECK(mistakes(kGood + "[knobs.gluu]\nenv.A = 1\n")
             .starts_with("demo.toml:11:1: unknown backend \"gluu\""));
 }
+
+TEST_CASE("a training work table reads methods and settings, and checks each value", "[d-40]") {
+  const std::string head =
+      kGood + "[[work]]\ntraining = [\"mg-wfbp\", \"dear\"]\nmodel = \"cnn\"\n";
+  const auto experiment = parsed(head + "batch = [8, 16]\nmerge = \"greedy\"\n");
+  REQUIRE(experiment.work.size() == 2);
+  CHECK(experiment.work[1].training.size() == 2);
+  CHECK(experiment.work[1].settings.size() == 3);
+  CHECK(experiment.work[1].settings[1].values == std::vector<std::string>{"8", "16"});
+  const auto contains = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  contains(mistakes(head + "batch = 0\n"), "from 1 on");
+  contains(mistakes(head + "merge = \"best\"\n"), "unknown merge rule");
+  contains(mistakes(head + "size = \"1KiB\"\n"), "size");
+  contains(mistakes(kGood + "[[work]]\ntraining = \"dear\"\n"), "needs the key model");
+  contains(mistakes(kGood + "[[work]]\ntraining = \"deer\"\nmodel = \"cnn\"\n"), "dear");
+  contains(mistakes(kGood + "[[work]]\ncollective = \"training\"\nsize = \"4B\"\n"),
+           "write training = ");
+}

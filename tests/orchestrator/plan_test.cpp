@@ -207,3 +207,58 @@ TEST_CASE("a hundred thousand cells are planned in less than two seconds") {
   CHECK(took.count() < 2.0);
 #endif
 }
+
+const std::string kTraining = R"(name = "demo"
+[axes]
+environment = ["bare-metal", "cross-docker"]
+backend = ["openmpi", "gloo"]
+architecture = ["ps", "ring"]
+ranks = 3
+[[work]]
+training = ["bsp-ps", "mg-wfbp", "dear"]
+model = ["cnn", "resnet18"]
+batch = [8, 32]
+[[work]]
+architecture = "ring"
+collective = "allreduce"
+size = "12B"
+)";
+
+TEST_CASE("training cells are methods times settings, in their own architecture", "[d-40]") {
+  const auto plan = make_plan(parsed(kTraining), {}, nullptr);
+  REQUIRE(plan.groups.size() == 8);
+  std::set<std::string> ids;
+  for (const auto& group : plan.groups) {
+    const bool ring = group.architecture == Architecture::ring;
+    CHECK(group.cells.size() == (ring ? 9 : 4));
+    CHECK(group.trains());
+    for (const auto& cell : group.cells) {
+      CHECK(cell.impossible.empty());
+      ids.insert(cell.work.id);
+      if (cell.work.collective != Collective::training) continue;
+      CHECK((cell.work.algorithm == "bsp-ps") == !ring);
+      CHECK(cell.work.knobs.contains("model"));
+    }
+  }
+  CHECK(ids.size() == 4 * 9 + 4 * 4);
+}
+
+TEST_CASE("training that cannot run says why, and leaves collectives alone", "[d-40]") {
+  Capabilities can;
+  can.training_backend_reasons[Backend::gloo] = "no trainer";
+  can.training_environment_reasons["cross-docker"] = "no libtorch inside";
+  const auto plan = make_plan(parsed(kTraining), can, nullptr);
+  for (const auto& group : plan.groups) {
+    const bool none = group.backend == Backend::gloo || group.environment == "cross-docker";
+    CHECK(group.trains() == !none);
+    for (const auto& cell : group.cells) {
+      const bool trains = cell.work.collective == Collective::training;
+      CHECK(cell.impossible.empty() == (!trains || !none));
+    }
+  }
+  const auto alone = make_plan(parsed(kTraining, {"axes.ranks=1"}), {}, nullptr);
+  for (const auto& group : alone.groups) {
+    if (group.architecture == Architecture::ps)
+      CHECK(group.cells.front().impossible == "1 server leaves no worker among 1 rank");
+  }
+}

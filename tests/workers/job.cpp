@@ -33,7 +33,7 @@ Job::~Job() {
 }
 
 std::string Job::worker() const {
-  std::string name = "dynamiccl-worker";
+  std::string name = trains ? "dynamiccl-trainer" : "dynamiccl-worker";
   if (config.backend != Backend::gloo) name += fmt::format("-{}", name_of(config.backend));
   const std::string folder = DYNAMICCL_BINARY_DIR;
   return faulty ? folder + "/tests/" + name + "-faulty" : folder + "/" + name;

@@ -22,7 +22,8 @@ class Job {
   RunConfig config;                                ///< written to run.json by start()
   std::vector<std::string> launcher_flags;         ///< MPI only
   std::map<std::string, std::string> environment;  ///< for the launcher and the ranks
-  bool faulty = false;                             ///< start the build that flips a byte
+  bool faulty = false;                             ///< start the build with planted faults
+  bool trains = false;                             ///< start the trainer, not the worker
 
   /// Starts the launcher, or one process per rank where there is none.
   void start();

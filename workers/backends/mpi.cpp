@@ -120,7 +120,9 @@ bool library_takes_gpu_memory() {
 class MpiCommunicator : public Communicator {
  public:
   MpiCommunicator() {
-    check(MPI_Init(nullptr, nullptr), "MPI_Init");
+    // One thread at a time, though not always the same one: training communicates from its own.
+    int granted = MPI_THREAD_SINGLE;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &granted), "MPI_Init_thread");
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");

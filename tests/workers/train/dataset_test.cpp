@@ -1,0 +1,131 @@
+#include "workers/train/dataset.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / ("data-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+  }
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string big_endian(unsigned value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xFF);
+  return bytes;
+}
+
+TrainingSpec from(const Folder& folder) {
+  TrainingSpec spec;
+  spec.data = folder.path();
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("CIFAR-10's binary files are read by record, and damaged ones refused") {
+  const Folder folder;
+  std::string record(3073, '\0');
+  record[0] = 7;
+  record[1] = '\xff';
+  folder.write("data_batch_1.bin", record + record);
+  folder.write("test_batch.bin", record);
+  const auto data = open_dataset(from(folder));
+  CHECK(data->training_size() == 2);
+  CHECK(data->held_out_size() == 1);
+  CHECK_THAT(data->description(), ContainsSubstring("data_batch_1.bin"));
+  Batch batch;
+  data->add_to(batch, 1);
+  CHECK(batch.labels == std::vector<std::int64_t>{7});
+  REQUIRE(batch.pixels.size() == 3072);
+  CHECK(batch.pixels[0] > 2);
+  CHECK(batch.pixels[1] < 0);
+  folder.write("data_batch_1.bin", record + "x");
+  CHECK_THROWS_WITH(open_dataset(from(folder)),
+                    ContainsSubstring("3074 bytes are no whole number"));
+  record[0] = 10;
+  folder.write("data_batch_1.bin", record);
+  CHECK_THROWS_WITH(open_dataset(from(folder)), ContainsSubstring("has label 10"));
+}
+
+TEST_CASE("IDX files of any count are read, and wrong headers refused") {
+  const Folder folder;
+  const std::string images = big_endian(2051) + big_endian(2) + big_endian(28) + big_endian(28);
+  folder.write("train-images-idx3-ubyte", images + std::string(2 * 784, '\x80'));
+  folder.write("train-labels-idx1-ubyte", big_endian(2049) + big_endian(2) + "\x03\x04");
+  const auto data = open_dataset(from(folder));
+  CHECK(data->training_size() == 2);
+  Batch batch;
+  data->add_to(batch, 1);
+  CHECK(batch.labels == std::vector<std::int64_t>{4});
+  CHECK(batch.pixels[0] < 0);
+  CHECK(batch.pixels[16 * 32 + 16] > 0);
+  folder.write("train-images-idx3-ubyte", images + std::string(784, '\x80'));
+  CHECK_THROWS_WITH(open_dataset(from(folder)), ContainsSubstring("need 1584 bytes"));
+  folder.write("train-images-idx3-ubyte", big_endian(2049) + std::string(20, 'x'));
+  CHECK_THROWS_WITH(open_dataset(from(folder)), ContainsSubstring("magic number"));
+}
+
+TEST_CASE("a folder without data says what it looked for") {
+  TrainingSpec spec;
+  spec.data = "/nowhere";
+  CHECK_THROWS_WITH(open_dataset(spec), ContainsSubstring("data_batch_1.bin"));
+  spec.model = TrainingModel::bert_base;
+  CHECK_THROWS_WITH(open_dataset(spec), ContainsSubstring("bert-base takes no"));
+}
+
+TEST_CASE("generated samples depend on their number alone and show every label") {
+  TrainingSpec spec;
+  spec.model = TrainingModel::cnn;
+  spec.samples = 64;
+  const auto one = open_dataset(spec);
+  const auto other = open_dataset(spec);
+  Batch a;
+  Batch b;
+  std::set<std::int64_t> labels;
+  for (std::size_t i = 0; i < 64; ++i) {
+    one->add_to(a, i);
+    labels.insert(a.labels.back());
+  }
+  for (std::size_t i = 0; i < 64; ++i) other->add_to(b, i);
+  CHECK(a.pixels == b.pixels);
+  CHECK(labels.size() == 10);
+}
+
+TEST_CASE("workers take different samples, all of them once per epoch, in a new order each time") {
+  Sharding sharding(64, 4, 8, 1);
+  std::vector<std::vector<std::size_t>> epochs(2);
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    for (int worker = 0; worker < 4; ++worker) {
+      for (int i = 0; i < 8; ++i) epochs[step / 2].push_back(sharding.sample(step, worker, i));
+    }
+  }
+  for (const auto& epoch : epochs)
+    CHECK(std::set<std::size_t>(epoch.begin(), epoch.end()).size() == 64);
+  CHECK(epochs[0] != epochs[1]);
+  // One process that replays worker 2 sees what worker 2 saw.
+  Sharding replay(64, 4, 8, 1);
+  CHECK(replay.sample(3, 2, 5) == epochs[1][32 + 2 * 8 + 5]);
+  CHECK(Sharding(4, 4, 8, 1).sample(0, 3, 7) < 4);
+}

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
+#include <random>
+
+#include "workers/train/schedule/merge.hpp"
+#include "workers/train/schedule/partition.hpp"
+#include "workers/train/schedule/predict.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::WithinAbs;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+std::vector<Gradient> random_net(std::mt19937& random, std::size_t most) {
+  std::uniform_int_distribution<std::size_t> layers(1, most);
+  std::uniform_real_distribution<double> gap(0, 10);
+  std::uniform_int_distribution<std::size_t> bytes(1, 10);
+  std::vector<Gradient> net(layers(random));
+  double ready = 0;
+  for (auto& gradient : net) {
+    ready += gap(random);
+    gradient = {ready, bytes(random)};
+  }
+  return net;
+}
+
+/// All 2^(L-1) ways to group neighbours.
+double brute_force(const std::vector<Gradient>& net, const Cost& cost) {
+  double best = 1e300;
+  for (unsigned cuts = 0; cuts < 1U << (net.size() - 1); ++cuts) {
+    std::vector<Group> groups;
+    std::size_t first = 0;
+    for (std::size_t i = 1; i <= net.size(); ++i) {
+      if (i == net.size() || (cuts >> (i - 1) & 1U) != 0) {
+        groups.push_back({first, i});
+        first = i;
+      }
+    }
+    best = std::min(best, finish_us(net, groups, cost));
+  }
+  return best;
+}
+
+bool covers_once(const std::vector<Group>& groups, std::size_t count) {
+  std::size_t next = 0;
+  for (const auto& group : groups) {
+    if (group.first != next || group.last <= group.first) return false;
+    next = group.last;
+  }
+  return next == count;
+}
+
+}  // namespace
+
+TEST_CASE("the exact merge equals brute force on 1000 random nets", "[d-48]") {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> number(0, 8);
+  int greedy_worse = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto net = random_net(random, 11);
+    const double alpha = number(random);
+    const double beta = number(random) / 4;
+    // Every third cost jumps, as protocols do: the program needs no straight line.
+    const double jump = i % 3 == 0 ? number(random) : 0;
+    const Cost cost = [=](std::size_t bytes) {
+      return alpha + beta * static_cast<double>(bytes) + (bytes > 12 ? jump : 0);
+    };
+    const auto groups = optimal_merge(net, cost);
+    REQUIRE(covers_once(groups, net.size()));
+    const double best = finish_us(net, groups, cost);
+    REQUIRE_THAT(best, WithinAbs(brute_force(net, cost), 1e-9));
+    const auto greedy = greedy_merge(net, cost, alpha);
+    REQUIRE(covers_once(greedy, net.size()));
+    REQUIRE(best <= finish_us(net, greedy, cost) + 1e-9);
+    greedy_worse += finish_us(net, greedy, cost) > best + 1e-9 ? 1 : 0;
+    REQUIRE(best <= finish_us(net, each_alone(net.size()), cost) + 1e-9);
+    REQUIRE(best <= finish_us(net, all_together(net.size()), cost) + 1e-9);
+  }
+  CHECK(greedy_worse > 50);
+}
+
+TEST_CASE("the published rule is not optimal where it is known not to be") {
+  // alpha 4, beta 1: sizes 4, 0.5, 0.5 ready at 1, 4, 8; halves are doubled to stay whole.
+  const std::vector<Gradient> net{{1, 8}, {4, 1}, {8, 1}};
+  const Cost cost = [](std::size_t bytes) { return 4 + 0.5 * static_cast<double>(bytes); };
+  CHECK(finish_us(net, greedy_merge(net, cost, 4), cost) == 17);
+  CHECK(finish_us(net, optimal_merge(net, cost), cost) == 14);
+}
+
+TEST_CASE("groups up to a size keep to it where one gradient allows") {
+  const std::vector<Gradient> net{{0, 5}, {0, 5}, {0, 20}, {0, 1}, {0, 9}};
+  CHECK(up_to(net, 10) == std::vector<Group>{{0, 2}, {2, 3}, {3, 5}});
+  CHECK(up_to({}, 10).empty());
+}
+
+TEST_CASE("a partition never loses or doubles an element", "[d-49]") {
+  std::mt19937 random(11);
+  std::uniform_int_distribution<std::size_t> size(1, 5000);
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<std::size_t> counts(size(random) % 40 + 1);
+    std::vector<Gradient> net;
+    for (auto& count : counts) {
+      count = size(random);
+      net.push_back({0, count * sizeof(float)});
+    }
+    const std::size_t most = size(random);
+    auto pieces = cut(counts, up_to(net, size(random) * sizeof(float)), most);
+    std::size_t next = 0;
+    for (const auto& piece : pieces) {
+      REQUIRE(piece.offset == next);
+      REQUIRE(piece.count > 0);
+      REQUIRE(piece.count <= most);
+      next += piece.count;
+      // It touches exactly the gradients that share an element with it.
+      std::size_t begin = 0;
+      for (std::size_t g = 0; g < counts.size(); begin += counts[g++]) {
+        const bool shares = begin < piece.offset + piece.count && piece.offset < begin + counts[g];
+        REQUIRE(shares == (g >= piece.first && g < piece.last));
+      }
+    }
+    std::size_t all = 0;
+    for (const auto count : counts) all += count;
+    REQUIRE(next == all);
+    const int servers = 1 + i % 4;
+    assign_servers(pieces, servers);
+    std::vector<std::size_t> load(static_cast<std::size_t>(servers), 0);
+    std::size_t largest = 0;
+    for (const auto& piece : pieces) {
+      load[static_cast<std::size_t>(piece.server)] += piece.count;
+      largest = std::max(largest, piece.count);
+    }
+    for (const auto l : load) REQUIRE(l <= all / static_cast<std::size_t>(servers) + largest);
+  }
+}
+
+TEST_CASE("the most urgent pieces start first, within the credit", "[d-50]") {
+  const auto pieces = cut({100, 100, 100}, each_alone(3), 50);
+  std::vector<std::size_t> waiting{0, 1, 4, 2};
+  CHECK(take_urgent(pieces, waiting, 400) == std::vector<std::size_t>{4, 2});
+  CHECK(waiting == std::vector<std::size_t>{1, 0});
+  // A piece larger than the credit still moves.
+  CHECK(take_urgent(pieces, waiting, 1) == std::vector<std::size_t>{1});
+  CHECK(take_urgent(pieces, waiting, 1000) == std::vector<std::size_t>{0});
+  CHECK(take_urgent(pieces, waiting, 1000).empty());
+}
+
+TEST_CASE("measured costs are read off straight lines between sizes") {
+  const CostTable table({{1000, 20}, {100, 10}, {2000, 15}});
+  CHECK(table(50) == 10);
+  CHECK(table(550) == 15);
+  CHECK(table(1500) == 20);  // a larger message is never cheaper
+  CHECK(table(0) == 0);
+  CHECK(CostTable()(5) == 0);
+  CHECK_THAT(CostTable({{100, 10}, {200, 30}})(300), WithinRel(50.0, 1e-12));
+}
+
+TEST_CASE("predicted steps follow the methods' formulas") {
+  StepProfile profile;
+  profile.forward_us = 30;
+  profile.backward_us = 60;
+  profile.update_us = 3;
+  profile.stage_forward_us = {10, 10, 10};
+  profile.gradients = {{20, 400}, {40, 400}, {60, 400}};
+  profile.stage_of_gradient = {2, 1, 0};
+  const std::vector<std::size_t> counts{100, 100, 100};
+  LinkCost link;
+  link.time = CostTable({{400, 10}, {1200, 30}});
+  const auto alone = cut(counts, each_alone(3), 1000);
+  const auto whole = cut(counts, all_together(3), 1000);
+  CHECK(predicted_step_us(TrainingMethod::bsp_a2a, profile, whole, link) == 30 + 60 + 30 + 3);
+  CHECK(predicted_step_us(TrainingMethod::wfbp_a2a, profile, alone, link) == 30 + 60 + 10 + 3);
+  // The last message overlaps nothing of stage 0, which needs it.
+  CHECK(predicted_step_us(TrainingMethod::bytescheduler_a2a, profile, alone, link) == 103);
+  link.time = CostTable({{400, 50}, {1200, 150}});
+  // Bound by the link: three messages per step.
+  CHECK(predicted_step_us(TrainingMethod::bytescheduler_a2a, profile, alone, link) >= 150);
+  CHECK(predicted_step_us(TrainingMethod::bytescheduler_a2a, profile, alone, link) <
+        predicted_step_us(TrainingMethod::wfbp_a2a, profile, alone, link));
+  link.cpu = CostTable({{400, 9}, {1200, 9}});
+  link.cores_are_full = true;
+  CHECK(predicted_step_us(TrainingMethod::bsp_a2a, profile, whole, link) == 90 * 1.1 + 150 + 3);
+}

@@ -1,0 +1,259 @@
+// The real trainers under the real launchers, judged by what they leave.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "core/training.hpp"
+#include "tests/workers/job.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// Two cores may be shared with other tests.
+constexpr double kTimeoutS = 240;
+
+const std::vector<Backend> kBackends{
+#ifdef DYNAMICCL_TEST_OPENMPI
+    Backend::openmpi,
+#endif
+#ifdef DYNAMICCL_TEST_MPICH
+    Backend::mpich,
+#endif
+#ifdef DYNAMICCL_TEST_GLOO
+    Backend::gloo,
+#endif
+};
+
+const std::vector<TrainingMethod> kRing{TrainingMethod::bsp_a2a, TrainingMethod::wfbp_a2a,
+                                        TrainingMethod::mg_wfbp, TrainingMethod::bytescheduler_a2a,
+                                        TrainingMethod::dear};
+const std::vector<TrainingMethod> kServer{TrainingMethod::bsp_ps, TrainingMethod::wfbp_ps,
+                                          TrainingMethod::bytescheduler_ps};
+
+TrainingSpec small_spec(TrainingMethod method) {
+  TrainingSpec spec;
+  spec.method = method;
+  spec.model = TrainingModel::mlp;
+  spec.batch = 4;
+  spec.samples = 64;
+  spec.threads = 1;
+  // Several parts of the largest tensor, and several rounds of credit.
+  spec.partition = Bytes(1U << 20);
+  spec.credit = Bytes(2U << 20);
+  spec.bucket = Bytes(1U << 20);
+  return spec;
+}
+
+/// A launch whose cells are `methods`; PS gets `servers` ranks beside the workers.
+std::unique_ptr<Job> job_of(Backend backend, int workers,
+                            const std::vector<TrainingMethod>& methods, int oracle,
+                            int servers = 1) {
+  const auto architecture = architecture_of(methods.front());
+  const int ranks = architecture == Architecture::ps ? workers + servers : workers;
+  auto job = std::make_unique<Job>(backend, ranks);
+  job->trains = true;
+  job->config.architecture = architecture;
+  job->config.protocol.warmup = 1;
+  job->config.protocol.iterations = 3;
+  job->environment["MPIR_CVAR_YIELD_DURING_PROGRESS"] = "1";
+  job->environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  for (const auto method : methods) {
+    TrainingSpec spec = small_spec(method);
+    spec.oracle = oracle;
+    spec.servers = servers;
+    WorkCell cell = training_cell(spec);
+    cell.id = std::string(name_of(method));
+    job->config.cells.push_back(cell);
+  }
+  return job;
+}
+
+/// The pieces of the recorded step's spans of one kind; what began before its backward pass belongs
+/// to the step before.
+std::multiset<std::string> spans_of(const CellRecord& record, const std::string& what) {
+  std::multiset<std::string> names;
+  const auto& trace = record.training->details.at("trace");
+  double backward_us = 0;
+  for (const auto& event : trace) {
+    if (event.at("name") == "backward 0") backward_us = event.at("ts");
+  }
+  for (const auto& event : trace) {
+    const auto name = event.at("name").get<std::string>();
+    if (name.starts_with(what + " ") && event.at("ts") >= backward_us) names.insert(name);
+  }
+  return names;
+}
+
+void check_cell(const CellRecord& record, int workers) {
+  INFO(record.cell_id << " on rank " << record.rank << ": " << record.reason);
+  REQUIRE(record.status == CellStatus::ok);
+  CHECK(record.wrong == 0);
+  REQUIRE(record.training);
+  CHECK(record.measured.total_us.size() == 3);
+  CHECK(record.training->max_difference >= 0);
+  CHECK(record.training->max_difference <= 1e-6);
+  // A sum of two does not depend on its order.
+  if (workers == 2) CHECK(record.training->max_difference == 0);
+  CHECK(record.training->predicted_us > 0);
+  if (record.training->role == "server") return;
+  const std::uint64_t volume = 4 * facts_of(TrainingModel::mlp, 1).parameters;
+  CHECK(record.training->details.at("buffer_bytes") <= 2 * volume);
+  std::uint64_t elements = 0;
+  for (const auto& piece : record.training->details.at("pieces"))
+    elements += piece[1].get<std::uint64_t>();
+  CHECK(elements == volume / 4);
+}
+
+}  // namespace
+
+TEST_CASE("every method trains what one process would train", "[d-40][d-46][a-12]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int workers = GENERATE(2, 4);
+  for (const auto& methods : {kRing, kServer}) {
+    auto job = job_of(backend, workers, methods, 20);
+    job->start();
+    const int code = job->wait(kTimeoutS);
+    INFO(name_of(backend) << " " << workers << " workers\n" << job->errors());
+    REQUIRE(code == 0);
+    for (std::size_t i = 0; i < methods.size(); ++i) {
+      std::set<std::string> digests;
+      for (int rank = 0; rank < job->config.ranks; ++rank) {
+        const auto records = job->records_of<CellRecord>(rank);
+        REQUIRE(records.size() == methods.size());
+        check_cell(records[i], workers);
+        digests.insert(records[i].training->parameters_sha256);
+      }
+      CHECK(digests.size() == 1);
+    }
+  }
+}
+
+TEST_CASE("a step sends every piece once, split or whole", "[d-49][d-53]") {
+  auto job = job_of(kBackends.back(), 2, kRing, 0);
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  for (const auto& record : job->records_of<CellRecord>(0)) {
+    INFO(record.cell_id);
+    REQUIRE(record.training);
+    const auto pieces = record.training->details.at("pieces").size();
+    const bool split = record.cell_id == "dear";
+    const auto first = spans_of(record, split ? "reduce-scatter" : "reduce");
+    CHECK(std::set<std::string>(first.begin(), first.end()).size() == first.size());
+    CHECK(first.size() == pieces);
+    if (split) CHECK(spans_of(record, "all-gather").size() == pieces);
+    if (record.cell_id == "bsp-a2a") CHECK(pieces == 1);
+    if (record.cell_id == "wfbp-a2a") CHECK(pieces == 6);
+    if (record.cell_id == "bytescheduler-a2a") CHECK(pieces > 6);
+    // Ring all-reduce of N ranks: 2 (N-1)/N of the volume from each.
+    CHECK(record.training->wire_bytes == 4.0 * 1'707'274);
+  }
+}
+
+TEST_CASE("servers share the load and hold no more than they must", "[d-03]") {
+  auto job = job_of(kBackends.back(), 2, kServer, 5, 2);
+  job->start();
+  const int code = job->wait(kTimeoutS);
+  INFO(job->errors());
+  REQUIRE(code == 0);
+  const std::uint64_t volume = 4 * facts_of(TrainingModel::mlp, 1).parameters;
+  std::vector<std::uint64_t> held(kServer.size(), 0);
+  for (const int server : {0, 1}) {
+    const auto records = job->records_of<CellRecord>(server);
+    REQUIRE(records.size() == kServer.size());
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      REQUIRE(records[i].training);
+      CHECK(records[i].training->role == "server");
+      CHECK(records[i].training->wire_bytes > 0);
+      held[i] += records[i].training->details.at("buffer_bytes").get<std::uint64_t>();
+    }
+  }
+  for (const auto bytes : held) CHECK(bytes == 3 * volume);
+}
+
+TEST_CASE("planted faults fail the cell", "[d-40]") {
+  const auto& [fault, method] =
+      GENERATE(std::pair{"drop-gradient", TrainingMethod::bsp_a2a},
+               std::pair{"skip-last-update", TrainingMethod::bytescheduler_a2a});
+  auto job = job_of(Backend::gloo, 2, {method}, 5);
+  job->faulty = true;
+  job->environment["DYNAMICCL_TRAINING_FAULT"] = fault;
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  for (const int rank : {0, 1}) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    CHECK(records[0].status == CellStatus::failed);
+    CHECK_THAT(records[0].reason, ContainsSubstring("sequential oracle"));
+  }
+}
+
+TEST_CASE("equal samples give equal accuracy, whatever the method", "[d-56]") {
+  const auto train = [](int ranks, int batch, std::vector<TrainingMethod> methods) {
+    auto job = job_of(Backend::gloo, ranks, methods, 0);
+    job->config.protocol.warmup = 0;
+    job->config.protocol.iterations = job->config.protocol.min_iterations = 120;
+    for (auto& cell : job->config.cells) {
+      TrainingSpec spec = training_spec(cell);
+      spec.batch = batch;
+      spec.samples = 512;
+      spec.evaluate = 512;
+      spec.learning_rate = 0.01;
+      const auto id = cell.id;
+      cell = training_cell(spec);
+      cell.id = id;
+    }
+    job->start();
+    const int code = job->wait(kTimeoutS);
+    INFO(job->errors());
+    CHECK(code == 0);
+    std::vector<double> accuracies;
+    for (const auto& record : job->records_of<CellRecord>(0))
+      accuracies.push_back(record.training ? record.training->accuracy : -1);
+    return accuracies;
+  };
+  const auto one = train(1, 32, {TrainingMethod::bsp_a2a});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0] > 0.6);
+  CHECK(one[0] < 0.98);
+  for (const double accuracy : train(2, 16, kRing)) CHECK(std::abs(accuracy - one[0]) <= 0.005);
+}
+
+TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  auto job = job_of(backend, 2, {TrainingMethod::wfbp_a2a}, 0);
+  job->config.protocol.iterations = job->config.protocol.min_iterations = 1'000'000;
+  job->config.protocol.cell_time_cap = Micros(1e9);
+  job->start();
+  HelloRecord hello;
+  for (int i = 0; i < 6000 && hello.pid == 0; ++i) {
+    const auto found = job->records_of<HelloRecord>(1);
+    if (!found.empty()) hello = found[0];
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  REQUIRE(hello.pid > 0);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  kill(static_cast<pid_t>(hello.pid), SIGKILL);
+  const int code = job->wait(60);
+  INFO(name_of(backend) << "\n" << job->errors());
+  CHECK(code > 0);
+}
+
+TEST_CASE("a method of the other architecture says so", "[d-35]") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
+  job->config.architecture = Architecture::ps;
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring("does not belong to the ps architecture"));
+}

@@ -1,0 +1,7 @@
+#include "workers/training.hpp"
+
+namespace dynamiccl {
+
+MakeTraining training_maker() { return nullptr; }
+
+}  // namespace dynamiccl

@@ -1,0 +1,206 @@
+#include "workers/train/exchange/exchange.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "workers/measure/clock.hpp"
+
+namespace dynamiccl {
+namespace {
+
+bool waits_for_all(TrainingMethod method) { return method == TrainingMethod::bsp_ps; }
+
+bool is_by_urgency(TrainingMethod method) {
+  return method == TrainingMethod::bytescheduler_a2a || method == TrainingMethod::bytescheduler_ps;
+}
+
+}  // namespace
+
+GradientExchange::GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
+                                   float* sums)
+    : plan_(plan),
+      reducer_(make_reducer(comm, plan_, gradients, sums)),
+      missing_(plan.pieces.size(), 0),
+      open_(plan.counts.size(), 0),
+      thread_([this] { run(); }) {}
+
+GradientExchange::~GradientExchange() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  to_send_.notify_all();
+  thread_.join();
+}
+
+void GradientExchange::start_step() {
+  {
+    std::unique_lock lock(mutex_);
+    // The thread may still be closing the step before, whose sums have all arrived.
+    to_wait_.wait(lock, [&] { return (!working_ && !step_wanted_) || failure_; });
+    if (failure_) std::rethrow_exception(failure_);
+    std::fill(open_.begin(), open_.end(), 0);
+    for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+      const Piece& piece = plan_.pieces[i];
+      missing_[i] = piece.last - piece.first;
+      for (std::size_t g = piece.first; g < piece.last; ++g) ++open_[g];
+    }
+    all_missing_ = plan_.counts.size();
+    step_wanted_ = true;
+  }
+  to_send_.notify_all();
+}
+
+void GradientExchange::ready(std::size_t gradient) {
+  {
+    const std::lock_guard lock(mutex_);
+    --all_missing_;
+    // Pieces lie in the gradients' order, so those of one gradient are neighbours.
+    auto piece = std::partition_point(plan_.pieces.begin(), plan_.pieces.end(),
+                                      [&](const Piece& p) { return p.last <= gradient; });
+    for (; piece != plan_.pieces.end() && piece->first <= gradient; ++piece)
+      --missing_[static_cast<std::size_t>(piece - plan_.pieces.begin())];
+  }
+  to_send_.notify_all();
+}
+
+void GradientExchange::wait(std::size_t gradient) {
+  std::unique_lock lock(mutex_);
+  to_wait_.wait(lock, [&] { return open_[gradient] == 0 || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void GradientExchange::flush() {
+  std::unique_lock lock(mutex_);
+  to_wait_.wait(lock, [&] { return (!working_ && !step_wanted_) || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+double GradientExchange::take_busy_us() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(busy_us_, 0);
+}
+
+std::vector<Span> GradientExchange::take_spans() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(spans_, {});
+}
+
+void GradientExchange::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    to_send_.wait(lock, [&] { return step_wanted_ || stop_; });
+    if (stop_) return;
+    step_wanted_ = false;
+    working_ = true;
+    try {
+      one_step(lock);
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      failure_ = std::current_exception();
+    }
+    working_ = false;
+    to_wait_.notify_all();
+    if (failure_) return;
+  }
+}
+
+template <class F>
+void GradientExchange::timed(std::unique_lock<std::mutex>& lock, const char* what,
+                             std::size_t piece, F&& work) {
+  lock.unlock();
+  const double start_us = now_us();
+  work();
+  const double end_us = now_us();
+  lock.lock();
+  busy_us_ += end_us - start_us;
+  spans_.push_back({what, piece, start_us, end_us});
+}
+
+void GradientExchange::one_step(std::unique_lock<std::mutex>& lock) {
+  if (is_by_urgency(plan_.method)) {
+    by_urgency(lock);
+  } else {
+    in_plan_order(lock);
+  }
+  while (!reducer_->idle()) drain_oldest(lock);
+  if (!reducer_->second_pass()) return;
+  for (std::size_t i = plan_.pieces.size(); i-- > 0;) {
+    timed(lock, "all-gather", i, [&] { reducer_->second(i); });
+    arrived(i);
+  }
+}
+
+bool GradientExchange::is_ready(std::size_t piece) const {
+  return waits_for_all(plan_.method) ? all_missing_ == 0 : missing_[piece] == 0;
+}
+
+void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece) {
+  to_send_.wait(lock, [&] { return is_ready(piece) || stop_; });
+  if (!is_ready(piece))
+    throw Error(ErrorKind::environment, "training was ended in the middle of a step");
+}
+
+void GradientExchange::in_plan_order(std::unique_lock<std::mutex>& lock) {
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    // While the next piece is computed, answers are taken in.
+    while (!is_ready(i) && !reducer_->idle()) drain_oldest(lock);
+    await_ready(lock, i);
+    begin_piece(lock, i, !reducer_->second_pass());
+  }
+}
+
+void GradientExchange::by_urgency(std::unique_lock<std::mutex>& lock) {
+  std::vector<bool> started(plan_.pieces.size(), false);
+  std::size_t left = plan_.pieces.size();
+  while (left > 0) {
+    // Credit is given back before more is taken.
+    if (reducer_->pushing_bytes() >= plan_.credit_bytes) {
+      timed(lock, "push", 0, [&] { reducer_->finish_push(); });
+      continue;
+    }
+    std::vector<std::size_t> chosen;
+    if (reducer_->chooses()) {
+      std::vector<std::size_t> waiting;
+      const auto look = [&] {
+        waiting.clear();
+        for (std::size_t i = 0; i < started.size(); ++i)
+          if (!started[i] && is_ready(i)) waiting.push_back(i);
+        return !waiting.empty();
+      };
+      while (!look() && !reducer_->idle()) drain_oldest(lock);
+      to_send_.wait(lock, [&] { return look() || stop_; });
+      if (waiting.empty())
+        throw Error(ErrorKind::environment, "training was ended in the middle of a step");
+      chosen = take_urgent(plan_.pieces, waiting, plan_.credit_bytes - reducer_->pushing_bytes());
+    }
+    timed(lock, "agree", 0, [&] { reducer_->agree(chosen); });
+    for (const std::size_t piece : chosen) {
+      await_ready(lock, piece);
+      begin_piece(lock, piece, true);
+      started[piece] = true;
+      --left;
+    }
+  }
+}
+
+void GradientExchange::begin_piece(std::unique_lock<std::mutex>& lock, std::size_t piece,
+                                   bool whole) {
+  bool done = false;
+  timed(lock, whole ? "reduce" : "reduce-scatter", piece, [&] { done = reducer_->start(piece); });
+  if (done && whole) arrived(piece);
+}
+
+void GradientExchange::drain_oldest(std::unique_lock<std::mutex>& lock) {
+  std::size_t piece = 0;
+  timed(lock, "pull", 0, [&] { piece = reducer_->finish_oldest(); });
+  spans_.back().piece = piece;
+  arrived(piece);
+}
+
+void GradientExchange::arrived(std::size_t piece) {
+  for (std::size_t g = plan_.pieces[piece].first; g < plan_.pieces[piece].last; ++g) --open_[g];
+  to_wait_.notify_all();
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "workers/communicator.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+
+namespace dynamiccl {
+
+/// One thing the communication thread did, for the timeline. Microseconds of the rank's clock.
+struct Span {
+  const char* what;
+  std::size_t piece;
+  double start_us;
+  double end_us;
+};
+
+/// How one piece is summed over all workers: the architecture's half of a method. Called by the
+/// communication thread alone.
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+  /// Starts or does the piece. Returns true when its sum is there already.
+  virtual bool start(std::size_t piece) = 0;
+  /// Blocks until the piece that was started first of those still open is there.
+  virtual std::size_t finish_oldest() { return 0; }
+  /// Bytes whose sending has not been seen to end; finish_push() waits for the oldest. What credit
+  /// is counted by: a push ends without other workers, so workers may push in different orders.
+  [[nodiscard]] virtual std::size_t pushing_bytes() const { return 0; }
+  virtual void finish_push() {}
+  /// True when no piece is open.
+  [[nodiscard]] virtual bool idle() const { return true; }
+  /// Second pass over all pieces in reverse order (DeAR), nullptr where there is none.
+  virtual bool second_pass() { return false; }
+  virtual void second(std::size_t /*piece*/) {}
+  /// Makes all ranks start the same pieces: replaces this rank's choice by the agreed one.
+  virtual void agree(std::vector<std::size_t>& /*chosen*/) {}
+  /// True on the rank whose choice counts, and where everyone may choose for himself.
+  [[nodiscard]] virtual bool chooses() const { return true; }
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+
+ protected:
+  Reducer() = default;
+  std::uint64_t sent_bytes_ = 0;
+};
+
+/// @param gradients this worker's, replaced by the sum unless `sums` is another buffer
+std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
+                                      float* gradients, float* sums);
+
+/// A worker's side of a method. The computing thread reports gradients as they become ready and
+/// waits for sums; a thread of its own talks to the library meanwhile (Communicator is for one
+/// thread at a time: the owner stays away from it between start_step and flush).
+class GradientExchange {
+ public:
+  /// Buffers hold plan.elements() and outlive this object.
+  GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients, float* sums);
+  ~GradientExchange();
+  GradientExchange(const GradientExchange&) = delete;
+  GradientExchange& operator=(const GradientExchange&) = delete;
+
+  /// Before the first gradient of a step. Every sum of the step before has been waited for.
+  void start_step();
+  /// The gradient lies in the buffer. Each one exactly once per step, from any thread.
+  void ready(std::size_t gradient);
+  /// Blocks until the sum of this gradient is there.
+  /// @throws what ended the communication
+  void wait(std::size_t gradient);
+  /// Blocks until the communication thread is idle, so that the owner may use the communicator.
+  void flush();
+
+  /// Since the last call: microseconds in which the thread was busy, and what it did.
+  double take_busy_us();
+  std::vector<Span> take_spans();
+  [[nodiscard]] std::uint64_t sent_bytes() const { return reducer_->sent_bytes(); }
+
+ private:
+  void run();
+  void one_step(std::unique_lock<std::mutex>& lock);
+  void in_plan_order(std::unique_lock<std::mutex>& lock);
+  void by_urgency(std::unique_lock<std::mutex>& lock);
+  void begin_piece(std::unique_lock<std::mutex>& lock, std::size_t piece, bool whole);
+  void drain_oldest(std::unique_lock<std::mutex>& lock);
+  void arrived(std::size_t piece);
+  [[nodiscard]] bool is_ready(std::size_t piece) const;
+  void await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece);
+  /// Runs `work` without the lock and notes it.
+  template <class F>
+  void timed(std::unique_lock<std::mutex>& lock, const char* what, std::size_t piece, F&& work);
+
+  ExchangePlan plan_;
+  std::unique_ptr<Reducer> reducer_;
+  std::mutex mutex_;
+  std::condition_variable to_send_;
+  std::condition_variable to_wait_;
+  std::vector<std::size_t> missing_;  ///< of each piece: gradients that are not ready
+  std::vector<std::size_t> open_;     ///< of each gradient: pieces whose sum is not there
+  std::size_t all_missing_ = 0;
+  bool step_wanted_ = false;
+  bool working_ = false;
+  bool stop_ = false;
+  double busy_us_ = 0;
+  std::vector<Span> spans_;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+/// A server's side: sums every worker's pieces in rank order, so that sums are the same bits in
+/// every run, and sends them back. Holds one slot per worker and the sum: (N + 1) times its shard.
+class GradientServer {
+ public:
+  GradientServer(Communicator& comm, const ExchangePlan& plan);
+  ~GradientServer();
+  GradientServer(const GradientServer&) = delete;
+  GradientServer& operator=(const GradientServer&) = delete;
+  /// Serves so many steps of all workers. Per step: microseconds until its last sum was sent.
+  struct Step {
+    double start_us;
+    double end_us;
+    double sum_us;
+  };
+  std::vector<Step> serve(int steps);
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+  [[nodiscard]] std::size_t buffer_bytes() const { return buffer_.size() * sizeof(float); }
+
+ private:
+  struct Shard;
+  void post(std::size_t shard, int worker);
+  void complete(std::size_t shard, Step& step);
+  float* slot(std::size_t shard, int worker);
+
+  Communicator& comm_;
+  ExchangePlan plan_;
+  int workers_;
+  std::vector<Shard> shards_;  ///< pieces of this server
+  std::vector<std::size_t> shard_of_piece_;
+  std::size_t shard_elements_ = 0;
+  std::vector<float> buffer_;
+  std::vector<std::uint32_t> headers_;
+  std::vector<Request> header_requests_;
+  std::uint64_t sent_bytes_ = 0;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,48 @@
+#include "workers/train/exchange/exchange_plan.hpp"
+
+#include <limits>
+
+namespace dynamiccl {
+namespace {
+
+std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
+                             const CostTable& cost) {
+  switch (spec.method) {
+    case TrainingMethod::mg_wfbp:
+      return spec.merge == MergeRule::optimal ? optimal_merge(gradients, cost)
+                                              : greedy_merge(gradients, cost, cost.start_up_us());
+    case TrainingMethod::dear:
+      return up_to(gradients, spec.bucket.count());
+    case TrainingMethod::bsp_a2a:
+    case TrainingMethod::bsp_ps:
+      return all_together(gradients.size());
+    default:
+      return each_alone(gradients.size());
+  }
+}
+
+/// A whole message where the method does not cut; servers take pieces, so that they share the load.
+std::size_t largest_piece(const TrainingSpec& spec) {
+  const bool whole = architecture_of(spec.method) == Architecture::ring &&
+                     spec.method != TrainingMethod::bytescheduler_a2a;
+  return whole ? std::numeric_limits<std::size_t>::max() / 2
+               : spec.partition.count() / sizeof(float);
+}
+
+}  // namespace
+
+ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
+                                const CostTable& cost) {
+  ExchangePlan plan;
+  plan.method = spec.method;
+  plan.credit_bytes = spec.credit.count();
+  for (const auto& gradient : gradients) plan.counts.push_back(gradient.bytes / sizeof(float));
+  plan.pieces = cut(plan.counts, groups_of(spec, gradients, cost), largest_piece(spec));
+  if (architecture_of(spec.method) == Architecture::ps) {
+    plan.servers = spec.servers;
+    assign_servers(plan.pieces, spec.servers);
+  }
+  return plan;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/training.hpp"
+#include "workers/train/schedule/partition.hpp"
+
+namespace dynamiccl {
+
+/// Everything that all ranks of a cell must agree on before the first step.
+struct ExchangePlan {
+  TrainingMethod method = TrainingMethod::bsp_a2a;
+  int servers = 0;                  ///< ranks 0 to servers-1; 0 without
+  std::vector<std::size_t> counts;  ///< elements of each gradient in the flat buffer's order
+  std::vector<Piece> pieces;        ///< in the order of the backward pass
+  std::size_t credit_bytes = 0;     ///< ByteScheduler: bytes in flight
+
+  [[nodiscard]] std::size_t elements() const {
+    std::size_t sum = 0;
+    for (const auto count : counts) sum += count;
+    return sum;
+  }
+};
+
+/// The plan of a method: how gradients are grouped, cut and given to servers.
+/// @param gradients sizes in bytes and ready times, in the order of the backward pass
+ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
+                                const CostTable& cost);
+
+}  // namespace dynamiccl

@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "workers/collectives/sum.hpp"
+#include "workers/tags.hpp"
+#include "workers/train/exchange/exchange.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// The library's all-reduce. Rank 0 chooses the order where the method has one of its own: ranks
+/// that call in different orders would add different pieces.
+class AllReduce final : public Reducer {
+ public:
+  AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
+      : comm_(comm), plan_(plan), gradients_(gradients), order_(plan.pieces.size() + 1) {}
+
+  bool start(std::size_t index) override {
+    const Piece& piece = plan_.pieces[index];
+    float* data = gradients_ + piece.offset;
+    if (comm_.size() > 1) comm_.allreduce(data, data, piece.count, DataType::float32);
+    const auto ranks = static_cast<std::uint64_t>(comm_.size());
+    sent_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
+    return true;
+  }
+
+  [[nodiscard]] bool chooses() const override { return comm_.rank() == 0; }
+
+  void agree(std::vector<std::size_t>& chosen) override {
+    const std::size_t bytes = order_.size() * sizeof(std::uint32_t);
+    if (comm_.rank() != 0) {
+      comm_.wait(comm_.irecv(order_.data(), bytes, 0, kOrderTag));
+      chosen.assign(order_.begin() + 1, order_.begin() + 1 + order_[0]);
+      return;
+    }
+    order_[0] = static_cast<std::uint32_t>(chosen.size());
+    std::transform(chosen.begin(), chosen.end(), order_.begin() + 1,
+                   [](std::size_t piece) { return static_cast<std::uint32_t>(piece); });
+    std::vector<Request> sending;
+    for (int rank = 1; rank < comm_.size(); ++rank)
+      sending.push_back(comm_.isend(order_.data(), bytes, rank, kOrderTag));
+    for (const Request request : sending) comm_.wait(request);
+  }
+
+ private:
+  Communicator& comm_;
+  const ExchangePlan& plan_;
+  float* gradients_;
+  std::vector<std::uint32_t> order_;
+};
+
+/// An all-reduce in two halves (DeAR): a ring of reduce-scatters, later a ring of all-gathers.
+class SplitAllReduce final : public Reducer {
+ public:
+  SplitAllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
+      : comm_(comm), plan_(plan), gradients_(gradients) {
+    std::size_t largest = 0;
+    for (const auto& piece : plan.pieces) largest = std::max(largest, piece.count);
+    received_.resize(largest / static_cast<std::size_t>(comm.size()) + 1);
+  }
+
+  bool start(std::size_t index) override {
+    // After the last round this rank holds the sum of the part after its own.
+    for (int round = 0; round < comm_.size() - 1; ++round) {
+      const auto [send, send_count] = part(index, comm_.rank() - round);
+      const auto [add, add_count] = part(index, comm_.rank() - round - 1);
+      pass(send, send_count, received_.data(), add_count);
+      sum_elements(add, add, received_.data(), add_count, DataType::float32);
+    }
+    return true;
+  }
+
+  bool second_pass() override { return true; }
+  void second(std::size_t index) override {
+    for (int round = 0; round < comm_.size() - 1; ++round) {
+      const auto [send, send_count] = part(index, comm_.rank() + 1 - round);
+      const auto [into, into_count] = part(index, comm_.rank() - round);
+      pass(send, send_count, into, into_count);
+    }
+  }
+
+ private:
+  /// Part of a piece; numbers count modulo the ranks.
+  std::pair<float*, std::size_t> part(std::size_t index, int number) {
+    const Piece& piece = plan_.pieces[index];
+    const auto ranks = static_cast<std::size_t>(comm_.size());
+    const std::size_t k = static_cast<std::size_t>(number + 2 * comm_.size()) % ranks;
+    const std::size_t begin = piece.count * k / ranks;
+    const std::size_t end = piece.count * (k + 1) / ranks;
+    return {gradients_ + piece.offset + begin, end - begin};
+  }
+
+  void pass(const float* send, std::size_t send_count, float* into, std::size_t into_count) {
+    const int size = comm_.size();
+    exchange(comm_, send, send_count * sizeof(float), (comm_.rank() + 1) % size, into,
+             into_count * sizeof(float), (comm_.rank() + size - 1) % size, kHalfTag);
+    sent_bytes_ += send_count * sizeof(float);
+  }
+
+  Communicator& comm_;
+  const ExchangePlan& plan_;
+  float* gradients_;
+  std::vector<float> received_;
+};
+
+/// Push to the piece's server, pull of the sum. Several pieces are under way at once.
+class PushPull final : public Reducer {
+ public:
+  PushPull(Communicator& comm, const ExchangePlan& plan, const float* gradients, float* sums)
+      : comm_(comm),
+        plan_(plan),
+        gradients_(gradients),
+        sums_(sums),
+        headers_(plan.pieces.size()) {}
+
+  bool start(std::size_t index) override {
+    const Piece& piece = plan_.pieces[index];
+    const std::size_t bytes = piece.count * sizeof(float);
+    const int tag = kPieceTag + static_cast<int>(index);
+    headers_[index] = static_cast<std::uint32_t>(index);
+    Open open{index, {}, false};
+    // The answer's place is ready before the server can have it.
+    open.requests[0] = comm_.irecv(sums_ + piece.offset, bytes, piece.server, tag);
+    open.requests[1] =
+        comm_.isend(&headers_[index], sizeof headers_[index], piece.server, kPushTag);
+    open.requests[2] = comm_.isend(gradients_ + piece.offset, bytes, piece.server, tag);
+    open_.push_back(open);
+    sent_bytes_ += bytes;
+    pushing_bytes_ += bytes;
+    return false;
+  }
+
+  [[nodiscard]] std::size_t pushing_bytes() const override { return pushing_bytes_; }
+  void finish_push() override {
+    const auto oldest =
+        std::find_if(open_.begin(), open_.end(), [](const Open& o) { return !o.pushed; });
+    if (oldest != open_.end()) finish_push(*oldest);
+  }
+
+  std::size_t finish_oldest() override {
+    Open open = open_.front();
+    open_.pop_front();
+    if (!open.pushed) finish_push(open);
+    comm_.wait(open.requests[0]);
+    return open.piece;
+  }
+
+  [[nodiscard]] bool idle() const override { return open_.empty(); }
+
+ private:
+  struct Open {
+    std::size_t piece;
+    std::array<Request, 3> requests;  ///< answer, header, gradients
+    bool pushed = false;
+  };
+  void finish_push(Open& open) {
+    comm_.wait(open.requests[1]);
+    comm_.wait(open.requests[2]);
+    open.pushed = true;
+    pushing_bytes_ -= plan_.pieces[open.piece].count * sizeof(float);
+  }
+
+  Communicator& comm_;
+  const ExchangePlan& plan_;
+  const float* gradients_;
+  float* sums_;
+  std::vector<std::uint32_t> headers_;
+  std::size_t pushing_bytes_ = 0;
+  std::deque<Open> open_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
+                                      float* gradients, float* sums) {
+  if (plan.servers > 0) return std::make_unique<PushPull>(comm, plan, gradients, sums);
+  if (plan.method == TrainingMethod::dear)
+    return std::make_unique<SplitAllReduce>(comm, plan, gradients);
+  return std::make_unique<AllReduce>(comm, plan, gradients);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,105 @@
+#include <algorithm>
+
+#include "workers/collectives/sum.hpp"
+#include "workers/measure/clock.hpp"
+#include "workers/tags.hpp"
+#include "workers/train/exchange/exchange.hpp"
+
+namespace dynamiccl {
+
+struct GradientServer::Shard {
+  std::size_t piece = 0;
+  std::size_t count = 0;
+  std::size_t offset = 0;  ///< in this server's shard
+  std::size_t pushed = 0;  ///< workers whose piece of this step has come
+  std::vector<Request> receiving;
+  std::vector<Request> sending;
+};
+
+GradientServer::GradientServer(Communicator& comm, const ExchangePlan& plan)
+    : comm_(comm),
+      plan_(plan),
+      workers_(comm.size() - plan.servers),
+      shard_of_piece_(plan.pieces.size(), 0),
+      headers_(static_cast<std::size_t>(workers_)),
+      header_requests_(static_cast<std::size_t>(workers_)) {
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    if (plan_.pieces[i].server != comm.rank()) continue;
+    shard_of_piece_[i] = shards_.size();
+    Shard shard;
+    shard.piece = i;
+    shard.count = plan_.pieces[i].count;
+    shard.offset = shard_elements_;
+    shard.receiving.resize(static_cast<std::size_t>(workers_));
+    shard_elements_ += shard.count;
+    shards_.push_back(std::move(shard));
+  }
+  buffer_.resize(shard_elements_ * static_cast<std::size_t>(workers_ + 1));
+}
+
+GradientServer::~GradientServer() = default;
+
+float* GradientServer::slot(std::size_t shard, int worker) {
+  // Slot `workers_` holds the sum.
+  return buffer_.data() + static_cast<std::size_t>(worker) * shard_elements_ +
+         shards_[shard].offset;
+}
+
+void GradientServer::post(std::size_t shard, int worker) {
+  const Shard& s = shards_[shard];
+  shards_[shard].receiving[static_cast<std::size_t>(worker)] =
+      comm_.irecv(slot(shard, worker), s.count * sizeof(float), plan_.servers + worker,
+                  kPieceTag + static_cast<int>(s.piece));
+}
+
+std::vector<GradientServer::Step> GradientServer::serve(int steps) {
+  std::vector<Step> times;
+  if (shards_.empty()) {
+    const double now = now_us();
+    times.assign(static_cast<std::size_t>(steps), {now, now, 0});
+    return times;
+  }
+  for (int step = 0; step < steps; ++step) {
+    // All of a step's pieces have a place before the first comes: no worker waits for another's.
+    for (std::size_t s = 0; s < shards_.size(); ++s) {
+      for (int worker = 0; worker < workers_; ++worker) post(s, worker);
+    }
+    Step record{times.empty() ? now_us() : times.back().end_us, 0, 0};
+    for (std::size_t round = 0; round < shards_.size(); ++round) {
+      for (int worker = 0; worker < workers_; ++worker) {
+        const auto w = static_cast<std::size_t>(worker);
+        comm_.wait(comm_.irecv(&headers_[w], sizeof headers_[w], plan_.servers + worker, kPushTag));
+        const std::size_t shard = shard_of_piece_[headers_[w]];
+        comm_.wait(shards_[shard].receiving[w]);
+        if (++shards_[shard].pushed == static_cast<std::size_t>(workers_)) complete(shard, record);
+      }
+    }
+    record.end_us = now_us();
+    times.push_back(record);
+  }
+  for (auto& shard : shards_) {
+    for (const Request request : shard.sending) comm_.wait(request);
+    shard.sending.clear();
+  }
+  return times;
+}
+
+void GradientServer::complete(std::size_t shard, Step& step) {
+  Shard& s = shards_[shard];
+  for (const Request request : s.sending) comm_.wait(request);
+  s.sending.clear();
+  s.pushed = 0;
+  const double start_us = now_us();
+  float* sum = slot(shard, workers_);
+  std::copy_n(slot(shard, 0), s.count, sum);
+  for (int worker = 1; worker < workers_; ++worker)
+    sum_elements(sum, sum, slot(shard, worker), s.count, DataType::float32);
+  step.sum_us += now_us() - start_us;
+  for (int worker = 0; worker < workers_; ++worker) {
+    s.sending.push_back(comm_.isend(sum, s.count * sizeof(float), plan_.servers + worker,
+                                    kPieceTag + static_cast<int>(s.piece)));
+    sent_bytes_ += s.count * sizeof(float);
+  }
+}
+
+}  // namespace dynamiccl

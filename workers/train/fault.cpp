@@ -1,0 +1,21 @@
+#include <cstdlib>
+#include <string_view>
+
+#include "workers/train/worker_step.hpp"
+
+namespace dynamiccl {
+
+PlantedFault planted_fault() {
+#ifdef DYNAMICCL_TRAINING_FAULTS
+  static const PlantedFault fault = [] {
+    const char* text = std::getenv("DYNAMICCL_TRAINING_FAULT");
+    const std::string_view name = text == nullptr ? "" : text;
+    return PlantedFault{name == "drop-gradient", name == "skip-last-update"};
+  }();
+  return fault;
+#else
+  return {};
+#endif
+}
+
+}  // namespace dynamiccl

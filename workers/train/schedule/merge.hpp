@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "workers/train/schedule/cost_table.hpp"
+
+namespace dynamiccl {
+
+/// A gradient in the order in which the backward pass finishes them.
+struct Gradient {
+  double ready_us = 0;  ///< since the step began; does not fall
+  std::size_t bytes = 0;
+};
+
+/// Neighbours that travel as one message: [first, last).
+struct Group {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  bool operator==(const Group&) const = default;
+};
+
+/// When the last group has arrived: groups travel one after the other, each once its last gradient
+/// is ready.
+double finish_us(const std::vector<Gradient>& gradients, const std::vector<Group>& groups,
+                 const Cost& cost);
+
+/// Groups with the least finish_us of all 2^(L-1) ways, for any cost that is not negative:
+/// F(j) = min over i of max(F(i), ready(j)) + cost(bytes of i..j); a smaller F(i) never hurts.
+/// O(L^2) (D-48).
+std::vector<Group> optimal_merge(const std::vector<Gradient>& gradients, const Cost& cost);
+
+/// The published rule (Shi, Chu, Li, doi 10.1109/INFOCOM.2019.8737367): a gradient waits for the
+/// next one when that is ready before its own transfer would end, and the transfer either has not
+/// begun by then or waiting costs less than a start-up.
+/// @param start_up_us the alpha of the rule
+std::vector<Group> greedy_merge(const std::vector<Gradient>& gradients, const Cost& cost,
+                                double start_up_us);
+
+/// Every gradient alone; all as one; neighbours up to `bytes` together.
+std::vector<Group> each_alone(std::size_t gradients);
+std::vector<Group> all_together(std::size_t gradients);
+std::vector<Group> up_to(const std::vector<Gradient>& gradients, std::size_t bytes);
+
+}  // namespace dynamiccl

@@ -1,0 +1,176 @@
+#include "workers/train/torch/models.hpp"
+
+#include <torch/nn/functional.h>
+
+namespace dynamiccl {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+namespace F = torch::nn::functional;
+
+/// Appends a stage that runs `module`.
+template <class Holder>
+void add(StagedModel& model, Holder module) {
+  StagedModel::Stage stage;
+  stage.parameters = module->parameters();
+  stage.forward = [module](Tensor x) mutable { return module->forward(std::move(x)); };
+  model.stages.push_back(std::move(stage));
+  model.owners.push_back(module.ptr());
+}
+
+nn::Conv2d convolution(int from, int to, int kernel, int stride) {
+  return nn::Conv2d(
+      nn::Conv2dOptions(from, to, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+/// Two or three convolutions beside a shortcut (He et al., arXiv 1512.03385; the stride of the
+/// three sits in the middle one, "v1.5").
+struct BlockImpl : nn::Module {
+  BlockImpl(int from, int width, int stride, bool bottleneck) {
+    const int to = bottleneck ? 4 * width : width;
+    if (bottleneck) {
+      body->push_back(convolution(from, width, 1, 1));
+      body->push_back(nn::BatchNorm2d(width));
+      body->push_back(nn::ReLU());
+    }
+    body->push_back(convolution(bottleneck ? width : from, width, 3, stride));
+    body->push_back(nn::BatchNorm2d(width));
+    body->push_back(nn::ReLU());
+    body->push_back(convolution(width, to, bottleneck ? 1 : 3, 1));
+    body->push_back(nn::BatchNorm2d(to));
+    register_module("body", body);
+    if (stride != 1 || from != to) {
+      shortcut->push_back(convolution(from, to, 1, stride));
+      shortcut->push_back(nn::BatchNorm2d(to));
+    }
+    register_module("shortcut", shortcut);
+  }
+  Tensor forward(const Tensor& x) {
+    const Tensor way = shortcut->is_empty() ? x : shortcut->forward(x);
+    return torch::relu(body->forward(x) + way);
+  }
+  nn::Sequential body;
+  nn::Sequential shortcut;
+};
+TORCH_MODULE(Block);
+
+struct HeadImpl : nn::Module {
+  HeadImpl(int features, int classes)
+      : linear(register_module("linear", nn::Linear(features, classes))) {}
+  Tensor forward(const Tensor& x) { return linear->forward(x.mean({2, 3})); }
+  nn::Linear linear;
+};
+TORCH_MODULE(Head);
+
+struct FlattenedImpl : nn::Module {
+  FlattenedImpl(int from, int to, bool last)
+      : linear(register_module("linear", nn::Linear(from, to))), is_last(last) {}
+  Tensor forward(const Tensor& x) {
+    const Tensor y = linear->forward(x.flatten(1));
+    return is_last ? y : torch::relu(y);
+  }
+  nn::Linear linear;
+  bool is_last;
+};
+TORCH_MODULE(Flattened);
+
+void add_residual_net(StagedModel& model, bool imagenet) {
+  nn::Sequential stem(convolution(3, 64, imagenet ? 7 : 3, imagenet ? 2 : 1), nn::BatchNorm2d(64),
+                      nn::ReLU());
+  if (imagenet) stem->push_back(nn::MaxPool2d(nn::MaxPool2dOptions(3).stride(2).padding(1)));
+  add(model, stem);
+  const std::array<int, 4> depth = imagenet ? std::array{3, 4, 6, 3} : std::array{2, 2, 2, 2};
+  int from = 64;
+  for (std::size_t level = 0; level < depth.size(); ++level) {
+    const int width = 64 << level;
+    for (int i = 0; i < depth[level]; ++i) {
+      add(model, Block(from, width, level > 0 && i == 0 ? 2 : 1, imagenet));
+      from = imagenet ? 4 * width : width;
+    }
+  }
+  add(model, Head(from, imagenet ? 1000 : 10));
+}
+
+/// Word, position and type embeddings, summed and normalised (Devlin et al., arXiv 1810.04805).
+struct EmbeddingsImpl : nn::Module {
+  explicit EmbeddingsImpl(int h)
+      : words(register_module("words", nn::Embedding(30522, h))),
+        positions(register_module("positions", nn::Embedding(512, h))),
+        types(register_module("types", nn::Embedding(2, h))),
+        norm(register_module("norm", nn::LayerNorm(nn::LayerNormOptions({h})))) {
+    for (auto& weight : {words->weight, positions->weight, types->weight})
+      nn::init::normal_(weight, 0, 0.02);
+  }
+  Tensor forward(const Tensor& tokens) {
+    const auto place = torch::arange(tokens.size(1), tokens.options());
+    const auto sum = words->forward(tokens) + positions->forward(place).unsqueeze(0) +
+                     types->forward(torch::zeros_like(tokens));
+    return norm->forward(sum).transpose(0, 1);  // the encoder takes [sequence, batch, width]
+  }
+  nn::Embedding words, positions, types;
+  nn::LayerNorm norm;
+};
+TORCH_MODULE(Embeddings);
+
+/// The masked-language head; its decoder is the word embedding itself.
+struct LanguageHeadImpl : nn::Module {
+  LanguageHeadImpl(int h, Embeddings embeddings)
+      : dense(register_module("dense", nn::Linear(h, h))),
+        norm(register_module("norm", nn::LayerNorm(nn::LayerNormOptions({h})))),
+        bias(register_parameter("bias", torch::zeros({30522}))),
+        tied(std::move(embeddings)) {}
+  Tensor forward(const Tensor& x) {
+    const auto y = norm->forward(F::gelu(dense->forward(x)));
+    // Back to [batch, sequence], the order of the labels.
+    return F::linear(y, tied->words->weight, bias).transpose(0, 1).flatten(0, 1);
+  }
+  nn::Linear dense;
+  nn::LayerNorm norm;
+  Tensor bias;
+  Embeddings tied;
+};
+TORCH_MODULE(LanguageHead);
+
+}  // namespace
+
+StagedModel make_image_model(TrainingModel kind) {
+  StagedModel model;
+  switch (kind) {
+    case TrainingModel::mlp:
+      add(model, Flattened(3072, 512, false));
+      add(model, Flattened(512, 256, false));
+      add(model, Flattened(256, 10, true));
+      break;
+    case TrainingModel::cnn:
+      for (const int from : {3, 32}) {
+        const int to = from == 3 ? 32 : 64;
+        add(model, nn::Sequential(nn::Conv2d(nn::Conv2dOptions(from, to, 3).padding(1)), nn::ReLU(),
+                                  nn::MaxPool2d(2)));
+      }
+      add(model, Flattened(4096, 128, false));
+      add(model, Flattened(128, 10, true));
+      break;
+    default:
+      add_residual_net(model, kind == TrainingModel::resnet50);
+  }
+  return model;
+}
+
+StagedModel make_bert(TrainingModel kind) {
+  const bool large = kind == TrainingModel::bert_large;
+  const int h = large ? 1024 : 768;
+  StagedModel model;
+  const Embeddings embeddings(h);
+  add(model, embeddings);
+  for (int i = 0; i < (large ? 24 : 12); ++i) {
+    add(model, nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(h, h / 64)
+                                               .dim_feedforward(4 * h)
+                                               .dropout(0)
+                                               .activation(torch::kGELU)));
+  }
+  add(model, LanguageHead(h, embeddings));
+  return model;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,99 @@
+#include "workers/train/training_figures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/statistics.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+json points_of(const CostTable& table) {
+  json points = json::array();
+  for (const auto& point : table.points()) points.push_back({point.bytes, point.time_us});
+  return points;
+}
+
+json event_of(const Span& span, const std::string& name, const char* category, int rank,
+              int thread) {
+  return {{"name", name},
+          {"cat", category},
+          {"ph", "X"},
+          {"ts", span.start_us},
+          {"pid", rank},
+          {"tid", thread},
+          {"dur", span.end_us - span.start_us}};
+}
+
+}  // namespace
+
+void FigureCollector::add(const StepTimes& times, bool measured) {
+  losses_.push_back(times.loss);
+  if (measured) measured_.push_back(times);
+}
+
+void FigureCollector::add_trace(const std::vector<Span>& computing,
+                                const std::vector<Span>& communicating, int rank) {
+  for (const auto& span : computing)
+    trace_.push_back(
+        event_of(span, fmt::format("{} {}", span.what, span.piece), "computation", rank, 0));
+  for (const auto& span : communicating) {
+    auto event =
+        event_of(span, fmt::format("{} {}", span.what, span.piece), "communication", rank, 1);
+    if (span.piece < plan_.pieces.size())
+      event["args"] = {{"bytes", plan_.pieces[span.piece].count * sizeof(float)}};
+    trace_.push_back(std::move(event));
+  }
+}
+
+void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
+  const auto typical = [&](double StepTimes::*member) {
+    std::vector<double> values;
+    for (const auto& step : measured_) values.push_back(step.*member);
+    return values.empty() ? 0 : median(values);
+  };
+  figures.forward_us = typical(&StepTimes::forward_us);
+  figures.backward_us = typical(&StepTimes::backward_us);
+  figures.update_us = typical(&StepTimes::update_us);
+  figures.exposed_us = typical(&StepTimes::exposed_us);
+  figures.wire_bytes = wire_bytes;
+  figures.first_loss = losses_.empty() ? 0 : losses_.front();
+  const std::size_t last = std::min<std::size_t>(10, losses_.size());
+  if (last > 0)
+    figures.last_loss =
+        std::accumulate(losses_.end() - static_cast<std::ptrdiff_t>(last), losses_.end(), 0.0) /
+        static_cast<double>(last);
+  figures.details["losses"] = losses_;
+  figures.details["trace"] = trace_;
+}
+
+void describe(TrainingFigures& figures, const TrainingSpec& spec, const ExchangePlan& plan,
+              const ModelProfile& profile, const LinkCost& link, int workers, int threads) {
+  const double volume = static_cast<double>(plan.elements()) * sizeof(float);
+  // Up and down through a server are counted both, as in the formula.
+  const double ways = plan.servers > 0 ? 2 : 1;
+  figures.c2c_measured =
+      ways * figures.wire_bytes / volume / (static_cast<double>(spec.batch) * figures.intensity);
+  auto& details = figures.details;
+  details["workers"] = workers;
+  details["servers"] = plan.servers;
+  details["threads"] = threads;
+  details["library"] = learner_library();
+  details["messages"] = plan.pieces.size();
+  json pieces = json::array();
+  for (const auto& piece : plan.pieces) pieces.push_back({piece.offset, piece.count, piece.server});
+  details["pieces"] = std::move(pieces);
+  details["cost_us"] = points_of(link.time);
+  details["cost_second_us"] = points_of(link.second);
+  details["cost_cpu_us"] = points_of(link.cpu);
+  json ready = json::array();
+  for (const auto& gradient : profile.step.gradients)
+    ready.push_back({gradient.bytes, gradient.ready_us});
+  details["gradients"] = std::move(ready);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "core/record.hpp"
+#include "workers/train/training_run.hpp"
+
+namespace dynamiccl {
+
+/// Collects what the steps of a cell leave beside their times.
+class FigureCollector {
+ public:
+  FigureCollector(const ExchangePlan& plan, const ModelProfile& profile)
+      : plan_(plan), profile_(profile) {}
+  void add(const StepTimes& times, bool measured);
+  /// One step as Chrome trace events (chrome://tracing, Perfetto).
+  void add_trace(const std::vector<Span>& computing, const std::vector<Span>& communicating,
+                 int rank);
+  void fill(TrainingFigures& figures, double wire_bytes) const;
+
+ private:
+  const ExchangePlan& plan_;
+  const ModelProfile& profile_;
+  std::vector<StepTimes> measured_;
+  std::vector<double> losses_;
+  nlohmann::json trace_ = nlohmann::json::array();
+};
+
+/// The plan and the figures behind the prediction, for the record's details.
+void describe(TrainingFigures& figures, const TrainingSpec& spec, const ExchangePlan& plan,
+              const ModelProfile& profile, const LinkCost& link, int workers, int threads);
+
+}  // namespace dynamiccl

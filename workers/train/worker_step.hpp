@@ -1,0 +1,90 @@
+#pragma once
+
+#include <vector>
+
+#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/learner.hpp"
+#include "workers/train/schedule/predict.hpp"
+
+namespace dynamiccl {
+
+struct StepTimes {
+  double start_us = 0;
+  double forward_us = 0;
+  double backward_us = 0;
+  double update_us = 0;
+  double exposed_us = 0;  ///< the computing thread waited for sums
+  double loss = 0;
+};
+
+/// Faults that a test build plants to prove that the checks see them.
+struct PlantedFault {
+  bool drop_gradient = false;
+  bool skip_last_update = false;
+};
+PlantedFault planted_fault();
+
+/// One worker's training: SGD with momentum on flat buffers, in the order in which the backward
+/// pass finishes gradients.
+class TrainingWorker {
+ public:
+  TrainingWorker(const TrainingSpec& spec, Learner& learner, const Dataset& data, int worker,
+                 int workers, std::uint64_t seed);
+
+  /// Parameters in the order in which one backward pass finished them.
+  std::vector<int> observe_order();
+  /// Every rank's order must be the same.
+  void set_order(const std::vector<int>& order);
+
+  /// Weights, momentum and data as at the start.
+  void reset();
+  /// One step without communication; `profile` gets its ready times and stages.
+  StepTimes step_alone(StepProfile* profile);
+  /// One step of the method. Sums of methods that cross the barrier stay open until the next step.
+  StepTimes step(GradientExchange& exchange, bool crosses);
+  /// Applies what is still open.
+  StepTimes finish(GradientExchange& exchange);
+  /// One step as one process would do it: every worker's batch in turn, gradients added in rank
+  /// order.
+  void step_of_all();
+
+  [[nodiscard]] std::vector<float> weights() const;
+  /// Largest absolute difference from `other`, and how many differ at all.
+  [[nodiscard]] double accuracy(int samples);
+  [[nodiscard]] float* gradients() { return gradients_.data(); }
+  [[nodiscard]] float* sums() { return sums_.empty() ? gradients_.data() : sums_.data(); }
+  [[nodiscard]] const std::vector<std::size_t>& counts() const { return counts_; }
+  [[nodiscard]] const std::vector<int>& stage_of() const { return stage_; }
+  [[nodiscard]] std::size_t buffer_bytes() const {
+    return (gradients_.size() + sums_.size()) * sizeof(float);
+  }
+  [[nodiscard]] const std::vector<Span>& stage_spans() const { return stage_spans_; }
+
+ private:
+  void load(int worker);
+  void update(std::size_t gradient, const float* sum);
+  void settle(GradientExchange& exchange, int stage, StepTimes& times);
+  void run_backward(StepTimes& times);
+
+  TrainingSpec spec_;
+  Learner& learner_;
+  const Dataset& data_;
+  int worker_;
+  int workers_;
+  Sharding sharding_;
+  std::uint64_t step_ = 0;
+  std::vector<int> order_;             ///< parameter of each gradient
+  std::vector<std::size_t> position_;  ///< gradient of each parameter
+  std::vector<std::size_t> counts_;    ///< elements of each gradient
+  std::vector<std::size_t> offsets_;
+  std::vector<int> stage_;  ///< of each gradient
+  std::vector<float> gradients_;
+  std::vector<float> sums_;  ///< PS alone: a second place for the answers
+  std::vector<float> velocity_;
+  std::vector<float> start_weights_;
+  Batch batch_;
+  bool open_ = false;  ///< sums of the last step are not applied yet
+  std::vector<Span> stage_spans_;
+};
+
+}  // namespace dynamiccl
