@@ -39,6 +39,7 @@ json protocol_to_json(const Protocol& protocol) {
           {"batch_target_us", protocol.batch_target.count()},
           {"max_batch", protocol.max_batch},
           {"batch_rooted", protocol.batch_rooted},
+          {"rotate_buffers", protocol.rotate_buffers},
           {"rank_aggregation", name_of(protocol.rank_aggregation)},
           {"verify", protocol.verify}};
 }
@@ -52,6 +53,7 @@ Protocol protocol_from_json(const json& object) {
   protocol.batch_target = Micros(object.at("batch_target_us").get<double>());
   protocol.max_batch = object.at("max_batch").get<int>();
   protocol.batch_rooted = object.value("batch_rooted", false);
+  protocol.rotate_buffers = object.value("rotate_buffers", false);
   protocol.rank_aggregation =
       parse_named<RankAggregation>(object.at("rank_aggregation").get<std::string>());
   protocol.verify = object.at("verify").get<bool>();

@@ -42,6 +42,9 @@ struct Protocol {
   /// Batches calls in which one rank alone sends or receives, too. Their mean is then a throughput:
   /// the root runs ahead. nccl-tests times so.
   bool batch_rooted = false;
+  /// Calls of a sample take turns over parts of buffers as large as the launch's largest cell, so
+  /// that their data is not in a cache; otherwise all work on the same memory. nccl-tests rotates.
+  bool rotate_buffers = false;
   RankAggregation rank_aggregation = RankAggregation::max;
   bool verify = true;
 };

@@ -191,6 +191,29 @@ TEST_CASE("fast calls are timed in batches that all ranks agree on, rooted ones 
   }
 }
 
+TEST_CASE("calls that take turns over the buffers leave checked data behind") {
+  RunConfig config = config_of(Architecture::ring);
+  config.protocol.iterations = 4;
+  config.protocol.batch_target = Micros(600e6);
+  config.protocol.max_batch = 7;
+  config.protocol.rotate_buffers = true;
+  config.cells = {cell_of(Collective::allreduce, 24), cell_of(Collective::allgather, 1000),
+                  cell_of(Collective::reduce_scatter, 1000),
+                  cell_of(Collective::allreduce, 1000, DataType::float32, "own_ring"),
+                  cell_of(Collective::allreduce, 8008)};
+  for (const auto& record : run_all(config)) {
+    INFO(record.cell_id << ": " << record.reason);
+    CHECK(record.status == CellStatus::ok);
+    CHECK(record.wrong == 0);
+    CHECK(record.checked > 0);
+  }
+  const WorkCell& largest = config.cells.back();
+  CellMemory memory(world(), config);
+  memory.require(memory.mode_of(largest), 8008, 8008, 0);
+  CHECK(memory.slots(memory.mode_of(largest), 1024) == 7);
+  CHECK(memory.slots(memory.mode_of(largest), 9000) == 1);
+}
+
 TEST_CASE("a slow cell is cut short by its time cap, but not below the least iterations") {
   RunConfig config = config_of(Architecture::ring);
   config.protocol.warmup = 50;

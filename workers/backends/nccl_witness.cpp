@@ -21,7 +21,7 @@ std::string program_folder() {
 
 void NcclWitness::load() {
   const char* asked = std::getenv("DYNAMICCL_NCCL_PROFILER");
-  if (asked == nullptr || std::string_view(asked) != "1") return;
+  if (asked != nullptr && std::string_view(asked) == "0") return;
   if (std::getenv("NCCL_PROFILER_PLUGIN") != nullptr) return;
   const std::string path = program_folder() + "/libdynamiccl-nccl-plugin.so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -112,6 +112,12 @@ BufferPair CellMemory::data_buffers(MemoryMode mode) const {
 
 std::byte* CellMemory::scratch(MemoryMode mode) const { return library_.at(mode).scratch.data(); }
 
+std::size_t CellMemory::slots(MemoryMode mode, std::size_t bytes) const {
+  const Sizes& sizes = sizes_.at(mode);
+  const std::size_t least = std::min(sizes.in, sizes.out);
+  return bytes == 0 ? 1 : std::max<std::size_t>(1, least / bytes);
+}
+
 void CellMemory::fill(MemoryMode mode, const DataSource& source, std::byte* at,
                       std::size_t count) const {
   if (Device* gpu = holder(mode)) return gpu->fill(source, at, comm_.rank(), 0, count);

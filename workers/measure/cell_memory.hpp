@@ -53,6 +53,8 @@ class CellMemory {
   /// Where the data comes from and is verified.
   [[nodiscard]] BufferPair data_buffers(MemoryMode mode) const;
   [[nodiscard]] std::byte* scratch(MemoryMode mode) const;
+  /// How often `bytes` fit into both of a mode's buffers, at least once.
+  [[nodiscard]] std::size_t slots(MemoryMode mode, std::size_t bytes) const;
 
   void fill(MemoryMode mode, const DataSource& source, std::byte* at, std::size_t count) const;
   void poison(MemoryMode mode, std::byte* at, std::size_t bytes) const;

@@ -20,8 +20,10 @@ struct CellRunner::Work {
   DataSource source{0, DataType::float32, 1};
   MemoryMode memory = MemoryMode::host;
   bool graph = false;
-  BufferPair library;  ///< what the library gets
-  BufferPair data;     ///< where the data is made and verified
+  BufferPair library;      ///< what the library gets
+  BufferPair data;         ///< where the data is made and verified
+  std::size_t slots = 1;   ///< parts of the buffers that calls take turns over
+  std::size_t stride = 0;  ///< bytes from one to the next
 };
 
 namespace {
@@ -125,6 +127,11 @@ void CellRunner::place_buffers(Work& work) const {
   };
   work.library = own(memory_.library_buffers(work.memory));
   work.data = own(memory_.data_buffers(work.memory));
+  if (!config_.protocol.rotate_buffers || is_staged(work.memory) || work.cell.in_place) return;
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t bytes = std::max(work.layout.in_elements, work.layout.out_elements) * width;
+  work.stride = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  work.slots = memory_.slots(work.memory, work.stride);
 }
 
 void CellRunner::prepare(const Work& work) {
@@ -153,12 +160,13 @@ void CellRunner::check(Work& work, CellRecord& record) {
                               verdict.first_wrong, verdict.wrong, verdict.checked);
 }
 
-void CellRunner::call(const Work& work, PhaseTimes& times, double& collective_us) {
+void CellRunner::call(const Work& work, int left, PhaseTimes& times, double& collective_us) {
+  const std::size_t shift = static_cast<std::size_t>(left) % work.slots * work.stride;
   const Call call{comm_,
                   work.layout,
                   work.cell.datatype,
-                  work.library.in,
-                  work.library.out,
+                  work.library.in + shift,
+                  work.library.out + shift,
                   memory_.scratch(work.memory),
                   work.segment_bytes};
   if (!is_staged(work.memory)) return work.operation->run(call, times);
@@ -185,7 +193,7 @@ void CellRunner::capture(const Work& work, int batch) {
   double none = 0;
   GpuQueue* queue = comm_.queue();
   queue->begin_capture();
-  for (int i = 0; i < batch; ++i) call(work, ignored, none);
+  for (int left = batch - 1; left >= 0; --left) call(work, left, ignored, none);
   queue->end_capture();
   captured_batch_ = batch;
 }
@@ -202,7 +210,7 @@ double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   if (work.graph) {
     queue->replay();
   } else {
-    for (int i = 0; i < batch; ++i) call(work, times, collective_us);
+    for (int left = batch - 1; left >= 0; --left) call(work, left, times, collective_us);
   }
   if (queue != nullptr) queue->mark_stop();
   comm_.complete();

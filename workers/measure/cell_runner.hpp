@@ -54,7 +54,8 @@ class CellRunner {
   void place_buffers(Work& work) const;
   void prepare(const Work& work);
   void check(Work& work, CellRecord& record);
-  void call(const Work& work, PhaseTimes& times, double& collective_us);
+  /// @param left calls of the sample that follow this one: the last works on the checked data
+  void call(const Work& work, int left, PhaseTimes& times, double& collective_us);
   void capture(const Work& work, int batch);
   double sample(const Work& work, int batch, SampleArrays& samples);
   int warm_up(const Work& work, SampleArrays& samples);
