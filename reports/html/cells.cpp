@@ -7,6 +7,7 @@
 #include "core/verdict.hpp"
 #include "reports/answer.hpp"
 #include "reports/html/section.hpp"
+#include "reports/reports.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -90,8 +91,9 @@ void add_ratios(const PageContext& page, Columns& columns) {
   std::vector<bool> compared;
   for (const auto& f : page.figures) {
     const CellFigure* base = page.bare_metal.of(f);
-    compared.push_back(base != nullptr && base != &f);
-    if (compared.back()) ratios.push_back(time_ratio(f, *base));
+    const bool has_base = base != nullptr && base != &f;
+    compared.push_back(has_base);
+    if (has_base) ratios.push_back(time_ratio(f, *base));
   }
   const auto verdicts = judge_table(ratios, EquivalenceBand{});
   std::size_t next = 0;
@@ -117,6 +119,8 @@ json rounded(double value) {
 }
 
 json rounded(const std::optional<double>& value) { return value ? rounded(*value) : json(); }
+
+json table_json(const Table& table) { return json::parse(render_table(table, OutputFormat::json)); }
 
 json stored_json(const std::string& text) {
   if (text.empty()) return {};

@@ -1,23 +1,14 @@
 #include "reports/html/section.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
 
 namespace dynamiccl {
-namespace {
 
-using nlohmann::json;
-
-/// Rows as objects by column name.
-json objects(const Table& table) { return json::parse(render_table(table, OutputFormat::json)); }
-
-}  // namespace
-
-json coverage_data(const PageContext& page) {
-  const json counts = objects(page.reader.query(
+nlohmann::json coverage_data(const PageContext& page) {
+  using nlohmann::json;
+  const json counts = table_json(page.reader.query(
       "SELECT environment, backend, status, count(*) AS cells FROM v_cell WHERE run_row = ?1 "
       "GROUP BY environment, backend, status ORDER BY environment, backend, status",
       {page.run_row}));
-  const json missing = objects(page.reader.query(
+  const json missing = table_json(page.reader.query(
       "SELECT status, reason, count(*) AS cells, "
       "group_concat(DISTINCT environment) AS environments, "
       "group_concat(DISTINCT backend) AS backends, "
@@ -26,23 +17,23 @@ json coverage_data(const PageContext& page) {
       "WHERE run_row = ?1 AND status <> 'ok' GROUP BY status, reason ORDER BY cells DESC",
       {page.run_row}));
   const json attempts =
-      objects(page.reader.query("SELECT launch_status AS status, reason, count(*) AS attempts, "
-                                "group_concat(DISTINCT environment) AS environments, "
-                                "group_concat(DISTINCT backend) AS backends FROM v_launch "
-                                "WHERE run_row = ?1 AND launch_status NOT IN ('ok', 'running') "
-                                "GROUP BY launch_status, reason ORDER BY attempts DESC",
-                                {page.run_row}));
-  const json events = objects(
+      table_json(page.reader.query("SELECT launch_status AS status, reason, count(*) AS attempts, "
+                                   "group_concat(DISTINCT environment) AS environments, "
+                                   "group_concat(DISTINCT backend) AS backends FROM v_launch "
+                                   "WHERE run_row = ?1 AND launch_status NOT IN ('ok', 'running') "
+                                   "GROUP BY launch_status, reason ORDER BY attempts DESC",
+                                   {page.run_row}));
+  const json events = table_json(
       page.reader.query("SELECT kind, count(*) AS times, min(message) AS example FROM event "
                         "WHERE run_id = ?1 GROUP BY kind ORDER BY times DESC",
                         {page.run_row}));
-  const json noise = objects(page.reader.query(
+  const json noise = table_json(page.reader.query(
       "SELECT count(*) AS launches, count(noise_flags_json) AS judged, "
       "coalesce(sum(noisy), 0) AS noisy, "
       "max(CASE WHEN noisy THEN json_extract(noise_flags_json, '$[0]') END) AS example "
       "FROM v_launch WHERE run_row = ?1 AND launch_status = 'ok'",
       {page.run_row}));
-  const json warm_up = objects(page.reader.query(
+  const json warm_up = table_json(page.reader.query(
       "SELECT count(settled_at) AS judged, coalesce(sum(settled_at > 0), 0) AS unsettled "
       "FROM v_measurement WHERE run_row = ?1 AND counts",
       {page.run_row}));

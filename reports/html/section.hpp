@@ -36,6 +36,7 @@ const std::vector<PageSection>& page_sections();
 nlohmann::json page_cells(const PageContext& page);
 
 // The data of the sections, each in a file of its own.
+nlohmann::json decisions_data(const PageContext& page);
 nlohmann::json latency_data(const PageContext& page);
 nlohmann::json regimes_data(const PageContext& page);
 nlohmann::json reference_data(const PageContext& page);
@@ -46,6 +47,9 @@ nlohmann::json provenance_data(const PageContext& page);
 nlohmann::json rounded(double value);
 /// null for nullopt.
 nlohmann::json rounded(const std::optional<double>& value);
+
+/// Rows as objects by column name.
+nlohmann::json table_json(const Table& table);
 
 /// A stored document; its text as a JSON string where it is none, null where it is empty.
 nlohmann::json stored_json(const std::string& text);

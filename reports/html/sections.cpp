@@ -1,5 +1,6 @@
 #include "embedded/script_components.hpp"
 #include "embedded/script_coverage.hpp"
+#include "embedded/script_decisions.hpp"
 #include "embedded/script_latency.hpp"
 #include "embedded/script_overhead.hpp"
 #include "embedded/script_overview.hpp"
@@ -18,6 +19,7 @@ const std::vector<PageSection>& page_sections() {
       {"latency", latency_data, embedded::script_latency},
       {"components", nullptr, embedded::script_components},
       {"regimes", regimes_data, embedded::script_regimes},
+      {"decisions", decisions_data, embedded::script_decisions},
       {"reference", reference_data, embedded::script_reference},
       {"coverage", coverage_data, embedded::script_coverage},
       {"provenance", provenance_data, embedded::script_provenance}};

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/digest.hpp"
+#include "db/decision_log.hpp"
 #include "reports/reports.hpp"
 #include "tests/browser/chromium.hpp"
 #include "tests/db/synthetic.hpp"
@@ -29,6 +30,7 @@ class OpenPage {
   OpenPage() : path_(folder_.file("report.html")) {
     Store store(folder_.file("page.sqlite"));
     fill(store);
+    tune(folder_.file("page.sqlite"));
     html = render_report_html(Reader(folder_.file("page.sqlite")), "last");
     std::ofstream(path_) << html;
     browser = std::make_unique<Chromium>(std::filesystem::path(path_).parent_path().string());
@@ -75,6 +77,28 @@ class OpenPage {
         });
     store.end_run(plan.run.id, "complete");
   }
+  /// Two agents try three settings of one task.
+  static void tune(const std::string& path) {
+    DecisionLog log(path);
+    for (const char* agent : {"bandit", "random"}) {
+      const auto tuning = log.begin({"page-run", "live", agent, "", 1, "{}"});
+      std::vector<DecisionInfo> decisions;
+      for (int step = 0; step < 4; ++step) {
+        DecisionInfo row;
+        row.task_key = "openmpi/ring/allreduce/2^20/r2n1";
+        row.environment = "bare-metal";
+        row.regime = "abcd";
+        row.step = step;
+        row.kind = step == 0 ? "reference" : step == 3 ? "final" : "explore";
+        row.arm = "algorithm " + std::to_string(step % 3);
+        row.candidates_json = row.asked_json = row.state_json = "{}";
+        row.time_us = 10.0 - step % 3;
+        row.reference_us = 10.0;
+        decisions.push_back(row);
+      }
+      log.add(tuning, decisions);
+    }
+  }
 
   ScratchFolder folder_;
   std::string path_;
@@ -100,6 +124,7 @@ TEST_CASE("the page draws its charts without a complaint and without the network
   // 2 environments x 2 backends x 2 operations x 4 sizes have a ratio to bare metal.
   CHECK(page.count("#overview circle") == 32);
   CHECK(page.count("#components .bar i") > 0);
+  CHECK(page.count("#decisions .plot canvas") == 2);
   CHECK(page.browser->complaints() == std::vector<std::string>{});
   REQUIRE(page.browser->requests().size() == 1);
   CHECK_THAT(page.browser->requests().front(), ContainsSubstring("file://"));

@@ -3,6 +3,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
+#include "db/decision_log.hpp"
 #include "reports/html/section.hpp"
 #include "reports/reports.hpp"
 #include "tests/db/synthetic.hpp"
@@ -121,4 +122,42 @@ TEST_CASE("the page's curves are fitted by a start-up time and a bandwidth") {
   CHECK(data["cells"]["columns"]["size"][fits[0]["cell"].get<std::size_t>()] == 1000);
   CHECK_THAT(fits[0]["pieces"][0]["alpha_us"].get<double>(), WithinRel(10.0, 1e-2));
   CHECK_THAT(fits[0]["pieces"][0]["bytes_per_s"].get<double>(), WithinRel(1e9, 1e-2));
+}
+
+TEST_CASE("the page has the decisions of a tuned run, and no section for them elsewhere") {
+  const ScratchFolder folder;
+  const auto path = folder.file("page.sqlite");
+  Store store(path);
+  const auto plan = make_plan("page", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 10.0; });
+  const auto section = [&] {
+    return data_of(render_report_html(Reader(path), "last")).at("sections").at("decisions");
+  };
+  CHECK(section().is_null());
+  DecisionLog log(path);
+  const auto tuning = log.begin({"page", "live", "bandit", "", 1, "{}"});
+  std::vector<DecisionInfo> decisions;
+  for (int step = 0; step < 3; ++step) {
+    DecisionInfo row;
+    row.task_key = "openmpi/ring/allreduce/2^10/r2n1";
+    row.environment = "bare-metal";
+    row.regime = "abcd";
+    row.step = step;
+    row.kind = step == 0 ? "reference" : step == 1 ? "explore" : "final";
+    row.arm = step == 0 ? "default" : "ring";
+    row.candidates_json = row.asked_json = row.state_json = "{}";
+    row.time_us = step == 0 ? 10.0 : 5.0;
+    row.reference_us = 10.0;
+    decisions.push_back(row);
+  }
+  log.add(tuning, decisions);
+  const json own = section();
+  CHECK(own["steps"].size() == 3);
+  REQUIRE(own["choices"].size() == 1);
+  CHECK(own["choices"][0]["arm"] == "ring");
+  CHECK(own["choices"][0]["time_us"] == 5.0);
+  REQUIRE(own["regret"].size() == 2);
+  CHECK(own["regret"][0]["mean_regret_percent"] == 100.0);
+  CHECK(own["regret"][1]["mean_regret_percent"] == 0.0);
 }

@@ -1,0 +1,51 @@
+// What searches for settings tried, chose and won.
+(() => {
+  let chosenTask = null;
+  Report.section({
+    id: "decisions", short: "Decisions", title: "Which settings were chosen, and what they win",
+    lead: "Every choice of a search is in the decision log; here are the newest search of each agent and what was left in force.",
+    shown: own => own && own.steps.length > 0,
+    draw(root, own) {
+      const { el, lists, format, state, look } = Report;
+      const passes = row => {
+        const environment = lists.environments.indexOf(row.environment), backend = lists.backends.indexOf(row.task.split("/")[0]);
+        return (environment < 0 || state.environments.has(environment)) && (backend < 0 || state.backends.has(backend));
+      };
+      const searcher = row => `${row.agent} (${row.mode})`;
+      const agents = [...new Set(own.steps.map(searcher))];
+      const looks = name => look(agents.indexOf(name) + 1);
+      const steps = own.steps.filter(passes), choices = own.choices.filter(passes);
+      if (!steps.length) { root.append(el("p", { class: "note" }, "No decision passes the filter.")); return; }
+
+      root.append(el("h3", {}, "Left in force"), Report.table({ caption: "The choice at the end of each search; more than one row of a task: searches disagree", rows: choices, columns: [
+        { name: "task", text: r => r.task }, { name: "environment", text: r => r.environment }, { name: "agent", text: searcher },
+        { name: "setting", wide: true, text: r => r.arm }, { name: "default's time", right: true, text: r => format.time(r.reference_us) },
+        { name: "its time", right: true, text: r => format.time(r.time_us) },
+        { name: "faster by", right: true, text: r => r.time_us && r.reference_us ? format.ratio(r.reference_us / r.time_us) : "-" },
+        { name: "guards", wide: true, text: r => r.guards === "pass" ? "passed" : r.guards }, { name: "searches", right: true, text: r => String(r.searches) }] }));
+
+      const tasks = [...new Set(steps.map(r => `${r.environment}: ${r.task}`))];
+      if (!tasks.includes(chosenTask)) chosenTask = tasks[0];
+      root.append(el("div", { class: "controls" }, tasks.length > 1 ? Report.choice("task", tasks.map(t => [t, t]), chosenTask, value => { chosenTask = value; }) : null));
+      const mine = steps.filter(r => `${r.environment}: ${r.task}` === chosenTask && r.time_us > 0 && r.kind !== "final");
+      const reference = (mine.find(r => r.reference_us > 0) || {}).reference_us;
+      const line = (name, rows) => ({ label: name, look: looks(name), points: rows.map(r => ({ x: r.step + 1, value: r.time_us, low: null, high: null,
+        notes: [r.arm, `${r.kind}, probability ${format.number(r.propensity)}`, ...(r.guard === "pass" ? [] : [r.guard])] })) });
+      const traces = agents.map(name => line(name, mine.filter(r => searcher(r) === name))).filter(s => s.points.length);
+      const regret = agents.map(name => ({ label: name, look: looks(name), points: own.regret.filter(r => searcher(r) === name)
+        .map(r => ({ x: r.evaluations, value: 1 + r.mean_regret_percent / 100, low: null, high: null, notes: [`${r.tasks} task${r.tasks === 1 ? "" : "s"}, found in ${format.number(r.found_percent)} %`] })) })).filter(s => s.points.length);
+      const evaluations = { linear: true, tick: x => format.number(x) };
+      root.append(Report.keys(agents.map(name => ({ label: name, look: looks(name) }))), el("div", { class: "panels" },
+        traces.length ? Report.lineChart({ caption: `Each try of ${chosenTask}`, title: "Time of each try", series: traces, x: evaluations, range: Report.yRange(traces, reference ? [reference, reference] : null),
+          tick: format.time, text: p => format.time(p.value), reference: reference ? { value: reference, low: reference, high: reference } : null }) : null,
+        regret.length ? Report.lineChart({ caption: "Best so far, against the best that any search saw", title: "Regret over evaluations", series: regret, x: evaluations,
+          range: Report.yRange(regret, [1, 1.05]), tick: format.ratio, text: p => format.ratio(p.value), reference: { value: 1, low: 1, high: 1.02 } }) : null));
+      root.append(el("p", { class: "method" }, "Left: time of a call under the setting of each step; grey line: the library's default. Right: mean over tasks and searches of the best setting so far over the best of the run; " +
+        "a setting counts with its mean over the run. One launch per try has no interval."),
+        Report.tableBehind(() => Report.table({ caption: `Each try of ${chosenTask}`, rows: steps.filter(r => `${r.environment}: ${r.task}` === chosenTask), columns: [
+          { name: "step", right: true, text: r => String(r.step + 1) }, { name: "agent", text: searcher }, { name: "kind", text: r => r.kind }, { name: "setting", wide: true, text: r => r.arm },
+          { name: "time", right: true, text: r => format.time(r.time_us) }, { name: "default", right: true, text: r => format.time(r.reference_us) },
+          { name: "probability", right: true, text: r => format.number(r.propensity) }, { name: "guard", wide: true, text: r => r.guard }] })));
+    },
+  });
+})();

@@ -1,0 +1,33 @@
+#include "reports/html/section.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+
+// Null for a run that nobody tuned: the section is then left out.
+nlohmann::json decisions_data(const PageContext& page) {
+  using nlohmann::json;
+  // The newest search of each agent is traced step by step; a run may hold hundreds.
+  const json steps = table_json(page.reader.query(
+      "SELECT t.mode, t.agent, d.environment, d.task_key AS task, d.step, d.kind, d.arm, "
+      "d.time_us, d.reference_us, d.propensity, d.guard, d.calls "
+      "FROM decision d JOIN tuning t ON t.id = d.tuning_id WHERE t.id IN "
+      "(SELECT max(id) FROM tuning WHERE run_id = ?1 GROUP BY mode, agent) "
+      "ORDER BY t.id, d.environment, d.task_key, d.step, d.id LIMIT 20000",
+      {page.run_row}));
+  if (steps.empty()) return {};
+  const json choices = table_json(page.reader.query(
+      "SELECT t.mode, t.agent, d.environment, d.task_key AS task, d.arm, count(*) AS searches, "
+      "avg(d.time_us) AS time_us, avg(d.reference_us) AS reference_us, "
+      "group_concat(DISTINCT d.guard) AS guards FROM decision d "
+      "JOIN tuning t ON t.id = d.tuning_id WHERE t.run_id = ?1 AND d.kind = 'final' "
+      "GROUP BY t.mode, t.agent, d.environment, d.task_key, d.arm "
+      "ORDER BY d.environment, d.task_key, t.mode, t.agent, searches DESC LIMIT 5000",
+      {page.run_row}));
+  QueryScope scope;
+  scope.runs = {page.run};
+  return {{"steps", steps},
+          {"choices", choices},
+          {"regret", table_json(named_query(page.reader, "regret", scope))}};
+}
+
+}  // namespace dynamiccl
