@@ -1,0 +1,91 @@
+#include "tuner/search/replay.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "tuner/action/spaces.hpp"
+#include "tuner/simulator/fast_random.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// A sweep with known truth: arm `best` takes 0.6 of the default, all others 1.2.
+SampledTask sampled(int log2_size, std::size_t best, double noise, std::uint64_t seed,
+                    int launches = 6) {
+  SampledTask task;
+  task.search.size = Bytes{std::uint64_t{1} << log2_size};
+  task.search.task.space = std::make_shared<const ActionSpace>(
+      make_space({.backend = Backend::openmpi, .ranks = 2, .size = task.search.size}));
+  task.search.task.key = {"", {.bin = {log2_size}, .group_size = 2}};
+  task.regime_id = "abcd";
+  FastRandom random(seed);
+  const std::size_t arms = task.search.task.space->arms().size();
+  for (std::size_t a = 0; a < arms; ++a) {
+    const double us = a == 0 ? 100 : a == best ? 60 : 120;
+    auto& row = task.arm_us.emplace_back();
+    for (int i = 0; i < launches; ++i) row.push_back(us * std::exp(noise * random.normal()));
+  }
+  return task;
+}
+
+ReplayOptions options(const std::vector<std::string>& agents) {
+  ReplayOptions result;
+  result.agents = agents;
+  result.seeds = 3;
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("exhaustive finds all that the oracle finds, the default nothing", "[E-136]") {
+  const std::vector<SampledTask> tasks{sampled(20, 3, 0.01, 1), sampled(22, 5, 0.01, 2),
+                                       sampled(24, 0, 0.01, 3)};
+  const auto scores = replay(tasks, options({"default", "exhaustive"}), nullptr);
+  REQUIRE(scores.size() == 2);
+  CHECK(scores[0].tasks == 2);
+  CHECK(scores[0].gain_share == Catch::Approx(0));
+  CHECK(scores[0].evaluations == Catch::Approx(3));
+  CHECK(scores[1].gain_share == Catch::Approx(1));
+  CHECK(scores[1].gain_share_lowest == Catch::Approx(1));
+  // The reference is measured apart from exhaustive's own round.
+  CHECK(scores[1].share_of_exhaustive >= 1);
+  CHECK(scores[1].reached_95 == Catch::Approx(1));
+  CHECK(scores[1].slower == 0);
+}
+
+TEST_CASE("a search within its budget never chooses what is slower than the default") {
+  std::vector<SampledTask> tasks;
+  for (int i = 0; i < 6; ++i) tasks.push_back(sampled(16 + i, 4, 0.03, 10 + i));
+  tasks.back().held_out = true;
+  int steps = 0;
+  auto settings = options({"bandit", "random", "coordinate-descent"});
+  const auto scores = replay(tasks, settings, [&](const ReplayStep& step) {
+    ++steps;
+    CHECK(step.step->measured.trial.ok);
+  });
+  for (const ReplayScore& score : scores) {
+    CAPTURE(score.agent);
+    CHECK(score.share_of_exhaustive <= 0.26 + 6.0 / 100);
+    CHECK(score.slower == 0);
+    CHECK(score.held_out_tasks == 1);
+  }
+  CHECK(steps > 0);
+  // Sizes share what was learnt: the bandit need not search each from the start.
+  CHECK(scores[0].gain_share > scores[1].gain_share);
+}
+
+TEST_CASE("failed arms are drawn as failures and too few launches are refused") {
+  auto task = sampled(20, 3, 0.01, 1);
+  task.arm_us[1].clear();
+  bool failed = false;
+  replay({task}, options({"exhaustive"}), [&](const ReplayStep& step) {
+    if (step.step->choice.arm == 1) failed = !step.step->measured.trial.ok;
+  });
+  CHECK(failed);
+  CHECK_THROWS_WITH(replay({sampled(20, 3, 0, 1, 2)}, options({"default"}), nullptr),
+                    ContainsSubstring("at least 3 launches"));
+}

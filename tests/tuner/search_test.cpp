@@ -1,0 +1,167 @@
+#include "tuner/search/search.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <set>
+
+#include "tuner/action/spaces.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+SearchTask make_task(int log2_size) {
+  SearchTask task;
+  task.size = Bytes{std::uint64_t{1} << log2_size};
+  task.task.space = std::make_shared<const ActionSpace>(
+      make_space({.backend = Backend::openmpi, .ranks = 4, .size = task.size}));
+  task.task.key = {"", {.bin = SizeBin::of(task.size), .group_size = 4}};
+  return task;
+}
+
+/// Times that a test chooses; everything else as a launch would say it.
+struct FakeWorld {
+  std::map<Ask, double> us;
+  double otherwise = 10;
+  std::set<Ask> failing;
+  nlohmann::json regime = {{"ingredients", {{"intra_link", "shm"}, {"library", "openmpi-4.1"}}}};
+  int rounds = 0;
+
+  Evaluate evaluate() {
+    return [this](const std::vector<Ask>& asks) {
+      ++rounds;
+      std::vector<Measured> results;
+      for (const Ask& ask : asks) {
+        Measured measured;
+        measured.trial.ok = !failing.contains(ask);
+        const auto known = us.find(ask);
+        measured.trial.time = Micros{known == us.end() ? otherwise : known->second};
+        measured.regime_id = "abcd";
+        measured.regime = regime;
+        results.push_back(measured);
+      }
+      return results;
+    };
+  }
+};
+
+std::unique_ptr<Agent> exhaustive() { return make_agent("exhaustive", {}); }
+
+}  // namespace
+
+TEST_CASE("a search measures the default first and leaves the best setting") {
+  FakeWorld world;
+  world.us[{0, 3}] = 5;
+  std::vector<SearchTask> tasks{make_task(20), make_task(22)};
+  std::vector<SearchStep> steps;
+  const auto agent = exhaustive();
+  const auto outcomes = search(*agent, tasks, world.evaluate(), {},
+                               [&](const SearchStep& step) { steps.push_back(step); });
+  REQUIRE(outcomes.size() == 2);
+  CHECK(outcomes[0].arm == 3);
+  CHECK(outcomes[0].best_time == Micros{5});
+  CHECK(outcomes[0].default_time == Micros{10});
+  CHECK(outcomes[1].arm == 0);
+  CHECK(std::string(steps.front().kind) == "reference");
+  CHECK(tasks[0].task.key.regime == "abcd");
+  CHECK(tasks[0].task.state.intra_link == IntraLink::shm);
+  // One launch serves one arm of every task.
+  CHECK(world.rounds <= static_cast<int>(tasks[1].task.space->arms().size()) + 1);
+  for (const SearchStep& step : steps) {
+    REQUIRE(step.reward);
+    CHECK(step.reward->total() < 0);
+    CHECK(step.reward->total() >= RewardTerms::lower_bound({}));
+  }
+}
+
+TEST_CASE("a budget counts over all tasks") {
+  FakeWorld world;
+  std::vector<SearchTask> tasks{make_task(20), make_task(22), make_task(24)};
+  SearchOptions options;
+  options.max_evaluations = 11;
+  options.in_flight = 2;
+  int evaluations = 0;
+  const auto agent = exhaustive();
+  search(*agent, tasks, world.evaluate(), options, [&](const SearchStep&) { ++evaluations; });
+  CHECK(evaluations >= 11);
+  CHECK(evaluations <= 12);  // a task that enters late still gets its reference
+}
+
+TEST_CASE("in-network aggregation and foreign libraries are left alone") {
+  for (const auto& [regime, guard] :
+       {std::pair{nlohmann::json{{"features", {{"is_ina_active", true}}}},
+                  GuardVerdict::ina_passthrough},
+        std::pair{nlohmann::json{{"ingredients", {{"library", "rccl-2.18"}}}},
+                  GuardVerdict::no_actuator}}) {
+    FakeWorld world;
+    world.regime = regime;
+    world.us[{0, 3}] = 1;
+    std::vector<SearchTask> tasks{make_task(20)};
+    const auto agent = exhaustive();
+    const auto outcomes = search(*agent, tasks, world.evaluate(), {}, nullptr);
+    CHECK(outcomes[0].arm == 0);
+    CHECK(outcomes[0].evaluations == 1);
+    CHECK(outcomes[0].guard == guard);
+  }
+}
+
+TEST_CASE("faults end a task's exploration and a failed default leaves it alone") {
+  FakeWorld world;
+  world.failing = {{0, 1}, {0, 2}, {1, 0}};
+  world.us[{0, 4}] = 1;
+  std::vector<SearchTask> tasks{make_task(20), make_task(22)};
+  const auto agent = exhaustive();
+  const auto outcomes = search(*agent, tasks, world.evaluate(), {}, nullptr);
+  CHECK(outcomes[0].arm == 0);
+  CHECK(outcomes[0].guard == GuardVerdict::failed);
+  CHECK(outcomes[0].evaluations < static_cast<int>(tasks[0].task.space->arms().size()));
+  CHECK(outcomes[1].evaluations == 1);
+  CHECK_FALSE(outcomes[1].best_time);
+}
+
+TEST_CASE("a choice above twice the Gloo floor is reverted") {
+  FakeWorld world;
+  world.us[{0, 0}] = 30;
+  world.us[{0, 3}] = 25;
+  world.otherwise = 40;
+  std::vector<SearchTask> tasks{make_task(20)};
+  tasks[0].gloo_floor = Micros{10};
+  const auto agent = exhaustive();
+  const auto outcomes = search(*agent, tasks, world.evaluate(), {}, nullptr);
+  CHECK(outcomes[0].arm == 0);
+  CHECK(outcomes[0].guard == GuardVerdict::above_gloo_floor);
+}
+
+TEST_CASE("an interrupted measurement ends the search with what is known") {
+  std::vector<SearchTask> tasks{make_task(20)};
+  int calls = 0;
+  const Evaluate evaluate = [&](const std::vector<Ask>& asks) {
+    std::vector<Measured> results;
+    if (++calls > 3) return results;
+    results.resize(asks.size());
+    for (Measured& measured : results) measured.trial.time = Micros{calls == 2 ? 4.0 : 10.0};
+    return results;
+  };
+  const auto agent = exhaustive();
+  const auto outcomes = search(*agent, tasks, evaluate, {}, nullptr);
+  CHECK(outcomes[0].evaluations == 3);
+  CHECK(outcomes[0].best_time == Micros{4});
+}
+
+TEST_CASE("guards judge times against the floor and the default") {
+  CHECK(judge_trial(true, Micros{9}, Micros{10}, std::nullopt) == GuardVerdict::pass);
+  CHECK(judge_trial(true, Micros{11}, Micros{10}, std::nullopt) == GuardVerdict::pass);
+  CHECK(judge_trial(true, Micros{13}, Micros{10}, std::nullopt) ==
+        GuardVerdict::slower_than_default);
+  CHECK(judge_trial(true, Micros{9}, Micros{10}, Micros{4}) == GuardVerdict::above_gloo_floor);
+  CHECK(judge_trial(false, Micros{9}, Micros{10}, std::nullopt) == GuardVerdict::failed);
+}
+
+TEST_CASE("flags: nothing to gain, and nothing to gain without loss") {
+  CHECK(non_actionable(1, Micros{10}, std::nullopt));
+  CHECK(non_actionable(9, Micros{10}, Micros{9.9}));
+  CHECK_FALSE(non_actionable(9, Micros{10}, Micros{9}));
+  CHECK(lossless_saturated(Micros{13}, Micros{10}));
+  CHECK_FALSE(lossless_saturated(Micros{11}, Micros{10}));
+  CHECK_FALSE(lossless_saturated(Micros{11}, Micros{0}));
+}

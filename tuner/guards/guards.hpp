@@ -1,0 +1,69 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/units.hpp"
+#include "core/vocabulary.hpp"
+#include "tuner/action/action_space.hpp"
+#include "tuner/state/state.hpp"
+
+namespace dynamiccl {
+
+/// What a guard decides about a choice.
+enum class GuardVerdict {
+  pass,
+  ina_passthrough,     ///< in-network aggregation is active: never a reducing choice (E-144)
+  no_actuator,         ///< a library that cannot be set from here (E-145)
+  failed,              ///< the setting failed or gave wrong data (E-149)
+  above_gloo_floor,    ///< slower than 2x Gloo on the same task (E-141)
+  slower_than_default  ///< slower than the default beyond noise
+};
+template <>
+struct NameTable<GuardVerdict> {
+  static constexpr std::string_view what = "guard verdict";
+  static constexpr std::array entries{
+      Named{GuardVerdict::pass, "pass"},
+      Named{GuardVerdict::ina_passthrough, "ina-passthrough"},
+      Named{GuardVerdict::no_actuator, "no-actuator"},
+      Named{GuardVerdict::failed, "failed"},
+      Named{GuardVerdict::above_gloo_floor, "above-gloo-floor"},
+      Named{GuardVerdict::slower_than_default, "slower-than-default"}};
+};
+
+/// Flags that reach the user.
+inline constexpr std::string_view kNonActionable = "non_actionable_regime";
+inline constexpr std::string_view kLosslessSaturated = "lossless_saturated";
+/// E-142: slower than Gloo at all, X-19's lower threshold: told, not reverted.
+inline constexpr std::string_view kBelowFloor = "slower_than_gloo";
+
+struct GuardLimits {
+  double gloo_floor = 2.0;    ///< E-141
+  double sanity_floor = 1.0;  ///< E-142
+  /// A time counts as slower than the default from this many standard deviations of a launch on.
+  double noise_widths = 3.0;
+  double noise_sd = 0.05;  ///< of ln(time) between launches of one setting
+  double actionable_gain = 0.02;
+  double saturation_margin = 0.2;
+  int faults = 2;  ///< after so many failed settings a task's exploration ends (E-149)
+};
+
+/// May this task be tuned at all? Anything but `pass` leaves the library alone.
+GuardVerdict admit(const State& state);
+
+/// What a measurement of a setting means. @param floor Gloo's time for the same task, if known
+GuardVerdict judge_trial(bool ok, Micros time, Micros default_time, std::optional<Micros> floor,
+                         const GuardLimits& limits = {});
+
+/// No setting recovers what this regime costs (E-146): there is nothing to choose, or the best that
+/// was measured is not faster than the default by `actionable_gain`.
+bool non_actionable(std::size_t arms, Micros default_time, std::optional<Micros> best,
+                    const GuardLimits& limits = {});
+
+/// Even the best lossless setting takes longer than what the workload leaves for the call, so that
+/// only sending less can help (E-147).
+/// @param allowed the call's time at which communication no longer limits the step (C2C = 1)
+bool lossless_saturated(Micros best, Micros allowed, const GuardLimits& limits = {});
+
+}  // namespace dynamiccl

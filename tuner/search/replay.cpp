@@ -1,0 +1,227 @@
+#include "tuner/search/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/statistics.hpp"
+#include "tuner/simulator/fast_random.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::size_t kManyArms = 24;
+
+/// Launches of one third: every third one from `part` on.
+std::vector<double> third(const std::vector<double>& launches, std::size_t part) {
+  std::vector<double> chosen;
+  for (std::size_t i = part; i < launches.size(); i += 3) chosen.push_back(launches[i]);
+  return chosen;
+}
+
+/// What is known of a task before any agent looks.
+struct Judged {
+  std::size_t oracle = 0;
+  bool worth = false;
+  std::vector<double> score_us;  ///< by arm, on the scoring third; 0 = failed
+  double band = 0.02;            ///< default against default, relative
+
+  [[nodiscard]] double saved(std::size_t arm) const {
+    return score_us[arm] > 0 ? 1 - score_us[arm] / score_us[0] : 0;
+  }
+};
+
+Judged judge_task(const SampledTask& task, double worth) {
+  Judged judged;
+  if (task.arm_us.empty() || task.arm_us[0].size() < 3)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: a replay needs at least 3 launches of the default, it has {}; "
+                            "sweep with more launches (tune.sweep_launches)",
+                            task.search.task.key.task.text(),
+                            task.arm_us.empty() ? 0 : task.arm_us[0].size()));
+  double best = INFINITY;
+  for (std::size_t a = 0; a < task.arm_us.size(); ++a) {
+    const auto seen = third(task.arm_us[a], 0);
+    const auto scored = third(task.arm_us[a], 2);
+    judged.score_us.push_back(scored.empty() ? 0 : median(scored));
+    if (!seen.empty() && !scored.empty() && median(seen) < best) {
+      best = median(seen);
+      judged.oracle = a;
+    }
+  }
+  const auto reference = third(task.arm_us[0], 1);
+  const auto oracle = third(task.arm_us[judged.oracle], 1);
+  judged.worth = !oracle.empty() && median(reference) / median(oracle) >= worth;
+  std::vector<double> logs;
+  for (const double us : task.arm_us[0]) logs.push_back(std::log(us));
+  const double n = static_cast<double>(third(task.arm_us[0], 2).size());
+  judged.band = std::max(0.02, std::exp(2.5 * standard_deviation(logs) / std::sqrt(n)) - 1);
+  return judged;
+}
+
+/// One agent with one seed through all tasks.
+class Run {
+ public:
+  Run(const std::vector<SampledTask>& tasks, const std::vector<Judged>& judged,
+      const ReplayOptions& options, const std::string& name, int seed)
+      : judged_(judged), options_(options), name_(name), seed_(seed), random_(mixed(seed)) {
+    order_.resize(tasks.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    for (std::size_t i = order_.size(); i > 1; --i)
+      std::swap(order_[i - 1], order_[random_.below(i)]);
+    for (const std::size_t t : order_) {
+      sampled_.push_back(&tasks[t]);
+      tasks_.push_back(tasks[t].search);
+    }
+    reached_.assign(tasks_.size(), 0);
+  }
+
+  void go(const std::function<void(const ReplayStep&)>& on_step) {
+    AgentOptions agent_options = options_.agent;
+    agent_options.seed = mixed(seed_);
+    const auto agent = make_agent(name_, agent_options);
+    SearchOptions search_options;
+    search_options.limits = options_.limits;
+    // One task after the other: what is learnt of one serves the next.
+    search_options.in_flight = 1;
+    if (name_ != "exhaustive" && options_.budget > 0)
+      search_options.max_evaluations = static_cast<int>(options_.budget * all_arms());
+    outcomes_ = search(
+        *agent, tasks_, [&](const std::vector<Ask>& asks) { return draw(asks); }, search_options,
+        [&](const SearchStep& step) {
+          note_reached(*agent, step);
+          if (on_step) on_step({name_, seed_, order_[step.task], &tasks_[step.task], &step});
+        });
+  }
+
+  [[nodiscard]] int evaluations() const {
+    int sum = 0;
+    for (const SearchOutcome& outcome : outcomes_) sum += outcome.evaluations;
+    return sum;
+  }
+  [[nodiscard]] int all_arms() const {
+    std::size_t sum = 0;
+    for (const SearchTask& task : tasks_) sum += task.task.space->arms().size();
+    return static_cast<int>(sum);
+  }
+
+  /// Time saved over the oracle's, over the tasks that count. NaN when none does.
+  [[nodiscard]] double gain_share(bool held_out_only) const {
+    double saved = 0;
+    double possible = 0;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      const Judged& judged = judged_[order_[i]];
+      if (!judged.worth || (held_out_only && !sampled_[i]->held_out)) continue;
+      saved += judged.saved(outcomes_[i].arm);
+      possible += judged.saved(judged.oracle);
+    }
+    return possible > 0 ? saved / possible : NAN;
+  }
+
+  void add_to(ReplayScore& score, std::vector<double>& to_95, bool many_only) const {
+    int reached = 0;
+    int counted = 0;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      const Judged& judged = judged_[order_[i]];
+      const double ratio = judged.score_us[outcomes_[i].arm] / judged.score_us[0];
+      score.worst_ratio = std::max(score.worst_ratio, ratio);
+      if (ratio > 1 + judged.band) ++score.slower;
+      if (!judged.worth) continue;
+      ++counted;
+      if (reached_[i] > 0) ++reached;
+      const std::size_t arms = sampled_[i]->arm_us.size();
+      if (many_only && arms < kManyArms) continue;
+      to_95.push_back(reached_[i] > 0 ? reached_[i] : static_cast<double>(arms));
+    }
+    if (counted > 0) score.reached_95 += static_cast<double>(reached) / counted / options_.seeds;
+  }
+
+ private:
+  static std::uint64_t mixed(int seed) {
+    return 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(seed + 1);
+  }
+
+  std::vector<Measured> draw(const std::vector<Ask>& asks) {
+    std::vector<Measured> results;
+    for (const Ask& ask : asks) {
+      const SampledTask& task = *sampled_[ask.task];
+      const auto launches = third(task.arm_us[ask.arm], 0);
+      Measured measured;
+      measured.regime_id = task.regime_id;
+      measured.regime = task.regime;
+      measured.trial.ok = !launches.empty();
+      if (measured.trial.ok) {
+        measured.trial.time = Micros{launches[random_.below(launches.size())]};
+        measured.calls = 1;
+      }
+      results.push_back(measured);
+    }
+    return results;
+  }
+
+  void note_reached(const Agent& agent, const SearchStep& step) {
+    if (reached_[step.task] > 0) return;
+    const Judged& judged = judged_[order_[step.task]];
+    const std::size_t arm = agent.recommend(tasks_[step.task].task);
+    if (judged.saved(arm) >= 0.95 * judged.saved(judged.oracle))
+      reached_[step.task] = step.step + 1;
+  }
+
+  const std::vector<Judged>& judged_;
+  const ReplayOptions& options_;
+  std::string name_;
+  int seed_;
+  FastRandom random_;
+  std::vector<std::size_t> order_;
+  std::vector<const SampledTask*> sampled_;
+  std::vector<SearchTask> tasks_;
+  std::vector<double> reached_;
+  std::vector<SearchOutcome> outcomes_;
+};
+
+ReplayScore score_agent(const std::vector<SampledTask>& tasks, const std::vector<Judged>& judged,
+                        const ReplayOptions& options, const std::string& name,
+                        const std::function<void(const ReplayStep&)>& on_step) {
+  ReplayScore score;
+  score.agent = name;
+  score.seeds = options.seeds;
+  bool many = false;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    if (!judged[t].worth) continue;
+    ++score.tasks;
+    if (tasks[t].held_out) ++score.held_out_tasks;
+    many = many || tasks[t].arm_us.size() >= kManyArms;
+  }
+  std::vector<double> to_95;
+  score.gain_share_lowest = INFINITY;
+  for (int seed = 0; seed < options.seeds; ++seed) {
+    Run run(tasks, judged, options, name, seed);
+    run.go(on_step);
+    score.evaluations += static_cast<double>(run.evaluations()) / options.seeds;
+    score.share_of_exhaustive +=
+        static_cast<double>(run.evaluations()) / run.all_arms() / options.seeds;
+    const double share = run.gain_share(false);
+    score.gain_share += share / options.seeds;
+    score.gain_share_lowest = std::min(score.gain_share_lowest, share);
+    if (score.held_out_tasks > 0) score.held_out_gain_share += run.gain_share(true) / options.seeds;
+    run.add_to(score, to_95, many);
+  }
+  if (!to_95.empty()) score.evaluations_to_95 = median(to_95);
+  return score;
+}
+
+}  // namespace
+
+std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
+                                const std::function<void(const ReplayStep&)>& on_step) {
+  std::vector<Judged> judged;
+  for (const SampledTask& task : tasks) judged.push_back(judge_task(task, options.worth));
+  std::vector<ReplayScore> scores;
+  for (const std::string& name : options.agents)
+    scores.push_back(score_agent(tasks, judged, options, name, on_step));
+  return scores;
+}
+
+}  // namespace dynamiccl

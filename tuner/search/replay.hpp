@@ -1,0 +1,69 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tuner/search/search.hpp"
+
+namespace dynamiccl {
+
+/// A task with what a sweep measured of every arm.
+struct SampledTask {
+  SearchTask search;
+  bool held_out = false;
+  std::string regime_id;
+  nlohmann::json regime;
+  /// Microseconds by arm and launch; launches in the order of their blocks. An arm without any is
+  /// one that failed.
+  std::vector<std::vector<double>> arm_us;
+};
+
+struct ReplayOptions {
+  std::vector<std::string> agents;
+  int seeds = 10;
+  AgentOptions agent;  ///< its seed is replaced
+  /// Evaluations of all tasks together, as a share of exhaustive's; default and exhaustive have no
+  /// such limit.
+  double budget = 0.25;
+  double worth = 1.1;  ///< speed-up from which on a task counts for the gain
+  GuardLimits limits;
+};
+
+/// How an agent did over all seeds.
+struct ReplayScore {
+  std::string agent;
+  int tasks = 0;  ///< in which the oracle is at least `worth` times faster
+  int seeds = 0;
+  double evaluations = 0;  ///< mean per seed, over all tasks
+  double share_of_exhaustive = 0;
+  double gain_share = 0;         ///< time saved over the oracle's, mean over seeds
+  double gain_share_lowest = 0;  ///< of the seeds
+  /// The same over the held-out tasks alone; 0 tasks = not known.
+  int held_out_tasks = 0;
+  double held_out_gain_share = 0;
+  /// Median over tasks (with at least 24 arms, or all where none has) and seeds of the evaluations
+  /// after which the recommendation saves 95 % of what the oracle saves; a task where it never does
+  /// counts with all its arms.
+  double evaluations_to_95 = 0;
+  double reached_95 = 0;   ///< share of (task, seed) that get there
+  int slower = 0;          ///< (task, seed) whose choice is slower than the default beyond its band
+  double worst_ratio = 1;  ///< largest time of a choice over its default's
+};
+
+/// One evaluation of a replayed search, for regret curves.
+struct ReplayStep {
+  std::string agent;
+  int seed = 0;
+  std::size_t task = 0;                ///< index into the replayed tasks
+  const SearchTask* search = nullptr;  ///< as the agent saw it
+  const SearchStep* step = nullptr;
+};
+
+/// Lets agents search stored samples instead of launches. Launches are split in three by block, so
+/// that nothing is chosen and judged on the same noise: the first third is what searches draw from
+/// and the oracle chooses on, the second says which tasks are worth it, the third scores.
+/// @throws Error(input) for a task with fewer than three launches of its default
+std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
+                                const std::function<void(const ReplayStep&)>& on_step);
+
+}  // namespace dynamiccl

@@ -1,0 +1,211 @@
+#include "tuner/search/search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/statistics.hpp"
+#include "tuner/state/state_from_regime.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// How a task stands in the search.
+struct Progress {
+  SearchOutcome outcome;
+  std::map<std::size_t, std::vector<double>> times;  ///< by arm
+  std::size_t last_arm = 0;
+  int steps = 0;
+  int faults = 0;
+  bool open = true;
+};
+
+/// History of the task's own latencies against its default, newest first (E-08).
+void push_history(State& state, double relative) {
+  auto& history = state.log_latency_history;
+  std::rotate(history.begin(), history.end() - 1, history.end());
+  history[0] = relative;
+  state.history_known = std::min(state.history_known + 1, kHistoryLength);
+}
+
+class Searcher {
+ public:
+  Searcher(Agent& agent, std::vector<SearchTask>& tasks, const Evaluate& evaluate,
+           const SearchOptions& options, const std::function<void(const SearchStep&)>& on_step)
+      : agent_(agent),
+        tasks_(tasks),
+        evaluate_(evaluate),
+        options_(options),
+        on_step_(on_step),
+        progress_(tasks.size()) {}
+
+  std::vector<SearchOutcome> run() {
+    const std::size_t width = options_.in_flight == 0 ? tasks_.size() : options_.in_flight;
+    while (!stopped_) {
+      admit_tasks(width);
+      if (active_.empty()) break;
+      if (!round()) break;
+      std::erase_if(active_, [&](std::size_t t) { return !progress_[t].open; });
+    }
+    std::vector<SearchOutcome> outcomes;
+    for (std::size_t t = 0; t < tasks_.size(); ++t) outcomes.push_back(conclude(t));
+    return outcomes;
+  }
+
+ private:
+  void admit_tasks(std::size_t width) {
+    std::vector<Ask> asks;
+    while (active_.size() < width && next_ < tasks_.size()) {
+      asks.push_back({next_, 0});
+      active_.push_back(next_++);
+    }
+    if (asks.empty()) return;
+    // The reference of every reward; also tells in which regime the task is.
+    for (std::size_t i = 0; i < asks.size(); ++i) choices_[asks[i].task] = {0, 1, false};
+    measure(asks, "reference");
+    std::erase_if(active_, [&](std::size_t t) { return !progress_[t].open; });
+  }
+
+  bool budget_left() const {
+    return options_.max_evaluations == 0 || evaluations_ < options_.max_evaluations;
+  }
+
+  /// @returns false when nothing is left to ask
+  bool round() {
+    std::vector<Ask> asks;
+    for (const std::size_t t : active_) {
+      const Task& task = tasks_[t].task;
+      const bool spent = options_.max_evaluations != 0 &&
+                         evaluations_ + static_cast<int>(asks.size()) >= options_.max_evaluations;
+      if (agent_.finished(task) || spent) {
+        progress_[t].open = false;
+        continue;
+      }
+      choices_[t] = agent_.act(task);
+      asks.push_back({t, choices_[t].arm});
+    }
+    if (asks.empty()) return budget_left() && next_ < tasks_.size();
+    measure(asks, "explore");
+    return true;
+  }
+
+  void measure(const std::vector<Ask>& asks, const char* kind) {
+    const std::vector<Measured> results = evaluate_(asks);
+    if (results.size() != asks.size()) {
+      stopped_ = true;
+      return;
+    }
+    for (std::size_t i = 0; i < asks.size(); ++i) digest(asks[i], results[i], kind);
+  }
+
+  void digest(const Ask& ask, const Measured& measured, const char* kind) {
+    SearchTask& owner = tasks_[ask.task];
+    Progress& progress = progress_[ask.task];
+    if (progress.steps == 0) meet(owner, measured);
+    SearchStep step;
+    step.task = ask.task;
+    step.step = progress.steps++;
+    step.choice = choices_[ask.task];
+    step.kind = !step.choice.exploratory && ask.arm != 0 ? "exploit" : kind;
+    step.measured = measured;
+    ++evaluations_;
+    ++progress.outcome.evaluations;
+    agent_.learn(owner.task, ask.arm, measured.trial);
+    if (measured.trial.ok && measured.trial.time.count() > 0)
+      progress.times[ask.arm].push_back(measured.trial.time.count());
+    if (ask.arm == 0) progress.outcome.default_time = typical(progress, 0);
+    const auto reference = progress.outcome.default_time;
+    step.guard = judge_trial(measured.trial.ok, measured.trial.time, reference.value_or(Micros{}),
+                             owner.gloo_floor, options_.limits);
+    if (ask.arm == 0 && step.guard != GuardVerdict::failed) step.guard = admit(owner.task.state);
+    step.state = owner.task.state;
+    step.reference = reference;
+    if (reference) step.reward = reward_of(step, progress, *reference);
+    if (reference && measured.trial.ok)
+      push_history(owner.task.state, std::log(measured.trial.time.count() / reference->count()));
+    progress.last_arm = ask.arm;
+    close_when_needed(ask, step.guard, progress);
+    if (on_step_) on_step_(step);
+  }
+
+  /// The first launch of a task says where it is.
+  void meet(SearchTask& owner, const Measured& measured) {
+    if (!measured.regime_id.empty()) owner.task.key.regime = measured.regime_id;
+    if (measured.regime.is_object())
+      owner.task.state = state_from_regime(measured.regime, owner.nodes);
+    set_task(owner.task.state, owner.task.key.task, owner.size, owner.size);
+  }
+
+  RewardTerms reward_of(const SearchStep& step, const Progress& progress, Micros reference) const {
+    StepOutcome outcome;
+    const bool ok = step.measured.trial.ok;
+    outcome.step = outcome.call = ok ? step.measured.trial.time : reference;
+    outcome.reference_step = outcome.reference_call = reference;
+    outcome.switched = step.step > 0 && step.choice.arm != progress.last_arm;
+    outcome.exploratory = step.choice.exploratory;
+    outcome.fault = !ok;
+    outcome.congestion = step.state.congestion;
+    outcome.tier_max = step.state.tier_max;
+    return reward(outcome, options_.weights);
+  }
+
+  void close_when_needed(const Ask& ask, GuardVerdict guard, Progress& progress) const {
+    const bool forbidden =
+        guard == GuardVerdict::ina_passthrough || guard == GuardVerdict::no_actuator;
+    if (guard == GuardVerdict::failed) ++progress.faults;
+    // Without its default a task has nothing to be compared with.
+    const bool no_reference = ask.arm == 0 && !progress.outcome.default_time;
+    if (forbidden || no_reference || progress.faults >= options_.limits.faults) {
+      progress.open = false;
+      progress.outcome.guard = forbidden ? guard : GuardVerdict::failed;
+    }
+  }
+
+  static std::optional<Micros> typical(const Progress& progress, std::size_t arm) {
+    const auto found = progress.times.find(arm);
+    if (found == progress.times.end()) return std::nullopt;
+    return Micros{median(found->second)};
+  }
+
+  /// The agent's recommendation, unless a guard takes it back.
+  SearchOutcome conclude(std::size_t t) {
+    Progress& progress = progress_[t];
+    SearchOutcome& outcome = progress.outcome;
+    if (progress.steps == 0 || outcome.guard != GuardVerdict::pass) {
+      outcome.best_time = outcome.default_time;
+      return outcome;
+    }
+    outcome.arm = agent_.recommend(tasks_[t].task);
+    outcome.best_time = typical(progress, outcome.arm);
+    if (outcome.arm == 0 || !outcome.best_time) return outcome;
+    outcome.guard = judge_trial(true, *outcome.best_time, outcome.default_time.value_or(Micros{}),
+                                tasks_[t].gloo_floor, options_.limits);
+    if (outcome.guard != GuardVerdict::pass) {
+      outcome.arm = 0;
+      outcome.best_time = outcome.default_time;
+    }
+    return outcome;
+  }
+
+  Agent& agent_;
+  std::vector<SearchTask>& tasks_;
+  const Evaluate& evaluate_;
+  const SearchOptions& options_;
+  const std::function<void(const SearchStep&)>& on_step_;
+  std::vector<Progress> progress_;
+  std::map<std::size_t, Choice> choices_;
+  std::vector<std::size_t> active_;
+  std::size_t next_ = 0;
+  int evaluations_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+std::vector<SearchOutcome> search(Agent& agent, std::vector<SearchTask>& tasks,
+                                  const Evaluate& evaluate, const SearchOptions& options,
+                                  const std::function<void(const SearchStep&)>& on_step) {
+  return Searcher(agent, tasks, evaluate, options, on_step).run();
+}
+
+}  // namespace dynamiccl

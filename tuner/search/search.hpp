@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/agents/agent.hpp"
+#include "tuner/guards/guards.hpp"
+#include "tuner/reward/reward.hpp"
+
+namespace dynamiccl {
+
+/// A measurement that a search asks for: an arm of one of its tasks.
+struct Ask {
+  std::size_t task = 0;
+  std::size_t arm = 0;
+  auto operator<=>(const Ask&) const = default;
+};
+
+/// What a measurement brought.
+struct Measured {
+  Trial trial;
+  std::string reason;                  ///< why the trial is not ok
+  std::string applied;                 ///< what ran, read back; "" = not known
+  std::int64_t calls = 0;              ///< calls under the setting
+  std::string regime_id;               ///< detected; "" = as before
+  nlohmann::json regime;               ///< Regime::json
+  std::optional<std::int64_t> origin;  ///< caller's own number of the launch
+};
+
+/// Measures; one answer per ask, in order. An empty answer ends the search (interrupted).
+using Evaluate = std::function<std::vector<Measured>(const std::vector<Ask>&)>;
+
+struct SearchTask {
+  Task task;
+  Bytes size;
+  std::optional<Micros> gloo_floor;  ///< Gloo's time for the same task, where it is known
+  /// Nodes of the group; what is known of the surroundings is filled in from the first launch.
+  int nodes = 1;
+};
+
+struct SearchOptions {
+  int max_evaluations = 0;    ///< of all tasks together; 0 = the agent decides
+  std::size_t in_flight = 0;  ///< tasks that are searched at the same time; 0 = all
+  GuardLimits limits;
+  RewardWeights weights;
+};
+
+/// One choice as the decision log keeps it.
+struct SearchStep {
+  std::size_t task = 0;
+  int step = 0;                  ///< of the task, from 0
+  const char* kind = "explore";  ///< "reference", "explore", "exploit" or "final"
+  Choice choice;
+  GuardVerdict guard = GuardVerdict::pass;
+  State state;
+  Measured measured;
+  std::optional<Micros> reference;
+  std::optional<RewardTerms> reward;
+};
+
+/// What a search came to, per task.
+struct SearchOutcome {
+  std::size_t arm = 0;  ///< to be used; the default when nothing better is known
+  int evaluations = 0;
+  std::optional<Micros> default_time;
+  std::optional<Micros> best_time;  ///< of `arm`, as measured by the search
+  GuardVerdict guard = GuardVerdict::pass;
+};
+
+/// Lets an agent search all tasks. Every task's default is measured first, as the reference of its
+/// reward, and counts as an evaluation; it also tells the regime. Tasks enter in their order,
+/// `in_flight` at a time; each round asks for one arm per open task, so that a launch serves many.
+/// @param on_step called for every choice with its result, in order
+/// @returns one outcome per task
+std::vector<SearchOutcome> search(Agent& agent, std::vector<SearchTask>& tasks,
+                                  const Evaluate& evaluate, const SearchOptions& options,
+                                  const std::function<void(const SearchStep&)>& on_step);
+
+}  // namespace dynamiccl

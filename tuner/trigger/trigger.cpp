@@ -1,0 +1,90 @@
+#include "tuner/trigger/trigger.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/statistics.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Standard deviation of a normal over its median absolute deviation.
+constexpr double kMadToSd = 1.4826;
+/// Observations over which the interference level is smoothed.
+constexpr double kSmoothing = 0.3;
+
+}  // namespace
+
+Trigger::Trigger(const TriggerOptions& options) : options_(options) {
+  block_.reserve(static_cast<std::size_t>(options.block));
+}
+
+void Trigger::restart() {
+  const std::int64_t calls = calls_;
+  const TriggerOptions options = options_;
+  *this = Trigger(options);
+  calls_ = calls;
+}
+
+TriggerState Trigger::add(Micros latency) {
+  state_.alarm = false;
+  if (!(latency.count() > 0) || !std::isfinite(latency.count())) return state_;
+  ++calls_;
+  block_.push_back(std::log(latency.count()));
+  if (block_.size() < static_cast<std::size_t>(options_.block)) return state_;
+  const auto middle = block_.begin() + static_cast<std::ptrdiff_t>(block_.size() / 2);
+  std::nth_element(block_.begin(), middle, block_.end());
+  const double observation = *middle;
+  block_.clear();
+  if (reference_.size() < static_cast<std::size_t>(options_.reference))
+    learn_reference(observation);
+  else
+    observe(observation);
+  return state_;
+}
+
+void Trigger::learn_reference(double observation) {
+  reference_.push_back(observation);
+  if (reference_.size() == static_cast<std::size_t>(options_.reference)) settle();
+}
+
+void Trigger::settle() {
+  level_ = median(reference_);
+  // A few observations underestimate the correlation: what is left out would look like a change.
+  const double found = lag1_autocorrelation(reference_);
+  const double n = static_cast<double>(reference_.size());
+  correlation_ = std::clamp(found + (1 + 3 * found) / n, 0.0, 0.9);
+  const double spread = std::max(kMadToSd * median_absolute_deviation(reference_),
+                                 0.7 * standard_deviation(reference_));
+  // The prediction's error is smaller than the spread by what the last residual explains; its
+  // estimate from few observations is widened by two of its own standard errors.
+  const double widened = spread * (1 + 2 / std::sqrt(2 * (n - 1)));
+  sd_ = std::max(options_.least_sd, widened * std::sqrt(1 - correlation_ * correlation_));
+  last_residual_ = reference_.back() - level_;
+}
+
+void Trigger::observe(double observation) {
+  const double residual = observation - level_;
+  const double error = residual - correlation_ * last_residual_;
+  const double standardised = std::clamp(error / sd_, -options_.clip, options_.clip);
+  last_residual_ = std::clamp(residual, -options_.clip * sd_, options_.clip * sd_);
+  slow_score_ = std::max(0.0, slow_score_ + standardised - options_.slack);
+  fast_score_ = std::max(0.0, fast_score_ - standardised - options_.slack);
+  smooth_ += kSmoothing * (residual - smooth_);
+  state_.reconstruction_error = std::abs(error) / sd_;
+  state_.congestion = std::min(1.0, slow_score_ / options_.threshold);
+  state_.cusum_score = std::max(slow_score_, fast_score_) / options_.threshold;
+  state_.interference = std::clamp(1 - std::exp(-std::max(0.0, smooth_)), 0.0, 1.0);
+  if (state_.cusum_score >= 1) {
+    const TriggerState said = state_;
+    restart();
+    state_ = said;
+    state_.alarm = true;
+    return;
+  }
+  // Nothing of what may be a change flows into the level that it is held against.
+  if (slow_score_ < 0.3 * options_.threshold && fast_score_ < 0.3 * options_.threshold)
+    level_ += options_.forgetting * std::clamp(residual, -sd_, sd_);
+}
+
+}  // namespace dynamiccl

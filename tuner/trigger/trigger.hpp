@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace dynamiccl {
+
+struct TriggerOptions {
+  int block = 5;           ///< calls whose median is one observation: lone slow calls say nothing
+  int reference = 20;      ///< observations from which level and spread are learnt
+  double slack = 0.5;      ///< CUSUM: standard deviations that count as no change
+  double threshold = 9;    ///< CUSUM: alarm
+  double clip = 4;         ///< standard deviations that one observation may say at most
+  double least_sd = 0.04;  ///< of ln(latency): what is smaller is no reason to tune again
+  double forgetting = 0.003;  ///< per observation: slow drifts move the level along
+};
+
+/// What the trigger says of a key after a call (E-94 to E-97).
+struct TriggerState {
+  double cusum_score = 0;           ///< E-57: 1 = alarm
+  double reconstruction_error = 0;  ///< E-58: of the last observation, standard deviations
+  double congestion = 0;            ///< E-59: 0 to 1, the score of the slower side
+  double interference = 0;          ///< E-60: share of bandwidth lost against the reference
+  bool alarm = false;               ///< true once per change
+};
+
+/// Watches the latencies of one task key under one setting. A sequence model (level plus
+/// first-order autoregression of its residuals, fitted online) predicts the next observation; a
+/// two-sided CUSUM (Page 1954) on the standardised prediction error tells a change from noise.
+/// Autocorrelation, which doubles an ordinary CUSUM's false alarms, is so taken out first. After an
+/// alarm the level is learnt anew. Constant memory; a few tens of nanoseconds per call.
+class Trigger {
+ public:
+  explicit Trigger(const TriggerOptions& options = {});
+
+  /// One call's latency; what is no positive number is left out.
+  TriggerState add(Micros latency);
+  [[nodiscard]] const TriggerState& state() const { return state_; }
+  /// Another setting is in force: its level is another one.
+  void restart();
+  [[nodiscard]] std::int64_t calls() const { return calls_; }
+
+ private:
+  void learn_reference(double observation);
+  void observe(double observation);
+  void settle();
+
+  TriggerOptions options_;
+  TriggerState state_;
+  std::vector<double> block_;
+  std::vector<double> reference_;
+  double level_ = 0;
+  double sd_ = 0;
+  double correlation_ = 0;  ///< of neighbouring residuals
+  double last_residual_ = 0;
+  double slow_score_ = 0;
+  double fast_score_ = 0;
+  double smooth_ = 0;  ///< residual over the last few observations
+  std::int64_t calls_ = 0;
+};
+
+}  // namespace dynamiccl
