@@ -91,6 +91,9 @@ struct LaunchKey {
   auto operator<=>(const LaunchKey&) const = default;
 };
 
+struct ForeignRun;    // db/foreign_run.hpp
+struct MergeSummary;  // db/foreign_run.hpp
+
 /// The one writer of the database. Every call is one transaction; a killed program loses nothing
 /// that a call returned from. Not thread-safe; several processes may write (WAL, busy timeout).
 class Store {
@@ -136,6 +139,14 @@ class Store {
   /// @param kind a word to select by: "noise", "retry", ...
   void add_event(const std::string& run_id, std::optional<std::int64_t> launch,
                  const std::string& kind, const std::string& message);
+
+  /// Stores another program's tables as a run of status "complete".
+  /// @returns false when this run is already here; nothing is written then
+  bool import_run(const ForeignRun& run);
+  /// Copies the runs of another DynamICCL database that are not here yet, with everything that
+  /// belongs to them. Runs still being measured are left out. The other database is only read.
+  /// @throws Error(data) when it is no database of ours or newer than this program
+  MergeSummary merge(const std::string& other_path);
 
   /// Attempts already stored for this group and block: the `attempt` of the next begin_launch.
   int next_attempt(const std::string& run_id, const std::string& group_id, int block) const;

@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "db/connection.hpp"
+#include "db/foreign_run.hpp"
 #include "db/launch_ingest.hpp"
 #include "db/owner.hpp"
 #include "db/store.hpp"
@@ -113,6 +114,12 @@ class Store::Impl {
              const std::string& message) const;
   void interrupt(std::int64_t run, const std::string& why) const;
   void recover_left_overs() const;
+  void insert_foreign_launch(const ForeignRun& foreign, const ForeignLaunch& launch,
+                             std::int64_t group) const;
+  void insert_foreign_figure(const ForeignRun& foreign, const ForeignFigure& figure,
+                             std::int64_t launch, std::int64_t group) const;
+  /// The other database is attached as "other".
+  MergeSummary merge_attached(const std::string& other_path) const;
   LaunchIngest::Launch unfinished_launch(std::int64_t launch) const;
   void refuse_second_measurement(const LaunchIngest::Launch& launch) const;
   void close_launch(const LaunchIngest::Launch& launch, const LaunchEnd& end);

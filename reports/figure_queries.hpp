@@ -26,6 +26,12 @@ Table components_table(const std::vector<CellFigure>& figures, const QueryScope&
 Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 Table best_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+/// A row per line: T(size) = alpha + size / bandwidth over all sizes, and per piece where one line
+/// does not do, with intervals from fits of each block and the fit's own error.
+Table fit_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+/// A row per pair of values of the axis --vary and size at which the faster becomes the slower; the
+/// bounds are the nearest measured sizes at which each is surely faster.
+Table crossover_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 
 /// Every table and view with its columns, types and comments.
 Table schema_table(const Reader& reader);

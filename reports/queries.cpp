@@ -39,6 +39,14 @@ constexpr std::array kFigureQueries{
     FigureQuery{"axis", "One axis, all others fixed",
                 "cells that differ in one axis only (--vary), side by side with the winner", true,
                 axis_table},
+    FigureQuery{"crossover", "Crossover sizes",
+                "two environments (--vary: or backends, algorithms) of one operation and the size "
+                "at which the faster becomes the slower",
+                true, crossover_table},
+    FigureQuery{"fit", "Start-up time and bandwidth",
+                "one line of time over size: alpha + size / bandwidth, over all sizes and by "
+                "pieces, with its error",
+                true, fit_table},
     FigureQuery{"bandwidth", "Bandwidth",
                 "one cell: algorithm and bus bandwidth as nccl-tests defines them", true,
                 bandwidth_table},

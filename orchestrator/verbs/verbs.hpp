@@ -40,6 +40,8 @@ void add_show_verb(CLI::App& app, Shared& shared);
 void add_report_verb(CLI::App& app, Shared& shared);
 void add_clean_verb(CLI::App& app, Shared& shared);
 void add_doctor_verb(CLI::App& app, Shared& shared);
+void add_compare_verb(CLI::App& app, Shared& shared);
+void add_import_verb(CLI::App& app, Shared& shared);
 
 /// Options that verbs share: --db, --json, -q, -v.
 void add_db_option(CLI::App& verb, Shared& shared);

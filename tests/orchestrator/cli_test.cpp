@@ -56,13 +56,15 @@ TEST_CASE("help shows every verb with examples, at once, on stdout") {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   CHECK(help.exit_code == 0);
   CHECK(help.err.empty());
-  for (const char* word : {"run", "plan", "doctor", "query", "list", "show", "report", "clean",
-                           "Examples:", "dynamiccl run experiments/quickstart.toml"})
+  for (const char* word :
+       {"run", "plan", "doctor", "query", "list", "show", "report", "clean", "compare", "import",
+        "Examples:", "dynamiccl run experiments/quickstart.toml"})
     CHECK(help.out.find(word) != std::string::npos);
 #if defined(NDEBUG)
   CHECK(took.count() < 0.05);
 #endif
-  for (const char* verb : {"run", "plan", "doctor", "query", "list", "show", "report", "clean"}) {
+  for (const char* verb :
+       {"run", "plan", "doctor", "query", "list", "show", "report", "clean", "compare", "import"}) {
     const auto of_verb = run({verb, "--help"});
     CHECK(of_verb.exit_code == 0);
     CHECK(of_verb.out.find("Example") != std::string::npos);

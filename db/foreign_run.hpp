@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary.hpp"
+#include "db/store.hpp"
+
+namespace dynamiccl {
+
+/// One number of another program's table, with all that stands beside it there.
+struct ForeignFigure {
+  std::string cell_id;
+  CellStatus status = CellStatus::ok;
+  std::string reason;      ///< why not ok
+  double time_us = 0;      ///< what the table calls the time, per call
+  std::int64_t n = 1;      ///< times that the table repeats it; time_us is their median
+  std::int64_t calls = 1;  ///< calls that one time is the mean of
+  std::uint64_t wrong = 0;
+  std::string reported_json;  ///< the row's numbers as printed
+};
+
+/// One start of the other program.
+struct ForeignLaunch {
+  std::string group_id;
+  int block = 0;
+  std::vector<std::string> argv;  ///< empty = the table does not say
+  std::string environment_json;   ///< allow-listed variables
+  std::vector<ForeignFigure> figures;
+};
+
+/// Another program's tables as a run.
+struct ForeignRun {
+  RunInfo run;
+  std::vector<GroupInfo> groups;
+  std::vector<CellInfo> cells;
+  std::vector<ForeignLaunch> launches;
+  std::string started_utc;  ///< as near as the source says
+  std::string format;       ///< "nccl-tests", "nccl-tests-json" or "osu"
+  std::string source;       ///< path
+  std::string sha256;
+  std::string source_json;  ///< what the source says of itself, and what was assumed
+  std::string barrier;      ///< what synchronised the ranks; empty = not known
+  RankAggregation aggregation = RankAggregation::mean;
+};
+
+/// What came of merging a database into another.
+struct MergeSummary {
+  std::vector<std::string> runs;  ///< ids of the runs that came
+  int already_there = 0;          ///< runs that were here before
+  int running = 0;                ///< left out because they are still being measured
+  std::int64_t rows = 0;          ///< rows written, all tables
+};
+
+}  // namespace dynamiccl

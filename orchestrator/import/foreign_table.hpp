@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary.hpp"
+#include "db/foreign_run.hpp"
+
+namespace dynamiccl {
+
+/// One row of another program's table: one size, one direction of buffers.
+struct ForeignRow {
+  std::string collective;        ///< our name where we have one, else the program's
+  std::uint64_t size_bytes = 0;  ///< as nccl-tests counts it
+  std::string datatype;          ///< our name where we have one
+  bool in_place = false;
+  std::map<std::string, std::string> knobs;  ///< reduction and root where they are not the usual
+  double time_us = 0;
+  std::optional<std::uint64_t> wrong;  ///< nullopt = the program did not check
+  nlohmann::ordered_json reported;     ///< the row's numbers by their names, as printed
+};
+
+/// What one start of the other program printed.
+struct ForeignStart {
+  std::optional<int> ranks;  ///< nullopt = the table does not say
+  std::int64_t calls = 1;    ///< calls that each time is the mean of
+  std::vector<std::string> argv;
+  nlohmann::json environment = nlohmann::json::object();             ///< allow-listed variables
+  nlohmann::ordered_json source = nlohmann::ordered_json::object();  ///< what it says of itself
+  std::optional<int> warmup;
+  std::optional<int> iterations;
+  std::optional<bool> verify;
+  std::vector<ForeignRow> rows;
+};
+
+/// What the user adds to what the files say.
+struct ImportOptions {
+  std::string environment = "unknown";
+  std::string backend;    ///< "" = "nccl" for nccl-tests, "mpi" for OSU
+  std::string operation;  ///< of an nccl-tests table that does not name it
+  int ranks = 0;          ///< 0 = the file says
+  RankAggregation aggregation = RankAggregation::mean;  ///< both programs' default
+  std::string name;                                     ///< of the run; "" = the file's name
+};
+
+/// Reads the text that nccl-tests prints: one ForeignStart per start of a program in it.
+/// @param path for messages
+/// @throws Error(data) with file:line for a row that does not fit its heading, and when there is no
+/// table
+std::vector<ForeignStart> read_nccl_tests_text(const std::string& text, const std::string& path,
+                                               const ImportOptions& options);
+
+/// Reads what nccl-tests writes with -J. Of the environment it holds, only variables on the
+/// allow-list are kept.
+/// @throws Error(data) for what is no such document
+std::vector<ForeignStart> read_nccl_tests_json(const std::string& text, const std::string& path,
+                                               const ImportOptions& options);
+
+/// Reads the text of OSU micro-benchmarks: latency, bandwidth, blocking collectives.
+/// @throws Error(data) as read_nccl_tests_text, Error(input) when ranks are needed and not given
+std::vector<ForeignStart> read_osu_text(const std::string& text, const std::string& path,
+                                        const ImportOptions& options);
+
+/// Our name of a collective as nccl-tests spells its programs ("all_reduce_perf"); else the name
+/// without "_perf".
+std::string collective_of_program(const std::string& program);
+/// Our name of "float", "half", "MPI_INT"; else the name itself.
+std::string datatype_of(const std::string& name);
+
+/// Lines of a text without what mpirun --tag-output puts before them, and without indentation.
+std::vector<std::string> clean_lines(const std::string& text);
+/// Words between blanks.
+std::vector<std::string> words_of(const std::string& line);
+/// A number that is the whole word; nullopt for anything else.
+std::optional<double> number_of(const std::string& word);
+
+/// Makes a run of the starts. Starts of one operation and as many ranks are launches of one cell.
+/// Its id follows from what the files hold and the options, so that the same import is known again.
+/// @param files paths and contents, in the order given
+/// @throws Error(input) when the number of ranks is not known
+struct ImportedFile {
+  std::string path;
+  std::string text;
+  std::vector<ForeignStart> starts;
+};
+ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::string& format,
+                            const ImportOptions& options);
+
+}  // namespace dynamiccl

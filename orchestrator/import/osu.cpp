@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <regex>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// A test of the suite by the name in its title.
+struct OsuTest {
+  std::string_view title;
+  std::string_view collective;
+  /// Its sizes are one rank's part; ours, as nccl-tests', all parts together.
+  bool size_per_rank;
+  bool reduces;
+};
+
+constexpr std::array kTests{
+    OsuTest{"Latency", "sendrecv", false, false},
+    OsuTest{"Bandwidth", "sendrecv", false, false},
+    OsuTest{"Bi-Directional Bandwidth", "sendrecv", false, false},
+    OsuTest{"Allreduce Latency", "allreduce", false, true},
+    OsuTest{"Reduce Latency", "reduce", false, true},
+    OsuTest{"Reduce_scatter Latency", "reduce_scatter", false, true},
+    OsuTest{"Broadcast Latency", "broadcast", false, false},
+    OsuTest{"Bcast Latency", "broadcast", false, false},
+    OsuTest{"Allgather Latency", "allgather", true, false},
+    OsuTest{"Gather Latency", "gather", true, false},
+    OsuTest{"Scatter Latency", "scatter", true, false},
+    OsuTest{"All-to-All Personalized Exchange Latency", "alltoall", true, false},
+    OsuTest{"Alltoall Latency", "alltoall", true, false}};
+
+bool is_point_to_point(const OsuTest& test) { return test.collective == "sendrecv"; }
+
+const OsuTest& test_of(const std::string& title, const std::string& path, std::size_t line) {
+  for (const auto& test : kTests) {
+    if (test.title == title) return test;
+  }
+  std::vector<std::string> known;
+  for (const auto& test : kTests) known.emplace_back(test.title);
+  throw Error(ErrorKind::data,
+              fmt::format("{}:{}: the OSU test \"{}\" has no equal here; known are "
+                          "{}",
+                          path, line, title, join(known, ", ")));
+}
+
+/// Column titles hold single blanks and are set apart by more.
+std::vector<std::string> columns_of(const std::string& heading) {
+  static const std::regex gap(R"(\s{2,}|\t)");
+  const std::string text(trim(heading.substr(1)));
+  std::vector<std::string> columns;
+  for (std::sregex_token_iterator word(text.begin(), text.end(), gap, -1), end; word != end; ++word)
+    columns.push_back(std::string(trim(word->str())));
+  return columns;
+}
+
+class OsuReader {
+ public:
+  OsuReader(std::string path, const ImportOptions& options)
+      : path_(std::move(path)), options_(options) {}
+
+  std::vector<ForeignStart> read(const std::string& text) {
+    for (const auto& line : clean_lines(text)) {
+      ++line_;
+      if (line.starts_with('#')) {
+        read_comment(line);
+      } else if (test_ != nullptr && !columns_.empty()) {
+        read_row(words_of(line));
+      }
+    }
+    std::erase_if(starts_, [](const ForeignStart& start) { return start.rows.empty(); });
+    if (starts_.empty()) {
+      throw Error(ErrorKind::data,
+                  fmt::format("{}: holds no table of the OSU micro-benchmarks: a line \"# OSU MPI "
+                              "... Test v...\", a heading \"# Size ...\" and rows below it",
+                              path_));
+    }
+    return std::move(starts_);
+  }
+
+ private:
+  void read_comment(const std::string& line) {
+    static const std::regex title(R"(^#\s*OSU ([A-Za-z]+)(-\S+)? (.*) Test v(\S+))");
+    static const std::regex datatype(R"(^#\s*Datatype:\s*([A-Za-z_0-9]+))");
+    std::smatch match;
+    if (std::regex_search(line, match, title)) {
+      test_ = &test_of(match[3], path_, line_);
+      columns_.clear();
+      starts_.emplace_back();
+      auto& start = starts_.back();
+      start.source["version"] = match[4].str();
+      start.source["test"] = match[3].str();
+      start.source["library"] = match[1].str() + match[2].str();
+      if (is_point_to_point(*test_)) start.ranks = 2;
+      // Neither is printed before version 7: the programs' own.
+      datatype_ = test_->reduces ? "float32" : "char";
+      datatype_known_ = false;
+    } else if (test_ != nullptr && std::regex_search(line, match, datatype)) {
+      datatype_ = datatype_of(match[1]);
+      datatype_known_ = true;
+    } else if (test_ != nullptr && line.substr(1).find("Size") != std::string::npos) {
+      columns_ = columns_of(line);
+    }
+  }
+
+  /// Time of a message in microseconds from the first column that tells it.
+  std::optional<double> time_of(const std::vector<std::string>& words, double size) const {
+    for (std::size_t i = 1; i < columns_.size() && i < words.size(); ++i) {
+      const auto value = number_of(words[i]);
+      if (!value) continue;
+      if (columns_[i].find("Latency") != std::string::npos) return value;
+      // A MB is 10^6 bytes there, so that bytes per (MB/s) are microseconds.
+      if (columns_[i].find("MB/s") != std::string::npos && *value > 0) return size / *value;
+    }
+    return std::nullopt;
+  }
+
+  int ranks() const {
+    if (options_.ranks > 0) return options_.ranks;
+    if (const auto known = starts_.back().ranks) return *known;
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{}:{}: OSU does not print the number of ranks; give --ranks N", path_, line_));
+  }
+
+  void read_row(const std::vector<std::string>& words) {
+    if (words.empty() || !number_of(words[0])) return;
+    const auto time = time_of(words, *number_of(words[0]));
+    if (!time) {
+      throw Error(ErrorKind::data,
+                  fmt::format("{}:{}: no time or bandwidth under the heading \"{}\": "
+                              "{}",
+                              path_, line_, join(columns_, " | "), join(words, " ")));
+    }
+    auto& start = starts_.back();
+    ForeignRow row;
+    row.collective = std::string(test_->collective);
+    const auto size = std::stoull(words[0]);
+    row.size_bytes = test_->size_per_rank ? size * static_cast<std::uint64_t>(ranks()) : size;
+    row.datatype = datatype_;
+    // A window of messages is another measurement than one there and back.
+    if (is_point_to_point(*test_) && test_->title != "Latency")
+      row.knobs["test"] = std::string(test_->title);
+    row.time_us = *time;
+    row.reported["size"] = size;
+    for (std::size_t i = 1; i < columns_.size() && i < words.size(); ++i) {
+      const auto value = number_of(words[i]);
+      row.reported[columns_[i]] =
+          value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(words[i]);
+      if (columns_[i] == "Iterations" && value) start.calls = static_cast<std::int64_t>(*value);
+    }
+    if (!datatype_known_) start.source["assumed_datatype"] = datatype_;
+    start.rows.push_back(std::move(row));
+  }
+
+  std::string path_;
+  const ImportOptions& options_;
+  std::size_t line_ = 0;
+  const OsuTest* test_ = nullptr;
+  std::string datatype_;
+  bool datatype_known_ = false;
+  std::vector<std::string> columns_;
+  std::vector<ForeignStart> starts_;
+};
+
+}  // namespace
+
+std::vector<ForeignStart> read_osu_text(const std::string& text, const std::string& path,
+                                        const ImportOptions& options) {
+  return OsuReader(path, options).read(text);
+}
+
+}  // namespace dynamiccl

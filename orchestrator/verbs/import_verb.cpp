@@ -1,0 +1,179 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "db/foreign_run.hpp"
+#include "db/store.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/verbs/verbs.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportArguments {
+  std::vector<std::string> files;
+  std::string format = "auto";
+  std::string aggregation = "mean";
+  bool as_launches = false;
+  ImportOptions options;
+};
+
+const std::vector<std::string> kFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
+                                        "dynamiccl"};
+
+std::string read_file(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    throw Error(ErrorKind::input, path + ": is a folder; name the files in it");
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) throw Error(ErrorKind::input, path + ": cannot be read; is the name right?");
+  return text.str();
+}
+
+/// What the file is, by what it holds.
+std::string format_of(const std::string& text, const std::string& path) {
+  if (text.starts_with("SQLite format 3")) return "dynamiccl";
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') return "nccl-tests-json";
+  if (text.find("# OSU ") != std::string::npos) return "osu";
+  if (text.find("busbw") != std::string::npos) return "nccl-tests";
+  throw Error(
+      ErrorKind::data,
+      fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests, the "
+                  "text of OSU micro-benchmarks, a DynamICCL database",
+                  path));
+}
+
+std::vector<ForeignStart> read_starts(const std::string& format, const std::string& text,
+                                      const std::string& path, const ImportOptions& options) {
+  if (format == "osu") return read_osu_text(text, path, options);
+  if (format == "nccl-tests-json") return read_nccl_tests_json(text, path, options);
+  return read_nccl_tests_text(text, path, options);
+}
+
+/// One row of what the verb prints.
+struct Imported {
+  std::string file;
+  std::string format;
+  std::string run_id;
+  std::string outcome;
+  std::int64_t launches = 0;
+  std::int64_t cells = 0;
+};
+
+Imported store_run(Store& store, const std::vector<ImportedFile>& files, const std::string& format,
+                   const ImportOptions& options) {
+  const auto run = make_foreign_run(files, format, options);
+  const bool is_new = store.import_run(run);
+  return {run.source,
+          format,
+          run.run.id,
+          is_new ? "imported" : "already there",
+          static_cast<std::int64_t>(run.launches.size()),
+          static_cast<std::int64_t>(run.cells.size())};
+}
+
+void merge_database(Store& store, const std::string& path, std::vector<Imported>& done) {
+  const auto summary = store.merge(path);
+  for (const auto& run : summary.runs) done.push_back({path, "dynamiccl", run, "imported", 0, 0});
+  if (summary.already_there > 0)
+    done.push_back(
+        {path, "dynamiccl", "", fmt::format("{} runs already there", summary.already_there), 0, 0});
+  if (summary.running > 0)
+    done.push_back({path, "dynamiccl", "",
+                    fmt::format("{} runs left out: still being measured", summary.running), 0, 0});
+}
+
+Table table_of(const std::vector<Imported>& done) {
+  Table table;
+  table.columns = {"file", "format", "run_id", "outcome", "launches", "cells"};
+  for (const auto& row : done) {
+    const bool foreign = row.format != "dynamiccl";
+    table.rows.push_back({row.file, row.format, row.run_id.empty() ? Value{} : Value{row.run_id},
+                          row.outcome, foreign ? Value{row.launches} : Value{},
+                          foreign ? Value{row.cells} : Value{}});
+  }
+  return table;
+}
+
+void run_import(const ImportArguments& arguments, const Shared& shared) {
+  auto options = arguments.options;
+  options.aggregation = parse_named<RankAggregation>(arguments.aggregation);
+  if (std::find(kFormats.begin(), kFormats.end(), arguments.format) == kFormats.end())
+    throw Error(ErrorKind::input, fmt::format("unknown format \"{}\"; {}", arguments.format,
+                                              suggestion(arguments.format, kFormats)));
+  // Everything is read before anything is stored: a mistake in the last file leaves no half import.
+  std::map<std::string, std::vector<ImportedFile>> tables;
+  std::vector<std::string> databases;
+  for (const auto& path : arguments.files) {
+    auto text = read_file(path);
+    const auto format = arguments.format == "auto" ? format_of(text, path) : arguments.format;
+    if (format == "dynamiccl") {
+      databases.push_back(path);
+      continue;
+    }
+    auto starts = read_starts(format, text, path, options);
+    tables[format].push_back({fs::absolute(path).string(), std::move(text), std::move(starts)});
+  }
+  std::error_code ignored;
+  fs::create_directories(fs::absolute(shared.db).parent_path(), ignored);
+  Store store(shared.db);
+  std::vector<Imported> done;
+  for (const auto& [format, files] : tables) {
+    if (arguments.as_launches) {
+      done.push_back(store_run(store, files, format, options));
+    } else {
+      for (const auto& file : files) done.push_back(store_run(store, {file}, format, options));
+    }
+  }
+  for (const auto& path : databases) merge_database(store, path, done);
+  fmt::print("{}",
+             render_table(table_of(done), shared.json ? OutputFormat::json : OutputFormat::text));
+}
+
+}  // namespace
+
+void add_import_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "import", "store tables of nccl-tests and OSU, or merge other DynamICCL databases");
+  auto arguments = std::make_shared<ImportArguments>();
+  auto& options = arguments->options;
+  verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
+  verb->add_option("--format", arguments->format,
+                   "auto, nccl-tests, nccl-tests-json, osu or dynamiccl");
+  verb->add_option("--environment", options.environment,
+                   "where it was measured, as in bare-metal (unknown)");
+  verb->add_option("--backend", options.backend, "nccl, openmpi, ... (nccl; OSU: mpi)");
+  verb->add_option("--operation", options.operation,
+                   "of an old nccl-tests table, which does not name it: all_reduce");
+  verb->add_option("--ranks", options.ranks, "where the file does not say: OSU collectives")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--rank-aggregation", arguments->aggregation,
+                   "how the times of the ranks became one: mean (both programs' own), max, min");
+  verb->add_option("--name", options.name, "name of the run (the file's)");
+  verb->add_flag("--as-launches", arguments->as_launches,
+                 "the files are repeated launches of one job: one run, with intervals from three");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Each file of another program becomes a run; importing it again changes nothing. What one\n"
+      "start printed is one launch: no interval, so a comparison of two gives ratios and UNCLEAR.\n"
+      "Examples:\n"
+      "  dynamiccl import all_reduce.txt --environment bare-metal\n"
+      "  dynamiccl import run1.json run2.json run3.json --as-launches\n"
+      "  dynamiccl import osu_allreduce.txt --ranks 16 --backend openmpi\n"
+      "  dynamiccl import other-machine.sqlite");
+  verb->callback([arguments, &shared] { run_import(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

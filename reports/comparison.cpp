@@ -1,0 +1,242 @@
+#include "reports/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Axes of a cell but those dropped, without the run: equal for cells that are to be compared.
+std::string key_of(const CellFigure& figure, const std::set<std::string>& dropped) {
+  std::string key;
+  for (const auto& axis : axis_names()) {
+    if (!dropped.contains(axis)) key += axis + "=" + axis_value(figure, axis) + "\n";
+  }
+  return key;
+}
+
+std::set<std::string> values_of(const std::vector<CellFigure>& figures, const std::string& axis) {
+  std::set<std::string> values;
+  for (const auto& figure : figures) values.insert(axis_value(figure, axis));
+  return values;
+}
+
+/// Axes in which every cell of A differs from every cell of B.
+std::vector<Difference> unlike_axes(const ComparisonSide& a, const ComparisonSide& b,
+                                    const std::string& compared) {
+  std::vector<Difference> unlike;
+  for (const auto& axis : axis_names()) {
+    if (axis == compared) continue;
+    const auto of_a = values_of(a.figures, axis);
+    const auto of_b = values_of(b.figures, axis);
+    const bool common = std::any_of(of_a.begin(), of_a.end(),
+                                    [&](const auto& value) { return of_b.contains(value); });
+    if (common || of_a.empty() || of_b.empty()) continue;
+    unlike.push_back(
+        {axis, join({of_a.begin(), of_a.end()}, ", "), join({of_b.begin(), of_b.end()}, ", ")});
+  }
+  return unlike;
+}
+
+std::string listed(const std::vector<Difference>& differences) {
+  std::string text;
+  for (const auto& d : differences) text += fmt::format("\n  {}: A {}, B {}", d.what, d.a, d.b);
+  return text;
+}
+
+/// How this cell was timed on one side; empty for what is not recorded.
+Facts cell_method(const CellFigure& f) {
+  const auto joined = [](const std::set<std::string>& set) {
+    return join({set.begin(), set.end()}, ", ");
+  };
+  return {{"cadence", joined(f.cadences)},
+          {"barrier", joined(f.barriers)},
+          {"rank_aggregation", joined(f.aggregations)}};
+}
+
+std::string no_interval_note(const ComparedCell& cell) {
+  return fmt::format("no interval: {} launch{} in A, {} in B; three each are the least",
+                     cell.a.launches.size(), cell.a.launches.size() == 1 ? "" : "es",
+                     cell.b.launches.size());
+}
+
+void add_note(std::string& note, const std::string& more) {
+  if (!note.empty()) note += "; ";
+  note += more;
+}
+
+/// A cell that was timed in two ways has a ratio but no verdict.
+std::string unlike_note(const ComparedCell& cell) {
+  std::string note;
+  for (const auto& d : differences(cell_method(cell.a), cell_method(cell.b)))
+    add_note(note, fmt::format("{} {} in A, {} in B", d.what, d.a, d.b));
+  return note;
+}
+
+void judge_cells(Comparison& result) {
+  std::vector<Ratio> judged;
+  std::vector<ComparedCell*> places;
+  for (auto& cell : result.cells) {
+    cell.time_ratio = time_ratio(cell.b, cell.a);
+    cell.note = unlike_note(cell);
+    if (!cell.note.empty() && !result.options.anyway) continue;
+    if (!cell.time_ratio.interval) {
+      add_note(cell.note, no_interval_note(cell));
+      continue;
+    }
+    judged.push_back(cell.time_ratio);
+    places.push_back(&cell);
+  }
+  const auto& band = result.options.band;
+  const auto verdicts = judge_table(judged, band, result.options.false_discovery_rate);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    auto& cell = *places[i];
+    const Verdict alone = judge(cell.time_ratio, band);
+    cell.verdict = result.options.correct_for_table ? verdicts[i] : alone;
+    if (cell.verdict != Verdict::unclear) continue;
+    if (alone != Verdict::unclear)
+      add_note(cell.note,
+               fmt::format("{} alone, not among {} cells", name_of(alone), judged.size()));
+    const auto launches =
+        static_cast<int>(std::min(cell.a.launches.size(), cell.b.launches.size()));
+    cell.launches_needed = launches_needed(cell.time_ratio, band, launches);
+  }
+}
+
+void pair_cells(Comparison& result, const std::set<std::string>& dropped) {
+  std::map<std::string, const CellFigure*> partners;
+  for (const auto& figure : result.b.figures) partners.emplace(key_of(figure, dropped), &figure);
+  std::set<std::string> paired;
+  const auto lonely = [&](const CellFigure& figure, const std::string& key,
+                          const ComparisonSide& other, const char* name, int& only) {
+    const auto planned = std::find_if(
+        other.without_result.begin(), other.without_result.end(),
+        [&](const CellWithoutResult& cell) { return key_of(cell.figure, dropped) == key; });
+    if (planned == other.without_result.end()) {
+      ++only;
+    } else {
+      result.missing.push_back({figure, name, planned->reason});
+    }
+  };
+  for (const auto& figure : result.a.figures) {
+    const auto key = key_of(figure, dropped);
+    const auto partner = partners.find(key);
+    if (partner == partners.end()) {
+      lonely(figure, key, result.b, "B", result.only_in_a);
+      continue;
+    }
+    paired.insert(key);
+    ComparedCell cell;
+    cell.a = figure;
+    cell.b = *partner->second;
+    result.cells.push_back(std::move(cell));
+  }
+  for (const auto& [key, figure] : partners) {
+    if (!paired.contains(key)) lonely(*figure, key, result.a, "A", result.only_in_b);
+  }
+}
+
+void require_figures(const ComparisonSide& side, const char* name) {
+  if (!side.figures.empty()) return;
+  throw Error(
+      ErrorKind::input,
+      fmt::format("compare: {} ({}) has no measured cell{}; `dynamiccl query coverage --run "
+                  "{}` shows what became of its cells",
+                  name, side.selection.label,
+                  side.selection.axis.empty()
+                      ? ""
+                      : fmt::format(" with {} {}", side.selection.axis, side.selection.value),
+                  side.run_id));
+}
+
+[[noreturn]] void refuse_unlike(const std::vector<Difference>& unlike) {
+  throw Error(ErrorKind::input,
+              fmt::format("compare: A and B were not measured alike:{}\nA ratio of the two would "
+                          "not speak of what you changed. Measure one of them again, choose cells "
+                          "with --where, or compare anyway with --anyway",
+                          listed(unlike)));
+}
+
+}  // namespace
+
+std::vector<Difference> differences(const Facts& a, const Facts& b) {
+  std::vector<Difference> result;
+  std::set<std::string> names;
+  for (const auto& [name, value] : a) names.insert(name);
+  for (const auto& [name, value] : b) names.insert(name);
+  const auto shown = [](const Facts& facts, const std::string& name) {
+    const auto found = facts.find(name);
+    return found == facts.end() || found->second.empty() ? std::string("-") : found->second;
+  };
+  for (const auto& name : names) {
+    auto of_a = shown(a, name);
+    auto of_b = shown(b, name);
+    if (of_a != of_b) result.push_back({name, std::move(of_a), std::move(of_b)});
+  }
+  return result;
+}
+
+int Comparison::count(Verdict verdict) const {
+  return static_cast<int>(std::count_if(cells.begin(), cells.end(),
+                                        [&](const auto& cell) { return cell.verdict == verdict; }));
+}
+
+Verdict Comparison::overall() const {
+  if (count(Verdict::slower) > 0) return Verdict::slower;
+  if (count(Verdict::unclear) > 0 || !missing.empty()) return Verdict::unclear;
+  return count(Verdict::faster) > 0 ? Verdict::faster : Verdict::same;
+}
+
+Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOptions& options) {
+  if (a.selection.axis != b.selection.axis) {
+    throw Error(ErrorKind::input,
+                fmt::format("compare: {} and {} are not of one kind; give two runs, or two values "
+                            "of one axis",
+                            a.selection.label, b.selection.label));
+  }
+  require_figures(a, "A");
+  require_figures(b, "B");
+  const std::string axis = a.selection.axis;
+  if (a.run_id == b.run_id && a.selection.value == b.selection.value &&
+      a.selection.db == b.selection.db) {
+    throw Error(ErrorKind::input, fmt::format("compare: {} and {} are the same measurements",
+                                              a.selection.label, b.selection.label));
+  }
+  Comparison result{std::move(a), std::move(b), options, {}, {}, 0, 0, {}, {}};
+  std::set<std::string> dropped;
+  if (!axis.empty()) dropped.insert(axis);
+  result.method = differences(result.a.method, result.b.method);
+  result.provenance = differences(result.a.provenance, result.b.provenance);
+  for (auto& difference : unlike_axes(result.a, result.b, axis)) {
+    dropped.insert(difference.what);
+    // Two runs in two environments are a question worth asking; other axes are other questions.
+    auto& list = difference.what == "environment" ? result.provenance : result.method;
+    list.insert(list.begin(), std::move(difference));
+  }
+  if (!result.method.empty() && !options.anyway) refuse_unlike(result.method);
+  pair_cells(result, dropped);
+  if (result.cells.empty()) {
+    throw Error(ErrorKind::input,
+                fmt::format("compare: {} and {} have no cell in common; `dynamiccl query latency "
+                            "--run ID` shows the cells of a run",
+                            result.a.selection.label, result.b.selection.label));
+  }
+  judge_cells(result);
+  const bool none_alike =
+      !options.anyway && std::all_of(result.cells.begin(), result.cells.end(),
+                                     [](const auto& c) { return !unlike_note(c).empty(); });
+  if (none_alike) {
+    refuse_unlike(
+        differences(cell_method(result.cells.front().a), cell_method(result.cells.front().b)));
+  }
+  result.a.figures.clear();
+  result.b.figures.clear();
+  return result;
+}
+
+}  // namespace dynamiccl

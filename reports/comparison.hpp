@@ -1,0 +1,132 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/statistics.hpp"
+#include "core/verdict.hpp"
+#include "db/reader.hpp"
+#include "reports/figures.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+
+/// Which measurements one side of a comparison has.
+struct SideSelection {
+  std::string label;  ///< as the user named it
+  std::string db;     ///< path of the database
+  std::string run;    ///< id, prefix, "last", "last~1"
+  /// Set when the sides are two values of an axis: "environment" and "bare-metal".
+  std::string axis;
+  std::string value;
+};
+
+/// Where measurements are looked for when a side's name does not say.
+struct SideDefaults {
+  std::string db;
+  std::string run = "last";
+};
+
+/// Understands, in this order: AXIS=VALUE ("backend=gloo"), an environment measured in the run,
+/// FILE.sqlite or FILE.sqlite:RUN (another machine's database), commit:REVISION (newest run of that
+/// revision of this program), and a run by id, prefix, last or last~N.
+/// @throws Error(input) when it is none of these, saying what would be understood
+SideSelection parse_side(const std::string& word, const SideDefaults& defaults);
+
+/// A named value that stands beside a side's figures.
+using Facts = std::map<std::string, std::string>;
+
+/// A planned cell that was not measured, or not well.
+struct CellWithoutResult {
+  CellFigure figure;   ///< its axes
+  std::string reason;  ///< status and why
+};
+
+/// One side, read.
+struct ComparisonSide {
+  SideSelection selection;
+  std::string run_id;
+  std::string run_name;
+  std::string started_utc;
+  std::vector<CellFigure> figures;
+  std::vector<CellWithoutResult> without_result;
+  Facts method;           ///< how was measured: must be equal
+  Facts provenance;       ///< where and with what: told when different
+  bool imported = false;  ///< a foreign table: no launches of ours
+};
+
+/// @param where as QueryScope::where
+/// @throws Error as Reader
+ComparisonSide load_side(const SideSelection& selection,
+                         const std::vector<std::pair<std::string, std::string>>& where);
+
+/// A fact that is not the same on both sides; "-" where a side does not have it.
+struct Difference {
+  std::string what;
+  std::string a;
+  std::string b;
+};
+std::vector<Difference> differences(const Facts& a, const Facts& b);
+
+struct ComparisonOptions {
+  EquivalenceBand band;
+  double false_discovery_rate = 0.05;
+  /// false: each row is judged as if it were the only one.
+  bool correct_for_table = true;
+  /// Compare what was measured by different methods, too.
+  bool anyway = false;
+};
+
+struct ComparedCell {
+  CellFigure a;
+  CellFigure b;
+  Ratio time_ratio;  ///< time of B / time of A
+  Verdict verdict = Verdict::unclear;
+  std::optional<int> launches_needed;  ///< per side, for an UNCLEAR that more would settle
+  std::string note;                    ///< why there is no verdict, or what to bear in mind
+};
+
+/// A cell that both sides planned and only one has a result of.
+struct CellWithoutPartner {
+  CellFigure figure;
+  std::string missing_in;  ///< "A" or "B"
+  std::string reason;
+};
+
+struct Comparison {
+  ComparisonSide a;  ///< without its figures
+  ComparisonSide b;
+  ComparisonOptions options;
+  std::vector<ComparedCell> cells;
+  std::vector<CellWithoutPartner> missing;
+  int only_in_a = 0;  ///< cells that the other side did not plan
+  int only_in_b = 0;
+  std::vector<Difference> method;
+  std::vector<Difference> provenance;
+
+  [[nodiscard]] int count(Verdict verdict) const;
+  /// SLOWER when any cell is; else UNCLEAR when any cell is or has no partner; else FASTER when any
+  /// is; else SAME.
+  [[nodiscard]] Verdict overall() const;
+};
+
+/// Pairs equal cells of both sides and judges them: paired by block in one run, else unpaired
+/// (Welch), both on logarithms of launch medians.
+/// @throws Error(input) naming what differs when the methods do and options.anyway is not set, and
+/// when no cell is on both sides
+Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOptions& options);
+
+/// A row per cell: both medians with intervals, ratio with interval, verdict.
+Table comparison_table(const Comparison& comparison);
+/// For people: table, summary, method, and the provenance that differs.
+std::string render_comparison(const Comparison& comparison, OutputFormat format);
+/// Everything, as one JSON object.
+std::string comparison_json(const Comparison& comparison, int exit_code);
+/// JUnit XML: a test case per cell; SLOWER is a failure, UNCLEAR is skipped, a cell without a
+/// result on one side is an error.
+std::string comparison_junit(const Comparison& comparison);
+
+}  // namespace dynamiccl

@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include "core/text.hpp"
+#include "core/units.hpp"
+#include "reports/comparison.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Text for XML 1.0, which has no place for control characters, not even escaped.
+std::string xml(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string open_case(const CellFigure& f, double seconds) {
+  std::string name = fmt::format("{} {}, {} ranks, {}", f.collective,
+                                 format_bytes(Bytes(static_cast<std::uint64_t>(f.size_bytes))),
+                                 f.ranks, f.datatype);
+  if (f.algorithm != "library") name += ", " + f.algorithm;
+  if (f.in_place != 0) name += ", in place";
+  for (const auto& knobs : {f.group_knobs, f.cell_knobs}) {
+    if (!knobs.empty() && knobs != "{}") name += ", " + knobs;
+  }
+  return fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.9f}\">",
+                     xml(fmt::format("{}.{}.{}", f.environment, f.backend, f.architecture)),
+                     xml(name), seconds);
+}
+
+std::string ratio_text(const ComparedCell& cell) {
+  std::string text = fmt::format("time of B / time of A = {:.4f}", cell.time_ratio.value);
+  if (const auto& interval = cell.time_ratio.interval)
+    text += fmt::format(" [{:.4f}, {:.4f}]", interval->low, interval->high);
+  text += fmt::format(", A {}, B {}", format_micros(Micros(cell.a.median_us())),
+                      format_micros(Micros(cell.b.median_us())));
+  if (!cell.note.empty()) text += "; " + cell.note;
+  if (cell.launches_needed)
+    text += fmt::format("; about {} launches per side would settle it", *cell.launches_needed);
+  return text;
+}
+
+std::string outcome(const ComparedCell& cell) {
+  const std::string text = xml(ratio_text(cell));
+  if (cell.verdict == Verdict::slower)
+    return fmt::format("<failure type=\"SLOWER\" message=\"{}\"/>", text);
+  if (cell.verdict == Verdict::unclear)
+    return fmt::format("<skipped message=\"UNCLEAR: {}\"/>", text);
+  return fmt::format("<system-out>{}: {}</system-out>", name_of(cell.verdict), text);
+}
+
+}  // namespace
+
+std::string comparison_junit(const Comparison& comparison) {
+  const std::string totals = fmt::format(
+      "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
+      comparison.cells.size() + comparison.missing.size(), comparison.count(Verdict::slower),
+      comparison.missing.size(), comparison.count(Verdict::unclear));
+  std::string out = fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {0}>\n  <testsuite name=\"{1}\" "
+      "{0}>\n",
+      totals,
+      xml(fmt::format("dynamiccl compare {} {}", comparison.a.selection.label,
+                      comparison.b.selection.label)));
+  for (const auto& cell : comparison.cells)
+    out += open_case(cell.b, cell.b.median_us() * 1e-6) + outcome(cell) + "</testcase>\n";
+  for (const auto& cell : comparison.missing) {
+    out += open_case(cell.figure, 0) +
+           fmt::format("<error type=\"NO_RESULT\" message=\"no result in {}: {}\"/></testcase>\n",
+                       cell.missing_in, xml(cell.reason));
+  }
+  return out + "  </testsuite>\n</testsuites>\n";
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,247 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/text.hpp"
+#include "core/units.hpp"
+#include "reports/comparison.hpp"
+#include "reports/humanise.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Axes that name a row; the compared one is what the sides differ in.
+std::vector<std::string> row_axes(const Comparison& comparison) {
+  std::vector<std::string> axes;
+  for (const auto& axis : axis_names()) {
+    if (axis != comparison.a.selection.axis) axes.push_back(axis);
+  }
+  return axes;
+}
+
+Value axis_cell(const CellFigure& figure, const std::string& axis) {
+  if (axis == "size_bytes") return figure.size_bytes;
+  if (axis == "ranks") return figure.ranks;
+  if (axis == "in_place") return figure.in_place;
+  return axis_value(figure, axis);
+}
+
+void add_interval(std::vector<Value>& row, double value, const std::optional<Interval>& interval) {
+  row.emplace_back(value);
+  row.push_back(interval ? Value{interval->low} : Value{});
+  row.push_back(interval ? Value{interval->high} : Value{});
+}
+
+std::string verdict_text(const ComparedCell& cell) { return std::string(name_of(cell.verdict)); }
+
+std::int64_t count_of(const CellFigure& figure) {
+  return static_cast<std::int64_t>(figure.launches.size());
+}
+
+/// Environment and backend say nothing in a row when no row differs.
+void drop_constant(Table& table, const std::string& column, std::string& held) {
+  const auto at = column_index(table, column);
+  if (!at || table.rows.size() < 2) return;
+  const auto& first = table.rows.front()[*at];
+  if (!std::all_of(table.rows.begin(), table.rows.end(),
+                   [&](const auto& row) { return row[*at] == first; })) {
+    return;
+  }
+  const std::string text = plain_text(first);
+  if (!text.empty()) held += (held.empty() ? "" : ", ") + column + " " + text;
+  const auto place = static_cast<std::ptrdiff_t>(*at);
+  table.columns.erase(table.columns.begin() + place);
+  for (auto& row : table.rows) row.erase(row.begin() + place);
+}
+
+std::string side_line(const char* name, const ComparisonSide& side) {
+  return fmt::format("{}: {}, run {} ({}, {}){}\n", name, side.selection.label, side.run_id,
+                     side.run_name, side.started_utc,
+                     side.imported ? ", imported: a foreign table, no launches of ours" : "");
+}
+
+std::string methods_of(const Comparison& comparison) {
+  bool paired = false;
+  bool unpaired = false;
+  for (const auto& cell : comparison.cells) {
+    if (!cell.time_ratio.interval) continue;
+    (cell.time_ratio.interval->method == "t-log-paired" ? paired : unpaired) = true;
+  }
+  if (!paired && !unpaired) return "ratio of medians without interval (fewer than three launches)";
+  std::string text = "[95 % interval] over launches: ";
+  if (paired) text += "paired by block, t on differences of logarithms";
+  if (paired && unpaired) text += "; else ";
+  if (unpaired) text += "unpaired, Welch on logarithms";
+  return text;
+}
+
+std::string method_line(const Comparison& comparison) {
+  const double band = comparison.options.band.relative;
+  const auto rows = std::count_if(comparison.cells.begin(), comparison.cells.end(),
+                                  [](const auto& cell) { return cell.time_ratio.interval; });
+  if (rows == 0) return "method: ratio = time of B / time of A; " + methods_of(comparison);
+  const std::string table =
+      comparison.options.correct_for_table
+          ? fmt::format(
+                "FASTER and SLOWER at a false discovery rate of {} % over the {} cells with "
+                "an interval (Benjamini-Hochberg)",
+                format_number(100 * comparison.options.false_discovery_rate), rows)
+          : "each cell is judged as if it were the only one";
+  return fmt::format(
+      "method: ratio = time of B / time of A; {}; equal means within {} % ([{:.4f}, {:.4f}]): SAME "
+      "when the interval is wholly inside, FASTER or SLOWER when wholly outside, else UNCLEAR; {}",
+      methods_of(comparison), format_number(100 * band), 1 / (1 + band), 1 + band, table);
+}
+
+std::string counts_text(const Comparison& comparison) {
+  std::vector<std::string> parts;
+  for (const auto& entry : NameTable<Verdict>::entries) {
+    const int count = comparison.count(entry.value);
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, entry.name));
+  }
+  return fmt::format("{} cells: {}", comparison.cells.size(), join(parts, ", "));
+}
+
+/// The slowest and the fastest row of those that are surely so.
+std::string extremes(const Comparison& comparison) {
+  std::string text;
+  for (const auto verdict : {Verdict::slower, Verdict::faster}) {
+    const ComparedCell* most = nullptr;
+    for (const auto& cell : comparison.cells) {
+      if (cell.verdict != verdict) continue;
+      if (most == nullptr || std::fabs(std::log(cell.time_ratio.value)) >
+                                 std::fabs(std::log(most->time_ratio.value))) {
+        most = &cell;
+      }
+    }
+    if (most == nullptr) continue;
+    text += fmt::format("most {}: {} {} {} {} at {} x\n",
+                        verdict == Verdict::slower ? "SLOWER" : "FASTER", most->b.environment,
+                        most->b.backend, most->b.collective,
+                        format_bytes(Bytes(static_cast<std::uint64_t>(most->b.size_bytes))),
+                        format_number(most->time_ratio.value));
+  }
+  return text;
+}
+
+std::string difference_lines(const std::string& title, const std::vector<Difference>& differences) {
+  if (differences.empty()) return "";
+  std::string text = "\n" + title + "\n";
+  for (const auto& d : differences) text += fmt::format("  {}: A {} | B {}\n", d.what, d.a, d.b);
+  return text;
+}
+
+std::string missing_lines(const Comparison& comparison) {
+  std::string text;
+  for (const auto& cell : comparison.missing) {
+    text += fmt::format("  {} {} {} {}: no result in {}: {}\n", cell.figure.environment,
+                        cell.figure.backend, cell.figure.collective,
+                        format_bytes(Bytes(static_cast<std::uint64_t>(cell.figure.size_bytes))),
+                        cell.missing_in, cell.reason);
+  }
+  if (!text.empty()) text = "\nmeasured on one side only: counted as UNCLEAR\n" + text;
+  if (comparison.only_in_a > 0)
+    text += fmt::format("{} cells of A are not in B's plan\n", comparison.only_in_a);
+  if (comparison.only_in_b > 0)
+    text += fmt::format("{} cells of B are not in A's plan\n", comparison.only_in_b);
+  return text;
+}
+
+ordered_json side_json(const ComparisonSide& side) {
+  return {{"label", side.selection.label},   {"db", side.selection.db},
+          {"run_id", side.run_id},           {"run_name", side.run_name},
+          {"started_utc", side.started_utc}, {"imported", side.imported}};
+}
+
+ordered_json differences_json(const std::vector<Difference>& differences) {
+  auto list = ordered_json::array();
+  for (const auto& d : differences)
+    list.push_back(ordered_json{{"what", d.what}, {"a", d.a}, {"b", d.b}});
+  return list;
+}
+
+}  // namespace
+
+Table comparison_table(const Comparison& comparison) {
+  Table table;
+  const auto axes = row_axes(comparison);
+  table.columns = axes;
+  for (const char* name : {"a_us", "a_low_us", "a_high_us", "b_us", "b_low_us", "b_high_us",
+                           "ratio", "ratio_low", "ratio_high", "ratio_method", "launches_a",
+                           "launches_b", "verdict", "launches_needed", "note"}) {
+    table.columns.emplace_back(name);
+  }
+  for (const auto& cell : comparison.cells) {
+    auto& row = table.rows.emplace_back();
+    for (const auto& axis : axes) row.push_back(axis_cell(cell.a, axis));
+    add_interval(row, cell.a.median_us(), cell.a.interval());
+    add_interval(row, cell.b.median_us(), cell.b.interval());
+    add_interval(row, cell.time_ratio.value, cell.time_ratio.interval);
+    row.push_back(or_null(cell.time_ratio.interval ? cell.time_ratio.interval->method : ""));
+    row.emplace_back(count_of(cell.a));
+    row.emplace_back(count_of(cell.b));
+    row.emplace_back(verdict_text(cell));
+    row.push_back(cell.launches_needed ? Value{std::int64_t{*cell.launches_needed}} : Value{});
+    row.push_back(or_null(cell.note));
+  }
+  return table;
+}
+
+std::string render_comparison(const Comparison& comparison, OutputFormat format) {
+  if (format == OutputFormat::csv) return render_table(comparison_table(comparison), format);
+  Table table = comparison_table(comparison);
+  std::string held;
+  for (const char* column : {"environment", "backend", "architecture", "collective", "note"})
+    drop_constant(table, column, held);
+  std::string out = side_line("A", comparison.a) + side_line("B", comparison.b) + "\n";
+  if (!held.empty()) out += held + "\n";
+  out += render_table(table, format);
+  out += fmt::format("\n{}; together: {}\n{}", counts_text(comparison),
+                     name_of(comparison.overall()), extremes(comparison));
+  out += method_line(comparison) + "\n";
+  out += missing_lines(comparison);
+  out += difference_lines("compared although the method differs", comparison.method);
+  out += difference_lines("provenance that differs", comparison.provenance);
+  return out;
+}
+
+std::string comparison_json(const Comparison& comparison, int exit_code) {
+  auto cells = ordered_json::parse(render_table(comparison_table(comparison), OutputFormat::json));
+  auto missing = ordered_json::array();
+  for (const auto& cell : comparison.missing) {
+    ordered_json entry;
+    for (const auto& axis : axis_names()) entry[axis] = axis_value(cell.figure, axis);
+    entry["missing_in"] = cell.missing_in;
+    entry["reason"] = cell.reason;
+    missing.push_back(std::move(entry));
+  }
+  ordered_json counts;
+  for (const auto& entry : NameTable<Verdict>::entries)
+    counts[std::string(entry.name)] = comparison.count(entry.value);
+  const ordered_json document = {
+      {"a", side_json(comparison.a)},
+      {"b", side_json(comparison.b)},
+      {"axis", comparison.a.selection.axis},
+      {"band", comparison.options.band.relative},
+      {"confidence", 0.95},
+      {"correction", comparison.options.correct_for_table ? "benjamini-hochberg" : "none"},
+      {"false_discovery_rate", comparison.options.false_discovery_rate},
+      {"verdict", name_of(comparison.overall())},
+      {"counts", counts},
+      {"only_in_a", comparison.only_in_a},
+      {"only_in_b", comparison.only_in_b},
+      {"exit_code", exit_code},
+      {"cells", std::move(cells)},
+      {"missing", std::move(missing)},
+      {"method_differences", differences_json(comparison.method)},
+      {"provenance_differences", differences_json(comparison.provenance)}};
+  return document.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "core/verdict.hpp"
+#include "reports/figure_queries.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// One size measured under both values of the axis.
+struct Point {
+  std::int64_t size_bytes = 0;
+  double log_ratio = 0;  ///< of B's time to A's
+  Verdict verdict = Verdict::unclear;
+};
+
+/// A size at which the faster of two becomes the slower.
+struct Crossing {
+  std::size_t before = 0;  ///< the last point on the one side that counts
+  std::size_t after = 0;   ///< the first on the other
+  bool sure = false;       ///< both are beyond noise and the band
+};
+
+/// Which of the two is faster here: 1 = A, -1 = B, 0 = cannot be said.
+int winner(const Point& point, bool sure_only) {
+  if (sure_only) {
+    if (point.verdict == Verdict::slower) return 1;
+    return point.verdict == Verdict::faster ? -1 : 0;
+  }
+  if (std::fabs(point.log_ratio) <= std::log1p(EquivalenceBand{}.relative)) return 0;
+  return point.log_ratio > 0 ? 1 : -1;
+}
+
+std::vector<Crossing> crossings(const std::vector<Point>& points, bool sure_only) {
+  std::vector<Crossing> found;
+  std::optional<std::size_t> last;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const int now = winner(points[i], sure_only);
+    if (now == 0) continue;
+    if (last && winner(points[*last], sure_only) != now) found.push_back({*last, i, sure_only});
+    last = i;
+  }
+  return found;
+}
+
+/// Whole KiB or MiB where that leaves two digits: more would claim more than a few sizes can tell.
+double rounded_size(double bytes) {
+  double unit = 1;
+  while (bytes / (unit * 1024) >= 10) unit *= 1024;
+  return std::round(bytes / unit) * unit;
+}
+
+/// Where the ratio is one, on a line between the two neighbours that it changes sign between, sizes
+/// on a logarithmic scale.
+double interpolated(const std::vector<Point>& points, const Crossing& crossing) {
+  for (std::size_t i = crossing.before; i < crossing.after; ++i) {
+    const Point& a = points[i];
+    const Point& b = points[i + 1];
+    if ((a.log_ratio > 0) == (b.log_ratio > 0) || a.size_bytes <= 0) continue;
+    const double share = a.log_ratio / (a.log_ratio - b.log_ratio);
+    const double from = std::log(static_cast<double>(a.size_bytes));
+    const double to = std::log(static_cast<double>(b.size_bytes));
+    return rounded_size(std::exp(from + share * (to - from)));
+  }
+  return static_cast<double>(points[crossing.after].size_bytes);
+}
+
+/// Everything but size and the axis that varies.
+std::string key_of(const CellFigure& figure, const std::string& axis) {
+  std::string key = figure.run_id;
+  for (const auto& name : axis_names()) {
+    if (name != axis && name != "size_bytes") key += "\n" + axis_value(figure, name);
+  }
+  return key;
+}
+
+using BySize = std::map<std::int64_t, const CellFigure*>;
+
+std::vector<Point> points_of(const BySize& a, const BySize& b) {
+  std::vector<Point> points;
+  for (const auto& [size, figure] : a) {
+    const auto partner = b.find(size);
+    if (partner == b.end()) continue;
+    const Ratio ratio = time_ratio(*partner->second, *figure);
+    points.push_back({size, std::log(ratio.value), judge(ratio, EquivalenceBand{})});
+  }
+  return points;
+}
+
+class Rows {
+ public:
+  Rows(Table& table, std::string axis) : table_(table), axis_(std::move(axis)) {}
+
+  void add_pair(const CellFigure& example, const std::string& a, const std::string& b,
+                const std::vector<Point>& points) {
+    if (points.size() < 2) return;
+    auto found = crossings(points, true);
+    // Without intervals nothing is sure; then the ratios themselves are all there is to tell.
+    const bool sure = std::any_of(points.begin(), points.end(),
+                                  [](const Point& p) { return winner(p, true) != 0; });
+    if (!sure) found = crossings(points, false);
+    if (found.empty()) add_row(example, a, b, points, std::nullopt, sure);
+    for (const auto& crossing : found) add_row(example, a, b, points, crossing, crossing.sure);
+  }
+
+ private:
+  void add_row(const CellFigure& example, const std::string& a, const std::string& b,
+               const std::vector<Point>& points, const std::optional<Crossing>& crossing,
+               bool sure) {
+    std::vector<Value> row{example.run_id};
+    for (const auto& axis : axis_names()) {
+      if (axis == axis_ || axis == "size_bytes") continue;
+      row.push_back(axis == "ranks" ? Value{example.ranks} : Value{axis_value(example, axis)});
+    }
+    row.insert(row.end(), {a, b, static_cast<std::int64_t>(points.size())});
+    const auto name = [&](std::size_t at) -> Value {
+      const int who = winner(points[at], sure);
+      return who == 0 ? Value{} : Value{who > 0 ? a : b};
+    };
+    if (crossing) {
+      row.push_back(name(crossing->before));
+      row.push_back(name(crossing->after));
+      row.emplace_back(interpolated(points, *crossing));
+      row.emplace_back(points[crossing->before].size_bytes);
+      row.emplace_back(points[crossing->after].size_bytes);
+    } else {
+      // One of them wins wherever there is a winner.
+      const auto decided = std::find_if(points.begin(), points.end(),
+                                        [&](const Point& p) { return winner(p, sure) != 0; });
+      const Value all = decided == points.end()
+                            ? Value{}
+                            : name(static_cast<std::size_t>(decided - points.begin()));
+      row.insert(row.end(), {all, all, Value{}, Value{}, Value{}});
+    }
+    row.emplace_back(std::exp(points.front().log_ratio));
+    row.emplace_back(std::exp(points.back().log_ratio));
+    row.emplace_back(std::string(sure ? "yes" : "no"));
+    table_.rows.push_back(std::move(row));
+  }
+
+  Table& table_;
+  std::string axis_;
+};
+
+}  // namespace
+
+Table crossover_table(const std::vector<CellFigure>& figures, const QueryScope& scope) {
+  const std::string& axis = scope.vary;
+  axis_value(CellFigure{}, axis);  // refuses an unknown one
+  Table table;
+  table.columns = {"run_id"};
+  for (const auto& name : axis_names()) {
+    if (name != axis && name != "size_bytes") table.columns.push_back(name);
+  }
+  for (const char* name :
+       {"a", "b", "sizes", "faster_below", "faster_above", "crossover_bytes", "crossover_low_bytes",
+        "crossover_high_bytes", "ratio_smallest", "ratio_largest", "is_sure"}) {
+    table.columns.emplace_back(name);
+  }
+  if (axis == "size_bytes") return table;
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<std::pair<std::string, BySize>>> groups;
+  for (const auto& figure : figures) {
+    const auto key = key_of(figure, axis);
+    auto& values = groups[key];
+    if (values.empty()) order.push_back(key);
+    const auto value = axis_value(figure, axis);
+    auto place = std::find_if(values.begin(), values.end(),
+                              [&](const auto& entry) { return entry.first == value; });
+    if (place == values.end()) place = values.insert(values.end(), {value, BySize{}});
+    place->second[figure.size_bytes] = &figure;
+  }
+  Rows rows(table, axis);
+  for (const auto& key : order) {
+    const auto& values = groups.at(key);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      for (std::size_t j = i + 1; j < values.size(); ++j) {
+        rows.add_pair(*values[i].second.begin()->second, values[i].first, values[j].first,
+                      points_of(values[i].second, values[j].second));
+      }
+    }
+  }
+  return table;
+}
+
+}  // namespace dynamiccl

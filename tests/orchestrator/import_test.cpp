@@ -1,0 +1,232 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "containers/command.hpp"
+#include "core/error.hpp"
+#include "db/reader.hpp"
+#include "orchestrator/identity.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+#include "reports/reports.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const std::string kFiles = DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/";
+
+std::string text_of(const std::string& name) {
+  std::ifstream file(kFiles + name);
+  REQUIRE(file.good());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The rows of numbers of a table, as words: read here in another way than by the program.
+std::vector<std::vector<std::string>> rows_of(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& line : clean_lines(text)) {
+    if (!line.empty() && !line.starts_with('#')) rows.push_back(words_of(line));
+  }
+  return rows;
+}
+
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / random_uuid()) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+CommandResult run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), DYNAMICCL_BINARY_DIR "/dynamiccl");
+  return run_command(arguments);
+}
+
+}  // namespace
+
+TEST_CASE("an nccl-tests table of eleven sizes is read with every number", "[G-01]") {
+  const auto text = text_of("all_reduce_h200x8.txt");
+  const auto starts = read_nccl_tests_text(text, "x.txt", {});
+  REQUIRE(starts.size() == 1);
+  const auto& start = starts[0];
+  CHECK(start.ranks == 8);
+  CHECK(start.calls == 20);
+  CHECK(start.warmup == 1);
+  CHECK(start.verify == true);
+  CHECK(start.source["nccl_library"] == "22703");
+  CHECK(start.source["devices"].size() == 8);
+  const auto rows = rows_of(text);
+  REQUIRE(rows.size() == 11);
+  REQUIRE(start.rows.size() == 22);
+  for (std::size_t i = 0; i < 11; ++i) {
+    for (const std::size_t side : {0U, 1U}) {
+      const auto& row = start.rows[2 * i + side];
+      const auto word = [&](std::size_t at) { return std::stod(rows[i][at + 4 * side]); };
+      CHECK(row.collective == "allreduce");
+      CHECK(row.size_bytes == std::stoull(rows[i][0]));
+      CHECK(row.reported["count"].get<std::uint64_t>() == std::stoull(rows[i][1]));
+      CHECK(row.datatype == "float32");
+      CHECK(row.in_place == (side == 1));
+      CHECK(row.knobs.empty());
+      CHECK(row.time_us == word(5));
+      CHECK(row.reported["time"] == word(5));
+      CHECK(row.reported["algbw"] == word(6));
+      CHECK(row.reported["busbw"] == word(7));
+      CHECK(row.reported["#wrong"] == word(8));
+      CHECK(row.wrong == 0U);
+      // What is computed from size and time is what was printed, to its last digit.
+      const double algbw = static_cast<double>(row.size_bytes) / row.time_us / 1e3;
+      CHECK(std::fabs(algbw - word(6)) <= 0.006 + 1e-3 * word(6));
+    }
+  }
+}
+
+TEST_CASE("tables come as mpirun tags them, repeated, one-sided and unchecked") {
+  std::string text = text_of("all_reduce_bridge.txt");
+  std::string tagged;
+  for (const auto& line : split(text, '\n')) tagged += "[1,0]<stdout>:" + line + "\n";
+  CHECK(read_nccl_tests_text(tagged, "x", {})[0].rows.size() == 22);
+  CHECK(read_nccl_tests_text(text + text, "x", {}).size() == 2);
+
+  const std::string old =
+      "#       size         count      type     time   algbw   busbw  error     time   algbw   "
+      "busbw  error\n"
+      "        1024           256     float    10.00    0.10    0.10  0e+00      N/A     N/A     "
+      "N/A    N/A\n";
+  ImportOptions options;
+  CHECK_THROWS_WITH(read_nccl_tests_text(old, "x", options),
+                    ContainsSubstring("x:2") && ContainsSubstring("--operation"));
+  options.operation = "alltoall";
+  const auto one = read_nccl_tests_text(old, "x", options);
+  REQUIRE(one[0].rows.size() == 1);
+  CHECK(one[0].rows[0].collective == "alltoall");
+  CHECK_FALSE(one[0].rows[0].wrong);
+  CHECK_THROWS_WITH(make_foreign_run({{"x", old, one}}, "nccl-tests", options),
+                    ContainsSubstring("--ranks"));
+}
+
+TEST_CASE("a row that does not fit its heading is named by its line") {
+  auto text = text_of("all_reduce_h200x8.txt");
+  const auto at = text.find("17.42");
+  text.erase(at, 5);
+  CHECK_THROWS_WITH(read_nccl_tests_text(text, "x.txt", {}),
+                    ContainsSubstring("x.txt:18: a row of 12 values under a heading of 13"));
+  CHECK_THROWS_WITH(read_nccl_tests_text("hello", "x.txt", {}),
+                    ContainsSubstring("holds no table"));
+}
+
+TEST_CASE("the JSON of nccl-tests is read, its secrets are not", "[G-01]") {
+  const auto starts = read_nccl_tests_json(text_of("all_gather.json"), "x.json", {});
+  REQUIRE(starts.size() == 1);
+  const auto& start = starts[0];
+  CHECK(start.ranks == 2);
+  CHECK(start.calls == 40);
+  CHECK(start.source["nccl_library"] == "2.27.3");
+  CHECK(start.environment.dump() == R"({"CUDA_VISIBLE_DEVICES":"0,1","NCCL_DEBUG":"WARN"})");
+  REQUIRE(start.rows.size() == 4);
+  CHECK(start.rows[0].collective == "allgather");
+  CHECK(start.rows[0].size_bytes == 1048576);
+  CHECK(start.rows[0].time_us == 21.4784);
+  CHECK(start.rows[1].reported["bus_bw"] == 24.975966);
+  CHECK(start.rows[3].wrong == 2U);
+  CHECK(start.rows[3].in_place);
+  CHECK_THROWS_WITH(read_nccl_tests_json("{}", "x.json", {}), ContainsSubstring("\"results\""));
+  CHECK_THROWS_WITH(read_nccl_tests_json("{", "x.json", {}), ContainsSubstring("no JSON"));
+}
+
+TEST_CASE("OSU tables of latency, bandwidth and collectives are read", "[G-01]") {
+  ImportOptions options;
+  CHECK_THROWS_WITH(read_osu_text(text_of("osu.txt"), "x", options), ContainsSubstring("--ranks"));
+  options.ranks = 4;
+  const auto starts = read_osu_text(text_of("osu.txt"), "x", options);
+  REQUIRE(starts.size() == 4);
+  CHECK(starts[0].rows[2].time_us == 112.47);
+  CHECK(starts[0].rows[0].collective == "sendrecv");
+  CHECK(starts[0].rows[0].datatype == "char");
+  CHECK(starts[1].rows[0].reported["Bandwidth (MB/s)"] == 3841.22);
+  CHECK(starts[1].rows[0].time_us == 1024 / 3841.22);
+  CHECK(starts[1].rows[0].knobs.at("test") == "Bandwidth");
+  CHECK(starts[2].rows[1].time_us == 16.93);
+  CHECK(starts[2].rows[1].datatype == "float32");
+  CHECK(starts[2].rows[1].reported["Max Latency(us)"] == 18.84);
+  // OSU counts one rank's part of an allgather, we count all.
+  CHECK(starts[3].rows[0].size_bytes == 4096);
+  CHECK(starts[3].rows[0].reported["size"] == 1024);
+  CHECK_THROWS_WITH(read_osu_text("# OSU MPI Iallreduce Latency Test v7.5\n", "x", options),
+                    ContainsSubstring("no equal here"));
+}
+
+TEST_CASE("repeated starts are launches, and the same import has the same id") {
+  const auto text = text_of("all_reduce_h200x8.txt");
+  const auto file = [&](const std::string& content) {
+    return ImportedFile{"x.txt", content, read_nccl_tests_text(content, "x.txt", {})};
+  };
+  const auto once = make_foreign_run({file(text)}, "nccl-tests", {});
+  CHECK(once.launches.size() == 1);
+  CHECK(once.cells.size() == 22);
+  const auto thrice = make_foreign_run({file(text), file(text), file(text)}, "nccl-tests", {});
+  REQUIRE(thrice.launches.size() == 3);
+  CHECK(thrice.launches[2].block == 2);
+  CHECK(thrice.cells.size() == 22);
+  CHECK(once.run.id == make_foreign_run({file(text)}, "nccl-tests", {}).run.id);
+  CHECK(once.run.id != thrice.run.id);
+  ImportOptions other;
+  other.environment = "cross-docker";
+  CHECK(once.run.id != make_foreign_run({file(text)}, "nccl-tests", other).run.id);
+}
+
+TEST_CASE("two imported tables are compared: ratios, no interval, UNCLEAR, code 5", "[G-01]") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const auto imported = run({"import", kFiles + "all_reduce_h200x8.txt",
+                             kFiles + "all_reduce_bridge.txt", "--db", db, "--json"});
+  INFO(imported.err);
+  REQUIRE(imported.exit_code == 0);
+  const auto rows = nlohmann::json::parse(imported.out);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["outcome"] == "imported");
+  CHECK(rows[0]["cells"] == 22);
+  const auto again = run({"import", kFiles + "all_reduce_h200x8.txt", "--db", db, "--json"});
+  CHECK(nlohmann::json::parse(again.out)[0]["outcome"] == "already there");
+  const auto compared = run({"compare", "last~1", "last", "--db", db, "--json"});
+  INFO(compared.err);
+  CHECK(compared.exit_code == 5);
+  const auto result = nlohmann::json::parse(compared.out);
+  REQUIRE(result["cells"].size() == 22);
+  for (const auto& cell : result["cells"]) {
+    CHECK(cell["verdict"] == "UNCLEAR");
+    CHECK(cell["ratio_low"].is_null());
+    CHECK(cell["ratio"].get<double>() > 1.2);
+    CHECK(cell["note"].get<std::string>().find("no interval: 1 launch in A") == 0);
+  }
+  const auto text = run({"compare", "last~1", "last", "--db", db});
+  CHECK(text.out.find("imported: a foreign table") != std::string::npos);
+  CHECK(text.out.find("without interval") != std::string::npos);
+  // Nothing of ours was measured like a mean over ranks.
+  CHECK(run({"list", "--db", db}).out.find("nccl-tests") != std::string::npos);
+}
+
+TEST_CASE("what cannot be imported is refused before anything is stored") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  std::ofstream(folder.path("notes.txt")) << "nothing to see\n";
+  const auto refused =
+      run({"import", kFiles + "all_reduce_h200x8.txt", folder.path("notes.txt"), "--db", db});
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("is none of what can be imported") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(db));
+  CHECK(run({"import", "/no/such/file", "--db", db}).exit_code == 2);
+}
