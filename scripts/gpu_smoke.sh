@@ -25,7 +25,7 @@ echo "exit code $?"; tail -n 40 "$out/run.log"; head -n 60 "$out/answer.md"
 "$program" query "SELECT environment, backend, collective, size_bytes, status, reason FROM v_measurement ORDER BY 1, 2, 3, 4" \
   --db "$out/smoke.sqlite" 2>&1 | cut -c1-220 | head -n 80
 step "doctor"
-timeout 60 "$program" doctor 2>&1 | head -n 40
+timeout 180 "$program" doctor --db "$out/doctor.sqlite" 2>&1 | head -n 80
 tar -C "$out" -czf "$out/runs.tar.gz" runs 2>/dev/null; rm -rf "$out/runs"
 step "end"
 exit $failed

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLaunchTimeoutSeconds = 60;
 // Of a launch that hung when it was looked at.
-constexpr double kHungTimeoutSeconds = 8;
+constexpr double kHungTimeoutSeconds = 10;
 
 double launch_timeout_s(const Patient& patient, Backend backend) {
   for (const auto& look : patient.looks)

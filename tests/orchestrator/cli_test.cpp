@@ -118,6 +118,13 @@ TEST_CASE("the doctor foretells what profiles do on a machine that is only descr
   const auto json = run({"doctor", "bare-metal", "--machine", machine, "--json"});
   CHECK(json.exit_code == 0);
   CHECK(nlohmann::json::parse(json.out)["environments"][0]["gpu_prediction"]["transport"] == "P2P");
+  const auto mine = folder.file("mine.toml",
+                                "name = \"mine\"\nextends = \"cross-docker-shared\"\n"
+                                "gpus = \"one-per-rank\"\n");
+  const auto own = run({"doctor", "--profile", mine, "--machine", machine});
+  CHECK(own.exit_code == 4);
+  CHECK(own.out.find("mine\n  nccl, foretold: SHM") != std::string::npos);
+  CHECK(own.out.find("bare-metal") == std::string::npos);
   const auto odd = run({"doctor", "--machine", folder.file("odd.json", "[1]")});
   CHECK(odd.exit_code == 2);
   CHECK(odd.err.find("no facts of a machine") != std::string::npos);
