@@ -329,10 +329,11 @@ Request GlooCommunicator::irecv(void* data, std::size_t bytes, int from, int tag
 void GlooCommunicator::wait(Request request) {
   Pending& pending = pending_[static_cast<std::uint32_t>(request)];
   guarded("waiting for Gloo", [&] {
+    // Buffers keep the shorter timeout of the connecting phase unless told.
     if (pending.sending) {
-      pending.buffer->waitSend();
+      pending.buffer->waitSend(kCallTimeout);
     } else {
-      pending.buffer->waitRecv();
+      pending.buffer->waitRecv(kCallTimeout);
     }
     pending.buffer.reset();
   });

@@ -123,6 +123,8 @@ void GradientExchange::one_step(std::unique_lock<std::mutex>& lock) {
   } else {
     in_plan_order(lock);
   }
+  // Answers are taken in once all is sent: who waits for an answer that another worker's next piece
+  // brings, while that one waits for this worker's next piece, waits for ever.
   while (!reducer_->idle()) drain_oldest(lock);
   if (!reducer_->second_pass()) return;
   for (std::size_t i = plan_.pieces.size(); i-- > 0;) {
@@ -143,8 +145,6 @@ void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size
 
 void GradientExchange::in_plan_order(std::unique_lock<std::mutex>& lock) {
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
-    // While the next piece is computed, answers are taken in.
-    while (!is_ready(i) && !reducer_->idle()) drain_oldest(lock);
     await_ready(lock, i);
     begin_piece(lock, i, !reducer_->second_pass());
   }
@@ -168,7 +168,6 @@ void GradientExchange::by_urgency(std::unique_lock<std::mutex>& lock) {
           if (!started[i] && is_ready(i)) waiting.push_back(i);
         return !waiting.empty();
       };
-      while (!look() && !reducer_->idle()) drain_oldest(lock);
       to_send_.wait(lock, [&] { return look() || stop_; });
       if (waiting.empty())
         throw Error(ErrorKind::environment, "training was ended in the middle of a step");

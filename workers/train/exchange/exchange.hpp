@@ -146,7 +146,7 @@ class GradientServer {
   std::vector<std::size_t> shard_of_piece_;
   std::size_t shard_elements_ = 0;
   std::vector<float> buffer_;
-  std::vector<std::uint32_t> headers_;
+  std::vector<std::uint32_t> headers_;  ///< of a step: which piece comes, by round and worker
   std::vector<Request> header_requests_;
   std::uint64_t sent_bytes_ = 0;
 };

@@ -20,9 +20,7 @@ GradientServer::GradientServer(Communicator& comm, const ExchangePlan& plan)
     : comm_(comm),
       plan_(plan),
       workers_(comm.size() - plan.servers),
-      shard_of_piece_(plan.pieces.size(), 0),
-      headers_(static_cast<std::size_t>(workers_)),
-      header_requests_(static_cast<std::size_t>(workers_)) {
+      shard_of_piece_(plan.pieces.size(), 0) {
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
     if (plan_.pieces[i].server != comm.rank()) continue;
     shard_of_piece_[i] = shards_.size();
@@ -35,6 +33,8 @@ GradientServer::GradientServer(Communicator& comm, const ExchangePlan& plan)
     shards_.push_back(std::move(shard));
   }
   buffer_.resize(shard_elements_ * static_cast<std::size_t>(workers_ + 1));
+  headers_.resize(shards_.size() * static_cast<std::size_t>(workers_));
+  header_requests_.resize(headers_.size());
 }
 
 GradientServer::~GradientServer() = default;
@@ -64,12 +64,18 @@ std::vector<GradientServer::Step> GradientServer::serve(int steps) {
     for (std::size_t s = 0; s < shards_.size(); ++s) {
       for (int worker = 0; worker < workers_; ++worker) post(s, worker);
     }
+    const auto workers = static_cast<std::size_t>(workers_);
+    for (std::size_t i = 0; i < headers_.size(); ++i) {
+      // In the order in which they are looked at: messages of one worker keep theirs.
+      header_requests_[i] = comm_.irecv(&headers_[i], sizeof headers_[i],
+                                        plan_.servers + static_cast<int>(i % workers), kPushTag);
+    }
     Step record{times.empty() ? now_us() : times.back().end_us, 0, 0};
     for (std::size_t round = 0; round < shards_.size(); ++round) {
       for (int worker = 0; worker < workers_; ++worker) {
         const auto w = static_cast<std::size_t>(worker);
-        comm_.wait(comm_.irecv(&headers_[w], sizeof headers_[w], plan_.servers + worker, kPushTag));
-        const std::size_t shard = shard_of_piece_[headers_[w]];
+        comm_.wait(header_requests_[round * workers + w]);
+        const std::size_t shard = shard_of_piece_[headers_[round * workers + w]];
         comm_.wait(shards_[shard].receiving[w]);
         if (++shards_[shard].pushed == static_cast<std::size_t>(workers_)) complete(shard, record);
       }
