@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "orchestrator/measured_table.hpp"
+#include "orchestrator/verbs/verbs.hpp"
+#include "tuner/export/export.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string table;
+  std::vector<std::string> measured;
+  std::string backend = "nccl";
+  std::vector<std::string> formats;
+  std::string out;
+  std::string regime;
+  int ranks = 0;
+  std::string plugin;
+};
+
+std::string beside_the_program(const char* name) {
+  return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+void write(const fs::path& path, const std::string& text) {
+  const fs::path draft = path.string() + ".part";
+  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  std::error_code problem;
+  if (file) fs::rename(draft, path, problem);
+  if (!file || problem)
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("cannot write {}: is the folder writable, the disk full?", path.string()));
+}
+
+ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
+  if (arguments.measured.empty()) {
+    if (arguments.table.empty())
+      throw Error(ErrorKind::input,
+                  "name a configuration table, or with --measured a run to choose settings from");
+    return read_table(arguments.table);
+  }
+  const ConfigurationTable table =
+      measured_table(Reader(shared.db), arguments.measured, parse_named<Backend>(arguments.backend),
+                     JointOptions{});
+  if (!arguments.table.empty()) write_table(table, arguments.table);
+  return table;
+}
+
+void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& json) {
+  for (const ExportedFile& file : made.files) {
+    json["files"].push_back((folder / file.name).string());
+    if (!shared.json) fmt::print("{}\n", (folder / file.name).string());
+  }
+  for (const std::string& line : made.use) json["use"].push_back(line);
+  for (const std::string& line : made.notes) json["notes"].push_back(line);
+  if (shared.json || shared.quiet) return;
+  for (const std::string& line : made.use) fmt::print(stderr, "use: {}\n", line);
+  for (const std::string& line : made.notes) fmt::print(stderr, "note: {}\n", line);
+}
+
+void run_export(const Arguments& arguments, Shared& shared) {
+  const ConfigurationTable table = table_of(arguments, shared);
+  std::error_code problem;
+  const fs::path folder = fs::absolute(arguments.out);
+  fs::create_directories(folder, problem);
+  ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
+                        arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
+                                                 : arguments.plugin};
+  nlohmann::json json{{"files", nlohmann::json::array()},
+                      {"use", nlohmann::json::array()},
+                      {"notes", nlohmann::json::array()}};
+  for (const std::string& name : arguments.formats) {
+    const Export made = export_table(table, parse_named<ExportFormat>(name), options);
+    for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
+    say(made, folder, shared, json);
+  }
+  if (shared.json) fmt::print("{}\n", json.dump(1));
+}
+
+}  // namespace
+
+void add_export_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "export", "write settings as the files that NCCL, Open MPI and MPICH jobs load");
+  auto arguments = std::make_shared<Arguments>();
+  verb->add_option("TABLE", arguments->table,
+                   "configuration table (left by tune; written with --measured)");
+  verb->add_option("--measured", arguments->measured,
+                   "choose the settings from these runs' measurements: id, its beginning, or last");
+  verb->add_option("--backend", arguments->backend, "with --measured: whose settings");
+  verb->add_option("--format", arguments->formats,
+                   "nccl, env, openmpi, mpich, toml; several may be given")
+      ->required()
+      ->delimiter(',');
+  verb->add_option("--out", arguments->out,
+                   "folder for the files; jobs must see it under this path")
+      ->required();
+  verb->add_option("--regime", arguments->regime,
+                   "id or name of the table's regime, or its beginning");
+  verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks");
+  verb->add_option("--plugin", arguments->plugin,
+                   "where jobs find libdynamiccl-nccl-plugin.so (beside this program)");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl export results/table.json --format nccl --out tuned\n"
+      "  dynamiccl export --measured last --format nccl,toml --out tuned\n"
+      "  NCCL_CONF_FILE=$PWD/tuned/nccl.conf torchrun train.py");
+  verb->callback([arguments, &shared] { run_export(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

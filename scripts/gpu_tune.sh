@@ -1,0 +1,177 @@
+#!/bin/bash
+# Finds NCCL settings by itself on a GPU machine, exports them, and measures them against NCCL's
+# default on fresh launches in random order: across containers (one GPU each, on a bridge, the same
+# containers and flags on both sides) and over NVLink on bare metal. Then an unchanged PyTorch DDP
+# job with and without them.
+#   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER PART=SECONDS...
+#   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER cross-search=120 cross-confirm=200 ddp=120
+#   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER nvlink-search=90 nvlink-confirm=150
+# Leaves tune.sqlite.xz (all launches), the exported files in tar archives, compare-*.md and
+# ddp.jsonl. A confirm part without its search before it takes TABLES/PART/table.json, where
+# TABLES=FOLDER is set. A part whose budget ends keeps the launches that were stored.
+set -uo pipefail
+[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+out=$(mkdir -p "$1" && cd "$1" && pwd); shift
+cd "$(dirname "$0")/.."
+root=$(pwd)
+. scripts/gpu_setup.sh
+db=$out/tune.sqlite
+# Containers see the build folder under its own path.
+tuned=$root/build/release/tuned
+mkdir -p "$tuned"
+failed=0
+say() { echo "== $* ($SECONDS s)"; }
+
+run_part() { # EXPERIMENT_FILE SECONDS NAME
+  timeout --signal=INT --kill-after=40 "$2" "$program" run "$1" --db "$db" >"$out/$3.md" 2>"$out/$3.log"
+  local code=$?
+  say "$3: exit code $code"; tail -n 4 "$out/$3.log"
+  case $code in 0|1|124|130) return 0 ;; *) failed=1; return 1 ;; esac
+}
+
+search() { # cross|nvlink SECONDS
+  local file=experiments/gpu_tune_search.toml
+  [ "$1" = nvlink ] && file=experiments/gpu_tune_nvlink_search.toml
+  run_part "$file" "$2" "$1-search" || return
+  "$program" export "$tuned/$1/table.json" --measured last --db "$db" --backend nccl \
+    --format nccl,env,toml --out "$tuned/$1" || { failed=1; return; }
+  cat "$tuned/$1/nccl.conf" "$tuned/$1/nccl.table"
+}
+
+confirm() { # cross|nvlink SECONDS
+  if [ ! -e "$tuned/$1/nccl.conf" ] && [ -n "${TABLES:-}" ]; then
+    mkdir -p "$tuned/$1"
+    "$program" export "$TABLES/$1/table.json" --format nccl --out "$tuned/$1" || { failed=1; return; }
+  fi
+  [ -e "$tuned/$1/nccl.conf" ] || { say "$1-confirm: no settings; run $1-search first"; failed=1; return; }
+  sed "s|@CONF@|$tuned/$1/nccl.conf|" "experiments/gpu_tune_$1_confirm.toml" >"$out/$1-confirm.toml"
+  run_part "$out/$1-confirm.toml" "$2" "$1-confirm" || return
+  ratios | tee "$out/compare-$1.md"
+}
+
+# Per size: geometric means over launches, the ratio's 95 % interval (normal approximation on logarithms), and the
+# default against itself (odd against even blocks) as the band of what is noise.
+ratios() {
+  "$program" query --db "$db" --format markdown "
+    WITH m AS (SELECT size_bytes, ln(median_us) AS l, block % 2 AS half,
+                      group_knobs LIKE '%NCCL_CONF_FILE%' AS tuned
+               FROM v_measurement WHERE counts AND run_id = (SELECT run_id FROM v_run ORDER BY started_at DESC LIMIT 1)),
+    s AS (SELECT size_bytes, tuned, count(*) AS n, avg(l) AS mean, avg(l * l) - avg(l) * avg(l) AS var
+          FROM m GROUP BY size_bytes, tuned),
+    h AS (SELECT size_bytes, avg(CASE WHEN half = 1 THEN l END) - avg(CASE WHEN half = 0 THEN l END) AS d
+          FROM m WHERE NOT tuned GROUP BY size_bytes)
+    SELECT d.size_bytes, d.n AS default_launches, t.n AS tuned_launches,
+           round(exp(d.mean), 2) AS default_us, round(exp(t.mean), 2) AS tuned_us,
+           round(exp(d.mean - t.mean), 3) AS times_faster,
+           round(exp(d.mean - t.mean - 2.1 * sqrt(max(d.var, 0) / max(d.n - 1, 1) + max(t.var, 0) / max(t.n - 1, 1))), 3) AS low,
+           round(exp(d.mean - t.mean + 2.1 * sqrt(max(d.var, 0) / max(d.n - 1, 1) + max(t.var, 0) / max(t.n - 1, 1))), 3) AS high,
+           round(exp(abs(h.d)), 3) AS default_against_default
+    FROM s d JOIN s t ON t.size_bytes = d.size_bytes AND t.tuned AND NOT d.tuned
+    JOIN h ON h.size_bytes = d.size_bytes ORDER BY d.size_bytes"
+}
+
+# Containers of our own for the DDP job: one GPU each, a bridge, this machine's files.
+engine_up() {
+  engine=$(mktemp -d /tmp/tune-engine-XXXX)
+  export DOCKER_HOST=unix://$engine/s.sock
+  setsid dockerd --data-root "$engine/data" --exec-root "$engine/exec" --host "$DOCKER_HOST" \
+    --pidfile "$engine/pid" >"$engine/log" 2>&1 &
+  for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
+  local folder=$engine/root
+  mkdir -p "$folder"/{sbin,usr,etc,opt,tmp,proc,sys,dev,run,var/tmp,root,home,mnt}
+  : >"$folder/sbin/docker-init"
+  for name in bin lib lib64; do ln -s "usr/$name" "$folder/$name"; done
+  tar -C "$folder" -c . | docker import - tune-root >/dev/null &&
+    docker network create --subnet 172.31.77.0/24 tune-net >/dev/null
+}
+engine_down() {
+  docker ps -aq 2>/dev/null | xargs -r docker rm -f >/dev/null 2>&1
+  docker network rm tune-net >/dev/null 2>&1
+  [ ! -e "$engine/pid" ] || kill "$(cat "$engine/pid")" 2>/dev/null
+  unset DOCKER_HOST
+}
+
+ddp_launch() { # LABEL VARIABLE=VALUE...
+  local label=$1; shift
+  local variables=() pids=() rank
+  for pair in "$@"; do variables+=(--env "$pair"); done
+  for rank in $(seq 0 $((gpus - 1))); do
+    docker exec "${variables[@]}" --env RANK=$rank --env WORLD_SIZE=$gpus --env LOCAL_RANK=0 --env NCCL_NVLS_ENABLE=0 \
+      --env NCCL_SOCKET_IFNAME=eth0 --env MASTER_ADDR=172.31.77.10 \
+      --env PYTHONPATH="${PYTHONPATH:-}" --env MASTER_PORT=$port "tune$rank" "$python" "$root/scripts/ddp_steps.py" \
+      --label "$label" --models "${DDP_MODELS:-resnet18,resnet50,bert-base,bert-large}" --steps "${DDP_STEPS:-15}" --warmup 4 \
+      >>"$out/ddp.jsonl" 2>>"$out/ddp.log" &
+    pids+=($!)
+  done
+  local code=0
+  for pid in "${pids[@]}"; do wait "$pid" || code=1; done
+  port=$((port + 1))
+  return $code
+}
+
+ddp() { # SECONDS
+  python=$(command -v python3)
+  "$python" -c 'import torch' 2>/dev/null || { say "ddp: no torch for $python"; failed=1; return; }
+  [ -e "$tuned/cross/nccl.conf" ] || { say "ddp: no settings; run cross-search first"; failed=1; return; }
+  gpus=$(nvidia-smi -L | wc -l); port=29500
+  engine_up || { say "ddp: no engine; see $engine/log"; tail -n 5 "$engine/log"; failed=1; engine_down; return; }
+  local rank flags=() begin=$SECONDS
+  for folder in /usr /etc /opt; do flags+=(--volume "$folder:$folder:ro"); done
+  for folder in /usr/local/nvidia /run/nvidia/driver /var/lib/nvidia; do
+    case $folder in /usr/*) ;; *) [ ! -d "$folder" ] || flags+=(--volume "$folder:$folder:ro") ;; esac
+  done
+  for device in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools; do [ ! -e $device ] || flags+=(--device $device); done
+  for rank in $(seq 0 $((gpus - 1))); do
+    docker run --detach --rm --init --name "tune$rank" --hostname "tune$rank" --network tune-net --ip 172.31.77.$((10 + rank)) \
+      --shm-size 8g --ulimit memlock=-1 "${flags[@]}" --device "/dev/nvidia$rank" --volume "$root:$root" \
+      --env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" tune-root sleep infinity >/dev/null || failed=1
+  done
+  local round=0
+  # Both sides in turn, the first of a pair alternating.
+  while [ $((SECONDS - begin)) -lt "$1" ]; do
+    local order=(default tuned)
+    [ $((round % 2)) -eq 0 ] || order=(tuned default)
+    for side in "${order[@]}"; do
+      if [ $side = tuned ]; then ddp_launch tuned "NCCL_CONF_FILE=$tuned/cross/nccl.conf"; else ddp_launch default; fi ||
+        { say "ddp: a launch failed"; tail -n 5 "$out/ddp.log"; failed=1; round=99; break; }
+    done
+    round=$((round + 1))
+    [ $round -lt 99 ] || break
+    say "ddp: round $round"
+  done
+  engine_down
+  "$python" - "$out/ddp.jsonl" <<'PYTHON'
+import collections, json, math, sys
+times = collections.defaultdict(lambda: collections.defaultdict(list))
+for line in open(sys.argv[1]):
+    row = json.loads(line)
+    times[row["model"]][row["label"]].append(row["median_ms"])
+print("| model | default ms | tuned ms | times faster | launches per side |\n|---|---|---|---|---|")
+for model, sides in times.items():
+    mean = {side: math.exp(sum(map(math.log, values)) / len(values)) for side, values in sides.items()}
+    if len(mean) == 2:
+        print(f"| {model} | {mean['default']:.1f} | {mean['tuned']:.1f} | {mean['default'] / mean['tuned']:.2f} | "
+              f"{len(sides['default'])} |")
+PYTHON
+}
+
+nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
+for part in "$@"; do
+  name=${part%%=*} seconds=${part#*=}
+  say "$name, at most $seconds s"
+  case $name in
+    cross-search) search cross "$seconds" ;;
+    cross-confirm) confirm cross "$seconds" ;;
+    nvlink-search) search nvlink "$seconds" ;;
+    nvlink-confirm) confirm nvlink "$seconds" ;;
+    ddp) ddp "$seconds" ;;
+    *) echo "no part \"$name\"; known: cross-search, cross-confirm, nvlink-search, nvlink-confirm, ddp" >&2; failed=1 ;;
+  esac
+done
+[ ! -e "$db" ] || xz -T0 -6 -kf "$db"
+rm -f "$db" "$db"-wal "$db"-shm
+tar -C "$tuned" -czf "$out/tuned.tar.gz" . 2>/dev/null
+# Few files travel better than many.
+(cd "$out" && tar -czf texts.tar.gz ./*.md ./*.log ./*.toml 2>/dev/null && rm -f ./*-search.md ./*.log ./*.toml)
+say "end"; ls -l "$out"
+exit $failed

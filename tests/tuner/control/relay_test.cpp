@@ -1,0 +1,177 @@
+// Two "hosts" are two folders with a region each; only TCP joins them.
+#include "tuner/control/relay.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "core/error.hpp"
+#include "tuner/control/member.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t kCommunicator = 77;
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+CallTable with_channels(std::uint8_t channels) {
+  CallTable table;
+  for (auto& row : table.cells) row.fill({CallCell::kAny, CallCell::kAny, channels, 0});
+  return table;
+}
+
+struct Hosts {
+  std::array<std::string, 2> folders;
+  Hosts() {
+    for (std::string& folder : folders) {
+      folder = fs::temp_directory_path() / "relay-XXXXXX";
+      REQUIRE(mkdtemp(folder.data()) != nullptr);
+    }
+  }
+  ~Hosts() {
+    for (const std::string& folder : folders) fs::remove_all(folder);
+  }
+  std::shared_ptr<Region> region(std::size_t host) const {
+    std::string problem;
+    return Region::open_or_make(folders[host], {kCommunicator, 2, 2, true, nullptr}, problem);
+  }
+};
+
+unsigned call(Member& member) { return member.decide(4, 20).channels; }
+
+template <class F>
+bool until(F&& condition) {
+  for (int i = 0; i < 5000; ++i) {
+    if (condition()) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("ranks of two hosts switch at one call", "[E-118][E-119][threads]") {
+  const Hosts hosts;
+  int port = 0;
+  HostsLeader leader(wire_listen(port), kCommunicator, 5 * kSecond);
+  std::array<std::unique_ptr<Member>, 2> ranks;
+  std::vector<std::unique_ptr<Relay>> relays;
+  for (std::size_t host = 0; host < 2; ++host) {
+    ranks[host] = std::make_unique<Member>(hosts.region(host), 5 * kSecond);
+    relays.push_back(std::make_unique<Relay>(hosts.region(host), wire_connect("localhost", port)));
+  }
+  const auto reaches = [&](HostsLeader::Progress wanted) {
+    return until([&] {
+      for (auto& relay : relays) relay->step();
+      return leader.poll() == wanted;
+    });
+  };
+  REQUIRE(reaches(HostsLeader::Progress::free));
+  leader.propose(with_channels(8), 3);
+  const auto prepared = [&](std::size_t host) {
+    return until([&] {
+      relays[host]->step();
+      return unpack(hosts.region(host)->header().word.load()).state == ProposalState::prepared;
+    });
+  };
+  REQUIRE(prepared(0));
+  REQUIRE(prepared(1));
+  SECTION("committed") {
+    CHECK(call(*ranks[0]) == 0);
+    CHECK(call(*ranks[1]) == 0);
+    REQUIRE(reaches(HostsLeader::Progress::settling));
+    REQUIRE(until([&] {
+      relays[0]->step();
+      relays[1]->step();
+      return unpack(hosts.region(0)->header().word.load()).state == ProposalState::committed &&
+             unpack(hosts.region(1)->header().word.load()).state == ProposalState::committed;
+    }));
+    for (auto& rank : ranks) {
+      CHECK(call(*rank) == 0);
+      CHECK(call(*rank) == 0);
+      CHECK(call(*rank) == 8);
+    }
+    CHECK(reaches(HostsLeader::Progress::free));
+    CHECK(leader.committed());
+  }
+  SECTION("a leader that dies undecided ends the job at the boundary, not before") {
+    for (int i = 0; i < 3; ++i) CHECK(call(*ranks[0]) == 0);
+    hosts.region(0)->header().relay_lost = 1;
+    CHECK_FALSE(ranks[0]->lost());
+    call(*ranks[0]);
+    CHECK(ranks[0]->lost());
+    CHECK(hosts.region(0)->slot(0).waits == 1);
+  }
+}
+
+TEST_CASE("a leader's death is noticed by its relays, and the committed table stays",
+          "[E-118][E-119]") {
+  const Hosts hosts;
+  int port = 0;
+  auto leader = std::make_unique<HostsLeader>(wire_listen(port), kCommunicator, kSecond);
+  Member rank(hosts.region(0), kSecond);
+  Relay relay(hosts.region(0), wire_connect("localhost", port));
+  CHECK(relay.step());
+  CHECK(leader->poll() == HostsLeader::Progress::joining);
+  leader.reset();
+  CHECK(until([&] { return !relay.step(); }));
+  for (int i = 0; i < 10; ++i) CHECK(call(rank) == 0);
+  CHECK_FALSE(rank.lost());
+  CHECK_THROWS_AS(wire_connect("localhost", port), Error);
+}
+
+TEST_CASE("delayed ranks of two hosts never differ, and waits are counted",
+          "[E-118][E-119][threads]") {
+  constexpr int kSwitches = 40;
+  const Hosts hosts;
+  int port = 0;
+  HostsLeader leader(wire_listen(port), kCommunicator, kSecond);
+  std::atomic<bool> stop{false};
+  std::array<std::vector<unsigned>, 2> used;
+  std::array<std::atomic<std::size_t>, 2> made{};
+  std::vector<std::thread> threads;
+  for (std::size_t host = 0; host < 2; ++host) {
+    threads.emplace_back([&, host] {
+      std::string problem;
+      Member member(hosts.region(host), 20 * kSecond);
+      std::mt19937 random(static_cast<unsigned>(host));
+      while (!stop) {
+        usleep(static_cast<unsigned>(random() % 2000));
+        // As queued collectives do: no rank is far ahead of the other.
+        while (!stop && made[host] > made[1 - host] + 2) usleep(100);
+        used[host].push_back(call(member));
+        ++made[host];
+      }
+    });
+    threads.emplace_back([&, host] {
+      Relay relay(hosts.region(host), wire_connect("localhost", port));
+      std::mt19937 random(static_cast<unsigned>(10 + host));
+      while (!stop && relay.step()) usleep(static_cast<unsigned>(random() % 6000));
+    });
+  }
+  int committed = 0;
+  for (int i = 1; i <= kSwitches; ++i) {
+    REQUIRE(until([&] { return leader.poll() == HostsLeader::Progress::free; }));
+    leader.propose(with_channels(static_cast<std::uint8_t>(i)), leader.spread() + 4 + i % 5);
+    REQUIRE(until([&] { return leader.poll() != HostsLeader::Progress::open; }));
+    if (leader.committed()) ++committed;
+  }
+  REQUIRE(until([&] { return leader.poll() == HostsLeader::Progress::free; }));
+  stop = true;
+  for (auto& thread : threads) thread.join();
+  const std::size_t common = std::min(used[0].size(), used[1].size());
+  used[0].resize(common);
+  used[1].resize(common);
+  CHECK(used[0] == used[1]);
+  CHECK(10 * committed >= 3 * kSwitches);
+  INFO(hosts.region(0)->slot(0).waits + hosts.region(1)->slot(0).waits);
+}

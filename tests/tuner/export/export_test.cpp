@@ -1,0 +1,191 @@
+#include "tuner/export/export.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "tuner/table/joint_choice.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+TableEntry entry(Backend backend, Collective collective, std::uint64_t size, Setting setting,
+                 double ratio = 0.5, int ranks = 4) {
+  TableEntry made;
+  made.key = {"r1", {collective, SizeBin::of(Bytes(size)), ranks, 1, Architecture::ring, backend}};
+  made.size = Bytes(size);
+  made.setting = std::move(setting);
+  made.evidence.default_us = 100;
+  made.evidence.tuned_us = 100 * ratio;
+  return made;
+}
+
+ConfigurationTable table_of(const std::vector<TableEntry>& entries) {
+  ConfigurationTable table;
+  table.put_regime({"r1", "cross-docker / apart", {}});
+  for (const TableEntry& one : entries) table.put(one);
+  return table;
+}
+
+const std::map<std::string, std::string> kThread{{"env.NCCL_SOCKET_NTHREADS", "1"}};
+
+Setting nccl(int channels, std::map<std::string, std::string> launch = kThread) {
+  return {"library", {{"channels", std::to_string(channels)}}, std::move(launch)};
+}
+
+std::string text_of(const Export& made, const std::string& name) {
+  for (const ExportedFile& file : made.files)
+    if (file.name == name) return file.text;
+  return "no file " + name;
+}
+
+}  // namespace
+
+TEST_CASE("NCCL gets caps per size under one ceiling, for all sizes in between", "[E-125]") {
+  const auto table =
+      table_of({entry(Backend::nccl, Collective::allreduce, 1 << 10, nccl(2), 1.0),
+                entry(Backend::nccl, Collective::allreduce, 1 << 18, nccl(1)),
+                entry(Backend::nccl, Collective::allreduce, 1 << 26,
+                      {"ring", {{"protocol", "Simple"}, {"channels", "16"}}, kThread}, 0.2)});
+  const Export made =
+      export_table(table, ExportFormat::nccl, {.folder = "/tuned", .plugin = "/lib/plugin.so"});
+  const std::string conf = text_of(made, "nccl.conf");
+  CHECK(conf.find("NCCL_MIN_CTAS=16\n") != std::string::npos);
+  CHECK(conf.find("NCCL_SOCKET_NTHREADS=1\n") != std::string::npos);
+  CHECK(conf.find("NCCL_TUNER_PLUGIN=/lib/plugin.so\n") != std::string::npos);
+  CHECK(conf.find("DYNAMICCL_TUNER_TABLE=/tuned/nccl.table\n") != std::string::npos);
+  std::string problem;
+  const auto rows = rows_from_text(text_of(made, "nccl.table"), problem);
+  CHECK(problem.empty());
+  const CallTable calls = table_for(rows, 4, 4);
+  CHECK(calls.cells[4][0].channels == 2);
+  CHECK(calls.cells[4][14].channels == 2);
+  CHECK(calls.cells[4][15].channels == 1);
+  CHECK(calls.cells[4][22].channels == 1);
+  CHECK(calls.cells[4][23] == CallCell{1, 2, 16, 0});
+  CHECK(calls.cells[4][40] == CallCell{1, 2, 16, 0});
+  // Collectives without rows stay below the ceiling as well.
+  CHECK(calls.cells[2][26].channels == 16);
+  CHECK(calls.cells[2][26].algorithm == CallCell::kAny);
+  CHECK(table_for(rows, 2, 1).cells[4][26].leaves_all());
+}
+
+TEST_CASE("of several launch settings the one that gains most is exported, and it is said",
+          "[E-125]") {
+  const auto table =
+      table_of({entry(Backend::nccl, Collective::allreduce, 1 << 10, nccl(1, {}), 0.9),
+                entry(Backend::nccl, Collective::allreduce, 1 << 26, nccl(8), 0.2)});
+  const NcclSettings settings = nccl_settings(table.entries);
+  CHECK(settings.environment.at("NCCL_SOCKET_NTHREADS") == "1");
+  REQUIRE(settings.notes.size() >= 1);
+  CHECK(settings.notes[0].find("1 rows want other launch settings") != std::string::npos);
+}
+
+TEST_CASE("Open MPI's rules name algorithms by number and end behind their ranks", "[E-125]") {
+  const auto table = table_of(
+      {entry(Backend::openmpi, Collective::allreduce, 1 << 10, {"recursive_doubling", {}, {}}),
+       entry(Backend::openmpi, Collective::allreduce, 1 << 20,
+             {"segmented_ring", {{"coll_tuned_allreduce_algorithm_segmentsize", "131072"}}, {}}),
+       entry(Backend::openmpi, Collective::broadcast, 1 << 20,
+             {"chain",
+              {{"coll_tuned_bcast_algorithm_segmentsize", "8192"},
+               {"coll_tuned_bcast_algorithm_chain_fanout", "2"}},
+              {{"mca.btl_tcp_sndbuf", "0"}}}),
+       entry(Backend::openmpi, Collective::allgather, 1 << 20, {"own_ring", {}, {}})});
+  const Export made = export_table(table, ExportFormat::openmpi, {.folder = "/tuned"});
+  CHECK(text_of(made, "openmpi.rules") ==
+        "3 # collectives\n"
+        "0 # allgather\n3 # communicator sizes\n"
+        "1 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n"
+        "4 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n"
+        "5 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n"
+        "2 # allreduce\n3 # communicator sizes\n"
+        "1 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n"
+        "4 # ranks\n2 # message sizes\n0 3 0 0 # from bytes, algorithm, fan-out, segment\n"
+        "65536 5 0 131072 # from bytes, algorithm, fan-out, segment\n"
+        "5 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n"
+        "7 # broadcast\n3 # communicator sizes\n"
+        "1 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n"
+        "4 # ranks\n1 # message sizes\n0 2 2 8192 # from bytes, algorithm, fan-out, segment\n"
+        "5 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n");
+  CHECK(text_of(made, "openmpi.conf").find("btl_tcp_sndbuf = 0\n") != std::string::npos);
+  REQUIRE(made.notes.size() == 1);
+  CHECK(made.notes[0].find("own_ring") != std::string::npos);
+}
+
+TEST_CASE("MPICH's variables take the algorithm that gains most over sizes", "[E-125]") {
+  const auto table = table_of(
+      {entry(Backend::mpich, Collective::allreduce, 1 << 10, {"smp", {}, {}}, 0.9),
+       entry(Backend::mpich, Collective::allreduce, 1 << 20, {"recursive_doubling", {}, {}}, 0.5)});
+  const Export made = export_table(table, ExportFormat::mpich, {});
+  CHECK(
+      text_of(made, "mpich.env").find("MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling\n") !=
+      std::string::npos);
+  CHECK(made.notes.size() == 1);
+}
+
+TEST_CASE("an export without rows or with an unclear regime says what is there", "[E-125]") {
+  ConfigurationTable table = table_of({entry(Backend::gloo, Collective::allreduce, 1 << 10, {})});
+  CHECK_THROWS_AS(export_table(table, ExportFormat::nccl, {}), Error);
+  CHECK_THROWS_AS(export_table(table, ExportFormat::openmpi, {}), Error);
+  CHECK_THROWS_AS(export_table(table, ExportFormat::mpich, {}), Error);
+  table.put_regime({"r2", "bare-metal", {}});
+  CHECK_THROWS_AS(export_table(table, ExportFormat::toml, {}), Error);
+  const Export made = export_table(table, ExportFormat::toml, {.regime = "r1"});
+  CHECK(text_of(made, "settings.toml").find("[[entry]]\nkey = \"gloo/ring/allreduce/2^10/r4n1\"") !=
+        std::string::npos);
+}
+
+namespace {
+
+void observe(std::vector<ScopedObservation>& all, std::uint64_t size, double us,
+             const std::string& ctas, bool thread, int channels = 2) {
+  ScopedObservation seen;
+  seen.key = {"r1", {Collective::allreduce, {}, 4, 1, Architecture::ring, Backend::nccl}};
+  seen.size = Bytes(size);
+  if (!ctas.empty()) seen.setting.call_knobs = {{"max_ctas", ctas}, {"min_ctas", ctas}};
+  if (thread) seen.setting.launch_knobs = kThread;
+  seen.channels = channels;
+  seen.median_us = us;
+  all.push_back(seen);
+}
+
+}  // namespace
+
+TEST_CASE("launch and call settings are chosen together", "[E-125][E-135]") {
+  std::vector<ScopedObservation> all;
+  // The figures of socket transport: threads pay only with channels, and channels only for large
+  // messages.
+  for (const bool thread : {false, true}) {
+    observe(all, 1 << 10, thread ? 61 : 60, "", thread);
+    observe(all, 1 << 18, thread ? 250 : 260, "", thread);
+    observe(all, 1 << 18, thread ? 225 : 300, "1", thread, 1);
+    observe(all, 1 << 18, thread ? 1792 : 2000, "16", thread, 16);
+    observe(all, 1 << 26, thread ? 11400 : 20200, "", thread);
+    observe(all, 1 << 26, thread ? 5300 : 20500, "16", thread, 16);
+  }
+  const auto entries = choose_jointly(all);
+  REQUIRE(entries.size() == 3);
+  for (const TableEntry& one : entries) CHECK(one.setting.launch_knobs == kThread);
+  CHECK(entries[0].setting.call_knobs.at("channels") == "2");
+  CHECK(entries[0].flags.empty());
+  CHECK(entries[1].setting.call_knobs.at("channels") == "1");
+  CHECK(entries[2].setting.call_knobs.at("channels") == "16");
+  CHECK(entries[2].evidence.default_us == 20200);
+  CHECK(entries[2].evidence.tuned_us == 5300);
+}
+
+TEST_CASE("a launch setting that slows a guarded size is not taken", "[E-125]") {
+  std::vector<ScopedObservation> all;
+  observe(all, 1 << 18, 100, "", false);
+  observe(all, 1 << 26, 1000, "", false);
+  observe(all, 1 << 18, 150, "", true);
+  observe(all, 1 << 26, 100, "", true);
+  for (const TableEntry& one : choose_jointly(all)) CHECK(one.setting.launch_knobs.empty());
+  // Below the guarded sizes it is taken, and the row says so.
+  all[0].size = all[2].size = Bytes(1024);
+  const auto entries = choose_jointly(all);
+  REQUIRE(entries.size() == 2);
+  CHECK(entries[0].setting.launch_knobs == kThread);
+  CHECK(entries[0].flags == std::vector<std::string>{"launch_trade_off"});
+  CHECK(entries[1].flags.empty());
+}

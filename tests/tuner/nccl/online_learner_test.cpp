@@ -1,0 +1,90 @@
+#include "tuner/nccl/online_learner.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "tuner/control/member.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kAllReduce = 4;
+
+/// Two ranks whose calls take what a made-up machine says of their setting.
+struct Job {
+  std::string folder = fs::temp_directory_path() / "online-learner-XXXXXX";
+  std::unique_ptr<Member> ranks[2];
+  std::mt19937 random{7};
+  int differing = 0;
+
+  Job() {
+    REQUIRE(mkdtemp(folder.data()) != nullptr);
+    for (auto& rank : ranks) rank = std::make_unique<Member>(region(), 0);
+  }
+  ~Job() { fs::remove_all(folder); }
+  std::shared_ptr<Region> region() const {
+    std::string problem;
+    return Region::open_or_make(folder, {5, 2}, problem);
+  }
+  /// Large messages want 8 channels and Ring/Simple; small ones the library's own choice.
+  double us(std::size_t bin, CallCell cell) {
+    const double channels = cell.channels == 0 ? 2 : cell.channels;
+    const double wanted = bin >= 20 ? 8 : 2;
+    double time = (bin >= 20 ? 1000 : 20) * (1 + 0.4 * std::abs(std::log2(channels / wanted)));
+    if (cell.protocol == 0 && bin >= 20) time *= 3;
+    if (bin < 20 && cell.algorithm != CallCell::kAny) time *= 1.3;
+    return time * std::uniform_real_distribution<double>(0.98, 1.02)(random);
+  }
+  void call(std::size_t bin) {
+    CallCell cells[2];
+    for (int r = 0; r < 2; ++r) cells[r] = ranks[r]->decide(kAllReduce, bin);
+    if (!(cells[0] == cells[1])) ++differing;
+    for (int r = 0; r < 2; ++r)
+      ranks[r]->record(kAllReduce, bin, ranks[r]->epoch(),
+                       static_cast<std::uint64_t>(us(bin, cells[r]) * 1000));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a leader learns each size's setting while the job runs", "[E-116][E-120]") {
+  Job job;
+  LearnerOptions options;
+  options.calls_per_trial = 5;
+  options.space.channels = {"1", "4", "8", "16"};
+  OnlineLearner learner(job.region(), options);
+  int calls = 0;
+  while (calls < 60'000 && !learner.finished()) {
+    job.call(26);
+    job.call(10);
+    calls += 2;
+    REQUIRE(learner.step());
+  }
+  INFO(learner.rounds() << " rounds, " << calls << " calls");
+  CHECK(learner.finished());
+  CHECK(job.differing == 0);
+  CHECK(learner.aborted() == 0);
+  CHECK(learner.tasks() == 2);
+  CHECK(learner.table().cells[kAllReduce][26].channels == 8);
+  for (const TableEntry& entry : learner.entries()) {
+    INFO(entry.key.task.text() << " " << entry.arm);
+    if (entry.key.task.bin.log2 == 26)
+      CHECK(entry.evidence.tuned_us < 0.75 * entry.evidence.default_us);
+    else
+      CHECK(entry.evidence.tuned_us < 1.1 * entry.evidence.default_us);
+  }
+}
+
+TEST_CASE("a leader leaves with its job", "[E-116]") {
+  Job job;
+  OnlineLearner learner(job.region(), {});
+  CHECK(learner.step());
+  for (auto& rank : job.ranks) rank.reset();
+  CHECK_FALSE(learner.step());
+}

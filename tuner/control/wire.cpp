@@ -1,0 +1,130 @@
+#include "tuner/control/wire.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace dynamiccl {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<WireMessage>);
+constexpr std::size_t kMostBuffered = std::size_t{16} << 20;
+
+void make_quick(int file) {
+  const int on = 1;
+  setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  fcntl(file, F_SETFL, O_NONBLOCK);
+  fcntl(file, F_SETFD, FD_CLOEXEC);
+}
+
+bool only_later() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+WireSocket::WireSocket(int file) : file_(file) { make_quick(file_); }
+WireSocket::WireSocket(WireSocket&& other) noexcept
+    : file_(std::exchange(other.file_, -1)),
+      out_(std::move(other.out_)),
+      in_(std::move(other.in_)) {}
+WireSocket::~WireSocket() { fail(); }
+
+void WireSocket::fail() {
+  if (file_ >= 0) close(file_);
+  file_ = -1;
+}
+
+void WireSocket::send(const WireMessage& message) {
+  out_.append(reinterpret_cast<const char*>(&message), sizeof(message));
+  // Who does not read for so long is gone.
+  if (out_.size() > kMostBuffered) fail();
+  flush();
+}
+
+void WireSocket::flush() {
+  while (alive() && !out_.empty()) {
+    const ssize_t n = ::send(file_, out_.data(), out_.size(), MSG_NOSIGNAL);
+    if (n < 0 && only_later()) return;
+    if (n <= 0) return fail();
+    out_.erase(0, static_cast<std::size_t>(n));
+  }
+}
+
+std::optional<WireMessage> WireSocket::receive() {
+  flush();
+  char part[8192];
+  while (alive() && in_.size() < sizeof(WireMessage)) {
+    const ssize_t n = recv(file_, part, sizeof(part), 0);
+    if (n < 0 && only_later()) break;
+    if (n <= 0) {
+      fail();
+      break;
+    }
+    in_.append(part, static_cast<std::size_t>(n));
+  }
+  if (in_.size() < sizeof(WireMessage)) return std::nullopt;
+  WireMessage message;
+  std::memcpy(&message, in_.data(), sizeof(message));
+  in_.erase(0, sizeof(message));
+  if (message.magic != WireMessage::kMagic) {
+    fail();
+    in_.clear();
+    return std::nullopt;
+  }
+  return message;
+}
+
+WireSocket wire_connect(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const std::string where = host + ":" + std::to_string(port);
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    throw Error(ErrorKind::environment, "cannot look up the leader's host " + where);
+  const int file = socket(AF_INET, SOCK_STREAM, 0);
+  const bool connected = file >= 0 && connect(file, found->ai_addr, found->ai_addrlen) == 0;
+  const std::string reason = std::strerror(errno);
+  freeaddrinfo(found);
+  if (!connected) {
+    if (file >= 0) close(file);
+    throw Error(ErrorKind::environment,
+                "cannot reach the leader at " + where + ": " + reason + "; start it first");
+  }
+  return WireSocket(file);
+}
+
+int wire_listen(int& port) {
+  const int file = socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  socklen_t length = sizeof(address);
+  if (file < 0 || bind(file, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(file, 64) != 0)
+    throw Error(ErrorKind::environment,
+                "cannot listen on port " + std::to_string(port) + ": " + std::strerror(errno));
+  getsockname(file, reinterpret_cast<sockaddr*>(&address), &length);
+  port = ntohs(address.sin_port);
+  make_quick(file);
+  return file;
+}
+
+std::optional<WireSocket> wire_accept(int listener) {
+  const int file = accept(listener, nullptr, nullptr);
+  if (file < 0) return std::nullopt;
+  return WireSocket(file);
+}
+
+}  // namespace dynamiccl

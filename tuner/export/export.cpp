@@ -1,0 +1,154 @@
+#include "tuner/export/export.hpp"
+
+#include <fmt/format.h>
+
+#include "tuner/export/mpi_export.hpp"
+
+namespace dynamiccl {
+namespace {
+
+const TableRegime& pick_regime(const ConfigurationTable& table, const std::string& wanted) {
+  std::vector<const TableRegime*> found;
+  std::vector<std::string> names;
+  for (const TableRegime& regime : table.regimes) {
+    names.push_back(regime.id + " (" + regime.name + ")");
+    if (regime.id.starts_with(wanted) || regime.name.starts_with(wanted)) found.push_back(&regime);
+  }
+  if (found.size() == 1) return *found.front();
+  throw Error(ErrorKind::input,
+              fmt::format("{} of the table's regimes begin with \"{}\"; name one with --regime: {}",
+                          found.empty() ? "none" : "several", wanted, join(names, ", ")));
+}
+
+std::vector<TableEntry> rows_of(const ConfigurationTable& table, const TableRegime& regime,
+                                int ranks) {
+  std::vector<TableEntry> rows;
+  for (const TableEntry& entry : table.entries)
+    if (entry.key.regime == regime.id && (ranks == 0 || entry.key.task.group_size == ranks))
+      rows.push_back(entry);
+  return rows;
+}
+
+std::string head(const ConfigurationTable& table, const TableRegime& regime) {
+  return fmt::format("# DynamICCL settings for {} ({}), table epoch {}\n", regime.name, regime.id,
+                     table.epoch);
+}
+
+std::string path_in(const ExportOptions& options, const std::string& name) {
+  return options.folder.empty() ? name : options.folder + "/" + name;
+}
+
+Export nccl(const std::vector<TableEntry>& rows, const std::string& heading,
+            const ExportOptions& options, bool environment_only) {
+  const NcclSettings settings = nccl_settings(rows);
+  Export result;
+  result.notes = settings.notes;
+  std::string environment;
+  for (const auto& [name, value] : settings.environment)
+    environment += fmt::format("{}={}\n", name, value);
+  if (environment_only) {
+    result.files.push_back({"nccl.env", heading + environment});
+    result.use.push_back(fmt::format("set -a; . {}; set +a", path_in(options, "nccl.env")));
+    if (!settings.rows.empty())
+      result.notes.emplace_back(
+          "without the plugin's caps per call (--format nccl) small messages may get slower");
+    return result;
+  }
+  if (settings.rows.empty())
+    throw Error(ErrorKind::input, "the table has no rows that NCCL's tuner can use");
+  // NCCL reads it line by line, so one variable loads all: no quotes, no expansion.
+  result.files.push_back(
+      {"nccl.conf", heading + environment + "NCCL_TUNER_PLUGIN=" + options.plugin +
+                        "\nDYNAMICCL_TUNER_TABLE=" + path_in(options, "nccl.table") + "\n"});
+  result.files.push_back({"nccl.table", to_text(settings.rows)});
+  result.use.push_back("NCCL_CONF_FILE=" + path_in(options, "nccl.conf") +
+                       "     in the environment of every rank");
+  return result;
+}
+
+Export openmpi(const std::vector<TableEntry>& rows, const std::string& heading,
+               const ExportOptions& options) {
+  Export result;
+  std::string parameters;
+  for (const auto& [name, value] : openmpi_parameters(rows, result.notes))
+    parameters += fmt::format("{} = {}\n", name, value);
+  const std::string rules = openmpi_rules(rows, result.notes);
+  if (rules.empty() && parameters.empty())
+    throw Error(ErrorKind::input, "the table has no rows of Open MPI");
+  if (!rules.empty()) {
+    parameters += "coll_tuned_use_dynamic_rules = 1\ncoll_tuned_dynamic_rules_filename = " +
+                  path_in(options, "openmpi.rules") + "\n";
+    result.files.push_back({"openmpi.rules", rules});
+  }
+  result.files.push_back({"openmpi.conf", heading + parameters});
+  result.use.push_back("OMPI_MCA_mca_base_param_files=" + path_in(options, "openmpi.conf") +
+                       "     in the environment of mpirun and of every rank");
+  return result;
+}
+
+Export mpich(const std::vector<TableEntry>& rows, const std::string& heading,
+             const ExportOptions& options) {
+  Export result;
+  std::string text;
+  for (const auto& [name, value] : mpich_variables(rows, result.notes))
+    text += fmt::format("{}={}\n", name, value);
+  if (text.empty())
+    throw Error(ErrorKind::input, "the table has no rows in which MPICH leaves its default");
+  result.files.push_back({"mpich.env", heading + text});
+  result.use.push_back(
+      fmt::format("set -a; . {}; set +a; mpiexec ...", path_in(options, "mpich.env")));
+  return result;
+}
+
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+Export toml(const std::vector<TableEntry>& rows, const std::string& heading) {
+  std::string text = heading;
+  for (const TableEntry& row : rows) {
+    text += fmt::format("\n[[entry]]\nkey = {}\nregime = {}\nsize_bytes = {}\nalgorithm = {}\n",
+                        quoted(row.key.task.text()), quoted(row.key.regime), row.size.count(),
+                        quoted(row.setting.algorithm));
+    const auto add = [&](const char* name, const std::map<std::string, std::string>& knobs) {
+      if (knobs.empty()) return;
+      std::vector<std::string> parts;
+      for (const auto& [knob, value] : knobs) parts.push_back(quoted(knob) + " = " + quoted(value));
+      text += fmt::format("{} = {{ {} }}\n", name, join(parts, ", "));
+    };
+    add("call", row.setting.call_knobs);
+    add("launch", row.setting.launch_knobs);
+    if (row.evidence.launches > 0)
+      text += fmt::format("ratio = {}\nratio_interval = [{}, {}]\nlaunches = {}\nverdict = {}\n",
+                          row.evidence.ratio, row.evidence.ratio_low, row.evidence.ratio_high,
+                          row.evidence.launches, quoted(row.evidence.verdict));
+  }
+  return {{{"settings.toml", text}}, {}, {}};
+}
+
+}  // namespace
+
+Export export_table(const ConfigurationTable& table, ExportFormat format,
+                    const ExportOptions& options) {
+  const TableRegime& regime = pick_regime(table, options.regime);
+  const std::vector<TableEntry> rows = rows_of(table, regime, options.ranks);
+  if (rows.empty())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("the table has no rows of {}{}", regime.name,
+                    options.ranks == 0 ? "" : fmt::format(" with {} ranks", options.ranks)));
+  const std::string heading = head(table, regime);
+  switch (format) {
+    case ExportFormat::nccl:
+      return nccl(rows, heading, options, false);
+    case ExportFormat::environment:
+      return nccl(rows, heading, options, true);
+    case ExportFormat::openmpi:
+      return openmpi(rows, heading, options);
+    case ExportFormat::mpich:
+      return mpich(rows, heading, options);
+    case ExportFormat::toml:
+      return toml(rows, heading);
+  }
+  return {};
+}
+
+}  // namespace dynamiccl

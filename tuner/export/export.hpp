@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tuner/control/call_table.hpp"
+#include "tuner/table/table.hpp"
+
+namespace dynamiccl {
+
+/// What libraries load: made from one regime's rows of a configuration table.
+struct ExportedFile {
+  std::string name;
+  std::string text;
+};
+struct Export {
+  std::vector<ExportedFile> files;
+  std::vector<std::string> use;    ///< how a job loads them, one command or setting per line
+  std::vector<std::string> notes;  ///< what the format cannot say, and what was left out
+};
+
+struct ExportOptions {
+  std::string regime{};  ///< id or name, or their beginning; "" where the table has one
+  int ranks = 0;         ///< only rows of this group size; 0: all
+  std::string folder{};  ///< absolute: files name each other
+  std::string plugin{};  ///< absolute path of libdynamiccl-nccl-plugin.so, as jobs see it
+};
+
+enum class ExportFormat { nccl, environment, openmpi, mpich, toml };
+template <>
+struct NameTable<ExportFormat> {
+  static constexpr std::string_view what = "format";
+  static constexpr std::array entries{
+      Named{ExportFormat::nccl, "nccl"}, Named{ExportFormat::environment, "env"},
+      Named{ExportFormat::openmpi, "openmpi"}, Named{ExportFormat::mpich, "mpich"},
+      Named{ExportFormat::toml, "toml"}};
+};
+
+/// @throws Error(input) when the regime is unknown or not unique, or nothing can be exported so
+Export export_table(const ConfigurationTable& table, ExportFormat format,
+                    const ExportOptions& options);
+
+/// NCCL's part of a table: what goes per call and what goes per launch.
+struct NcclSettings {
+  std::vector<CallRow> rows;
+  std::map<std::string, std::string> environment;  ///< with the channel ceiling
+  std::vector<std::string> notes;
+};
+/// All rows under the one launch setting that gains most; per-call caps below its ceiling. Sizes
+/// between two rows take the nearer one's setting; collectives without rows take all-reduce's.
+NcclSettings nccl_settings(const std::vector<TableEntry>& entries);
+
+/// What a setting says to NCCL's plugin: algorithm, protocol and cap of channels, by name.
+CallCell call_cell(const Setting& setting);
+
+/// Number of an Open MPI 4.1 coll_tuned algorithm; -1: unknown to it.
+int openmpi_algorithm(Collective collective, std::string_view name);
+
+}  // namespace dynamiccl

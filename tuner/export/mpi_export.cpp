@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "tuner/export/export.hpp"
+#include "tuner/export/mpi_export.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// coll_tuned's number of a collective in a rules file, and its algorithms from number 1 on.
+struct TunedCollective {
+  Collective collective;
+  int id;
+  std::array<std::string_view, 9> algorithms;
+};
+constexpr std::array kTuned{
+    TunedCollective{Collective::allgather,
+                    0,
+                    {"linear", "bruck", "recursive_doubling", "ring", "neighbor", "two_proc"}},
+    TunedCollective{Collective::allreduce,
+                    2,
+                    {"basic_linear", "nonoverlapping", "recursive_doubling", "ring",
+                     "segmented_ring", "rabenseifner"}},
+    TunedCollective{Collective::alltoall,
+                    3,
+                    {"linear", "pairwise", "modified_bruck", "linear_sync", "two_proc"}},
+    TunedCollective{Collective::broadcast,
+                    7,
+                    {"basic_linear", "chain", "pipeline", "split_binary_tree", "binary_tree",
+                     "binomial", "knomial", "scatter_allgather", "scatter_allgather_ring"}},
+    TunedCollective{Collective::gather, 9, {"basic_linear", "binomial", "linear_sync"}},
+    TunedCollective{
+        Collective::reduce,
+        11,
+        {"linear", "chain", "pipeline", "binary", "binomial", "in-order_binary", "rabenseifner"}},
+    // The worker's reduce_scatter is MPI_Reduce_scatter_block.
+    TunedCollective{Collective::reduce_scatter,
+                    13,
+                    {"basic_linear", "recursive_doubling", "recursive_halving", "butterfly"}}};
+
+const TunedCollective* tuned(Collective collective) {
+  const auto* found = std::find_if(kTuned.begin(), kTuned.end(), [&](const TunedCollective& row) {
+    return row.collective == collective;
+  });
+  return found == kTuned.end() ? nullptr : found;
+}
+
+long number_of(const Setting& setting, std::string_view ending) {
+  for (const auto& [name, value] : setting.call_knobs)
+    if (name.ends_with(ending)) return std::atol(value.c_str());
+  return 0;
+}
+
+struct RuleLine {
+  std::uint64_t first_bytes;
+  int algorithm;
+  long fanout;
+  long segment;
+  bool operator==(const RuleLine&) const = default;
+};
+
+/// Message sizes from 0 on; a size between two rows takes the nearer one's line.
+std::vector<RuleLine> lines_of(const TunedCollective& row, std::vector<const TableEntry*> entries,
+                               std::vector<std::string>& notes) {
+  std::sort(entries.begin(), entries.end(), [](const TableEntry* a, const TableEntry* b) {
+    return a->key.task.bin < b->key.task.bin;
+  });
+  std::vector<RuleLine> lines;
+  int before = 0;
+  for (const TableEntry* entry : entries) {
+    const int bin = entry->key.task.bin.log2;
+    RuleLine line{0, 0, 0, 0};
+    if (!lines.empty() || before > 0)
+      line.first_bytes = std::uint64_t{1} << ((before + bin) / 2 + 1);
+    if (entry->setting.algorithm != "library") {
+      line.algorithm = openmpi_algorithm(row.collective, entry->setting.algorithm);
+      if (line.algorithm < 0) {
+        notes.push_back(fmt::format("{}: Open MPI has no algorithm \"{}\"; its own choice stays",
+                                    entry->key.task.text(), entry->setting.algorithm));
+        line.algorithm = 0;
+      } else {
+        line.segment = number_of(entry->setting, "segmentsize");
+        line.fanout = std::max(number_of(entry->setting, "fanout"),
+                               number_of(entry->setting, "knomial_radix"));
+      }
+    }
+    before = bin;
+    const bool same = !lines.empty() && lines.back().algorithm == line.algorithm &&
+                      lines.back().fanout == line.fanout && lines.back().segment == line.segment;
+    if (!same) lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace
+
+int openmpi_algorithm(Collective collective, std::string_view name) {
+  const TunedCollective* row = tuned(collective);
+  if (row == nullptr || name.empty()) return -1;
+  const auto* found = std::find(row->algorithms.begin(), row->algorithms.end(), name);
+  return found == row->algorithms.end() ? -1
+                                        : static_cast<int>(found - row->algorithms.begin()) + 1;
+}
+
+std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<std::string>& notes) {
+  std::map<int, std::map<int, std::vector<const TableEntry*>>> by_id;
+  for (const TableEntry& entry : entries) {
+    if (entry.key.task.backend != Backend::openmpi &&
+        entry.key.task.backend != Backend::cuda_aware_mpi)
+      continue;
+    const TunedCollective* row = tuned(entry.key.task.collective);
+    if (row == nullptr || entry.key.task.architecture != Architecture::ring) {
+      notes.push_back(entry.key.task.text() + ": no rules file can set it");
+      continue;
+    }
+    by_id[row->id][entry.key.task.group_size].push_back(&entry);
+  }
+  if (by_id.empty()) return "";
+  std::string text = fmt::format("{} # collectives\n", by_id.size());
+  for (const auto& [id, by_ranks] : by_id) {
+    const TunedCollective& row = *std::find_if(
+        kTuned.begin(), kTuned.end(),
+        [&, wanted = id](const TunedCollective& known) { return known.id == wanted; });
+    // A row holds from its number of ranks on, so the ranks after it go back to the library.
+    std::map<int, std::vector<RuleLine>> sizes{{1, {{0, 0, 0, 0}}}};
+    for (const auto& [ranks, rows] : by_ranks) sizes[ranks + 1] = {{0, 0, 0, 0}};
+    for (const auto& [ranks, rows] : by_ranks) sizes[ranks] = lines_of(row, rows, notes);
+    text += fmt::format("{} # {}\n{} # communicator sizes\n", id, name_of(row.collective),
+                        sizes.size());
+    for (const auto& [ranks, lines] : sizes) {
+      text += fmt::format("{} # ranks\n{} # message sizes\n", ranks, lines.size());
+      for (const RuleLine& line : lines)
+        text += fmt::format("{} {} {} {} # from bytes, algorithm, fan-out, segment\n",
+                            line.first_bytes, line.algorithm, line.fanout, line.segment);
+    }
+  }
+  return text;
+}
+
+std::map<std::string, std::string> openmpi_parameters(const std::vector<TableEntry>& entries,
+                                                      std::vector<std::string>& notes) {
+  std::map<std::string, std::string> result;
+  for (const TableEntry& entry : entries) {
+    if (entry.key.task.backend != Backend::openmpi) continue;
+    for (const auto& [name, value] : entry.setting.launch_knobs) {
+      if (!name.starts_with("mca.")) continue;
+      const auto [at, added] = result.emplace(name.substr(4), value);
+      if (!added && at->second != value)
+        notes.push_back(fmt::format("{} wants {} = {}; a job has one value, {} stays",
+                                    entry.key.task.text(), at->first, value, at->second));
+    }
+  }
+  return result;
+}
+
+std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>& entries,
+                                                   std::vector<std::string>& notes) {
+  // A variable holds for all sizes: the algorithm whose sizes gain most.
+  std::map<Collective, std::map<std::string, double>> gains;
+  std::map<Collective, std::map<std::string, int>> sizes;
+  for (const TableEntry& entry : entries) {
+    if (entry.key.task.backend != Backend::mpich) continue;
+    const TableEvidence& e = entry.evidence;
+    const double gain =
+        e.default_us > 0 && e.tuned_us > 0 ? std::log(e.default_us / e.tuned_us) : 0.01;
+    gains[entry.key.task.collective][entry.setting.algorithm] += gain;
+    ++sizes[entry.key.task.collective][entry.setting.algorithm];
+  }
+  std::map<std::string, std::string> result;
+  for (auto& [collective, by_algorithm] : gains) {
+    by_algorithm.erase("library");
+    by_algorithm.erase("own_ring");
+    if (by_algorithm.empty()) continue;
+    const auto best =
+        std::max_element(by_algorithm.begin(), by_algorithm.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::string name(collective == Collective::broadcast ? "bcast" : name_of(collective));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    if (collective == Collective::reduce_scatter) name = "REDUCE_SCATTER_BLOCK";
+    result["MPIR_CVAR_" + name + "_INTRA_ALGORITHM"] = best->first;
+    int others = 0;
+    for (const auto& [algorithm, count] : sizes[collective])
+      if (algorithm != best->first) others += count;
+    if (others > 0)
+      notes.push_back(fmt::format(
+          "{}: MPICH's variable holds for all sizes; {} sizes were better with something else, so "
+          "set it for jobs whose messages are like the {} sizes it is for, or tune by call",
+          name_of(collective), others, sizes[collective][best->first]));
+  }
+  return result;
+}
+
+}  // namespace dynamiccl
