@@ -34,7 +34,7 @@
       const traces = agents.map(name => line(name, mine.filter(r => searcher(r) === name))).filter(s => s.points.length);
       const regret = agents.map(name => ({ label: name, look: looks(name), points: own.regret.filter(r => searcher(r) === name)
         .map(r => ({ x: r.evaluations, value: 1 + r.mean_regret_percent / 100, low: null, high: null, notes: [`${r.tasks} task${r.tasks === 1 ? "" : "s"}, found in ${format.number(r.found_percent)} %`] })) })).filter(s => s.points.length);
-      const evaluations = { linear: true, tick: x => format.number(x) };
+      const evaluations = { linear: true, tick: x => "try " + format.number(x) };
       root.append(Report.keys(agents.map(name => ({ label: name, look: looks(name) }))), el("div", { class: "panels" },
         traces.length ? Report.lineChart({ caption: `Each try of ${chosenTask}`, title: "Time of each try", series: traces, x: evaluations, range: Report.yRange(traces, reference ? [reference, reference] : null),
           tick: format.time, text: p => format.time(p.value), reference: reference ? { value: reference, low: reference, high: reference } : null }) : null,

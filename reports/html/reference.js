@@ -15,15 +15,15 @@ Report.section({
       return { operation, size, best: sorted[0], worst: sorted[sorted.length - 1], publishedBest: of(true), publishedWorst: of(false) };
     }).filter(row => row.best);
     if (!rows.length) { root.append(el("p", { class: "note" }, "Nothing measured passes the filter.")); return; }
-    const seconds = e => e ? `${e.backend}, ${e.environment}: ${e.seconds} s` : "-";
+    const timed = c => [el("span", { class: "together" }, label(c)), el("br"), format.interval(c.median, c.low, c.high, format.time)];
+    const seconds = e => e ? [el("span", { class: "together" }, `${e.backend}, ${e.environment}`), el("br"), e.seconds + " s"] : "-";
     root.append(Report.table({ caption: `Measured here; published: ${published.testbed}, seconds of communication in a training run`, rows, columns: [
       { name: "operation", text: r => operationName(r.operation) },
       { name: "size", right: true, text: r => format.size(r.size) },
-      { name: "best here", text: r => label(r.best) }, { name: "time", right: true, text: r => format.interval(r.best.median, r.best.low, r.best.high, format.time) },
-      { name: "worst here", text: r => label(r.worst) }, { name: "time", right: true, text: r => format.interval(r.worst.median, r.worst.low, r.worst.high, format.time) },
+      { name: "best here", text: r => timed(r.best) }, { name: "worst here", text: r => timed(r.worst) },
       { name: "worst / best", right: true, text: r => format.ratio(r.worst.median / r.best.median) },
-      { name: "published best", wide: true, text: r => seconds(r.publishedBest) }, { name: "published worst", wide: true, text: r => seconds(r.publishedWorst) },
-      { name: "published worst / best", right: true, text: r => r.publishedBest && r.publishedWorst ? format.ratio(r.publishedWorst.seconds / r.publishedBest.seconds) : "-" }] }));
+      { name: "published best", text: r => seconds(r.publishedBest) }, { name: "published worst", text: r => seconds(r.publishedWorst) },
+      { name: el("span", {}, "published", el("br"), "worst / best"), right: true, text: r => r.publishedBest && r.publishedWorst ? format.ratio(r.publishedWorst.seconds / r.publishedBest.seconds) : "-" }] }));
 
     const environments = Report.environmentOrder.filter(e => cells.some(cell => cell.environment === e));
     const within = (row, environment) => cells.filter(c => c.operation === row.operation && c.size === row.size && c.environment === environment).sort((a, b) => a.median - b.median);
