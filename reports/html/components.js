@@ -8,6 +8,8 @@
 
   Report.section({
     id: "components", short: "Components", title: "Where the time goes",
+    // One bar of one piece says nothing.
+    shown: () => Report.lists.environments.length * Report.lists.backends.length > 1 || Report.cells.some(cell => parts.some(([key]) => cell[key] > 0)),
     lead: "One bar per environment and backend: the whole of a call, split into what was timed inside it.",
     draw(root) {
       const { el, lists, format, visible, operationName, swatch, environmentLook, environmentOrder } = Report;

@@ -85,7 +85,8 @@ Report.section({
       rows.append(el("div", { class: "cost axisrow" }, el("div", { class: "name" }), el("div", { class: "number" }), el("div", { class: "strip-box" }, axis), el("div", {})));
     }
     root.append(rows);
-    if (!values.length) root.append(el("p", { class: "note" }, "No cell here was also measured on bare metal: there is no ratio to show."));
+    if (!values.length) root.append(el("p", { class: "note" }, lists.environments.length > 1
+      ? "No cell here was also measured on bare metal: there is no ratio to show." : "One environment was measured: there is nothing to compare it with in this run."));
     root.append(el("p", { class: "method" }, "Filled mark: surely outside ±2 %, at a false discovery rate of 5 % over all cells of the run. Small mark: the 95 % interval lies wholly inside, so the same. Open mark: unclear, more launches would tell. " +
       "Thick line: median over the cells; shade: their middle half. " + (left ? `${left} cells of one rank are left out: nothing is sent. ` : "") +
       "Causes are derived from what the ranks detected, transports are counted at the ranks."),

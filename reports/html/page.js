@@ -185,7 +185,7 @@ const Report = (() => {
       el("button", { id: "theme", type: "button", "aria-pressed": String(dark()), onclick: () => remember(dark() ? "light" : "dark") },
         dark() ? "Light" : "Dark"),
       el("p", { class: "meta" }, [host, (run.started_utc || "").slice(0, 16).replace("T", " ") + " UTC",
-        data.counts, `${launches.ok} of ${launches.attempts} launches in ${launches.blocks} blocks`,
+        data.counts, `${launches.ok} of ${launches.attempts} launches` + (launches.blocks > 1 ? ` in ${launches.blocks} blocks` : ""),
         (run.tool_version || "").replace(/^dynamiccl/, "DynamICCL")].filter(Boolean).join(" · ")),
       el("nav", { "aria-label": "Sections" }, registered.filter(s => s.node).map(s => el("a", { href: "#" + s.id }, s.short || s.title))));
     document.getElementById("foot").replaceChildren("Run " + run.uuid + ". This file needs no network and sends nothing anywhere.");

@@ -35,9 +35,10 @@
       const list = pairs => el("dl", {}, pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]));
       root.append(list([
         ["run", run.uuid], ["status", run.status], ["experiment", `${run.spec_path} (SHA-256 ${run.sha256})`], ["command", el("code", {}, run.command)],
-        ["started", run.started_utc], ["ended", run.ended_utc || "not yet"], ["random seed", run.seed], ["DynamICCL", run.tool_version],
+        ["started", run.started_utc], ["ended", run.ended_utc || "not yet"], ["random seed", run.seed], ["made by", run.tool_version],
         ["machine", Report.hostLine(run.host)],
-        ["launches", `${own.launches.ok} ended well of ${own.launches.attempts} attempts in ${own.launches.blocks} blocks, ${format.time((own.launches.seconds || 0) * 1e6)} together`],
+        ["launches", `${own.launches.ok} ended well of ${own.launches.attempts} attempts in ${own.launches.blocks} blocks` +
+          (own.launches.seconds ? `, ${format.time(own.launches.seconds * 1e6)} together` : "")],
         ["libraries", [...new Set(own.groups.map(g => g.library).filter(Boolean))].join("; ")]]));
       root.append(Report.tableBehind(() => Report.table({ caption: "Newest launch of every group", rows: own.groups, columns: [
         { name: "environment", text: g => g.environment }, { name: "backend", text: g => g.backend }, { name: "architecture", text: g => g.architecture },

@@ -2,7 +2,7 @@
 Report.section({
   id: "regimes", short: "Regimes", title: "What each environment really is",
   lead: "Promised by its profile, detected by the ranks, and the transports that really moved the data. A launch that breaks its promise counts as failed.",
-  shown: own => own && (own.regimes.length > 0 || Object.keys(own.profiles).length > 0),
+  shown: own => own && own.regimes.length > 0,  // imported figures have no ranks that looked around
   draw(root, own) {
     const { el, lists, state, format } = Report;
     const chosenEnvironment = name => { const i = lists.environments.indexOf(name); return i < 0 || state.environments.has(i); };
