@@ -9,6 +9,8 @@ constexpr Bytes kLarge{std::uint64_t{64} << 20};
 constexpr Bytes kMedium{std::uint64_t{16} << 20};
 
 Proof by_mpi() { return {{Backend::mpich, Backend::openmpi}, Collective::allreduce, kLarge}; }
+// Open MPI looks for shared memory on one of its hosts only, and containers are hosts to it.
+Proof by_mpich() { return {{Backend::mpich}, Collective::allreduce, kLarge}; }
 Proof by_openmpi() { return {{Backend::openmpi, Backend::mpich}, Collective::allreduce, kLarge}; }
 Proof by_any() {
   return {{Backend::openmpi, Backend::gloo, Backend::mpich}, Collective::allreduce, kLarge};
@@ -31,7 +33,7 @@ constexpr std::array kCauses{
     Cause{"user-apart", "separate user namespaces forbid CMA", look_for_separate_users,
           mend_separate_users, by_mpi},
     Cause{"ipc-apart", "ranks of one machine share no memory", look_for_separate_memory,
-          mend_separate_memory, by_mpi},
+          mend_separate_memory, by_mpich},
     Cause{"small-shm", "/dev/shm is too small", look_for_small_shm, mend_small_shm, by_openmpi},
     Cause{"bridge", "TCP between ranks of one machine crosses a bridge", look_for_bridge,
           mend_bridge, by_network},

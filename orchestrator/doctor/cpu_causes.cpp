@@ -24,6 +24,7 @@ std::vector<Backend> all_that_ran(const Patient& patient) {
 
 std::vector<FactsRecord> records_of(const std::vector<json>& facts) {
   std::vector<FactsRecord> records;
+  records.reserve(facts.size());
   for (std::size_t rank = 0; rank < facts.size(); ++rank)
     records.push_back({static_cast<int>(rank), facts[rank]});
   return records;

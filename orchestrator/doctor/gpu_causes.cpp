@@ -11,6 +11,7 @@ std::optional<Symptom> look_for_gpu_boundary(const Patient& patient) {
   const auto prediction = predict_gpu_path(patient.profile, patient.host, patient.ranks);
   if (prediction.obstacles.empty()) return std::nullopt;
   std::vector<std::string> whys;
+  whys.reserve(prediction.obstacles.size());
   for (const auto& obstacle : prediction.obstacles)
     whys.push_back(fmt::format("{}: {}", obstacle.what, obstacle.why));
   return Symptom{

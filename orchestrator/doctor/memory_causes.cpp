@@ -183,7 +183,8 @@ Mend mend_separate_memory(const Patient& patient) {
   allow_cma(profile);
   return {
       "--ipc=container:FIRST --pid=container:FIRST, the first with --ipc=shareable "
-      "(ipc = \"shared\", pid = \"shared\")",
+      "(ipc = \"shared\", pid = \"shared\"); Open MPI takes containers for hosts and needs all "
+      "ranks in one",
       std::move(profile)};
 }
 

@@ -19,6 +19,7 @@ std::string without_library(const std::string& regime) {
 
 std::string names(const std::vector<Backend>& backends) {
   std::vector<std::string> words;
+  words.reserve(backends.size());
   for (const Backend backend : backends) words.emplace_back(name_of(backend));
   return join(words, ", ");
 }
@@ -55,8 +56,10 @@ std::string side_text(const ProofSide& side) {
   const std::string used = side.used.empty()         ? "not known"
                            : side.used == side.asked ? side.used + ", as asked"
                                                      : side.used + ", asked was " + side.asked;
-  return fmt::format("{} ({} launches{}; transport {})", time, side.launches,
-                     side.failed > 0 ? fmt::format(", {} failed", side.failed) : "", used);
+  std::string launches = fmt::format("{} launches", side.launches);
+  if (side.failed > 0) launches += fmt::format(", {} failed", side.failed);
+  if (side.noisy > 0) launches += fmt::format(", {} disturbed by other work", side.noisy);
+  return fmt::format("{} ({}; transport {})", time, launches, used);
 }
 
 json to_json(const BackendLook& look) {
@@ -76,6 +79,7 @@ json to_json(const ProofSide& side) {
           {"median_us", side.launches > 0 ? json(side.median_us) : json()},
           {"launches", side.launches},
           {"failed", side.failed},
+          {"noisy", side.noisy},
           {"timed_out", side.timed_out},
           {"reason", side.reason.empty() ? json() : json(side.reason)},
           {"asked_transport", side.asked},

@@ -78,6 +78,19 @@ void read_failures(const Reader& reader, std::int64_t row, ProofResult& result) 
   }
 }
 
+void read_noise(const Reader& reader, std::int64_t row, ProofResult& result) {
+  const Table table = reader.query(
+      "SELECT environment, sum(noisy) AS noisy FROM v_launch "
+      "WHERE run_row = ?1 AND launch_status = 'ok' GROUP BY environment",
+      {row});
+  const TableView rows(table);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    auto& side =
+        rows.text(i, "environment") == result.before.environment ? result.before : result.after;
+    side.noisy = static_cast<int>(rows.integer(i, "noisy"));
+  }
+}
+
 void read_transports(const Reader& reader, std::int64_t row, ProofResult& result) {
   const Table table = reader.query(
       "SELECT DISTINCT v.environment, t.transport FROM v_launch v "
@@ -159,6 +172,7 @@ ProofResult judge_proof(const Reader& reader, const std::string& run_id, const P
   const std::int64_t row = run_row(reader, run_id);
   read_times(load_figures(reader, {row}), result);
   read_failures(reader, row, result);
+  read_noise(reader, row, result);
   read_transports(reader, row, result);
   judge_without_times(result);
   return result;
@@ -175,7 +189,7 @@ ProofResult prove(const Patient& patient, const Finding& finding, const ProofOpt
   }
   const auto backend = proving_backend(patient, finding);
   if (!backend) {
-    result.impossible = "none of the backends that it slows can run here";
+    result.impossible = "no backend that could prove it was looked at (--backend)";
     return result;
   }
   const Proof proof = finding.cause->proof();

@@ -1,0 +1,113 @@
+#include "orchestrator/doctor/prove.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "orchestrator/doctor/output.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// A stored run of two environments whose launches are made by hand.
+class StoredProof {
+ public:
+  StoredProof()
+      : store_(folder_.file("p.sqlite")),
+        plan_(make_plan("run-1", {"as-it-is", "as-it-is-mended"}, {"allreduce"}, {1 << 20})) {
+    store_.begin_run(plan_.run, plan_.groups, plan_.cells);
+  }
+
+  void took(std::size_t side, int block, double time_us) {
+    store_launch(store_, plan_, plan_.groups.at(side), block,
+                 [=](const CellInfo&, int, int) { return time_us; });
+  }
+
+  void failed(std::size_t side, int block, LaunchStatus status, const std::string& reason) {
+    const auto row = store_.begin_launch(plan_.run.id, make_start(plan_.groups.at(side).id, block));
+    store_.finish_launch(row, make_end(status, reason), {});
+  }
+
+  ProofResult judged() {
+    store_.end_run(plan_.run.id, "complete");
+    ProofResult asked;
+    asked.cause = "small-shm";
+    asked.timeout_s = 10;
+    asked.before.environment = "as-it-is";
+    asked.after.environment = "as-it-is-mended";
+    asked.before.asked = asked.after.asked = "cma";
+    return judge_proof(Reader(folder_.file("p.sqlite")), plan_.run.id, asked);
+  }
+
+ private:
+  ScratchFolder folder_;
+  Store store_;
+  SyntheticPlan plan_;
+};
+
+constexpr std::size_t kBefore = 0;
+constexpr std::size_t kAfter = 1;
+
+}  // namespace
+
+TEST_CASE("a mend that halves the time is FASTER with an interval") {
+  StoredProof proof;
+  for (int block = 0; block < 4; ++block) {
+    proof.took(kBefore, block, 1000 + block);
+    proof.took(kAfter, block, 500 + 2 * block);
+  }
+  const auto result = proof.judged();
+  CHECK(result.verdict == Verdict::faster);
+  REQUIRE(result.ratio.interval);
+  CHECK(result.ratio.interval->low < 0.5);
+  CHECK(result.ratio.interval->high < 0.6);
+  CHECK(result.before.launches == 4);
+  CHECK_THAT(to_text(result), ContainsSubstring("proof: FASTER, mended / as it is 0.50"));
+}
+
+TEST_CASE("a mend that changes nothing is SAME, and one that harms is SLOWER") {
+  StoredProof same;
+  StoredProof harm;
+  for (int block = 0; block < 4; ++block) {
+    same.took(kBefore, block, 1000 + block);
+    same.took(kAfter, block, 1001 + block);
+    harm.took(kBefore, block, 1000 + block);
+    harm.took(kAfter, block, 1500 + block);
+  }
+  CHECK(same.judged().verdict == Verdict::same);
+  CHECK(harm.judged().verdict == Verdict::slower);
+}
+
+TEST_CASE("launches that never ended before and do after are FASTER, and it is said why") {
+  StoredProof proof;
+  for (int block = 0; block < 3; ++block) {
+    proof.failed(kBefore, block, LaunchStatus::timed_out, "no end after 10 s");
+    proof.took(kAfter, block, 500);
+  }
+  const auto result = proof.judged();
+  CHECK(result.verdict == Verdict::faster);
+  CHECK_FALSE(result.ratio.interval);
+  CHECK(result.note == "before, none of 3 launches came to an end within 10 s");
+  CHECK_THAT(to_text(result), ContainsSubstring("no time (0 launches, 3 failed"));
+}
+
+TEST_CASE("a mended profile that does not run either proves nothing") {
+  StoredProof broken;
+  StoredProof partly;
+  for (int block = 0; block < 3; ++block) {
+    broken.failed(kBefore, block, LaunchStatus::failed, "aborted");
+    broken.failed(kAfter, block, LaunchStatus::failed, "aborted too");
+    partly.failed(kBefore, block, LaunchStatus::failed, "aborted");
+    if (block == 0)
+      partly.failed(kAfter, block, LaunchStatus::failed, "aborted too");
+    else
+      partly.took(kAfter, block, 500);
+  }
+  const auto result = broken.judged();
+  CHECK(result.verdict == Verdict::unclear);
+  CHECK(result.note == "no launch of the mended profile ended well: aborted too");
+  CHECK(partly.judged().verdict == Verdict::unclear);
+}
