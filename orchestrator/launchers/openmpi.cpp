@@ -14,12 +14,14 @@ void add_hosts(std::vector<std::string>& argv, const LaunchRequest& request) {
   std::vector<std::string> hosts;
   for (const auto& host : request.shape.hosts)
     hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
-  argv.insert(argv.end(), {"--mca", "plm_rsh_agent", request.shape.launch_agent,
-                           // Daemons cannot start further ones: the agent is the host's.
-                           "--mca", "plm_rsh_no_tree_spawn", "1", "--host", join(hosts, ","),
-                           // Filling the named slots needs no look at the containers' topologies,
-                           // and 4.1.6 may count a container's slots as none ("already filled").
-                           "--map-by", "slot:OVERSUBSCRIBE"});
+  // Named, because a machine's environment may choose another starter ("isolated" cannot leave its
+  // host and then says that all nodes are filled).
+  argv.insert(argv.end(),
+              {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", request.shape.launch_agent,
+               // Daemons cannot start further ones: the agent is the host's.
+               "--mca", "plm_rsh_no_tree_spawn", "1", "--host", join(hosts, ","),
+               // Filling the named slots needs no look at the containers' topologies.
+               "--map-by", "slot:OVERSUBSCRIBE"});
 }
 
 /// Open MPI's place where it was moved to is told to it by OPAL_PREFIX.

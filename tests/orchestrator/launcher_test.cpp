@@ -67,11 +67,12 @@ TEST_CASE("Open MPI across containers goes through the agent, unbound, on their 
   auto request = request_for(Backend::openmpi);
   request.shape = two_containers();
   apply_settings(request, profile("cross-docker"), {});
-  CHECK(line(request) ==
-        "mpirun.openmpi --allow-run-as-root --bind-to none --mca plm_rsh_agent /run/agent --mca "
-        "plm_rsh_no_tree_spawn 1 --host w0:1,w1:1 --map-by slot:OVERSUBSCRIBE --mca "
-        "btl_tcp_if_include 172.30.0.0/24 --mca oob_tcp_if_include 172.30.0.0/24 -n 2 /b/worker "
-        "/r/run.json");
+  CHECK(
+      line(request) ==
+      "mpirun.openmpi --allow-run-as-root --bind-to none --mca plm rsh --mca plm_rsh_agent "
+      "/run/agent --mca plm_rsh_no_tree_spawn 1 --host w0:1,w1:1 --map-by slot:OVERSUBSCRIBE --mca "
+      "btl_tcp_if_include 172.30.0.0/24 --mca oob_tcp_if_include 172.30.0.0/24 -n 2 /b/worker "
+      "/r/run.json");
   CHECK(launcher_for(Backend::openmpi).build(request)[0].environment ==
         std::map<std::string, std::string>{{"DOCKER_HOST", "unix:///d.sock"}});
 }
