@@ -1,17 +1,23 @@
 // How often a machine compared with itself is called different: launches of one stored cell are
 // dealt to two sides at random, a thousand times, and the sides are judged as `dynamiccl compare`
-// judges runs. Real launches have the tails, modes and drift that simulated noise lacks.
+// judges runs; where the run holds the environment twice (NAME and NAME-again), the two launches of
+// a block are dealt to the sides, too, and judged as it judges environments. Real launches have the
+// tails, modes and drift that simulated noise lacks. On an otherwise idle machine:
 //
-//   dynamiccl run experiments/same_machine.toml --db results/same_machine.sqlite
+//   ./dynamiccl run experiments/same_machine.toml --db results/same_machine.sqlite
+//   cmake --build --preset release --target self_comparison
 //   build/release/self_comparison results/same_machine.sqlite [RUN] [BAND]
 //
-// Exit code 1 when a cell is called FASTER or SLOWER in more than 5 % of the deals at any number of
-// launches, or when fewer than 90 % of the deals at 40 launches are SAME over all cells.
+// Exit code 1 when more than 5 % of the deals at some number of launches are FASTER or SLOWER, or
+// when fewer than 90 % of the deals at 40 launches are SAME, both over all cells.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -27,18 +33,33 @@ using namespace dynamiccl;
 namespace {
 
 constexpr int kDeals = 1000;
-constexpr int kMostLaunches = 40;
+constexpr std::size_t kMostLaunches = 40;
+
+const std::vector<std::size_t> kCounts{5, 10, 20, kMostLaunches};
 
 struct Tally {
   int different = 0;
   int same = 0;
   int deals = 0;
+
+  void count(Verdict verdict) {
+    different += verdict == Verdict::faster || verdict == Verdict::slower ? 1 : 0;
+    same += verdict == Verdict::same ? 1 : 0;
+    ++deals;
+  }
+  void add(const Tally& other) {
+    different += other.different;
+    same += other.same;
+    deals += other.deals;
+  }
 };
+
+double percent(int part, int whole) { return whole == 0 ? 0 : 100.0 * part / whole; }
 
 /// Two sides of `launches` each. Without putting back where there are enough; else each side is
 /// drawn with putting back, independent of the other.
-Tally deal(std::vector<double> medians, std::size_t launches, EquivalenceBand band,
-           std::mt19937_64& random) {
+Tally deal_launches(std::vector<double> medians, std::size_t launches, EquivalenceBand band,
+                    std::mt19937_64& random) {
   Tally tally;
   std::uniform_int_distribution<std::size_t> any(0, medians.size() - 1);
   for (int i = 0; i < kDeals; ++i) {
@@ -55,56 +76,132 @@ Tally deal(std::vector<double> medians, std::size_t launches, EquivalenceBand ba
         b.push_back(medians[any(random)]);
       }
     }
-    const auto verdict = judge(ratio_unpaired(b, a), band);
-    tally.different += verdict == Verdict::faster || verdict == Verdict::slower ? 1 : 0;
-    tally.same += verdict == Verdict::same ? 1 : 0;
-    ++tally.deals;
+    tally.count(judge(ratio_unpaired(b, a), band));
   }
   return tally;
 }
 
-double spread_percent(const std::vector<double>& medians) {
+/// Blocks drawn at random; in each, a coin says which of its two launches is whose.
+Tally deal_blocks(std::vector<std::pair<double, double>> blocks, std::size_t launches,
+                  EquivalenceBand band, std::mt19937_64& random) {
+  Tally tally;
+  std::bernoulli_distribution coin(0.5);
+  for (int i = 0; i < kDeals; ++i) {
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    std::vector<double> a;
+    std::vector<double> b;
+    for (std::size_t k = 0; k < launches; ++k) {
+      const bool swapped = coin(random);
+      a.push_back(swapped ? blocks[k].second : blocks[k].first);
+      b.push_back(swapped ? blocks[k].first : blocks[k].second);
+    }
+    tally.count(judge(ratio_paired(b, a), band));
+  }
+  return tally;
+}
+
+std::vector<std::pair<double, double>> common_blocks(const CellFigure& a, const CellFigure& b) {
+  std::vector<std::pair<double, double>> blocks;
+  for (const auto& one : a.launches) {
+    for (const auto& other : b.launches) {
+      if (one.block == other.block) blocks.emplace_back(one.median_us, other.median_us);
+    }
+  }
+  return blocks;
+}
+
+double spread_percent(const std::vector<double>& values) {
   std::vector<double> logs;
-  for (const double median_us : medians) logs.push_back(std::log(median_us));
+  for (const double value : values) logs.push_back(std::log(value));
   return 100 * standard_deviation(logs);
 }
 
-double percent(int part, int whole) { return whole == 0 ? 0 : 100.0 * part / whole; }
-
-/// @returns whether the promise holds
-bool report(const std::vector<CellFigure>& figures, EquivalenceBand band) {
-  std::mt19937_64 random(1);
-  bool never_too_often = true;
-  Tally at_forty;
-  fmt::print("{:<10} {:<12} {:>9} {:>8} {:>9}", "backend", "operation", "size", "launches",
-             "spread");
-  const std::vector<std::size_t> counts{5, 10, 20, kMostLaunches};
-  for (const auto launches : counts) fmt::print("   L={:<2} false  SAME", launches);
-  fmt::print("\n");
-  for (const auto& figure : figures) {
-    const auto medians = figure.medians_us();
-    if (medians.size() < kMostLaunches) continue;
-    fmt::print("{:<10} {:<12} {:>9} {:>8} {:>8.2f}%", figure.backend, figure.collective,
-               format_bytes(Bytes(static_cast<std::uint64_t>(figure.size_bytes))), medians.size(),
-               spread_percent(medians));
-    for (const auto launches : counts) {
-      const auto tally = deal(medians, launches, band, random);
-      fmt::print("     {:5.1f}% {:5.1f}%", percent(tally.different, tally.deals),
-                 percent(tally.same, tally.deals));
-      never_too_often = never_too_often && tally.different <= 0.05 * tally.deals;
-      if (launches != kMostLaunches) continue;
-      at_forty.same += tally.same;
-      at_forty.deals += tally.deals;
-    }
+/// One way of dealing, over all cells.
+class Summary {
+ public:
+  explicit Summary(std::string title) : title_(std::move(title)) {
+    fmt::print("{}\n{:<10} {:<12} {:>9} {:>8} {:>9}", title_, "backend", "operation", "size",
+               "launches", "spread");
+    for (const auto launches : kCounts) fmt::print("   L={:<2} false  SAME", launches);
     fmt::print("\n");
   }
-  const bool mostly_same = at_forty.deals > 0 && at_forty.same >= 0.9 * at_forty.deals;
-  fmt::print(
-      "band {:.1f} %, {} deals each; false = FASTER or SLOWER; at {} launches {:.1f} % are SAME\n"
-      "{}: at most 5 % false everywhere; {}: at least 90 % SAME at {} launches\n",
-      100 * band.relative, kDeals, kMostLaunches, percent(at_forty.same, at_forty.deals),
-      never_too_often ? "holds" : "FAILS", mostly_same ? "holds" : "FAILS", kMostLaunches);
-  return never_too_often && mostly_same;
+  void begin_row(const CellFigure& figure, std::size_t launches, double spread) const {
+    fmt::print("{:<10} {:<12} {:>9} {:>8} {:>8.2f}%", figure.backend, figure.collective,
+               format_bytes(Bytes(static_cast<std::uint64_t>(figure.size_bytes))), launches,
+               spread);
+  }
+  void add(std::size_t launches, const Tally& tally) {
+    fmt::print("     {:5.1f}% {:5.1f}%", percent(tally.different, tally.deals),
+               percent(tally.same, tally.deals));
+    all_[launches].add(tally);
+    if (launches == kMostLaunches) fmt::print("\n");
+  }
+  [[nodiscard]] bool never_too_often() const {
+    return std::all_of(all_.begin(), all_.end(), [](const auto& entry) {
+      return entry.second.different <= 0.05 * entry.second.deals;
+    });
+  }
+  [[nodiscard]] bool mostly_same() const {
+    const auto found = all_.find(kMostLaunches);
+    return found != all_.end() && found->second.same >= 0.9 * found->second.deals;
+  }
+  void conclude() const {
+    for (const auto& [launches, tally] : all_)
+      fmt::print("all cells, L={}: {:.1f}% false, {:.1f}% SAME\n", launches,
+                 percent(tally.different, tally.deals), percent(tally.same, tally.deals));
+    fmt::print("{}: at most 5 % false; {}: at least 90 % SAME at {} launches\n\n",
+               never_too_often() ? "holds" : "FAILS", mostly_same() ? "holds" : "FAILS",
+               kMostLaunches);
+  }
+
+ private:
+  std::string title_;
+  std::map<std::size_t, Tally> all_;
+};
+
+Summary compare_as_runs(const std::vector<CellFigure>& figures, EquivalenceBand band) {
+  std::mt19937_64 random(1);
+  Summary summary("as runs are compared: unpaired");
+  for (const auto& figure : figures) {
+    const auto medians = figure.medians_us();
+    if (medians.size() < kMostLaunches || figure.environment.ends_with("-again")) continue;
+    summary.begin_row(figure, medians.size(), spread_percent(medians));
+    for (const auto launches : kCounts)
+      summary.add(launches, deal_launches(medians, launches, band, random));
+  }
+  summary.conclude();
+  return summary;
+}
+
+Summary compare_as_environments(const std::vector<CellFigure>& figures, EquivalenceBand band) {
+  std::mt19937_64 random(2);
+  Summary summary("as environments are compared: paired by block; spread of the ratios");
+  for (const auto& figure : figures) {
+    for (const auto& again : figures) {
+      if (again.environment != figure.environment + "-again" ||
+          key_without(figure, "environment") != key_without(again, "environment"))
+        continue;
+      const auto blocks = common_blocks(figure, again);
+      if (blocks.size() < kMostLaunches) continue;
+      std::vector<double> ratios;
+      for (const auto& [a, b] : blocks) ratios.push_back(b / a);
+      summary.begin_row(figure, blocks.size(), spread_percent(ratios));
+      for (const auto launches : kCounts)
+        summary.add(launches, deal_blocks(blocks, launches, band, random));
+    }
+  }
+  summary.conclude();
+  return summary;
+}
+
+/// @returns whether what is promised holds
+bool report(const std::vector<CellFigure>& figures, EquivalenceBand band) {
+  fmt::print("band {:.1f} %, {} deals per cell; false = FASTER or SLOWER\n\n", 100 * band.relative,
+             kDeals);
+  const auto runs = compare_as_runs(figures, band);
+  const auto environments = compare_as_environments(figures, band);
+  return runs.never_too_often() && environments.never_too_often() &&
+         (runs.mostly_same() || environments.mostly_same());
 }
 
 }  // namespace

@@ -116,10 +116,13 @@ void require_current(SQLite::Database& db, const std::string& path, const Schema
   const int version = version_of(db);
   if (version > set.version()) refuse_newer(path, version, set.version());
   if (version < set.version()) {
-    throw Error(ErrorKind::data,
-                fmt::format("database {}: its schema has version {}, this program reads {}; "
-                            "`dynamiccl list` with write permission brings it forward",
-                            path, version, set.version()));
+    throw Error(
+        ErrorKind::data,
+        fmt::format(
+            "database {}: its schema has version {}, this program reads {}; "
+            "`dynamiccl import {}` copies its runs into a database of today (--db NAME), and "
+            "`dynamiccl run FILE --db {}` brings it forward itself",
+            path, version, set.version(), path, path));
   }
 }
 

@@ -92,6 +92,7 @@ void judge_cells(Comparison& result) {
     judged.push_back(cell.time_ratio);
     places.push_back(&cell);
   }
+  result.judged = static_cast<int>(judged.size());
   const auto& band = result.options.band;
   const auto verdicts = judge_table(judged, band, result.options.false_discovery_rate);
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -207,7 +208,7 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
     throw Error(ErrorKind::input, fmt::format("compare: {} and {} are the same measurements",
                                               a.selection.label, b.selection.label));
   }
-  Comparison result{std::move(a), std::move(b), options, {}, {}, 0, 0, {}, {}};
+  Comparison result{std::move(a), std::move(b), options, {}, {}, 0, 0, 0, {}, {}};
   std::set<std::string> dropped;
   if (!axis.empty()) dropped.insert(axis);
   result.method = differences(result.a.method, result.b.method);

@@ -102,6 +102,7 @@ struct Comparison {
   ComparisonOptions options;
   std::vector<ComparedCell> cells;
   std::vector<CellWithoutPartner> missing;
+  int judged = 0;  ///< cells with an interval and of one method: what a false alarm can come from
   int only_in_a = 0;  ///< cells that the other side did not plan
   int only_in_b = 0;
   std::vector<Difference> method;

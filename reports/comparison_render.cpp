@@ -83,15 +83,14 @@ std::string methods_of(const Comparison& comparison) {
 
 std::string method_line(const Comparison& comparison) {
   const double band = comparison.options.band.relative;
-  const auto rows = std::count_if(comparison.cells.begin(), comparison.cells.end(),
-                                  [](const auto& cell) { return cell.time_ratio.interval; });
-  if (rows == 0) return "method: ratio = time of B / time of A; " + methods_of(comparison);
+  if (comparison.judged == 0)
+    return "method: ratio = time of B / time of A; " + methods_of(comparison);
   const std::string table =
       comparison.options.correct_for_table
           ? fmt::format(
-                "FASTER and SLOWER at a false discovery rate of {} % over the {} cells with "
-                "an interval (Benjamini-Hochberg)",
-                format_number(100 * comparison.options.false_discovery_rate), rows)
+                "FASTER and SLOWER at a false discovery rate of {} % over the {} cells judged "
+                "(Benjamini-Hochberg)",
+                format_number(100 * comparison.options.false_discovery_rate), comparison.judged)
           : "each cell is judged as if it were the only one";
   return fmt::format(
       "method: ratio = time of B / time of A; {}; equal means within {} % ([{:.4f}, {:.4f}]): SAME "

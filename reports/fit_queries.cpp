@@ -124,7 +124,8 @@ std::vector<Value> fit_row(const Curve& curve, const Line& line) {
   }
   add_interval(row, bandwidth(line.fit.beta_us_per_byte), of_bandwidth);
   row.emplace_back(line.fit.beta_us_per_byte);
-  row.emplace_back(100 * line.fit.relative_error);
+  // Two sizes lie on their line whatever they are.
+  row.push_back(points.size() > 2 ? Value{100 * line.fit.relative_error} : Value{});
   return row;
 }
 
