@@ -5,6 +5,15 @@
 #include <numeric>
 
 namespace dynamiccl {
+namespace {
+
+/// Looks at growing counts keep the coverage that looking after every launch would cost.
+int grown(int look) {
+  constexpr double kGrowth = 1.5;
+  return std::max(look + 1, static_cast<int>(std::ceil(look * kGrowth)));
+}
+
+}  // namespace
 
 Verdict judge(const Ratio& time_ratio, EquivalenceBand band) {
   if (!time_ratio.interval) return Verdict::unclear;
@@ -29,21 +38,25 @@ std::optional<int> launches_needed(const Ratio& time_ratio, EquivalenceBand band
   return std::max(launches_now, static_cast<int>(std::ceil(launches_now * factor)));
 }
 
+int last_look(int launches, const StoppingRule& rule) {
+  if (launches >= rule.max_launches) return rule.max_launches;
+  int last = 0;
+  for (int look = std::max(2, rule.min_launches); look <= launches; look = grown(look)) last = look;
+  return last;
+}
+
 StoppingState should_stop(const std::vector<double>& launch_medians, const StoppingRule& rule) {
   StoppingState state;
   const int n = static_cast<int>(launch_medians.size());
-  int look = std::max(2, rule.min_launches);
-  while (look < n) look = std::max(look + 1, static_cast<int>(std::ceil(look * 1.5)));
-  state.next_look = std::min(look, rule.max_launches);
   const auto interval = launch_interval(launch_medians);
   if (interval) state.relative_half_width = std::sqrt(interval->high / interval->low) - 1.0;
+  const bool looks = n > 0 && n == last_look(n, rule);
   state.converged =
-      interval && n == look && state.relative_half_width <= rule.target_relative_half_width;
+      interval && looks && state.relative_half_width <= rule.target_relative_half_width;
   state.stop = state.converged || n >= rule.max_launches;
-  if (!state.stop && n >= state.next_look) {
-    state.next_look =
-        std::min(std::max(look + 1, static_cast<int>(std::ceil(look * 1.5))), rule.max_launches);
-  }
+  int look = std::max(2, rule.min_launches);
+  while (look < n || (look == n && !state.stop)) look = grown(look);
+  state.next_look = std::min(look, rule.max_launches);
   return state;
 }
 

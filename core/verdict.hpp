@@ -46,6 +46,9 @@ struct StoppingState {
   double relative_half_width = 0;
   int next_look = 0;  ///< launches at which to look again
 };
+/// Largest count up to `launches` at which the rule looks: its own growing counts and the maximum;
+/// 0 before the first.
+int last_look(int launches, const StoppingRule& rule);
 StoppingState should_stop(const std::vector<double>& launch_medians, const StoppingRule& rule);
 
 /// Two-sided probability of a ratio as far outside the band as this one, or farther, where the true

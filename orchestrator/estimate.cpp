@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "orchestrator/stopping.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -56,7 +58,7 @@ Micros estimated_run(const Plan& plan, const Experiment& experiment) {
       environments.insert({group.environment, group.ranks});
   }
   block += kEnvironmentUs * static_cast<double>(environments.size());
-  return Micros(block * experiment.protocol.launches);
+  return Micros(block * first_launches(experiment.protocol));
 }
 
 }  // namespace dynamiccl

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +11,7 @@
 #include "core/text.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
-#include "profiles/detect/facts.hpp"
+#include "orchestrator/stopping.hpp"
 
 namespace dynamiccl {
 
@@ -35,12 +37,12 @@ std::string Executor::label(const PlannedGroup& group, int block) const {
 
 bool Executor::wanted(const PlannedGroup& group, int block) const {
   return group.possible_cells() > 0 && !left_out_.contains(group.environment) &&
-         !finished_.contains({group.id, block});
+         !settled_.contains(group.id) && !finished_.contains({group.id, block});
 }
 
 std::size_t Executor::remaining() const {
   std::size_t count = 0;
-  for (int block = 0; block < experiment_.protocol.launches; ++block) {
+  for (int block = 0; block < first_launches(experiment_.protocol); ++block) {
     for (const auto& group : plan_.groups) count += wanted(group, block) ? 1 : 0;
   }
   return count;
@@ -86,7 +88,7 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
   try {
     prepare_environments();
     console_.expect(remaining());
-    for (int block = 0; block < experiment_.protocol.launches; ++block) run_block(block);
+    run_blocks();
   } catch (...) {
     store_.end_run(summary_.run_id, "failed");
     throw;
@@ -95,6 +97,92 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
   std::error_code ignored;
   std::filesystem::remove(site_.run_folder, ignored);  // only when nothing was kept in it
   return summary_;
+}
+
+bool Executor::block_is_affordable(double elapsed_s, double block_s) {
+  const double budget_s = experiment_.protocol.time_budget.seconds();
+  if (budget_s <= 0 || elapsed_s + block_s <= budget_s) return true;
+  console_.note(
+      fmt::format("time budget: {:.0f} s are used, a block takes about {:.0f} s of the "
+                  "{:g} s: no further block begins",
+                  elapsed_s, block_s, budget_s));
+  return false;
+}
+
+void Executor::run_blocks() {
+  const auto began = std::chrono::steady_clock::now();
+  const auto elapsed_s = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  double block_s = 0;
+  std::string stopped_by = "max_launches";
+  settle_groups();
+  for (int block = 0; block < most_launches(experiment_.protocol); ++block) {
+    const bool all_done = std::none_of(plan_.groups.begin(), plan_.groups.end(),
+                                       [&](const auto& group) { return wanted(group, block); });
+    if (all_done) continue;
+    if (block_s > 0 && !block_is_affordable(elapsed_s(), block_s)) {
+      stopped_by = "time_budget";
+      break;
+    }
+    if (block >= first_launches(experiment_.protocol)) announce_further(block);
+    const double start_s = elapsed_s();
+    run_block(block);
+    block_s = elapsed_s() - start_s;
+    if (summary_.interrupted_by != 0) {
+      stopped_by = "interrupted";
+      break;
+    }
+    settle_groups();
+  }
+  store_stopping(stopped_by);
+}
+
+void Executor::announce_further(int block) {
+  const auto wide = static_cast<std::size_t>(
+      std::count_if(plan_.groups.begin(), plan_.groups.end(),
+                    [&](const auto& group) { return wanted(group, block); }));
+  console_.note(fmt::format("block {}: {} group{} with an interval wider than {:g} %", block + 1,
+                            wide, wide == 1 ? "" : "s",
+                            experiment_.protocol.target_interval * 100));
+  console_.expect(wide);
+}
+
+std::map<std::string, std::vector<CellMedians>> Executor::medians_by_group() const {
+  std::map<std::string, std::vector<CellMedians>> groups;
+  for (auto& cell : store_.launch_medians(summary_.run_id))
+    groups[cell.group_id].push_back(std::move(cell));
+  return groups;
+}
+
+void Executor::settle_groups() {
+  const auto rule = stopping_rule(experiment_.protocol);
+  if (!rule) return;
+  for (const auto& [id, cells] : medians_by_group()) {
+    if (progress_of(cells, *rule).reached && settled_.insert(id).second)
+      console_.detail(fmt::format("group {}: every interval is within {:g} %", id,
+                                  rule->target_relative_half_width * 100));
+  }
+}
+
+void Executor::store_stopping(const std::string& stopped_by) {
+  const auto& protocol = experiment_.protocol;
+  if (protocol.target_interval <= 0 && protocol.time_budget.count() <= 0) return;
+  const auto rule = stopping_rule(protocol);
+  const auto medians = medians_by_group();
+  std::size_t reached = 0;
+  for (const auto& group : plan_.groups) {
+    const auto found = medians.find(group.id);
+    if (found == medians.end()) continue;
+    const auto progress = progress_of(found->second, rule.value_or(StoppingRule{}));
+    reached += progress.reached ? 1 : 0;
+    store_.set_stopping(
+        summary_.run_id, group.id,
+        stopping_json(progress, protocol, rule && progress.reached ? "target" : stopped_by).dump());
+  }
+  if (rule)
+    console_.note(fmt::format("target interval {:g} %: reached by {} of {} groups",
+                              protocol.target_interval * 100, reached, medians.size()));
 }
 
 void Executor::run_block(int block) {
@@ -158,18 +246,18 @@ FinishedLaunch Executor::attempt(const PlannedGroup& group, int block, int posit
     return nothing;
   }
   auto launch = prepare_launch(group, profile, *environment, site_, experiment_.protocol,
-                               launch_seed(experiment_.seed, group.id, block, number));
+                               launch_seed(experiment_.seed, group.id, block, number),
+                               replayed_ ? &*replayed_ : nullptr);
   launch.start.block = block;
   launch.start.attempt = number;
   launch.start.position = position;
-  const auto noise = probe_noise();
-  launch.start.noise_json = noise.dump();
+  launch.noise_before = quiet_window(experiment_.protocol.noise, site_.cores);
+  launch.start.noise_json = launch.noise_before.dump();
   const auto row = store_.begin_launch(summary_.run_id, launch.start);
   auto finished = run_launch(launch, profile, *environment, site_, experiment_.protocol,
                              console_.verbose()
                                  ? [](const std::string& text) { fmt::print(stderr, "{}", text); }
                                  : std::function<void(const std::string&)>());
-  finished.end.noise_json = noise_between(noise, probe_noise()).dump();
   store_.finish_launch(row, finished.end, finished.records);
   if (finished.end.status == LaunchStatus::ok && !site_.keep_files) remove_launch_folder(launch);
   return finished;

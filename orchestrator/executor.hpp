@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "containers/environment.hpp"
 #include "db/store.hpp"
@@ -63,9 +64,19 @@ class Executor {
   /// @throws Error when the store or the machine fails as a whole; what was stored stays
   RunSummary run(const RunInfo& info, const std::optional<std::string>& resumed);
 
+  /// Every launch gets this run.json instead of one in a new order: the replay of a stored launch.
+  void replay(const RunConfig& stored) { replayed_ = stored; }
+
  private:
   void prepare_environments();
+  void run_blocks();
   void run_block(int block);
+  [[nodiscard]] bool block_is_affordable(double elapsed_s, double block_s);
+  [[nodiscard]] std::map<std::string, std::vector<CellMedians>> medians_by_group() const;
+  /// Groups whose intervals are as narrow as asked get no further launch.
+  void settle_groups();
+  void announce_further(int block);
+  void store_stopping(const std::string& stopped_by);
   /// All attempts of one group in one block.
   void run_group(const PlannedGroup& group, int block, int position, EnvironmentPool& pool);
   FinishedLaunch attempt(const PlannedGroup& group, int block, int position, int number,
@@ -85,7 +96,9 @@ class Executor {
   Store& store_;
   Console& console_;
   RunSummary summary_;
+  std::optional<RunConfig> replayed_;
   std::set<LaunchKey> finished_;
+  std::set<std::string> settled_;   ///< groups whose intervals are as narrow as asked
   std::set<std::string> left_out_;  ///< environments that cannot be prepared here
 };
 

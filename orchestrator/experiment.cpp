@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "core/text.hpp"
+#include "orchestrator/protocol_table.hpp"
 #include "orchestrator/toml_reader.hpp"
 #include "profiles/profile_toml.hpp"
 #include "profiles/strict_toml.hpp"
@@ -173,35 +174,6 @@ void read_work(TableReader& root, Experiment& experiment) {
     }
     experiment.work.push_back(std::move(work));
   }
-}
-
-template <class Target, class Value>
-void set(Target& target, const std::optional<Value>& value) {
-  if (value) target = static_cast<Target>(*value);
-}
-
-void read_protocol(TableReader& root, RunProtocol& protocol) {
-  auto table = root.table("protocol");
-  if (!table) return;
-  Protocol& cells = protocol.cells;
-  set(protocol.launches, table->integer("launches", 1, 10'000));
-  set(protocol.retries, table->integer("retries", 0, 100));
-  set(protocol.launch_timeout, table->duration("launch_timeout"));
-  set(protocol.connect_timeout, table->duration("connect_timeout"));
-  set(cells.warmup, table->integer("warmup", 0, 1'000'000));
-  set(cells.iterations, table->integer("iterations", 1, 10'000'000));
-  set(cells.min_iterations, table->integer("min_iterations", 1, 10'000'000));
-  set(cells.cell_time_cap, table->duration("cell_time_cap"));
-  set(cells.batch_target, table->duration("batch_target"));
-  set(cells.max_batch, table->integer("max_batch", 1, 1'000'000));
-  set(cells.rank_aggregation, table->name<RankAggregation>("rank_aggregation"));
-  set(cells.verify, table->boolean("verify"));
-  table->finish();
-  cells.min_iterations = std::min(cells.min_iterations, cells.iterations);
-  if (table->has("launch_timeout") && protocol.launch_timeout.count() <= 0)
-    table->complain("launch_timeout", "protocol.launch_timeout: expected more than 0");
-  if (protocol.connect_timeout.count() <= 0)
-    table->complain("connect_timeout", "protocol.connect_timeout: expected more than 0");
 }
 
 bool is_variable(const std::string& name) {

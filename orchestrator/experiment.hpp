@@ -11,6 +11,7 @@
 #include "core/units.hpp"
 #include "core/vocabulary.hpp"
 #include "orchestrator/expression.hpp"
+#include "orchestrator/noise_gate.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
@@ -52,7 +53,13 @@ struct Work {
 /// How often and how long; `cells` goes to the workers as it is.
 struct RunProtocol {
   Protocol cells;
-  int launches = 5;       ///< blocks; every group starts once per block (A-22: 5 independent runs)
+  /// Blocks; every group starts once per block (A-22: 5 independent runs). With target_interval the
+  /// blocks before the first look, and at least 6.
+  int launches = 5;
+  double target_interval = 0;  ///< relative half-width of the medians' 95 % interval; 0 = launches
+  int max_launches = 40;       ///< with target_interval: no group gets more
+  Micros time_budget;          ///< no block begins that would not end within it; 0 = none
+  NoiseLimits noise;
   int retries = 1;        ///< further attempts of a launch that failed; each is stored
   Micros launch_timeout;  ///< 0 = made from the cells' time caps, see launch_timeout()
   Micros connect_timeout{30e6};

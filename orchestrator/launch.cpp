@@ -14,6 +14,7 @@
 #include "orchestrator/integrity.hpp"
 #include "orchestrator/observe.hpp"
 #include "orchestrator/process.hpp"
+#include "profiles/detect/facts.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -93,6 +94,8 @@ LaunchStatus status_of(const ProcessOutcome& outcome, const std::string& reason)
   return reason.empty() ? LaunchStatus::ok : LaunchStatus::failed;
 }
 
+}  // namespace
+
 std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
   if (commands.size() == 1) return commands.front().argv;
   // Ranks without a launcher: what a shell would be given to start them together.
@@ -103,8 +106,6 @@ std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
   }
   return argv;
 }
-
-}  // namespace
 
 Micros launch_timeout(const RunProtocol& protocol, std::size_t cells) {
   if (protocol.launch_timeout.count() > 0) return protocol.launch_timeout;
@@ -157,17 +158,32 @@ std::vector<Command> make_commands(
   return launcher_for(group.backend).build(request);
 }
 
+RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
+                          const std::string& folder, const std::string& interface) {
+  RunConfig config = stored;
+  config.launch_id = launch_id;
+  config.output_dir = folder;
+  if (!config.rendezvous_dir.empty()) config.rendezvous_dir = folder + "/rendezvous";
+  config.interface = interface;
+  return config;
+}
+
 PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
                               const Environment& environment, const LaunchSite& site,
-                              const RunProtocol& protocol, std::uint64_t seed) {
+                              const RunProtocol& protocol, std::uint64_t seed,
+                              const RunConfig* replayed) {
   PreparedLaunch launch;
   launch.start.uuid = random_uuid();
   launch.start.group_id = group.id;
   launch.folder = fmt::format("{}/{}", site.run_folder, launch.start.uuid);
   const LaunchShape shape = environment.shape();
-  launch.config =
-      make_run_config(group, protocol, launch.start.uuid, seed, launch.folder, shape.interface);
-  launch.config.gpu_of_rank = gpus_of_ranks(group, profile, launch.config.server_rank);
+  if (replayed != nullptr) {
+    launch.config = replayed_config(*replayed, launch.start.uuid, launch.folder, shape.interface);
+  } else {
+    launch.config =
+        make_run_config(group, protocol, launch.start.uuid, seed, launch.folder, shape.interface);
+    launch.config.gpu_of_rank = gpus_of_ranks(group, profile, launch.config.server_rank);
+  }
   std::error_code error;
   fs::create_directories(
       launch.config.rendezvous_dir.empty() ? launch.folder : launch.config.rendezvous_dir, error);
@@ -199,9 +215,15 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   const auto outcome = run_processes(launch.commands, options);
 
   FinishedLaunch finished;
+  const auto noise = noise_between(launch.noise_before, probe_noise());
+  finished.end.noise_json = noise.dump();
   std::vector<std::string> problems;
   const std::string end = describe_end(outcome, options.timeout);
   finished.records = read_launch_records(launch.config, problems);
+  finished.end.noise_flags_json =
+      nlohmann::json(noise_flags(launch.noise_before, noise, noise_of_ranks(finished.records),
+                                 protocol.noise, site.cores))
+          .dump();
   const auto check = check_records(launch.config, finished.records);
   finished.failed_cells = check.failed_cells;
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());

@@ -28,7 +28,8 @@ struct PreparedLaunch {
   std::string folder;  ///< run.json, rank<r>.jsonl
   RunConfig config;
   std::vector<Command> commands;
-  LaunchStart start;  ///< what is stored before it starts
+  nlohmann::json noise_before;  ///< quiet_window() right before the start
+  LaunchStart start;            ///< what is stored before it starts
 };
 
 /// What came of a launch.
@@ -56,10 +57,20 @@ std::vector<Command> make_commands(
         wrap_rank);
 
 /// Makes the launch's folder with run.json and the commands.
+/// @param replayed run.json of a stored launch: seed, cells, their order and their protocol are
+/// taken from it, only ids and paths are new; nullptr = the group's cells in the seed's order
 /// @throws Error(environment) when the folder cannot be written
 PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
                               const Environment& environment, const LaunchSite& site,
-                              const RunProtocol& protocol, std::uint64_t seed);
+                              const RunProtocol& protocol, std::uint64_t seed,
+                              const RunConfig* replayed = nullptr);
+
+/// run.json of a stored launch for a new one: its ids, paths and interface.
+RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
+                          const std::string& folder, const std::string& interface);
+
+/// The command of a launch as it is recorded: several ranks' joined by "&".
+std::vector<std::string> recorded_argv(const std::vector<Command>& commands);
 
 /// Starts the ranks, waits, reads their records and checks them against plan and profile. A launch
 /// that fails is a value, not an exception.

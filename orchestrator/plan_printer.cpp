@@ -8,6 +8,7 @@
 #include "core/text.hpp"
 #include "orchestrator/console.hpp"
 #include "orchestrator/estimate.hpp"
+#include "orchestrator/stopping.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -126,7 +127,8 @@ json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite&
   for (const auto& group : plan.groups) groups.push_back(group_json(group, experiment, site));
   return {{"name", experiment.name},
           {"seed", experiment.seed},
-          {"launches", experiment.protocol.launches},
+          {"launches", first_launches(experiment.protocol)},
+          {"most_launches", most_launches(experiment.protocol)},
           {"cells", plan.cell_count()},
           {"impossible_cells", plan.cell_count() - plan.possible_cells()},
           {"estimated_s", estimated_run(plan, experiment).seconds()},
@@ -134,11 +136,11 @@ json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite&
 }
 
 std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site) {
-  std::string text = fmt::format(
-      "{}: {} groups, {} cells, {} of them impossible; {} launches of each group, about {}\n",
-      experiment.name, plan.groups.size(), plan.cell_count(),
-      plan.cell_count() - plan.possible_cells(), experiment.protocol.launches,
-      format_eta(estimated_run(plan, experiment).seconds()));
+  std::string text =
+      fmt::format("{}: {} groups, {} cells, {} of them impossible; of each group {}; about {}\n",
+                  experiment.name, plan.groups.size(), plan.cell_count(),
+                  plan.cell_count() - plan.possible_cells(), launches_text(experiment.protocol),
+                  format_eta(estimated_run(plan, experiment).seconds()));
   for (const auto& group : plan.groups) {
     const auto& profile = experiment.profiles.at(group.environment);
     text += fmt::format(

@@ -8,27 +8,13 @@
 #include "core/error.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/machine.hpp"
+#include "orchestrator/protocol_table.hpp"
 #include "profiles/detect/facts.hpp"
 
 namespace dynamiccl {
 namespace {
 
 namespace fs = std::filesystem;
-
-nlohmann::json protocol_json(const RunProtocol& protocol) {
-  return {{"warmup", protocol.cells.warmup},
-          {"iterations", protocol.cells.iterations},
-          {"min_iterations", protocol.cells.min_iterations},
-          {"cell_time_cap_us", protocol.cells.cell_time_cap.count()},
-          {"batch_target_us", protocol.cells.batch_target.count()},
-          {"max_batch", protocol.cells.max_batch},
-          {"rank_aggregation", name_of(protocol.cells.rank_aggregation)},
-          {"verify", protocol.cells.verify},
-          {"launches", protocol.launches},
-          {"retries", protocol.retries},
-          {"launch_timeout_s", protocol.launch_timeout.seconds()},
-          {"connect_timeout_s", protocol.connect_timeout.seconds()}};
-}
 
 }  // namespace
 
@@ -44,7 +30,7 @@ RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
   info.argv = argv;
   info.tool_version = fmt::format("dynamiccl {}, {}", tool_version(), build_description());
   info.host_json = probe_host().dump();
-  info.protocol_json = protocol_json(experiment.protocol).dump();
+  info.protocol_json = to_json(experiment.protocol).dump();
   return info;
 }
 

@@ -114,6 +114,18 @@ std::optional<std::int64_t> TableReader::integer(const std::string& key, std::in
   return value;
 }
 
+std::optional<double> TableReader::number(const std::string& key, double minimum, double maximum) {
+  known_.insert(key);
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return std::nullopt;
+  const auto value = node->is_number() ? node->value<double>() : std::nullopt;
+  if (!value || !(*value >= minimum) || *value > maximum) {
+    wrong_type(key, *node, fmt::format("a number {:g}..{:g}", minimum, maximum));
+    return std::nullopt;
+  }
+  return value;
+}
+
 std::optional<Micros> TableReader::duration(const std::string& key) {
   known_.insert(key);
   const toml::node* node = table_.get(key);

@@ -50,6 +50,8 @@ class TableReader {
   std::optional<bool> boolean(const std::string& key);
   std::optional<std::int64_t> integer(const std::string& key, std::int64_t minimum,
                                       std::int64_t maximum = std::numeric_limits<int>::max());
+  /// A number, whole or not, within the bounds.
+  std::optional<double> number(const std::string& key, double minimum, double maximum);
   /// "2s", "500ms" or seconds as a number.
   std::optional<Micros> duration(const std::string& key);
 

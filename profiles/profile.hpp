@@ -118,4 +118,8 @@ std::string to_json(const EnvironmentProfile& profile);
 /// [profile.NAME] with `extends` a part of an experiment.
 std::string to_toml_keys(const EnvironmentProfile& profile);
 
+/// The profile of such a text, for the replay of a stored launch.
+/// @throws Error(data) when the text is no profile of this version
+EnvironmentProfile profile_from_json(const std::string& text);
+
 }  // namespace dynamiccl

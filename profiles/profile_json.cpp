@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "core/error.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
@@ -40,6 +41,44 @@ std::string to_json(const EnvironmentProfile& profile) {
   if (!profile.cpus.empty()) keys["cpus"] = profile.cpus;
   if (profile.cpu_limit) keys["cpu_limit"] = *profile.cpu_limit;
   return keys.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+EnvironmentProfile profile_from_json(const std::string& text) {
+  using nlohmann::json;
+  EnvironmentProfile profile;
+  try {
+    const json o = json::parse(text);
+    const auto word = [&](const char* key) { return o.at(key).get<std::string>(); };
+    profile.name = word("name");
+    profile.kind = parse_named<EnvironmentKind>(word("kind"));
+    profile.description = word("description");
+    profile.ranks_per_container = o.at("ranks_per_container");
+    profile.network = parse_named<Sharing>(word("network"));
+    profile.ipc = parse_named<Sharing>(word("ipc"));
+    profile.uts = parse_named<Sharing>(word("uts"));
+    profile.pid = parse_named<Sharing>(word("pid"));
+    profile.user = parse_named<Sharing>(word("user"));
+    profile.shm_size = Bytes(o.at("shm_size_bytes").get<std::uint64_t>());
+    for (const auto& one : o.at("capabilities"))
+      profile.capabilities.push_back({one.at("name"), one.at("reason")});
+    profile.security_options = o.at("security_options").get<std::vector<std::string>>();
+    profile.launcher = parse_named<LauncherPlace>(word("launcher"));
+    profile.gpus = parse_named<GpuVisibility>(word("gpus"));
+    profile.environment = o.at("environment").get<std::map<std::string, std::string>>();
+    for (const auto& [backend, settings] : o.at("backend").items()) {
+      auto& list = profile.backend_settings[parse_named<Backend>(backend)];
+      for (const auto& one : settings)
+        list.push_back({one.at("name"), one.at("value"), one.at("reason")});
+    }
+    profile.cpus = o.value("cpus", "");
+    if (o.contains("cpu_limit")) profile.cpu_limit = o.at("cpu_limit");
+    if (!o.at("link_bits_per_s").is_null()) profile.link_bits_per_s = o.at("link_bits_per_s");
+    profile.declared_aggregation = word("declared_aggregation");
+    profile.unprivileged_variant = word("unprivileged_variant");
+  } catch (const json::exception& error) {
+    throw Error(ErrorKind::data, std::string("stored profile: ") + error.what());
+  }
+  return profile;
 }
 
 ProfilePromise promise_of(const EnvironmentProfile& profile) {

@@ -8,6 +8,7 @@
 #include "core/text.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
+#include "reports/trust.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -223,13 +224,16 @@ std::string render_answer(const Reader& reader, const std::string& run_id) {
   const TableView about(info);
   std::string out = fmt::format("run {} ({}), {}: {}\n", run, about.text(0, "name"),
                                 about.text(0, "status"), cell_counts(reader, run));
-  for (const auto& operation : operation_tables(load_figures(reader, run_scope(reader, run)))) {
+  const auto figures = load_figures(reader, run_scope(reader, run));
+  for (const auto& operation : operation_tables(figures)) {
     out += fmt::format("\n{}\n{}{}\n", operation.title,
                        render_table(operation.table, OutputFormat::text), operation.method);
   }
   const Table training = training_table(reader, run);
   if (!training.rows.empty())
     out += "\ntraining, median launch\n" + render_table(training, OutputFormat::text);
+  const auto notes = trust_notes(reader, run, figures);
+  if (!notes.empty()) out += "\n" + join(notes, "\n") + "\n";
   const Table failures = cells_without_result(reader, run, false);
   if (!failures.rows.empty()) {
     out += "\nfailed or not measured\n" + render_table(failures, OutputFormat::text);

@@ -11,6 +11,7 @@
 #include "reports/figure_queries.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
+#include "reports/trust.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -54,7 +55,10 @@ constexpr std::array kFigureQueries{
                 components_table},
     FigureQuery{"copy_share", "Share of memory copies",
                 "one cell with copies between host and device: their share of its time", true,
-                copy_share_table}};
+                copy_share_table},
+    FigureQuery{"independence", "Independence of launches",
+                "one group: do its launches depend on their order (permutation test)?", true,
+                independence_table}};
 
 /// Value of a "-- key: value" line at the head of a query file.
 std::string header_of(std::string_view sql, std::string_view key) {

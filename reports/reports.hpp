@@ -68,4 +68,9 @@ Table list_runs(const Reader& reader);
 /// and provenance. csv gives the launches alone.
 std::string render_run(const Reader& reader, const std::string& run_id, OutputFormat format);
 
+/// `show --diff A B`: settings, host, profiles, images and libraries that differ, then the figures
+/// of both side by side. csv gives the figures alone.
+std::string render_run_diff(const Reader& reader, const std::string& a, const std::string& b,
+                            OutputFormat format);
+
 }  // namespace dynamiccl

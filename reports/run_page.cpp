@@ -6,6 +6,7 @@
 #include "reports/answer.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
+#include "reports/trust.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -39,7 +40,8 @@ Page load_page(const Reader& reader, const std::string& run) {
           {run}),
       reader.query(
           "SELECT block, position, environment, backend, architecture, ranks, attempt, "
-          "launch_status AS status, duration_s, exit_code, signal, regime_name AS regime, reason, "
+          "launch_status AS status, duration_s, exit_code, signal, regime_name AS regime, "
+          "(SELECT group_concat(value, '; ') FROM json_each(noise_flags_json)) AS noise, reason, "
           "launch_id, argv_json FROM v_launch WHERE run_id = ?1 ORDER BY launch_row",
           {run}),
       reader.query("SELECT v.environment, v.backend, k.library, k.library_version, "
@@ -116,6 +118,11 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
   const auto table = [&](const std::string& title, const Table& rows) {
     if (!rows.rows.empty()) out += heading(title, format) + render_table(rows, format);
   };
+  const auto notes = trust_notes(reader, run.text(0, "run_id"),
+                                 load_figures(reader, run_scope(reader, run.text(0, "run_id"))));
+  if (!notes.empty())
+    out += heading("how far the figures can be trusted", format) +
+           literal("  " + join(notes, "\n  ") + "\n", format);
   table("groups", without(page.groups, "argv_json"));
   table("launches", without(without(page.launches, "argv_json"), "launch_id"));
   const TableView groups(page.groups);

@@ -12,6 +12,7 @@ inline constexpr int kPushTag = 5;
 inline constexpr int kPullTag = 6;
 inline constexpr int kOrderTag = 7;
 inline constexpr int kHalfTag = 8;
+inline constexpr int kClockTag = 9;
 /// Pushed and pulled pieces of training: tag + number of the piece.
 inline constexpr int kPieceTag = 1000;
 

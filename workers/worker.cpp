@@ -8,6 +8,7 @@
 #include "profiles/detect/gpu_telemetry.hpp"
 #include "workers/measure/cell_runner.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/measure/clock_sync.hpp"
 #include "workers/record_writer.hpp"
 #include "workers/transport.hpp"
 
@@ -51,9 +52,21 @@ CellRecord no_training(const WorkCell& cell, int rank, int position) {
   return record;
 }
 
+/// CPU time of this process so far, user and kernel, seconds.
+double own_cpu_s() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
                    MakeTraining make_training, RecordWriter& writer) {
+  ClockSync clocks(comm);
   const nlohmann::json noise_before = probe_noise();
+  const double cpu_before_s = own_cpu_s();
   TransportWatch watch;
   TransportProof proof(comm);
   nlohmann::json gpu = nlohmann::json::object();
@@ -89,8 +102,12 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
   }
   TransportRecord transport = proof.conclude(watch);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
-  transport.details["noise"] = noise_between(noise_before, probe_noise());
+  const nlohmann::json noise_after = probe_noise();
+  transport.details["noise"] = noise_between(noise_before, noise_after);
+  // Tells the machine's own load from that of others.
+  transport.details["noise"]["own_cpu_s"] = own_cpu_s() - cpu_before_s;
   writer.write(transport);
+  writer.write(clocks.conclude());
 }
 
 }  // namespace

@@ -105,15 +105,28 @@ void add_list_verb(CLI::App& app, Shared& shared) {
 
 void add_show_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand("show", "one run with every launch and its provenance");
-  auto run = std::make_shared<std::string>("last");
+  auto runs = std::make_shared<std::vector<std::string>>();
+  auto diff = std::make_shared<bool>(false);
   auto format = std::make_shared<std::string>();
-  verb->add_option("RUN", *run, "run id, its beginning, last or last~1");
+  verb->add_option("RUN", *runs, "run id, its beginning, last or last~1; two with --diff");
+  verb->add_flag("--diff", *diff, "what differs between two runs, and their figures side by side");
   verb->add_option("--format", *format, "table, markdown, csv or json");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
-  verb->footer("Examples:\n  dynamiccl show last\n  dynamiccl show 3fa9 --json");
-  verb->callback([run, format, &shared] {
-    fmt::print("{}", render_run(Reader(shared.db), *run, format_of(*format, shared)));
+  verb->footer(
+      "Examples:\n  dynamiccl show last\n  dynamiccl show 3fa9 --json\n"
+      "  dynamiccl show --diff last~1 last");
+  verb->callback([runs, diff, format, &shared] {
+    const auto as = format_of(*format, shared);
+    const std::size_t count = runs->size();
+    if (*diff ? count != 2 : count > 1)
+      throw Error(ErrorKind::input,
+                  fmt::format("show: {} runs given; show takes one, show --diff takes two, as in "
+                              "show --diff last~1 last",
+                              count));
+    const Reader reader(shared.db);
+    fmt::print("{}", *diff ? render_run_diff(reader, runs->at(0), runs->at(1), as)
+                           : render_run(reader, runs->empty() ? "last" : runs->front(), as));
   });
 }
 

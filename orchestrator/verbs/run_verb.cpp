@@ -11,6 +11,7 @@
 #include "orchestrator/executor.hpp"
 #include "orchestrator/interrupt.hpp"
 #include "orchestrator/run_setup.hpp"
+#include "orchestrator/stopping.hpp"
 #include "orchestrator/verbs/experiment_arguments.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "reports/reports.hpp"
@@ -80,10 +81,10 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   Store store(shared.db);
   const auto info = run_info(arguments, loaded.experiment, shared);
   const auto resumed = run_to_resume(arguments, info, store, shared.db);
-  console.note(fmt::format("{} {}: {} groups, {} cells to measure of {}, {} launches each",
+  console.note(fmt::format("{} {}: {} groups, {} cells to measure of {}, each {}",
                            resumed ? "resuming" : "run", resumed.value_or(info.id),
                            loaded.plan.groups.size(), loaded.plan.possible_cells(),
-                           loaded.plan.cell_count(), loaded.experiment.protocol.launches));
+                           loaded.plan.cell_count(), launches_text(loaded.experiment.protocol)));
   Executor executor(loaded.experiment, loaded.plan, launch_site(shared.db, arguments.out), store,
                     console);
   const auto summary = executor.run(info, resumed);
@@ -115,6 +116,8 @@ void add_run_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl run experiments/quickstart.toml\n"
       "  dynamiccl run experiments/quickstart.toml --only 'environment == bare-metal'\n"
       "  dynamiccl run experiments/quickstart.toml --set protocol.launches=10 --db other.sqlite\n"
+      "  dynamiccl run experiments/quickstart.toml --set protocol.target_interval=0.05 \\\n"
+      "                --set protocol.time_budget=10m\n"
       "  dynamiccl run experiments/quickstart.toml --resume\n"
       "Exit codes: 0 all cells fine, 1 a launch or cell failed, 2 wrong input, 130 Ctrl-C.");
   verb->callback([arguments, &shared] { shared.exit_code = run_experiment(*arguments, shared); });

@@ -43,6 +43,9 @@ void add_clean_verb(CLI::App& app, Shared& shared);
 void add_doctor_verb(CLI::App& app, Shared& shared);
 void add_compare_verb(CLI::App& app, Shared& shared);
 void add_import_verb(CLI::App& app, Shared& shared);
+void add_replay_verb(CLI::App& app, Shared& shared);
+void add_completion_verb(CLI::App& app, Shared& shared);
+void add_schema_verb(CLI::App& app, Shared& shared);
 
 /// Options that verbs share: --db, --json, -q, -v.
 void add_db_option(CLI::App& verb, Shared& shared);

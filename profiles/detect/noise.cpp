@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -55,8 +57,9 @@ void read_stat(const ProbeRoot& root, Section& section) {
     section.set("cpu_jiffies", all);
     section.set("idle_jiffies", cpu[3] + cpu[4]);
     section.set("steal_jiffies", cpu[7]);
+    section.set("interrupt_jiffies", cpu[5] + cpu[6]);
   } else {
-    for (const char* key : {"cpu_jiffies", "idle_jiffies", "steal_jiffies"})
+    for (const char* key : {"cpu_jiffies", "idle_jiffies", "steal_jiffies", "interrupt_jiffies"})
       section.unknown(key, stat ? "/proc/stat has no full cpu line" : stat.reason);
   }
   const auto one = [&](const char* key, std::string_view word) {
@@ -119,6 +122,11 @@ nlohmann::json noise_between(const nlohmann::json& before, const nlohmann::json&
   else
     section.unknown("seconds", "a reading lacks its clock");
   set("steal_share", grown(before, after, "steal_jiffies"), jiffies, 1);
+  set("interrupt_share", grown(before, after, "interrupt_jiffies"), jiffies, 1);
+  if (jiffies)
+    section.set("cpu_s", *jiffies / static_cast<double>(sysconf(_SC_CLK_TCK)));
+  else
+    section.unknown("cpu_s", "a reading lacks the counter");
   const auto idle = grown(before, after, "idle_jiffies");
   set("busy_share", idle && jiffies ? std::optional(*jiffies - *idle) : std::nullopt, jiffies, 1);
   set("context_switches_per_s", grown(before, after, "context_switches"), seconds, 1);

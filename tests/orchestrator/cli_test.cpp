@@ -187,3 +187,49 @@ TEST_CASE("a reader that closes early ends the program quietly") {
   const auto plan = run_command({"/bin/sh", "-c", kProgram + " plan " + path + " | true"});
   CHECK(plan.err.empty());
 }
+
+TEST_CASE("bash completes verbs, options, files and ids by asking the program") {
+  const Folder folder;
+  const std::string script = folder.file(
+      "complete.sh",
+      "source <(" + kProgram +
+          " completion bash)\n"
+          "ask() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _dynamiccl; "
+          "echo \"${COMPREPLY[@]}\"; }\n"
+          "compopt() { :; }\n"
+          "ask " +
+          kProgram +
+          " ru\n"
+          "ask " +
+          kProgram +
+          " run --res\n"
+          "ask " +
+          kProgram +
+          " run " DYNAMICCL_SOURCE_DIR
+          "/experiments/quick\n"
+          "ask " +
+          kProgram +
+          " query lat\n"
+          "ask " +
+          kProgram +
+          " list --format = mark\n"
+          "ask " +
+          kProgram + " show --db " + folder.path("none.sqlite") + " la\n");
+  const auto asked = run_command({"bash", script});
+  CHECK(asked.exit_code == 0);
+  CHECK(asked.err.empty());
+  CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
+                     "/experiments/quickstart.toml\nlatency\nmarkdown\nlast last~1\n");
+}
+
+TEST_CASE("every verb of the table can be completed, the hidden options cannot") {
+  const auto verbs = run({"completion", "--index", "1", "--", "dynamiccl", ""});
+  CHECK(verbs.exit_code == 0);
+  for (const char* verb : {"run", "show", "replay", "completion", "schema"})
+    CHECK(verbs.out.find(std::string(verb) + "\n") != std::string::npos);
+  const auto options = run({"completion", "--index", "2", "--", "dynamiccl", "completion", "--"});
+  CHECK(options.out == "--help\n");
+  const auto shell = run({"completion", "tcsh"});
+  CHECK(shell.exit_code == 2);
+  CHECK(shell.err.find("known: bash, zsh, fish") != std::string::npos);
+}

@@ -51,6 +51,7 @@ TEST_CASE("an experiment reads into axes, work, protocol and the profiles it nam
   CHECK(experiment.protocol.launches == 3);
   CHECK(experiment.protocol.launch_timeout == Micros(5e6));
   CHECK(experiment.protocol.cells.iterations == 100);
+  CHECK(experiment.protocol.target_interval == 0);
   CHECK(experiment.profiles.contains("bare-metal"));
   CHECK(experiment.profiles.contains("cross-docker"));
   CHECK_FALSE(experiment.profiles.contains("single-docker"));
@@ -80,6 +81,29 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
             "profile, protocol, seed, where, work, zip. Did you mean \"seed\"?");
 }
 
+TEST_CASE("launches follow a target interval, a maximum and a time budget") {
+  const auto protocol = parsed(kGood +
+                               "[protocol]\ntarget_interval = 0.03\nmax_launches = 30\n"
+                               "time_budget = \"10m\"\n[protocol.noise]\nbusy = 0.5\nwait = 0\n")
+                            .protocol;
+  CHECK(protocol.target_interval == 0.03);
+  CHECK(protocol.max_launches == 30);
+  CHECK(protocol.time_budget == Micros(600e6));
+  CHECK(protocol.noise.busy == 0.5);
+  CHECK(protocol.noise.wait == Micros(0));
+  CHECK(protocol.noise.steal == 0.02);
+  CHECK(mistakes(kGood + "[protocol]\nmax_launches = 30\n")
+            .starts_with("demo.toml:12:16: protocol.max_launches bounds what"));
+  CHECK(
+      mistakes(kGood + "[protocol]\ntarget_interval = 0\n") ==
+      "demo.toml:12:19: protocol.target_interval: expected a number 0.001..1, found the number 0");
+  CHECK(mistakes(kGood + "[protocol]\ntarget_interval = 0.1\nlaunches = 50\n")
+            .ends_with("protocol.max_launches: expected at least protocol.launches"));
+  CHECK(mistakes(kGood + "[protocol.noise]\nbussy = 0.5\n")
+            .starts_with("demo.toml:12:1: unknown key \"bussy\" in [protocol.noise]; known: busy, "
+                         "load, psi_cpu"));
+}
+
 TEST_CASE("text that is no TOML is refused with its place") {
   CHECK(mistakes("name = \"x\nseed = 1\n").starts_with("demo.toml:1:10: "));
 }
@@ -107,7 +131,9 @@ TEST_CASE("overrides win over the file and are checked like it") {
   CHECK(mistakes(kGood, {"protocol.itertions=9"}) ==
         "--set protocol.itertions=9: unknown key \"itertions\" in [protocol]; known: batch_target, "
         "cell_time_cap, connect_timeout, iterations, launch_timeout, launches, max_batch, "
-        "min_iterations, rank_aggregation, retries, verify, warmup. Did you mean \"iterations\"?");
+        "max_launches, min_iterations, noise, rank_aggregation, retries, target_interval, "
+        "time_budget, "
+        "verify, warmup. Did you mean \"iterations\"?");
 }
 
 TEST_CASE("a profile is overridden or extended inside the experiment") {

@@ -182,6 +182,7 @@ TEST_CASE("the canonical text of a profile is JSON and the same for equal profil
   CHECK(json.at("shm_size_bytes") == 64 * 1024 * 1024);
   CHECK(json.at("link_bits_per_s").is_null());
   CHECK(to_json(profile) == to_json(parse_profile(kCross, "other.toml")));
+  CHECK(to_json(profile_from_json(to_json(profile))) == to_json(profile));
 }
 
 TEST_CASE("a promise says which namespaces are the host's and which the ranks share") {
@@ -237,4 +238,14 @@ TEST_CASE("an ordinary user gets a profile's unprivileged variant where it has o
   CHECK(profile_for_user(profiles, "b", true).name == "b");
   CHECK_THROWS_WITH(find_profile(profiles, "c"),
                     ContainsSubstring("unknown environment profile \"c\""));
+}
+
+TEST_CASE("every profile of the tree comes back from what is stored of it") {
+  for (const auto& [name, profile] :
+       load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"})) {
+    INFO(name);
+    CHECK(to_json(profile_from_json(to_json(profile))) == to_json(profile));
+  }
+  CHECK_THROWS_AS(profile_from_json("{}"), Error);
+  CHECK_THROWS_AS(profile_from_json("no json"), Error);
 }

@@ -74,7 +74,7 @@ TEST_CASE("a launch leaves who, where, every cell in order, the transport and an
   REQUIRE(code == 0);
   for (const int rank : {0, 1}) {
     const auto records = job.records(rank);
-    REQUIRE(records.size() == 7);
+    REQUIRE(records.size() == 8);
     const auto& hello = std::get<HelloRecord>(records[0]);
     CHECK(hello.rank == rank);
     CHECK(hello.world_size == 2);
@@ -105,7 +105,11 @@ TEST_CASE("a launch leaves who, where, every cell in order, the transport and an
     const auto& transport = std::get<TransportRecord>(records[5]);
     CHECK_FALSE(transport.evidence.empty());
     CHECK(transport.details.at("cells").contains(first.cell_id));
-    CHECK(std::get<DoneRecord>(records[6]).peak_rss_bytes > 1e6);
+    CHECK(transport.details.at("noise").at("own_cpu_s") > 0);
+    const auto& clock = std::get<ClockRecord>(records[6]);
+    CHECK(clock.shared);
+    CHECK((rank == 0 || clock.error_us > 0));
+    CHECK(std::get<DoneRecord>(records[7]).peak_rss_bytes > 1e6);
   }
 }
 

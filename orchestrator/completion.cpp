@@ -1,0 +1,293 @@
+#include "orchestrator/completion.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Kind { file, experiment, folder, database, run, launch, query, environment, words };
+
+struct NamedKind {
+  std::string_view name;  ///< of an option or a positional argument
+  Kind kind;
+};
+
+// What the value of an argument is follows from its name, which verbs share.
+constexpr std::array kKinds{NamedKind{"FILE", Kind::experiment},
+                            NamedKind{"RUN", Kind::run},
+                            NamedKind{"--run", Kind::run},
+                                                    NamedKind{"A", Kind::run},
+                            NamedKind{"B", Kind::run},
+                            NamedKind{"LAUNCH", Kind::launch},
+                            NamedKind{"NAME", Kind::query},
+                            NamedKind{"ENVIRONMENT", Kind::environment},
+                            NamedKind{"--db", Kind::database},
+                            NamedKind{"--profiles", Kind::folder},
+                            NamedKind{"SHELL", Kind::words},
+                            NamedKind{"--format", Kind::words},
+                            NamedKind{"--set", Kind::words},
+                            NamedKind{"--only", Kind::words},
+                            NamedKind{"--where", Kind::words}};
+
+struct NamedWords {
+  std::string_view name;
+  std::vector<Candidate> words;
+};
+
+const std::vector<NamedWords>& fixed_words() {
+  static const std::vector<NamedWords> all{
+      {"SHELL", {{"bash", ""}, {"zsh", ""}, {"fish", ""}}},
+      {"--format", {{"table", ""}, {"markdown", ""}, {"csv", ""}, {"json", ""}}},
+      {"--set",
+       {{"protocol.launches=", "blocks"},
+        {"protocol.target_interval=", "add launches until medians are as sure as this"},
+        {"protocol.time_budget=", "no block begins beyond it"},
+        {"protocol.iterations=", "timed iterations"},
+        {"axes.environment=", ""},
+        {"axes.backend=", ""},
+        {"axes.ranks=", ""},
+        {"seed=", ""}}}};
+  return all;
+}
+
+bool is_value_of(const CLI::Option& option, const std::string& word) {
+  const auto has = [&](const std::vector<std::string>& names, std::size_t dashes) {
+    return word.size() > dashes &&
+           std::find(names.begin(), names.end(), word.substr(dashes)) != names.end();
+  };
+  if (word.starts_with("--")) return has(option.get_lnames(), 2);
+  return word.starts_with("-") && has(option.get_snames(), 1);
+}
+
+const CLI::Option* option_named(const CLI::App& verb, const std::string& word) {
+  for (const auto* option : verb.get_options()) {
+    if (is_value_of(*option, word)) return option;
+  }
+  return nullptr;
+}
+
+bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::vector<Candidate> asked(const std::function<std::vector<Candidate>()>& source) {
+  if (!source) return {};
+  try {
+    return source();
+  } catch (const std::exception&) {
+    // No database yet, or one that cannot be read: the shell is no place for its message.
+    return {};
+  }
+}
+
+std::vector<Candidate> values_of(const std::string& name, const std::string& current,
+                                 const CompletionSources& sources) {
+  const auto known =
+      std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& k) { return k.name == name; });
+  switch (known == kKinds.end() ? Kind::file : known->kind) {
+    case Kind::experiment:
+      return matching_paths(current, ".toml");
+    case Kind::database:
+      return matching_paths(current, ".sqlite");
+    case Kind::folder:
+    case Kind::file:
+      return matching_paths(current, "");
+    case Kind::run: {
+      auto runs = asked(sources.runs);
+      runs.push_back({"last", "the newest run"});
+      runs.push_back({"last~1", "the run before it"});
+      return runs;
+    }
+    case Kind::launch:
+      return asked(sources.launches);
+    case Kind::query:
+      return asked(sources.queries);
+    case Kind::environment:
+      return asked(sources.environments);
+    case Kind::words:
+      break;
+  }
+  for (const auto& entry : fixed_words()) {
+    if (entry.name == name) return entry.words;
+  }
+  return {};
+}
+
+std::vector<Candidate> options_of(const CLI::App& verb) {
+  std::vector<Candidate> found;
+  for (const auto* option : verb.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
+    for (const auto& name : option->get_lnames())
+      found.push_back({"--" + name, first_line(option->get_description())});
+    if (!option->get_lnames().empty()) continue;
+    for (const auto& name : option->get_snames())
+      found.push_back({"-" + name, first_line(option->get_description())});
+  }
+  return found;
+}
+
+std::vector<Candidate> verbs_of(const CLI::App& app) {
+  std::vector<Candidate> found;
+  for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    found.push_back({verb->get_name(), first_line(verb->get_description())});
+  return found;
+}
+
+/// The positional argument that stands after `given` others; a list takes all that follow.
+const CLI::Option* positional(const CLI::App& verb, std::size_t given) {
+  const CLI::Option* last = nullptr;
+  for (const auto* option : verb.get_options()) {
+    if (!option->get_positional()) continue;
+    last = option;
+    if (given == 0) return option;
+    --given;
+  }
+  return last != nullptr && last->get_items_expected_max() > 1 ? last : nullptr;
+}
+
+/// "--format" "=" "csv" of bash as "--format=csv", with the index moved along.
+std::vector<std::string> joined_at_equals(const std::vector<std::string>& words,
+                                          std::size_t& index) {
+  std::vector<std::string> joined;
+  const std::size_t asked_for = index;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool option = !joined.empty() && joined.back().starts_with("--");
+    const bool after_equals = option && joined.back().ends_with("=") && words[i] != "=";
+    if (!joined.empty() && ((words[i] == "=" && option) || after_equals)) {
+      joined.back() += words[i];
+    } else {
+      joined.push_back(words[i]);
+    }
+    if (i == asked_for) index = joined.size() - 1;
+  }
+  return joined;
+}
+
+std::vector<Candidate> beginning_with(std::vector<Candidate> candidates, const std::string& start) {
+  std::erase_if(candidates,
+                [&](const Candidate& candidate) { return !candidate.word.starts_with(start); });
+  return candidates;
+}
+
+std::vector<Candidate> complete_verb(const CLI::App& verb, const std::vector<std::string>& words,
+                                     std::size_t index, const CompletionSources& sources) {
+  const std::string& current = words[index];
+  const CLI::Option* before = option_named(verb, words[index - 1]);
+  if (before != nullptr && takes_value(*before))
+    return values_of(before->get_name(), current, sources);
+  if (const auto equals = current.find('=');
+      current.starts_with("--") && equals != std::string::npos) {
+    const std::string value = current.substr(equals + 1);
+    // What stands before "=" is the shell's own business: it completes the word behind it.
+    return beginning_with(values_of(current.substr(0, equals), value, sources), value);
+  }
+  if (current.starts_with("-")) return options_of(verb);
+  std::size_t given = 0;
+  for (std::size_t i = 2; i < index; ++i) {
+    if (words[i].starts_with("-")) continue;
+    const CLI::Option* option = option_named(verb, words[i - 1]);
+    if (i > 2 && option != nullptr && takes_value(*option)) continue;
+    ++given;
+  }
+  const CLI::Option* argument = positional(verb, given);
+  if (argument == nullptr) return options_of(verb);
+  return values_of(argument->get_name(true), current, sources);
+}
+
+}  // namespace
+
+std::vector<Candidate> matching_paths(const std::string& prefix, const std::string& extension) {
+  const auto slash = prefix.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : prefix.substr(0, slash + 1);
+  const std::string start = slash == std::string::npos ? prefix : prefix.substr(slash + 1);
+  std::vector<Candidate> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(start) || (start.empty() && name.starts_with("."))) continue;
+    if (entry.is_directory(error)) {
+      found.push_back({folder + name + "/", ""});
+    } else if (extension.empty() || name.ends_with(extension)) {
+      found.push_back({folder + name, ""});
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Candidate& a, const Candidate& b) { return a.word < b.word; });
+  return found;
+}
+
+std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::string>& words,
+                                std::size_t index, const CompletionSources& sources) {
+  std::vector<std::string> line = words;
+  if (index >= line.size()) line.resize(index + 1);
+  line.resize(index + 1);  // what stands behind the cursor does not matter
+  line = joined_at_equals(line, index);
+  if (index == 0) return {};
+  const std::string current = line[index];
+  if (index == 1) {
+    auto candidates = current.starts_with("-") ? options_of(app) : verbs_of(app);
+    return beginning_with(std::move(candidates), current);
+  }
+  for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->get_name() != line[1]) continue;
+    auto candidates = complete_verb(*verb, line, index, sources);
+    const bool behind_equals = current.starts_with("--") && current.find('=') != std::string::npos;
+    return behind_equals ? candidates : beginning_with(std::move(candidates), current);
+  }
+  return {};
+}
+
+std::string completion_script(const std::string& shell) {
+  if (shell == "bash")
+    return R"SH(# bash: source <(dynamiccl completion bash)
+_dynamiccl() {
+  local IFS=$'\n'
+  COMPREPLY=($("${COMP_WORDS[0]}" completion --index "$COMP_CWORD" -- "${COMP_WORDS[@]}" 2>/dev/null))
+  if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/=] ]]; then
+    compopt -o nospace
+  fi
+}
+complete -F _dynamiccl dynamiccl
+)SH";
+  if (shell == "zsh")
+    return R"SH(#compdef dynamiccl
+# zsh: source <(dynamiccl completion zsh), or put it into a file _dynamiccl of a folder in $fpath
+_dynamiccl() {
+  local -a lines plain open
+  local line word
+  lines=("${(@f)$("${words[1]}" completion --describe --index $((CURRENT - 1)) -- "${words[@]}" 2>/dev/null)}")
+  for line in $lines; do
+    word=${line%%$'\t'*}
+    [[ -n $word ]] || continue
+    if [[ $word == *[/=] ]]; then
+      open+=("$word")
+    else
+      plain+=("${word//:/\\:}:${line#*$'\t'}")
+    fi
+  done
+  (( $#plain )) && _describe -t words 'dynamiccl' plain
+  (( $#open )) && compadd -S '' -a open
+}
+if [[ $funcstack[1] == _dynamiccl ]]; then
+  _dynamiccl "$@"
+else
+  compdef _dynamiccl dynamiccl
+fi
+)SH";
+  return R"SH(# fish: dynamiccl completion fish | source
+function __dynamiccl_words
+  set -l words (commandline -opc)
+  set -l current (commandline -ct)
+  command $words[1] completion --describe --index (count $words) -- $words "$current" 2>/dev/null
+end
+complete -c dynamiccl -f -a '(__dynamiccl_words)'
+)SH";
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,243 @@
+#include "orchestrator/experiment_schema.hpp"
+
+#include <string>
+#include <string_view>
+
+#include "core/training.hpp"
+#include "core/vocabulary.hpp"
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// As parse_bytes() and parse_duration() take them.
+constexpr const char* kSize = "^[0-9]+(\\.[0-9]+)? *(B|[KMG](iB|B)?)?$";
+constexpr const char* kDuration = "^[0-9]+(\\.[0-9]+)? *(us|ms|s|min|m|h)?$";
+constexpr const char* kVariable = "^[A-Za-z_][A-Za-z0-9_]*$";
+
+Json described(Json schema, std::string_view description) {
+  schema["description"] = description;
+  return schema;
+}
+
+Json text() { return {{"type", "string"}}; }
+Json boolean() { return {{"type", "boolean"}}; }
+Json integer(std::int64_t low) { return {{"type", "integer"}, {"minimum", low}}; }
+Json number(double low, double high) {
+  return {{"type", "number"}, {"minimum", low}, {"maximum", high}};
+}
+Json pattern(const char* expression) { return {{"type", "string"}, {"pattern", expression}}; }
+Json any_of(std::initializer_list<Json> choices) { return {{"anyOf", Json(choices)}}; }
+Json duration() { return any_of({pattern(kDuration), Json{{"type", "number"}, {"minimum", 0}}}); }
+Json list_of(Json item) { return {{"type", "array"}, {"items", std::move(item)}, {"minItems", 1}}; }
+Json one_or_more(const Json& item) { return any_of({item, list_of(item)}); }
+
+template <class E>
+Json named() {
+  return {{"type", "string"}, {"enum", all_names<E>()}};
+}
+
+Json object(Json properties) {
+  return {
+      {"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}};
+}
+
+Json requiring(Json schema, std::initializer_list<const char*> keys) {
+  schema["required"] = Json(keys);
+  return schema;
+}
+
+Json size() { return any_of({pattern(kSize), integer(1)}); }
+
+Json sizes() {
+  const Json range =
+      requiring(object({{"from", size()}, {"to", size()}, {"factor", integer(2)}}), {"from", "to"});
+  const Json one = any_of({pattern(kSize), integer(1), range});
+  return one_or_more(one);
+}
+
+/// What [axes] and [[zip]] have in common.
+Json axis_keys() {
+  return {
+      {"environment", described(one_or_more(text()), "where ranks run: profiles by name")},
+      {"backend", described(one_or_more(named<Backend>()), "communication libraries")},
+      {"architecture", described(one_or_more(named<Architecture>()),
+                                 "ps: parameter server, ring: all ranks alike")},
+      {"ranks", described(one_or_more(integer(1)), "processes")},
+      {"datatype", described(one_or_more(named<DataType>()), "element type; float32 by default")},
+      {"algorithm", described(one_or_more(text()),
+                              "\"library\" lets the backend choose; own_ring is this project's")},
+      {"in_place", described(one_or_more(boolean()), "one buffer for both directions")}};
+}
+
+Json scalar() { return {{"type", Json::array({"string", "integer", "number", "boolean"})}}; }
+
+Json collective_work() {
+  auto names = all_names<Collective>();
+  std::erase(names, std::string(name_of(Collective::training)));
+  const Json collective{{"type", "string"}, {"enum", names}};
+  return requiring(
+      object({{"architecture", one_or_more(named<Architecture>())},
+              {"backend", described(one_or_more(named<Backend>()), "only with these")},
+              {"collective", one_or_more(collective)},
+              {"size", described(sizes(),
+                                 "as nccl-tests counts it: \"64KiB\", 65536 or {from = "
+                                 "\"4B\", to = \"1GiB\", factor = 4}")},
+              {"datatype", one_or_more(named<DataType>())},
+              {"algorithm", one_or_more(text())},
+              {"in_place", one_or_more(boolean())}}),
+      {"collective", "size"});
+}
+
+Json training_work() {
+  Json keys{{"training", described(one_or_more(named<TrainingMethod>()), "training methods")},
+            {"architecture", one_or_more(named<Architecture>())},
+            {"backend", described(one_or_more(named<Backend>()), "only with these")}};
+  for (const auto& setting : training_settings()) keys[setting] = one_or_more(scalar());
+  keys["model"] = one_or_more(named<TrainingModel>());
+  return requiring(object(std::move(keys)), {"training", "model"});
+}
+
+Json work() {
+  return described(list_of(any_of({collective_work(), training_work()})),
+                   "what is measured: collectives x sizes, or training methods x settings");
+}
+
+Json noise() {
+  return described(
+      object(
+          {{"busy", described(number(0, 1), "share of the CPUs that others may use; 0.25")},
+           {"load",
+            described(number(0, 1000), "others' runnable tasks per core before a launch; 0.5")},
+           {"steal", described(number(0, 1), "share of CPU time stolen by a hypervisor; 0.02")},
+           {"psi_cpu", described(number(0, 1),
+                                 "share of time a task waited for a CPU before a "
+                                 "launch; 0.2")},
+           {"psi_memory", described(number(0, 1), "the same for memory; 0.05")},
+           {"psi_io", described(number(0, 1), "the same for disks; 0.25")},
+           {"throttled", described(integer(0), "periods throttled by a control group; 0")},
+           {"wait", described(duration(), "how long a launch waits for a quiet machine; 0.3 s")}}),
+      "limits of the noise gate: a launch beyond one is flagged and kept");
+}
+
+Json protocol() {
+  return described(
+      object(
+          {{"launches", described(integer(1), "blocks: independent launches of each group; 5")},
+           {"target_interval",
+            described(number(0.001, 1),
+                      "launches are added until the 95 % interval of each median "
+                      "is within this share of it")},
+           {"max_launches", described(integer(2), "with target_interval: no group gets more; 40")},
+           {"time_budget", described(duration(), "no block begins that would not end within it")},
+           {"retries", described(integer(0), "further attempts of a launch that failed; 1")},
+           {"warmup", described(integer(0), "iterations kept out of every statistic; 10")},
+           {"iterations", described(integer(1), "timed samples of a cell in a launch; 100")},
+           {"min_iterations", described(integer(1), "never fewer, whatever cell_time_cap says; 5")},
+           {"cell_time_cap", described(duration(), "timed part of a cell in a launch; 2 s")},
+           {"batch_target", described(duration(),
+                                      "faster calls are timed in batches that last as "
+                                      "long; 50us, 0 = off")},
+           {"max_batch", described(integer(1), "calls in a batch; 1000")},
+           {"rank_aggregation",
+            described(named<RankAggregation>(), "how one iteration's ranks become one time; max")},
+           {"verify", described(boolean(), "check every element of the results; true")},
+           {"launch_timeout", described(duration(),
+                                        "a launch without an end is ended; made from "
+                                        "the cells where absent")},
+           {"connect_timeout", described(duration(), "for ranks to find each other; 30 s")},
+           {"noise", noise()}}),
+      "how often and how long");
+}
+
+Json knob_values(std::string_view description) {
+  return described({{"type", "object"},
+                    {"propertyNames", {{"pattern", kVariable}}},
+                    {"additionalProperties", one_or_more(scalar())}},
+                   description);
+}
+
+Json knobs() {
+  Json backends = Json::object();
+  for (const auto& name : all_names<Backend>()) {
+    backends[name] =
+        object({{"env", knob_values("environment variables; \"default\" leaves one alone")},
+                {"mca", knob_values("Open MPI parameters")},
+                {"call", knob_values("settings per communicator and call")}});
+  }
+  return described(object(std::move(backends)), "settings of libraries, every value is swept");
+}
+
+Json backend_settings() {
+  Json backends = Json::object();
+  const Json setting =
+      requiring(object({{"name", described(text(), "variable, or \"mca:PARAMETER\"")},
+                        {"value", text()},
+                        {"reason", described(text(), "why it is needed here")}}),
+                {"name", "value", "reason"});
+  for (const auto& name : all_names<Backend>())
+    backends[name] = Json{{"type", "array"}, {"items", setting}};
+  return object(std::move(backends));
+}
+
+Json profile() {
+  const Json sharing = named<Sharing>();
+  return object(
+      {{"extends", described(text(), "the profile that this one starts from")},
+       {"kind", named<EnvironmentKind>()},
+       {"description", text()},
+       {"ranks_per_container", described(integer(0), "0: all ranks in one container")},
+       {"network", sharing},
+       {"ipc", sharing},
+       {"uts", sharing},
+       {"pid", sharing},
+       {"user", sharing},
+       {"cpus", described(pattern("^[0-9,-]*$"), "CPUs of every container, \"0-3,8\"")},
+       {"cpu_limit", described(number(0.01, 65536), "CPU time of a container, in cores")},
+       {"shm_size", described(any_of({pattern(kSize), integer(0)}), "of a private /dev/shm")},
+       {"capabilities", Json{{"type", "array"},
+                             {"items", requiring(object({{"name", text()}, {"reason", text()}}),
+                                                 {"name", "reason"})}}},
+       {"security_options", Json{{"type", "array"}, {"items", text()}}},
+       {"launcher", named<LauncherPlace>()},
+       {"gpus", named<GpuVisibility>()},
+       {"environment", Json{{"type", "object"},
+                            {"propertyNames", {{"pattern", kVariable}}},
+                            {"additionalProperties", text()}}},
+       {"backend", backend_settings()},
+       {"link_bits_per_s", described(number(8e3, 1e13), "cap of each container's link")},
+       {"declared_aggregation", text()},
+       {"unprivileged_variant", text()}});
+}
+
+Json expressions(std::string_view description) {
+  return described(one_or_more(text()), description);
+}
+
+}  // namespace
+
+Json experiment_schema() {
+  Json zip = object(axis_keys());
+  zip["minProperties"] = 2;
+  Json schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
+              {"title", "DynamICCL experiment"}};
+  schema.update(requiring(
+      object({{"name", described(text(), "what the runs are listed under")},
+              {"description", described(text(), "one sentence")},
+              {"seed", described(integer(0), "of orders and data; 1")},
+              {"axes", described(object(axis_keys()), "every combination is measured")},
+              {"zip", described(list_of(std::move(zip)), "axes that vary together")},
+              {"work", work()},
+              {"protocol", protocol()},
+              {"knobs", knobs()},
+              {"where", expressions("keep the cells for which all hold: \"size >= 1MiB\"")},
+              {"exclude", expressions("drop the cells for which any holds")},
+              {"profile", described({{"type", "object"}, {"additionalProperties", profile()}},
+                                    "environment profiles changed or made for this file")}}),
+      {"name", "work"}));
+  return schema;
+}
+
+}  // namespace dynamiccl

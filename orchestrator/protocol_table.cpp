@@ -1,0 +1,93 @@
+#include "orchestrator/protocol_table.hpp"
+
+#include <algorithm>
+
+namespace dynamiccl {
+namespace {
+
+template <class Target, class Value>
+void set(Target& target, const std::optional<Value>& value) {
+  if (value) target = static_cast<Target>(*value);
+}
+
+void read_noise(TableReader& protocol, NoiseLimits& limits) {
+  auto table = protocol.table("noise");
+  if (!table) return;
+  set(limits.busy, table->number("busy", 0, 1));
+  set(limits.load, table->number("load", 0, 1000));
+  set(limits.steal, table->number("steal", 0, 1));
+  set(limits.psi_cpu, table->number("psi_cpu", 0, 1));
+  set(limits.psi_memory, table->number("psi_memory", 0, 1));
+  set(limits.psi_io, table->number("psi_io", 0, 1));
+  set(limits.throttled, table->integer("throttled", 0));
+  set(limits.wait, table->duration("wait"));
+  table->finish();
+}
+
+void read_stopping(TableReader& table, RunProtocol& protocol) {
+  set(protocol.target_interval, table.number("target_interval", 0.001, 1));
+  set(protocol.max_launches, table.integer("max_launches", 2, 10'000));
+  set(protocol.time_budget, table.duration("time_budget"));
+  if (table.has("time_budget") && protocol.time_budget.count() <= 0)
+    table.complain("time_budget", "protocol.time_budget: expected more than 0");
+  if (table.has("max_launches") && !table.has("target_interval"))
+    table.complain(
+        "max_launches",
+        "protocol.max_launches bounds what protocol.target_interval asks for: give both, "
+        "or launches alone");
+  if (protocol.target_interval > 0 && protocol.max_launches < protocol.launches)
+    table.complain("max_launches", "protocol.max_launches: expected at least protocol.launches");
+}
+
+}  // namespace
+
+void read_protocol(TableReader& root, RunProtocol& protocol) {
+  auto table = root.table("protocol");
+  if (!table) return;
+  Protocol& cells = protocol.cells;
+  set(protocol.launches, table->integer("launches", 1, 10'000));
+  set(protocol.retries, table->integer("retries", 0, 100));
+  set(protocol.launch_timeout, table->duration("launch_timeout"));
+  set(protocol.connect_timeout, table->duration("connect_timeout"));
+  set(cells.warmup, table->integer("warmup", 0, 1'000'000));
+  set(cells.iterations, table->integer("iterations", 1, 10'000'000));
+  set(cells.min_iterations, table->integer("min_iterations", 1, 10'000'000));
+  set(cells.cell_time_cap, table->duration("cell_time_cap"));
+  set(cells.batch_target, table->duration("batch_target"));
+  set(cells.max_batch, table->integer("max_batch", 1, 1'000'000));
+  set(cells.rank_aggregation, table->name<RankAggregation>("rank_aggregation"));
+  set(cells.verify, table->boolean("verify"));
+  read_stopping(*table, protocol);
+  read_noise(*table, protocol.noise);
+  table->finish();
+  cells.min_iterations = std::min(cells.min_iterations, cells.iterations);
+  if (table->has("launch_timeout") && protocol.launch_timeout.count() <= 0)
+    table->complain("launch_timeout", "protocol.launch_timeout: expected more than 0");
+  if (protocol.connect_timeout.count() <= 0)
+    table->complain("connect_timeout", "protocol.connect_timeout: expected more than 0");
+}
+
+nlohmann::json to_json(const RunProtocol& protocol) {
+  return {
+      {"warmup", protocol.cells.warmup},
+      {"iterations", protocol.cells.iterations},
+      {"min_iterations", protocol.cells.min_iterations},
+      {"cell_time_cap_us", protocol.cells.cell_time_cap.count()},
+      {"batch_target_us", protocol.cells.batch_target.count()},
+      {"max_batch", protocol.cells.max_batch},
+      {"rank_aggregation", name_of(protocol.cells.rank_aggregation)},
+      {"verify", protocol.cells.verify},
+      {"launches", protocol.launches},
+      {"target_interval",
+       protocol.target_interval > 0 ? nlohmann::json(protocol.target_interval) : nlohmann::json()},
+      {"max_launches", protocol.max_launches},
+      {"time_budget_s", protocol.time_budget.count() > 0
+                            ? nlohmann::json(protocol.time_budget.seconds())
+                            : nlohmann::json()},
+      {"noise", to_json(protocol.noise)},
+      {"retries", protocol.retries},
+      {"launch_timeout_s", protocol.launch_timeout.seconds()},
+      {"connect_timeout_s", protocol.connect_timeout.seconds()}};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,82 @@
+#include "orchestrator/stopping.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamiccl {
+namespace {
+
+constexpr int kFewestBeforeALook = 6;
+
+/// Of the launches up to the last look; nullopt before the first.
+std::optional<double> half_width_at_last_look(const CellMedians& cell, const StoppingRule& rule) {
+  const int look = last_look(static_cast<int>(cell.median_us.size()), rule);
+  if (look == 0) return std::nullopt;
+  const auto interval = launch_interval({cell.median_us.begin(), cell.median_us.begin() + look});
+  if (!interval) return std::nullopt;
+  return std::sqrt(interval->high / interval->low) - 1;
+}
+
+}  // namespace
+
+int first_launches(const RunProtocol& protocol) {
+  if (protocol.target_interval <= 0) return protocol.launches;
+  return std::min(std::max(protocol.launches, kFewestBeforeALook), protocol.max_launches);
+}
+
+int most_launches(const RunProtocol& protocol) {
+  return protocol.target_interval > 0 ? protocol.max_launches : protocol.launches;
+}
+
+std::string launches_text(const RunProtocol& protocol) {
+  std::string text = fmt::format("{} launches", protocol.launches);
+  if (protocol.target_interval > 0)
+    text = fmt::format("{} to {} launches, until the 95 % interval is within {:g} %",
+                       first_launches(protocol), protocol.max_launches,
+                       protocol.target_interval * 100);
+  if (protocol.time_budget.count() > 0)
+    text += fmt::format(", within {:g} s", protocol.time_budget.seconds());
+  return text;
+}
+
+std::optional<StoppingRule> stopping_rule(const RunProtocol& protocol) {
+  if (protocol.target_interval <= 0) return std::nullopt;
+  return StoppingRule{protocol.target_interval, first_launches(protocol), protocol.max_launches};
+}
+
+GroupProgress progress_of(const std::vector<CellMedians>& cells, const StoppingRule& rule) {
+  GroupProgress progress;
+  progress.cells = cells.size();
+  for (const auto& cell : cells) {
+    const int launches = static_cast<int>(cell.median_us.size());
+    progress.launches = &cell == &cells.front() ? launches : std::min(progress.launches, launches);
+    const auto half_width = half_width_at_last_look(cell, rule);
+    if (!half_width || *half_width > rule.target_relative_half_width) ++progress.wide_cells;
+    if (half_width && (!progress.widest || *half_width > *progress.widest)) {
+      progress.widest = half_width;
+      progress.widest_cell = cell.cell_id;
+    }
+  }
+  progress.reached = !cells.empty() && progress.wide_cells == 0;
+  return progress;
+}
+
+nlohmann::json stopping_json(const GroupProgress& progress, const RunProtocol& protocol,
+                             const std::string& stopped_by) {
+  using nlohmann::json;
+  return {{"target_interval", protocol.target_interval},
+          {"first_look", first_launches(protocol)},
+          {"max_launches", protocol.max_launches},
+          {"time_budget_s", protocol.time_budget.seconds()},
+          {"stopped_by", stopped_by},
+          {"reached", progress.reached},
+          {"launches", progress.launches},
+          {"cells", progress.cells},
+          {"wide_cells", progress.wide_cells},
+          {"widest", progress.widest ? json(*progress.widest) : json()},
+          {"widest_cell", progress.widest_cell.empty() ? json() : json(progress.widest_cell)}};
+}
+
+}  // namespace dynamiccl

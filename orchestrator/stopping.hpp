@@ -1,0 +1,44 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/verdict.hpp"
+#include "db/store.hpp"
+#include "orchestrator/experiment.hpp"
+
+namespace dynamiccl {
+
+/// Launches after which the protocol first looks at the intervals: all of them where it asks for no
+/// interval, else at least 6 (core/verdict.hpp).
+int first_launches(const RunProtocol& protocol);
+/// Blocks a group may have.
+int most_launches(const RunProtocol& protocol);
+/// "5 launches", "6 to 40 launches, until the 95 % interval is within 5 %".
+std::string launches_text(const RunProtocol& protocol);
+
+/// How far a group is.
+struct GroupProgress {
+  bool reached = false;  ///< every cell's interval was narrow enough at its last look
+  int launches = 0;      ///< of the cell that has least
+  std::size_t cells = 0;
+  std::size_t wide_cells = 0;    ///< whose interval is wider than asked, or has none yet
+  std::optional<double> widest;  ///< relative half-width; nullopt when no cell has an interval
+  std::string widest_cell;       ///< id
+};
+
+/// @param cells all cells of one group that have a result
+GroupProgress progress_of(const std::vector<CellMedians>& cells, const StoppingRule& rule);
+
+/// What was asked for, as should_stop() takes it; nullopt for a fixed number of launches.
+std::optional<StoppingRule> stopping_rule(const RunProtocol& protocol);
+
+/// The document of plan_group.stopping_json.
+/// @param stopped_by "target", "max_launches", "time_budget" or "interrupted"
+nlohmann::json stopping_json(const GroupProgress& progress, const RunProtocol& protocol,
+                             const std::string& stopped_by);
+
+}  // namespace dynamiccl

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/independence.hpp"
+#include "db/reader.hpp"
+#include "reports/figures.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+
+/// The launches of one group of one run, tested for independence of each other.
+struct GroupIndependence {
+  CellFigure group;  ///< axes that its cells have in common
+  std::size_t launches = 0;
+  std::size_t cells = 0;                 ///< with all of the launches
+  std::optional<IndependenceTest> test;  ///< nullopt: too few launches
+  double p = 1;                          ///< adjusted for the number of groups (Holm)
+  [[nodiscard]] bool fails() const { return test && p < 0.05; }
+};
+
+/// One entry per group, in the order of the figures. Cells that lack one of the group's launches
+/// take no part.
+std::vector<GroupIndependence> test_groups(const std::vector<CellFigure>& figures);
+
+/// Query `independence`.
+Table independence_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+
+/// What speaks for and against a run's intervals, one sentence each: noise gate, warm-up,
+/// independence of launches, clocks, stopping. Nothing is left out of the figures for any of it.
+std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
+                                     const std::vector<CellFigure>& figures);
+
+}  // namespace dynamiccl

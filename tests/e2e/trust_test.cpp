@@ -1,0 +1,132 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include "tests/e2e/program.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+const std::vector<std::string> kSmallRun{"run", DYNAMICCL_SOURCE_DIR "/experiments/smoke.toml",
+                                         "--only", "backend == gloo and architecture == ring"};
+
+std::vector<std::string> with(std::vector<std::string> arguments,
+                              const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("launches are added until the intervals are as narrow as asked, or there are enough") {
+  const Program program;
+  const auto run = program.run(with(
+      kSmallRun, {"--set", "protocol.target_interval=0.001", "--set", "protocol.max_launches=7"}));
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM launch WHERE status = 'ok'") == 7);
+  const auto stopping = program.rows("SELECT stopping_json FROM plan_group").at(0);
+  const auto rule = nlohmann::json::parse(stopping["stopping_json"].get<std::string>());
+  CHECK(rule["stopped_by"] == "max_launches");
+  CHECK(rule["launches"] == 7);
+  CHECK_FALSE(rule["reached"].get<bool>());
+  CHECK(contains(run.out, "REACHED BY ONLY 0 of 1 groups"));
+
+  const auto generous = program.run(with(kSmallRun, {"--set", "protocol.target_interval=1"}));
+  REQUIRE(generous.exit_code == 0);
+  const auto launches = program.value(
+      "SELECT count(*) FROM v_launch WHERE launch_status = 'ok' AND run_row = (SELECT max(id) FROM "
+      "run)");
+  CHECK(launches >= 6);
+  CHECK(launches <= 40);
+}
+
+TEST_CASE("a time budget lets no further block begin") {
+  const Program program;
+  const auto run = program.run(
+      with(kSmallRun, {"--set", "protocol.launches=50", "--set", "protocol.time_budget=50ms"}));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM launch") == 1);
+  CHECK(contains(run.err, "no further block begins"));
+  CHECK(contains(run.out, "time_budget"));
+}
+
+TEST_CASE("every launch was judged by the noise gate and every clock compared") {
+  const Program program;
+  REQUIRE(program.run(kSmallRun).exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM launch WHERE noise_flags_json IS NULL") == 0);
+  CHECK(program.value("SELECT count(*) FROM launch WHERE noise_before_json ->> "
+                      "'$.window.busy_share' IS NULL") == 0);
+  // Ranks of one machine have one clock, and the ping-pong does not speak against it.
+  CHECK(program.value("SELECT min(clock_shared) FROM launch_rank") == 1);
+  CHECK(program.value("SELECT min(clock_error_us) FROM launch_rank WHERE rank = 1") > 0);
+  CHECK(program.value("SELECT count(*) FROM measurement WHERE skew_us IS NULL") == 0);
+}
+
+TEST_CASE("a stored launch is replayed from what was recorded, and compared with then") {
+  const Program program;
+  REQUIRE(program.run(kSmallRun).exit_code == 0);
+  const auto stored = program.rows("SELECT uuid, run_config_json FROM launch").at(0);
+  const std::string id = stored["uuid"];
+  const auto dry = program.run({"replay", id.substr(0, 8), "--dry-run"});
+  INFO(dry.err);
+  CHECK(dry.exit_code == 0);
+  CHECK(contains(dry.out, id));
+  CHECK(program.value("SELECT count(*) FROM run") == 1);
+
+  const auto replay = program.run({"replay", id.substr(0, 8), "--launches", "2"});
+  INFO(replay.err);
+  REQUIRE(replay.exit_code == 0);
+  CHECK(contains(replay.out, "replay of launch " + id));
+  CHECK(program.value("SELECT replay_of FROM run ORDER BY id DESC") == id);
+  const auto then = nlohmann::json::parse(stored["run_config_json"].get<std::string>());
+  const auto launches = program.rows(
+      "SELECT run_config_json FROM launch l JOIN plan_group g ON g.id = l.group_id WHERE g.run_id "
+      "= (SELECT max(id) FROM run)");
+  REQUIRE(launches.size() == 2);
+  for (const auto& launch : launches) {
+    const auto now = nlohmann::json::parse(launch["run_config_json"].get<std::string>());
+    CHECK(now["seed"] == then["seed"]);
+    CHECK(now["cells"] == then["cells"]);
+    CHECK(now["protocol"] == then["protocol"]);
+    CHECK(now["launch_id"] != then["launch_id"]);
+  }
+  // An interrupted replay would be no unfinished run of the experiment.
+  CHECK(program.run(with(kSmallRun, {"--resume"})).exit_code == 2);
+
+  const auto diff = program.run({"show", "--diff", "last~1", "last"});
+  INFO(diff.err);
+  CHECK(diff.exit_code == 0);
+  CHECK(contains(diff.out, "replay_of"));
+  CHECK(contains(diff.out, "allreduce"));
+}
+
+TEST_CASE("a variable that is gone or new is said and set back for a replay") {
+  const Program program;
+  setenv("GLOO_TEST_SETTING", "then", 1);
+  REQUIRE(program.run(with(kSmallRun, {"--set", "protocol.launches=1"})).exit_code == 0);
+  unsetenv("GLOO_TEST_SETTING");
+  setenv("UCX_TEST_SETTING", "now", 1);
+  const auto replay = program.run({"replay", "last"});
+  unsetenv("UCX_TEST_SETTING");
+  INFO(replay.err);
+  REQUIRE(replay.exit_code == 0);
+  CHECK(contains(replay.out, "GLOO_TEST_SETTING"));
+  CHECK(contains(replay.out, "UCX_TEST_SETTING"));
+  const auto variables = nlohmann::json::parse(
+      program.value("SELECT environment_json FROM launch ORDER BY id DESC").get<std::string>());
+  CHECK(variables["GLOO_TEST_SETTING"] == "then");
+  CHECK_FALSE(variables.contains("UCX_TEST_SETTING"));
+}
+
+TEST_CASE("a launch that does not exist cannot be replayed") {
+  const Program program;
+  REQUIRE(program.run(with(kSmallRun, {"--set", "protocol.launches=1"})).exit_code == 0);
+  const auto none = program.run({"replay", "ffffffffff"});
+  CHECK(none.exit_code == 2);
+  CHECK(contains(none.err, "no run \"ffffffffff\""));
+}

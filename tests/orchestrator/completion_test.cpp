@@ -1,0 +1,98 @@
+#include "orchestrator/completion.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <stdexcept>
+
+using namespace dynamiccl;
+
+namespace {
+
+/// A command table with a verb of every kind of argument.
+class Table {
+ public:
+  Table() {
+    auto* run = app.add_subcommand("run", "measure an experiment");
+    run->add_option("FILE", text_, "experiment file");
+    run->add_option("--db", text_, "database");
+    run->add_flag("--resume", flag_, "go on");
+    run->add_flag("-q,--quiet", flag_, "errors only");
+    run->add_option("--hidden", text_, "for the program itself")->group("");
+    auto* show = app.add_subcommand("show", "one run");
+    show->add_option("RUN", text_, "run id");
+    show->add_option("--format", text_, "format");
+    auto* query = app.add_subcommand("query", "ask");
+    query->add_option("NAME", text_, "query");
+    query->add_option("--run", texts_, "run id")->take_all()->allow_extra_args(false);
+    auto* doctor = app.add_subcommand("doctor", "look");
+    doctor->add_option("ENVIRONMENT", texts_, "profiles");
+  }
+
+  std::vector<std::string> at(std::vector<std::string> words) const {
+    words.insert(words.begin(), "dynamiccl");
+    CompletionSources sources;
+    sources.runs = [] { return std::vector<Candidate>{{"3fa9", "smoke"}, {"77aa", "quickstart"}}; };
+    sources.queries = [] { return std::vector<Candidate>{{"latency", ""}, {"noise", ""}}; };
+    sources.environments = []() -> std::vector<Candidate> {
+      throw std::runtime_error("no profiles here");
+    };
+    std::vector<std::string> found;
+    for (const auto& candidate : complete(app, words, words.size() - 1, sources))
+      found.push_back(candidate.word);
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  CLI::App app{"test", "dynamiccl"};
+
+ private:
+  std::string text_;
+  std::vector<std::string> texts_;
+  bool flag_ = false;
+};
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("verbs and their options come from the command table") {
+  const Table table;
+  CHECK(table.at({""}) == Words{"doctor", "query", "run", "show"});
+  CHECK(table.at({"r"}) == Words{"run"});
+  CHECK(table.at({"run", "--"}) == Words{"--db", "--help", "--quiet", "--resume"});
+  CHECK(table.at({"run", "--re"}) == Words{"--resume"});
+  CHECK(table.at({"nothing", ""}).empty());
+}
+
+TEST_CASE("arguments are completed by what they are") {
+  const Table table;
+  CHECK(table.at({"show", ""}) == Words{"3fa9", "77aa", "last", "last~1"});
+  CHECK(table.at({"show", "3"}) == Words{"3fa9"});
+  CHECK(table.at({"query", ""}) == Words{"latency", "noise"});
+  CHECK(table.at({"query", "latency", "--run", "7"}) == Words{"77aa"});
+  CHECK(table.at({"show", "--format", "c"}) == Words{"csv"});
+  CHECK(table.at({"show", "--format", "=", "m"}) == Words{"markdown"});
+  CHECK(table.at({"show", "--format", "="}) == Words{"csv", "json", "markdown", "table"});
+  CHECK(table.at({"show", "--format", "csv", "7"}) == Words{"77aa"});
+  // A second RUN does not exist; what is left are options.
+  CHECK(table.at({"show", "3fa9", ""}) == Words{"--format", "--help"});
+}
+
+TEST_CASE("a source that fails offers nothing instead of a message") {
+  CHECK(Table().at({"doctor", "b"}).empty());
+}
+
+TEST_CASE("files are those that the argument takes") {
+  const Table table;
+  const std::string folder = DYNAMICCL_SOURCE_DIR "/experiments/";
+  CHECK(table.at({"run", folder + "quick"}) == Words{folder + "quickstart.toml"});
+  CHECK(table.at({"run", "--resume", folder + "smo"}) == Words{folder + "smoke.toml"});
+  const std::string root = DYNAMICCL_SOURCE_DIR "/";
+  CHECK(table.at({"run", root + "exper"}) == Words{root + "experiments/"});
+  CHECK(table.at({"run", "--db", root + "CMakeL"}).empty());
+}
+
+TEST_CASE("scripts are there for three shells and ask the program") {
+  for (const char* shell : {"bash", "zsh", "fish"})
+    CHECK(completion_script(shell).find(" completion ") != std::string::npos);
+}

@@ -1,0 +1,203 @@
+// The schema against the reader: every key of the one is a key of the other, and every experiment
+// that the reader takes is valid. The validator here knows the keywords that the schema uses and
+// fails on any other.
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "core/training.hpp"
+#include "orchestrator/experiment.hpp"
+#include "orchestrator/experiment_schema.hpp"
+#include "profiles/strict_toml.hpp"
+
+using namespace dynamiccl;
+using nlohmann::json;
+
+namespace {
+
+json as_json(const std::string& toml_text) {
+  std::ostringstream out;
+  out << toml::json_formatter{parse_toml(toml_text, "test")};
+  return json::parse(out.str());
+}
+
+bool has_type(const json& value, const std::string& type) {
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "integer") return value.is_number_integer();
+  if (type == "number") return value.is_number();
+  if (type == "array") return value.is_array();
+  return type == "object" && value.is_object();
+}
+
+std::string invalid(const json& value, const json& schema, const std::string& at);
+
+std::string invalid_object(const json& value, const json& schema, const std::string& at) {
+  if (!value.is_object()) return "";
+  const json properties = schema.value("properties", json::object());
+  for (const auto& key : schema.value("required", json::array())) {
+    if (!value.contains(key.get<std::string>())) return at + " lacks " + key.get<std::string>();
+  }
+  if (value.size() < schema.value("minProperties", std::size_t{0})) return at + " has too few keys";
+  for (const auto& [key, inner] : value.items()) {
+    if (schema.contains("propertyNames")) {
+      const std::string wrong = invalid(key, schema["propertyNames"], at + " key " + key);
+      if (!wrong.empty()) return wrong;
+    }
+    const json rest = schema.value("additionalProperties", json(true));
+    const json& inside = properties.contains(key) ? properties[key] : rest;
+    if (inside == false) return at + " has unknown key " + key;
+    if (inside == true) continue;
+    if (const auto wrong = invalid(inner, inside, at + "." + key); !wrong.empty()) return wrong;
+  }
+  return "";
+}
+
+std::string invalid_any(const json& value, const json& choices, const std::string& at) {
+  std::string first;
+  for (const auto& choice : choices) {
+    const auto wrong = invalid(value, choice, at);
+    if (wrong.empty()) return "";
+    if (first.empty()) first = wrong;
+  }
+  return first;
+}
+
+std::string invalid_array(const json& value, const json& schema, const std::string& at) {
+  if (!value.is_array()) return "";
+  if (value.size() < schema.value("minItems", std::size_t{0})) return at + " is too short";
+  for (std::size_t i = 0; i < value.size() && schema.contains("items"); ++i) {
+    const auto wrong = invalid(value[i], schema["items"], fmt::format("{}[{}]", at, i));
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
+std::string invalid(const json& value, const json& schema, const std::string& at) {
+  static const std::set<std::string> known{
+      "$schema",  "title",   "description",   "type",
+      "enum",     "pattern", "minimum",       "maximum",
+      "minItems", "items",   "minProperties", "propertyNames",
+      "required", "anyOf",   "properties",    "additionalProperties"};
+  for (const auto& [keyword, ignored] : schema.items()) {
+    if (!known.contains(keyword)) return "the validator does not know " + keyword;
+  }
+  if (schema.contains("type")) {
+    const json types = schema["type"].is_array() ? schema["type"] : json::array({schema["type"]});
+    const bool fits = std::any_of(types.begin(), types.end(), [&](const json& type) {
+      return has_type(value, type.get<std::string>());
+    });
+    if (!fits) return at + " is no " + types.dump() + ": " + value.dump();
+  }
+  if (schema.contains("enum")) {
+    const json& words = schema["enum"];
+    if (std::find(words.begin(), words.end(), value) == words.end())
+      return at + " is not in its vocabulary: " + value.dump();
+  }
+  if (schema.contains("pattern") && value.is_string() &&
+      !std::regex_search(value.get<std::string>(),
+                         std::regex(schema["pattern"].get<std::string>())))
+    return at + " does not look right: " + value.dump();
+  if (value.is_number() && (value.get<double>() < schema.value("minimum", -1e300) ||
+                            value.get<double>() > schema.value("maximum", 1e300)))
+    return at + " is out of range: " + value.dump();
+  if (schema.contains("anyOf")) return invalid_any(value, schema["anyOf"], at);
+  const auto wrong = invalid_object(value, schema, at);
+  return wrong.empty() ? invalid_array(value, schema, at) : wrong;
+}
+
+json schema() { return json(experiment_schema()); }
+
+const std::string kGood =
+    "name = \"demo\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\narchitecture = "
+    "\"ring\"\nranks = 2\n[[work]]\ncollective = \"allreduce\"\nsize = \"1KiB\"\n";
+
+/// The keys that the reader knows where an unknown one stands: its message lists them.
+std::set<std::string> keys_of_reader(const std::string& text) {
+  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  std::set<std::string> keys;
+  try {
+    parse_experiment(text, "demo.toml", {}, profiles);
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    const auto from = message.find("unknown key \"surely_unknown\"");
+    REQUIRE(from != std::string::npos);
+    const auto list = message.find("known: ", from) + 7;
+    // The list ends at the line, or where a suggestion begins.
+    auto names = message.substr(list, message.find('\n', list) - list);
+    names = names.substr(0, names.find(". Did you"));
+    for (const auto& key : split(names, ',')) keys.insert(std::string(trim(key)));
+  }
+  return keys;
+}
+
+std::set<std::string> keys_of(const json& schema_object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : schema_object.at("properties").items()) keys.insert(key);
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("every key of the reader is in the schema, and no other") {
+  const json root = schema();
+  const json& in = root["properties"];
+  CHECK(keys_of(root) == keys_of_reader("surely_unknown = 1\n" + kGood));
+  CHECK(keys_of(in["protocol"]) == keys_of_reader(kGood + "[protocol]\nsurely_unknown = 1\n"));
+  CHECK(keys_of(in["protocol"]["properties"]["noise"]) ==
+        keys_of_reader(kGood + "[protocol.noise]\nsurely_unknown = 1\n"));
+  const json& work = in["work"]["items"]["anyOf"];
+  CHECK(keys_of(work[0]) == keys_of_reader(kGood + "surely_unknown = 1\n"));
+  // The reader knows a training setting only where it stands.
+  std::set<std::string> training{"training", "architecture", "backend"};
+  for (const auto& setting : training_settings()) training.insert(setting);
+  CHECK(keys_of(work[1]) == training);
+  CHECK(keys_of(in["axes"]) == keys_of_reader("name = \"demo\"\n[axes]\nsurely_unknown = 1\n" +
+                                              kGood.substr(kGood.find("environment"))));
+  CHECK(keys_of(in["zip"]["items"]) == keys_of_reader(kGood + "[[zip]]\nsurely_unknown = 1\n"));
+  CHECK(keys_of(in["knobs"]["properties"]["gloo"]) ==
+        keys_of_reader(kGood + "[knobs.gloo]\nsurely_unknown = 1\n"));
+  CHECK(keys_of(in["profile"]["additionalProperties"]) ==
+        keys_of_reader(kGood + "[profile.cross-docker]\nsurely_unknown = 1\n"));
+}
+
+TEST_CASE("every experiment of the tree is valid by the schema") {
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(DYNAMICCL_SOURCE_DIR "/experiments")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++files;
+    INFO(entry.path().string());
+    CHECK(invalid(as_json(read_input_file(entry.path().string())), schema(), "file") == "");
+  }
+  CHECK(files > 5);
+}
+
+TEST_CASE("the schema refuses what the reader refuses") {
+  const auto wrong = [](const std::string& text) {
+    return invalid(as_json(text), schema(), "file");
+  };
+  CHECK(wrong(kGood).empty());
+  CHECK(wrong("sead = 1\n" + kGood) == "file has unknown key sead");
+  CHECK(wrong(kGood + "datatype = \"float23\"\n").find("vocabulary") != std::string::npos);
+  CHECK(wrong(kGood + "[protocol]\niterations = 0\n").find("out of range") != std::string::npos);
+  CHECK(wrong(kGood + "[protocol]\ncell_time_cap = \"2 parsecs\"\n").find("look right") !=
+        std::string::npos);
+  CHECK(wrong("name = \"x\"\n") == "file lacks work");
+}
+
+TEST_CASE("the schema file for editors is what the program prints") {
+  std::ifstream file(DYNAMICCL_SOURCE_DIR "/experiments/experiment.schema.json");
+  std::ostringstream text;
+  text << file.rdbuf();
+  INFO("make it anew: dynamiccl schema > experiments/experiment.schema.json");
+  CHECK(text.str() == experiment_schema().dump(2) + "\n");
+}

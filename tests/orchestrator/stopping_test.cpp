@@ -1,0 +1,87 @@
+#include "orchestrator/stopping.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace dynamiccl;
+
+namespace {
+
+RunProtocol adaptive() {
+  RunProtocol protocol;
+  protocol.target_interval = 0.05;
+  protocol.max_launches = 20;
+  return protocol;
+}
+
+const std::vector<double> kSteady{100, 101, 99, 100, 100, 100};
+const std::vector<double> kWild{100, 200, 50, 400, 100, 30};
+
+}  // namespace
+
+TEST_CASE("without a target the launches are what the file says") {
+  RunProtocol protocol;
+  protocol.launches = 3;
+  CHECK(first_launches(protocol) == 3);
+  CHECK(most_launches(protocol) == 3);
+  CHECK_FALSE(stopping_rule(protocol));
+  CHECK(launches_text(protocol) == "3 launches");
+}
+
+TEST_CASE("with a target the first look comes after six launches or more, never beyond the most") {
+  auto protocol = adaptive();
+  CHECK(first_launches(protocol) == 6);
+  CHECK(most_launches(protocol) == 20);
+  CHECK(launches_text(protocol) == "6 to 20 launches, until the 95 % interval is within 5 %");
+  protocol.launches = 8;
+  CHECK(first_launches(protocol) == 8);
+  protocol.launches = 2;
+  protocol.max_launches = 4;
+  CHECK(first_launches(protocol) == 4);
+  protocol.time_budget = Micros(90e6);
+  CHECK(launches_text(protocol).ends_with("within 5 %, within 90 s"));
+}
+
+TEST_CASE("a group is done when every cell is narrow enough at its last look") {
+  const auto rule = *stopping_rule(adaptive());
+  CHECK(progress_of({{"g", "a", kSteady}, {"g", "b", kSteady}}, rule).reached);
+  const auto wide = progress_of({{"g", "a", kSteady}, {"g", "b", kWild}}, rule);
+  CHECK_FALSE(wide.reached);
+  CHECK(wide.wide_cells == 1);
+  CHECK(wide.widest_cell == "b");
+  CHECK(*wide.widest > 0.5);
+  CHECK_FALSE(progress_of({}, rule).reached);
+}
+
+TEST_CASE("between two looks the earlier one counts") {
+  const auto rule = *stopping_rule(adaptive());
+  auto between = kSteady;
+  between.push_back(1000);  // the seventh launch; the next look is after nine
+  CHECK(progress_of({{"g", "a", between}}, rule).reached);
+  between = {kSteady.begin(), kSteady.begin() + 5};
+  const auto early = progress_of({{"g", "a", between}}, rule);
+  CHECK_FALSE(early.reached);
+  CHECK_FALSE(early.widest);
+  CHECK(early.launches == 5);
+}
+
+TEST_CASE("the most launches are looked at, wherever they lie") {
+  auto protocol = adaptive();
+  protocol.max_launches = 10;
+  std::vector<double> medians(10, 100.0);
+  medians[0] = 500;
+  const auto rule = *stopping_rule(protocol);
+  CHECK(last_look(9, rule) == 9);
+  CHECK(last_look(10, rule) == 10);
+  CHECK_FALSE(progress_of({{"g", "a", medians}}, rule).reached);
+}
+
+TEST_CASE("how a group stopped is a document") {
+  const auto protocol = adaptive();
+  const auto progress = progress_of({{"g", "a", kSteady}}, *stopping_rule(protocol));
+  const auto document = stopping_json(progress, protocol, "target");
+  CHECK(document["reached"] == true);
+  CHECK(document["launches"] == 6);
+  CHECK(document["stopped_by"] == "target");
+  CHECK(document["target_interval"] == 0.05);
+  CHECK(document["widest"].get<double>() < 0.05);
+}
