@@ -146,6 +146,10 @@ class Summary {
     return found != all_.end() && found->second.same >= 0.9 * found->second.deals;
   }
   void conclude() const {
+    if (all_.empty()) {
+      fmt::print("no cell has {} launches: nothing to deal\n\n", kMostLaunches);
+      return;
+    }
     for (const auto& [launches, tally] : all_)
       fmt::print("all cells, L={}: {:.1f}% false, {:.1f}% SAME\n", launches,
                  percent(tally.different, tally.deals), percent(tally.same, tally.deals));
