@@ -31,7 +31,7 @@ RankAggregation aggregation_of(const std::string& protocol_json, const std::stri
 
 std::optional<double> bus_factor(const std::string& collective, int ranks) {
   const auto known = find_named<Collective>(collective);
-  if (!known) return std::nullopt;
+  if (!known || *known == Collective::training) return std::nullopt;
   return bus_bandwidth_factor(*known, ranks);
 }
 

@@ -201,9 +201,9 @@ Table training_table(const Reader& reader, const std::string& run_uuid) {
   const Table all = named_query(reader, "training", scope);
   Table some;
   std::vector<std::size_t> kept;
-  for (const char* name :
-       {"environment", "backend", "model", "batch", "method", "workers", "step_us", "samples_per_s",
-        "speedup", "exposed_us", "communication_us", "predicted_us", "wire_bytes", "last_loss"}) {
+  for (const char* name : {"environment", "backend", "model", "batch", "method", "workers",
+                           "step_us", "samples_per_second", "speedup", "exposed_us",
+                           "communication_us", "predicted_us", "wire_bytes", "last_loss"}) {
     const auto found = std::find(all.columns.begin(), all.columns.end(), name);
     if (found == all.columns.end()) continue;
     kept.push_back(static_cast<std::size_t>(found - all.columns.begin()));

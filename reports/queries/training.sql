@@ -11,7 +11,7 @@ WITH numbered AS (
   WHERE run_row = ?1 AND counts
 )
 SELECT run_id, environment, backend, architecture, model, batch, method, ranks, workers, launches,
-       step_us, samples_per_s, speedup, single_us, forward_us, backward_us, update_us, exposed_us,
+       step_us, samples_per_s AS samples_per_second, speedup, single_us, forward_us, backward_us, update_us, exposed_us,
        communication_us, predicted_us, predicted_us / step_us - 1 AS prediction_error, wire_bytes,
        c2c_predicted, c2c_measured, intensity, first_loss, last_loss, accuracy, max_difference,
        wrong, settings
