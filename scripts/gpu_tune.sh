@@ -33,6 +33,7 @@ search() { # cross|nvlink SECONDS
   local file=experiments/gpu_tune_search.toml
   [ "$1" = nvlink ] && file=experiments/gpu_tune_nvlink_search.toml
   run_part "$file" "$2" "$1-search" || return
+  mkdir -p "$tuned/$1"
   "$program" export "$tuned/$1/table.json" --measured last --db "$db" --backend nccl \
     --format nccl,env,toml --out "$tuned/$1" || { failed=1; return; }
   cat "$tuned/$1/nccl.conf" "$tuned/$1/nccl.table"
@@ -55,7 +56,7 @@ ratios() {
   "$program" query --db "$db" --format markdown "
     WITH m AS (SELECT size_bytes, ln(median_us) AS l, block % 2 AS half,
                       group_knobs LIKE '%NCCL_CONF_FILE%' AS tuned
-               FROM v_measurement WHERE counts AND run_id = (SELECT run_id FROM v_run ORDER BY started_at DESC LIMIT 1)),
+               FROM v_measurement WHERE counts AND run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1)),
     s AS (SELECT size_bytes, tuned, count(*) AS n, avg(l) AS mean, avg(l * l) - avg(l) * avg(l) AS var
           FROM m GROUP BY size_bytes, tuned),
     h AS (SELECT size_bytes, avg(CASE WHEN half = 1 THEN l END) - avg(CASE WHEN half = 0 THEN l END) AS d

@@ -41,7 +41,7 @@ copy_libraries() { # TARGET_FOLDER FILE...
 
 programs=$work/programs
 mkdir -p "$programs/bin"
-for program in dynamiccl dynamiccl-probe dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich; do
+for program in dynamiccl dynamiccl-leader dynamiccl-probe dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich; do
   cp "$build/$program" "$programs/bin/"
 done
 # Benchmarks travel where they were built.

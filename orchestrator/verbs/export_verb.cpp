@@ -70,10 +70,10 @@ void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::j
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {
-  const ConfigurationTable table = table_of(arguments, shared);
   std::error_code problem;
   const fs::path folder = fs::absolute(arguments.out);
   fs::create_directories(folder, problem);
+  const ConfigurationTable table = table_of(arguments, shared);
   ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
                         arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
                                                  : arguments.plugin};
