@@ -71,18 +71,21 @@ Export openmpi(const std::vector<TableEntry>& rows, const std::string& heading,
   Export result;
   std::string parameters;
   for (const auto& [name, value] : openmpi_parameters(rows, result.notes))
-    parameters += fmt::format("{} = {}\n", name, value);
+    parameters += fmt::format("OMPI_MCA_{}={}\n", name, value);
   const std::string rules = openmpi_rules(rows, result.notes);
   if (rules.empty() && parameters.empty())
     throw Error(ErrorKind::input, "the table has no rows of Open MPI");
   if (!rules.empty()) {
-    parameters += "coll_tuned_use_dynamic_rules = 1\ncoll_tuned_dynamic_rules_filename = " +
-                  path_in(options, "openmpi.rules") + "\n";
+    parameters +=
+        "OMPI_MCA_coll_tuned_use_dynamic_rules=1\nOMPI_MCA_coll_tuned_dynamic_rules_filename=" +
+        path_in(options, "openmpi.rules") + "\n";
     result.files.push_back({"openmpi.rules", rules});
   }
-  result.files.push_back({"openmpi.conf", heading + parameters});
-  result.use.push_back("OMPI_MCA_mca_base_param_files=" + path_in(options, "openmpi.conf") +
-                       "     in the environment of mpirun and of every rank");
+  // Variables, not a parameter file: naming one puts the system's own out of force, and with it
+  // what distributions switch off there.
+  result.files.push_back({"openmpi.env", heading + parameters});
+  result.use.push_back(fmt::format("set -a; . {}; set +a", path_in(options, "openmpi.env")) +
+                       "; mpirun ...");
   return result;
 }
 

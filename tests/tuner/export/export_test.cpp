@@ -107,7 +107,7 @@ TEST_CASE("Open MPI's rules name algorithms by number and end behind their ranks
         "1 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n"
         "4 # ranks\n1 # message sizes\n0 2 2 8192 # from bytes, algorithm, fan-out, segment\n"
         "5 # ranks\n1 # message sizes\n0 0 0 0 # from bytes, algorithm, fan-out, segment\n");
-  CHECK(text_of(made, "openmpi.conf").find("btl_tcp_sndbuf = 0\n") != std::string::npos);
+  CHECK(text_of(made, "openmpi.env").find("OMPI_MCA_btl_tcp_sndbuf=0\n") != std::string::npos);
   REQUIRE(made.notes.size() == 1);
   CHECK(made.notes[0].find("own_ring") != std::string::npos);
 }
