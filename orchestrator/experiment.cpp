@@ -8,6 +8,7 @@
 #include "core/text.hpp"
 #include "orchestrator/protocol_table.hpp"
 #include "orchestrator/toml_reader.hpp"
+#include "orchestrator/tune/tune_reader.hpp"
 #include "profiles/profile_toml.hpp"
 #include "profiles/strict_toml.hpp"
 
@@ -304,6 +305,8 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   read_knobs(root, experiment);
   read_expressions(root, "where", names_of(all), experiment.where);
   read_expressions(root, "exclude", names_of(all), experiment.exclude);
+  // Checked here with all else; `tune` reads it again with tune_options_of().
+  read_tune(root, names_of(all));
   root.finish();
   mistakes.raise();
   keep_used_profiles(all, experiment);

@@ -212,6 +212,33 @@ Json profile() {
        {"unprivileged_variant", text()}});
 }
 
+Json tune_backend() {
+  const Json counts = one_or_more(integer(1));
+  return object(
+      {{"algorithms", described({{"type", "object"}, {"additionalProperties", one_or_more(text())}},
+                                "by collective; all that are known")},
+       {"segments", sizes()},
+       {"fanouts", counts},
+       {"channels", counts},
+       {"threads", counts},
+       {"chunks", sizes()},
+       {"socket_threads", counts},
+       {"scopes", one_or_more(named<KnobScope>())},
+       {"launch", described({{"type", "object"}, {"additionalProperties", one_or_more(scalar())}},
+                            "\"env.NAME\" or \"mca.NAME\": values")}});
+}
+
+Json tune() {
+  Json keys = {
+      {"held_out", described(one_or_more(text()), "cells that no choice of ours was made on")},
+      {"sweep_launches", described(integer(3), "of every setting with --sweep; 6")},
+      {"confirm_launches", described(integer(3), "of default and choice; 10")},
+      {"budget_percent", described(integer(1), "of what all settings need; 25")},
+      {"allowed_time", described(duration(), "what the workload leaves for a call")}};
+  for (const auto& name : all_names<Backend>()) keys[name] = tune_backend();
+  return described(object(std::move(keys)), "which settings `tune` searches");
+}
+
 Json expressions(std::string_view description) {
   return described(one_or_more(text()), description);
 }
@@ -232,6 +259,7 @@ Json experiment_schema() {
               {"work", work()},
               {"protocol", protocol()},
               {"knobs", knobs()},
+              {"tune", tune()},
               {"where", expressions("keep the cells for which all hold: \"size >= 1MiB\"")},
               {"exclude", expressions("drop the cells for which any holds")},
               {"profile", described({{"type", "object"}, {"additionalProperties", profile()}},

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "orchestrator/executor.hpp"
+#include "orchestrator/tune/tune_plan.hpp"
+
+namespace dynamiccl {
+
+/// Measures arms with the ordinary worker: all arms of a group that share their launch settings in
+/// one launch, in random order. Every launch is stored as it ended, in groups of its own that are
+/// added to the run's plan. One thread.
+class LaunchEvaluator {
+ public:
+  /// The run must have begun. All references must outlive the evaluator.
+  LaunchEvaluator(const Experiment& experiment, const TunePlan& plan, LaunchSite site, Store& store,
+                  Console& console, const std::string& run_id);
+  ~LaunchEvaluator();
+
+  /// One answer per ask; none when interrupted by a signal.
+  std::vector<Measured> measure(const std::vector<Ask>& asks);
+
+  [[nodiscard]] std::size_t launches() const { return launches_; }
+  [[nodiscard]] std::size_t failed_launches() const { return failed_; }
+  [[nodiscard]] int interrupted_by() const { return interrupted_by_; }
+  /// Regimes seen, by id: name and Regime::json.
+  [[nodiscard]] const std::map<std::string, std::pair<std::string, nlohmann::json>>& regimes()
+      const {
+    return regimes_;
+  }
+
+ private:
+  struct Done;
+  Done launch(const PlannedGroup& group);
+  Done attempt(const PlannedGroup& group, int number);
+  void prepare_environment(const std::string& name);
+
+  const Experiment& experiment_;
+  const TunePlan& plan_;
+  LaunchSite site_;
+  Store& store_;
+  Console& console_;
+  std::string run_id_;
+  EnvironmentPool pool_;
+  std::map<std::string, std::string> left_out_;  ///< environments that cannot be prepared: why
+  std::map<std::string, bool> prepared_;
+  std::map<std::string, std::pair<std::string, nlohmann::json>> regimes_;
+  int round_ = 0;
+  std::size_t launches_ = 0;
+  std::size_t failed_ = 0;
+  int interrupted_by_ = 0;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,67 @@
+#include "orchestrator/tune/samples.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+
+std::string find_sweep(const Reader& reader, const std::string& experiment_name,
+                       const std::string& file) {
+  const Table found = reader.query(
+      "SELECT r.uuid AS run_id FROM run r JOIN experiment e ON e.id = r.experiment_id "
+      "WHERE r.name = ?1 AND EXISTS (SELECT 1 FROM json_each(e.overrides_json) WHERE value = ?2) "
+      "ORDER BY r.id DESC LIMIT 1",
+      {experiment_name, std::string(kSweepMark)});
+  if (found.rows.empty())
+    throw Error(ErrorKind::input,
+                fmt::format("{} holds no sweep of {}; make one with\n  dynamiccl tune {} --sweep "
+                            "--db {}",
+                            reader.path(), file, file, reader.path()));
+  return TableView(found).text(0, "run_id");
+}
+
+std::vector<SampledTask> load_samples(const Reader& reader, const TunePlan& plan,
+                                      const std::string& run_id) {
+  std::vector<SampledTask> tasks;
+  std::map<std::string, Ask> arms;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    SampledTask task;
+    task.search = plan.tasks[t].search;
+    task.held_out = plan.tasks[t].held_out;
+    task.arm_us.resize(plan.tasks[t].arms());
+    for (std::size_t a = 0; a < task.arm_us.size(); ++a)
+      arms[place_of(plan, {t, a}, "").cell_id] = {t, a};
+    tasks.push_back(std::move(task));
+  }
+  const Table rows = reader.query(
+      "SELECT m.cell_id AS cell_id, m.median_us AS median_us, m.regime_id AS regime_id, "
+      "l.regime_json AS regime_json FROM v_measurement m JOIN launch l ON l.id = m.launch_row "
+      "WHERE m.run_id = ?1 AND m.counts AND m.median_us > 0 ORDER BY m.block",
+      {run_id});
+  const TableView view(rows);
+  for (std::size_t row = 0; row < view.size(); ++row) {
+    const auto arm = arms.find(view.text(row, "cell_id"));
+    if (arm == arms.end()) continue;
+    SampledTask& task = tasks[arm->second.task];
+    task.arm_us[arm->second.arm].push_back(view.real(row, "median_us").value_or(0));
+    if (!task.regime_id.empty()) continue;
+    task.regime_id = view.text(row, "regime_id");
+    task.regime = nlohmann::json::parse(view.text(row, "regime_json"), nullptr, false);
+  }
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const std::size_t launches = tasks[t].arm_us[0].size();
+    if (launches < 3)
+      throw Error(ErrorKind::input,
+                  fmt::format("run {}: {} in {} has {} good launches of its default, a replay "
+                              "needs 3; sweep with more (tune.sweep_launches), or leave the cell "
+                              "out with --only",
+                              run_id, plan.tasks[t].search.task.key.task.text(),
+                              plan.tasks[t].environment, launches));
+  }
+  return tasks;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "orchestrator/expression.hpp"
+#include "tuner/action/spaces.hpp"
+
+namespace dynamiccl {
+
+/// What a backend's settings may be: [tune.BACKEND].
+struct TuneBackend {
+  SpaceOptions space;
+  /// Algorithms by collective; a collective that is not named has all that are known.
+  std::map<Collective, std::vector<std::string>> algorithms;
+};
+
+/// [tune] of an experiment file: which settings are searched and how results are held to account.
+/// Everything is committed before anything is measured.
+struct TuneOptions {
+  bool given = false;  ///< the file has a [tune] table; without one every default below holds
+  std::vector<Expression> held_out;  ///< cells that no choice of ours was made on
+  int sweep_launches = 6;            ///< of every arm by `--sweep`
+  int confirm_launches = 10;         ///< of default and choice, fresh
+  double budget = 0.25;              ///< evaluations of a search, as a share of exhaustive's
+  /// Time that the workload leaves for a call, by which `lossless_saturated` is judged; 0 =
+  /// unknown.
+  Micros allowed_time;
+  std::map<Backend, TuneBackend> backends;
+};
+
+}  // namespace dynamiccl

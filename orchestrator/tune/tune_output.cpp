@@ -1,0 +1,102 @@
+#include "orchestrator/tune/tune_output.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+Value number(double value) { return std::isfinite(value) ? Value(value) : Value(); }
+Value count(std::size_t value) { return static_cast<std::int64_t>(value); }
+
+std::size_t flagged(const TuningResult& result, std::string_view flag) {
+  return static_cast<std::size_t>(
+      std::count_if(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
+        const auto& flags = tuned.entry.flags;
+        return std::find(flags.begin(), flags.end(), flag) != flags.end();
+      }));
+}
+
+}  // namespace
+
+Table tuning_table(const TunePlan& plan, const TuningResult& result) {
+  Table table;
+  table.columns = {"environment", "backend",  "architecture", "collective", "size_bytes",
+                   "ranks",       "held_out", "setting",      "default_us", "tuned_us",
+                   "ratio",       "low",      "high",         "verdict",    "guard",
+                   "flags",       "arms",     "evaluations"};
+  for (const TunedTask& tuned : result.tasks) {
+    const TuneTask& task = plan.tasks[tuned.task];
+    const TaskKey& key = task.search.task.key.task;
+    const TableEvidence& evidence = tuned.entry.evidence;
+    const bool confirmed = evidence.ratio > 0;
+    table.rows.push_back(
+        {task.environment, std::string(name_of(key.backend)),
+         std::string(name_of(key.architecture)), std::string(name_of(key.collective)),
+         count(task.cell.size.count()), count(static_cast<std::size_t>(key.group_size)),
+         count(task.held_out ? 1 : 0), tuned.entry.arm, number(evidence.default_us),
+         number(evidence.tuned_us), confirmed ? number(evidence.ratio) : Value(),
+         confirmed ? number(evidence.ratio_low) : Value(),
+         confirmed ? number(evidence.ratio_high) : Value(),
+         evidence.verdict.empty() ? Value() : Value(evidence.verdict),
+         std::string(name_of(tuned.outcome.guard)), join(tuned.entry.flags, " "),
+         count(task.arms()), count(static_cast<std::size_t>(tuned.outcome.evaluations))});
+  }
+  return table;
+}
+
+std::vector<std::string> flag_advice(const TuningResult& result) {
+  std::vector<std::string> advice;
+  if (const auto cells = flagged(result, kNonActionable); cells > 0)
+    advice.push_back(fmt::format(
+        "{} in {} of {} cells: no setting of the library is faster than its default there; what "
+        "the environment costs, only the environment can give back (`dynamiccl doctor`)",
+        kNonActionable, cells, result.tasks.size()));
+  if (const auto cells = flagged(result, kLosslessSaturated); cells > 0)
+    advice.push_back(fmt::format(
+        "{} in {} of {} cells: even the best setting takes longer than the workload leaves for the "
+        "call; only sending less helps (compression, local steps, larger batches)",
+        kLosslessSaturated, cells, result.tasks.size()));
+  if (const auto cells = flagged(result, kBelowFloor); cells > 0)
+    advice.push_back(fmt::format(
+        "{} in {} of {} cells: Gloo is faster there than this backend with its best setting",
+        kBelowFloor, cells, result.tasks.size()));
+  return advice;
+}
+
+Table replay_table(const std::vector<ReplayScore>& scores) {
+  Table table;
+  table.columns = {"agent",
+                   "tasks",
+                   "seeds",
+                   "evaluations",
+                   "of_exhaustive_percent",
+                   "gain_percent_of_oracle",
+                   "lowest_seed_percent",
+                   "held_out_tasks",
+                   "held_out_gain_percent",
+                   "evaluations_to_95",
+                   "reached_95_percent",
+                   "slower",
+                   "worst_ratio"};
+  for (const ReplayScore& score : scores) {
+    const auto percent = [](double share) {
+      return std::isfinite(share) ? Value(100 * share) : Value();
+    };
+    table.rows.push_back({score.agent, count(static_cast<std::size_t>(score.tasks)),
+                          count(static_cast<std::size_t>(score.seeds)), score.evaluations,
+                          percent(score.share_of_exhaustive), percent(score.gain_share),
+                          percent(score.gain_share_lowest),
+                          count(static_cast<std::size_t>(score.held_out_tasks)),
+                          score.held_out_tasks > 0 ? percent(score.held_out_gain_share) : Value(),
+                          score.evaluations_to_95, percent(score.reached_95),
+                          count(static_cast<std::size_t>(score.slower)), score.worst_ratio});
+  }
+  return table;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "db/table.hpp"
+#include "orchestrator/tune/tuning.hpp"
+#include "tuner/search/replay.hpp"
+
+namespace dynamiccl {
+
+/// One row per task: setting, default and tuned time, ratio with interval, verdict, flags.
+Table tuning_table(const TunePlan& plan, const TuningResult& result);
+
+/// What the flags of a result mean and what to do, one sentence per flag that occurs.
+std::vector<std::string> flag_advice(const TuningResult& result);
+
+/// One row per agent.
+Table replay_table(const std::vector<ReplayScore>& scores);
+
+}  // namespace dynamiccl

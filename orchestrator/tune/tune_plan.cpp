@@ -1,0 +1,184 @@
+#include "orchestrator/tune/tune_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "core/digest.hpp"
+#include "tuner/simulator/arm_model.hpp"
+#include "tuner/state/state_from_regime.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Knobs = std::map<std::string, std::string>;
+
+SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& profile,
+                        const WorkCell& cell) {
+  SpaceContext context;
+  context.backend = group.backend;
+  context.collective = cell.collective;
+  context.architecture = group.architecture;
+  context.ranks = group.ranks;
+  context.size = cell.size;
+  const bool apart = profile.kind == EnvironmentKind::cross_docker;
+  context.shared_memory = !apart;
+  context.peer_to_peer = !apart;
+  return context;
+}
+
+SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group,
+                           const WorkCell& cell) {
+  const auto found = tune.backends.find(group.backend);
+  if (found == tune.backends.end()) return {};
+  SpaceOptions options = found->second.space;
+  const auto algorithms = found->second.algorithms.find(cell.collective);
+  if (algorithms != found->second.algorithms.end()) options.algorithms = algorithms->second;
+  return options;
+}
+
+/// What every arm of a group needs, the default included, so that nothing else differs.
+Knobs common_knobs(const PlannedGroup& group) {
+  Knobs knobs = group.knobs;
+  // Without it Open MPI takes no algorithm from outside; with it and none forced it decides itself.
+  if (group.backend == Backend::openmpi || group.backend == Backend::cuda_aware_mpi)
+    knobs.try_emplace("mca.coll_tuned_use_dynamic_rules", "1");
+  return knobs;
+}
+
+bool is_held_out(const TuneOptions& tune, const PlannedGroup& group, const WorkCell& cell) {
+  CellView view;
+  view.environment = group.environment;
+  view.backend = name_of(group.backend);
+  view.architecture = name_of(group.architecture);
+  view.collective = name_of(cell.collective);
+  view.datatype = name_of(cell.datatype);
+  view.algorithm = cell.algorithm;
+  view.ranks = group.ranks;
+  view.size_bytes = cell.size.count();
+  view.in_place = cell.in_place;
+  view.knobs = &group.knobs;
+  for (const Expression& expression : tune.held_out)
+    if (expression.matches(view)) return true;
+  return false;
+}
+
+TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
+                   const PlannedGroup& group, std::size_t index, const WorkCell& cell) {
+  TuneTask task;
+  task.group = index;
+  task.cell = cell;
+  task.environment = group.environment;
+  task.held_out = is_held_out(options, group, cell);
+  task.search.size = cell.size;
+  task.search.task.key = {group.environment,
+                          {.collective = cell.collective,
+                           .bin = SizeBin::of(cell.size),
+                           .group_size = group.ranks,
+                           .nodes = 1,
+                           .architecture = group.architecture,
+                           .backend = group.backend}};
+  const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
+  const SpaceContext context = context_of(group, profile, cell);
+  task.search.task.space =
+      std::make_shared<const ActionSpace>(make_space(context, space_options(options, group, cell)));
+  // What the analytic models expect; 2: through the machine's own network stack (E-41, E-103).
+  const int tier = context.shared_memory ? 1 : 2;
+  task.search.task.prior_log_us =
+      ArmModel(*task.search.task.space, context)
+          .log_times(static_cast<double>(cell.size.count()), nominal_path(tier));
+  set_task(task.search.task.state, task.search.task.key.task, cell.size, cell.size);
+  return task;
+}
+
+std::string knobs_text(const Knobs& knobs) {
+  std::string text;
+  for (const auto& [name, value] : knobs) text += fmt::format("{}={};", name, value);
+  return text;
+}
+
+struct ArmSetting {
+  PlannedGroup group;  ///< without cells
+  WorkCell cell;
+};
+
+ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& salt) {
+  const TuneTask& task = plan.tasks[ask.task];
+  const ActionSpace& space = *task.search.task.space;
+  const Setting setting = space.setting(space.arms().at(ask.arm));
+  ArmSetting arm;
+  arm.group = plan.base.groups[task.group];
+  arm.group.cells.clear();
+  for (const auto& [name, value] : setting.launch_knobs) arm.group.knobs[name] = value;
+  if (!setting.launch_knobs.empty() || !salt.empty())
+    arm.group.id =
+        stable_id(fmt::format("{}|{}|{}", arm.group.id, knobs_text(setting.launch_knobs), salt));
+  arm.cell = task.cell;
+  arm.cell.algorithm = setting.algorithm;
+  arm.cell.knobs = setting.call_knobs;
+  arm.cell.id = stable_id(fmt::format("{}|{}|{}|{}", arm.group.id, task.cell.id, setting.algorithm,
+                                      knobs_text(setting.call_knobs)));
+  return arm;
+}
+
+}  // namespace
+
+std::size_t TunePlan::arm_count() const {
+  std::size_t count = 0;
+  for (const TuneTask& task : tasks) count += task.arms();
+  return count;
+}
+
+TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan,
+                        const TuneOptions& options) {
+  TunePlan result;
+  result.options = options;
+  for (const PlannedGroup& group : plan.groups) {
+    PlannedGroup base = group;
+    base.knobs = common_knobs(group);
+    base.cells.clear();
+    for (const PlannedCell& cell : group.cells) {
+      if (!cell.impossible.empty() || cell.work.algorithm != "library" || !cell.work.knobs.empty())
+        continue;
+      base.cells.push_back(cell);
+      result.tasks.push_back(
+          make_task(experiment, options, group, result.base.groups.size(), cell.work));
+    }
+    if (!base.cells.empty()) result.base.groups.push_back(std::move(base));
+  }
+  if (result.tasks.empty())
+    throw Error(ErrorKind::input,
+                experiment.source_path +
+                    ": no cell can be tuned: tuning starts from cells with algorithm \"library\" "
+                    "that can run here; `dynamiccl plan` shows why the others cannot");
+  return result;
+}
+
+ArmPlace place_of(const TunePlan& plan, const Ask& ask, const std::string& salt) {
+  const ArmSetting arm = setting_of(plan, ask, salt);
+  return {arm.group.id, arm.cell.id};
+}
+
+Plan plan_for(const TunePlan& plan, const std::vector<Ask>& asks, const std::string& salt) {
+  Plan result;
+  std::map<std::string, std::size_t> groups;
+  std::set<std::string> cells;
+  for (const Ask& ask : asks) {
+    ArmSetting arm = setting_of(plan, ask, salt);
+    const auto [place, is_new] = groups.try_emplace(arm.group.id, result.groups.size());
+    if (is_new) result.groups.push_back(arm.group);
+    if (cells.insert(arm.cell.id).second)
+      result.groups[place->second].cells.push_back({std::move(arm.cell), ""});
+  }
+  return result;
+}
+
+std::vector<Ask> all_arms(const TunePlan& plan) {
+  std::vector<Ask> asks;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    for (std::size_t a = 0; a < plan.tasks[t].arms(); ++a) asks.push_back({t, a});
+  return asks;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orchestrator/experiment.hpp"
+#include "orchestrator/plan.hpp"
+#include "orchestrator/tune/tune_options.hpp"
+#include "tuner/search/search.hpp"
+
+namespace dynamiccl {
+
+/// One cell of an experiment as something to be tuned.
+struct TuneTask {
+  std::size_t group = 0;  ///< index into TunePlan::base
+  WorkCell cell;          ///< under the library's default
+  std::string environment;
+  bool held_out = false;
+  SearchTask search;  ///< key.regime is the environment's name until a launch has told
+
+  [[nodiscard]] std::size_t arms() const { return search.task.space->arms().size(); }
+};
+
+/// The tasks of an experiment: every possible cell with the library's own algorithm and no knobs of
+/// its own. Other cells are settings, not tasks, and are left out.
+struct TunePlan {
+  TuneOptions options;
+  Plan base;  ///< groups with launch knobs that all arms share, cells of the tasks only
+  std::vector<TuneTask> tasks;
+
+  [[nodiscard]] std::size_t arm_count() const;
+};
+
+/// @throws Error(input) when no cell can be tuned
+TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan, const TuneOptions& options);
+
+/// An arm's place in a plan: the group that its launch settings make, and its cell there.
+struct ArmPlace {
+  std::string group_id;
+  std::string cell_id;
+};
+/// @param salt as in plan_for()
+ArmPlace place_of(const TunePlan& plan, const Ask& ask, const std::string& salt);
+
+/// The groups and cells that measure these arms: one group per base group and launch settings, so
+/// that one launch serves as many as can be. Repeated asks are measured once.
+/// @param salt makes ids that no other round has; "" = the stable ids of a sweep
+Plan plan_for(const TunePlan& plan, const std::vector<Ask>& asks, const std::string& salt);
+
+/// Every arm of every task.
+std::vector<Ask> all_arms(const TunePlan& plan);
+
+}  // namespace dynamiccl

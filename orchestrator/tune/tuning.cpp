@@ -1,0 +1,294 @@
+#include "orchestrator/tune/tuning.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/verdict.hpp"
+#include "tuner/policy/policy_file.hpp"
+#include "tuner/state/features.hpp"
+#include "tuner/table/nearest_regime.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+/// Sizes far apart first: what is learnt of them tells most of the sizes between.
+std::vector<std::size_t> search_order(const TunePlan& plan) {
+  std::map<std::pair<std::size_t, Collective>, std::vector<std::size_t>> rows;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    rows[{plan.tasks[t].group, plan.tasks[t].cell.collective}].push_back(t);
+  std::vector<std::pair<std::size_t, std::size_t>> ranked;
+  for (auto& [key, tasks] : rows) {
+    std::sort(tasks.begin(), tasks.end(), [&](std::size_t a, std::size_t b) {
+      return plan.tasks[a].cell.size < plan.tasks[b].cell.size;
+    });
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+      ranked.emplace_back(i % 4 == 1 ? 0 : i % 4 == 3 ? 1 : 2 + i % 2, tasks[i]);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) {
+    // Gloo first within a wave: its default is the others' floor.
+    const auto other = [&](std::size_t t) {
+      return plan.base.groups[plan.tasks[t].group].backend != Backend::gloo;
+    };
+    return std::pair(a.first, other(a.second)) < std::pair(b.first, other(b.second));
+  });
+  std::vector<std::size_t> order;
+  for (const auto& [rank, task] : ranked) order.push_back(task);
+  return order;
+}
+
+class LiveTuning {
+ public:
+  LiveTuning(TunePlan& plan, LaunchEvaluator& evaluator, DecisionLog& log, Console& console,
+             const TuningOptions& options)
+      : plan_(plan),
+        evaluator_(evaluator),
+        log_(log),
+        console_(console),
+        options_(options),
+        order_(search_order(plan)) {
+    for (const std::size_t t : order_) searched_.push_back(plan.tasks[t].search);
+  }
+
+  /// The table's settings instead of a search's.
+  TuningResult apply(const std::string& run_id, const ConfigurationTable& table) {
+    tuning_ = log_.begin({run_id, "live", "table", "", 0, table.provenance.dump()});
+    TuningResult result;
+    std::vector<Ask> asks;
+    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) asks.push_back({t, 0});
+    const auto references = evaluator_.measure(asks);
+    for (std::size_t t = 0; t < references.size(); ++t) {
+      TunedTask tuned;
+      tuned.task = t;
+      SearchTask& search = plan_.tasks[t].search;
+      if (!references[t].regime_id.empty()) search.task.key.regime = references[t].regime_id;
+      if (references[t].trial.ok) tuned.outcome.default_time = references[t].trial.time;
+      tuned.outcome.evaluations = 1;
+      tuned.outcome.arm = arm_from(table, search, references[t]);
+      result.tasks.push_back(std::move(tuned));
+    }
+    if (evaluator_.interrupted_by() == 0) confirm(result);
+    keep_verdicts_ = true;
+    for (TunedTask& tuned : result.tasks) finish(tuned);
+    log_finals(result);
+    result.interrupted_by = evaluator_.interrupted_by();
+    return result;
+  }
+
+  TuningResult go(const std::string& run_id) {
+    tuning_ = log_.begin(
+        {run_id, "live", options_.agent, policy_version(options_.agent, options_.agent_options),
+         options_.agent_options.seed, options_json(options_.agent_options).dump()});
+    TuningResult result;
+    result.arms = plan_.arm_count();
+    const auto outcomes = run_search();
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      plan_.tasks[order_[i]].search = searched_[i];
+      TunedTask tuned;
+      tuned.task = order_[i];
+      tuned.outcome = outcomes[i];
+      result.evaluations += outcomes[i].evaluations;
+      result.tasks.push_back(std::move(tuned));
+    }
+    std::sort(result.tasks.begin(), result.tasks.end(),
+              [](const TunedTask& a, const TunedTask& b) { return a.task < b.task; });
+    if (evaluator_.interrupted_by() == 0) confirm(result);
+    for (TunedTask& tuned : result.tasks) finish(tuned);
+    log_finals(result);
+    result.interrupted_by = evaluator_.interrupted_by();
+    return result;
+  }
+
+ private:
+  std::size_t arm_from(const ConfigurationTable& table, const SearchTask& search,
+                       const Measured& reference) const {
+    RegimeKey key = search.task.key;
+    Regime detected;
+    detected.id = reference.regime_id;
+    detected.json = reference.regime;
+    const auto regime = nearest_regime(table, detected);
+    if (!regime) return 0;
+    key.regime = table.regimes[regime->index].id;
+    const auto match = find_entry(table, key);
+    if (!regime->exact)
+      console_.detail(fmt::format("{}: regime {}", search.task.key.task.text(), regime->text));
+    if (!match || match->entry->is_default()) return 0;
+    if (!match->exact) console_.detail(match->text);
+    const ActionSpace& space = *search.task.space;
+    for (std::size_t a = 0; a < space.arms().size(); ++a)
+      if (space.setting(space.arms()[a]) == match->entry->setting) return a;
+    console_.note(fmt::format("{}: {} does not exist here, the default stays",
+                              search.task.key.task.text(), match->entry->arm));
+    return 0;
+  }
+
+  std::vector<SearchOutcome> run_search() {
+    const auto agent = make_agent(options_.agent, options_.agent_options);
+    SearchOptions search_options;
+    search_options.in_flight = std::max<std::size_t>(1, (searched_.size() + 3) / 4);
+    const double share = plan_.options.budget * static_cast<double>(plan_.arm_count());
+    const bool unlimited = options_.agent == "exhaustive" || options_.agent == "default";
+    search_options.max_evaluations = options_.evaluations > 0 ? options_.evaluations
+                                     : unlimited              ? 0
+                                                              : static_cast<int>(share);
+    std::vector<DecisionInfo> rows;
+    const auto outcomes = search(
+        *agent, searched_,
+        [&](const std::vector<Ask>& asks) {
+          log_.add(tuning_, rows);
+          rows.clear();
+          return evaluator_.measure(renumbered(asks));
+        },
+        search_options,
+        [&](const SearchStep& step) {
+          set_floor(step);
+          rows.push_back(
+              decision_of(plan_.tasks[order_[step.task]], searched_[step.task], step, 0));
+        });
+    log_.add(tuning_, rows);
+    return outcomes;
+  }
+
+  [[nodiscard]] std::vector<Ask> renumbered(const std::vector<Ask>& asks) const {
+    std::vector<Ask> own;
+    for (const Ask& ask : asks) own.push_back({order_[ask.task], ask.arm});
+    return own;
+  }
+
+  /// Gloo's default is the floor of the same task on other backends (E-143).
+  void set_floor(const SearchStep& step) {
+    const TaskKey& gloo = searched_[step.task].task.key.task;
+    if (gloo.backend != Backend::gloo || step.choice.arm != 0 || !step.measured.trial.ok) return;
+    const std::string& environment = plan_.tasks[order_[step.task]].environment;
+    for (std::size_t i = 0; i < searched_.size(); ++i) {
+      TaskKey other = searched_[i].task.key.task;
+      other.backend = Backend::gloo;
+      if (other == gloo && searched_[i].size == searched_[step.task].size && i != step.task &&
+          plan_.tasks[order_[i]].environment == environment)
+        searched_[i].gloo_floor = step.measured.trial.time;
+    }
+  }
+
+  /// Default and choice side by side on fresh launches.
+  void confirm(TuningResult& result) {
+    std::vector<Ask> asks;
+    for (const TunedTask& tuned : result.tasks) {
+      if (tuned.outcome.arm == 0) continue;
+      asks.push_back({tuned.task, 0});
+      asks.push_back({tuned.task, tuned.outcome.arm});
+    }
+    if (asks.empty()) return;
+    console_.note(fmt::format("confirming {} choices on {} fresh launches", asks.size() / 2,
+                              options_.confirm_launches));
+    std::map<Ask, std::vector<double>> times;
+    for (int round = 0; round < options_.confirm_launches; ++round) {
+      const auto measured = evaluator_.measure(asks);
+      if (measured.empty()) return;
+      for (std::size_t i = 0; i < asks.size(); ++i)
+        times[asks[i]].push_back(measured[i].trial.ok ? measured[i].trial.time.count() : NAN);
+    }
+    for (TunedTask& tuned : result.tasks)
+      if (tuned.outcome.arm != 0)
+        weigh(tuned, times[{tuned.task, 0}], times[{tuned.task, tuned.outcome.arm}]);
+  }
+
+  static void weigh(TunedTask& tuned, const std::vector<double>& before,
+                    const std::vector<double>& after) {
+    std::vector<double> defaults;
+    std::vector<double> chosen;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (!(before[i] > 0) || !(after[i] > 0)) continue;
+      defaults.push_back(before[i]);
+      chosen.push_back(after[i]);
+    }
+    TableEvidence& evidence = tuned.entry.evidence;
+    evidence.launches = static_cast<int>(chosen.size());
+    if (chosen.size() < 2 || chosen.size() * 2 < before.size()) {
+      evidence.verdict = name_of(Verdict::unclear);
+      tuned.outcome.guard = GuardVerdict::failed;
+      return;
+    }
+    const Ratio ratio = ratio_paired(chosen, defaults);
+    evidence.default_us = median(defaults);
+    evidence.tuned_us = median(chosen);
+    evidence.ratio = ratio.value;
+    evidence.ratio_low = ratio.interval ? ratio.interval->low : 0;
+    evidence.ratio_high = ratio.interval ? ratio.interval->high : 0;
+    evidence.verdict = name_of(judge(ratio, EquivalenceBand{}));
+    // Kept when it is faster with confidence, be it by less than the band.
+    if (!ratio.interval || ratio.interval->high >= 1)
+      tuned.outcome.guard = GuardVerdict::slower_than_default;
+  }
+
+  /// The table's row: the choice, or the default where it was not confirmed.
+  void finish(TunedTask& tuned) {
+    const TuneTask& task = plan_.tasks[tuned.task];
+    const ActionSpace& space = *task.search.task.space;
+    TableEntry& entry = tuned.entry;
+    if (tuned.outcome.guard != GuardVerdict::pass && !keep_verdicts_) tuned.outcome.arm = 0;
+    const Action& action = space.arms()[tuned.outcome.arm];
+    entry.key = task.search.task.key;
+    entry.size = task.cell.size;
+    entry.setting = space.setting(action);
+    entry.arm = space.text(action);
+    const Micros before{entry.evidence.default_us > 0
+                            ? entry.evidence.default_us
+                            : tuned.outcome.default_time.value_or(Micros{}).count()};
+    const Micros now{tuned.outcome.arm != 0 ? entry.evidence.tuned_us : before.count()};
+    if (entry.evidence.default_us == 0) {
+      entry.evidence.default_us = before.count();
+      entry.evidence.tuned_us = now.count();
+    }
+    const auto best = tuned.outcome.default_time ? std::optional(now) : std::nullopt;
+    if (non_actionable(task.arms(), before, best)) entry.flags.emplace_back(kNonActionable);
+    if (lossless_saturated(now, plan_.options.allowed_time))
+      entry.flags.emplace_back(kLosslessSaturated);
+    if (task.search.gloo_floor && now > *task.search.gloo_floor)
+      entry.flags.emplace_back(kBelowFloor);
+  }
+
+  void log_finals(const TuningResult& result) {
+    std::vector<DecisionInfo> rows;
+    for (const TunedTask& tuned : result.tasks) {
+      SearchStep step;
+      step.step = tuned.outcome.evaluations;
+      step.kind = "final";
+      step.choice = {tuned.outcome.arm, 1, false};
+      step.guard = tuned.outcome.guard;
+      step.state = plan_.tasks[tuned.task].search.task.state;
+      step.measured.trial.ok = tuned.entry.evidence.tuned_us > 0;
+      step.measured.trial.time = Micros{tuned.entry.evidence.tuned_us};
+      step.reference = Micros{tuned.entry.evidence.default_us};
+      rows.push_back(decision_of(plan_.tasks[tuned.task], plan_.tasks[tuned.task].search, step, 1));
+    }
+    log_.add(tuning_, rows);
+  }
+
+  TunePlan& plan_;
+  LaunchEvaluator& evaluator_;
+  DecisionLog& log_;
+  Console& console_;
+  const TuningOptions& options_;
+  std::vector<std::size_t> order_;  ///< place in the search -> task of the plan
+  std::vector<SearchTask> searched_;
+  std::int64_t tuning_ = 0;
+  bool keep_verdicts_ = false;  ///< a table is judged, not mended
+};
+
+}  // namespace
+
+TuningResult tune_live(TunePlan& plan, LaunchEvaluator& evaluator, DecisionLog& log,
+                       Console& console, const std::string& run_id, const TuningOptions& options) {
+  return LiveTuning(plan, evaluator, log, console, options).go(run_id);
+}
+
+TuningResult apply_table(TunePlan& plan, LaunchEvaluator& evaluator, DecisionLog& log,
+                         Console& console, const std::string& run_id, const TuningOptions& options,
+                         const ConfigurationTable& table) {
+  return LiveTuning(plan, evaluator, log, console, options).apply(run_id, table);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "db/decision_log.hpp"
+#include "orchestrator/tune/evaluator.hpp"
+#include "tuner/table/table.hpp"
+
+namespace dynamiccl {
+
+/// What a live search left for one task, confirmed on fresh launches.
+struct TunedTask {
+  std::size_t task = 0;
+  SearchOutcome outcome;
+  TableEntry entry;
+};
+
+struct TuningResult {
+  std::vector<TunedTask> tasks;  ///< in the plan's order
+  int evaluations = 0;
+  std::size_t arms = 0;  ///< what exhaustive would need
+  int interrupted_by = 0;
+};
+
+struct TuningOptions {
+  std::string agent = "ppo";
+  AgentOptions agent_options;
+  int evaluations = 0;  ///< of all tasks together; 0 = the experiment's share of exhaustive
+  int confirm_launches = 10;
+};
+
+/// Searches the tasks with fresh launches, confirms every choice against the default on further
+/// fresh ones, and logs every decision. A choice that is not confirmed is taken back.
+TuningResult tune_live(TunePlan& plan, LaunchEvaluator& evaluator, DecisionLog& log,
+                       Console& console, const std::string& run_id, const TuningOptions& options);
+
+/// Measures a table's settings against the defaults on fresh launches. A task without a row, and a
+/// row with a setting that the task does not have here, keep the default.
+TuningResult apply_table(TunePlan& plan, LaunchEvaluator& evaluator, DecisionLog& log,
+                         Console& console, const std::string& run_id, const TuningOptions& options,
+                         const ConfigurationTable& table);
+
+/// The decision log's row of a step.
+DecisionInfo decision_of(const TuneTask& task, const SearchTask& search, const SearchStep& step,
+                         std::uint64_t epoch);
+
+/// Policy version of an agent with a policy; "" for the others.
+std::string policy_version(const std::string& agent, const AgentOptions& options);
+
+/// JSON of the agent's options, for the log and a table's provenance.
+nlohmann::json options_json(const AgentOptions& options);
+
+}  // namespace dynamiccl

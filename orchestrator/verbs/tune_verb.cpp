@@ -1,0 +1,357 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "containers/environment.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "core/verdict.hpp"
+#include "db/reader.hpp"
+#include "orchestrator/executor.hpp"
+#include "orchestrator/identity.hpp"
+#include "orchestrator/interrupt.hpp"
+#include "orchestrator/run_setup.hpp"
+#include "orchestrator/tune/samples.hpp"
+#include "orchestrator/tune/tune_output.hpp"
+#include "orchestrator/tune/tune_reader.hpp"
+#include "orchestrator/verbs/experiment_arguments.hpp"
+#include "orchestrator/verbs/verbs.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct TuneArguments {
+  ExperimentArguments experiment;
+  std::string agent = "ppo";
+  std::string policy;
+  std::string table = "results/tuned.json";
+  std::string out;
+  std::string from;
+  std::string apply;
+  std::vector<std::string> agents;
+  int evaluations = 0;
+  int seeds = 10;
+  std::uint64_t seed = 1;
+  bool sweep = false;
+  bool replay = false;
+  bool resume = false;
+};
+
+AgentOptions agent_options(const TuneArguments& arguments) {
+  AgentOptions options;
+  options.seed = arguments.seed;
+  options.policy_path = arguments.policy;
+  return options;
+}
+
+void print_table(const Table& table, const Shared& shared) {
+  fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text));
+}
+
+/// Adds a part's rows behind a column that names the backend.
+void append(Table& table, const Table& part, const std::string& backend) {
+  table.columns = part.columns;
+  table.columns.insert(table.columns.begin(), "backend");
+  for (auto row : part.rows) {
+    row.insert(row.begin(), backend);
+    table.rows.push_back(std::move(row));
+  }
+}
+
+std::vector<Backend> backends_of(const TunePlan& plan) {
+  std::vector<Backend> backends;
+  for (const PlannedGroup& group : plan.base.groups)
+    if (std::find(backends.begin(), backends.end(), group.backend) == backends.end())
+      backends.push_back(group.backend);
+  return backends;
+}
+
+int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared& shared) {
+  print_table(tuning_table(plan, result), shared);
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  const bool slower =
+      std::any_of(result.tasks.begin(), result.tasks.end(), [](const TunedTask& tuned) {
+        return tuned.entry.evidence.verdict == name_of(Verdict::slower);
+      });
+  return slower ? exit_code::kRegression : exit_code::kFine;
+}
+
+/// A loaded experiment as tuning sees it.
+struct Loaded {
+  Experiment experiment;
+  TunePlan plan;
+};
+
+Loaded load(const TuneArguments& arguments) {
+  auto loaded = load_experiment(arguments.experiment);
+  TunePlan plan =
+      make_tune_plan(loaded.experiment, loaded.plan, tune_options_of(loaded.experiment));
+  return {std::move(loaded.experiment), std::move(plan)};
+}
+
+RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment,
+                 const Shared& shared) {
+  auto info = new_run(experiment, std::filesystem::absolute(arguments.experiment.file).string(),
+                      shared.argv);
+  if (!arguments.experiment.only.empty())
+    info.overrides.push_back("only=" + arguments.experiment.only);
+  return info;
+}
+
+int run_sweep(const TuneArguments& arguments, const Shared& shared) {
+  Loaded loaded = load(arguments);
+  Console console(shared.verbosity());
+  loaded.experiment.protocol.launches = loaded.plan.options.sweep_launches;
+  const Plan plan = plan_for(loaded.plan, all_arms(loaded.plan), "");
+  make_db_folder(shared.db);
+  Store store(shared.db);
+  RunInfo info = tune_run(arguments, loaded.experiment, shared);
+  info.overrides.emplace_back(kSweepMark);
+  std::optional<std::string> resumed;
+  if (arguments.resume) {
+    resumed = store.unfinished_run(info.spec_text, info.overrides);
+    if (!resumed)
+      throw Error(ErrorKind::input, arguments.experiment.file + ": no unfinished sweep in " +
+                                        shared.db + "; start one without --resume");
+  }
+  console.note(fmt::format("sweep {}: {} tasks, {} settings in all, {} launches of {} groups",
+                           resumed.value_or(info.id), loaded.plan.tasks.size(),
+                           loaded.plan.arm_count(), loaded.experiment.protocol.launches,
+                           plan.groups.size()));
+  Executor executor(loaded.experiment, plan, launch_site(shared.db, arguments.out), store, console);
+  const auto summary = executor.run(info, resumed);
+  if (shared.json)
+    fmt::print("{}\n", nlohmann::json{{"run_id", summary.run_id},
+                                      {"launches", summary.launches},
+                                      {"failed_launches", summary.failed_launches},
+                                      {"failed_cells", summary.failed_cells}}
+                           .dump(1));
+  else
+    fmt::print("{}\n", summary.run_id);
+  if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
+  console.note(fmt::format("compare agents on it with\n  dynamiccl tune {} --replay --db {}",
+                           arguments.experiment.file, shared.db));
+  return summary.failed_launches == 0 ? exit_code::kFine : exit_code::kCellFailed;
+}
+
+/// Logs the steps of a replay, a search per agent and seed. States and candidates are the sweep's
+/// and are not repeated in every row.
+class ReplayLog {
+ public:
+  ReplayLog(const TunePlan& plan, const std::string& db, std::string run_id, AgentOptions options)
+      : plan_(plan), log_(db), run_id_(std::move(run_id)), options_(std::move(options)) {}
+
+  void add(const ReplayStep& step) {
+    if (step.agent != agent_ || step.seed != seed_) {
+      flush();
+      agent_ = step.agent;
+      seed_ = step.seed;
+      tuning_ = log_.begin({run_id_, "replay", agent_, policy_version(agent_, options_),
+                            static_cast<std::uint64_t>(seed_), options_json(options_).dump()});
+    }
+    DecisionInfo row = decision_of(plan_.tasks[step.task], *step.search, *step.step, 0);
+    row.state_json.clear();
+    row.candidates_json.clear();
+    rows_.push_back(std::move(row));
+  }
+  void flush() {
+    if (!rows_.empty()) log_.add(tuning_, rows_);
+    rows_.clear();
+  }
+
+ private:
+  const TunePlan& plan_;
+  DecisionLog log_;
+  std::string run_id_;
+  AgentOptions options_;
+  std::string agent_;
+  int seed_ = -1;
+  std::int64_t tuning_ = 0;
+  std::vector<DecisionInfo> rows_;
+};
+
+int run_replay(const TuneArguments& arguments, const Shared& shared) {
+  const Loaded loaded = load(arguments);
+  const Console console(shared.verbosity());
+  std::string run_id;
+  std::vector<SampledTask> tasks;
+  {
+    const Reader reader(shared.db);
+    run_id = arguments.from.empty()
+                 ? find_sweep(reader, loaded.experiment.name, arguments.experiment.file)
+                 : reader.resolve_run(arguments.from);
+    tasks = load_samples(reader, loaded.plan, run_id);
+  }
+  ReplayOptions options;
+  options.agents = arguments.agents.empty() ? agent_names() : arguments.agents;
+  options.seeds = arguments.seeds;
+  options.agent = agent_options(arguments);
+  options.budget = loaded.plan.options.budget;
+  console.note(fmt::format("replaying sweep {}: {} tasks, {} settings, {} seeds", run_id,
+                           tasks.size(), loaded.plan.arm_count(), options.seeds));
+  ReplayLog log(loaded.plan, shared.db, run_id, options.agent);
+  // Backends are judged apart: evaluations are counted over all cells of one.
+  Table table;
+  for (const Backend backend : backends_of(loaded.plan)) {
+    std::vector<SampledTask> own;
+    std::vector<std::size_t> place;
+    for (std::size_t t = 0; t < tasks.size(); ++t) {
+      if (tasks[t].search.task.key.task.backend != backend) continue;
+      own.push_back(tasks[t]);
+      place.push_back(t);
+    }
+    Table part = replay_table(replay(own, options, [&](ReplayStep step) {
+      step.task = place[step.task];
+      log.add(step);
+    }));
+    log.flush();
+    append(table, part, std::string(name_of(backend)));
+  }
+  print_table(table, shared);
+  return exit_code::kFine;
+}
+
+ConfigurationTable configuration_of(const TuningResult& result, const LaunchEvaluator& evaluator,
+                                    const TuneArguments& arguments, const RunInfo& info) {
+  ConfigurationTable table;
+  table.epoch = 1;
+  table.provenance = {{"run", info.id},
+                      {"experiment", info.name},
+                      {"tool", info.tool_version},
+                      {"agent", arguments.agent},
+                      {"policy", policy_version(arguments.agent, agent_options(arguments))},
+                      {"evaluations", result.evaluations},
+                      {"settings", result.arms}};
+  for (const auto& [id, regime] : evaluator.regimes())
+    table.put_regime({id, regime.first, regime.second});
+  for (const TunedTask& tuned : result.tasks)
+    // A task whose default never ran has no regime: nothing is known of it.
+    if (tuned.outcome.default_time) table.put(tuned.entry);
+  return table;
+}
+
+int finish_tuning(const TuningResult& result, const TunePlan& plan,
+                  const LaunchEvaluator& evaluator, const TuneArguments& arguments,
+                  const RunInfo& info, const Shared& shared, const Console& console) {
+  print_table(tuning_table(plan, result), shared);
+  for (const std::string& advice : flag_advice(result)) console.note(advice);
+  console.note(fmt::format("{} evaluations where all settings would need {}", result.evaluations,
+                           result.arms));
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  make_db_folder(arguments.table);
+  write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
+  console.note(
+      fmt::format("settings written to {}; check them with\n  dynamiccl tune {} --apply {}",
+                  arguments.table, arguments.experiment.file, arguments.table));
+  return evaluator.failed_launches() == 0 ? exit_code::kFine : exit_code::kCellFailed;
+}
+
+int run_live(const TuneArguments& arguments, const Shared& shared) {
+  Loaded loaded = load(arguments);
+  Console console(shared.verbosity());
+  TuningOptions options;
+  options.agent = arguments.agent;
+  options.agent_options = agent_options(arguments);
+  options.evaluations = arguments.evaluations;
+  options.confirm_launches = loaded.plan.options.confirm_launches;
+  make_agent(options.agent, options.agent_options);  // says what is wrong before anything starts
+  for (const auto& line : clean_leftovers())
+    console.note("removed what a killed run had left: " + line);
+  make_db_folder(shared.db);
+  Store store(shared.db);
+  RunInfo info = tune_run(arguments, loaded.experiment, shared);
+  info.overrides.emplace_back(arguments.apply.empty() ? "tune=live" : "tune=apply");
+  store.begin_run(info, {}, {});
+  LaunchSite site = launch_site(shared.db, arguments.out);
+  site.run_folder += "/" + info.id;
+  std::filesystem::create_directories(site.run_folder);
+  console.note(fmt::format("tune {}: {} tasks, {} settings in all", info.id,
+                           loaded.plan.tasks.size(), loaded.plan.arm_count()));
+  int code = exit_code::kCellFailed;
+  try {
+    LaunchEvaluator evaluator(loaded.experiment, loaded.plan, site, store, console, info.id);
+    DecisionLog log(shared.db);
+    const auto result = arguments.apply.empty()
+                            ? tune_live(loaded.plan, evaluator, log, console, info.id, options)
+                            : apply_table(loaded.plan, evaluator, log, console, info.id, options,
+                                          read_table(arguments.apply));
+    code = arguments.apply.empty()
+               ? finish_tuning(result, loaded.plan, evaluator, arguments, info, shared, console)
+               : finish_apply(result, loaded.plan, shared);
+    store.end_run(info.id, result.interrupted_by == 0 ? "complete" : "interrupted");
+  } catch (...) {
+    store.end_run(info.id, "failed");
+    throw;
+  }
+  std::error_code ignored;
+  std::filesystem::remove(site.run_folder, ignored);
+  return code;
+}
+
+int run_tune(const TuneArguments& arguments, const Shared& shared) {
+  if (arguments.sweep + arguments.replay + !arguments.apply.empty() > 1)
+    throw Error(ErrorKind::input, "tune: choose one of --sweep, --replay and --apply");
+  if (arguments.resume && !arguments.sweep)
+    throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
+  if (arguments.replay) return run_replay(arguments, shared);
+  const InterruptGuard guard;
+  return arguments.sweep ? run_sweep(arguments, shared) : run_live(arguments, shared);
+}
+
+void add_search_options(CLI::App& verb, TuneArguments& arguments) {
+  verb.add_option("--agent", arguments.agents,
+                  "who searches: " + join(agent_names(), ", ") +
+                      " (ppo); several, or none for all, with --replay")
+      ->delimiter(',');
+  verb.add_option("--evaluations", arguments.evaluations,
+                  "measurements of all cells together (the file's share of all settings)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--seed", arguments.seed, "random seed of the agent (1)");
+  verb.add_option("--policy", arguments.policy, "policy file of the ppo agent");
+  verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
+}
+
+}  // namespace
+
+void add_tune_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("tune", "search the settings of an experiment's cells");
+  auto arguments = std::make_shared<TuneArguments>();
+  arguments->experiment.add_to(*verb);
+  add_search_options(*verb, *arguments);
+  verb->add_flag("--sweep", arguments->sweep, "measure every setting of every cell and store it");
+  verb->add_flag("--resume", arguments->resume, "complete the newest unfinished sweep of FILE");
+  verb->add_flag("--replay", arguments->replay,
+                 "let agents search a stored sweep, and compare them");
+  verb->add_option("--from", arguments->from, "the sweep to replay (the newest of FILE)");
+  verb->add_option("--seeds", arguments->seeds, "searches per agent with --replay (10)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--apply", arguments->apply,
+                   "measure a settings file against the defaults on FILE's cells");
+  verb->add_option("--out", arguments->out, "keep each launch's files in this folder");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl tune experiments/tune_smoke.toml                    search, confirm, write a "
+      "table\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --agent bandit --evaluations 200\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --sweep              every setting, for "
+      "--replay\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --replay --agent ppo,bandit,coordinate-descent\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
+      "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply is slower "
+      "than\n"
+      "the default, 130 Ctrl-C.");
+  verb->callback([arguments, &shared] {
+    if (!arguments->agents.empty()) arguments->agent = arguments->agents.front();
+    if (arguments->agents.size() > 1 && !arguments->replay)
+      throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
+    shared.exit_code = run_tune(*arguments, shared);
+  });
+}
+
+}  // namespace dynamiccl
