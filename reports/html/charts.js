@@ -186,7 +186,7 @@
     spec.x = spec.x || { tick: format.size };
     for (const s of spec.series) s.points.sort((a, b) => a.x - b.x);
     const xs = [...new Set(spec.series.flatMap(s => s.points.map(p => p.x)))].filter(x => spec.x.linear || x > 0).sort((a, b) => a - b);
-    const host = el("div", { class: "plot", tabindex: 0, role: "img",
+    const host = el("div", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "chart",
       "aria-label": `${spec.title}. ${spec.series.map(s => s.label).join(", ")}. Arrow keys read the points; the table below has all figures.` });
     const figure = el("figure", { class: "panel" }, spec.caption ? el("figcaption", {}, spec.caption) : null, host);
     if (!xs.length) { host.append("nothing measured"); return figure; }

@@ -130,6 +130,28 @@ TEST_CASE("the doctor foretells what profiles do on a machine that is only descr
   CHECK(odd.err.find("no facts of a machine") != std::string::npos);
 }
 
+TEST_CASE("a report is a page in a file, text on stdout, and nothing else") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const std::string table = DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/all_reduce_bridge.txt";
+  REQUIRE(run({"import", table, "--environment", "bare-metal", "--db", db}).exit_code == 0);
+  const auto page = run({"report", "--html", "--out", folder.path("r.html"), "--db", db});
+  CHECK(page.exit_code == 0);
+  CHECK(page.out.empty());
+  CHECK(page.err.find("r.html: ") != std::string::npos);
+  CHECK(std::filesystem::file_size(folder.path("r.html")) > 100000);
+  CHECK(run({"report", "--html", "--out", "-", "--db", db}).out.starts_with("<!DOCTYPE html>"));
+  CHECK(run({"report", "--db", db}).out.starts_with("# all_reduce_bridge"));
+  CHECK(run({"report", "--format", "csv", "--db", db}).out.starts_with("run_id,"));
+  const auto unknown = run({"report", "--format", "htm", "--db", db});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err.find("unknown report format \"htm\"") != std::string::npos);
+  CHECK(unknown.err.find("Did you mean \"html\"?") != std::string::npos);
+  const auto nowhere = run({"report", "--html", "--out", folder.path("no/r.html"), "--db", db});
+  CHECK(nowhere.exit_code == 1);
+  CHECK(nowhere.err.find("no/r.html: cannot be written") != std::string::npos);
+}
+
 TEST_CASE("the doctor refuses backends and causes that it does not know") {
   const Folder folder;
   const auto cause = run({"doctor", "--cause", "cma-blokced", "--db", folder.path("x.sqlite")});
