@@ -100,9 +100,11 @@ void judge_cells(Comparison& result) {
     const Verdict alone = judge(cell.time_ratio, band);
     cell.verdict = result.options.correct_for_table ? verdicts[i] : alone;
     if (cell.verdict != Verdict::unclear) continue;
-    if (alone != Verdict::unclear)
+    if (alone != Verdict::unclear) {
       add_note(cell.note,
                fmt::format("{} alone, not among {} cells", name_of(alone), judged.size()));
+      continue;
+    }
     const auto launches =
         static_cast<int>(std::min(cell.a.launches.size(), cell.b.launches.size()));
     cell.launches_needed = launches_needed(cell.time_ratio, band, launches);
