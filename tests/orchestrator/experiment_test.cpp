@@ -78,7 +78,7 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
             "backend, collective, datatype, in_place, size. Did you mean \"collective\"?\n"
             "demo.toml:7:1: [[work]] needs the key collective\n"
             "demo.toml:2:1: unknown key \"sead\"; known: axes, description, exclude, knobs, name, "
-            "profile, protocol, seed, where, work, zip. Did you mean \"seed\"?");
+            "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?");
 }
 
 TEST_CASE("launches follow a target interval, a maximum and a time budget") {
