@@ -75,7 +75,8 @@ TEST_CASE("trees with random damage never crash a probe") {
     std::mt19937 random(round);
     const FixtureTree tree(names[round % std::size(names)]);
     for (const auto& entry : std::filesystem::recursive_directory_iterator(tree.path())) {
-      if (!entry.is_regular_file() || random() % 3 != 0) continue;
+      // A link may lead out of the tree, to the machine's own files.
+      if (entry.is_symlink() || !entry.is_regular_file() || random() % 3 != 0) continue;
       std::string text(random() % 64, '\0');
       for (char& c : text)
         c = static_cast<char>(random() % 4 == 0 ? random() : "0-9,:/ \n"[random() % 8]);
