@@ -58,7 +58,7 @@ class GeneratedImages final : public Dataset {
  private:
   static constexpr std::size_t kHeldOut = 512;
   static constexpr std::size_t kCoarse = 8;
-  static constexpr float kSignal = 0.06F;
+  static constexpr float kSignal = 0.12F;
   [[nodiscard]] std::size_t pixels() const { return 3 * side_ * side_; }
   [[nodiscard]] std::uint64_t label(std::size_t index) const { return stirred(index) % classes_; }
   void make(std::size_t index, float* out) const {
