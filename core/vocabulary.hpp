@@ -34,8 +34,8 @@ enum class Collective {
   gather,
   alltoall,
   sendrecv,
-  push,      ///< PS: every worker's tensor goes to the server, which sums it
-  pull,      ///< PS: the server's tensor goes to every worker
+  push,       ///< PS: every worker's tensor goes to the server, which sums it
+  pull,       ///< PS: the server's tensor goes to every worker
   push_pull,  ///< PS: push, then pull of the sum
   training    ///< one step of data-parallel training, by the method the cell's algorithm names
 };

@@ -19,21 +19,15 @@ struct NamedKind {
 };
 
 // What the value of an argument is follows from its name, which verbs share.
-constexpr std::array kKinds{NamedKind{"FILE", Kind::experiment},
-                            NamedKind{"RUN", Kind::run},
-                            NamedKind{"--run", Kind::run},
-                                                    NamedKind{"A", Kind::run},
-                            NamedKind{"B", Kind::run},
-                            NamedKind{"LAUNCH", Kind::launch},
-                            NamedKind{"NAME", Kind::query},
-                            NamedKind{"ENVIRONMENT", Kind::environment},
-                            NamedKind{"--db", Kind::database},
-                            NamedKind{"--profiles", Kind::folder},
-                            NamedKind{"SHELL", Kind::words},
-                            NamedKind{"--format", Kind::words},
-                            NamedKind{"--set", Kind::words},
-                            NamedKind{"--only", Kind::words},
-                            NamedKind{"--where", Kind::words}};
+constexpr std::array kKinds{
+    NamedKind{"FILE", Kind::experiment}, NamedKind{"RUN", Kind::run},
+    NamedKind{"--run", Kind::run},       NamedKind{"A", Kind::run},
+    NamedKind{"B", Kind::run},           NamedKind{"LAUNCH", Kind::launch},
+    NamedKind{"NAME", Kind::query},      NamedKind{"ENVIRONMENT", Kind::environment},
+    NamedKind{"--db", Kind::database},   NamedKind{"--profiles", Kind::folder},
+    NamedKind{"SHELL", Kind::words},     NamedKind{"--format", Kind::words},
+    NamedKind{"--set", Kind::words},     NamedKind{"--only", Kind::words},
+    NamedKind{"--where", Kind::words}};
 
 struct NamedWords {
   std::string_view name;

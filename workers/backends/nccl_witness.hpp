@@ -5,9 +5,9 @@
 
 namespace dynamiccl {
 
-/// Our profiler plugin (workers/profiler) as a witness of what NCCL applies to a call. Loaded unless
-/// DYNAMICCL_NCCL_PROFILER=0 forbids it or another profiler is set; it looks on while a cell's
-/// first, untimed call runs, and is off while cells are timed.
+/// Our profiler plugin (workers/profiler) as a witness of what NCCL applies to a call. Loaded
+/// unless DYNAMICCL_NCCL_PROFILER=0 forbids it or another profiler is set; it looks on while a
+/// cell's first, untimed call runs, and is off while cells are timed.
 class NcclWitness {
  public:
   /// Before NCCL is loaded, as NCCL reads the plugin's name when its first communicator starts.

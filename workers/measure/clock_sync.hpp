@@ -12,8 +12,8 @@ namespace dynamiccl {
 using ClockFunction = std::function<double()>;
 
 /// Compares each rank's clock with rank 0's, one rank after the other: 8 to 64 ping-pongs
-/// within 20 ms, of which the fastest counts. Half its round trip bounds the error however unlike the two
-/// ways are. Costs a launch a few milliseconds a rank, before and after its cells.
+/// within 20 ms, of which the fastest counts. Half its round trip bounds the error however unlike
+/// the two ways are. Costs a launch a few milliseconds a rank, before and after its cells.
 class ClockSync {
  public:
   /// First comparison. Ranks: all.
