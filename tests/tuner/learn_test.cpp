@@ -1,0 +1,97 @@
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+#include "tuner/learn/trainer.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+SimulatorOptions small_stage() {
+  SimulatorOptions options;
+  options.stage = CurriculumStage::first;
+  options.tasks_per_episode = 2;
+  options.steps_per_task = 5;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("torch and the pass without it give the same policy", "[E-101]") {
+  const SimCatalog catalog;
+  VectorSimulator simulator(catalog, small_stage(), 4, 11);
+  const Policy policy = untrained_policy(3);
+  const Rollout rollout = collect(policy.network(), simulator, 1, 5);
+  REQUIRE_FALSE(rollout.episodes.empty());
+  const PpoTrainer trainer(policy, {}, 1);
+  const ForwardDifference difference = trainer.difference(rollout);
+  CHECK(difference.log_probability < 1e-4);
+  CHECK(difference.value < 1e-4);
+  const Weights back = trainer.weights();
+  for (const auto& [name, matrix] : policy.weights) {
+    INFO(name);
+    CHECK((back.at(name) - matrix).cwiseAbs().maxCoeff() == 0.0F);
+  }
+}
+
+TEST_CASE("an update moves towards what was rewarded", "[E-101]") {
+  const SimCatalog catalog;
+  VectorSimulator simulator(catalog, small_stage(), 6, 12);
+  const Policy policy = untrained_policy(4);
+  Rollout rollout = collect(policy.network(), simulator, 1, 6);
+  // Only the first value of every head is rewarded.
+  std::size_t first = 0;
+  for (Episode& episode : rollout.episodes)
+    for (RolloutStep& step : episode) {
+      const bool rewarded = !step.heads.empty() && step.heads[0].picked == 0;
+      first += rewarded ? 1 : 0;
+      step.reward = rewarded ? 1 : -1;
+      step.value = 0;
+    }
+  REQUIRE(first > 0);
+  PpoOptions options;
+  options.discount = 0;
+  options.epochs = 12;
+  PpoTrainer trainer(policy, options, 1);
+  const PpoReport report = trainer.update(rollout);
+  CHECK(std::isfinite(report.policy_loss));
+  Policy after = policy;
+  after.weights = trainer.weights();
+  const PolicyNetwork before_network = policy.network();
+  const PolicyNetwork after_network = after.network();
+  double gained = 0;
+  for (const Episode& episode : rollout.episodes) {
+    Eigen::VectorXf before = before_network.initial_state();
+    Eigen::VectorXf now = before;
+    for (const RolloutStep& step : episode) {
+      before = before_network.advance(step.input, before);
+      now = after_network.advance(step.input, now);
+      if (step.heads.empty()) continue;
+      const HeadStep& head = step.heads[0];
+      gained += static_cast<double>(
+          softmax(after_network.scores(now, head.candidates.features, head.implementation))[0] -
+          softmax(before_network.scores(before, head.candidates.features, head.implementation))[0]);
+    }
+  }
+  CHECK(gained > 0);
+}
+
+TEST_CASE("agents are scored on the same simulated jobs") {
+  const SimCatalog catalog;
+  const auto score = [&](const std::string& name) {
+    VectorSimulator simulator(catalog, small_stage(), 8, 13);
+    return score_in_simulator(
+        [&](std::uint64_t seed) {
+          AgentOptions options;
+          options.seed = seed;
+          return make_agent(name, options);
+        },
+        simulator, 1, 3);
+  };
+  const SimScore nothing = score("default");
+  const SimScore bandit = score("bandit");
+  CHECK(nothing.evaluations == 0);
+  CHECK(bandit.evaluations > 1);
+  CHECK(bandit.final_regret < nothing.final_regret);
+  CHECK(nothing.mean_reward < 0);
+}
