@@ -10,7 +10,6 @@
 #include "orchestrator/verbs/verbs.hpp"
 
 namespace dynamiccl {
-void add_train_verb(CLI::App& app, Shared& shared);
 namespace {
 
 struct TrainArguments {

@@ -41,6 +41,7 @@ void add_report_verb(CLI::App& app, Shared& shared);
 void add_export_verb(CLI::App& app, Shared& shared);
 void add_clean_verb(CLI::App& app, Shared& shared);
 void add_tune_verb(CLI::App& app, Shared& shared);
+void add_train_verb(CLI::App& app, Shared& shared);
 void add_doctor_verb(CLI::App& app, Shared& shared);
 void add_compare_verb(CLI::App& app, Shared& shared);
 void add_import_verb(CLI::App& app, Shared& shared);
