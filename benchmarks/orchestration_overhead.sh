@@ -38,7 +38,7 @@ for ((round = 1; round <= rounds; ++round)); do
   mkdir -p "$work/bare"; rm -rf "$work/bare"/*
   sed "s#$(dirname "$json")#$work/bare#g" "$json" >"$work/bare/run.json"
   mapfile -t argv < <(build/release/dynamiccl query "SELECT value FROM launch, json_each(argv_json) ORDER BY json_each.key" \
-    --db "$work/$round.sqlite" --format csv | tail -n +2 | sed "s/^\"//; s/\"$//; s#$json#$work/bare/run.json#")
+    --db "$work/$round.sqlite" --format csv | tr -d "\r" | tail -n +2 | sed "s/^\"//; s/\"$//; s#$json#$work/bare/run.json#")
   start=$(now)
   "${argv[@]}" >"$work/bare/stdout" 2>&1 || { cat "$work/bare/stdout" >&2; exit 1; }
   bare=$(awk -v a="$start" -v b="$(now)" "BEGIN { print b - a }")
