@@ -63,6 +63,10 @@ void read_times(const std::vector<CellFigure>& figures, ProofResult& result) {
   result.verdict = judge(result.ratio, EquivalenceBand{});
 }
 
+ProofSide& side_of(const std::string& environment, ProofResult& result) {
+  return environment == result.before.environment ? result.before : result.after;
+}
+
 void read_failures(const Reader& reader, std::int64_t row, ProofResult& result) {
   const Table table = reader.query(
       "SELECT environment, launch_status, reason FROM v_launch WHERE run_row = ?1 "
@@ -70,8 +74,7 @@ void read_failures(const Reader& reader, std::int64_t row, ProofResult& result) 
       {row});
   const TableView rows(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    auto& side =
-        rows.text(i, "environment") == result.before.environment ? result.before : result.after;
+    auto& side = side_of(rows.text(i, "environment"), result);
     ++side.failed;
     if (rows.text(i, "launch_status") == "timed_out") ++side.timed_out;
     side.reason = rows.text(i, "reason");
@@ -85,8 +88,7 @@ void read_noise(const Reader& reader, std::int64_t row, ProofResult& result) {
       {row});
   const TableView rows(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    auto& side =
-        rows.text(i, "environment") == result.before.environment ? result.before : result.after;
+    auto& side = side_of(rows.text(i, "environment"), result);
     side.noisy = static_cast<int>(rows.integer(i, "noisy"));
   }
 }
@@ -99,8 +101,7 @@ void read_transports(const Reader& reader, std::int64_t row, ProofResult& result
       {row});
   const TableView rows(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    auto& side =
-        rows.text(i, "environment") == result.before.environment ? result.before : result.after;
+    auto& side = side_of(rows.text(i, "environment"), result);
     side.used += (side.used.empty() ? "" : ", ") + rows.text(i, "transport");
   }
 }

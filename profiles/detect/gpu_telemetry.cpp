@@ -21,13 +21,6 @@ struct ViolationTime {
   unsigned long long reference_us, violation_ns;
 };
 
-std::optional<double> grown(const nlohmann::json& before, const nlohmann::json& after,
-                            const char* key) {
-  if (!before.contains(key) || !after.contains(key)) return std::nullopt;
-  if (!before[key].is_number() || !after[key].is_number()) return std::nullopt;
-  return after[key].get<double>() - before[key].get<double>();
-}
-
 }  // namespace
 
 nlohmann::json clock_reasons(unsigned long long bits) {

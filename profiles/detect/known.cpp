@@ -35,4 +35,15 @@ std::string clean_text(std::string_view text, std::size_t limit) {
   return clean;
 }
 
+std::optional<double> grown(const nlohmann::json& before, const nlohmann::json& after,
+                            const char* key) {
+  if (!before.is_object() || !after.is_object()) return std::nullopt;
+  const auto old_value = before.find(key);
+  const auto new_value = after.find(key);
+  if (old_value == before.end() || new_value == after.end()) return std::nullopt;
+  if (!old_value->is_number() || !new_value->is_number()) return std::nullopt;
+  const double difference = new_value->get<double>() - old_value->get<double>();
+  return difference < 0 ? std::nullopt : std::optional(difference);
+}
+
 }  // namespace dynamiccl

@@ -53,4 +53,9 @@ class Section {
   nlohmann::json object_ = nlohmann::json::object();
 };
 
+/// after[key] - before[key] of a counter; nullopt where either is no number or the counter went
+/// back.
+std::optional<double> grown(const nlohmann::json& before, const nlohmann::json& after,
+                            const char* key);
+
 }  // namespace dynamiccl

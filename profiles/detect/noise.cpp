@@ -7,6 +7,7 @@
 #include "core/text.hpp"
 #include "profiles/detect/cgroup.hpp"
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/known.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -72,18 +73,6 @@ void read_stat(const ProbeRoot& root, Section& section) {
   one("context_switches", "ctxt ");
   one("running_tasks", "procs_running ");
   one("blocked_tasks", "procs_blocked ");
-}
-
-/// after[key] - before[key]; nullopt where either is no number or the counter went back.
-std::optional<double> grown(const nlohmann::json& before, const nlohmann::json& after,
-                            const char* key) {
-  if (!before.is_object() || !after.is_object()) return std::nullopt;
-  const auto old_value = before.find(key);
-  const auto new_value = after.find(key);
-  if (old_value == before.end() || new_value == after.end()) return std::nullopt;
-  if (!old_value->is_number() || !new_value->is_number()) return std::nullopt;
-  const double difference = new_value->get<double>() - old_value->get<double>();
-  return difference < 0 ? std::nullopt : std::optional(difference);
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ TEST_CASE("an ordinary user's Apptainer ranks share one user namespace with the 
 TEST_CASE("a user outside the docker group is told what to do") {
   if (!is_root()) SKIP("needs root to make a user");
   if (find_program("docker").empty() || !std::filesystem::exists("/var/run/docker.sock"))
-    SKIP("needs a dockerd that runs for all");
+    SKIP("needs a dockerd that runs for all: /var/run/docker.sock (systemctl start docker)");
   const TempUser user;
   const std::string answer =
       user.run([] { return unavailable_reason(shipped("cross-docker")).value_or("available"); });

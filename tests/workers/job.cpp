@@ -117,6 +117,15 @@ std::string Job::errors() const {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+HelloRecord wait_for_hello(const Job& job, int rank) {
+  for (int i = 0; i < 6000; ++i) {
+    const auto hello = job.records_of<HelloRecord>(rank);
+    if (!hello.empty()) return hello[0];
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return {};
+}
+
 WorkCell cell_of(Collective collective, std::uint64_t size, DataType type,
                  const std::string& algorithm) {
   WorkCell cell;

@@ -54,6 +54,22 @@ class Job {
   std::vector<pid_t> processes_;
 };
 
+/// The backends whose programs this build has.
+inline const std::vector<Backend> kBackends{
+#ifdef DYNAMICCL_TEST_OPENMPI
+    Backend::openmpi,
+#endif
+#ifdef DYNAMICCL_TEST_MPICH
+    Backend::mpich,
+#endif
+#ifdef DYNAMICCL_TEST_GLOO
+    Backend::gloo,
+#endif
+};
+
+/// Waits up to a minute until the rank has said hello; its pid is in the record, 0 when it did not.
+HelloRecord wait_for_hello(const Job& job, int rank);
+
 /// A cell with defaults.
 WorkCell cell_of(Collective collective, std::uint64_t size, DataType type = DataType::float32,
                  const std::string& algorithm = "library");

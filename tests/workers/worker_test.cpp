@@ -20,30 +20,8 @@ namespace {
 
 constexpr double kTimeoutS = 60;
 
-const std::vector<Backend> kBackends{
-#ifdef DYNAMICCL_TEST_OPENMPI
-    Backend::openmpi,
-#endif
-#ifdef DYNAMICCL_TEST_MPICH
-    Backend::mpich,
-#endif
-#ifdef DYNAMICCL_TEST_GLOO
-    Backend::gloo,
-#endif
-};
-
 bool has(Backend backend) {
   return std::find(kBackends.begin(), kBackends.end(), backend) != kBackends.end();
-}
-
-/// Waits until the rank has said hello; its pid is in the record.
-HelloRecord wait_for_hello(const Job& job, int rank) {
-  for (int i = 0; i < 2000; ++i) {
-    const auto hello = job.records_of<HelloRecord>(rank);
-    if (!hello.empty()) return hello[0];
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return {};
 }
 
 TransportRecord transport_of(Backend backend, const std::vector<std::string>& flags,

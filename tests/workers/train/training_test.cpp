@@ -21,18 +21,6 @@ namespace {
 // Two cores may be shared with other tests.
 constexpr double kTimeoutS = 240;
 
-const std::vector<Backend> kBackends{
-#ifdef DYNAMICCL_TEST_OPENMPI
-    Backend::openmpi,
-#endif
-#ifdef DYNAMICCL_TEST_MPICH
-    Backend::mpich,
-#endif
-#ifdef DYNAMICCL_TEST_GLOO
-    Backend::gloo,
-#endif
-};
-
 const std::vector<TrainingMethod> kRing{TrainingMethod::bsp_a2a, TrainingMethod::wfbp_a2a,
                                         TrainingMethod::mg_wfbp, TrainingMethod::bytescheduler_a2a,
                                         TrainingMethod::dear};
@@ -233,12 +221,7 @@ TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
   job->config.protocol.iterations = job->config.protocol.min_iterations = 1'000'000;
   job->config.protocol.cell_time_cap = Micros(1e9);
   job->start();
-  HelloRecord hello;
-  for (int i = 0; i < 6000 && hello.pid == 0; ++i) {
-    const auto found = job->records_of<HelloRecord>(1);
-    if (!found.empty()) hello = found[0];
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  const HelloRecord hello = wait_for_hello(*job, 1);
   REQUIRE(hello.pid > 0);
   std::this_thread::sleep_for(std::chrono::seconds(3));
   kill(static_cast<pid_t>(hello.pid), SIGKILL);
