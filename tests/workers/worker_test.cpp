@@ -163,7 +163,9 @@ TEST_CASE("an output folder of an earlier launch is refused") {
   Job job(backend, 2);
   std::ofstream(job.config.output_dir + "/" + record_file_name(1)) << "old\n";
   job.start();
-  CHECK(job.wait(kTimeoutS) > 0);
+  const int code = job.wait(kTimeoutS);
+  INFO(name_of(backend) << ": exit code " << code);
+  CHECK(code > 0);
   CHECK_THAT(job.errors(), ContainsSubstring("another process claims this rank"));
 }
 
