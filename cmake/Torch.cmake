@@ -13,5 +13,12 @@ if(DYNAMICCL_TRAINERS AND NOT DYNAMICCL_SANITIZE)
     target_include_directories(dyn_torch SYSTEM INTERFACE "${DYNAMICCL_ATEN_INCLUDE}" "${DYNAMICCL_TORCH_INCLUDE}")
     target_link_libraries(dyn_torch INTERFACE "${DYNAMICCL_TORCH_LIBRARY}" "${DYNAMICCL_TORCH_CPU_LIBRARY}"
       "${DYNAMICCL_C10_LIBRARY}" ${CMAKE_DL_LIBS})
+    # PyTorch DDP's engine as libtorch 1.x exports it, over Gloo: the live baseline of training runs.
+    file(STRINGS "${DYNAMICCL_TORCH_INCLUDE}/torch/version.h" torch_major REGEX "define TORCH_VERSION_MAJOR 1$")
+    find_path(DYNAMICCL_TORCH_REDUCER_HEADER torch/csrc/distributed/c10d/reducer.hpp HINTS "${DYNAMICCL_ATEN_INCLUDE}")
+    find_path(DYNAMICCL_TORCH_CONTEXT_HEADER torch/csrc/distributed/autograd/context/context.h HINTS "${DYNAMICCL_ATEN_INCLUDE}")
+    if(torch_major AND DYNAMICCL_TORCH_REDUCER_HEADER AND TARGET dyn_gloo)
+      set(DYNAMICCL_TORCH_HAS_ENGINE ON)
+    endif()
   endif()
 endif()

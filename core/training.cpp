@@ -101,7 +101,15 @@ const std::vector<KnobRow>& knob_rows() {
       number_row("threads", &TrainingSpec::threads, 0),
       number_row("oracle", &TrainingSpec::oracle, 0),
       number_row("samples", &TrainingSpec::samples, 1),
-      number_row("evaluate", &TrainingSpec::evaluate, 0)};
+      number_row("evaluate", &TrainingSpec::evaluate, 0),
+      number_row("steps", &TrainingSpec::steps, 0),
+      number_row("epochs", &TrainingSpec::epochs, 0),
+      {"target",
+       [](TrainingSpec& s, const std::string& v) {
+         s.target = real("target", v);
+         if (s.target > 1) refuse("target", v, "an accuracy from 0 to 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.target); }}};
   return rows;
 }
 

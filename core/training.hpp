@@ -21,7 +21,8 @@ enum class TrainingMethod {
   wfbp_a2a,
   mg_wfbp,
   bytescheduler_a2a,
-  dear
+  dear,
+  ddp  ///< the live baseline: PyTorch DDP's own engine, which brings its transport (Gloo) along
 };
 enum class TrainingModel { mlp, cnn, resnet18, resnet50, bert_base, bert_large };
 /// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
@@ -37,7 +38,8 @@ struct NameTable<TrainingMethod> {
                                       Named{TrainingMethod::wfbp_a2a, "wfbp-a2a"},
                                       Named{TrainingMethod::mg_wfbp, "mg-wfbp"},
                                       Named{TrainingMethod::bytescheduler_a2a, "bytescheduler-a2a"},
-                                      Named{TrainingMethod::dear, "dear"}};
+                                      Named{TrainingMethod::dear, "dear"},
+                                      Named{TrainingMethod::ddp, "ddp"}};
 };
 template <>
 struct NameTable<TrainingModel> {
@@ -91,7 +93,7 @@ struct TrainingSpec {
   double momentum = 0.9;                 ///< "momentum"
   Bytes partition{4U << 20};             ///< "partition": largest part of ByteScheduler and PS
   Bytes credit{16U << 20};               ///< "credit": bytes in flight, ByteScheduler
-  Bytes bucket{25U << 20};               ///< "bucket": DeAR's groups
+  Bytes bucket{25U << 20};               ///< "bucket": DeAR's groups, DDP's buckets after its first
   MergeRule merge = MergeRule::optimal;  ///< "merge"
   int servers = 1;                       ///< "servers": ranks 0 to servers-1, PS only
   int threads = 0;                       ///< "threads": of computation per rank; 0 = cores / ranks
@@ -99,7 +101,13 @@ struct TrainingSpec {
   /// ranks are only compared with each other.
   int oracle = 0;
   int samples = 2048;  ///< "samples": of one pass over generated data
-  int evaluate = 0;    ///< "evaluate": held-out samples for the accuracy after the last step
+  int evaluate = 0;    ///< "evaluate": held-out samples for the accuracy; 0 = none, in epochs all
+  /// "steps": exactly so many measured steps, whatever the protocol's cap; 0 = the protocol's.
+  int steps = 0;
+  /// "epochs": at most so many passes over the data from the first weights on, the accuracy taken
+  /// after each; 0 = no passes, but steps.
+  int epochs = 0;
+  double target = 0;  ///< "target": accuracy, 0 to 1, at which epochs end; 0 = all of them
 };
 
 /// Names of the settings that a training cell may have, "model" first.

@@ -34,6 +34,8 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
       reason != can.training_environment_reasons.end())
     return reason->second;
   const TrainingSpec spec = training_spec(cell);
+  if (spec.method == TrainingMethod::ddp && group.backend != Backend::gloo)
+    return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
   if (workers_of(spec, group.ranks) < 1)
     return fmt::format("{} server{} no worker among {} rank{}", spec.servers,
                        spec.servers == 1 ? " leaves" : "s leave", group.ranks,

@@ -120,6 +120,11 @@ ReferenceFigures parse_reference_figures(const std::string& toml_text, const std
                                    collective_of(text_of(row, "subroutine")),
                                    number_of(row, "share_percent")});
   });
+  table("s000.training_time").each("rows", [&](const toml::table& row) {
+    figures.training_times.push_back({text_of(row, "architecture"), text_of(row, "backend"),
+                                      number_of(row, "bare_metal"),
+                                      number_of(row, "cross_docker")});
+  });
   return figures;
 }
 

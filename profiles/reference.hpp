@@ -31,6 +31,14 @@ struct PublishedCopyShare {
   double percent = 0;
 };
 
+/// Published seconds of a whole training run (the container study's training table).
+struct PublishedTraining {
+  std::string architecture;  ///< name of the vocabulary
+  std::string backend;       ///< as published: "mpi" stands for the family
+  double bare_metal_s = 0;
+  double cross_docker_s = 0;
+};
+
 /// What of profiles/reference/figures.toml reports set beside measured figures: the container and
 /// backend study, on one machine with 4 GPUs and 1 GiB messages.
 struct ReferenceFigures {
@@ -39,6 +47,7 @@ struct ReferenceFigures {
   std::vector<PublishedExtreme> extremes;
   std::vector<PublishedCopyShare> copy_shares;
   std::string extremes_note;
+  std::vector<PublishedTraining> training_times;
 };
 
 /// @param toml_text the text of profiles/reference/figures.toml

@@ -8,6 +8,7 @@
 #include "core/text.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
+#include "reports/training_report.hpp"
 #include "reports/trust.hpp"
 
 namespace dynamiccl {
@@ -192,32 +193,6 @@ std::vector<std::int64_t> run_scope(const Reader& reader, const std::string& run
   return {TableView(row).integer(0, "id")};
 }
 
-namespace {
-
-/// The columns of the training query that fit a screen.
-Table training_table(const Reader& reader, const std::string& run_uuid) {
-  QueryScope scope;
-  scope.runs = {run_uuid};
-  const Table all = named_query(reader, "training", scope);
-  Table some;
-  std::vector<std::size_t> kept;
-  for (const char* name : {"environment", "backend", "model", "batch", "method", "workers",
-                           "step_us", "samples_per_second", "speedup", "exposed_us",
-                           "communication_us", "predicted_us", "wire_bytes", "last_loss"}) {
-    const auto found = std::find(all.columns.begin(), all.columns.end(), name);
-    if (found == all.columns.end()) continue;
-    kept.push_back(static_cast<std::size_t>(found - all.columns.begin()));
-    some.columns.emplace_back(name);
-  }
-  for (const auto& row : all.rows) {
-    auto& values = some.rows.emplace_back();
-    for (const std::size_t column : kept) values.push_back(row[column]);
-  }
-  return some;
-}
-
-}  // namespace
-
 std::string render_answer(const Reader& reader, const std::string& run_id) {
   const std::string run = reader.resolve_run(run_id);
   const Table info = reader.query("SELECT name, status FROM run WHERE uuid = ?1", {run});
@@ -229,9 +204,13 @@ std::string render_answer(const Reader& reader, const std::string& run_id) {
     out += fmt::format("\n{}\n{}{}\n", operation.title,
                        render_table(operation.table, OutputFormat::text), operation.method);
   }
-  const Table training = training_table(reader, run);
+  const Table training =
+      training_overview(training_report(reader, run_scope(reader, run).front(), figures));
   if (!training.rows.empty())
-    out += "\ntraining, median launch\n" + render_table(training, OutputFormat::text);
+    out +=
+        "\ntraining, medians over launches; over_ddp: step over the best ddp's in the same "
+        "launches\n" +
+        render_table(training, OutputFormat::text);
   const auto notes = trust_notes(reader, run, figures);
   if (!notes.empty()) out += "\n" + join(notes, "\n") + "\n";
   const Table failures = cells_without_result(reader, run, false);

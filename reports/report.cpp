@@ -7,6 +7,7 @@
 #include "reports/figure_queries.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
+#include "reports/training_report.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -136,10 +137,14 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
   for (const char* query : {"design_space", "regimes", "transports"}) {
     out += named_section(reader, run, query);
   }
-  for (const auto& operation : operation_tables(load_figures(reader, run_scope(reader, run)))) {
+  const auto figures = load_figures(reader, run_scope(reader, run));
+  for (const auto& operation : operation_tables(figures)) {
     out += section(operation.title, operation.table);
     out += "\n" + operation.method + "\n";
   }
+  out += section("Training", training_report(reader, run_scope(reader, run).front(), figures),
+                 "Medians over launches; over_ddp: step time over the best PyTorch DDP's of the "
+                 "same launches.");
   out += named_section(reader, run, "overhead");
   out += named_section(reader, run, "best");
   for (const char* axis : {"environment", "backend", "architecture"}) {

@@ -41,6 +41,7 @@ nlohmann::json latency_data(const PageContext& page);
 nlohmann::json regimes_data(const PageContext& page);
 nlohmann::json reference_data(const PageContext& page);
 nlohmann::json coverage_data(const PageContext& page);
+nlohmann::json training_data(const PageContext& page);
 nlohmann::json provenance_data(const PageContext& page);
 
 /// Four significant digits: what a reader can use, in a quarter of the file.

@@ -7,6 +7,7 @@
 #include "embedded/script_provenance.hpp"
 #include "embedded/script_reference.hpp"
 #include "embedded/script_regimes.hpp"
+#include "embedded/script_training.hpp"
 #include "reports/html/section.hpp"
 
 namespace dynamiccl {
@@ -18,6 +19,7 @@ const std::vector<PageSection>& page_sections() {
       {"overhead", nullptr, embedded::script_overhead},
       {"latency", latency_data, embedded::script_latency},
       {"components", nullptr, embedded::script_components},
+      {"training", training_data, embedded::script_training},
       {"regimes", regimes_data, embedded::script_regimes},
       {"decisions", decisions_data, embedded::script_decisions},
       {"reference", reference_data, embedded::script_reference},

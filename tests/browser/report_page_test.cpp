@@ -220,3 +220,38 @@ TEST_CASE("the page fits dark rooms, telephones and paper") {
   }
   CHECK(page.browser->complaints() == std::vector<std::string>{});
 }
+
+TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.single_us = 60;
+  figures.forward_us = 20;
+  figures.backward_us = 40;
+  figures.exposed_us = 7;
+  figures.predicted_us = 81;
+  for (int i = 0; i < 200; ++i) figures.details["losses"].push_back(3.0 / (1 + i));
+  figures.details["accuracies"] = nlohmann::json::parse("[[10,0.4],[20,0.5],[30,0.7]]");
+  store_training(store,
+                 {{{"mg-wfbp", R"({"batch":"8","model":"cnn"})"},
+                   {"ddp", R"({"batch":"8","bucket":"1048576","model":"cnn"})"}},
+                  {80, 100}},
+                 figures, 4);
+  const auto path = folder.file("report.html");
+  std::ofstream(path) << render_report_html(Reader(folder.file("page.sqlite")), "last");
+  Chromium browser(std::filesystem::path(path).parent_path().string());
+  browser.show({});
+  browser.open(path);
+  REQUIRE(browser.becomes_true("document.documentElement.dataset.firstChartMs"));
+  browser.evaluate("Report.drawAll()");
+  CHECK(browser.becomes_true("document.querySelectorAll('#training .plot canvas').length === 3"));
+  CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
+  const auto text = browser.evaluate("document.getElementById('training').innerText");
+  CHECK_THAT(text.get<std::string>(), ContainsSubstring("mg-wfbp"));
+  CHECK_THAT(text.get<std::string>(), ContainsSubstring("0.8×"));
+  CHECK_THAT(text.get<std::string>(), ContainsSubstring("bucket=1 MiB"));
+  CHECK(browser.evaluate("document.querySelectorAll('#training .bars .bar').length") == 2);
+  CHECK(browser.complaints() == std::vector<std::string>{});
+}

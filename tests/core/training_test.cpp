@@ -54,6 +54,8 @@ TEST_CASE("a training cell carries its settings there and back") {
   spec.learning_rate = 0.125;
   spec.merge = MergeRule::greedy;
   spec.oracle = 20;
+  spec.epochs = 3;
+  spec.target = 0.75;
   const WorkCell cell = training_cell(spec);
   CHECK(cell.collective == Collective::training);
   CHECK(cell.size.count() == 4 * 545'098);
@@ -66,6 +68,8 @@ TEST_CASE("a training cell carries its settings there and back") {
   CHECK(read.learning_rate == 0.125);
   CHECK(read.merge == MergeRule::greedy);
   CHECK(read.oracle == 20);
+  CHECK(read.epochs == 3);
+  CHECK(read.target == 0.75);
 }
 
 TEST_CASE("a wrong training setting names itself and what is known") {
@@ -83,6 +87,7 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   CHECK_THAT(message("bach", "3"), ContainsSubstring("batch"));
   CHECK_THAT(message("batch", "0"), ContainsSubstring("from 1 on"));
   CHECK_THAT(message("model", "resnet19"), ContainsSubstring("resnet18"));
+  CHECK_THAT(message("target", "60"), ContainsSubstring("from 0 to 1"));
   CHECK_THAT(message("partition", "2"), ContainsSubstring("at least 4 bytes"));
   cell.algorithm = "wfbp";
   CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));

@@ -4,6 +4,7 @@
 #include <stdlib.h>  // NOLINT: mkdtemp is POSIX
 
 #include <filesystem>
+#include <map>
 
 #include "core/digest.hpp"
 
@@ -133,6 +134,34 @@ std::int64_t store_launch(Store& store, const SyntheticPlan& plan, const GroupIn
       launch, make_end(),
       make_records(plan.cells, group.id, start.uuid, group.ranks, iterations, time_us));
   return launch;
+}
+
+SyntheticPlan store_training(Store& store, const SyntheticTraining& training,
+                             const TrainingFigures& figures, int blocks) {
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t i = 0; i < training.methods.size(); ++i) sizes.push_back(1024 * (i + 1));
+  auto plan = make_plan("trained", {"bare-metal"}, {"training"}, sizes);
+  std::map<std::string, double> step_us;
+  for (std::size_t i = 0; i < plan.cells.size(); ++i) {
+    plan.cells[i].algorithm = training.methods[i].first;
+    plan.cells[i].knobs_json = training.methods[i].second;
+    plan.cells[i].size_bytes = 1024;  // one model's gradients
+    step_us[plan.cells[i].id] = training.step_us[i];
+  }
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (int block = 0; block < blocks; ++block) {
+    const auto start = make_start(plan.groups[0].id, block);
+    const auto launch = store.begin_launch(plan.run.id, start);
+    auto files = make_records(
+        plan.cells, plan.groups[0].id, start.uuid, 2, 10,
+        [&](const CellInfo& cell, int, int) { return step_us.at(cell.id) * (1 + 0.01 * block); });
+    for (auto& file : files) {
+      for (auto& record : file.records)
+        if (auto* cell = std::get_if<CellRecord>(&record)) cell->training = figures;
+    }
+    store.finish_launch(launch, make_end(), files);
+  }
+  return plan;
 }
 
 }  // namespace dynamiccl::testing

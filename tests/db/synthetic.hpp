@@ -47,4 +47,13 @@ LaunchEnd make_end(LaunchStatus status = LaunchStatus::ok, const std::string& re
 std::int64_t store_launch(Store& store, const SyntheticPlan& plan, const GroupInfo& group,
                           int block, const TimeOf& time_us, int iterations = 10);
 
+/// A plan of one training group whose cells are methods with their settings, and its launches: in
+/// block b the i-th cell's steps take step_us[i] times (1 + b / 100).
+struct SyntheticTraining {
+  std::vector<std::pair<std::string, std::string>> methods;  ///< name and settings as JSON
+  std::vector<double> step_us;
+};
+SyntheticPlan store_training(Store& store, const SyntheticTraining& training,
+                             const TrainingFigures& figures, int blocks);
+
 }  // namespace dynamiccl::testing

@@ -161,3 +161,44 @@ TEST_CASE("the page has the decisions of a tuned run, and no section for them el
   CHECK(own["regret"][0]["mean_regret_percent"] == 100.0);
   CHECK(own["regret"][1]["mean_regret_percent"] == 0.0);
 }
+
+TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d-43][g-05]") {
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.single_us = 60;
+  figures.exposed_us = 7;
+  figures.predicted_us = 81;
+  figures.details["losses"] = {3.0, 2.0, 1.0};
+  figures.details["accuracies"] = json::parse("[[10,0.4],[20,0.5]]");
+  store_training(store,
+                 {{{"mg-wfbp", R"({"batch":"8","model":"cnn"})"},
+                   {"ddp", R"({"batch":"8","bucket":"1048576","model":"cnn"})"},
+                   {"ddp", R"({"batch":"8","bucket":"4194304","model":"cnn"})"}},
+                  {80, 100, 120}},
+                 figures, 4);
+  const Reader reader(folder.file("page.sqlite"));
+  const json training = data_of(render_report_html(reader, "last")).at("sections").at("training");
+  const json& rows = training.at("rows");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["method"] == "mg-wfbp");
+  CHECK_THAT(rows[0]["over_ddp"].get<double>(), WithinRel(0.8, 1e-9));
+  CHECK_THAT(rows[0]["over_ddp_high"].get<double>(), WithinRel(0.8, 1e-6));
+  CHECK(rows[1]["settings"] == "bucket=1 MiB");
+  CHECK(rows[1]["over_ddp"] == 1.0);
+  CHECK_THAT(rows[2]["over_ddp"].get<double>(), WithinRel(1.2, 1e-9));
+  CHECK_THAT(rows[0]["prediction_error_percent"].get<double>(),
+             WithinRel(100 * (81.0 / (80 * 1.015) - 1), 1e-6));
+  REQUIRE(training.at("curves").size() == 3);
+  CHECK(training["curves"][0]["losses"] == json::parse("[[1,3.0],[2,2.0],[3,1.0]]"));
+  CHECK(training["published"].size() == 6);
+  const std::string markdown = render_report_markdown(reader, "last");
+  CHECK_THAT(markdown, ContainsSubstring("## Training\n"));
+  CHECK_THAT(markdown, ContainsSubstring("| mg-wfbp"));
+}
+
+TEST_CASE("a run without training has no section for it") {
+  const ScratchFolder folder;
+  CHECK(data_of(planted_page(folder)).at("sections").at("training").is_null());
+}

@@ -53,6 +53,7 @@ class Sharding {
  public:
   Sharding(std::size_t samples, int workers, int batch, std::uint64_t seed);
   [[nodiscard]] std::size_t sample(std::uint64_t step, int worker, int position);
+  [[nodiscard]] std::uint64_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
   void shuffle(std::uint64_t epoch);

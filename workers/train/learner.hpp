@@ -18,6 +18,46 @@ struct Parameter {
   int stage = 0;  ///< the first stage of the forward pass that reads it
 };
 
+/// Where the ranks of the tensor library's own data-parallel engine meet.
+struct EngineMeeting {
+  std::string store_file;  ///< every rank sees it under this path; the first one makes it
+  std::string interface;   ///< the network interface that carries the gradients
+  int rank = 0;
+  int size = 1;
+  Micros connect_timeout{30e6};
+};
+
+/// The joined ranks of that engine; made by join_engine alone.
+class EngineGroup {
+ public:
+  virtual ~EngineGroup() = default;
+  EngineGroup(const EngineGroup&) = delete;
+  EngineGroup& operator=(const EngineGroup&) = delete;
+
+ protected:
+  EngineGroup() = default;
+};
+
+/// PyTorch DDP's engine (c10d::Reducer over its ProcessGroupGloo) at work on a learner's gradients.
+/// While it lives, a backward pass returns when the averages over all ranks are there. Ranks: all,
+/// with the same steps.
+class DataParallelEngine {
+ public:
+  virtual ~DataParallelEngine() = default;
+  DataParallelEngine(const DataParallelEngine&) = delete;
+  DataParallelEngine& operator=(const DataParallelEngine&) = delete;
+  /// Before the forward pass of each step.
+  virtual void begin_step() = 0;
+  /// After the backward pass, until end_step().
+  virtual const float* average(std::size_t parameter) = 0;
+  virtual void end_step() = 0;
+  /// Bytes of the engine's buckets, in the order in which it reduces them.
+  [[nodiscard]] virtual std::vector<std::size_t> bucket_bytes() const = 0;
+
+ protected:
+  DataParallelEngine() = default;
+};
+
 /// A model as training sees it: stages that run one after the other, and gradients that become
 /// ready one by one. The one place behind which tensors live. One thread.
 class Learner {
@@ -44,6 +84,10 @@ class Learner {
   virtual void backward() = 0;
   /// Share of labels that the model finds, in evaluation mode.
   virtual double accuracy(const Batch& batch) = 0;
+  /// Hands the gradients to the library's own engine until that is destroyed; on_gradient then
+  /// tells of this worker's gradients before they are averaged. The learner outlives it.
+  /// @throws Error(environment) where the library has no engine
+  virtual std::unique_ptr<DataParallelEngine> engine(EngineGroup& group, Bytes bucket) = 0;
 
  protected:
   Learner() = default;
@@ -52,6 +96,11 @@ class Learner {
 /// Same seed, same weights on every rank.
 /// @param threads of computation in this process
 std::unique_ptr<Learner> make_learner(const TrainingSpec& spec, std::uint64_t seed, int threads);
+
+/// Why this build cannot run the engine; empty when it can.
+std::string why_no_engine();
+/// Ranks: all. @throws Error(environment) when they do not meet in time
+std::unique_ptr<EngineGroup> join_engine(const EngineMeeting& meeting);
 
 /// Version of the tensor library, and which linear algebra it runs on: Debian's own reference BLAS
 /// is 30 times slower than OpenBLAS.

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/record.hpp"
-#include "workers/train/training_run.hpp"
+#include "workers/train/model_profile.hpp"
 
 namespace dynamiccl {
 

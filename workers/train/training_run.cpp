@@ -5,19 +5,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 
 #include "core/digest.hpp"
-#include "core/statistics.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/network_interface.hpp"
 #include "workers/train/link_cost.hpp"
+#include "workers/train/model_profile.hpp"
+#include "workers/train/step_driver.hpp"
 #include "workers/train/training_figures.hpp"
 
 namespace dynamiccl {
 namespace {
 
-constexpr int kProfileSteps = 5;
 constexpr double kOracleTolerance = 1e-6;
 
 int usable_cores() {
@@ -30,12 +33,6 @@ int usable_cores() {
 std::string model_key(const TrainingSpec& spec, int workers) {
   return fmt::format("{}|{}|{}|{}|{}|{}|{}", name_of(spec.model), spec.batch, spec.sequence,
                      spec.data, spec.samples, spec.threads, workers);
-}
-
-double median_of(const std::vector<StepTimes>& steps, double StepTimes::*member) {
-  std::vector<double> values;
-  for (const auto& step : steps) values.push_back(step.*member);
-  return values.empty() ? 0 : median(values);
 }
 
 class TrainingRun final : public TrainingRunner {
@@ -51,13 +48,19 @@ class TrainingRun final : public TrainingRunner {
   [[nodiscard]] bool is_server() const { return comm_.rank() < servers_; }
   [[nodiscard]] bool is_first_worker() const { return comm_.rank() == servers_; }
   void prepare_model();
-  void profile_model();
-  void share_order();
   void check_oracle(CellRecord& record, const ExchangePlan& plan);
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
+  [[nodiscard]] std::unique_ptr<StepDriver> driver(const ExchangePlan& plan);
   int measured_steps(double step_us);
+  /// @param train trains so many steps, returns their mean microseconds
+  using Train = std::function<double(int steps)>;
+  int run_epochs(TrainingFigures& figures, const Train& train);
+  static int train_for(int steps, const Train& train) {
+    train(steps);
+    return steps;
+  }
   void compare_ranks(CellRecord& record);
 
   Communicator& comm_;
@@ -74,6 +77,7 @@ class TrainingRun final : public TrainingRunner {
   std::map<std::string, ModelProfile> profiles_;
   ModelProfile* profile_ = nullptr;
   std::map<std::string, LinkCost> links_;
+  std::unique_ptr<EngineGroup> engine_;  ///< joined by the first cell that needs it
   std::uint64_t payload_bytes_ = 0;
 };
 
@@ -83,6 +87,9 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
     if (architecture_of(spec_.method) != config_.architecture)
       return fmt::format("{} does not belong to the {} architecture", name_of(spec_.method),
                          name_of(config_.architecture));
+    if (spec_.method == TrainingMethod::ddp && config_.backend != Backend::gloo)
+      return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
+    if (spec_.method == TrainingMethod::ddp && !why_no_engine().empty()) return why_no_engine();
     if (comm_.works_on_gpu()) return "training runs on host memory so far, not on GPUs";
     servers_ = config_.architecture == Architecture::ps ? spec_.servers : 0;
     workers_ = comm_.size() - servers_;
@@ -116,81 +123,11 @@ void TrainingRun::prepare_model() {
   model_key_ = key;
   const auto [found, is_new] = profiles_.try_emplace(key);
   profile_ = &found->second;
-  if (is_new) share_order();
-  if (!is_server()) worker_->set_order(profile_->order);
-  if (is_new) profile_model();
-  if (!is_server()) worker_->reset();
-}
-
-/// The first worker's order counts; a server learns from it what there is to sum.
-void TrainingRun::share_order() {
-  std::vector<std::int32_t> head(2, 0);
-  std::vector<int> order;
-  if (!is_server()) order = worker_->observe_order();
-  if (is_first_worker()) head = {static_cast<std::int32_t>(order.size()), learner_->stages()};
-  comm_.broadcast(head.data(), head.size(), DataType::int32, servers_);
-  const auto count = static_cast<std::size_t>(head[0]);
-  std::vector<std::int32_t> table(3 * count, 0);
-  if (is_first_worker()) {
-    const auto& parameters = learner_->parameters();
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto& parameter = parameters[static_cast<std::size_t>(order[i])];
-      table[3 * i] = order[i];
-      table[3 * i + 1] = static_cast<std::int32_t>(parameter.count);
-      table[3 * i + 2] = parameter.stage;
-    }
-  }
-  comm_.broadcast(table.data(), table.size(), DataType::int32, servers_);
-  profile_->step.stage_forward_us.assign(static_cast<std::size_t>(head[1]), 0);
-  for (std::size_t i = 0; i < count; ++i) {
-    profile_->order.push_back(table[3 * i]);
-    profile_->counts.push_back(static_cast<std::size_t>(table[3 * i + 1]));
-    profile_->step.stage_of_gradient.push_back(table[3 * i + 2]);
-    profile_->step.gradients.push_back({0, profile_->counts.back() * sizeof(float)});
-  }
-}
-
-/// All workers at once, then the first one alone. The slowest worker's figures count, so that every
-/// rank makes the same plan.
-void TrainingRun::profile_model() {
-  StepProfile& shared = profile_->step;
-  const auto alone = [&] {
-    std::vector<StepTimes> steps;
-    worker_->step_alone(nullptr);
-    for (int i = 0; i < kProfileSteps; ++i) steps.push_back(worker_->step_alone(&shared));
-    return steps;
-  };
-  std::vector<StepTimes> steps;
-  barrier(comm_);
-  if (!is_server()) steps = alone();
-  std::vector<double> values{median_of(steps, &StepTimes::forward_us),
-                             median_of(steps, &StepTimes::backward_us),
-                             median_of(steps, &StepTimes::update_us), 0};
-  barrier(comm_);
-  if (is_first_worker()) {
-    StepProfile own = shared;
-    const auto single = alone();
-    shared = own;
-    values[3] = median_of(single, &StepTimes::forward_us) +
-                median_of(single, &StepTimes::backward_us) +
-                median_of(single, &StepTimes::update_us);
-  }
-  values.insert(values.end(), shared.stage_forward_us.begin(), shared.stage_forward_us.end());
-  for (const auto& gradient : shared.gradients) values.push_back(gradient.ready_us);
-  values = max_over_ranks(comm_, std::move(values));
-  shared.forward_us = values[0];
-  shared.backward_us = values[1];
-  shared.update_us = values[2];
-  profile_->single_us = values[3];
-  profile_->compute_us = values[0] + values[1] + values[2];
-  auto next = values.begin() + 4;
-  for (double& stage : shared.stage_forward_us) stage = *next++;
-  double ready = 0;
-  for (auto& gradient : shared.gradients) gradient.ready_us = ready = std::max(ready, *next++);
-  // Stages were timed in one step; together they are the forward pass.
-  const double sum =
-      std::accumulate(shared.stage_forward_us.begin(), shared.stage_forward_us.end(), 0.0);
-  for (double& stage : shared.stage_forward_us) stage *= sum > 0 ? shared.forward_us / sum : 1;
+  TrainingWorker* worker = is_server() ? nullptr : &*worker_;
+  if (is_new) *profile_ = profile_model(comm_, servers_, worker, learner_.get());
+  if (worker == nullptr) return;
+  worker->set_order(profile_->order);
+  worker->reset();
 }
 
 /// Some steps of the method against one process that does every worker's part in turn.
@@ -202,9 +139,9 @@ void TrainingRun::check_oracle(CellRecord& record, const ExchangePlan& plan) {
     GradientServer(comm_, plan).serve(spec_.oracle);
   } else {
     {
-      GradientExchange exchange(comm_, plan, worker_->gradients(), worker_->sums());
-      for (int i = 0; i < spec_.oracle; ++i) worker_->step(exchange, crosses_barrier(spec_.method));
-      worker_->finish(exchange);
+      const auto steps = driver(plan);
+      for (int i = 0; i < spec_.oracle; ++i) steps->step();
+      steps->finish();
     }
     const auto trained = worker_->weights();
     worker_->reset();
@@ -229,13 +166,52 @@ void TrainingRun::check_oracle(CellRecord& record, const ExchangePlan& plan) {
       spec_.oracle, shared[1], kOracleTolerance, shared[0]);
 }
 
+std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
+  if (plan.method == TrainingMethod::ddp && engine_ == nullptr) {
+    // The launch's id keeps files of an earlier launch from being taken for ours.
+    engine_ = join_engine({fmt::format("{}/ddp-{}", config_.rendezvous_dir, config_.launch_id),
+                           config_.interface.empty() ? default_interface() : config_.interface,
+                           comm_.rank(), comm_.size(), config_.connect_timeout});
+  }
+  return make_step_driver(comm_, plan, spec_, *worker_, *learner_, engine_.get());
+}
+
 int TrainingRun::measured_steps(double step_us) {
   const Protocol& protocol = config_.protocol;
+  if (spec_.steps > 0) return spec_.steps;
   const double slowest = max_over_ranks(comm_, {step_us})[0];
   if (slowest <= 0) return protocol.iterations;
   const double fitting = protocol.cell_time_cap.count() / slowest;
   const int least = std::min(std::max(protocol.min_iterations, 1), protocol.iterations);
   return static_cast<int>(std::clamp<double>(fitting, least, std::max(protocol.iterations, least)));
+}
+
+/// Passes over the data until every worker has the accuracy that is wanted.
+/// @returns the steps
+int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
+  // Servers have no data.
+  const double own = is_server() ? 0 : static_cast<double>(worker_->steps_per_epoch());
+  const int per_epoch = static_cast<int>(max_over_ranks(comm_, {own})[0]);
+  const int samples = spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
+  nlohmann::json accuracies = nlohmann::json::array();
+  double trained_us = 0;
+  bool reached = false;
+  int epochs = 0;
+  while (epochs < spec_.epochs && !reached) {
+    trained_us += train(per_epoch) * per_epoch;
+    ++epochs;
+    // BatchNorm's statistics are each worker's own, and so are accuracies: the lowest counts.
+    const double accuracy = is_server() ? 1 : worker_->accuracy(samples);
+    const double lowest = -max_over_ranks(comm_, {-accuracy})[0];
+    accuracies.push_back({epochs * per_epoch, lowest});
+    figures.accuracy = lowest;
+    reached = spec_.target > 0 && lowest >= spec_.target;
+  }
+  figures.details["accuracies"] = std::move(accuracies);
+  figures.details["epochs"] = epochs;
+  figures.details["trained_us"] = trained_us;  // without the evaluations
+  if (spec_.target > 0) figures.details["target_reached"] = reached;
+  return epochs * per_epoch;
 }
 
 void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
@@ -248,25 +224,23 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
 }
 
 void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) {
-  const bool crosses = crosses_barrier(spec_.method);
   const Protocol& protocol = config_.protocol;
-  GradientExchange exchange(comm_, plan, worker_->gradients(), worker_->sums());
+  const auto driving = driver(plan);
   FigureCollector collector(plan, *profile_);
   const auto phase = [&](int steps, SampleArrays& samples, bool measured) {
     double mean = 0;
     StepTimes now;
     for (int i = 0; i < steps; ++i) {
-      if (i + 1 == steps) exchange.take_spans();
-      now = worker_->step(exchange, crosses);
+      if (i + 1 == steps) driving->take_spans();
+      now = driving->step();
       StepTimes end;
-      if (i + 1 == steps) end = worker_->finish(exchange);
+      if (i + 1 == steps) end = driving->finish();
       const double total_us = now_us() - now.start_us;
-      const double busy_us = exchange.take_busy_us();
       now.exposed_us += end.exposed_us;
       now.update_us += end.update_us;
       samples.start_us.push_back(now.start_us - epoch_us_);
       samples.total_us.push_back(total_us);
-      samples.collective_us.push_back(busy_us);
+      if (const auto busy_us = driving->take_busy_us()) samples.collective_us.push_back(*busy_us);
       samples.compute_us.push_back(now.forward_us + now.backward_us + now.update_us);
       collector.add(now, measured);
       mean += total_us / steps;
@@ -274,11 +248,14 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     return mean;
   };
   const double warm_us = phase(protocol.warmup, record.warmup, false);
-  const int steps = measured_steps(warm_us);
-  const std::uint64_t before = exchange.sent_bytes();
-  phase(steps, record.measured, true);
-  payload_bytes_ = exchange.sent_bytes() - before;
-  collector.add_trace(worker_->stage_spans(), exchange.take_spans(), comm_.rank());
+  const std::uint64_t before = driving->sent_bytes();
+  const Train measured = [&](int count) { return phase(count, record.measured, true); };
+  if (spec_.epochs > 0) worker_->reset();
+  const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
+                                     : train_for(measured_steps(warm_us), measured);
+  payload_bytes_ = driving->sent_bytes() - before;
+  collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
+  driving->describe(*record.training);
   collector.fill(*record.training, static_cast<double>(payload_bytes_) / steps);
 }
 
@@ -296,9 +273,10 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
     return mean;
   };
   const double warm_us = phase(config_.protocol.warmup, record.warmup);
-  const int steps = measured_steps(warm_us);
   const std::uint64_t before = server.sent_bytes();
-  phase(steps, record.measured);
+  const Train measured = [&](int count) { return phase(count, record.measured); };
+  const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
+                                     : train_for(measured_steps(warm_us), measured);
   payload_bytes_ = server.sent_bytes() - before;
   record.training->wire_bytes = static_cast<double>(payload_bytes_) / steps;
   record.training->details["buffer_bytes"] = server.buffer_bytes();
@@ -365,7 +343,8 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   if (!is_server()) figures.details["data"] = data_->description();
   if (!is_server()) figures.details["buffer_bytes"] = worker_->buffer_bytes();
   if (config_.protocol.verify) compare_ranks(record);
-  if (!is_server() && spec_.evaluate > 0) figures.accuracy = worker_->accuracy(spec_.evaluate);
+  if (!is_server() && spec_.evaluate > 0 && spec_.epochs == 0)
+    figures.accuracy = worker_->accuracy(spec_.evaluate);
   barrier(comm_);
   return record;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
@@ -76,15 +77,17 @@ void TrainingWorker::reset() {
   open_ = false;
 }
 
-void TrainingWorker::update(std::size_t gradient, const float* sum) {
+void TrainingWorker::update_from_sum(std::size_t gradient, const float* sums) {
+  update(gradient, sums + offsets_[gradient], static_cast<float>(1.0 / workers_));
+}
+
+void TrainingWorker::update(std::size_t gradient, const float* value, float scale) {
   float* weight = learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data;
   float* velocity = &velocity_[offsets_[gradient]];
-  const auto scale = static_cast<float>(1.0 / workers_);
   const auto rate = static_cast<float>(spec_.learning_rate);
   const auto momentum = static_cast<float>(spec_.momentum);
-  const float* from = sum + offsets_[gradient];
   for (std::size_t i = 0; i < counts_[gradient]; ++i) {
-    velocity[i] = momentum * velocity[i] + from[i] * scale;
+    velocity[i] = momentum * velocity[i] + value[i] * scale;
     weight[i] -= rate * velocity[i];
   }
 }
@@ -97,7 +100,7 @@ void TrainingWorker::settle(GradientExchange& exchange, int stage, StepTimes& ti
     exchange.wait(i);
     const double there_us = now_us();
     times.exposed_us += there_us - start_us;
-    update(i, sums());
+    update_from_sum(i, sums());
     times.update_us += now_us() - there_us;
   }
 }
@@ -137,20 +140,19 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
   learner_.backward();
   const double end_us = now_us();
   times.backward_us = end_us - backward_start_us;
-  for (std::size_t i = 0; i < counts_.size(); ++i) update(i, gradients_.data());
+  for (std::size_t i = 0; i < counts_.size(); ++i) update_from_sum(i, gradients_.data());
   times.update_us = now_us() - end_us;
   ++step_;
   return times;
 }
 
-StepTimes TrainingWorker::step(GradientExchange& exchange, bool crosses) {
-  StepTimes times;
-  times.start_us = now_us();
+/// Loads the batch; a stage waits for its own weights where sums are still open.
+void TrainingWorker::run_forward(GradientExchange* exchange, StepTimes& times) {
   stage_spans_.clear();
   load(worker_);
   times.forward_us = now_us() - times.start_us;
   for (int stage = 0; stage < learner_.stages(); ++stage) {
-    if (open_) settle(exchange, stage, times);
+    if (open_ && exchange != nullptr) settle(*exchange, stage, times);
     const double start_us = now_us();
     learner_.forward(stage);
     const double end_us = now_us();
@@ -158,6 +160,12 @@ StepTimes TrainingWorker::step(GradientExchange& exchange, bool crosses) {
     stage_spans_.push_back({"forward", static_cast<std::size_t>(stage), start_us, end_us});
   }
   open_ = false;
+}
+
+StepTimes TrainingWorker::step(GradientExchange& exchange, bool crosses) {
+  StepTimes times;
+  times.start_us = now_us();
+  run_forward(&exchange, times);
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
     float* place = &gradients_[offsets_[i]];
@@ -174,6 +182,34 @@ StepTimes TrainingWorker::step(GradientExchange& exchange, bool crosses) {
   } else {
     settle(exchange, -1, times);
   }
+  return times;
+}
+
+StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
+  StepTimes times;
+  times.start_us = now_us();
+  engine.begin_step();
+  run_forward(nullptr, times);
+  double last_gradient_us = 0;
+  learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
+    const std::size_t i = position_[parameter];
+    if (planted_fault().drop_gradient && worker_ == workers_ - 1 && i == 0)
+      std::fill_n(const_cast<float*>(gradient), counts_[i], 0.0F);
+    last_gradient_us = now_us();
+  });
+  run_backward(times);
+  // The engine ends the pass by waiting for its buckets: past the last gradient nothing computes.
+  Span& backward = stage_spans_.back();
+  times.exposed_us = backward.end_us - last_gradient_us;
+  times.backward_us -= times.exposed_us;
+  const Span wait{"wait", 0, last_gradient_us, std::exchange(backward.end_us, last_gradient_us)};
+  stage_spans_.push_back(wait);
+  ++step_;
+  const double start_us = now_us();
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    update(i, engine.average(static_cast<std::size_t>(order_[i])), 1.0F);
+  engine.end_step();
+  times.update_us = now_us() - start_us;
   return times;
 }
 
@@ -202,7 +238,7 @@ void TrainingWorker::step_of_all() {
     learner_.loss();
     learner_.backward();
   }
-  for (std::size_t i = 0; i < counts_.size(); ++i) update(i, gradients_.data());
+  for (std::size_t i = 0; i < counts_.size(); ++i) update_from_sum(i, gradients_.data());
   ++step_;
 }
 

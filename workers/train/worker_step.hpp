@@ -42,6 +42,8 @@ class TrainingWorker {
   StepTimes step_alone(StepProfile* profile);
   /// One step of the method. Sums of methods that cross the barrier stay open until the next step.
   StepTimes step(GradientExchange& exchange, bool crosses);
+  /// One step whose gradients the tensor library's own engine averages.
+  StepTimes step_by(DataParallelEngine& engine);
   /// Applies what is still open.
   StepTimes finish(GradientExchange& exchange);
   /// One step as one process would do it: every worker's batch in turn, gradients added in rank
@@ -53,6 +55,7 @@ class TrainingWorker {
   [[nodiscard]] double accuracy(int samples);
   [[nodiscard]] float* gradients() { return gradients_.data(); }
   [[nodiscard]] float* sums() { return sums_.empty() ? gradients_.data() : sums_.data(); }
+  [[nodiscard]] std::uint64_t steps_per_epoch() const { return sharding_.steps_per_epoch(); }
   [[nodiscard]] const std::vector<std::size_t>& counts() const { return counts_; }
   [[nodiscard]] const std::vector<int>& stage_of() const { return stage_; }
   [[nodiscard]] std::size_t buffer_bytes() const {
@@ -62,8 +65,11 @@ class TrainingWorker {
 
  private:
   void load(int worker);
-  void update(std::size_t gradient, const float* sum);
+  /// @param value the gradient's sum over all workers, or its average with scale 1
+  void update(std::size_t gradient, const float* value, float scale);
+  void update_from_sum(std::size_t gradient, const float* sums);
   void settle(GradientExchange& exchange, int stage, StepTimes& times);
+  void run_forward(GradientExchange* exchange, StepTimes& times);
   void run_backward(StepTimes& times);
 
   TrainingSpec spec_;

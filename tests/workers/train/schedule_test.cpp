@@ -157,6 +157,14 @@ TEST_CASE("measured costs are read off straight lines between sizes") {
   CHECK_THAT(CostTable({{100, 10}, {200, 30}})(300), WithinRel(50.0, 1e-12));
 }
 
+TEST_CASE("DDP's buckets close with the gradient that fills them, the first one early") {
+  const std::vector<Gradient> net{{0, 4}, {1, 8}, {2, 5}, {3, 30}, {4, 1}, {5, 2}};
+  CHECK(filled(net, 10, 20) == std::vector<Group>{{0, 2}, {2, 4}, {4, 6}});
+  CHECK(filled(net, 1, 1) == each_alone(net.size()));
+  CHECK(filled(net, 1000, 1000) == all_together(net.size()));
+  CHECK(filled({}, 1, 1).empty());
+}
+
 TEST_CASE("predicted steps follow the methods' formulas") {
   StepProfile profile;
   profile.forward_us = 30;

@@ -24,6 +24,13 @@ constexpr double kTimeoutS = 240;
 const std::vector<TrainingMethod> kRing{TrainingMethod::bsp_a2a, TrainingMethod::wfbp_a2a,
                                         TrainingMethod::mg_wfbp, TrainingMethod::bytescheduler_a2a,
                                         TrainingMethod::dear};
+/// Gloo's ranks can run PyTorch's engine beside our methods.
+std::vector<TrainingMethod> ring_methods(Backend backend) {
+  std::vector<TrainingMethod> methods = kRing;
+  if (backend == Backend::gloo) methods.push_back(TrainingMethod::ddp);
+  return methods;
+}
+
 const std::vector<TrainingMethod> kServer{TrainingMethod::bsp_ps, TrainingMethod::wfbp_ps,
                                           TrainingMethod::bytescheduler_ps};
 
@@ -106,7 +113,7 @@ void check_cell(const CellRecord& record, int workers) {
 TEST_CASE("every method trains what one process would train", "[d-40][d-46][a-12]") {
   const auto backend = GENERATE(from_range(kBackends));
   const int workers = GENERATE(2, 4);
-  for (const auto& methods : {kRing, kServer}) {
+  for (const auto& methods : {ring_methods(backend), kServer}) {
     auto job = job_of(backend, workers, methods, 20);
     job->start();
     const int code = job->wait(kTimeoutS);
@@ -170,6 +177,7 @@ TEST_CASE("servers share the load and hold no more than they must", "[d-03]") {
 TEST_CASE("planted faults fail the cell", "[d-40]") {
   const auto& [fault, method] =
       GENERATE(std::pair{"drop-gradient", TrainingMethod::bsp_a2a},
+               std::pair{"drop-gradient", TrainingMethod::ddp},
                std::pair{"skip-last-update", TrainingMethod::bytescheduler_a2a});
   auto job = job_of(Backend::gloo, 2, {method}, 5);
   job->faulty = true;
@@ -212,12 +220,64 @@ TEST_CASE("equal samples give equal accuracy, whatever the method", "[d-56]") {
   REQUIRE(one.size() == 1);
   CHECK(one[0] > 0.6);
   CHECK(one[0] < 0.98);
-  for (const double accuracy : train(2, 16, kRing)) CHECK(std::abs(accuracy - one[0]) <= 0.005);
+  for (const double accuracy : train(2, 16, ring_methods(Backend::gloo)))
+    CHECK(std::abs(accuracy - one[0]) <= 0.005);
+}
+
+TEST_CASE("epochs end at the accuracy that is asked for, with servers and without", "[a-12]") {
+  const auto method = GENERATE(TrainingMethod::dear, TrainingMethod::bsp_ps, TrainingMethod::ddp);
+  const auto train = [&](double target) {
+    auto job = job_of(Backend::gloo, 2, {method}, 0);
+    TrainingSpec spec = training_spec(job->config.cells[0]);
+    spec.batch = 16;
+    spec.samples = 512;
+    spec.learning_rate = 0.01;
+    spec.epochs = 6;
+    spec.target = target;
+    job->config.cells[0] = training_cell(spec);
+    job->start();
+    const int code = job->wait(kTimeoutS);
+    INFO(job->errors());
+    REQUIRE(code == 0);
+    const auto records = job->records_of<CellRecord>(job->config.ranks - 1);
+    REQUIRE(records.size() == 1);
+    INFO(records[0].reason);
+    REQUIRE(records[0].status == CellStatus::ok);
+    REQUIRE(records[0].training);
+    const auto& details = records[0].training->details;
+    const int epochs = details.at("epochs");
+    CHECK(records[0].measured.total_us.size() == static_cast<std::size_t>(epochs) * 16);
+    CHECK(details.at("accuracies").size() == static_cast<std::size_t>(epochs));
+    CHECK(details.at("accuracies").back()[0] == epochs * 16);
+    CHECK(details.at("accuracies").back()[1] == records[0].training->accuracy);
+    CHECK(details.at("trained_us") > 0);
+    if (target > 0)
+      CHECK(details.at("target_reached") == (records[0].training->accuracy >= target));
+    return epochs;
+  };
+  CHECK(train(0) == 6);
+  CHECK(train(1) == 6);
+  CHECK(train(0.3) < 6);
+}
+
+TEST_CASE("a step budget is kept, whatever the time cap") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::bsp_a2a}, 0);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.steps = 17;
+  job->config.cells[0] = training_cell(spec);
+  job->config.protocol.cell_time_cap = Micros(1);
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].measured.total_us.size() == 17);
 }
 
 TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
   const auto backend = GENERATE(from_range(kBackends));
-  auto job = job_of(backend, 2, {TrainingMethod::wfbp_a2a}, 0);
+  const auto method = GENERATE(TrainingMethod::wfbp_a2a, TrainingMethod::ddp);
+  if (method == TrainingMethod::ddp && backend != Backend::gloo) return;
+  auto job = job_of(backend, 2, {method}, 0);
   job->config.protocol.iterations = job->config.protocol.min_iterations = 1'000'000;
   job->config.protocol.cell_time_cap = Micros(1e9);
   job->start();
@@ -239,4 +299,68 @@ TEST_CASE("a method of the other architecture says so", "[d-35]") {
   REQUIRE(records.size() == 1);
   CHECK(records[0].status == CellStatus::unsupported);
   CHECK_THAT(records[0].reason, ContainsSubstring("does not belong to the ps architecture"));
+}
+
+TEST_CASE("the baseline is PyTorch's engine with the buckets that were asked for", "[d-40]") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::ddp}, 2);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.model = TrainingModel::resnet18;
+  spec.bucket = Bytes(4U << 20);
+  job->config.cells[0] = training_cell(spec);
+  job->start();
+  const int code = job->wait(kTimeoutS);
+  INFO(job->errors());
+  REQUIRE(code == 0);
+  for (const int rank : {0, 1}) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    INFO(records[0].reason);
+    REQUIRE(records[0].status == CellStatus::ok);
+    REQUIRE(records[0].training);
+    CHECK(records[0].training->max_difference == 0);
+    // The engine tells nothing of how long its communication was busy: no zero stands for that.
+    CHECK(records[0].measured.collective_us.empty());
+    const auto& details = records[0].training->details;
+    std::vector<std::uint64_t> planned;
+    for (const auto& piece : details.at("pieces"))
+      planned.push_back(4 * piece[1].get<std::uint64_t>());
+    CHECK(planned.size() > 3);
+    CHECK(details.at("engine_buckets").get<std::vector<std::uint64_t>>() == planned);
+  }
+}
+
+TEST_CASE("the baseline says which backend it runs with") {
+  if (kBackends.front() == Backend::gloo) SKIP("no MPI in this build");
+  auto job = job_of(kBackends.front(), 2, {TrainingMethod::ddp}, 0);
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring("backend gloo"));
+}
+
+TEST_CASE("the large models train a step", "[d-40]") {
+  const auto& [model, batch] =
+      GENERATE(std::pair{TrainingModel::resnet50, 1}, std::pair{TrainingModel::bert_base, 1});
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 1);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.model = model;
+  spec.batch = batch;
+  spec.sequence = 8;
+  spec.samples = 8;
+  job->config.cells[0] = training_cell(spec);
+  job->config.protocol.iterations = job->config.protocol.min_iterations = 1;
+  job->start();
+  const int code = job->wait(kTimeoutS);
+  INFO(name_of(model) << "\n" << job->errors());
+  REQUIRE(code == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  INFO(records[0].reason);
+  if (records[0].status == CellStatus::unsupported) SKIP(records[0].reason);
+  REQUIRE(records[0].status == CellStatus::ok);
+  REQUIRE(records[0].training);
+  CHECK(records[0].training->max_difference == 0);
+  CHECK(records[0].checked >= facts_of(model, 8).parameters);
 }

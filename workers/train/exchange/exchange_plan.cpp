@@ -5,6 +5,9 @@
 namespace dynamiccl {
 namespace {
 
+/// DDP's first bucket is small, so that communication begins early (kDefaultFirstBucketBytes).
+constexpr std::size_t kFirstBucketBytes = 1U << 20;
+
 std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
                              const CostTable& cost) {
   switch (spec.method) {
@@ -13,6 +16,8 @@ std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradien
                                               : greedy_merge(gradients, cost, cost.start_up_us());
     case TrainingMethod::dear:
       return up_to(gradients, spec.bucket.count());
+    case TrainingMethod::ddp:
+      return filled(gradients, kFirstBucketBytes, spec.bucket.count());
     case TrainingMethod::bsp_a2a:
     case TrainingMethod::bsp_ps:
       return all_together(gradients.size());

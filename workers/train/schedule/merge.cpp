@@ -96,4 +96,19 @@ std::vector<Group> up_to(const std::vector<Gradient>& gradients, std::size_t byt
   return groups;
 }
 
+std::vector<Group> filled(const std::vector<Gradient>& gradients, std::size_t first,
+                          std::size_t bytes) {
+  std::vector<Group> groups;
+  std::size_t begin = 0;
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    sum += gradients[i].bytes;
+    if (sum < (groups.empty() ? first : bytes) && i + 1 < gradients.size()) continue;
+    groups.push_back({begin, i + 1});
+    begin = i + 1;
+    sum = 0;
+  }
+  return groups;
+}
+
 }  // namespace dynamiccl

@@ -41,5 +41,9 @@ std::vector<Group> greedy_merge(const std::vector<Gradient>& gradients, const Co
 std::vector<Group> each_alone(std::size_t gradients);
 std::vector<Group> all_together(std::size_t gradients);
 std::vector<Group> up_to(const std::vector<Gradient>& gradients, std::size_t bytes);
+/// PyTorch DDP's buckets: a bucket closes with the gradient that fills it, the first one at `first`
+/// bytes, the others at `bytes`.
+std::vector<Group> filled(const std::vector<Gradient>& gradients, std::size_t first,
+                          std::size_t bytes);
 
 }  // namespace dynamiccl

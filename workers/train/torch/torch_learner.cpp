@@ -7,6 +7,7 @@
 #include <torch/version.h>
 
 #include "workers/train/learner.hpp"
+#include "workers/train/torch/engine.hpp"
 #include "workers/train/torch/models.hpp"
 
 namespace dynamiccl {
@@ -71,6 +72,10 @@ class TorchLearner final : public Learner {
     return x.argmax(1).eq(labels_of(batch)).to(torch::kDouble).mean().item<double>();
   }
 
+  std::unique_ptr<DataParallelEngine> engine(EngineGroup& group, Bytes bucket) override {
+    return make_engine(group, tensors_, bucket, engaged_);
+  }
+
  private:
   /// After accumulation, as soon as a parameter's gradient is whole. The gradient is given away at
   /// once, so that no second copy of all of them is ever held.
@@ -83,7 +88,8 @@ class TorchLearner final : public Learner {
             Tensor& gradient = tensors_[i].mutable_grad();
             const Tensor whole = gradient.contiguous();
             callback_(i, whole.data_ptr<float>());
-            gradient.reset();
+            // The engine's own hook comes after this one and takes the gradient.
+            if (!engaged_) gradient.reset();
             return outputs;
           }));
       accumulators_.push_back(std::move(accumulator));
@@ -109,6 +115,7 @@ class TorchLearner final : public Learner {
   std::vector<Parameter> parameters_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   OnGradient callback_;
+  bool engaged_ = false;  ///< an engine lives
   Tensor input_;
   Tensor labels_;
   Tensor loss_;

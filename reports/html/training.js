@@ -1,0 +1,113 @@
+// What a training step costs under each method, and where its time goes.
+(() => {
+  let chosen = null;
+  const parts = [["forward_us", "forward", "--p-collective"], ["backward_us", "backward", "--p-send"], ["update_us", "optimizer", "--p-compute"],
+    ["exposed_us", "waiting for gradients", "--p-h2d"]];
+  const rest = row => Math.max(0, row.step_us - parts.reduce((sum, [key]) => sum + (row[key] ?? 0), 0));
+  const named = row => row.method + (row.settings && !/^\{/.test(row.settings) ? ` (${row.settings})` : "");
+  const task = row => `${row.model}, batch ${row.batch}, ${row.ranks} ranks`;
+
+  /** How the study's families read here: mpi stands for Open MPI and MPICH. */
+  const family = backend => backend === "openmpi" || backend === "mpich" ? "mpi" : backend;
+
+  function table(rows, baseline) {
+    const { format } = Report;
+    const percent = value => value === null || value === undefined ? "-" : `${value > 0 ? "+" : ""}${format.number(value)} %`;
+    return Report.table({ caption: "Medians over launches, 95 % intervals over launches" + (baseline ? "; over DDP: step time over PyTorch DDP's engine at its best bucket size in the same launches" : ""), rows, columns: [
+      { name: "method", text: named }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
+      { name: "model", text: r => `${r.model}, batch ${r.batch}` }, { name: "workers", right: true, text: r => r.workers + (r.ranks > r.workers ? ` + ${r.ranks - r.workers} server${r.ranks - r.workers > 1 ? "s" : ""}` : "") },
+      { name: "step", right: true, text: r => format.interval(r.step_us, r.step_low_us, r.step_high_us, format.time) },
+      ...(baseline ? [{ name: "over DDP", right: true, text: r => r.over_ddp === null ? "-" : format.interval(r.over_ddp, r.over_ddp_low, r.over_ddp_high, format.ratio) }] : []),
+      { name: "samples/s", right: true, text: r => format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },
+      { name: "waiting", right: true, text: r => format.time(r.exposed_us) }, { name: "predicted", right: true, text: r => r.predicted_us ? `${format.time(r.predicted_us)} (${percent(r.prediction_error_percent)})` : "-" },
+      { name: "sent per step", right: true, text: r => format.size(r.wire_bytes) },
+      { name: "C2C by formula", right: true, text: r => format.number(r.c2c_predicted) }, { name: "C2C counted", right: true, text: r => format.number(r.c2c_measured) },
+      ...(rows.some(r => r.accuracy !== null) ? [{ name: "accuracy", right: true, text: r => r.accuracy === null ? "-" : format.number(100 * r.accuracy) + " %" }] : []),
+      ...(rows.some(r => r.epochs !== null) ? [{ name: "epochs", right: true, text: r => r.epochs === null ? "-" : String(r.epochs) }, { name: "trained for", right: true, text: r => format.time(r.trained_us) }] : []),
+      { name: "launches", right: true, text: r => String(r.launches) }] });
+  }
+
+  function breakdown(rows) {
+    const { el, format } = Report;
+    const longest = rows.reduce((most, row) => Math.max(most, row.step_us), 0);
+    const bars = el("div", { class: "bars" });
+    for (const group of [...new Set(rows.map(row => `${row.environment}, ${row.backend}`))]) {
+      bars.append(el("div", { class: "group" }, group));
+      for (const row of rows.filter(r => `${r.environment}, ${r.backend}` === group)) {
+        const pieces = [...parts.map(([key, name, color]) => [row[key] ?? 0, name, color]), [rest(row), "everything else", "--p-other"]];
+        const sum = pieces.reduce((all, [us]) => all + us, 0) || 1;
+        const spoken = pieces.filter(([us]) => us > 0).map(([us, name]) => `${name} ${format.time(us)}`).join(", ");
+        bars.append(el("div", {}, named(row)),
+          el("div", { role: "img", title: spoken, "aria-label": `${group}, ${named(row)}: ${spoken}` },
+            el("div", { class: "bar", style: `width: ${Math.max(.4, 100 * row.step_us / longest).toFixed(2)}%` },
+              pieces.filter(([us]) => us > 0).map(([us, , color]) => el("i", { style: `width: ${(100 * us / sum).toFixed(2)}%; background: var(${color})` })))),
+          el("div", { class: "value" }, format.time(row.step_us)));
+      }
+    }
+    return [el("ul", { class: "keys" }, [...parts, [null, "everything else", "--p-other"]].map(([, name, color]) =>
+      el("li", { class: "key" }, el("span", { class: "swatch", style: `background: var(${color})` }), name))), bars];
+  }
+
+  function predictions(rows, methods, looks) {
+    const { format } = Report;
+    const series = methods.map(method => ({ label: method, look: looks(method), points: rows.filter(r => r.method === method && r.predicted_us > 0).map(r => ({
+      x: r.step_us, value: r.predicted_us / r.step_us, low: null, high: null, notes: [`${r.environment}, ${r.backend}`, `predicted ${format.time(r.predicted_us)}`] })) })).filter(s => s.points.length);
+    return !series.length ? null : Report.lineChart({ caption: "Predicted over measured step time", title: "Predicted over measured step time, by measured step time", series: series.map(s => ({ ...s, look: { ...s.look, dash: [0, 1e6] } })),
+      x: { tick: format.time }, range: Report.yRange(series, [.8, 1.25]), tick: format.ratio, text: p => format.ratio(p.value), reference: { value: 1, low: .85, high: 1 / .85 } });
+  }
+
+  function learning(curves, looks, key, text, caption) {
+    const { format } = Report;
+    const series = curves.filter(c => (c[key] || []).length > 1).map(c => ({ label: `${c.method}, ${c.environment}, ${c.backend}`, look: looks(c.method),
+      points: c[key].filter(([, value]) => value > 0).map(([x, value]) => ({ x, value, low: null, high: null, notes: [] })) })).filter(s => s.points.length > 1);
+    return !series.length ? null : Report.lineChart({ caption, title: caption, series, x: { linear: true, tick: x => "step " + format.number(x) },
+      range: Report.yRange(series), tick: text, text: p => text(p.value) });
+  }
+
+  function beside(own, rows) {
+    const { el, format } = Report;
+    const here = published => {
+      const mine = rows.filter(r => r.architecture === published.architecture && family(r.backend) === published.backend && r.method.startsWith("bsp"));
+      const of = (environment, row) => mine.find(r => r.environment === environment && r.backend === row.backend && task(r) === task(row));
+      const pairs = mine.filter(r => r.environment === "cross-docker").map(cross => [of("bare-metal", cross), cross]).filter(([bare]) => bare);
+      return pairs.length ? pairs.map(([bare, cross]) => `${cross.backend} ${format.ratio(cross.step_us / bare.step_us)}`).join(", ") : "not measured";
+    };
+    return [el("h3", {}, "Cross-docker over bare metal, beside the published table"), Report.table({
+      caption: `Published: ResNet-18 on CIFAR-10, 10 epochs, ${own.testbed}. Here: step of the bsp method`, rows: own.published, columns: [
+        { name: "architecture", text: r => r.architecture }, { name: "backend", text: r => r.backend },
+        { name: "published bare metal", right: true, text: r => r.bare_metal_s + " s" }, { name: "published cross-docker", right: true, text: r => r.cross_docker_s + " s" },
+        { name: "published ratio", right: true, text: r => format.ratio(r.cross_docker_s / r.bare_metal_s) }, { name: "ratio here", right: true, text: here }] })];
+  }
+
+  Report.section({
+    id: "training", short: "Training", title: "What a training step costs",
+    lead: "Steps of real models under each method of making gradients equal; every cell's weights were compared bit by bit over the ranks.",
+    shown: own => own && own.rows.length > 0,
+    draw(root, own) {
+      const { el, lists, state, look } = Report;
+      const passes = row => {
+        const environment = lists.environments.indexOf(row.environment), backend = lists.backends.indexOf(row.backend);
+        return (environment < 0 || state.environments.has(environment)) && (backend < 0 || state.backends.has(backend)) && (state.architecture === "all" || state.architecture === row.architecture);
+      };
+      const rows = own.rows.filter(passes);
+      if (!rows.length) { root.append(el("p", { class: "note" }, "No training passes the filter.")); return; }
+      const methods = [...new Set(own.rows.map(r => r.method))];
+      const looks = method => look(methods.indexOf(method));
+      root.append(table(rows, rows.some(r => r.over_ddp !== null)));
+
+      const tasks = [...new Set(rows.map(task))];
+      if (!tasks.includes(chosen)) chosen = tasks[0];
+      const mine = rows.filter(row => task(row) === chosen);
+      root.append(el("h3", {}, `Where the step goes: ${chosen}`),
+        el("div", { class: "controls" }, tasks.length > 1 ? Report.choice("model", tasks.map(t => [t, t]), chosen, value => { chosen = value; }) : null),
+        ...breakdown(mine));
+      const curves = own.curves.filter(passes).filter(c => task(c) === chosen);
+      root.append(Report.keys(methods.filter(m => mine.some(r => r.method === m)).map(m => ({ label: m, look: looks(m) }))),
+        el("div", { class: "panels" }, predictions(mine, methods, looks), learning(curves, looks, "losses", Report.format.number, "Loss over steps"),
+          learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
+      root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
+        "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
+        "C2C: parameters communicated per FLOP computed."), ...beside(own, rows));
+    },
+  });
+})();

@@ -1,0 +1,64 @@
+#include "workers/train/step_driver.hpp"
+
+namespace dynamiccl {
+namespace {
+
+class ExchangeDriver final : public StepDriver {
+ public:
+  ExchangeDriver(Communicator& comm, const ExchangePlan& plan, TrainingWorker& worker)
+      : worker_(worker),
+        crosses_(crosses_barrier(plan.method)),
+        exchange_(comm, plan, worker.gradients(), worker.sums()) {}
+  StepTimes step() override { return worker_.step(exchange_, crosses_); }
+  StepTimes finish() override { return worker_.finish(exchange_); }
+  std::optional<double> take_busy_us() override { return exchange_.take_busy_us(); }
+  std::vector<Span> take_spans() override { return exchange_.take_spans(); }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return exchange_.sent_bytes(); }
+
+ private:
+  TrainingWorker& worker_;
+  bool crosses_;
+  GradientExchange exchange_;
+};
+
+class EngineDriver final : public StepDriver {
+ public:
+  EngineDriver(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+               TrainingWorker& worker, Learner& learner, EngineGroup& group)
+      : worker_(worker), engine_(learner.engine(group, spec.bucket)) {
+    const auto ranks = static_cast<std::uint64_t>(comm.size());
+    for (const auto& piece : plan.pieces)
+      step_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
+  }
+  StepTimes step() override {
+    sent_bytes_ += step_bytes_;
+    return worker_.step_by(*engine_);
+  }
+  StepTimes finish() override { return {}; }
+  std::optional<double> take_busy_us() override { return std::nullopt; }
+  std::vector<Span> take_spans() override { return {}; }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
+  void describe(TrainingFigures& figures) const override {
+    figures.details["engine"] = "c10d::Reducer over ProcessGroupGloo";
+    figures.details["engine_buckets"] = engine_->bucket_bytes();
+  }
+
+ private:
+  TrainingWorker& worker_;
+  std::unique_ptr<DataParallelEngine> engine_;
+  std::uint64_t step_bytes_ = 0;  ///< of a ring all-reduce, which is Gloo's
+  std::uint64_t sent_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<StepDriver> make_step_driver(Communicator& comm, const ExchangePlan& plan,
+                                             const TrainingSpec& spec, TrainingWorker& worker,
+                                             Learner& learner, EngineGroup* engine) {
+  if (plan.method != TrainingMethod::ddp)
+    return std::make_unique<ExchangeDriver>(comm, plan, worker);
+  DYN_ASSERT(engine != nullptr, "ddp needs its ranks joined");
+  return std::make_unique<EngineDriver>(comm, plan, spec, worker, learner, *engine);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/record.hpp"
+#include "workers/train/worker_step.hpp"
+
+namespace dynamiccl {
+
+/// What makes the workers' gradients equal step by step: our exchange on a thread of its own, or
+/// the tensor library's engine. The communicator is the driver's between step() and finish().
+class StepDriver {
+ public:
+  virtual ~StepDriver() = default;
+  StepDriver(const StepDriver&) = delete;
+  StepDriver& operator=(const StepDriver&) = delete;
+  virtual StepTimes step() = 0;
+  /// Applies what is still open.
+  virtual StepTimes finish() = 0;
+  /// Since the last call: microseconds in which communication was busy, nullopt where the engine
+  /// does not tell; and what it did.
+  virtual std::optional<double> take_busy_us() = 0;
+  virtual std::vector<Span> take_spans() = 0;
+  /// Payload this worker has sent, bytes.
+  [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
+  virtual void describe(TrainingFigures& /*figures*/) const {}
+
+ protected:
+  StepDriver() = default;
+};
+
+/// @param engine the joined ranks of the library's engine: ddp alone needs them
+std::unique_ptr<StepDriver> make_step_driver(Communicator& comm, const ExchangePlan& plan,
+                                             const TrainingSpec& spec, TrainingWorker& worker,
+                                             Learner& learner, EngineGroup* engine);
+
+}  // namespace dynamiccl
