@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/rank_statistics.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -58,9 +59,22 @@ void set_interval(Ratio& ratio, double centre, double standard_error, double deg
   const double reach = student_t_quantile(0.5 + confidence / 2, degrees) * standard_error;
   ratio.value = std::exp(centre);
   ratio.interval = Interval{std::exp(centre - reach), std::exp(centre + reach), confidence, method};
-  ratio.log_standard_error = standard_error;
   ratio.degrees = degrees;
 }
+
+Interval exponential(const RankEstimate& logs, double confidence, const char* method) {
+  return {std::exp(logs.low), std::exp(logs.high), confidence, method};
+}
+
+void set_interval(Ratio& ratio, const RankEstimate& logs, double degrees, double confidence,
+                  const char* method) {
+  ratio.value = std::exp(logs.value);
+  ratio.interval = exponential(logs, confidence, method);
+  ratio.degrees = degrees;
+}
+
+/// Fewer are no better off with ranks: t makes more of them.
+constexpr std::size_t kFewestForRanks = 6;
 
 }  // namespace
 
@@ -151,10 +165,33 @@ std::optional<Interval> launch_interval(const std::vector<double>& launch_median
   const std::size_t n = launch_medians.size();
   if (n < 3 || !all_positive(launch_medians)) return std::nullopt;
   const auto logs = logarithms(launch_medians);
-  const double centre = mean(logs);
-  const double reach = student_t_quantile(0.5 + confidence / 2, static_cast<double>(n - 1)) *
-                       standard_deviation(logs) / std::sqrt(static_cast<double>(n));
-  return Interval{std::exp(centre - reach), std::exp(centre + reach), confidence, "t-log"};
+  std::optional<Interval> interval;
+  if (n >= kFewestForRanks) {
+    if (const auto ranked = rank_centre(logs, confidence))
+      interval = exponential(*ranked, confidence, "signed-rank");
+  }
+  if (!interval) {
+    const double centre = mean(logs);
+    const double reach = student_t_quantile(0.5 + confidence / 2, static_cast<double>(n - 1)) *
+                         standard_deviation(logs) / std::sqrt(static_cast<double>(n));
+    interval = Interval{std::exp(centre - reach), std::exp(centre + reach), confidence, "t-log"};
+  }
+  // Launches in two groups can leave the median of all outside.
+  const double middle = median(launch_medians);
+  interval->low = std::min(interval->low, middle);
+  interval->high = std::max(interval->high, middle);
+  return interval;
+}
+
+std::string words_of_method(const std::string& method) {
+  if (method == "signed-rank") return "signed ranks of the logarithms of launch medians";
+  if (method == "t-log") return "t on the logarithms of launch medians";
+  if (method == "signed-rank-paired")
+    return "paired by block, signed ranks of differences of logarithms";
+  if (method == "t-log-paired") return "paired by block, t on differences of logarithms";
+  if (method == "rank-sum") return "unpaired, rank sum of logarithms";
+  if (method == "welch-log") return "unpaired, Welch on logarithms";
+  return method == "rank" ? "order statistics of launch medians" : method;
 }
 
 std::optional<Interval> median_rank_interval(std::vector<double> values, double confidence) {
@@ -193,6 +230,12 @@ Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<dou
                                           (va * va / static_cast<double>(a.size() - 1) +
                                            vb * vb / static_cast<double>(b.size() - 1))
                                     : static_cast<double>(a.size() + b.size() - 2);
+  if (std::min(a.size(), b.size()) >= kFewestForRanks) {
+    if (const auto shift = rank_shift(a, b, confidence)) {
+      set_interval(ratio, *shift, degrees, confidence, "rank-sum");
+      return ratio;
+    }
+  }
   set_interval(ratio, mean(a) - mean(b), std::sqrt(spread), degrees, confidence, "welch-log");
   return ratio;
 }
@@ -209,6 +252,12 @@ Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<doubl
     differences.push_back(std::log(numerator[i]) - std::log(denominator[i]));
   }
   const auto n = static_cast<double>(differences.size());
+  if (differences.size() >= kFewestForRanks) {
+    if (const auto centre = rank_centre(differences, confidence)) {
+      set_interval(ratio, *centre, n - 1, confidence, "signed-rank-paired");
+      return ratio;
+    }
+  }
   set_interval(ratio, mean(differences), standard_deviation(differences) / std::sqrt(n), n - 1,
                confidence, "t-log-paired");
   return ratio;

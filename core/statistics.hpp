@@ -11,8 +11,9 @@ struct Interval {
   double low = 0;
   double high = 0;
   double confidence = 0.95;
-  std::string method;  ///< "t" (mean of launch medians), "rank" (order statistics), "t-log-paired",
-                       ///< "welch-log"
+  /// "signed-rank", "signed-rank-paired", "rank-sum" (core/rank_statistics.hpp), or of few values
+  /// "t-log", "t-log-paired", "welch-log"; "rank" (order statistics)
+  std::string method;
 };
 
 /// Median; the mean of the middle two for an even count. NaN when empty.
@@ -35,9 +36,10 @@ double student_t_quantile(double probability, double degrees);
 double normal_quantile(double probability);
 
 /// Interval of the typical launch from launch medians (the unit of replication; Hunold,
-/// Carpen-Amarie arXiv 1505.07734). t interval on the logarithms: the launch medians are positive
-/// and skewed. nullopt below three launches: one has no interval,
-/// and the interval of two spans orders of magnitude.
+/// Carpen-Amarie arXiv 1505.07734), on the logarithms: the launch medians are positive and skewed.
+/// From six launches on of the signed-rank test, as launches have far outliers; of t below. It
+/// always holds the median. nullopt below three launches: one has no interval, and the interval of
+/// two spans orders of magnitude.
 std::optional<Interval> launch_interval(const std::vector<double>& launch_medians,
                                         double confidence = 0.95);
 
@@ -45,20 +47,24 @@ std::optional<Interval> launch_interval(const std::vector<double>& launch_median
 /// `confidence` (n <= 5 at 95 %).
 std::optional<Interval> median_rank_interval(std::vector<double> values, double confidence = 0.95);
 
+/// What a reader is told of Interval::method: "signed ranks of the logarithms of launch medians".
+std::string words_of_method(const std::string& method);
+
 /// A ratio of two typical values with its interval.
 struct Ratio {
   double value = 0;
   std::optional<Interval> interval = std::nullopt;
-  /// Of the value's logarithm, with the degrees of freedom of its t distribution: what tests at
-  /// other confidences need. 0 without an interval.
-  double log_standard_error = 0;
+  /// Of the t distribution that stands for the estimate's own at other confidences; 0 without an
+  /// interval.
   double degrees = 0;
 };
 
-/// numerator/denominator from unpaired launch medians: Welch on logarithms.
+/// numerator/denominator from unpaired launch medians, on logarithms: the shift of the rank-sum
+/// test from six launches on each side, Welch's t below.
 Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                      double confidence = 0.95);
-/// numerator[i]/denominator[i] from the same block i: t on the logarithms' differences.
+/// numerator[i]/denominator[i] from the same block i, on the logarithms' differences: the centre
+/// of the signed-rank test from six blocks on, t below.
 /// @throws Error(bug) when the lengths differ
 Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                    double confidence = 0.95);

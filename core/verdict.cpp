@@ -64,10 +64,13 @@ double outside_band_probability(const Ratio& time_ratio, EquivalenceBand band) {
   if (!time_ratio.interval) return 1;
   const double beyond = std::fabs(std::log(time_ratio.value)) - std::log1p(band.relative);
   if (beyond <= 0) return 1;
+  const Interval& interval = *time_ratio.interval;
+  const double reach = time_ratio.value > 1 ? std::log(time_ratio.value / interval.low)
+                                            : std::log(interval.high / time_ratio.value);
   // Launches without any spread: whatever is outside is surely outside.
-  if (time_ratio.log_standard_error <= 0) return 0;
-  return 2 *
-         (1 - student_t_probability(beyond / time_ratio.log_standard_error, time_ratio.degrees));
+  if (reach <= 0) return 0;
+  const double quantile = student_t_quantile(0.5 + interval.confidence / 2, time_ratio.degrees);
+  return 2 * (1 - student_t_probability(beyond / reach * quantile, time_ratio.degrees));
 }
 
 std::vector<double> adjusted_for_false_discoveries(const std::vector<double>& probabilities) {

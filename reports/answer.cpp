@@ -112,6 +112,7 @@ std::string figures_method(const std::vector<const CellFigure*>& figures,
   std::size_t least = figures.front()->launches.size();
   std::size_t most = least;
   std::set<std::string> ratios;
+  std::set<std::string> intervals;
   for (const auto* f : figures) {
     least = std::min(least, f->launches.size());
     most = std::max(most, f->launches.size());
@@ -119,10 +120,11 @@ std::string figures_method(const std::vector<const CellFigure*>& figures,
     merge(all.barriers, f->barriers);
     merge(all.aggregations, f->aggregations);
     merge(all.batches, f->batches);
+    if (const auto interval = f->interval()) intervals.insert(words_of_method(interval->method));
     const auto* base = bare_metal.of(*f);
     if (base == nullptr || base == f) continue;
     const auto ratio = time_ratio(*f, *base);
-    if (ratio.interval) ratios.insert(ratio.interval->method);
+    if (ratio.interval) ratios.insert(words_of_method(ratio.interval->method));
   }
   const auto list = [](const std::set<std::string>& set) {
     return join({set.begin(), set.end()}, ", ");
@@ -133,10 +135,10 @@ std::string figures_method(const std::vector<const CellFigure*>& figures,
       list(all.aggregations), list(all.cadences), calls_text(all.batches),
       all.barriers.empty() ? "not recorded" : list(all.barriers),
       range_text(static_cast<std::int64_t>(least), static_cast<std::int64_t>(most)));
-  text += most < 2 ? "one launch gives no interval"
-                   : "[95 % interval: t on the logarithms of launch medians]";
-  if (ratios.contains("t-log-paired")) text += "; ratio to bare-metal paired by block";
-  if (ratios.contains("welch-log")) text += "; ratio to bare-metal unpaired (Welch)";
+  text += most < 2            ? "one launch gives no interval"
+          : intervals.empty() ? "two launches give no interval"
+                              : fmt::format("[95 % interval: {}]", list(intervals));
+  if (!ratios.empty()) text += "; ratio to bare-metal " + list(ratios);
   return text;
 }
 

@@ -67,18 +67,12 @@ std::string side_line(const char* name, const ComparisonSide& side) {
 }
 
 std::string methods_of(const Comparison& comparison) {
-  bool paired = false;
-  bool unpaired = false;
+  std::set<std::string> methods;
   for (const auto& cell : comparison.cells) {
-    if (!cell.time_ratio.interval) continue;
-    (cell.time_ratio.interval->method == "t-log-paired" ? paired : unpaired) = true;
+    if (cell.time_ratio.interval) methods.insert(words_of_method(cell.time_ratio.interval->method));
   }
-  if (!paired && !unpaired) return "ratio of medians without interval (fewer than three launches)";
-  std::string text = "[95 % interval] over launches: ";
-  if (paired) text += "paired by block, t on differences of logarithms";
-  if (paired && unpaired) text += "; else ";
-  if (unpaired) text += "unpaired, Welch on logarithms";
-  return text;
+  if (methods.empty()) return "ratio of medians without interval (fewer than three launches)";
+  return "[95 % interval] over launches: " + join({methods.begin(), methods.end()}, "; else ");
 }
 
 std::string method_line(const Comparison& comparison) {

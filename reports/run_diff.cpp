@@ -251,7 +251,8 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
   if (!figures.table.rows.empty()) {
     out +=
         "\nfigures: median of launch medians [95 % interval]; x A = time of B / time of A, "
-        "unpaired (Welch on logarithms); one launch gives no interval\n" +
+        "unpaired (rank sum of logarithms, Welch below six launches); one launch gives no "
+        "interval\n" +
         render_table(figures.table, format);
   }
   if (figures.only_a + figures.only_b > 0)

@@ -1,11 +1,13 @@
 #include "core/statistics.hpp"
 
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <random>
 
 #include "core/error.hpp"
+#include "core/rank_statistics.hpp"
 
 using namespace dynamiccl;
 using Catch::Approx;
@@ -32,6 +34,50 @@ TEST_CASE("rank intervals of the median use the tabulated order statistics") {
   CHECK(ten->low == 2);
   CHECK(ten->high == 9);
   CHECK_FALSE(median_rank_interval({1, 2, 3, 4, 5}));
+}
+
+TEST_CASE("rank intervals leave out as many averages as the printed tables say") {
+  // Powers of two: all averages of pairs, and all differences, are different.
+  std::vector<double> a;
+  std::vector<double> b;
+  for (int i = 0; i < 10; ++i) {
+    a.push_back(std::ldexp(1.0, i));
+    b.push_back(-3 * std::ldexp(1.0, i));
+  }
+  std::vector<double> averages;
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < 10; ++i) {
+    for (std::size_t j = 0; j < 10; ++j) {
+      differences.push_back(a[i] - b[j]);
+      if (j >= i) averages.push_back((a[i] + a[j]) / 2);
+    }
+  }
+  std::sort(averages.begin(), averages.end());
+  std::sort(differences.begin(), differences.end());
+  const auto centre = rank_centre(a, 0.95);
+  REQUIRE(centre);
+  // Signed-rank test, n = 10, 5 % on two sides: critical value 8 (Wilcoxon and Wilcox 1964).
+  CHECK(centre->low == averages[8]);
+  CHECK(centre->high == averages[55 - 9]);
+  CHECK(centre->value == Approx(median(averages)));
+  const auto shift = rank_shift(a, b, 0.95);
+  REQUIRE(shift);
+  // Rank-sum test, 10 and 10: critical value 23 (Mann and Whitney).
+  CHECK(shift->low == differences[23]);
+  CHECK(shift->high == differences[100 - 24]);
+  CHECK_FALSE(rank_centre({1, 2, 3, 4, 5}, 0.95));
+  CHECK(rank_centre({1, 2, 3, 4, 5, 6}, 0.95));
+  CHECK_FALSE(rank_shift({1, 2, 3}, {1, 2, 3}, 0.95));
+  // Exact and normal distributions meet where the one takes over from the other.
+  std::vector<double> many(25);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = std::pow(1.1, static_cast<double>(i));
+  // n = 25: critical value 89.
+  std::vector<double> all;
+  for (std::size_t i = 0; i < many.size(); ++i) {
+    for (std::size_t j = i; j < many.size(); ++j) all.push_back((many[i] + many[j]) / 2);
+  }
+  std::sort(all.begin(), all.end());
+  CHECK(rank_centre(many, 0.95)->low == Approx(all[89]).epsilon(0.02));
 }
 
 TEST_CASE("one or two launches have no interval") {

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+namespace dynamiccl {
+
+/// A typical value or shift with its interval, on the scale of the values given.
+struct RankEstimate {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// Centre of values: the median of the averages of all pairs (Hodges and Lehmann 1963), with the
+/// interval of the signed-rank test (Wilcoxon). A few values far out, as launches that a busy
+/// neighbour slowed down, move it little; of normal values it wastes 5 %.
+/// nullopt where so few values reach no such confidence (fewer than 6 at 95 %).
+std::optional<RankEstimate> rank_centre(const std::vector<double>& values, double confidence);
+
+/// Shift from `base` to `other`: the median of all differences, with the interval of the rank-sum
+/// test (Wilcoxon, Mann and Whitney). nullopt where so few values reach no such confidence.
+std::optional<RankEstimate> rank_shift(const std::vector<double>& other,
+                                       const std::vector<double>& base, double confidence);
+
+}  // namespace dynamiccl
