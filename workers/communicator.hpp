@@ -99,6 +99,8 @@ class Communicator {
   [[nodiscard]] virtual std::string library() const = 0;
   /// Bare version, "4.1.4".
   [[nodiscard]] virtual std::string library_version() const = 0;
+  /// MPI's level of thread support, in small letters ("single"); "" with libraries that have none.
+  [[nodiscard]] virtual std::string thread_level() const { return ""; }
 
   /// Why this library cannot do it; nullopt when it can. The answer is the same on every rank.
   [[nodiscard]] virtual std::optional<std::string> unsupported(const CallShape& shape) const = 0;

@@ -66,7 +66,8 @@ int work(const std::string& path, double started_unix_s) {
     comm->finalize();
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", comm->rank(), error.what());
-    // MPICH's launcher drops what it has not yet passed on when a rank aborts (3 of 100 last words).
+    // MPICH's launcher drops what it has not yet passed on when a rank aborts (3 of 100 last
+    // words).
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     // The others would wait for this rank for ever.
     comm->abort(1);

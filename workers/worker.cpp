@@ -102,6 +102,8 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
   }
   TransportRecord transport = proof.conclude(watch);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
+  if (auto level = comm.thread_level(); !level.empty())
+    transport.details["thread_level"] = std::move(level);
   const nlohmann::json noise_after = probe_noise();
   transport.details["noise"] = noise_between(noise_before, noise_after);
   // Tells the machine's own load from that of others.

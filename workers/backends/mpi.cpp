@@ -10,6 +10,7 @@
 
 #include "workers/backend_table.hpp"
 #include "workers/backends/mpi_algorithms.hpp"
+#include "workers/backends/mpi_threads.hpp"
 #include "workers/collectives/sum.hpp"
 #include "workers/device/device.hpp"
 
@@ -119,10 +120,9 @@ bool library_takes_gpu_memory() {
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator() {
-    // One thread at a time, though not always the same one: training communicates from its own.
-    int granted = MPI_THREAD_SINGLE;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &granted), "MPI_Init_thread");
+  explicit MpiCommunicator(const RunConfig& config) {
+    check(MPI_Init_thread(nullptr, nullptr, thread_level_for(config), &thread_level_),
+          "MPI_Init_thread");
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
@@ -134,6 +134,9 @@ class MpiCommunicator : public Communicator {
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string library() const override;
   [[nodiscard]] std::string library_version() const override;
+  [[nodiscard]] std::string thread_level() const override {
+    return name_of_thread_level(thread_level_);
+  }
   [[nodiscard]] std::optional<std::string> unsupported(const CallShape& shape) const override;
   [[nodiscard]] std::vector<std::string> algorithms(Collective collective) const override {
     return algorithms_->names(collective);
@@ -180,6 +183,7 @@ class MpiCommunicator : public Communicator {
 
   int rank_ = 0;
   int size_ = 1;
+  int thread_level_ = MPI_THREAD_SINGLE;
   MPI_Comm comm_ = MPI_COMM_WORLD;
   std::unique_ptr<MpiTypes> types_;
   std::unique_ptr<MpiAlgorithms> algorithms_;
@@ -343,7 +347,7 @@ namespace {
 /// MPI that takes GPU memory as it is (C-03).
 class CudaAwareMpiCommunicator final : public MpiCommunicator {
  public:
-  explicit CudaAwareMpiCommunicator(const RunConfig& config) {
+  explicit CudaAwareMpiCommunicator(const RunConfig& config) : MpiCommunicator(config) {
     const auto own = static_cast<std::size_t>(rank());
     try {
       if (!library_takes_gpu_memory())
@@ -379,8 +383,8 @@ std::unique_ptr<Communicator> connect_cuda_aware_mpi(const RunConfig& config) {
 }
 #endif
 
-std::unique_ptr<Communicator> connect_mpi(const RunConfig& /*config*/) {
-  return std::make_unique<MpiCommunicator>();
+std::unique_ptr<Communicator> connect_mpi(const RunConfig& config) {
+  return std::make_unique<MpiCommunicator>(config);
 }
 
 }  // namespace dynamiccl
