@@ -270,11 +270,9 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
   nlohmann::json pairs = nlohmann::json::array();
   for (const auto& [pair, ways] : found.pairs)
     pairs.push_back({{"from", pair.first}, {"to", pair.second}, {"ways", ways}});
-  claim.details = {{"connections", found.ways},
-                   {"pairs", pairs},
-                   {"networks", found.networks},
-                   {"warnings", found.warnings},
-                   {"log", log_path_}};
+  claim.details = {{"connections", found.ways},    {"pairs", pairs},
+                   {"networks", found.networks},   {"warnings", found.warnings},
+                   {"profiler", witness_.state()}, {"log", log_path_}};
   if (nccl_size_ == 1) {
     claim.transport = "self";
     claim.evidence = "one NCCL rank, nothing leaves its GPU";

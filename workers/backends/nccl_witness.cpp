@@ -21,11 +21,21 @@ std::string program_folder() {
 
 void NcclWitness::load() {
   const char* asked = std::getenv("DYNAMICCL_NCCL_PROFILER");
-  if (asked != nullptr && std::string_view(asked) == "0") return;
-  if (std::getenv("NCCL_PROFILER_PLUGIN") != nullptr) return;
+  if (asked != nullptr && std::string_view(asked) == "0") {
+    state_ = "off: DYNAMICCL_NCCL_PROFILER=0";
+    return;
+  }
+  if (const char* other = std::getenv("NCCL_PROFILER_PLUGIN"); other != nullptr) {
+    state_ = std::string("off: NCCL_PROFILER_PLUGIN names ") + other;
+    return;
+  }
   const std::string path = program_folder() + "/libdynamiccl-nccl-plugin.so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return;
+  if (library == nullptr) {
+    state_ = std::string("off: ") + dlerror();
+    return;
+  }
+  state_ = path;
   watch_ = reinterpret_cast<decltype(watch_)>(dlsym(library, "dynamiccl_profiler_watch"));
   last_ = reinterpret_cast<decltype(last_)>(dlsym(library, "dynamiccl_profiler_last"));
   setenv("NCCL_PROFILER_PLUGIN", path.c_str(), 1);

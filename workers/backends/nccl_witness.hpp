@@ -18,8 +18,11 @@ class NcclWitness {
   void forget() const;
   /// Stops looking on. @returns "RING/LL, 8 channels, 544 threads", "" when nothing was seen
   [[nodiscard]] std::string conclude() const;
+  /// The plugin's path, or why it does not look on.
+  [[nodiscard]] const std::string& state() const { return state_; }
 
  private:
+  std::string state_ = "off: no GPU on this rank";
   void (*watch_)(int on) = nullptr;
   void (*last_)(char* text, std::size_t bytes) = nullptr;
 };

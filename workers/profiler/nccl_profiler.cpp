@@ -19,6 +19,8 @@ namespace dynamiccl::nccl_profiler {
 namespace {
 
 std::atomic<int*> g_mask{nullptr};
+// Outlives the making of communicators, each of which starts from what the environment asks.
+std::atomic<bool> g_watched{false};
 
 std::uint64_t wanted_events() {
   const char* text = std::getenv("DYNAMICCL_PROFILE_EVENTS");
@@ -50,7 +52,8 @@ void init(void** context, std::uint64_t comm_id, int* mask, int ranks, int rank)
   session->open(comm_id, rank, ranks, (wanted & kKernelChannel) != 0);
   *context = session;
   g_mask.store(mask);
-  __atomic_store_n(mask, static_cast<int>(wanted), __ATOMIC_RELAXED);
+  const std::uint64_t watched = g_watched.load() ? kColl : 0;
+  __atomic_store_n(mask, static_cast<int>(wanted | watched), __ATOMIC_RELAXED);
 }
 
 Result init_v5(void** context, std::uint64_t comm_id, int* mask, const char* /*name*/,
@@ -140,6 +143,7 @@ const dynamiccl::nccl_profiler::PluginV4 ncclProfiler_v4{
 
 /// For the program NCCL runs in: what is applied is told (1) or not (0) from the next call on.
 DYN_EXPORT void dynamiccl_profiler_watch(int on) {
+  dynamiccl::nccl_profiler::g_watched.store(on != 0);
   int* mask = dynamiccl::nccl_profiler::g_mask.load();
   if (mask != nullptr)
     __atomic_store_n(mask, on != 0 ? static_cast<int>(dynamiccl::nccl_profiler::kColl) : 0,

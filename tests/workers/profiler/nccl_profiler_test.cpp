@@ -133,10 +133,15 @@ TEST_CASE("a program can ask for what was applied and leave its timed calls alon
   void* context = nullptr;
   int mask = -1;
   plugin->init(&context, 1, &mask, "", 1, 1, 0, nullptr);
-  unsetenv("DYNAMICCL_PROFILE_EVENTS");
   CHECK(mask == 0);
   watch(1);
   CHECK(mask == static_cast<int>(kColl));
+  // A cell with knobs of its own makes its communicator while the program looks on.
+  void* other = nullptr;
+  plugin->init(&other, 2, &mask, "", 1, 1, 0, nullptr);
+  unsetenv("DYNAMICCL_PROFILE_EVENTS");
+  CHECK(mask == static_cast<int>(kColl));
+  plugin->finalize(other);
   plugin->stop_event(start(*plugin, context, coll(1, 8)));
   std::array<char, 128> text{};
   last(text.data(), text.size());
