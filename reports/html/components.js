@@ -21,7 +21,8 @@
         ? Report.choice("size", sizes.map(size => [size, format.size(size)]), chosenSize, value => { chosenSize = Number(value); }) : null));
       const cells = mine.filter(cell => cell.size === chosenSize);
       if (!cells.length) { root.append(el("p", { class: "note" }, "Nothing measured passes the filter.")); return; }
-      const shown = parts.filter(([key]) => cells.some(cell => cell[key] > 0));
+      const trains = lists.operations[operation]?.collective === "training";
+      const shown = parts.filter(([key]) => cells.some(cell => cell[key] > 0)).map(([key, name, color]) => [key, trains && key === "compute_us" ? "computation" : name, color]);
       root.append(el("h3", {}, `${operationName(operation)}, ${format.size(chosenSize)}`), el("ul", { class: "keys" },
         [...shown, [null, "everything else in the call", "--p-other"]].map(([, name, color]) =>
           el("li", { class: "key" }, el("span", { class: "swatch", style: `background: var(${color})` }), name))));

@@ -11,17 +11,18 @@
   const family = backend => backend === "openmpi" || backend === "mpich" ? "mpi" : backend;
 
   function table(rows, baseline) {
-    const { format } = Report;
+    const { el, format } = Report;
+    const together = text => el("span", { class: "together" }, text);
     const percent = value => value === null || value === undefined ? "-" : `${value > 0 ? "+" : ""}${format.number(value)} %`;
     return Report.table({ caption: "Medians over launches, 95 % intervals over launches" + (baseline ? "; over DDP: step time over PyTorch DDP's engine at its best bucket size in the same launches" : ""), rows, columns: [
-      { name: "method", text: named }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
-      { name: "model", text: r => `${r.model}, batch ${r.batch}` }, { name: "workers", right: true, text: r => r.workers + (r.ranks > r.workers ? ` + ${r.ranks - r.workers} server${r.ranks - r.workers > 1 ? "s" : ""}` : "") },
+      { name: "method", text: r => together(named(r)) }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
+      { name: "model", text: r => together(`${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => r.workers + (r.ranks > r.workers ? ` + ${r.ranks - r.workers} server${r.ranks - r.workers > 1 ? "s" : ""}` : "") },
       { name: "step", right: true, text: r => format.interval(r.step_us, r.step_low_us, r.step_high_us, format.time) },
       ...(baseline ? [{ name: "over DDP", right: true, text: r => r.over_ddp === null ? "-" : format.interval(r.over_ddp, r.over_ddp_low, r.over_ddp_high, format.ratio) }] : []),
       { name: "samples/s", right: true, text: r => format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },
       { name: "waiting", right: true, text: r => format.time(r.exposed_us) }, { name: "predicted", right: true, text: r => r.predicted_us ? `${format.time(r.predicted_us)} (${percent(r.prediction_error_percent)})` : "-" },
       { name: "sent per step", right: true, text: r => format.size(r.wire_bytes) },
-      { name: "C2C by formula", right: true, text: r => format.number(r.c2c_predicted) }, { name: "C2C counted", right: true, text: r => format.number(r.c2c_measured) },
+      { name: "C2C (formula)", right: true, text: r => `${format.number(r.c2c_measured)} (${format.number(r.c2c_predicted)})` },
       ...(rows.some(r => r.accuracy !== null) ? [{ name: "accuracy", right: true, text: r => r.accuracy === null ? "-" : format.number(100 * r.accuracy) + " %" }] : []),
       ...(rows.some(r => r.epochs !== null) ? [{ name: "epochs", right: true, text: r => r.epochs === null ? "-" : String(r.epochs) }, { name: "trained for", right: true, text: r => format.time(r.trained_us) }] : []),
       { name: "launches", right: true, text: r => String(r.launches) }] });
@@ -103,7 +104,7 @@
         ...breakdown(mine));
       const curves = own.curves.filter(passes).filter(c => task(c) === chosen);
       root.append(Report.keys(methods.filter(m => mine.some(r => r.method === m)).map(m => ({ label: m, look: looks(m) }))),
-        el("div", { class: "panels" }, predictions(mine, methods, looks), learning(curves, looks, "losses", Report.format.number, "Loss over steps"),
+        el("div", { class: "panels" }, predictions(mine, methods, looks), learning(curves, looks, "losses", Report.format.number, "Loss over steps; equal curves cover each other"),
           learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +

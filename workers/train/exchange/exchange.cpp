@@ -52,16 +52,18 @@ void GradientExchange::start_step() {
 }
 
 void GradientExchange::ready(std::size_t gradient) {
+  // Waking the thread for a gradient that completes no piece would take the core from backward.
+  bool sendable = false;
   {
     const std::lock_guard lock(mutex_);
-    --all_missing_;
+    sendable = --all_missing_ == 0;
     // Pieces lie in the gradients' order, so those of one gradient are neighbours.
     auto piece = std::partition_point(plan_.pieces.begin(), plan_.pieces.end(),
                                       [&](const Piece& p) { return p.last <= gradient; });
     for (; piece != plan_.pieces.end() && piece->first <= gradient; ++piece)
-      --missing_[static_cast<std::size_t>(piece - plan_.pieces.begin())];
+      sendable |= --missing_[static_cast<std::size_t>(piece - plan_.pieces.begin())] == 0;
   }
-  to_send_.notify_all();
+  if (sendable) to_send_.notify_all();
 }
 
 void GradientExchange::wait(std::size_t gradient) {
