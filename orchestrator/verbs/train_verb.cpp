@@ -14,7 +14,7 @@ namespace {
 
 struct TrainArguments {
   std::string out = "results/ppo.policy";
-  std::string curves;
+  std::string report;
   int seeds = 5;
   int updates = 40;
   int jobs = 48;
@@ -32,7 +32,7 @@ struct TrainArguments {
                                 std::to_string(arguments.updates),
                                 "--jobs",
                                 std::to_string(arguments.jobs)};
-  if (!arguments.curves.empty()) argv.insert(argv.end(), {"--curves", arguments.curves});
+  if (!arguments.report.empty()) argv.insert(argv.end(), {"--report", arguments.report});
   std::vector<char*> pointers;
   for (std::string& argument : argv) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
@@ -49,8 +49,8 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
   auto* verb = app.add_subcommand("train", "train the ppo agent's policy on the simulator");
   auto arguments = std::make_shared<TrainArguments>();
   verb->add_option("--out", arguments->out, "the policy file (results/ppo.policy)");
-  verb->add_option("--curves", arguments->curves,
-                   "JSON with learning curves and the comparison on held-out regimes");
+  verb->add_option("--report", arguments->report,
+                   "folder for the learning curves and the comparison on held-out regimes (CSV)");
   verb->add_option("--seeds", arguments->seeds, "independent trainings, the best is kept (5)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--updates", arguments->updates, "policy updates per curriculum stage (40)")
@@ -58,7 +58,7 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
   verb->add_option("--jobs", arguments->jobs, "simulated jobs side by side (48)")
       ->check(CLI::PositiveNumber);
   verb->footer(
-      "Example:\n  dynamiccl train --out ppo.policy --curves curves.json\n"
+      "Example:\n  dynamiccl train --out ppo.policy --report ppo\n"
       "Then: dynamiccl tune FILE --agent ppo --policy ppo.policy");
   verb->callback([arguments] { become_learner(*arguments); });
 }

@@ -46,6 +46,31 @@
           { name: "step", right: true, text: r => String(r.step + 1) }, { name: "agent", text: searcher }, { name: "kind", text: r => r.kind }, { name: "setting", wide: true, text: r => r.arm },
           { name: "time", right: true, text: r => format.time(r.time_us) }, { name: "default", right: true, text: r => format.time(r.reference_us) },
           { name: "probability", right: true, text: r => format.number(r.propensity) }, { name: "guard", wide: true, text: r => r.guard }] })));
+      if (own.policy && own.policy.training && own.policy.training.curves) drawTraining(root, own.policy);
     },
   });
+
+  const kBin = 5; // updates that make one point
+  function drawTraining(root, policy) {
+    const { el, format, look } = Report, training = policy.training;
+    const seeds = Object.keys(training.curves);
+    const curve = points => points.filter((_, i) => i % kBin === kBin - 1).map((p, i) => {
+      const bin = points.slice(i * kBin, (i + 1) * kBin), mean = bin.reduce((sum, q) => sum - q[1], 0) / bin.length;
+      return { x: p[0], value: mean, low: null, high: null, notes: [`mean of ${bin.length} updates`] };
+    });
+    const series = seeds.map((seed, i) => ({ label: `seed ${seed}`, look: look(i + 1), points: curve(training.curves[seed]) })).filter(s => s.points.length);
+    const held = training.held_out || [], others = held.filter(r => r.agent === "bandit");
+    root.append(el("h3", {}, "How the ppo policy was trained"), Report.keys(series.map(s => ({ label: s.label, look: s.look }))),
+      el("div", { class: "panels" }, Report.lineChart({ caption: "Cost per simulated call while training, each seed", title: "Learning curves", series,
+        x: { linear: true, tick: x => format.number(x / 1000) + "k steps" }, range: Report.yRange(series, null), tick: format.number, text: p => format.number(p.value),
+        reference: others.length ? { value: -others[0].mean_reward, low: -others[0].mean_reward, high: -others[0].mean_reward } : null })),
+      el("p", { class: "method" }, `Policy ${policy.version}, kept from seed ${training.seed}. Cost: minus the mean reward of a step; 1 is about a call under the default, lower is better. ` +
+        "The simulator gets harder from stage to stage (a third of the steps each). Grey line: the bandit on held-out regimes of all stages."),
+      Report.table({ caption: "On simulated regimes that never trained", rows: held, columns: [
+        { name: "agent", text: r => r.agent }, { name: "mean reward", right: true, text: r => r.mean_reward.toFixed(4) },
+        { name: "regret at a task's end", right: true, text: r => r.final_regret_percent.toFixed(1) + " %" },
+        { name: "tries to 95 % of the oracle", right: true, text: r => format.number(r.evaluations_to_95) },
+        { name: "tasks that get there", right: true, text: r => r.reached_95_percent.toFixed(0) + " %" },
+        { name: "time saved, of the oracle's", right: true, text: r => r.gain_percent_of_oracle.toFixed(1) + " %" }] }));
+  }
 })();

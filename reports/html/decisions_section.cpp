@@ -23,10 +23,21 @@ nlohmann::json decisions_data(const PageContext& page) {
       "GROUP BY t.mode, t.agent, d.environment, d.task_key, d.arm "
       "ORDER BY d.environment, d.task_key, t.mode, t.agent, searches DESC LIMIT 5000",
       {page.run_row}));
+  // How the policy in use was trained; it travels with the search's options.
+  const json training = table_json(page.reader.query(
+      "SELECT policy_version, json_extract(options_json, '$.training') AS training FROM tuning "
+      "WHERE run_id = ?1 AND json_extract(options_json, '$.training') IS NOT NULL "
+      "ORDER BY id DESC LIMIT 1",
+      {page.run_row}));
+  json policy;
+  if (!training.empty())
+    policy = {{"version", training[0]["policy_version"]},
+              {"training", stored_json(training[0]["training"].get<std::string>())}};
   QueryScope scope;
   scope.runs = {page.run};
   return {{"steps", steps},
           {"choices", choices},
+          {"policy", policy},
           {"regret", table_json(named_query(page.reader, "regret", scope))}};
 }
 

@@ -77,11 +77,16 @@ class OpenPage {
         });
     store.end_run(plan.run.id, "complete");
   }
+  static constexpr const char* kTrained =
+      R"({"training": {"seed": 1, "curves": {"1": [[1, -1.4], [2, -1.3], [3, -1.3], [4, -1.2], [5, -1.2],
+        [6, -1.2], [7, -1.1], [8, -1.2], [9, -1.1], [10, -1.1]]}, "held_out": [{"agent": "bandit",
+        "mean_reward": -1.1, "final_regret_percent": 2, "search_tasks": 9, "evaluations_to_95": 5,
+        "reached_95_percent": 90, "evaluations": 7, "gain_percent_of_oracle": 97}]}})";
   /// Two agents try three settings of one task.
   static void tune(const std::string& path) {
     DecisionLog log(path);
     for (const char* agent : {"bandit", "random"}) {
-      const auto tuning = log.begin({"page-run", "live", agent, "", 1, "{}"});
+      const auto tuning = log.begin({"page-run", "live", agent, "", 1, kTrained});
       std::vector<DecisionInfo> decisions;
       for (int step = 0; step < 4; ++step) {
         DecisionInfo row;
@@ -124,7 +129,7 @@ TEST_CASE("the page draws its charts without a complaint and without the network
   // 2 environments x 2 backends x 2 operations x 4 sizes have a ratio to bare metal.
   CHECK(page.count("#overview circle") == 32);
   CHECK(page.count("#components .bar i") > 0);
-  CHECK(page.count("#decisions .plot canvas") == 2);
+  CHECK(page.count("#decisions .plot canvas") == 3);
   CHECK(page.browser->complaints() == std::vector<std::string>{});
   REQUIRE(page.browser->requests().size() == 1);
   CHECK_THAT(page.browser->requests().front(), ContainsSubstring("file://"));

@@ -160,6 +160,31 @@ TEST_CASE("the page has the decisions of a tuned run, and no section for them el
   REQUIRE(own["regret"].size() == 2);
   CHECK(own["regret"][0]["mean_regret_percent"] == 100.0);
   CHECK(own["regret"][1]["mean_regret_percent"] == 0.0);
+  CHECK(own["policy"].is_null());
+}
+
+TEST_CASE("the page tells how the policy of a tuned run was trained") {
+  const ScratchFolder folder;
+  const auto path = folder.file("page.sqlite");
+  Store store(path);
+  const auto plan = make_plan("page", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 10.0; });
+  DecisionLog log(path);
+  const json options{{"training", {{"seed", 2}, {"curves", {{"1", {{1152, -1.25}}}}}}}};
+  const auto tuning = log.begin({"page", "live", "ppo", "abcd", 1, options.dump()});
+  DecisionInfo row;
+  row.task_key = "openmpi/ring/allreduce/2^10/r2n1";
+  row.environment = "bare-metal";
+  row.regime = "abcd";
+  row.kind = "reference";
+  row.arm = "library";
+  row.candidates_json = row.asked_json = row.state_json = "{}";
+  row.time_us = 10.0;
+  log.add(tuning, {row});
+  const json own = data_of(render_report_html(Reader(path), "last")).at("sections").at("decisions");
+  CHECK(own["policy"]["version"] == "abcd");
+  CHECK(own["policy"]["training"]["curves"]["1"][0][1] == -1.25);
 }
 
 TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d-43][g-05]") {

@@ -203,7 +203,14 @@ TEST_CASE("the posterior is that of Gaussian regression computed directly") {
     CHECK(std::abs(variance - after.covariance(a, a)) < 1e-9);
     CHECK(after.covariance(a, a) < before.covariance(a, a));
   }
+  const PosteriorMargins margins = belief.margins(view);
+  CHECK((margins.mean - after.mean).cwiseAbs().maxCoeff() < 1e-9);
+  CHECK((margins.variance - after.covariance.diagonal()).cwiseAbs().maxCoeff() < 1e-9);
+  CHECK((belief.covariance_with(view, margins, 3) - after.covariance.col(3)).cwiseAbs().maxCoeff() <
+        1e-9);
+  const std::uint64_t version = belief.version();
   belief.forget(view.task.id);
+  CHECK(belief.version() != version);
   CHECK(belief.observations() == 1);
 }
 

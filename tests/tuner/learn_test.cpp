@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
+#include "tuner/learn/search_score.hpp"
 #include "tuner/learn/trainer.hpp"
 
 using namespace dynamiccl;
@@ -94,4 +95,29 @@ TEST_CASE("agents are scored on the same simulated jobs") {
   CHECK(bandit.evaluations > 1);
   CHECK(bandit.final_regret < nothing.final_regret);
   CHECK(nothing.mean_reward < 0);
+}
+
+TEST_CASE("searches are counted on the same simulated regimes for every agent", "[E-132]") {
+  const SimCatalog catalog;
+  const auto score = [&](const std::string& name) {
+    return search_in_simulator(
+        [&](std::uint64_t seed) {
+          AgentOptions options;
+          options.seed = seed;
+          return make_agent(name, options);
+        },
+        catalog, CurriculumStage::second, 4, 21);
+  };
+  const SearchScore nothing = score("default");
+  const SearchScore descent = score("coordinate-descent");
+  const SearchScore ppo = score("ppo");
+  REQUIRE(nothing.tasks > 2);
+  CHECK(descent.tasks == nothing.tasks);
+  CHECK(nothing.reached_95 == 0);
+  CHECK(nothing.evaluations == 0);
+  CHECK(nothing.evaluations_to_95 >= 24);
+  CHECK(nothing.gain_share == 0);
+  CHECK(ppo.gain_share > 0.5);
+  CHECK(ppo.gain_share <= 1);
+  CHECK(ppo.evaluations < descent.evaluations);
 }

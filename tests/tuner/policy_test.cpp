@@ -144,3 +144,22 @@ TEST_CASE("the policy agent measures nothing twice without need, and ends") {
   CHECK(us[agent.recommend(task)] < 1.05 * us[best]);
   CHECK(agent.version().size() == 16);
 }
+
+TEST_CASE("the policy that comes along fits this program and tells how it was trained") {
+  const Policy policy = read_policy(DYNAMICCL_SOURCE_DIR "/tuner/policy/pretrained.policy");
+  CHECK(policy.provenance.at("stages").size() == 3);
+  CHECK(policy.provenance.at("curves").size() == 5);
+  double bandit = 0;
+  double descent = 0;
+  double worst_seed = 0;
+  for (const auto& row : policy.provenance.at("held_out")) {
+    const std::string agent = row.at("agent");
+    const double reward = row.at("mean_reward");
+    if (agent == "bandit") bandit = reward;
+    if (agent == "coordinate-descent") descent = reward;
+    if (agent.starts_with("ppo seed")) worst_seed = std::min(worst_seed, reward);
+  }
+  REQUIRE(bandit < 0);
+  CHECK(worst_seed > bandit);
+  CHECK(worst_seed > descent);
+}

@@ -14,64 +14,64 @@ constexpr double kInverseSqrt2Pi = 0.3989422804014327;
 double normal_density(double z) { return kInverseSqrt2Pi * std::exp(-0.5 * z * z); }
 double normal_distribution(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
-/// Probability that `arm` is faster than the default.
-double faster_than_default(const Posterior& posterior, Eigen::Index arm) {
-  const double gap = posterior.mean[0] - posterior.mean[arm];
-  const double variance = posterior.covariance(0, 0) + posterior.covariance(arm, arm) -
-                          2 * posterior.covariance(0, arm);
-  return normal_distribution(gap / std::sqrt(std::max(variance, 1e-10)));
-}
-
-/// Draws from a joint posterior.
-class PosteriorSampler {
- public:
-  explicit PosteriorSampler(const Posterior& posterior)
-      : mean_(posterior.mean),
-        // LDLT takes what rounding has made slightly indefinite.
-        factor_(Eigen::MatrixXd(
-            posterior.covariance +
-            1e-9 * Eigen::MatrixXd::Identity(posterior.mean.size(), posterior.mean.size()))),
-        scale_(factor_.vectorD().cwiseMax(0).cwiseSqrt()) {}
-
-  Eigen::VectorXd draw(FastRandom& random) const {
-    Eigen::VectorXd sample(mean_.size());
-    for (Eigen::Index i = 0; i < sample.size(); ++i) sample[i] = scale_[i] * random.normal();
-    sample = factor_.matrixL() * sample;
-    sample = factor_.transpositionsP().transpose() * sample;
-    return mean_ + sample;
+/// Draws from a joint posterior, one per column.
+Eigen::MatrixXd draw(const Posterior& posterior, int count, FastRandom& random) {
+  const Eigen::Index arms = posterior.mean.size();
+  Eigen::MatrixXd samples(arms, count);
+  for (Eigen::Index i = 0; i < samples.size(); ++i) samples.data()[i] = random.normal();
+  // What rounding has made slightly indefinite.
+  for (double jitter = 1e-9; jitter < 1e-2; jitter *= 100) {
+    const Eigen::LLT<Eigen::MatrixXd> factor(posterior.covariance +
+                                             jitter * Eigen::MatrixXd::Identity(arms, arms));
+    if (factor.info() != Eigen::Success) continue;
+    samples = factor.matrixL() * samples;
+    return samples.colwise() + posterior.mean;
   }
-
- private:
-  Eigen::VectorXd mean_;
-  Eigen::LDLT<Eigen::MatrixXd> factor_;
-  Eigen::VectorXd scale_;
-};
+  // Without the correlations: still Thompson sampling, of each arm by itself.
+  return (posterior.covariance.diagonal().cwiseMax(0).cwiseSqrt().asDiagonal() * samples)
+             .colwise() +
+         posterior.mean;
+}
 
 }  // namespace
 
 ArmOutlook outlook_of(const Posterior& posterior, const std::vector<bool>& failed, double noise_sd,
                       double safety) {
-  const Eigen::Index arms = posterior.mean.size();
+  return outlook_of(
+      posterior.mean, posterior.covariance.diagonal(),
+      [&](std::size_t arm) -> Eigen::VectorXd {
+        return posterior.covariance.col(static_cast<Eigen::Index>(arm));
+      },
+      failed, noise_sd, safety);
+}
+
+ArmOutlook outlook_of(const Eigen::VectorXd& mean, const Eigen::VectorXd& variance,
+                      const std::function<Eigen::VectorXd(std::size_t)>& with_best,
+                      const std::vector<bool>& failed, double noise_sd, double safety) {
+  const Eigen::Index arms = mean.size();
   ArmOutlook outlook;
-  outlook.mean = posterior.mean;
-  outlook.sd = posterior.covariance.diagonal().cwiseMax(1e-10).cwiseSqrt();
+  outlook.mean = mean;
+  outlook.sd = variance.cwiseMax(1e-10).cwiseSqrt();
   outlook.expected_gain = Eigen::VectorXd::Zero(arms);
   Eigen::Index best = 0;
   for (Eigen::Index a = 1; a < arms; ++a)
-    if (!failed[static_cast<std::size_t>(a)] && posterior.mean[a] < posterior.mean[best]) best = a;
+    if (!failed[static_cast<std::size_t>(a)] && mean[a] < mean[best]) best = a;
+  const Eigen::VectorXd shared = with_best(static_cast<std::size_t>(best));
+  // What counts is the difference to the best, which shares the task's level with it.
+  const Eigen::VectorXd difference =
+      (variance.array() + variance[best] - 2 * shared.array()).matrix();
   for (Eigen::Index a = 0; a < arms; ++a) {
     if (failed[static_cast<std::size_t>(a)] || a == best) continue;
-    // What counts is the difference to the best, which shares the task's level with it.
-    const double variance = posterior.covariance(a, a) + posterior.covariance(best, best) -
-                            2 * posterior.covariance(a, best);
-    const double known = std::max(variance, 1e-12);
+    const double known = std::max(difference[a], 1e-12);
     const double sd = known / std::sqrt(known + noise_sd * noise_sd);
-    const double gap = posterior.mean[best] - posterior.mean[a];
+    const double gap = mean[best] - mean[a];
     const double z = gap / sd;
     outlook.expected_gain[a] = gap * normal_distribution(z) + sd * normal_density(z);
   }
   outlook.best = static_cast<std::size_t>(best);
-  outlook.recommended = faster_than_default(posterior, best) >= safety ? outlook.best : 0;
+  const double faster =
+      normal_distribution((mean[0] - mean[best]) / std::sqrt(std::max(difference[0], 1e-10)));
+  outlook.recommended = faster >= safety ? outlook.best : 0;
   return outlook;
 }
 
@@ -93,9 +93,21 @@ const BeliefMemory::Entry* BeliefMemory::find(const Task& task) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+const ArmOutlook& BeliefMemory::outlook(const Entry& state) const {
+  if (state.outlook_version == belief_.version()) return state.outlook;
+  const PosteriorMargins margins = belief_.margins(state.view);
+  state.outlook = outlook_of(
+      margins.mean, margins.variance,
+      [&](std::size_t arm) { return belief_.covariance_with(state.view, margins, arm); },
+      state.failed, belief_.options().noise_sd, options_.safety);
+  state.outlook_version = belief_.version();
+  return state.outlook;
+}
+
 void BeliefMemory::learn(const Task& task, std::size_t arm, const Trial& trial) {
   Entry& state = entry(task);
   ++state.evaluations;
+  state.outlook_version.reset();  // also when the arm failed, of which the belief hears nothing
   if (!trial.ok || !(trial.time.count() > 0)) {
     if (arm != 0) state.failed[arm] = true;
     return;
@@ -154,17 +166,16 @@ Choice Bandit::act(const Task& task) {
   const BeliefMemory::Entry& state = memory_.entry(task);
   if (memory_.finished(task)) return {memory_.recommend(task), 1, false};
   const Posterior posterior = memory_.posterior(state);
-  const ArmOutlook outlook = outlook_of(
-      posterior, state.failed, memory_.belief().options().noise_sd, memory_.options().safety);
+  const ArmOutlook& outlook = memory_.outlook(state);
   const std::vector<bool> open = memory_.open_arms(state, outlook);
   // Propensity by counting draws: the exact one has no closed form.
   constexpr int kDraws = 64;
-  const PosteriorSampler sampler(posterior);
+  const Eigen::MatrixXd samples = draw(posterior, kDraws, random_);
   std::vector<int> wins(open.size(), 0);
   int counted = 0;
   std::optional<std::size_t> chosen;
   for (int d = 0; d < kDraws; ++d) {
-    const Eigen::VectorXd sample = sampler.draw(random_);
+    const auto sample = samples.col(d);
     std::size_t winner = 0;
     for (std::size_t a = 1; a < open.size(); ++a)
       if (!state.failed[a] &&

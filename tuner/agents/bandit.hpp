@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 
 #include "tuner/agents/belief.hpp"
 #include "tuner/simulator/fast_random.hpp"
@@ -24,6 +26,11 @@ struct ArmOutlook {
 ArmOutlook outlook_of(const Posterior& posterior, const std::vector<bool>& failed, double noise_sd,
                       double safety);
 
+/// The same without the joint covariance: `with_best` gives its column of the best arm.
+ArmOutlook outlook_of(const Eigen::VectorXd& mean, const Eigen::VectorXd& variance,
+                      const std::function<Eigen::VectorXd(std::size_t)>& with_best,
+                      const std::vector<bool>& failed, double noise_sd, double safety);
+
 /// What agents that share a belief over tasks keep per task.
 class BeliefMemory {
  public:
@@ -36,6 +43,8 @@ class BeliefMemory {
     std::vector<int> tries;
     std::vector<double> seen;  ///< mean ln(us) of the arm's measurements
     int evaluations = 0;
+    mutable std::optional<std::uint64_t> outlook_version;  ///< of the belief that `outlook` shows
+    mutable ArmOutlook outlook;
   };
   Entry& entry(const Task& task);
   [[nodiscard]] const Entry* find(const Task& task) const;
@@ -44,9 +53,8 @@ class BeliefMemory {
   [[nodiscard]] Posterior posterior(const Entry& entry) const {
     return belief_.posterior(entry.view);
   }
-  [[nodiscard]] ArmOutlook outlook(const Entry& entry) const {
-    return outlook_of(posterior(entry), entry.failed, belief_.options().noise_sd, options_.safety);
-  }
+  /// Made once for what was measured so far; valid until the next learn() or reopen().
+  [[nodiscard]] const ArmOutlook& outlook(const Entry& entry) const;
   /// Is there too little left to gain, or is the budget used up?
   [[nodiscard]] bool finished(const Task& task) const;
   [[nodiscard]] std::size_t recommend(const Task& task) const;

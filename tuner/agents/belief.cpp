@@ -151,6 +151,7 @@ void TimeBelief::observe(const BeliefView& view, std::size_t arm, double log_us)
     points_.erase(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(capacity_ / 2));
     rebuild();
   }
+  ++version_;
   append({view.task, view.arms, arm, view.prior[arm],
           std::clamp(log_us, expected - reach, expected + reach)});
 }
@@ -166,6 +167,44 @@ std::pair<double, double> TimeBelief::marginal(const BeliefView& view, std::size
           std::max(self - solved.squaredNorm(), 1e-10)};
 }
 
+Eigen::MatrixXd TimeBelief::solved_for(const BeliefView& view) const {
+  const auto arms = static_cast<Eigen::Index>(view.arms->size());
+  const auto n = static_cast<Eigen::Index>(points_.size());
+  Eigen::MatrixXd cross(n, arms);
+  for (Eigen::Index a = 0; a < arms; ++a)
+    cross.col(a) = row_for(view.task, (*view.arms)[static_cast<std::size_t>(a)]);
+  factor_.topLeftCorner(n, n).triangularView<Eigen::Lower>().solveInPlace(cross);
+  return cross;
+}
+
+PosteriorMargins TimeBelief::margins(const BeliefView& view) const {
+  const auto arms = static_cast<Eigen::Index>(view.arms->size());
+  const auto n = static_cast<Eigen::Index>(points_.size());
+  PosteriorMargins result;
+  result.mean = Eigen::Map<const Eigen::VectorXd>(view.prior.data(), arms);
+  const BeliefArm& any = view.arms->front();
+  result.variance = Eigen::VectorXd::Constant(arms, kernel(view.task, any, view.task, any));
+  if (n == 0) {
+    result.solved.resize(0, arms);
+    return result;
+  }
+  result.solved = solved_for(view);
+  result.mean.noalias() += result.solved.transpose() * whitened_.head(n);
+  result.variance -= result.solved.colwise().squaredNorm().transpose();
+  return result;
+}
+
+Eigen::VectorXd TimeBelief::covariance_with(const BeliefView& view, const PosteriorMargins& margins,
+                                            std::size_t arm) const {
+  Eigen::VectorXd column(static_cast<Eigen::Index>(view.arms->size()));
+  for (Eigen::Index a = 0; a < column.size(); ++a)
+    column[a] =
+        kernel(view.task, (*view.arms)[static_cast<std::size_t>(a)], view.task, (*view.arms)[arm]);
+  column.noalias() -=
+      margins.solved.transpose() * margins.solved.col(static_cast<Eigen::Index>(arm));
+  return column;
+}
+
 Posterior TimeBelief::posterior(const BeliefView& view) const {
   const auto arms = static_cast<Eigen::Index>(view.arms->size());
   const auto n = static_cast<Eigen::Index>(points_.size());
@@ -178,11 +217,7 @@ Posterior TimeBelief::posterior(const BeliefView& view) const {
           kernel(view.task, (*view.arms)[static_cast<std::size_t>(i)], view.task,
                  (*view.arms)[static_cast<std::size_t>(j)]);
   if (n == 0) return result;
-  Eigen::MatrixXd cross(n, arms);
-  for (Eigen::Index a = 0; a < arms; ++a)
-    cross.col(a) = row_for(view.task, (*view.arms)[static_cast<std::size_t>(a)]);
-  const Eigen::MatrixXd solved =
-      factor_.topLeftCorner(n, n).triangularView<Eigen::Lower>().solve(cross);
+  const Eigen::MatrixXd solved = solved_for(view);
   result.mean += solved.transpose() * whitened_.head(n);
   result.covariance.noalias() -= solved.transpose() * solved;
   return result;
@@ -192,6 +227,7 @@ void TimeBelief::forget(std::uint64_t task) {
   const auto gone = std::remove_if(points_.begin(), points_.end(),
                                    [&](const Point& point) { return point.task.id == task; });
   if (gone == points_.end()) return;
+  ++version_;
   points_.erase(gone, points_.end());
   rebuild();
 }

@@ -54,6 +54,14 @@ struct Posterior {
   Eigen::MatrixXd covariance;  ///< of the noise-free times
 };
 
+/// Each arm's own part of a Posterior, and what any one column of its covariance is made from: what
+/// an outlook needs, in time linear in the arms.
+struct PosteriorMargins {
+  Eigen::VectorXd mean;
+  Eigen::VectorXd variance;
+  Eigen::MatrixXd solved;  ///< [measurements, arms]
+};
+
 /// What all measurements say of any task's arms. Exact; grows by one row per measurement and
 /// forgets the oldest beyond `capacity`.
 class TimeBelief {
@@ -65,11 +73,18 @@ class TimeBelief {
   void observe(const BeliefView& view, std::size_t arm, double log_us);
   /// Shape: arms of the view.
   [[nodiscard]] Posterior posterior(const BeliefView& view) const;
+  [[nodiscard]] PosteriorMargins margins(const BeliefView& view) const;
+  /// Covariance of every arm with one of them. @param margins of the same view and measurements
+  [[nodiscard]] Eigen::VectorXd covariance_with(const BeliefView& view,
+                                                const PosteriorMargins& margins,
+                                                std::size_t arm) const;
   /// Mean and variance of one arm without the others.
   [[nodiscard]] std::pair<double, double> marginal(const BeliefView& view, std::size_t arm) const;
   /// Drops what was measured of a task.
   void forget(std::uint64_t task);
   [[nodiscard]] std::size_t observations() const { return points_.size(); }
+  /// Another number after every change.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] const BeliefOptions& options() const { return options_; }
 
  private:
@@ -84,11 +99,14 @@ class TimeBelief {
   [[nodiscard]] double kernel(const BeliefTask& ta, const BeliefArm& a, const BeliefTask& tb,
                               const BeliefArm& b) const;
   [[nodiscard]] Eigen::VectorXd row_for(const BeliefTask& task, const BeliefArm& arm) const;
+  /// Covariances of all measurements with all arms, whitened. [measurements, arms]
+  [[nodiscard]] Eigen::MatrixXd solved_for(const BeliefView& view) const;
   void append(const Point& point);
   void rebuild();
 
   BeliefOptions options_;
   std::size_t capacity_;
+  std::uint64_t version_ = 0;
   std::vector<Point> points_;
   Eigen::MatrixXd factor_;    ///< lower Cholesky factor in its top left corner
   Eigen::VectorXd whitened_;  ///< factor^-1 (log_us - prior)

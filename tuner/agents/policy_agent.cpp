@@ -70,7 +70,7 @@ Choice PolicyAgent::act(const Task& task) {
   Feedback& feedback = feedback_[task.key];
   feedback.interference = task.state.interference;
   hidden->second = network_.advance(policy_input(task.state, feedback), hidden->second);
-  const ArmOutlook outlook = memory_.outlook(entry);
+  const ArmOutlook& outlook = memory_.outlook(entry);
   // Arms with nothing left to show count as failed for the walk: the masks keep them out.
   const std::vector<bool> open = memory_.open_arms(entry, outlook);
   std::vector<bool> closed(open.size());

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
-#include <chrono>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/statistics.hpp"
 #include "core/text.hpp"
+#include "tuner/learn/search_score.hpp"
 #include "tuner/learn/trainer.hpp"
 
 namespace dynamiccl {
@@ -16,23 +19,25 @@ using nlohmann::json;
 
 struct LearnOptions {
   std::string out = "ppo.policy";
-  std::string curves;
+  std::string report;  ///< folder
   int seeds = 5;
   int updates = 40;  ///< per curriculum stage
   int jobs = 48;
-  int held_out = 64;  ///< episodes per held-out stage
+  int held_out = 64;  ///< episodes and regimes per held-out stage
 };
 
 constexpr const char* kHelp =
-    "usage: dynamiccl-learn [--out FILE] [--curves FILE] [--seeds N] [--updates N] [--jobs N]\n"
+    "usage: dynamiccl-learn [--out FILE] [--report FOLDER] [--seeds N] [--updates N] [--jobs N]\n"
     "Trains the recurrent PPO policy on the simulator in three curriculum stages, once per seed,\n"
-    "and keeps the seed with the highest mean reward on validation regimes.\n"
-    "  --out FILE      the policy (ppo.policy)\n"
-    "  --curves FILE   JSON with the learning curves and the comparison on held-out regimes\n"
-    "  --seeds N       independent trainings (5)\n"
-    "  --updates N     PPO updates per stage (40)\n"
-    "  --jobs N        simulated jobs side by side (48)\n"
-    "  --held-out N    episodes per stage of the comparison (64)\n";
+    "and keeps the seed with the highest mean reward on validation regimes. The files are written\n"
+    "after every seed.\n"
+    "  --out FILE       the policy (ppo.policy)\n"
+    "  --report FOLDER  curves.csv (learning curves) and held_out.csv (comparison with the other\n"
+    "                   agents on regimes that never trained)\n"
+    "  --seeds N        independent trainings (5)\n"
+    "  --updates N      PPO updates per stage (40)\n"
+    "  --jobs N         simulated jobs side by side (48)\n"
+    "  --held-out N     episodes and regimes per stage of the comparison (64)\n";
 
 // Regimes are drawn from the generator's seed: these never train.
 constexpr std::uint64_t kHeldOutSeed = 0x5eed0000;
@@ -45,8 +50,7 @@ SimulatorOptions stage_options(int stage) {
 }
 
 /// All stages, each with as many episodes.
-SimScore score(const SimCatalog& catalog,
-               const std::function<std::unique_ptr<Agent>(std::uint64_t)>& make, int episodes,
+SimScore score(const SimCatalog& catalog, const AgentMaker& make, int episodes,
                std::uint64_t seed) {
   SimScore sum;
   for (int stage = 1; stage <= 3; ++stage) {
@@ -60,7 +64,7 @@ SimScore score(const SimCatalog& catalog,
   return sum;
 }
 
-std::function<std::unique_ptr<Agent>(std::uint64_t)> maker(const std::string& name) {
+AgentMaker maker(const std::string& name) {
   return [name](std::uint64_t seed) {
     AgentOptions options;
     options.seed = seed;
@@ -68,12 +72,30 @@ std::function<std::unique_ptr<Agent>(std::uint64_t)> maker(const std::string& na
   };
 }
 
-std::function<std::unique_ptr<Agent>(std::uint64_t)> maker(const Policy& policy) {
+AgentMaker maker(const Policy& policy) {
   return [policy](std::uint64_t seed) -> std::unique_ptr<Agent> {
     AgentOptions options;
     options.seed = seed;
     return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{});
   };
+}
+
+/// A row of held_out.csv.
+json compare(const SimCatalog& catalog, const std::string& agent, const AgentMaker& make,
+             int episodes) {
+  const SimScore reward = score(catalog, make, episodes, kHeldOutSeed);
+  const SearchScore search =
+      search_in_simulator(make, catalog, CurriculumStage::third, episodes, kHeldOutSeed);
+  fmt::print(stderr, "{:20} mean reward {:8.4f}, evaluations to 95 % {:5.1f}\n", agent,
+             reward.mean_reward, search.evaluations_to_95);
+  return {{"agent", agent},
+          {"mean_reward", reward.mean_reward},
+          {"final_regret_percent", 100 * reward.final_regret},
+          {"search_tasks", search.tasks},
+          {"evaluations_to_95", search.evaluations_to_95},
+          {"reached_95_percent", 100 * search.reached_95},
+          {"evaluations", search.evaluations},
+          {"gain_percent_of_oracle", 100 * search.gain_share}};
 }
 
 struct Trained {
@@ -99,7 +121,8 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed) 
       const SimulatorOptions& shape = stage_options(stage);
       steps +=
           static_cast<std::int64_t>(options.jobs) * shape.tasks_per_episode * shape.steps_per_task;
-      trained.curve.push_back({{"stage", stage},
+      trained.curve.push_back({{"seed", seed},
+                               {"stage", stage},
                                {"steps", steps},
                                {"mean_reward", rollout.mean_reward},
                                {"entropy", report.entropy},
@@ -120,51 +143,75 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed) 
   return trained;
 }
 
-json score_json(const std::string& agent, const SimScore& score) {
-  return {{"agent", agent},
-          {"mean_reward", score.mean_reward},
-          {"final_regret", score.final_regret},
-          {"evaluations_per_task", score.evaluations}};
+std::string csv(const json& rows, const std::vector<std::string>& columns) {
+  std::string text = fmt::format("{}\n", fmt::join(columns, ","));
+  for (const json& row : rows)
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const json& value = row.at(columns[c]);
+      text += value.is_string()           ? value.get<std::string>()
+              : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())
+                                          : fmt::format("{:.6g}", value.get<double>());
+      text += c + 1 == columns.size() ? '\n' : ',';
+    }
+  return text;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.flush();
+  if (!file)
+    throw Error(ErrorKind::environment,
+                path + ": cannot be written; is the folder there and not full?");
+}
+
+void write_report(const std::string& folder, const json& curves, const json& held_out) {
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  write_text(folder + "/curves.csv", csv(curves, {"seed", "stage", "steps", "mean_reward",
+                                                  "entropy", "divergence", "value_loss"}));
+  write_text(folder + "/held_out.csv",
+             csv(held_out, {"agent", "mean_reward", "final_regret_percent", "search_tasks",
+                            "evaluations_to_95", "reached_95_percent", "evaluations",
+                            "gain_percent_of_oracle"}));
+}
+
+/// What the policy file says of its training, for reports: steps and mean reward by seed, and the
+/// comparison on held-out regimes.
+void describe(Policy& policy, const json& curves, const json& held_out) {
+  json by_seed = json::object();
+  for (const json& point : curves) {
+    json& points = by_seed[fmt::format("{}", point["seed"].get<int>())];
+    points.push_back({point["steps"], std::round(point["mean_reward"].get<double>() * 1e4) / 1e4});
+  }
+  policy.provenance["curves"] = by_seed;
+  policy.provenance["held_out"] = held_out;
 }
 
 int learn(const LearnOptions& options) {
   const SimCatalog catalog;
-  const auto began = std::chrono::steady_clock::now();
-  json report = {{"seeds", json::array()}, {"held_out", json::array()}};
+  json others = json::array();
+  for (const char* agent : {"default", "random", "coordinate-descent", "bandit"})
+    others.push_back(compare(catalog, agent, maker(agent), options.held_out));
+  others.push_back(compare(catalog, "ppo-untrained", maker(untrained_policy(1)), options.held_out));
+  json curves = json::array();
+  json seeds = json::array();
   std::optional<Trained> best;
   for (int seed = 1; seed <= options.seeds; ++seed) {
     Trained trained = train(catalog, options, seed);
-    const SimScore held_out = score(catalog, maker(trained.policy), options.held_out, kHeldOutSeed);
-    json one = score_json("ppo", held_out);
-    one["seed"] = seed;
-    one["curve"] = trained.curve;
-    one["validation_reward"] = trained.validation;
-    one["policy"] = trained.policy.version();
-    report["seeds"].push_back(one);
+    for (json& point : trained.curve) curves.push_back(point);
+    seeds.push_back(compare(catalog, fmt::format("ppo seed {}", seed), maker(trained.policy),
+                            options.held_out));
     if (!best || trained.validation > best->validation) best = std::move(trained);
+    json held_out = others;
+    for (const json& row : seeds) held_out.push_back(row);
+    Policy kept = best->policy;
+    describe(kept, curves, held_out);
+    write_policy(kept, options.out);
+    if (!options.report.empty()) write_report(options.report, curves, held_out);
   }
-  report["held_out"].push_back(
-      score_json("ppo", score(catalog, maker(best->policy), options.held_out, kHeldOutSeed)));
-  report["held_out"].push_back(score_json(
-      "ppo-untrained", score(catalog, maker(untrained_policy(1)), options.held_out, kHeldOutSeed)));
-  for (const char* agent : {"bandit", "coordinate-descent", "random", "default"})
-    report["held_out"].push_back(
-        score_json(agent, score(catalog, maker(agent), options.held_out, kHeldOutSeed)));
-  report["policy"] = best->policy.version();
-  report["wall_s"] =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  best->policy.provenance["held_out"] = report["held_out"];
-  write_policy(best->policy, options.out);
-  if (!options.curves.empty()) {
-    std::ofstream file(options.curves);
-    file << report.dump(1) << "\n";
-    if (!file)
-      throw Error(ErrorKind::environment, options.curves + ": the curves cannot be written");
-  }
-  for (const json& row : report["held_out"])
-    fmt::print("{:20} mean reward {:8.4f}  regret {:6.2f} %  evaluations per task {:5.2f}\n",
-               row["agent"].get<std::string>(), row["mean_reward"].get<double>(),
-               100 * row["final_regret"].get<double>(), row["evaluations_per_task"].get<double>());
+  fmt::print("kept seed {}, policy {}, in {}\n", best->policy.provenance["seed"].get<int>(),
+             best->policy.version(), options.out);
   return 0;
 }
 
@@ -186,8 +233,8 @@ LearnOptions parse(const std::vector<std::string>& arguments) {
     const std::string& value = arguments[i + 1];
     if (name == "--out") {
       options.out = value;
-    } else if (name == "--curves") {
-      options.curves = value;
+    } else if (name == "--report") {
+      options.report = value;
     } else if (name == "--seeds") {
       options.seeds = number(value, name);
     } else if (name == "--updates") {

@@ -23,7 +23,7 @@ std::uint32_t decide(const PolicyNetwork& network, const Task& task, PolicyJob& 
   RolloutStep step;
   step.input = policy_input(task.state, job.feedback);
   job.hidden = network.advance(step.input, job.hidden);
-  const ArmOutlook outlook = job.memory.outlook(entry);
+  const ArmOutlook& outlook = job.memory.outlook(entry);
   std::vector<bool> closed = job.memory.open_arms(entry, outlook);
   closed.flip();
   const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
