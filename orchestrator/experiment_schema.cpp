@@ -219,6 +219,8 @@ Json tune_backend() {
                                 "by collective; all that are known")},
        {"segments", sizes()},
        {"fanouts", counts},
+       {"depths", counts},
+       {"shards", counts},
        {"channels", counts},
        {"threads", counts},
        {"chunks", sizes()},

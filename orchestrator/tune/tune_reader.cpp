@@ -63,6 +63,8 @@ TuneBackend read_backend(TableReader& table, Backend backend) {
   TuneBackend options;
   options.space.segments = byte_values(table, "segments");
   options.space.fanouts = count_values(table, "fanouts");
+  options.space.depths = count_values(table, "depths");
+  options.space.shards = count_values(table, "shards");
   options.space.channels = count_values(table, "channels");
   options.space.threads = count_values(table, "threads");
   options.space.chunks = byte_values(table, "chunks");

@@ -83,6 +83,35 @@ TEST_CASE("a segment as large as the message is no arm of its own") {
   CHECK_FALSE(offers(small, "segment_bytes", "32768"));
 }
 
+TEST_CASE("our own ring and server offer how they cut and overlap, and only what they read") {
+  SpaceContext server{.backend = Backend::gloo,
+                      .collective = Collective::push_pull,
+                      .architecture = Architecture::ps,
+                      .ranks = 2};
+  SpaceOptions lists;
+  lists.depths = {"1", "4"};
+  lists.shards = {"2"};
+  const ActionSpace push_pull = make_space(server, lists);
+  CHECK(push_pull.arms().size() == 5 * 3 * 2);
+  const Setting all = push_pull.setting(
+      action_of(push_pull, {{"segment_bytes", "8192"}, {"pipeline_depth", "4"}, {"shards", "2"}}));
+  CHECK(all.call_knobs == std::map<std::string, std::string>{
+                              {"segment_bytes", "8192"}, {"pipeline_depth", "4"}, {"shards", "2"}});
+  server.collective = Collective::push;
+  CHECK_FALSE(make_space(server).knob_index("shards"));
+  server.collective = Collective::pull;
+  CHECK(make_space(server).arms().size() == 1);
+
+  const SpaceContext ring{
+      .backend = Backend::gloo, .collective = Collective::allreduce, .ranks = 2};
+  CHECK_FALSE(make_space(ring).knob_index("pipeline_depth"));
+  const ActionSpace deep = make_space(ring, lists);
+  for (const Action& arm : deep.arms())
+    if (deep.value(arm, "algorithm") != "own_ring")
+      CHECK(deep.value(arm, "pipeline_depth") == "default");
+  CHECK(offers(deep, "pipeline_depth", "4"));
+}
+
 TEST_CASE("algorithms for another number of ranks are masked") {
   const auto at = [](Backend backend, int ranks) {
     return make_space({.backend = backend, .collective = Collective::allgather, .ranks = ranks});

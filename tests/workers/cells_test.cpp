@@ -95,6 +95,19 @@ TEST_CASE("every parameter-server operation is right, whichever rank is the serv
   }
 }
 
+TEST_CASE("a push that is answered in shards gives the same sum, however it is cut") {
+  RunConfig config = config_of(Architecture::ps, world().size() - 1);
+  for (const auto size : sizes())
+    for (const char* shards : {"2", "5"})
+      for (const char* depth : {"1", "6"}) {
+        WorkCell cell = cell_of(Collective::push_pull, size);
+        cell.id += std::string("/") + shards + "/" + depth;
+        cell.knobs = {{"shards", shards}, {"pipeline_depth", depth}, {"segment_bytes", "4KiB"}};
+        config.cells.push_back(cell);
+      }
+  check_all(config);
+}
+
 TEST_CASE("our ring gives the library's result bit by bit, in every segment size", "[c-25]") {
   RunConfig config = config_of(Architecture::ring);
   for (const auto collective :
@@ -107,6 +120,11 @@ TEST_CASE("our ring gives the library's result bit by bit, in every segment size
         cell.id += segment;
         cell.knobs["segment_bytes"] = segment;
         config.cells.push_back(cell);
+        for (const char* depth : {"1", "7"}) {
+          cell.knobs["pipeline_depth"] = depth;
+          cell.id += depth;
+          config.cells.push_back(cell);
+        }
       }
     }
   }

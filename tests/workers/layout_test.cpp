@@ -136,9 +136,24 @@ TEST_CASE("a cell finds its operation by collective and algorithm") {
 
 TEST_CASE("the segment knob is a size of whole words") {
   WorkCell cell = cell_of(Collective::allreduce, 64);
-  CHECK(segment_bytes_of(cell) == 256U << 10);
+  CHECK(pipelining_of(cell).segment_bytes == 256U << 10);
   cell.knobs["segment_bytes"] = "64KiB";
-  CHECK(segment_bytes_of(cell) == 64U << 10);
+  CHECK(pipelining_of(cell).segment_bytes == 64U << 10);
   cell.knobs["segment_bytes"] = "100";
-  CHECK_THROWS_AS(segment_bytes_of(cell), Error);
+  CHECK_THROWS_AS(pipelining_of(cell), Error);
+}
+
+TEST_CASE("pipeline depth and shards are whole numbers within bounds") {
+  WorkCell cell = cell_of(Collective::push_pull, 64);
+  CHECK(pipelining_of(cell).depth == 2);
+  CHECK(pipelining_of(cell).shards == 1);
+  cell.knobs = {{"pipeline_depth", "8"}, {"shards", "4"}};
+  CHECK(pipelining_of(cell).depth == 8);
+  CHECK(pipelining_of(cell).shards == 4);
+  for (const char* wrong : {"0", "65", "-1", "two", "4x", ""}) {
+    cell.knobs = {{"pipeline_depth", wrong}};
+    CHECK_THROWS_AS(pipelining_of(cell), Error);
+  }
+  cell.knobs = {{"shards", "257"}};
+  CHECK_THROWS_AS(pipelining_of(cell), Error);
 }

@@ -121,6 +121,23 @@ void add_launch_knobs(std::vector<Knob>& knobs, const SpaceOptions& options) {
                      .values = with_default(values, {})});
 }
 
+/// Pipeline depth and shards of our own ring and server.
+void add_own_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
+                   const SpaceOptions& options) {
+  const auto add = [&](const char* name, Strings values) {
+    knobs.push_back({.name = name,
+                     .role = KnobRole::resource,
+                     .scope = KnobScope::call,
+                     .target = std::string("call.") + name,
+                     .values = std::move(values)});
+  };
+  if (is_own(context) ? context.collective != Collective::pull
+                      : !options.depths.empty() && has_own_ring(context))
+    add("pipeline_depth", with_default(options.depths, {"1", "4", "8"}));
+  if (is_own(context) && context.collective == Collective::push_pull)
+    add("shards", with_default(options.shards, {"2", "4", "8"}));
+}
+
 ActionSpace library_space(const SpaceContext& context, const SpaceOptions& options) {
   const bool openmpi = table_backend(context.backend) == Backend::openmpi;
   const std::string prefix = "call.coll_tuned_" + tuned_name(context.collective) + "_algorithm_";
@@ -143,6 +160,7 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
          .target = segment_target,
          .values = with_default(options.segments, {"8192", "32768", "131072", "1048576"}),
          .target_by_algorithm = {{"own_ring", "call.segment_bytes"}}});
+    add_own_knobs(knobs, context, options);
     if (openmpi)
       knobs.push_back({.name = "fanout",
                        .role = KnobRole::resource,
@@ -156,7 +174,9 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
   const auto allowed = [&](const ActionSpace& space, const Action& action) {
     const std::string_view algorithm = space.value(action, "algorithm");
     const AlgorithmRow* row = row_of(context, algorithm);
-    const bool own = algorithm == "own_ring" || is_own(context);
+    const bool own =
+        algorithm == "own_ring" || (is_own(context) && context.collective != Collective::pull);
+    if (!own && space.value(action, "pipeline_depth") != "default") return false;
     const bool segment = own || (row != nullptr && row->segment);
     const bool fanout = row != nullptr && row->fanout;
     const std::string_view segment_text = space.value(action, "segment_bytes");

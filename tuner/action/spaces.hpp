@@ -32,6 +32,10 @@ struct SpaceOptions {
   std::vector<std::string> algorithms;
   std::vector<std::string> segments;  ///< bytes
   std::vector<std::string> fanouts;
+  /// Of our own ring and server: messages under way. Empty = not searched for the ring, the
+  /// built-in list for the server.
+  std::vector<std::string> depths;
+  std::vector<std::string> shards;  ///< of our own server's push_pull
   std::vector<std::string> channels;
   std::vector<std::string> threads;
   std::vector<std::string> chunks;          ///< bytes, multiples of 256 (E-69)

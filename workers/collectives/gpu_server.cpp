@@ -21,7 +21,7 @@ void run_gpu_push_pull(const Call& call, PhaseTimes& times) {
 }
 
 std::size_t gpu_push_scratch(const Layout& layout, const Place& place, DataType type,
-                             std::size_t /*segment_bytes*/) {
+                             const Pipelining& /*pipelining*/) {
   return place.rank == layout.root ? layout.count * element_bytes(type) : 0;
 }
 

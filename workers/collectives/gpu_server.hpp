@@ -13,6 +13,6 @@ void run_gpu_push_pull(const Call& call, PhaseTimes& times);
 
 /// Bytes of zeros that the server needs.
 std::size_t gpu_push_scratch(const Layout& layout, const Place& place, DataType type,
-                             std::size_t segment_bytes);
+                             const Pipelining& pipelining);
 
 }  // namespace dynamiccl

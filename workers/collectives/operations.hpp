@@ -10,6 +10,14 @@
 
 namespace dynamiccl {
 
+/// How our own algorithms cut and overlap a call: knobs of a cell.
+struct Pipelining {
+  std::size_t segment_bytes = std::size_t{256} << 10;  ///< "segment_bytes": one message
+  std::size_t depth = 2;  ///< "pipeline_depth": messages under way per neighbour and direction
+  std::size_t shards =
+      1;  ///< "shards": parts of a push_pull, each answered as soon as it is summed
+};
+
 /// Everything one call needs; buffers are never allocated while it runs.
 struct Call {
   Communicator& comm;
@@ -18,7 +26,7 @@ struct Call {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::byte* scratch = nullptr;  ///< at least scratch_bytes
-  std::size_t segment_bytes = 0;
+  Pipelining pipelining = {};
 };
 
 /// What a call's time is made of.
@@ -35,7 +43,7 @@ struct OperationRow {
   TimeKind kind;
   void (*run)(const Call& call, PhaseTimes& times);
   std::size_t (*scratch_bytes)(const Layout& layout, const Place& place, DataType type,
-                               std::size_t segment_bytes);
+                               const Pipelining& pipelining);
   OperationMemory memory = OperationMemory::any;
 };
 
@@ -46,8 +54,8 @@ const OperationRow* find_operation(const WorkCell& cell, bool on_gpu = false);
 /// Names of our own algorithms for a collective.
 std::vector<std::string_view> own_algorithms(Collective collective, bool on_gpu = false);
 
-/// Pipelining unit of our own algorithms: knob "segment_bytes", 256 KiB unless said.
-/// @throws Error(input) when the knob is no positive size
-std::size_t segment_bytes_of(const WorkCell& cell);
+/// @throws Error(input) when a knob is out of range: segments of at least 64 B, multiples of 8 B;
+/// depth 1 to 64; shards 1 to 256
+Pipelining pipelining_of(const WorkCell& cell);
 
 }  // namespace dynamiccl

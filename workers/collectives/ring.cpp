@@ -1,8 +1,8 @@
 #include "workers/collectives/ring.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <vector>
 
 #include "workers/collectives/sum.hpp"
 #include "workers/tags.hpp"
@@ -50,32 +50,32 @@ struct Cuts {
   }
 };
 
-/// Receives into two slots ahead of need, so that a neighbour never waits for a posted receive.
-constexpr std::size_t kSlots = 2;
-
-/// The two messages in flight in each direction. Empty segments are not sent: both sides know.
+/// The messages in flight in each direction, `depth` at most: receives are posted ahead of need, so
+/// that a neighbour never waits for one. Empty segments are not sent: both sides know.
 class Pipe {
  public:
-  Pipe(Communicator& comm, std::size_t width)
+  Pipe(Communicator& comm, std::size_t width, std::size_t depth)
       : comm_(comm),
         right_((comm.rank() + 1) % comm.size()),
         left_((comm.rank() + comm.size() - 1) % comm.size()),
-        width_(width) {}
+        width_(width),
+        receives_(depth),
+        sends_(depth) {}
 
   void post_receive(std::size_t stage, std::byte* to, std::size_t count) {
-    Slot& slot = receives_[stage % kSlots];
+    Slot& slot = receives_[stage % receives_.size()];
     slot.active = count > 0;
     if (slot.active) slot.request = comm_.irecv(to, count * width_, left_, kRingTag);
   }
   void send(std::size_t stage, const std::byte* from, std::size_t count) {
-    Slot& slot = sends_[stage % kSlots];
+    Slot& slot = sends_[stage % sends_.size()];
     finish(slot);
     slot.active = count > 0;
     if (slot.active) slot.request = comm_.isend(from, count * width_, right_, kRingTag);
   }
-  void wait_receive(std::size_t stage) { finish(receives_[stage % kSlots]); }
+  void wait_receive(std::size_t stage) { finish(receives_[stage % receives_.size()]); }
   void wait_sends() {
-    for (auto& slot : sends_) finish(slot);
+    for (Slot& slot : sends_) finish(slot);
   }
 
  private:
@@ -92,8 +92,8 @@ class Pipe {
   int right_;
   int left_;
   std::size_t width_;
-  std::array<Slot, kSlots> receives_;
-  std::array<Slot, kSlots> sends_;
+  std::vector<Slot> receives_;
+  std::vector<Slot> sends_;
 };
 
 void copy_if_apart(std::byte* out, const std::byte* in, std::size_t bytes) {
@@ -107,11 +107,12 @@ void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
   const auto rank = static_cast<std::size_t>(call.comm.rank());
   const std::size_t width = element_bytes(call.type);
   if (ranks == 1) return copy_if_apart(call.out, call.in, call.layout.count * width);
-  const Cuts cuts(call.layout.count, call.comm.size(), call.type, call.segment_bytes);
+  const Cuts cuts(call.layout.count, call.comm.size(), call.type, call.pipelining.segment_bytes);
   const std::size_t stages = 2 * (ranks - 1) * cuts.segments;
   const std::size_t summing = (ranks - 1) * cuts.segments;
   const std::size_t slot_bytes = cuts.largest_segment() * width;
-  Pipe pipe(call.comm, width);
+  const std::size_t depth = call.pipelining.depth;
+  Pipe pipe(call.comm, width, depth);
 
   // In step s a rank sends chunk rank-s and receives chunk rank-s-1.
   const auto received = [&](std::size_t stage) {
@@ -121,13 +122,13 @@ void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
     if (stage >= stages) return;
     const Range range = received(stage);
     // Sums arrive in scratch and are added on; finished sums arrive where they belong.
-    std::byte* to = stage < summing ? call.scratch + (stage % kSlots) * slot_bytes
+    std::byte* to = stage < summing ? call.scratch + (stage % depth) * slot_bytes
                                     : call.out + range.begin * width;
     pipe.post_receive(stage, to, range.count);
   };
   // In place, two ranks post the receive of a sum over a chunk still being sent: safe, as the sum
   // cannot come back before the neighbour has the whole chunk.
-  for (std::size_t stage = 0; stage < kSlots; ++stage) post(stage);
+  for (std::size_t stage = 0; stage < depth; ++stage) post(stage);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const std::size_t step = stage / cuts.segments;
     const Range sent = cuts.segment(rank + 2 * ranks - step, stage % cuts.segments);
@@ -137,10 +138,10 @@ void run_ring_allreduce(const Call& call, PhaseTimes& /*times*/) {
     if (stage < summing) {
       const Range range = received(stage);
       const std::size_t at = range.begin * width;
-      sum_elements(call.out + at, call.in + at, call.scratch + (stage % kSlots) * slot_bytes,
+      sum_elements(call.out + at, call.in + at, call.scratch + (stage % depth) * slot_bytes,
                    range.count, call.type);
     }
-    post(stage + kSlots);
+    post(stage + depth);
   }
   pipe.wait_sends();
 }
@@ -152,21 +153,22 @@ void run_ring_allgather(const Call& call, PhaseTimes& /*times*/) {
   const std::size_t count = call.layout.count;
   copy_if_apart(call.out + rank * count * width, call.in, count * width);
   if (ranks == 1) return;
-  const Cuts cuts(count * ranks, call.comm.size(), call.type, call.segment_bytes);
+  const Cuts cuts(count * ranks, call.comm.size(), call.type, call.pipelining.segment_bytes);
   const std::size_t stages = (ranks - 1) * cuts.segments;
-  Pipe pipe(call.comm, width);
+  const std::size_t depth = call.pipelining.depth;
+  Pipe pipe(call.comm, width, depth);
   const auto post = [&](std::size_t stage) {
     if (stage >= stages) return;
     const Range range =
         cuts.segment(rank + ranks - stage / cuts.segments - 1, stage % cuts.segments);
     pipe.post_receive(stage, call.out + range.begin * width, range.count);
   };
-  for (std::size_t stage = 0; stage < kSlots; ++stage) post(stage);
+  for (std::size_t stage = 0; stage < depth; ++stage) post(stage);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const Range sent = cuts.segment(rank + ranks - stage / cuts.segments, stage % cuts.segments);
     pipe.send(stage, call.out + sent.begin * width, sent.count);
     pipe.wait_receive(stage);
-    post(stage + kSlots);
+    post(stage + depth);
   }
   pipe.wait_sends();
 }
@@ -177,13 +179,14 @@ void run_ring_reduce_scatter(const Call& call, PhaseTimes& /*times*/) {
   const std::size_t width = element_bytes(call.type);
   const std::size_t count = call.layout.count;
   if (ranks == 1) return copy_if_apart(call.out, call.in, count * width);
-  const Cuts cuts(count * ranks, call.comm.size(), call.type, call.segment_bytes);
+  const Cuts cuts(count * ranks, call.comm.size(), call.type, call.pipelining.segment_bytes);
   const std::size_t stages = (ranks - 1) * cuts.segments;
   const std::size_t slot_bytes = cuts.largest_segment() * width;
-  // A sum waits `segments` stages to be sent on, its send may last kSlots more.
-  const std::size_t slots = cuts.segments + 2 * kSlots;
+  // A sum waits `segments` stages to be sent on, its send may last `depth` more.
+  const std::size_t slots = cuts.segments + 2 * call.pipelining.depth;
   const auto slot = [&](std::size_t stage) { return call.scratch + (stage % slots) * slot_bytes; };
-  Pipe pipe(call.comm, width);
+  const std::size_t depth = call.pipelining.depth;
+  Pipe pipe(call.comm, width, depth);
 
   // In step s a rank sends chunk rank-s-1 and receives chunk rank-s-2; the last one is its own.
   const auto received = [&](std::size_t stage) {
@@ -192,7 +195,7 @@ void run_ring_reduce_scatter(const Call& call, PhaseTimes& /*times*/) {
   const auto post = [&](std::size_t stage) {
     if (stage < stages) pipe.post_receive(stage, slot(stage), received(stage).count);
   };
-  for (std::size_t stage = 0; stage < kSlots; ++stage) post(stage);
+  for (std::size_t stage = 0; stage < depth; ++stage) post(stage);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const std::size_t step = stage / cuts.segments;
     const Range sent = cuts.segment(rank + 2 * ranks - step - 1, stage % cuts.segments);
@@ -203,17 +206,17 @@ void run_ring_reduce_scatter(const Call& call, PhaseTimes& /*times*/) {
     const bool last = step == ranks - 2;
     std::byte* to = last ? call.out + (range.begin - rank * count) * width : slot(stage);
     sum_elements(to, call.in + range.begin * width, slot(stage), range.count, call.type);
-    post(stage + kSlots);
+    post(stage + depth);
   }
   pipe.wait_sends();
 }
 
 std::size_t ring_scratch(const Layout& layout, const Place& place, DataType type,
-                         std::size_t segment_bytes) {
-  // reduce_scatter needs a chunk and some segments; allreduce's two slots are less.
+                         const Pipelining& pipelining) {
+  // reduce_scatter needs a chunk and some segments; allreduce's slots are less.
   const std::size_t elements = std::max(layout.in_elements, layout.count);
-  const Cuts cuts(elements, place.ranks, type, segment_bytes);
-  return (cuts.segments + 2 * kSlots) * cuts.largest_segment() * cuts.width;
+  const Cuts cuts(elements, place.ranks, type, pipelining.segment_bytes);
+  return (cuts.segments + 2 * pipelining.depth) * cuts.largest_segment() * cuts.width;
 }
 
 }  // namespace dynamiccl

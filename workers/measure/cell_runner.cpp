@@ -16,7 +16,7 @@ struct CellRunner::Work {
   Layout layout;
   CallShape shape;
   const OperationRow* operation = nullptr;
-  std::size_t segment_bytes = 0;
+  Pipelining pipelining;
   DataSource source{0, DataType::float32, 1};
   MemoryMode memory = MemoryMode::host;
   bool graph = false;
@@ -71,7 +71,7 @@ CellRunner::CellRunner(Communicator& comm, const RunConfig& config, double epoch
     const std::size_t width = element_bytes(cell.datatype);
     memory_.require(
         work.memory, work.layout.in_elements * width, work.layout.out_elements * width,
-        work.operation->scratch_bytes(work.layout, place(), cell.datatype, work.segment_bytes));
+        work.operation->scratch_bytes(work.layout, place(), cell.datatype, work.pipelining));
   }
   memory_.allocate();
 }
@@ -110,7 +110,7 @@ std::string CellRunner::reason_unsupported(const WorkCell& cell, Work& work) con
   }
   if (cell.in_place && !library_runs && cell.collective != Collective::allreduce)
     return fmt::format("{} is not run in place by our own algorithm", name_of(cell.collective));
-  work.segment_bytes = segment_bytes_of(cell);
+  work.pipelining = pipelining_of(cell);
   work.shape = {cell.collective, cell.datatype,  work.layout.count,
                 cell.in_place,   cell.algorithm, library_knobs(cell)};
   const auto graph = cell.knobs.find("graph");
@@ -168,7 +168,7 @@ void CellRunner::call(const Work& work, int left, PhaseTimes& times, double& col
                   work.library.in + shift,
                   work.library.out + shift,
                   memory_.scratch(work.memory),
-                  work.segment_bytes};
+                  work.pipelining};
   if (!is_staged(work.memory)) return work.operation->run(call, times);
   const Layout& layout = work.layout;
   const std::size_t width = element_bytes(work.cell.datatype);
