@@ -6,6 +6,7 @@
 
 #include "db/reader.hpp"
 #include "db/table.hpp"
+#include "profiles/reference.hpp"
 
 namespace dynamiccl {
 
@@ -45,6 +46,9 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
 /// `query NAME or SQL`: one word is a named query, anything else SQL of the user's own.
 /// @throws Error(input) as named_query and Reader::query, also when rows are to be chosen from SQL
 Table any_query(const Reader& reader, const std::string& name_or_sql, const QueryScope& scope);
+
+/// The published figures that this program carries.
+const ReferenceFigures& published_figures();
 
 /// What `run` prints at its end: a table per operation with medians, intervals and each
 /// environment's ratio to bare metal, the method under each, then failures and what is unsupported.

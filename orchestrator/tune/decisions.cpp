@@ -16,6 +16,13 @@ json setting_json(const Setting& setting) {
           {"launch", setting.launch_knobs}};
 }
 
+json run_json(const TunePlan& plan, const RunChoice& choice) {
+  const PlannedGroup& group = plan.base.groups[choice.group];
+  return {{"backend", name_of(group.backend)},
+          {"architecture", name_of(group.architecture)},
+          {"algorithm", choice.cell.algorithm}};
+}
+
 /// The encoded vector by feature name; what is unknown encodes as zeros and is left out.
 json state_json(const State& state) {
   json object = json::object();
@@ -60,8 +67,8 @@ json reward_json(const RewardTerms& terms) {
 
 }  // namespace
 
-DecisionInfo decision_of(const TuneTask& task, const SearchTask& search, const SearchStep& step,
-                         std::uint64_t epoch) {
+DecisionInfo decision_of(const TunePlan& plan, const TuneTask& task, const SearchTask& search,
+                         const SearchStep& step, std::uint64_t epoch) {
   const ActionSpace& space = *search.task.space;
   const Action& action = space.arms().at(step.choice.arm);
   DecisionInfo row;
@@ -71,12 +78,14 @@ DecisionInfo decision_of(const TuneTask& task, const SearchTask& search, const S
   row.step = step.step;
   row.kind = step.kind;
   row.epoch = epoch;
-  row.arm = space.text(action);
+  row.arm = task.text(plan, step.choice.arm);
   row.propensity = std::clamp(step.choice.propensity, 1e-12, 1.0);
   row.state_json = state_json(step.state).dump();
   row.candidates_json = candidates_json(space).dump();
   row.guard = name_of(step.guard);
-  row.asked_json = setting_json(space.setting(action)).dump();
+  row.asked_json = (task.runs.empty() ? setting_json(space.setting(action))
+                                      : run_json(plan, task.runs.at(step.choice.arm)))
+                       .dump();
   if (!step.measured.applied.empty())
     row.applied_json = json{{"algorithm", step.measured.applied}}.dump();
   row.calls = step.measured.calls;
@@ -97,12 +106,15 @@ std::string policy_version(const std::string& agent, const AgentOptions& options
       .version();
 }
 
-nlohmann::json options_json(const AgentOptions& options) {
-  return {{"stop_gain", options.stop_gain},
-          {"safety", options.safety},
-          {"repeats", options.repeats},
-          {"max_evaluations_per_task", options.max_evaluations},
-          {"policy", options.policy_path}};
+nlohmann::json options_json(const std::string& agent, const AgentOptions& options) {
+  json all = {{"stop_gain", options.stop_gain},
+              {"safety", options.safety},
+              {"repeats", options.repeats},
+              {"max_evaluations_per_task", options.max_evaluations},
+              {"policy", options.policy_path}};
+  if (agent == "ppo" && !options.policy_path.empty())
+    all["training"] = read_policy(options.policy_path).provenance;
+  return all;
 }
 
 }  // namespace dynamiccl

@@ -114,6 +114,10 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
     const auto& [group, one] = done.at(place.group_id);
     results.push_back(measured_of(one.finished, place.cell_id, *group,
                                   experiment_.protocol.cells.rank_aggregation));
+    const TuneTask& task = plan_.tasks[ask.task];
+    if (!task.runs.empty())
+      results.back().trial.time =
+          Micros{results.back().trial.time.count() * task.runs[ask.arm].work_scale};
     results.back().origin = one.row;
   }
   return results;

@@ -105,6 +105,16 @@ struct ArmSetting {
 
 ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& salt) {
   const TuneTask& task = plan.tasks[ask.task];
+  if (!task.runs.empty()) {
+    const RunChoice& choice = task.runs.at(ask.arm);
+    ArmSetting run{plan.base.groups[choice.group], choice.cell};
+    run.group.cells.clear();
+    // Without a salt the ids are the experiment's own: an ordinary run of it has measured the same.
+    if (salt.empty()) return run;
+    run.group.id = stable_id(run.group.id + "|" + salt);
+    run.cell.id = stable_id(run.group.id + "|" + choice.cell.id);
+    return run;
+  }
   const ActionSpace& space = *task.search.task.space;
   const Setting setting = space.setting(space.arms().at(ask.arm));
   ArmSetting arm;
@@ -123,6 +133,14 @@ ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& s
 }
 
 }  // namespace
+
+std::string TuneTask::text(const TunePlan& plan, std::size_t arm) const {
+  const ActionSpace& space = *search.task.space;
+  if (runs.empty()) return space.text(space.arms().at(arm));
+  const PlannedGroup& base = plan.base.groups[runs.at(arm).group];
+  return fmt::format("{} {} {}", name_of(base.backend), name_of(base.architecture),
+                     runs[arm].cell.algorithm);
+}
 
 std::size_t TunePlan::arm_count() const {
   std::size_t count = 0;

@@ -10,6 +10,16 @@
 
 namespace dynamiccl {
 
+/// A whole way to run a workload: what the bandit chooses between runs.
+struct RunChoice {
+  std::size_t group = 0;  ///< index into TunePlan::base
+  WorkCell cell;
+  /// Times are compared per unit of work: a run with fewer workers does less in a step.
+  double work_scale = 1;
+};
+
+struct TunePlan;
+
 /// One cell of an experiment as something to be tuned.
 struct TuneTask {
   std::size_t group = 0;  ///< index into TunePlan::base
@@ -17,7 +27,11 @@ struct TuneTask {
   std::string environment;
   bool held_out = false;
   SearchTask search;  ///< key.regime is the environment's name until a launch has told
+  /// By arm, where whole runs are chosen (see run_plan.hpp); empty: settings of `cell`.
+  std::vector<RunChoice> runs;
 
+  /// The arm for people: "gloo ring mg-wfbp", "ring segment_bytes=8192".
+  [[nodiscard]] std::string text(const TunePlan& plan, std::size_t arm) const;
   [[nodiscard]] std::size_t arms() const { return search.task.space->arms().size(); }
 };
 

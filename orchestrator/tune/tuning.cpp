@@ -81,7 +81,7 @@ class LiveTuning {
   TuningResult go(const std::string& run_id) {
     tuning_ = log_.begin(
         {run_id, "live", options_.agent, policy_version(options_.agent, options_.agent_options),
-         options_.agent_options.seed, options_json(options_.agent_options).dump()});
+         options_.agent_options.seed, options_json(options_.agent, options_.agent_options).dump()});
     TuningResult result;
     result.arms = plan_.arm_count();
     const auto outcomes = run_search();
@@ -127,6 +127,11 @@ class LiveTuning {
 
   std::vector<SearchOutcome> run_search() {
     const auto agent = make_agent(options_.agent, options_.agent_options);
+    for (const Experience& known : options_.experience) {
+      Task task = plan_.tasks[known.task].search.task;
+      task.key.regime = known.regime_id;
+      agent->learn(task, known.arm, {true, known.time});
+    }
     SearchOptions search_options;
     search_options.in_flight = std::max<std::size_t>(1, (searched_.size() + 3) / 4);
     const double share = plan_.options.budget * static_cast<double>(plan_.arm_count());
@@ -146,7 +151,7 @@ class LiveTuning {
         [&](const SearchStep& step) {
           set_floor(step);
           rows.push_back(
-              decision_of(plan_.tasks[order_[step.task]], searched_[step.task], step, 0));
+              decision_of(plan_, plan_.tasks[order_[step.task]], searched_[step.task], step, 0));
         });
     log_.add(tuning_, rows);
     return outcomes;
@@ -233,7 +238,7 @@ class LiveTuning {
     entry.key = task.search.task.key;
     entry.size = task.cell.size;
     entry.setting = space.setting(action);
-    entry.arm = space.text(action);
+    entry.arm = task.text(plan_, tuned.outcome.arm);
     const Micros before{entry.evidence.default_us > 0
                             ? entry.evidence.default_us
                             : tuned.outcome.default_time.value_or(Micros{}).count()};
@@ -262,7 +267,8 @@ class LiveTuning {
       step.measured.trial.ok = tuned.entry.evidence.tuned_us > 0;
       step.measured.trial.time = Micros{tuned.entry.evidence.tuned_us};
       step.reference = Micros{tuned.entry.evidence.default_us};
-      rows.push_back(decision_of(plan_.tasks[tuned.task], plan_.tasks[tuned.task].search, step, 1));
+      const TuneTask& task = plan_.tasks[tuned.task];
+      rows.push_back(decision_of(plan_, task, task.search, step, 1));
     }
     log_.add(tuning_, rows);
   }

@@ -23,11 +23,21 @@ struct TuningResult {
   int interrupted_by = 0;
 };
 
+/// A measurement that an earlier run made of a task's arm.
+struct Experience {
+  std::size_t task = 0;
+  std::size_t arm = 0;
+  std::string regime_id;  ///< in which it was made
+  Micros time;
+};
+
 struct TuningOptions {
   std::string agent = "ppo";
   AgentOptions agent_options;
   int evaluations = 0;  ///< of all tasks together; 0 = the experiment's share of exhaustive
   int confirm_launches = 10;
+  /// What is known before the first launch, told to the agent in this order.
+  std::vector<Experience> experience;
 };
 
 /// Searches the tasks with fresh launches, confirms every choice against the default on further
@@ -42,13 +52,13 @@ TuningResult apply_table(TunePlan& plan, LaunchEvaluator& evaluator, DecisionLog
                          const ConfigurationTable& table);
 
 /// The decision log's row of a step.
-DecisionInfo decision_of(const TuneTask& task, const SearchTask& search, const SearchStep& step,
-                         std::uint64_t epoch);
+DecisionInfo decision_of(const TunePlan& plan, const TuneTask& task, const SearchTask& search,
+                         const SearchStep& step, std::uint64_t epoch);
 
 /// Policy version of an agent with a policy; "" for the others.
 std::string policy_version(const std::string& agent, const AgentOptions& options);
 
-/// JSON of the agent's options, for the log and a table's provenance.
-nlohmann::json options_json(const AgentOptions& options);
+/// JSON of an agent's options, for the log; with a policy, also how that was trained, for reports.
+nlohmann::json options_json(const std::string& agent, const AgentOptions& options);
 
 }  // namespace dynamiccl

@@ -14,6 +14,7 @@
 #include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
 #include "orchestrator/run_setup.hpp"
+#include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
 #include "orchestrator/tune/tune_reader.hpp"
@@ -26,7 +27,7 @@ namespace {
 
 struct TuneArguments {
   ExperimentArguments experiment;
-  std::string agent = "ppo";
+  std::string agent;
   std::string policy;
   std::string table = "results/tuned.json";
   std::string out;
@@ -39,12 +40,16 @@ struct TuneArguments {
   bool sweep = false;
   bool replay = false;
   bool resume = false;
+  bool between_runs = false;
 };
 
 AgentOptions agent_options(const TuneArguments& arguments) {
   AgentOptions options;
   options.seed = arguments.seed;
   options.policy_path = arguments.policy;
+  // The policy that comes with the program, where its data are.
+  if (options.policy_path.empty() && std::filesystem::exists(DYNAMICCL_POLICY))
+    options.policy_path = DYNAMICCL_POLICY;
   return options;
 }
 
@@ -88,8 +93,9 @@ struct Loaded {
 
 Loaded load(const TuneArguments& arguments) {
   auto loaded = load_experiment(arguments.experiment);
-  TunePlan plan =
-      make_tune_plan(loaded.experiment, loaded.plan, tune_options_of(loaded.experiment));
+  const TuneOptions options = tune_options_of(loaded.experiment);
+  TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
+                                         : make_tune_plan(loaded.experiment, loaded.plan, options);
   return {std::move(loaded.experiment), std::move(plan)};
 }
 
@@ -150,10 +156,11 @@ class ReplayLog {
       flush();
       agent_ = step.agent;
       seed_ = step.seed;
-      tuning_ = log_.begin({run_id_, "replay", agent_, policy_version(agent_, options_),
-                            static_cast<std::uint64_t>(seed_), options_json(options_).dump()});
+      tuning_ =
+          log_.begin({run_id_, "replay", agent_, policy_version(agent_, options_),
+                      static_cast<std::uint64_t>(seed_), options_json(agent_, options_).dump()});
     }
-    DecisionInfo row = decision_of(plan_.tasks[step.task], *step.search, *step.step, 0);
+    DecisionInfo row = decision_of(plan_, plan_.tasks[step.task], *step.search, *step.step, 0);
     row.state_json.clear();
     row.candidates_json.clear();
     rows_.push_back(std::move(row));
@@ -234,6 +241,10 @@ ConfigurationTable configuration_of(const TuningResult& result, const LaunchEval
   return table;
 }
 
+int exit_of(const LaunchEvaluator& evaluator) {
+  return evaluator.failed_launches() == 0 ? exit_code::kFine : exit_code::kCellFailed;
+}
+
 int finish_tuning(const TuningResult& result, const TunePlan& plan,
                   const LaunchEvaluator& evaluator, const TuneArguments& arguments,
                   const RunInfo& info, const Shared& shared, const Console& console) {
@@ -242,12 +253,13 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
   console.note(fmt::format("{} evaluations where all settings would need {}", result.evaluations,
                            result.arms));
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  if (arguments.between_runs) return exit_of(evaluator);
   make_db_folder(arguments.table);
   write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
   console.note(
       fmt::format("settings written to {}; check them with\n  dynamiccl tune {} --apply {}",
                   arguments.table, arguments.experiment.file, arguments.table));
-  return evaluator.failed_launches() == 0 ? exit_code::kFine : exit_code::kCellFailed;
+  return exit_of(evaluator);
 }
 
 int run_live(const TuneArguments& arguments, const Shared& shared) {
@@ -264,7 +276,14 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
   make_db_folder(shared.db);
   Store store(shared.db);
   RunInfo info = tune_run(arguments, loaded.experiment, shared);
-  info.overrides.emplace_back(arguments.apply.empty() ? "tune=live" : "tune=apply");
+  info.overrides.emplace_back(arguments.between_runs    ? "tune=between-runs"
+                              : arguments.apply.empty() ? "tune=live"
+                                                        : "tune=apply");
+  if (arguments.between_runs) {
+    options.experience = earlier_runs(Reader(shared.db), loaded.plan);
+    console.note(
+        fmt::format("{} measurements of earlier runs are known", options.experience.size()));
+  }
   store.begin_run(info, {}, {});
   LaunchSite site = launch_site(shared.db, arguments.out);
   site.run_folder += "/" + info.id;
@@ -295,6 +314,8 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
 int run_tune(const TuneArguments& arguments, const Shared& shared) {
   if (arguments.sweep + arguments.replay + !arguments.apply.empty() > 1)
     throw Error(ErrorKind::input, "tune: choose one of --sweep, --replay and --apply");
+  if (arguments.between_runs && (arguments.sweep || !arguments.apply.empty()))
+    throw Error(ErrorKind::input, "tune: --between-runs goes with neither --sweep nor --apply");
   if (arguments.resume && !arguments.sweep)
     throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
   if (arguments.replay) return run_replay(arguments, shared);
@@ -311,7 +332,8 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
                   "measurements of all cells together (the file's share of all settings)")
       ->check(CLI::PositiveNumber);
   verb.add_option("--seed", arguments.seed, "random seed of the agent (1)");
-  verb.add_option("--policy", arguments.policy, "policy file of the ppo agent");
+  verb.add_option("--policy", arguments.policy,
+                  "policy file of the ppo agent (the one that comes along)");
   verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
 }
 
@@ -322,6 +344,8 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<TuneArguments>();
   arguments->experiment.add_to(*verb);
   add_search_options(*verb, *arguments);
+  verb->add_flag("--between-runs", arguments->between_runs,
+                 "choose backend, architecture and schedule of each workload (agent: bandit)");
   verb->add_flag("--sweep", arguments->sweep, "measure every setting of every cell and store it");
   verb->add_flag("--resume", arguments->resume, "complete the newest unfinished sweep of FILE");
   verb->add_flag("--replay", arguments->replay,
@@ -343,11 +367,15 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
       "--replay\n"
       "  dynamiccl tune experiments/tune_cpu.toml --replay --agent ppo,bandit,coordinate-descent\n"
       "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
+      "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
+      "schedule\n"
       "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply is slower "
       "than\n"
       "the default, 130 Ctrl-C.");
   verb->callback([arguments, &shared] {
-    if (!arguments->agents.empty()) arguments->agent = arguments->agents.front();
+    arguments->agent = !arguments->agents.empty() ? arguments->agents.front()
+                       : arguments->between_runs  ? "bandit"
+                                                  : "ppo";
     if (arguments->agents.size() > 1 && !arguments->replay)
       throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
     shared.exit_code = run_tune(*arguments, shared);

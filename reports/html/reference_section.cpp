@@ -1,15 +1,21 @@
 #include "embedded/reference_figures.hpp"
 #include "profiles/reference.hpp"
 #include "reports/html/section.hpp"
+#include "reports/reports.hpp"
 
 namespace dynamiccl {
+
+const ReferenceFigures& published_figures() {
+  static const ReferenceFigures figures = parse_reference_figures(
+      std::string(embedded::reference_figures), "profiles/reference/figures.toml");
+  return figures;
+}
 
 // The page sets these beside its own cells; whether one of them is near enough to be compared is
 // decided where it is drawn, because the reader may have chosen other cells.
 nlohmann::json reference_data(const PageContext&) {
   using nlohmann::json;
-  const ReferenceFigures figures = parse_reference_figures(std::string(embedded::reference_figures),
-                                                           "profiles/reference/figures.toml");
+  const ReferenceFigures& figures = published_figures();
   json ratios = json::array();
   for (const auto& ratio : figures.ratios) {
     ratios.push_back({{"backend", ratio.backend},

@@ -1,0 +1,249 @@
+#include "orchestrator/tune/run_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/training.hpp"
+#include "reports/table_view.hpp"
+#include "tuner/state/state_from_regime.hpp"
+
+namespace dynamiccl {
+namespace {
+
+// Between the two intensities of the published models: 249 is called low, 470 high.
+constexpr double kHighIntensity = 350;
+// How far a schedule that the study calls a winner, or weak, is ahead or behind in ln(time), where
+// communication takes as long as computation.
+constexpr double kWinner = -0.25;
+constexpr double kWeak = 0.10;
+
+bool is_training(const WorkCell& cell) { return cell.collective == Collective::training; }
+
+/// All that makes two cells the same work in the same place.
+std::string work_text(const PlannedGroup& group, const WorkCell& cell) {
+  std::string text = fmt::format("{}|{}|", group.environment, group.ranks);
+  for (const auto& [name, value] : group.knobs) text += fmt::format("{}={};", name, value);
+  text += fmt::format("|{}|{}|{}|{}|", name_of(cell.collective), cell.size.count(),
+                      name_of(cell.datatype), cell.in_place);
+  if (!is_training(cell)) {
+    for (const auto& [name, value] : cell.knobs) text += fmt::format("{}={};", name, value);
+    return text;
+  }
+  // How gradients are sent is the choice; model, batch and data are the work.
+  const TrainingSpec spec = training_spec(cell);
+  return text +
+         fmt::format("{}|{}|{}|{}", name_of(spec.model), spec.batch, spec.sequence, spec.data);
+}
+
+double work_scale(const PlannedGroup& group, const WorkCell& cell) {
+  if (!is_training(cell)) return 1;
+  return static_cast<double>(group.ranks) / workers_of(training_spec(cell), group.ranks);
+}
+
+/// The values of one axis over all ways, the default's first as "default".
+class Axis {
+ public:
+  std::uint8_t index(const std::string& value) {
+    const auto found = std::find(values_.begin(), values_.end(), value);
+    if (found != values_.end()) return static_cast<std::uint8_t>(found - values_.begin());
+    values_.push_back(value);
+    return static_cast<std::uint8_t>(values_.size() - 1);
+  }
+  [[nodiscard]] Knob knob(const char* name) const {
+    Knob knob{.name = name,
+              .role = KnobRole::implementation,
+              .scope = KnobScope::launch,
+              .target = std::string("run.") + name,
+              .values = values_};
+    knob.values.front() = "default";
+    return knob;
+  }
+
+ private:
+  std::vector<std::string> values_;
+};
+
+/// One workload with its ways to run, as it is put together.
+struct Workload {
+  std::vector<RunChoice> choices;
+  std::vector<Action> actions;  ///< by choice
+  Axis backend;
+  Axis architecture;
+  Axis schedule;
+};
+
+TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigures& published) {
+  const RunChoice& first = work.choices.front();
+  const PlannedGroup& group = plan.base.groups[first.group];
+  TuneTask task;
+  task.group = first.group;
+  task.cell = first.cell;
+  task.environment = group.environment;
+  task.search.size = first.cell.size;
+  task.search.task.key = {group.environment,
+                          {.collective = first.cell.collective,
+                           .bin = SizeBin::of(first.cell.size),
+                           .group_size = group.ranks,
+                           .nodes = 1,
+                           .architecture = group.architecture,
+                           .backend = group.backend}};
+  const auto exists = [&](const ActionSpace&, const Action& action) {
+    return std::find(work.actions.begin(), work.actions.end(), action) != work.actions.end();
+  };
+  task.search.task.space = std::make_shared<const ActionSpace>(
+      ActionSpace(fmt::format("ways to run {}", name_of(first.cell.collective)),
+                  {work.backend.knob("backend"), work.architecture.knob("architecture"),
+                   work.schedule.knob("schedule")},
+                  exists));
+  for (const Action& action : task.search.task.space->arms()) {
+    const auto place = std::find(work.actions.begin(), work.actions.end(), action);
+    const RunChoice& choice = work.choices[static_cast<std::size_t>(place - work.actions.begin())];
+    task.runs.push_back(choice);
+    const PlannedGroup& own = plan.base.groups[choice.group];
+    task.search.task.prior_log_us.push_back(published_log_time(published, own) +
+                                            schedule_log_offset(choice.cell, own.ranks));
+  }
+  set_task(task.search.task.state, task.search.task.key.task, first.cell.size, first.cell.size);
+  return task;
+}
+
+void refuse_twins(const TunePlan& plan) {
+  std::map<RegimeKey, const TuneTask*> seen;
+  for (const TuneTask& task : plan.tasks)
+    if (!seen.emplace(task.search.task.key, &task).second)
+      throw Error(ErrorKind::input,
+                  fmt::format("two workloads in {} are alike in collective, size and ranks ({}): "
+                              "what is learnt of one would be taken for the other; choose one "
+                              "with --only",
+                              task.environment, task.search.task.key.task.text()));
+}
+
+}  // namespace
+
+double published_log_time(const ReferenceFigures& published, const PlannedGroup& group) {
+  const bool mpi = group.backend == Backend::openmpi || group.backend == Backend::mpich ||
+                   group.backend == Backend::cuda_aware_mpi;
+  const std::string_view family = mpi ? "mpi" : name_of(group.backend);
+  for (const PublishedTraining& row : published.training_times) {
+    if (row.backend != family || row.architecture != name_of(group.architecture)) continue;
+    const double seconds =
+        group.environment.starts_with("cross-docker") ? row.cross_docker_s : row.bare_metal_s;
+    return seconds > 0 ? std::log(seconds) : 0;
+  }
+  return 0;
+}
+
+double schedule_log_offset(const WorkCell& cell, int ranks) {
+  if (!is_training(cell)) return 0;
+  const TrainingSpec spec = training_spec(cell);
+  const double intensity = facts_of(spec.model, spec.sequence).intensity();
+  // f(N) / (M I) against the published models' at 32 workers and 64 samples, where it mattered.
+  const double usual = 2.0 / (64 * kHighIntensity);
+  const double weight = std::min(1.0, c2c_predicted(spec, workers_of(spec, ranks)) / usual);
+  switch (spec.method) {
+    case TrainingMethod::mg_wfbp:
+      return weight * (intensity < kHighIntensity ? kWinner : kWinner / 2);
+    case TrainingMethod::bytescheduler_ps:
+      return weight * (intensity < kHighIntensity ? 0 : kWinner);
+    case TrainingMethod::wfbp_a2a:
+    case TrainingMethod::wfbp_ps:
+    case TrainingMethod::dear:
+      return weight * kWinner / 2;
+    case TrainingMethod::bytescheduler_a2a:
+      return weight * kWeak;
+    case TrainingMethod::bsp_ps:
+    case TrainingMethod::bsp_a2a:
+    case TrainingMethod::ddp:  // nothing is published of it here
+      return 0;
+  }
+  return 0;
+}
+
+TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
+                       const ReferenceFigures& published) {
+  TunePlan result;
+  result.options = options;
+  std::vector<std::string> order;
+  std::map<std::string, Workload> works;
+  for (const PlannedGroup& group : plan.groups) {
+    PlannedGroup base = group;
+    base.cells.clear();
+    for (const PlannedCell& cell : group.cells) {
+      if (!cell.impossible.empty()) continue;
+      base.cells.push_back(cell);
+      const std::string key = work_text(group, cell.work);
+      if (!works.contains(key)) order.push_back(key);
+      Workload& work = works[key];
+      const Action action{work.backend.index(std::string(name_of(group.backend))),
+                          work.architecture.index(std::string(name_of(group.architecture))),
+                          work.schedule.index(cell.work.algorithm)};
+      // Knobs that neither work nor way says (segments, say): the first stands for the way.
+      if (std::find(work.actions.begin(), work.actions.end(), action) != work.actions.end())
+        continue;
+      work.actions.push_back(action);
+      work.choices.push_back({result.base.groups.size(), cell.work, work_scale(group, cell.work)});
+    }
+    if (!base.cells.empty()) result.base.groups.push_back(std::move(base));
+  }
+  for (const std::string& key : order)
+    if (works[key].choices.size() > 1)
+      result.tasks.push_back(task_of(result, works[key], published));
+  if (result.tasks.empty())
+    throw Error(ErrorKind::input,
+                "nothing to choose between runs: no workload of the file can run here with more "
+                "than one backend, architecture or schedule; `dynamiccl plan` shows what can run");
+  refuse_twins(result);
+  return result;
+}
+
+std::vector<Experience> earlier_runs(const Reader& reader, const TunePlan& plan, int most) {
+  std::map<std::string, Ask> by_cell;
+  std::map<std::string, std::pair<std::size_t, std::map<std::string, std::size_t>>> by_choice;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const TuneTask& task = plan.tasks[t];
+    auto& [place, arms] = by_choice[task.environment + "|" + task.search.task.key.task.text()];
+    place = t;
+    for (std::size_t a = 0; a < task.arms(); ++a) {
+      by_cell[place_of(plan, {t, a}, "").cell_id] = {t, a};
+      arms[task.text(plan, a)] = a;
+    }
+  }
+  // Newest first, so that what is over `most` is what is oldest.
+  std::vector<Experience> found;
+  std::map<Ask, int> counts;
+  const auto keep = [&](const Ask& ask, const std::string& regime, double us) {
+    if (us > 0 && ++counts[ask] <= most) found.push_back({ask.task, ask.arm, regime, Micros{us}});
+  };
+  const Table choices = reader.query(
+      "SELECT d.environment || '|' || d.task_key AS work, d.arm AS arm, d.regime AS regime, "
+      "d.time_us AS time_us FROM decision d JOIN tuning t ON t.id = d.tuning_id "
+      "WHERE t.mode = 'live' AND d.kind <> 'final' AND d.time_us > 0 ORDER BY d.id DESC");
+  const TableView logged(choices);
+  for (std::size_t row = 0; row < logged.size(); ++row) {
+    const auto work = by_choice.find(logged.text(row, "work"));
+    if (work == by_choice.end()) continue;
+    const auto arm = work->second.second.find(logged.text(row, "arm"));
+    if (arm == work->second.second.end()) continue;
+    keep({work->second.first, arm->second}, logged.text(row, "regime"),
+         logged.real(row, "time_us").value_or(0));
+  }
+  const Table rows = reader.query(
+      "SELECT cell_id, regime_id, median_us FROM v_measurement "
+      "WHERE counts AND median_us > 0 AND regime_id IS NOT NULL ORDER BY launch_row DESC");
+  const TableView measured(rows);
+  for (std::size_t row = 0; row < measured.size(); ++row) {
+    const auto place = by_cell.find(measured.text(row, "cell_id"));
+    if (place == by_cell.end()) continue;
+    const Ask& ask = place->second;
+    keep(ask, measured.text(row, "regime_id"),
+         measured.real(row, "median_us").value_or(0) *
+             plan.tasks[ask.task].runs[ask.arm].work_scale);
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace dynamiccl

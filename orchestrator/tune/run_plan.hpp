@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "db/reader.hpp"
+#include "orchestrator/tune/tuning.hpp"
+#include "profiles/reference.hpp"
+
+namespace dynamiccl {
+
+/// Whole ways to run each workload of an experiment, for the bandit that chooses between runs
+/// (E-100): backend, architecture and schedule (training method or algorithm) are the arms, a
+/// workload in an environment is the task. The first way in the file is the default. The prior is
+/// the published figures' (architecture, backend, environment) and, for training, what the ratio of
+/// communication to computation says of the schedules (E-186).
+/// @throws Error(input) when no workload can be run in two ways here, or when two workloads differ
+/// in nothing that a task's key holds
+TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
+                       const ReferenceFigures& published);
+
+/// ln of the published time of a way to run, up to a constant; 0 where nothing is published.
+double published_log_time(const ReferenceFigures& published, const PlannedGroup& group);
+
+/// ln by which a training method is expected to be off the others of its architecture: the
+/// published winners by model intensity (figures.toml, s001.winner_rules), as far as communication
+/// matters for this model. 0 for collectives.
+double schedule_log_offset(const WorkCell& cell, int ranks);
+
+/// What earlier runs in the database say of the plan's arms: the newest launches of the same cells,
+/// and of the choices that earlier searches logged. Oldest first, at most `most` per arm.
+std::vector<Experience> earlier_runs(const Reader& reader, const TunePlan& plan, int most = 6);
+
+}  // namespace dynamiccl
