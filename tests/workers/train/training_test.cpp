@@ -352,7 +352,8 @@ TEST_CASE("the large models train a step", "[d-40]") {
   job->config.cells[0] = training_cell(spec);
   job->config.protocol.iterations = job->config.protocol.min_iterations = 1;
   job->start();
-  const int code = job->wait(kTimeoutS);
+  // Hundreds of megabytes of weights per rank on perhaps one core.
+  const int code = job->wait(3 * kTimeoutS);
   INFO(name_of(model) << "\n" << job->errors());
   REQUIRE(code == 0);
   const auto records = job->records_of<CellRecord>(0);
