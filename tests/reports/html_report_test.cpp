@@ -43,6 +43,19 @@ json data_of(const std::string& page) {
   return json::parse(page.substr(from, page.find("</script>", from) - from));
 }
 
+/// A database with one cell measured once: something for a page to be about.
+struct OneLaunch {
+  ScratchFolder folder;
+  std::string path = folder.file("page.sqlite");
+
+  OneLaunch() {
+    Store store(path);
+    const auto plan = make_plan("page", {"bare-metal"}, {"allreduce"}, {1024});
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 10.0; });
+  }
+};
+
 }  // namespace
 
 TEST_CASE("the page's data are the medians, intervals and ratios of the cells") {
@@ -125,12 +138,8 @@ TEST_CASE("the page's curves are fitted by a start-up time and a bandwidth") {
 }
 
 TEST_CASE("the page has the decisions of a tuned run, and no section for them elsewhere") {
-  const ScratchFolder folder;
-  const auto path = folder.file("page.sqlite");
-  Store store(path);
-  const auto plan = make_plan("page", {"bare-metal"}, {"allreduce"}, {1024});
-  store.begin_run(plan.run, plan.groups, plan.cells);
-  store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 10.0; });
+  const OneLaunch run;
+  const auto& path = run.path;
   const auto section = [&] {
     return data_of(render_report_html(Reader(path), "last")).at("sections").at("decisions");
   };
@@ -164,12 +173,8 @@ TEST_CASE("the page has the decisions of a tuned run, and no section for them el
 }
 
 TEST_CASE("the page tells how the policy of a tuned run was trained") {
-  const ScratchFolder folder;
-  const auto path = folder.file("page.sqlite");
-  Store store(path);
-  const auto plan = make_plan("page", {"bare-metal"}, {"allreduce"}, {1024});
-  store.begin_run(plan.run, plan.groups, plan.cells);
-  store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 10.0; });
+  const OneLaunch run;
+  const auto& path = run.path;
   DecisionLog log(path);
   const json options{{"training", {{"seed", 2}, {"curves", {{"1", {{1152, -1.25}}}}}}}};
   const auto tuning = log.begin({"page", "live", "ppo", "abcd", 1, options.dump()});
