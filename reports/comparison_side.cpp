@@ -20,8 +20,8 @@ using nlohmann::json;
 
 /// What of a run's protocol makes another measurement of the same cell. The rest (launches, time
 /// caps, retries) decides how well it is measured, not what.
-constexpr std::array<std::string_view, 5> kMethod{"warmup", "rank_aggregation", "verify",
-                                                  "batch_target_us", "max_batch"};
+constexpr std::array<std::string_view, 7> kMethod{
+    "warmup", "rank_aggregation", "verify", "batch_target_us", "max_batch", "pauses", "pause_us"};
 
 /// Parts of the machine's facts that change by themselves, or name what is not the machine.
 constexpr std::array<std::string_view, 11> kFleeting{
