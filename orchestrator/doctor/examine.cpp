@@ -66,7 +66,10 @@ void read_facts(const ProcessOutcome& outcome, Patient& patient) {
 
 void check_facts(Patient& patient) {
   if (patient.facts.empty()) return;
-  patient.regime = derive_regime(patient.facts, context_of(patient.profile));
+  RegimeContext context = context_of(patient.profile);
+  // Where there are GPUs the environment is named as a library that uses them meets it.
+  if (shows_gpus(patient.profile, patient.host)) context.backend = Backend::nccl;
+  patient.regime = derive_regime(patient.facts, context);
   LaunchExpectation expected;
   expected.promise = promise_of(patient.profile);
   expected.ranks = patient.ranks;

@@ -174,6 +174,10 @@ GpuPrediction predict_gpu_path(const EnvironmentProfile& profile, const json& ma
   return prediction;
 }
 
+bool shows_gpus(const EnvironmentProfile& profile, const json& machine) {
+  return gpus_of(machine) > 0 && profile.gpus != GpuVisibility::none;
+}
+
 EnvironmentProfile with_gpu_path(EnvironmentProfile profile) {
   use_host_network(profile);
   use_host_ipc(profile);

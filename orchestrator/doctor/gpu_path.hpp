@@ -44,6 +44,9 @@ struct GpuPrediction {
 GpuPrediction predict_gpu_path(const EnvironmentProfile& profile, const nlohmann::json& machine,
                                int ranks);
 
+/// @returns whether ranks of this profile see any of the machine's GPUs
+bool shows_gpus(const EnvironmentProfile& profile, const nlohmann::json& machine);
+
 /// The profile with the flags that give it P2P: one network, IPC and UTS namespace and all GPUs
 /// visible.
 EnvironmentProfile with_gpu_path(EnvironmentProfile profile);

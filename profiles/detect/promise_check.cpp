@@ -65,7 +65,8 @@ class Checker {
     for (const auto& hello : hellos_) {
       if (hello.world_size != expected_.ranks) worlds[hello.world_size].push_back(hello.rank);
       launches.insert(hello.launch_id);
-      versions[hello.library_version].push_back(hello.rank);
+      // A rank without the library (a parameter server without a GPU) says no version.
+      if (!hello.library_version.empty()) versions[hello.library_version].push_back(hello.rank);
     }
     for (const auto& [size, ranks] : worlds)
       add("world_size", rank_list(ranks) + " counted " + std::to_string(size) +

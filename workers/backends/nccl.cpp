@@ -140,10 +140,15 @@ ncclComm_t NcclCommunicator::make(const NcclSettings& settings) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   if (settings.min_ctas) config.minCTAs = *settings.min_ctas;
   if (settings.max_ctas) config.maxCTAs = *settings.max_ctas;
+  // NCCL 2.28 takes an unset maximum for one below every minimum.
+  if (settings.min_ctas && !settings.max_ctas) config.maxCTAs = kMostCtas;
   if (settings.cga_cluster_size) config.cgaClusterSize = *settings.cga_cluster_size;
   ncclComm_t made = nullptr;
-  check(api_->comm_init_rank_config(&made, nccl_size_, id, nccl_rank_, &config),
-        "ncclCommInitRankConfig");
+  const ncclResult_t code = api_->comm_init_rank_config(&made, nccl_size_, id, nccl_rank_, &config);
+  // Every rank meets refused settings alike, before it speaks to another.
+  if (code == ncclInvalidArgument && settings != NcclSettings{})
+    throw Error(ErrorKind::input, fmt::format("NCCL refuses {}", describe(settings)));
+  check(code, "ncclCommInitRankConfig");
   return made;
 }
 

@@ -12,7 +12,6 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::array kProtocols{"ll", "ll128", "simple"};
-constexpr int kMostCtas = 64;
 
 struct NumberKnob {
   std::string_view name;

@@ -9,6 +9,9 @@
 
 namespace dynamiccl {
 
+/// NCCL's MAXCHANNELS.
+inline constexpr int kMostCtas = 64;
+
 /// How one NCCL communicator is made: NCCL reads all of this when a communicator starts, so that
 /// cells with different settings get communicators of their own in one process.
 struct NcclSettings {

@@ -97,6 +97,14 @@ TEST_CASE("ranks with different library versions are a violation") {
                         "4.1.4, rank 1 loaded 5.0.0"));
 }
 
+TEST_CASE("a rank that says no library version agrees with all") {
+  auto server = hello(1);
+  server.library_version.clear();
+  CHECK_THAT(violations(bare_promise(), {{0, machine(1, "none")}, {1, machine(1, "none")}},
+                        {hello(0), server}),
+             !ContainsSubstring("library:"));
+}
+
 TEST_CASE("a profile that lies about its namespaces is found out, each in its own words") {
   // Promised apart, but the network namespace is one for both containers.
   auto second = machine(3, "docker");
