@@ -4,9 +4,10 @@
 # budget ends keeps every launch that was stored.
 #   [BUNDLE=FOLDER] scripts/gpu_report.sh OUTPUT_FOLDER PART=SECONDS...
 #   [BUNDLE=FOLDER] scripts/gpu_report.sh OUTPUT_FOLDER gpu_boundary=180 gpu_environments=300
-# PART is the name of a file in experiments/ without .toml; ONLY='ranks == 4' narrows all parts.
+# PART is the name of a file in experiments/ without .toml; ONLY='ranks == 4' narrows all parts, and
+# SET='axes.ranks=2 protocol.launches=10' replaces keys of their files.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 . scripts/gpu_setup.sh
@@ -17,6 +18,7 @@ for part in "$@"; do
   db=$out/$name.sqlite
   arguments=(run "experiments/$name.toml" --db "$db")
   [ -z "${ONLY:-}" ] || arguments+=(--only "$ONLY")
+  for pair in ${SET:-}; do arguments+=(--set "$pair"); done
   echo "== $name, at most $seconds s ($SECONDS s)"
   # Ctrl-C ends a run in order: what was measured is stored.
   timeout --signal=INT --kill-after=40 "$seconds" "$program" "${arguments[@]}" >"$out/$name.md" 2>"$out/$name.log"

@@ -7,7 +7,7 @@
 #   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER cross-search=120 cross-confirm=200 ddp=120
 #   [BUNDLE=FOLDER] scripts/gpu_tune.sh OUTPUT_FOLDER nvlink-search=90 nvlink-confirm=150
 # Leaves tune.sqlite.xz (all launches), the exported files in tar archives, compare-*.md and
-# ddp.jsonl. A confirm part without its search before it takes TABLES/PART/table.json, where
+# ddp.jsonl. All of the machine's GPUs take part, or the first RANKS. A confirm part without its search before it takes TABLES/PART/table.json, where
 # TABLES=FOLDER is set. A part whose budget ends keeps the launches that were stored.
 set -uo pipefail
 [ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -17,13 +17,14 @@ root=$(pwd)
 . scripts/gpu_setup.sh
 db=$out/tune.sqlite
 # Containers see the build folder under its own path.
+gpus=${RANKS:-$(nvidia-smi -L | wc -l)}
 tuned=$root/build/release/tuned
 mkdir -p "$tuned"
 failed=0
 say() { echo "== $* ($SECONDS s)"; }
 
 run_part() { # EXPERIMENT_FILE SECONDS NAME
-  timeout --signal=INT --kill-after=40 "$2" "$program" run "$1" --db "$db" >"$out/$3.md" 2>"$out/$3.log"
+  timeout --signal=INT --kill-after=40 "$2" "$program" run "$1" --set "axes.ranks=$gpus" --db "$db" >"$out/$3.md" 2>"$out/$3.log"
   local code=$?
   say "$3: exit code $code"; tail -n 4 "$out/$3.log"
   case $code in 0|1|124|130) return 0 ;; *) failed=1; return 1 ;; esac
@@ -114,7 +115,7 @@ ddp() { # SECONDS
   python=$(command -v python3)
   "$python" -c 'import torch' 2>/dev/null || { say "ddp: no torch for $python"; failed=1; return; }
   [ -e "$tuned/cross/nccl.conf" ] || { say "ddp: no settings; run cross-search first"; failed=1; return; }
-  gpus=$(nvidia-smi -L | wc -l); port=29500
+  port=29500
   engine_up || { say "ddp: no engine; see $engine/log"; tail -n 5 "$engine/log"; failed=1; engine_down; return; }
   local rank flags=() begin=$SECONDS
   for folder in /usr /etc /opt; do flags+=(--volume "$folder:$folder:ro"); done

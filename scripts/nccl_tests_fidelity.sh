@@ -2,9 +2,10 @@
 # Holds our NCCL worker against nccl-tests: the same sizes, calls back to back over rotated buffers, the slowest
 # rank counts, launches alternated; nccl-tests runs twice a round, so that its own spread is printed beside ours.
 #   [BUNDLE=FOLDER] scripts/nccl_tests_fidelity.sh NCCL_TESTS_BUILD_FOLDER OUTPUT_FOLDER [ROUNDS] [GPUS] [SECONDS]
-# NCCL_TESTS_BUILD_FOLDER holds all_reduce_perf, broadcast_perf and all_gather_perf built with MPI=1.
+# NCCL_TESTS_BUILD_FOLDER holds all_reduce_perf, broadcast_perf and all_gather_perf built with MPI=1. CALLS=N: calls
+# per size (200).
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 tests=$(cd "$1" && pwd) out=$(mkdir -p "$2" && cd "$2" && pwd) rounds=${3:-10} gpus=${4:-4} budget=${5:-420}
 cd "$(dirname "$0")/.."
 . scripts/gpu_setup.sh
@@ -12,7 +13,7 @@ cd "$(dirname "$0")/.."
 mpirun=$(command -v mpirun.openmpi || command -v mpirun)
 table=$out/fidelity.csv
 echo "round,who,collective,size_bytes,us,wrong" >"$table"
-calls=200
+calls=${CALLS:-200}
 # Every size once, each four times the one before, as nccl-tests steps through them; four are compared.
 sizes=(1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 268435456 1073741824)
 compared=" 1024 1048576 67108864 1073741824 "
