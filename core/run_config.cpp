@@ -40,8 +40,6 @@ json protocol_to_json(const Protocol& protocol) {
           {"max_batch", protocol.max_batch},
           {"batch_rooted", protocol.batch_rooted},
           {"rotate_buffers", protocol.rotate_buffers},
-          {"pauses", protocol.pauses},
-          {"pause_us", protocol.pause.count()},
           {"rank_aggregation", name_of(protocol.rank_aggregation)},
           {"verify", protocol.verify}};
 }
@@ -56,8 +54,6 @@ Protocol protocol_from_json(const json& object) {
   protocol.max_batch = object.at("max_batch").get<int>();
   protocol.batch_rooted = object.value("batch_rooted", false);
   protocol.rotate_buffers = object.value("rotate_buffers", false);
-  protocol.pauses = object.value("pauses", protocol.pauses);
-  protocol.pause = Micros(object.value("pause_us", protocol.pause.count()));
   protocol.rank_aggregation =
       parse_named<RankAggregation>(object.at("rank_aggregation").get<std::string>());
   protocol.verify = object.at("verify").get<bool>();

@@ -45,12 +45,6 @@ struct Protocol {
   /// Calls of a sample take turns over parts of buffers as large as the launch's largest cell, so
   /// that their data is not in a cache; otherwise all work on the same memory. nccl-tests rotates.
   bool rotate_buffers = false;
-  /// The timed samples of a cell are taken in `pauses` + 1 parts, between which all ranks sleep for
-  /// `pause`; `cell_time_cap` does not count them. Where schedulers (the host's under a virtual
-  /// machine, too) keep running processes in place, a launch is one draw of a placement without
-  /// pauses, and one of many with them.
-  int pauses = 0;
-  Micros pause{20e3};
   RankAggregation rank_aggregation = RankAggregation::max;
   bool verify = true;
 };

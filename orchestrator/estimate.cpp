@@ -32,8 +32,7 @@ double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool brid
   const double timed = std::min(sample * (protocol.warmup + protocol.iterations),
                                 std::max(protocol.cell_time_cap.count(),
                                          sample * (protocol.warmup + protocol.min_iterations)));
-  return timed + protocol.pauses * protocol.pause.count() +
-         3 * group.ranks * bytes / kDataBytesPerUs;
+  return timed + 3 * group.ranks * bytes / kDataBytesPerUs;
 }
 
 }  // namespace

@@ -141,9 +141,6 @@ Json protocol() {
                                       "faster calls are timed in batches that last as "
                                       "long; 50us, 0 = off")},
            {"max_batch", described(integer(1), "calls in a batch; 1000")},
-           {"pauses",
-            described(integer(0), "between the timed samples all ranks sleep as often; 0")},
-           {"pause", described(duration(), "how long each of them lasts; 20 ms")},
            {"rank_aggregation",
             described(named<RankAggregation>(), "how one iteration's ranks become one time; max")},
            {"verify", described(boolean(), "check every element of the results; true")},

@@ -55,8 +55,6 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
   set(cells.cell_time_cap, table->duration("cell_time_cap"));
   set(cells.batch_target, table->duration("batch_target"));
   set(cells.max_batch, table->integer("max_batch", 1, 1'000'000));
-  set(cells.pauses, table->integer("pauses", 0, 100'000));
-  set(cells.pause, table->duration("pause"));
   set(cells.rank_aggregation, table->name<RankAggregation>("rank_aggregation"));
   set(cells.verify, table->boolean("verify"));
   read_stopping(*table, protocol);
@@ -70,7 +68,7 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
 }
 
 nlohmann::json to_json(const RunProtocol& protocol) {
-  nlohmann::json document{
+  return {
       {"warmup", protocol.cells.warmup},
       {"iterations", protocol.cells.iterations},
       {"min_iterations", protocol.cells.min_iterations},
@@ -90,12 +88,6 @@ nlohmann::json to_json(const RunProtocol& protocol) {
       {"retries", protocol.retries},
       {"launch_timeout_s", protocol.launch_timeout.seconds()},
       {"connect_timeout_s", protocol.connect_timeout.seconds()}};
-  // Absent without pauses, as in runs stored before there were any.
-  if (protocol.cells.pauses > 0) {
-    document["pauses"] = protocol.cells.pauses;
-    document["pause_us"] = protocol.cells.pause.count();
-  }
-  return document;
 }
 
 }  // namespace dynamiccl

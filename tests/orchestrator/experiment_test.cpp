@@ -131,8 +131,7 @@ TEST_CASE("overrides win over the file and are checked like it") {
   CHECK(mistakes(kGood, {"protocol.itertions=9"}) ==
         "--set protocol.itertions=9: unknown key \"itertions\" in [protocol]; known: batch_target, "
         "cell_time_cap, connect_timeout, iterations, launch_timeout, launches, max_batch, "
-        "max_launches, min_iterations, noise, pause, pauses, rank_aggregation, retries, "
-        "target_interval, "
+        "max_launches, min_iterations, noise, rank_aggregation, retries, target_interval, "
         "time_budget, "
         "verify, warmup. Did you mean \"iterations\"?");
 }

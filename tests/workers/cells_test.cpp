@@ -2,9 +2,9 @@
 // cell runner, which compares every element; run with 1, 2 and 4 ranks.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
 #include <thread>
 
 #include "tests/workers/world.hpp"
@@ -230,26 +230,6 @@ TEST_CASE("calls that take turns over the buffers leave checked data behind") {
   memory.require(memory.mode_of(largest), 8008, 8008, 0);
   CHECK(memory.slots(memory.mode_of(largest), 1024) == 7);
   CHECK(memory.slots(memory.mode_of(largest), 9000) == 1);
-}
-
-TEST_CASE("pauses part the samples evenly and count against no cap") {
-  RunConfig config = config_of(Architecture::ring);
-  config.protocol.iterations = 13;
-  config.protocol.pauses = 3;
-  config.protocol.pause = Micros(50e3);
-  config.protocol.cell_time_cap = Micros(120e3);
-  config.protocol.batch_target = Micros(0);
-  config.cells = {cell_of(Collective::allreduce, 64)};
-  const auto records = run_all(config);
-  const auto& starts = records[0].measured.start_us;
-  REQUIRE(starts.size() == 13);
-  std::vector<std::size_t> parted;
-  for (std::size_t i = 1; i < starts.size(); ++i) {
-    if (starts[i] - starts[i - 1] >= 50e3) parted.push_back(i);
-  }
-  for (const std::size_t at : {4U, 7U, 10U})
-    CHECK(std::find(parted.begin(), parted.end(), at) != parted.end());
-  CHECK(records[0].wrong == 0);
 }
 
 TEST_CASE("a slow cell is cut short by its time cap, but not below the least iterations") {

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <thread>
 
 #include "workers/measure/clock.hpp"
 #include "workers/measure/fault.hpp"
@@ -41,15 +39,6 @@ void reserve(SampleArrays& samples, int count) {
 
 bool server_computes(Collective collective) {
   return collective == Collective::push || collective == Collective::push_pull;
-}
-
-/// Pauses are spread evenly over the samples; none comes before the first.
-bool pauses_before(const Protocol& protocol, int sample) {
-  const auto part = [&](int index) {
-    return static_cast<std::int64_t>(index) * (protocol.pauses + 1) /
-           std::max(protocol.iterations, 1);
-  };
-  return sample > 0 && part(sample) != part(sample - 1);
 }
 
 /// Knobs that are ours to obey and no business of the library.
@@ -271,32 +260,19 @@ int CellRunner::warm_up(const Work& work, SampleArrays& samples) {
   return std::max(batch, 1);
 }
 
-double CellRunner::pause(const Work& work, int batch) {
-  const double start_us = now_us();
-  std::this_thread::sleep_for(
-      std::chrono::duration<double, std::micro>(config_.protocol.pause.count()));
-  // Caches and clocks come back in a sample that is not kept.
-  SampleArrays untimed;
-  sample(work, batch, untimed);
-  return now_us() - start_us;
-}
-
 void CellRunner::measure(Work& work, int batch, CellRecord& record) {
   const Protocol& protocol = config_.protocol;
   const double cap_us = protocol.cell_time_cap.count();
   const int most = std::max(protocol.iterations, 1);
   const int least = std::clamp(protocol.min_iterations, 1, most);
   reserve(record.measured, most);
-  double start_us = now_us();
+  const double start_us = now_us();
   int done = 0;
   int next = least - 1;
   // The last sample stands apart: it alone starts from a prepared buffer.
   while (true) {
-    for (const int end = done + next; done < end; ++done) {
-      // The cap is on measuring.
-      if (pauses_before(protocol, done)) start_us += pause(work, batch);
-      sample(work, batch, record.measured);
-    }
+    for (int i = 0; i < next; ++i) sample(work, batch, record.measured);
+    done += next;
     if (done >= most - 1) break;
     const double elapsed_us = max_over_ranks(comm_, {now_us() - start_us})[0];
     if (elapsed_us >= cap_us) break;

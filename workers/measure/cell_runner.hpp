@@ -59,9 +59,6 @@ class CellRunner {
   void capture(const Work& work, int batch);
   double sample(const Work& work, int batch, SampleArrays& samples);
   int warm_up(const Work& work, SampleArrays& samples);
-  /// All ranks sleep; the first call after it is not kept.
-  /// @returns microseconds that this took
-  double pause(const Work& work, int batch);
   void measure(Work& work, int batch, CellRecord& record);
 
   Communicator& comm_;
