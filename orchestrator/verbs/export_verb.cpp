@@ -23,6 +23,7 @@ struct Arguments {
   std::string out;
   std::string regime;
   int ranks = 0;
+  std::string up_to;
   std::string plugin;
 };
 
@@ -45,14 +46,18 @@ void write(const fs::path& path, const std::string& text) {
 
 ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   if (arguments.measured.empty()) {
+    if (!arguments.up_to.empty())
+      throw Error(ErrorKind::input,
+                  "--up-to narrows what settings are chosen from: it goes with --measured");
     if (arguments.table.empty())
       throw Error(ErrorKind::input,
                   "name a configuration table, or with --measured a run to choose settings from");
     return read_table(arguments.table);
   }
-  const ConfigurationTable table =
-      measured_table(Reader(shared.db), arguments.measured, parse_named<Backend>(arguments.backend),
-                     JointOptions{});
+  JointOptions options;
+  if (!arguments.up_to.empty()) options.largest = parse_bytes(arguments.up_to);
+  const ConfigurationTable table = measured_table(Reader(shared.db), arguments.measured,
+                                                  parse_named<Backend>(arguments.backend), options);
   if (!arguments.table.empty()) write_table(table, arguments.table);
   return table;
 }
@@ -109,6 +114,9 @@ void add_export_verb(CLI::App& app, Shared& shared) {
   verb->add_option("--regime", arguments->regime,
                    "id or name of the table's regime, or its beginning");
   verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks");
+  verb->add_option("--up-to", arguments->up_to,
+                   "with --measured: a profile for messages up to this size, which gives none away "
+                   "for larger ones");
   verb->add_option("--plugin", arguments->plugin,
                    "where jobs find libdynamiccl-nccl-plugin.so (beside this program)");
   add_db_option(*verb, shared);
@@ -117,6 +125,7 @@ void add_export_verb(CLI::App& app, Shared& shared) {
       "Examples:\n"
       "  dynamiccl export results/table.json --format nccl --out tuned\n"
       "  dynamiccl export --measured last --format nccl,toml --out tuned\n"
+      "  dynamiccl export --measured last --up-to 16KiB --format nccl --out tuned-small\n"
       "  NCCL_CONF_FILE=$PWD/tuned/nccl.conf torchrun train.py");
   verb->callback([arguments, &shared] { run_export(*arguments, shared); });
 }

@@ -152,10 +152,12 @@ void choose(const RegimeKey& key, const Times& times, const JointOptions& option
 }  // namespace
 
 std::vector<TableEntry> choose_jointly(const std::vector<ScopedObservation>& observations,
-                                       const JointOptions& options) {
+                                       const JointOptions& asked) {
+  JointOptions options = asked;
+  if (options.largest) options.guarded_from = Bytes(0);
   std::map<RegimeKey, std::vector<const ScopedObservation*>> by_key;
   for (const ScopedObservation& seen : observations) {
-    if (seen.median_us <= 0) continue;
+    if (seen.median_us <= 0 || (options.largest && *options.largest < seen.size)) continue;
     RegimeKey key = seen.key;
     key.task.bin = {};
     by_key[key].push_back(&seen);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct JointOptions {
   /// Sizes from here on may not get slower; below, a launch setting may cost something, and the
   /// table says so.
   Bytes guarded_from{64 << 10};
+  /// For a profile of small messages: larger ones are not looked at, and no size is given away.
+  std::optional<Bytes> largest = std::nullopt;
   double tolerance = 0.02;  ///< slower by no more than this is not slower
 };
 

@@ -188,4 +188,9 @@ TEST_CASE("a launch setting that slows a guarded size is not taken", "[E-125]") 
   CHECK(entries[0].setting.launch_knobs == kThread);
   CHECK(entries[0].flags == std::vector<std::string>{"launch_trade_off"});
   CHECK(entries[1].flags.empty());
+  // A profile of small messages gives none of them away.
+  const auto small = choose_jointly(all, {.largest = Bytes(4096)});
+  REQUIRE(small.size() == 1);
+  CHECK(small[0].setting.launch_knobs.empty());
+  CHECK(small[0].flags.empty());
 }
