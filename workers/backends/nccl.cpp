@@ -15,8 +15,9 @@
 namespace dynamiccl {
 namespace {
 
-// A communicator holds buffers of some hundred MiB; a few of them serve a launch's cells.
-constexpr std::size_t kMostCommunicators = 6;
+// A communicator holds buffers of some hundred MiB, and making one takes a third of a second:
+// enough for a search over channels and algorithms, whose cells come in random order.
+constexpr std::size_t kMostCommunicators = 12;
 
 /// Sets a variable for as long as a communicator is made, then puts back what was there.
 class Variable {
