@@ -191,25 +191,7 @@ std::string words_of_method(const std::string& method) {
   if (method == "t-log-paired") return "paired by block, t on differences of logarithms";
   if (method == "rank-sum") return "unpaired, rank sum of logarithms";
   if (method == "welch-log") return "unpaired, Welch on logarithms";
-  return method == "rank" ? "order statistics of launch medians" : method;
-}
-
-std::optional<Interval> median_rank_interval(std::vector<double> values, double confidence) {
-  const std::size_t n = values.size();
-  std::sort(values.begin(), values.end());
-  // Largest l with 1 - 2 P[Bin(n, 1/2) <= l - 1] >= confidence; the interval is [x_(l), x_(n+1-l)].
-  double cumulative = 0;
-  std::size_t best = 0;
-  for (std::size_t l = 1; 2 * l <= n; ++l) {
-    const auto k = static_cast<double>(l - 1);
-    const auto total = static_cast<double>(n);
-    cumulative += std::exp(std::lgamma(total + 1) - std::lgamma(k + 1) -
-                           std::lgamma(total - k + 1) - total * std::log(2.0));
-    if (1 - 2 * cumulative < confidence) break;
-    best = l;
-  }
-  if (best == 0) return std::nullopt;
-  return Interval{values[best - 1], values[n - best], confidence, "rank"};
+  return method;
 }
 
 Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,

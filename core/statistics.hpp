@@ -12,7 +12,7 @@ struct Interval {
   double high = 0;
   double confidence = 0.95;
   /// "signed-rank", "signed-rank-paired", "rank-sum" (core/rank_statistics.hpp), or of few values
-  /// "t-log", "t-log-paired", "welch-log"; "rank" (order statistics)
+  /// "t-log", "t-log-paired", "welch-log"
   std::string method;
 };
 
@@ -42,10 +42,6 @@ double normal_quantile(double probability);
 /// two spans orders of magnitude.
 std::optional<Interval> launch_interval(const std::vector<double>& launch_medians,
                                         double confidence = 0.95);
-
-/// Order-statistic interval of the median, exact binomial. nullopt when n is too small to reach
-/// `confidence` (n <= 5 at 95 %).
-std::optional<Interval> median_rank_interval(std::vector<double> values, double confidence = 0.95);
 
 /// What a reader is told of Interval::method: "signed ranks of the logarithms of launch medians".
 std::string words_of_method(const std::string& method);

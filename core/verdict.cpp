@@ -45,21 +45,6 @@ int last_look(int launches, const StoppingRule& rule) {
   return last;
 }
 
-StoppingState should_stop(const std::vector<double>& launch_medians, const StoppingRule& rule) {
-  StoppingState state;
-  const int n = static_cast<int>(launch_medians.size());
-  const auto interval = launch_interval(launch_medians);
-  if (interval) state.relative_half_width = std::sqrt(interval->high / interval->low) - 1.0;
-  const bool looks = n > 0 && n == last_look(n, rule);
-  state.converged =
-      interval && looks && state.relative_half_width <= rule.target_relative_half_width;
-  state.stop = state.converged || n >= rule.max_launches;
-  int look = std::max(2, rule.min_launches);
-  while (look < n || (look == n && !state.stop)) look = grown(look);
-  state.next_look = std::min(look, rule.max_launches);
-  return state;
-}
-
 double outside_band_probability(const Ratio& time_ratio, EquivalenceBand band) {
   if (!time_ratio.interval) return 1;
   const double beyond = std::fabs(std::log(time_ratio.value)) - std::log1p(band.relative);
@@ -93,22 +78,20 @@ std::vector<Verdict> judge_table(const std::vector<Ratio>& time_ratios, Equivale
                                  double false_discovery_rate) {
   std::vector<double> probabilities;
   for (const auto& ratio : time_ratios)
-    probabilities.push_back(outside_band_probability(ratio, band));
+    if (ratio.interval) probabilities.push_back(outside_band_probability(ratio, band));
   const auto adjusted = adjusted_for_false_discoveries(probabilities);
   std::vector<Verdict> verdicts;
-  for (std::size_t i = 0; i < time_ratios.size(); ++i) {
-    if (adjusted[i] <= false_discovery_rate) {
-      verdicts.push_back(time_ratios[i].value > 1 ? Verdict::slower : Verdict::faster);
+  auto next = adjusted.begin();
+  for (const auto& ratio : time_ratios) {
+    if (!ratio.interval) {
+      verdicts.push_back(Verdict::unclear);
+    } else if (*next++ <= false_discovery_rate) {
+      verdicts.push_back(ratio.value > 1 ? Verdict::slower : Verdict::faster);
     } else {
-      const Verdict alone = judge(time_ratios[i], band);
-      verdicts.push_back(alone == Verdict::same ? Verdict::same : Verdict::unclear);
+      verdicts.push_back(judge(ratio, band) == Verdict::same ? Verdict::same : Verdict::unclear);
     }
   }
   return verdicts;
-}
-
-double table_confidence(double confidence, int rows) {
-  return rows <= 1 ? confidence : 1.0 - (1.0 - confidence) / rows;
 }
 
 }  // namespace dynamiccl

@@ -40,16 +40,9 @@ struct StoppingRule {
   int min_launches = 6;
   int max_launches = 40;
 };
-struct StoppingState {
-  bool stop = false;
-  bool converged = false;  ///< stopped because the target was reached
-  double relative_half_width = 0;
-  int next_look = 0;  ///< launches at which to look again
-};
 /// Largest count up to `launches` at which the rule looks: its own growing counts and the maximum;
 /// 0 before the first.
 int last_look(int launches, const StoppingRule& rule);
-StoppingState should_stop(const std::vector<double>& launch_medians, const StoppingRule& rule);
 
 /// Two-sided probability of a ratio as far outside the band as this one, or farther, where the true
 /// one is at the band's nearer edge: below 1 - confidence exactly when the interval at that
@@ -62,12 +55,8 @@ std::vector<double> adjusted_for_false_discoveries(const std::vector<double>& pr
 
 /// Verdicts of a table. FASTER and SLOWER at a false discovery rate over its rows: of the rows so
 /// called, at most that share is expected to lie inside the band. SAME as in judge. A table of one
-/// row is judge at confidence 1 - rate.
+/// row is judge at confidence 1 - rate. Rows without an interval are UNCLEAR and do not count.
 std::vector<Verdict> judge_table(const std::vector<Ratio>& time_ratios, EquivalenceBand band,
                                  double false_discovery_rate = 0.05);
-
-/// Bonferroni guard for tables of many verdicts: raises the confidence so that the
-/// chance of any false FASTER/SLOWER in `rows` rows stays near 1 - confidence.
-double table_confidence(double confidence, int rows);
 
 }  // namespace dynamiccl

@@ -8,7 +8,6 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::size_t kFewest = 20;
 constexpr std::size_t kMostBatches = 40;
 /// Largest |Z| over the splits of 20 to 40 independent batches exceeds it in about 1 % of series
 /// (simulated; tests/core/warmup_test.cpp holds it to that).
@@ -67,10 +66,11 @@ std::size_t leading_run(const std::vector<double>& values) {
 }  // namespace
 
 std::optional<std::size_t> settled_after(const std::vector<double>& values) {
-  if (values.size() < kFewest) return std::nullopt;
+  if (values.size() < kFewestIterationsToTell) return std::nullopt;
   const std::size_t batch = (values.size() + kMostBatches - 1) / kMostBatches;
   // Single iterations are correlated; batches of at least two are less so.
-  const std::size_t width = std::max<std::size_t>(batch, values.size() >= 2 * kFewest ? 2 : 1);
+  const std::size_t width =
+      std::max<std::size_t>(batch, values.size() >= 2 * kFewestIterationsToTell ? 2 : 1);
   std::size_t settled = 0;
   for (const std::size_t candidate :
        {leading_run(values), width * change_point(batch_medians(values, width))}) {

@@ -33,7 +33,7 @@ struct GroupProgress {
 /// @param cells all cells of one group that have a result
 GroupProgress progress_of(const std::vector<CellMedians>& cells, const StoppingRule& rule);
 
-/// What was asked for, as should_stop() takes it; nullopt for a fixed number of launches.
+/// What was asked for, as progress_of() takes it; nullopt for a fixed number of launches.
 std::optional<StoppingRule> stopping_rule(const RunProtocol& protocol);
 
 /// The document of plan_group.stopping_json.

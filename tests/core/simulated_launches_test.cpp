@@ -1,58 +1,15 @@
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <functional>
 #include <random>
 
 #include "core/statistics.hpp"
 #include "core/verdict.hpp"
+#include "tests/core/simulated_machine.hpp"
 
 using namespace dynamiccl;
+using namespace dynamiccl::testing;
 
 namespace {
-
-constexpr double kTrueTime = 100;
-constexpr double kBetweenLaunches = 0.02;
-
-/// Times as machines give them: log-normal, neighbouring iterations of a launch alike (an
-/// autoregressive process), launches independent of each other. The median of the distribution of
-/// launch medians is the centre asked for.
-class SimulatedMachine {
- public:
-  explicit SimulatedMachine(unsigned seed) : random_(seed) {}
-
-  std::vector<double> launch_medians(int launches, double centre = kTrueTime,
-                                     const std::vector<double>& shared = {}) {
-    std::vector<double> medians;
-    for (int i = 0; i < launches; ++i) {
-      const double block = shared.empty() ? 0 : shared[static_cast<std::size_t>(i)];
-      medians.push_back(launch(std::log(centre) + block + kBetweenLaunches * normal_(random_)));
-    }
-    return medians;
-  }
-  /// What all launches of a block have in common: the hour of the day.
-  std::vector<double> blocks(int count, double spread) {
-    std::vector<double> logs;
-    for (int i = 0; i < count; ++i) logs.push_back(spread * normal_(random_));
-    return logs;
-  }
-
- private:
-  double launch(double log_centre) {
-    constexpr double alike = 0.6;
-    constexpr double within = 0.02;
-    std::vector<double> logs(60);
-    double noise = normal_(random_);
-    for (auto& log_time : logs) {
-      log_time = log_centre + within * noise;
-      noise = alike * noise + std::sqrt(1 - alike * alike) * normal_(random_);
-    }
-    // An odd count of them would commute with the logarithm exactly; here the difference is 1e-6.
-    return std::exp(median(std::move(logs)));
-  }
-
-  std::mt19937_64 random_;
-  std::normal_distribution<double> normal_{0, 1};
-};
 
 /// Of 2,000 experiments, the share whose interval holds the truth, in percent.
 double coverage(double truth, const std::function<std::optional<Interval>()>& experiment) {
@@ -91,17 +48,6 @@ TEST_CASE("intervals over launches cover the truth in 93 to 97 of 100 experiment
     });
     CHECK(paired >= 93);
     CHECK(paired <= 97);
-  }
-}
-
-TEST_CASE("the order-statistic interval covers at least as often, where it exists") {
-  SimulatedMachine machine(8);
-  CHECK_FALSE(median_rank_interval(machine.launch_medians(5)));
-  for (const int launches : {10, 20}) {
-    CAPTURE(launches);
-    // Order statistics come in steps: 97.9 % of 10 launches is the nearest that is not below 95 %.
-    CHECK(coverage(kTrueTime,
-                   [&] { return median_rank_interval(machine.launch_medians(launches)); }) >= 93);
   }
 }
 
@@ -184,26 +130,4 @@ TEST_CASE("of the rows that a table calls different, few are not") {
   }
   CHECK(called > 400);
   CHECK(wrongly <= 0.05 * called);
-}
-
-TEST_CASE("stopping at a target interval keeps its coverage") {
-  // Looks at growing counts stop at a lucky narrow interval now and then; what that costs is held.
-  SimulatedMachine machine(21);
-  constexpr int experiments = 500;
-  const StoppingRule rule{0.02, 6, 40};
-  int covered = 0;
-  int converged = 0;
-  for (int e = 0; e < experiments; ++e) {
-    auto medians = machine.launch_medians(5);
-    StoppingState state;
-    do {
-      medians.push_back(machine.launch_medians(1).front());
-      state = should_stop(medians, rule);
-    } while (!state.stop);
-    const auto interval = launch_interval(medians).value();
-    covered += interval.low <= kTrueTime && kTrueTime <= interval.high ? 1 : 0;
-    converged += state.converged ? 1 : 0;
-  }
-  CHECK(covered >= 0.93 * experiments);
-  CHECK(converged >= 0.95 * experiments);
 }

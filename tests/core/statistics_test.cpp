@@ -26,16 +26,6 @@ TEST_CASE("quantiles of t and normal match the printed tables") {
   CHECK(normal_quantile(0.975) == Approx(1.959964).epsilon(1e-6));
 }
 
-TEST_CASE("rank intervals of the median use the tabulated order statistics") {
-  std::vector<double> values;
-  for (int i = 1; i <= 10; ++i) values.push_back(i);
-  const auto ten = median_rank_interval(values);
-  REQUIRE(ten);
-  CHECK(ten->low == 2);
-  CHECK(ten->high == 9);
-  CHECK_FALSE(median_rank_interval({1, 2, 3, 4, 5}));
-}
-
 TEST_CASE("rank intervals leave out as many averages as the printed tables say") {
   // Powers of two: all averages of pairs, and all differences, are different.
   std::vector<double> a;

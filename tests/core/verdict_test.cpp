@@ -32,21 +32,14 @@ TEST_CASE("an unclear verdict says how many launches would settle it") {
   CHECK_FALSE(launches_needed(Ratio{1.0}, {0.02}, 1));
 }
 
-TEST_CASE("launches are looked at in growing batches and stop at the target or the maximum") {
+TEST_CASE("launches are looked at in growing batches, and at the maximum") {
   const StoppingRule rule{0.05, 6, 20};
-  std::vector<double> steady{100, 101, 99, 100, 100};
-  CHECK_FALSE(should_stop(steady, rule).stop);
-  CHECK(should_stop(steady, rule).next_look == 6);
-  steady.push_back(100);
-  CHECK(should_stop(steady, rule).converged);
-  std::vector<double> wild{100, 200, 50, 400, 100, 30};
-  const auto looking = should_stop(wild, rule);
-  CHECK_FALSE(looking.stop);
-  CHECK(looking.next_look == 9);
-  while (wild.size() < 20) wild.push_back(wild[wild.size() % 6]);
-  const auto end = should_stop(wild, rule);
-  CHECK(end.stop);
-  CHECK_FALSE(end.converged);
+  CHECK(last_look(5, rule) == 0);
+  CHECK(last_look(6, rule) == 6);
+  CHECK(last_look(8, rule) == 6);
+  CHECK(last_look(9, rule) == 9);
+  CHECK(last_look(19, rule) == 14);
+  CHECK(last_look(20, rule) == 20);
 }
 
 TEST_CASE("the probability beyond the band agrees with the interval at every confidence") {
@@ -86,6 +79,9 @@ TEST_CASE("a row of a table needs more than a row alone to be called different")
   const auto verdicts = judge_table(table, {0.02});
   CHECK(verdicts.back() == Verdict::unclear);
   CHECK(verdicts.front() == judge(equal, {0.02}));
+  // A row without an interval is no chance of a false alarm.
+  const auto lonely = judge_table({nearly, Ratio{2.0}, Ratio{1.0}}, {0.02});
+  CHECK(lonely == std::vector{Verdict::slower, Verdict::unclear, Verdict::unclear});
   // Many that are slower speak for each other.
   CHECK(judge_table(std::vector<Ratio>(30, nearly), {0.02}).front() == Verdict::slower);
 }
