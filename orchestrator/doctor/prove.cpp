@@ -106,21 +106,37 @@ void read_transports(const Reader& reader, std::int64_t row, ProofResult& result
   }
 }
 
+void add_note(std::string& note, const std::string& more) {
+  note += (note.empty() ? "" : "; ") + more;
+}
+
+/// Times of the launches that ended well say nothing of those that did not.
+void judge_failures(ProofResult& result) {
+  const auto failed = [](const char* when, const ProofSide& side) {
+    return fmt::format("{}, {} of {} launches failed: {}", when, side.failed,
+                       side.failed + side.launches, side.reason);
+  };
+  if (result.before.failed > 0) add_note(result.note, failed("before", result.before));
+  if (result.after.failed == 0) return;
+  result.verdict = Verdict::unclear;
+  add_note(result.note, failed("mended", result.after) + ", so the mend is not proved");
+}
+
 /// A side without a single time: what the other side's times then mean.
 void judge_without_times(ProofResult& result) {
-  if (result.before.launches > 0 && result.after.launches > 0) return;
   if (result.after.launches == 0) {
-    result.note = fmt::format("no launch of the mended profile ended well: {}",
-                              result.after.reason.empty() ? "none was tried" : result.after.reason);
+    add_note(result.note,
+             fmt::format("no launch of the mended profile ended well: {}",
+                         result.after.reason.empty() ? "none was tried" : result.after.reason));
     return;
   }
   const bool hung = result.before.timed_out > 0 && result.before.timed_out == result.before.failed;
   result.verdict =
       result.before.failed > 0 && result.after.failed == 0 ? Verdict::faster : Verdict::unclear;
-  result.note = hung ? fmt::format("before, none of {} launches came to an end within {} s",
-                                   result.before.failed, result.timeout_s)
-                     : fmt::format("before, none of {} launches ended well: {}",
-                                   result.before.failed, result.before.reason);
+  add_note(result.note, hung ? fmt::format("before, none of {} launches came to an end within {} s",
+                                           result.before.failed, result.timeout_s)
+                             : fmt::format("before, none of {} launches ended well: {}",
+                                           result.before.failed, result.before.reason));
 }
 
 std::string asked_of(const EnvironmentProfile& profile, Backend backend, const Patient& patient) {
@@ -175,7 +191,10 @@ ProofResult judge_proof(const Reader& reader, const std::string& run_id, const P
   read_failures(reader, row, result);
   read_noise(reader, row, result);
   read_transports(reader, row, result);
-  judge_without_times(result);
+  if (result.before.launches > 0 && result.after.launches > 0)
+    judge_failures(result);
+  else
+    judge_without_times(result);
   return result;
 }
 

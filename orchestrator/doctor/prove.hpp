@@ -54,7 +54,8 @@ std::string proof_experiment(const Patient& patient, const Finding& finding, Bac
                              int launches);
 
 /// Reads what a stored run of proof_experiment() came to and judges it. Launches that did not come
-/// to an end before but do after count as FASTER, with no interval.
+/// to an end before but do after count as FASTER, with no interval; a failed launch after the mend
+/// makes the verdict UNCLEAR, however fast the others are.
 ProofResult judge_proof(const Reader& reader, const std::string& run_id, const ProofResult& known);
 
 /// Measures before and after in one stored run with alternated launches.

@@ -34,34 +34,45 @@ json proof_of(const json& environment, const std::string& cause) {
   return {};
 }
 
-/// Both sides ran and were judged. Which verdict a few launches give depends on what else this
-/// machine does: `doctor --prove` with more launches is what shows the gain.
-void check_judged(const json& proof) {
-  CHECK(proof["verdict"] != "SLOWER");
-  CHECK(proof["ratio_low"] < 1.0);
+/// Proves until the verdict is clear: a noisy machine may need more launches than the first eight.
+/// @returns the last proof, of at most three
+json clear_proof(const Program& program, const std::string& environment, const std::string& backend,
+                 const std::string& cause) {
+  json proof;
+  for (const int launches : {8, 12, 16}) {
+    proof =
+        proof_of(diagnosis(program, environment, backend, cause, std::to_string(launches)), cause);
+    CHECK(program.value("SELECT count(*) FROM v_launch WHERE launch_status = 'ok' AND run_row = "
+                        "(SELECT max(id) FROM run)") == 2 * launches);
+    if (proof["verdict"] != "UNCLEAR") break;
+    WARN(cause << " is UNCLEAR with " << launches << " launches: " << proof.dump());
+  }
+  return proof;
+}
+
+/// A mend that works is FASTER, with an interval that says by how much at least.
+void check_faster(const json& proof) {
+  CHECK(proof["verdict"] == "FASTER");
+  CHECK(proof["ratio_high"] < 1.0);
 }
 
 }  // namespace
 
 TEST_CASE("CMA refused in one container is found, mended and proved with MPICH") {
   const Program program;
-  const auto proof = proof_of(
-      diagnosis(program, "single-docker-no-cma", "mpich", "cma-blocked", "4"), "cma-blocked");
+  const auto proof = clear_proof(program, "single-docker-no-cma", "mpich", "cma-blocked");
   INFO(proof.dump(1));
-  check_judged(proof);
+  check_faster(proof);
   CHECK(proof["before"]["used_transport"] != "cma");
   CHECK(proof["before"]["asked_transport"] == "cma");
   CHECK(proof["after"]["used_transport"] == "cma");
-  CHECK(program.value("SELECT count(*) FROM v_launch WHERE launch_status = 'ok'") == 8);
 }
 
 TEST_CASE("both containers bound to one core are found, mended and proved with Open MPI") {
   const Program program;
-  const auto proof =
-      proof_of(diagnosis(program, "cross-docker-bound", "openmpi", "one-core", "4"), "one-core");
+  const auto proof = clear_proof(program, "cross-docker-bound", "openmpi", "one-core");
   INFO(proof.dump(1));
-  check_judged(proof);
-  CHECK(proof["before"]["launches"] == 4);
+  check_faster(proof);
 }
 
 TEST_CASE("Open MPI on docker0 is found, mended and proved: before, no launch ends") {
@@ -77,8 +88,7 @@ TEST_CASE("Open MPI on docker0 is found, mended and proved: before, no launch en
 
 TEST_CASE("a /dev/shm of 1 MiB is found, mended and proved with Open MPI") {
   const Program program;
-  const auto proof = proof_of(
-      diagnosis(program, "single-docker-small-shm", "openmpi", "small-shm", "4"), "small-shm");
+  const auto proof = clear_proof(program, "single-docker-small-shm", "openmpi", "small-shm");
   INFO(proof.dump(1));
-  check_judged(proof);
+  check_faster(proof);
 }

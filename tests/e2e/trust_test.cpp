@@ -37,11 +37,17 @@ TEST_CASE("launches are added until the intervals are as narrow as asked, or the
 
   const auto generous = program.run(with(kSmallRun, {"--set", "protocol.target_interval=1"}));
   REQUIRE(generous.exit_code == 0);
-  const auto launches = program.value(
-      "SELECT count(*) FROM v_launch WHERE launch_status = 'ok' AND run_row = (SELECT max(id) FROM "
-      "run)");
-  CHECK(launches >= 6);
-  CHECK(launches <= 40);
+  const auto reached = nlohmann::json::parse(
+      program.value("SELECT stopping_json FROM plan_group WHERE run_id = (SELECT max(id) FROM run)")
+          .get<std::string>());
+  INFO(reached.dump());
+  CHECK(reached["reached"].get<bool>());
+  CHECK(reached["stopped_by"] == "target");
+  CHECK(reached["widest"].get<double>() <= 1);
+  CHECK(reached["launches"] >= 6);
+  CHECK(reached["launches"] < 40);
+  CHECK(program.value("SELECT count(*) FROM v_launch WHERE launch_status = 'ok' AND run_row = "
+                      "(SELECT max(id) FROM run)") == reached["launches"]);
 }
 
 TEST_CASE("a time budget lets no further block begin") {

@@ -111,3 +111,27 @@ TEST_CASE("a mended profile that does not run either proves nothing") {
   CHECK(result.note == "no launch of the mended profile ended well: aborted too");
   CHECK(partly.judged().verdict == Verdict::unclear);
 }
+
+TEST_CASE("launches that fail after the mend leave the verdict open, however fast the others are") {
+  StoredProof half;
+  StoredProof better;
+  for (int block = 0; block < 6; ++block) {
+    half.took(kBefore, block, 1000 + block);
+    better.took(kAfter, block, 500 + block);
+    if (block % 2 == 0) {
+      half.took(kAfter, block, 500 + block);
+      better.took(kBefore, block, 1000 + block);
+    } else {
+      half.failed(kAfter, block, LaunchStatus::failed, "rank 1 aborted");
+      better.failed(kBefore, block, LaunchStatus::failed, "rank 1 aborted");
+    }
+  }
+  const auto open = half.judged();
+  CHECK(open.verdict == Verdict::unclear);
+  REQUIRE(open.ratio.interval);
+  CHECK(open.ratio.interval->high < 0.98);
+  CHECK(open.note == "mended, 3 of 6 launches failed: rank 1 aborted, so the mend is not proved");
+  const auto proved = better.judged();
+  CHECK(proved.verdict == Verdict::faster);
+  CHECK(proved.note == "before, 3 of 6 launches failed: rank 1 aborted");
+}
