@@ -18,11 +18,6 @@ auto operation_of(const CellFigure& f) {
   return std::tie(f.architecture, f.collective, f.ranks, f.datatype, f.in_place);
 }
 
-void add_bounds(std::vector<Value>& row, const std::optional<Interval>& interval) {
-  row.push_back(or_null(interval ? std::optional(interval->low) : std::nullopt));
-  row.push_back(or_null(interval ? std::optional(interval->high) : std::nullopt));
-}
-
 void add_bandwidth(std::vector<Value>& row, const CellFigure& f) {
   const auto bandwidth = f.busbw_bytes_per_s();
   row.push_back(or_null(bandwidth));

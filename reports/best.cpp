@@ -47,20 +47,34 @@ std::string label_of(const CellFigure& f) {
   return text;
 }
 
-/// Beyond noise and beyond the band inside which times count as equal.
-bool surely_slower(const CellFigure& other, const CellFigure& best) {
-  return judge(time_ratio(other, best), EquivalenceBand{}) == Verdict::slower;
-}
+/// The runner-up against the best, in each group of candidates; the rows of a table are judged
+/// together.
+class Leads {
+ public:
+  /// @param candidates the fastest first
+  void add(const Candidates& candidates, std::size_t row) {
+    if (candidates.size() < 2) return;
+    runs_.push_back(candidates[0]->run_id);
+    ratios_.push_back(time_ratio(*candidates[1], *candidates[0]));
+    rows_.push_back(row);
+  }
+  /// Writes "yes" where the lead is beyond noise and beyond the band inside which times count as
+  /// equal, else "no".
+  void tell(Table& table, std::string_view column) const {
+    const auto at = *column_index(table, column);
+    const auto verdicts = judge_by_run(runs_, ratios_);
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      table.rows[rows_[i]][at] = std::string(verdicts[i] == Verdict::slower ? "yes" : "no");
+  }
 
-std::string yes_no(bool value) { return value ? "yes" : "no"; }
+ private:
+  std::vector<std::string> runs_;
+  std::vector<Ratio> ratios_;
+  std::vector<std::size_t> rows_;
+};
 
-void add_interval(std::vector<Value>& row, const std::optional<Interval>& interval) {
-  row.push_back(or_null(interval ? std::optional(interval->low) : std::nullopt));
-  row.push_back(or_null(interval ? std::optional(interval->high) : std::nullopt));
-}
-
-std::vector<Value> best_row(Candidates candidates) {
-  fastest_first(candidates);
+/// @param candidates the fastest first
+std::vector<Value> best_row(const Candidates& candidates) {
   const CellFigure& best = *candidates.front();
   std::vector<Value> row{best.run_id,
                          best.environment,
@@ -77,7 +91,7 @@ std::vector<Value> best_row(Candidates candidates) {
                          or_null(knobs_of(best)),
                          static_cast<std::int64_t>(best.launches.size()),
                          best.median_us()};
-  add_interval(row, best.interval());
+  add_bounds(row, best.interval());
   if (candidates.size() < 2) {
     row.resize(row.size() + 8);
     return row;
@@ -88,8 +102,8 @@ std::vector<Value> best_row(Candidates candidates) {
   row.emplace_back(label_of(second));
   row.emplace_back(second.median_us());
   row.emplace_back(lead.value);
-  add_interval(row, lead.interval);
-  row.emplace_back(yes_no(surely_slower(second, best)));
+  add_bounds(row, lead.interval);
+  row.emplace_back();  // whether that is sure: Leads
   row.emplace_back(label_of(worst));
   row.emplace_back(worst.median_us());
   return row;
@@ -148,7 +162,13 @@ Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
     return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", f.run_id, f.environment, f.collective,
                        f.size_bytes, f.ranks, f.datatype, f.in_place);
   };
-  for (const auto& candidates : group_by(figures, key)) table.rows.push_back(best_row(candidates));
+  Leads leads;
+  for (auto& candidates : group_by(figures, key)) {
+    fastest_first(candidates);
+    leads.add(candidates, table.rows.size());
+    table.rows.push_back(best_row(candidates));
+  }
+  leads.tell(table, "lead_is_sure");
   return table;
 }
 
@@ -166,6 +186,7 @@ Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope
   for (const auto& value : values) table.columns.push_back(value_title(axis, value) + "_us");
   if (has_winner) table.columns.insert(table.columns.end(), {"winner", "winner_is_sure"});
   const auto groups = group_by(figures, [&](const CellFigure& f) { return key_without(f, axis); });
+  Leads leads;
   for (auto candidates : groups) {
     if (candidates.size() < 2) continue;
     auto row = cell_values(*candidates.front());
@@ -179,10 +200,12 @@ Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope
     if (has_winner) {
       fastest_first(candidates);
       row.emplace_back(axis_value(*candidates[0], axis));
-      row.emplace_back(yes_no(surely_slower(*candidates[1], *candidates[0])));
+      row.emplace_back();  // whether that is sure: Leads
+      leads.add(candidates, table.rows.size());
     }
     table.rows.push_back(std::move(row));
   }
+  if (has_winner) leads.tell(table, "winner_is_sure");
   return table;
 }
 

@@ -53,9 +53,10 @@ struct ComparisonSide {
   std::string started_utc;
   std::vector<CellFigure> figures;
   std::vector<CellWithoutResult> without_result;
-  Facts method;           ///< how was measured: must be equal
-  Facts provenance;       ///< where and with what: told when different
-  bool imported = false;  ///< a foreign table: no launches of ours
+  Facts method;                    ///< how was measured: must be equal
+  Facts provenance;                ///< where and with what: told when different
+  bool imported = false;           ///< a foreign table: no launches of ours
+  std::vector<std::string> trust;  ///< trust_notes() of the run
 };
 
 /// @param where as QueryScope::where

@@ -34,8 +34,7 @@ Value axis_cell(const CellFigure& figure, const std::string& axis) {
 
 void add_interval(std::vector<Value>& row, double value, const std::optional<Interval>& interval) {
   row.emplace_back(value);
-  row.push_back(interval ? Value{interval->low} : Value{});
-  row.push_back(interval ? Value{interval->high} : Value{});
+  add_bounds(row, interval);
 }
 
 std::string verdict_text(const ComparedCell& cell) { return std::string(name_of(cell.verdict)); }
@@ -146,10 +145,30 @@ std::string missing_lines(const Comparison& comparison) {
   return text;
 }
 
+/// What speaks for and against the figures: what both runs say alike once, the rest by side.
+std::string trust_lines(const Comparison& comparison) {
+  const auto& of_a = comparison.a.trust;
+  const auto& of_b = comparison.b.trust;
+  const auto holds = [](const std::vector<std::string>& notes, const std::string& note) {
+    return std::find(notes.begin(), notes.end(), note) != notes.end();
+  };
+  std::string text;
+  for (const auto& note : of_a)
+    text += fmt::format("  {}: {}\n", holds(of_b, note) ? "A and B" : "A", note);
+  for (const auto& note : of_b) {
+    if (!holds(of_a, note)) text += fmt::format("  B: {}\n", note);
+  }
+  return text.empty() ? "" : "\nhow far the figures can be trusted\n" + text;
+}
+
 ordered_json side_json(const ComparisonSide& side) {
-  return {{"label", side.selection.label},   {"db", side.selection.db},
-          {"run_id", side.run_id},           {"run_name", side.run_name},
-          {"started_utc", side.started_utc}, {"imported", side.imported}};
+  return {{"label", side.selection.label},
+          {"db", side.selection.db},
+          {"run_id", side.run_id},
+          {"run_name", side.run_name},
+          {"started_utc", side.started_utc},
+          {"imported", side.imported},
+          {"trust", side.trust}};
 }
 
 ordered_json differences_json(const std::vector<Difference>& differences) {
@@ -199,6 +218,7 @@ std::string render_comparison(const Comparison& comparison, OutputFormat format)
                      name_of(comparison.overall()), extremes(comparison));
   out += method_line(comparison) + "\n";
   out += missing_lines(comparison);
+  out += trust_lines(comparison);
   out += difference_lines("compared although the method differs", comparison.method);
   out += difference_lines("provenance that differs", comparison.provenance);
   return out;

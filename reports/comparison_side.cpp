@@ -12,6 +12,7 @@
 #include "reports/comparison.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/table_view.hpp"
+#include "reports/trust.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -300,6 +301,7 @@ ComparisonSide load_side(const SideSelection& selection,
       side.without_result.push_back(std::move(cell));
   }
   read_facts(side, reader);
+  side.trust = trust_notes(reader, side.run_id, side.figures);
   return side;
 }
 

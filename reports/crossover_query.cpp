@@ -13,7 +13,8 @@ namespace {
 /// One size measured under both values of the axis.
 struct Point {
   std::int64_t size_bytes = 0;
-  double log_ratio = 0;  ///< of B's time to A's
+  Ratio ratio;           ///< of B's time to A's
+  double log_ratio = 0;  ///< its logarithm
   Verdict verdict = Verdict::unclear;
 };
 
@@ -85,25 +86,49 @@ std::vector<Point> points_of(const BySize& a, const BySize& b) {
     const auto partner = b.find(size);
     if (partner == b.end()) continue;
     const Ratio ratio = time_ratio(*partner->second, *figure);
-    points.push_back({size, std::log(ratio.value), judge(ratio, EquivalenceBand{})});
+    points.push_back({size, ratio, std::log(ratio.value), Verdict::unclear});
   }
   return points;
+}
+
+/// Two values of the axis, all else equal.
+struct Pair {
+  const CellFigure* example = nullptr;
+  std::string a;
+  std::string b;
+  std::vector<Point> points;
+};
+
+/// All points of all pairs are one table: each alone at 95 % would give false crossings by chance.
+void judge_points(std::vector<Pair>& pairs) {
+  std::vector<std::string> runs;
+  std::vector<Ratio> ratios;
+  for (const auto& pair : pairs) {
+    for (const auto& point : pair.points) {
+      runs.push_back(pair.example->run_id);
+      ratios.push_back(point.ratio);
+    }
+  }
+  const auto verdicts = judge_by_run(runs, ratios);
+  auto verdict = verdicts.begin();
+  for (auto& pair : pairs) {
+    for (auto& point : pair.points) point.verdict = *verdict++;
+  }
 }
 
 class Rows {
  public:
   Rows(Table& table, std::string axis) : table_(table), axis_(std::move(axis)) {}
 
-  void add_pair(const CellFigure& example, const std::string& a, const std::string& b,
-                const std::vector<Point>& points) {
-    if (points.size() < 2) return;
+  void add_pair(const Pair& pair) {
+    const auto& [example, a, b, points] = pair;
     auto found = crossings(points, true);
     // Without intervals nothing is sure; then the ratios themselves are all there is to tell.
     const bool sure = std::any_of(points.begin(), points.end(),
                                   [](const Point& p) { return winner(p, true) != 0; });
     if (!sure) found = crossings(points, false);
-    if (found.empty()) add_row(example, a, b, points, std::nullopt, sure);
-    for (const auto& crossing : found) add_row(example, a, b, points, crossing, crossing.sure);
+    if (found.empty()) add_row(*example, a, b, points, std::nullopt, sure);
+    for (const auto& crossing : found) add_row(*example, a, b, points, crossing, crossing.sure);
   }
 
  private:
@@ -173,16 +198,20 @@ Table crossover_table(const std::vector<CellFigure>& figures, const QueryScope& 
     if (place == values.end()) place = values.insert(values.end(), {value, BySize{}});
     place->second[figure.size_bytes] = &figure;
   }
-  Rows rows(table, axis);
+  std::vector<Pair> pairs;
   for (const auto& key : order) {
     const auto& values = groups.at(key);
     for (std::size_t i = 0; i < values.size(); ++i) {
       for (std::size_t j = i + 1; j < values.size(); ++j) {
-        rows.add_pair(*values[i].second.begin()->second, values[i].first, values[j].first,
-                      points_of(values[i].second, values[j].second));
+        Pair pair{values[i].second.begin()->second, values[i].first, values[j].first,
+                  points_of(values[i].second, values[j].second)};
+        if (pair.points.size() > 1) pairs.push_back(std::move(pair));
       }
     }
   }
+  judge_points(pairs);
+  Rows rows(table, axis);
+  for (const auto& pair : pairs) rows.add_pair(pair);
   return table;
 }
 

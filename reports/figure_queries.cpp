@@ -18,11 +18,6 @@ std::string joined(const std::set<std::string>& texts) {
   return join({texts.begin(), texts.end()}, ", ");
 }
 
-std::vector<Value> interval_values(const std::optional<Interval>& interval) {
-  if (!interval) return {std::monostate{}, std::monostate{}};
-  return {interval->low, interval->high};
-}
-
 std::int64_t count_of(const CellFigure& figure) {
   return static_cast<std::int64_t>(figure.launches.size());
 }
@@ -74,7 +69,7 @@ Table latency_table(const std::vector<CellFigure>& figures, const QueryScope&) {
     auto row = cell_values(f);
     const auto interval = f.interval();
     append(row, {count_of(f), f.median_us()});
-    append(row, interval_values(interval));
+    add_bounds(row, interval);
     append(row,
            {or_null(interval ? interval->method : ""), or_null(joined(f.cadences)), f.drifting});
     table.rows.push_back(std::move(row));
@@ -93,6 +88,8 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
     table.columns.emplace_back(name);
   }
   const BareMetal bare_metal(figures);
+  std::vector<std::string> runs;
+  std::vector<Ratio> ratios;
   for (const auto& f : figures) {
     const CellFigure* base = bare_metal.of(f);
     if (base == nullptr || base == &f) continue;
@@ -101,15 +98,19 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
     append(row, {count_of(f)});
     for (const auto* side : {&f, base}) {
       append(row, {side->median_us()});
-      append(row, interval_values(side->interval()));
+      add_bounds(row, side->interval());
     }
     append(row, {ratio.value});
-    append(row, interval_values(ratio.interval));
+    add_bounds(row, ratio.interval);
     append(row, {or_null(ratio.interval ? ratio.interval->method : ""),
-                 percent_faster(std::max(ratio.value, 1.0), std::min(ratio.value, 1.0)),
-                 std::string(name_of(judge(ratio, EquivalenceBand{})))});
+                 percent_faster(std::max(ratio.value, 1.0), std::min(ratio.value, 1.0))});
     table.rows.push_back(std::move(row));
+    runs.push_back(f.run_id);
+    ratios.push_back(ratio);
   }
+  const auto verdicts = judge_by_run(runs, ratios);
+  for (std::size_t i = 0; i < verdicts.size(); ++i)
+    table.rows[i].emplace_back(std::string(name_of(verdicts[i])));
   return table;
 }
 
@@ -125,7 +126,7 @@ Table bandwidth_table(const std::vector<CellFigure>& figures, const QueryScope&)
     auto row = cell_values(f);
     append(row, {count_of(f)});
     const auto interval = f.interval();
-    // Bandwidth comes from the median time; a long time is a low bandwidth.
+    // Bandwidth comes from the median time.
     const auto at = [&](double time_us, double factor) {
       return static_cast<double>(f.size_bytes) / time_us * 1e6 * factor;
     };
@@ -135,9 +136,11 @@ Table bandwidth_table(const std::vector<CellFigure>& figures, const QueryScope&)
         continue;
       }
       append(row, {at(f.median_us(), *factor)});
-      append(row, interval
-                      ? std::vector<Value>{at(interval->high, *factor), at(interval->low, *factor)}
-                      : interval_values(std::nullopt));
+      // A long time is a low bandwidth.
+      add_bounds(row, interval ? std::optional(Interval{at(interval->high, *factor),
+                                                        at(interval->low, *factor),
+                                                        interval->confidence, interval->method})
+                               : std::nullopt);
     }
     table.rows.push_back(std::move(row));
   }

@@ -45,7 +45,7 @@ void add_launch(CellFigure& f, const TableView& rows, std::size_t i) {
   f.launches.push_back({rows.integer(i, "block"), rows.real(i, "median_us").value_or(0),
                         rows.real(i, "collective_us"), rows.real(i, "h2d_us"),
                         rows.real(i, "d2h_us"), rows.real(i, "send_us"), rows.real(i, "compute_us"),
-                        rows.real(i, "device_us")});
+                        rows.real(i, "device_us"), rows.text(i, "regime")});
   const auto note = [&](std::set<std::string>& set, std::string_view column) {
     if (auto text = rows.text(i, column); !text.empty()) set.insert(std::move(text));
   };
@@ -159,6 +159,25 @@ Ratio time_ratio(const CellFigure& numerator, const CellFigure& base) {
     if (above.size() >= 3) return ratio_paired(above, below);
   }
   return ratio_unpaired(numerator.medians_us(), base.medians_us());
+}
+
+std::vector<Verdict> judge_by_run(const std::vector<std::string>& runs,
+                                  const std::vector<Ratio>& ratios) {
+  std::map<std::string, std::vector<std::size_t>> rows;
+  for (std::size_t i = 0; i < ratios.size(); ++i) rows[runs.at(i)].push_back(i);
+  std::vector<Verdict> verdicts(ratios.size(), Verdict::unclear);
+  for (const auto& [run, places] : rows) {
+    std::vector<Ratio> own;
+    for (const auto place : places) own.push_back(ratios[place]);
+    const auto judged = judge_table(own, EquivalenceBand{});
+    for (std::size_t i = 0; i < places.size(); ++i) verdicts[places[i]] = judged[i];
+  }
+  return verdicts;
+}
+
+void add_bounds(std::vector<Value>& row, const std::optional<Interval>& interval) {
+  row.push_back(or_null(interval ? std::optional(interval->low) : std::nullopt));
+  row.push_back(or_null(interval ? std::optional(interval->high) : std::nullopt));
 }
 
 const std::vector<std::string>& axis_names() {

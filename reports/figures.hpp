@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/statistics.hpp"
+#include "core/verdict.hpp"
 #include "db/reader.hpp"
 #include "reports/table_view.hpp"
 
@@ -25,6 +26,7 @@ struct LaunchFigure {
   std::optional<double> send_us;
   std::optional<double> compute_us;
   std::optional<double> device_us;  ///< by the GPU's clock; inside the total, no component of it
+  std::string regime;               ///< name of what its ranks detected; "" = not known
 };
 
 /// All that is known of one cell of one run from the launches that count.
@@ -76,6 +78,15 @@ CellFigure figure_cell(const TableView& rows, std::size_t row);
 /// time of `numerator` / time of `base`: paired by block where they share at least two blocks of
 /// one run, else unpaired.
 Ratio time_ratio(const CellFigure& numerator, const CellFigure& base);
+
+/// Verdicts of a table's ratios with the band of 2 %, as judge_table gives them to the rows of each
+/// run alone: what else the database holds changes none.
+/// @param runs of each ratio
+std::vector<Verdict> judge_by_run(const std::vector<std::string>& runs,
+                                  const std::vector<Ratio>& ratios);
+
+/// The ends of an interval as two values, NULL where there is none.
+void add_bounds(std::vector<Value>& row, const std::optional<Interval>& interval);
 
 /// The axes of a cell by name, in the order of the tables.
 const std::vector<std::string>& axis_names();

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
+#include "core/verdict.hpp"
 #include "embedded/query_list.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/reports.hpp"
@@ -145,6 +146,16 @@ std::vector<NamedQuery> named_queries() {
   }
   queries.push_back({"schema", "Schema", "one column of a table or view, for your own SQL"});
   return queries;
+}
+
+std::string judging_method(const std::string& query) {
+  constexpr std::array<std::string_view, 4> judging{"overhead", "best", "axis", "crossover"};
+  if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
+  return fmt::format(
+      "method: sure (FASTER, SLOWER) = the ratio lies outside {} % at a false discovery rate of 5 "
+      "% "
+      "over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies inside",
+      100 * EquivalenceBand{}.relative);
 }
 
 Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope) {

@@ -8,6 +8,7 @@
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_report.hpp"
+#include "reports/trust.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -18,13 +19,18 @@ std::string section(const std::string& title, const Table& table, const std::str
                      render_table(table, OutputFormat::markdown));
 }
 
+std::string method_sentence(const std::string& query) {
+  const std::string method = judging_method(query);
+  return method.empty() ? "" : "\n\n" + method;
+}
+
 std::string named_section(const Reader& reader, const std::string& run, const std::string& query) {
   QueryScope scope;
   scope.runs = {run};
   for (const auto& known : named_queries()) {
     if (known.name != query) continue;
     return section(known.title, named_query(reader, query, scope),
-                   "A row is " + known.description + ".");
+                   "A row is " + known.description + "." + method_sentence(query));
   }
   return "";
 }
@@ -33,9 +39,9 @@ std::string axis_section(const Reader& reader, const std::string& run, const std
   QueryScope scope;
   scope.runs = {run};
   scope.vary = axis;
-  return section("Which " + axis, named_query(reader, "axis", scope),
-                 "All other axes are fixed in a row. The winner is sure where the interval of the "
-                 "ratio to the next lies outside 2 %.");
+  return section(
+      "Which " + axis, named_query(reader, "axis", scope),
+      "All other axes are fixed in a row; the winner against the next." + method_sentence("axis"));
 }
 
 std::string head(const Reader& reader, const std::string& run) {
@@ -152,6 +158,9 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
   }
   out += named_section(reader, run, "components");
   out += named_section(reader, run, "copy_share");
+  const auto notes = trust_notes(reader, run, figures);
+  if (!notes.empty())
+    out += "\n## How far the figures can be trusted\n\n* " + join(notes, "\n* ") + "\n";
   out += section("Failed or not measured", cells_without_result(reader, run, false));
   out += section("Unsupported here", cells_without_result(reader, run, true));
   out += named_section(reader, run, "failures");

@@ -38,6 +38,9 @@ struct NamedQuery {
 /// All named queries in the order of the listing.
 std::vector<NamedQuery> named_queries();
 
+/// How the verdicts of a named query's table came about; "" for a query that gives none.
+std::string judging_method(const std::string& query);
+
 /// Runs a named query. Figures come from launches and cells with status ok only, each with its
 /// number of launches; one launch gives no interval.
 /// @throws Error(input) for an unknown name (with the nearest one), run, column or axis

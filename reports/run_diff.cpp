@@ -162,11 +162,6 @@ Table findings_table(const std::vector<Finding>& findings) {
   return table;
 }
 
-void add_interval(std::vector<Value>& row, const std::optional<Interval>& interval) {
-  row.push_back(or_null(interval ? std::optional(interval->low) : std::nullopt));
-  row.push_back(or_null(interval ? std::optional(interval->high) : std::nullopt));
-}
-
 /// Axes of a cell without its run.
 std::string cell_key(CellFigure figure) {
   figure.run_id.clear();
@@ -200,12 +195,12 @@ SideBySide figures_side_by_side(const Reader& reader, const std::string& a, cons
                            figure.collective,  figure.size_bytes, figure.ranks,
                            figure.algorithm,   figure.group_knobs};
     row.emplace_back(base.median_us());
-    add_interval(row, base.interval());
+    add_bounds(row, base.interval());
     row.emplace_back(figure.median_us());
-    add_interval(row, figure.interval());
+    add_bounds(row, figure.interval());
     const Ratio ratio = ratio_unpaired(figure.medians_us(), base.medians_us());
     row.emplace_back(ratio.value);
-    add_interval(row, ratio.interval);
+    add_bounds(row, ratio.interval);
     row.emplace_back(static_cast<std::int64_t>(base.launches.size()));
     row.emplace_back(static_cast<std::int64_t>(figure.launches.size()));
     result.table.rows.push_back(std::move(row));

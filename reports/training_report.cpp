@@ -103,11 +103,6 @@ std::map<std::string, Trained> load_trained(const Reader& reader, std::int64_t r
   return trained;
 }
 
-void add_interval(std::vector<Value>& row, const std::optional<Interval>& interval) {
-  row.push_back(or_null(interval ? std::optional(interval->low) : std::nullopt));
-  row.push_back(or_null(interval ? std::optional(interval->high) : std::nullopt));
-}
-
 struct Row {
   const CellFigure* figure;
   const Trained* trained;
@@ -143,13 +138,13 @@ std::vector<Value> values_of(const Row& row, const CellFigure* baseline) {
                             t.workers,
                             static_cast<std::int64_t>(f.launches.size()),
                             f.median_us()};
-  add_interval(values, f.interval());
+  add_bounds(values, f.interval());
   if (baseline == nullptr) {
     values.resize(values.size() + 3);
   } else {
     const Ratio ratio = baseline == &f ? Ratio{1.0} : time_ratio(f, *baseline);
     values.emplace_back(ratio.value);
-    add_interval(values, ratio.interval);
+    add_bounds(values, ratio.interval);
   }
   const auto predicted = t.typical("predicted_us");
   values.push_back(

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/text.hpp"
+#include "core/warmup.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {
@@ -60,9 +61,10 @@ std::string noise_note(const Reader& reader, const std::string& run) {
       "FROM v_launch WHERE run_id = ?1 AND launch_status = 'ok'",
       {run});
   const TableView row(table);
-  if (row.integer(0, "judged") == 0) return "";
+  if (row.integer(0, "n") == 0) return "";
+  if (row.integer(0, "judged") == 0) return "noise gate: no launch was judged";
   if (row.integer(0, "noisy") == 0)
-    return fmt::format("noise gate: none of {} launches flagged", row.integer(0, "n"));
+    return fmt::format("noise gate: none of {} launches flagged", row.integer(0, "judged"));
   const Table why = reader.query(
       "SELECT substr(value, 1, instr(value, ':') - 1) AS what, count(*) AS n "
       "FROM v_launch, json_each(noise_flags_json) WHERE run_id = ?1 AND launch_status = 'ok' "
@@ -75,24 +77,34 @@ std::string noise_note(const Reader& reader, const std::string& run) {
   return fmt::format(
       "noise gate: {} of {} launches FLAGGED, by limits fixed before, and kept in "
       "every figure: {}; see `query noise`",
-      row.integer(0, "noisy"), row.integer(0, "n"), join(reasons, ", "));
+      row.integer(0, "noisy"), row.integer(0, "judged"), join(reasons, ", "));
 }
 
 std::string warmup_note(const Reader& reader, const std::string& run) {
   const Table table = reader.query(
-      "SELECT count(settled_at) AS judged, coalesce(sum(settled_at > 0), 0) AS short, "
-      "coalesce(max(settled_at), 0) AS most, (SELECT protocol_json ->> '$.warmup' FROM run "
+      "SELECT count(*) AS n, count(settled_at) AS judged, coalesce(sum(settled_at > 0), 0) AS "
+      "short, coalesce(max(settled_at), 0) AS most, (SELECT protocol_json ->> '$.warmup' FROM run "
       "WHERE uuid = ?1) AS warmup FROM v_measurement WHERE run_id = ?1 AND counts",
       {run});
   const TableView row(table);
-  if (row.integer(0, "judged") == 0) return "";
+  const auto all = row.integer(0, "n");
+  const auto judged = row.integer(0, "judged");
+  if (all == 0) return "";
+  const std::string unjudged = judged == all
+                                   ? std::string()
+                                   : fmt::format(
+                                         "not judged in {} of {} cells of launches (fewer than {} "
+                                         "iterations)",
+                                         all - judged, all, kFewestIterationsToTell);
+  if (judged == 0) return "warm-up: " + unjudged;
+  const std::string rest = unjudged.empty() ? "" : "; " + unjudged;
   if (row.integer(0, "short") == 0)
-    return fmt::format("warm-up: long enough in all {} cells of launches",
-                       row.integer(0, "judged"));
+    return fmt::format("warm-up: long enough in all {} cells of launches{}{}", judged,
+                       rest.empty() ? "" : " that were judged", rest);
   return fmt::format(
-      "warm-up: TOO SHORT in {} of {} cells of launches, by up to {} iterations; "
+      "warm-up: TOO SHORT in {} of {} cells of launches, by up to {} iterations{}; "
       "see `query warmup`, and try protocol.warmup = {}",
-      row.integer(0, "short"), row.integer(0, "judged"), row.integer(0, "most"),
+      row.integer(0, "short"), judged, row.integer(0, "most"), rest,
       row.integer(0, "warmup") + row.integer(0, "most"));
 }
 

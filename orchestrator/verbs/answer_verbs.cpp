@@ -88,6 +88,9 @@ void add_query_verb(CLI::App& app, Shared& shared) {
     }
     const auto format = format_of(arguments->format, shared);
     fmt::print("{}", render_table(answer(Reader(shared.db), *arguments), format));
+    const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
+    if (const auto method = judging_method(arguments->what); for_people && !method.empty())
+      fmt::print("\n{}\n", method);
   });
 }
 

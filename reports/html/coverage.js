@@ -26,15 +26,12 @@ Report.section({
     const bare = cells.filter(c => c.low === null).length;
     const drifting = cells.filter(c => c.drifting > 0).length;
     const unclear = cells.filter(c => lists.verdicts[c.verdict] === "UNCLEAR").length;
-    const trust = [
-      own.noise.noisy ? `${own.noise.noisy} of ${own.noise.launches} launches ran beside noise on the machine (for example: ${own.noise.example}). They are kept.` : null,
-      own.noise.judged ? null : "No launch was judged by the noise gate.",
-      own.warm_up.unsettled ? `${own.warm_up.unsettled} of ${own.warm_up.judged} measurements began before their warm-up had settled.` : null,
+    const trust = [...own.trust.map(text => text[0].toUpperCase() + text.slice(1) + "."),
       bare ? `${bare} of ${cells.length} measured cells have fewer than 3 launches and therefore no interval.` : null,
       drifting ? `${drifting} of ${cells.length} measured cells drifted within at least one launch: first and last third differ by more than their noise.` : null,
       unclear ? `${unclear} of ${cells.filter(c => c.ratio !== null).length} ratios to bare metal are unclear: neither surely outside the band of ±2 % nor wholly inside it. More launches narrow it.` : null,
     ].filter(Boolean);
-    if (trust.length) root.append(el("h3", {}, "Where care is due"), el("ul", {}, trust.map(text => el("li", {}, text))));
+    if (trust.length) root.append(el("h3", {}, "How far the figures can be trusted"), el("ul", {}, trust.map(text => el("li", {}, text))));
     if (own.events.length) root.append(el("h3", {}, "Events"), Report.table({ caption: "What happened during the run", rows: own.events, columns: [
       { name: "kind", text: row => row.kind }, { name: "times", right: true, text: row => String(row.times) }, { name: "for example", wide: true, text: row => row.example }] }));
     if (!own.missing.length && !own.attempts.length) root.append(el("p", {}, "Nothing is missing."));

@@ -1,4 +1,5 @@
 #include "reports/html/section.hpp"
+#include "reports/trust.hpp"
 
 namespace dynamiccl {
 
@@ -27,18 +28,11 @@ nlohmann::json coverage_data(const PageContext& page) {
       page.reader.query("SELECT kind, count(*) AS times, min(message) AS example FROM event "
                         "WHERE run_id = ?1 GROUP BY kind ORDER BY times DESC",
                         {page.run_row}));
-  const json noise = table_json(page.reader.query(
-      "SELECT count(*) AS launches, count(noise_flags_json) AS judged, "
-      "coalesce(sum(noisy), 0) AS noisy, "
-      "max(CASE WHEN noisy THEN json_extract(noise_flags_json, '$[0]') END) AS example "
-      "FROM v_launch WHERE run_row = ?1 AND launch_status = 'ok'",
-      {page.run_row}));
-  const json warm_up = table_json(page.reader.query(
-      "SELECT count(settled_at) AS judged, coalesce(sum(settled_at > 0), 0) AS unsettled "
-      "FROM v_measurement WHERE run_row = ?1 AND counts",
-      {page.run_row}));
-  return {{"counts", counts}, {"missing", missing},   {"attempts", attempts},
-          {"events", events}, {"noise", noise.at(0)}, {"warm_up", warm_up.at(0)}};
+  return {{"counts", counts},
+          {"missing", missing},
+          {"attempts", attempts},
+          {"events", events},
+          {"trust", trust_notes(page.reader, page.run, page.figures)}};
 }
 
 }  // namespace dynamiccl

@@ -51,14 +51,18 @@
     const { lists, format } = Report;
     const curve = c => [c.operation, c.environment, c.backend, c.settings].join();
     const known = new Set(chosen.map(curve));
-    const rows = own.fits.filter(fit => known.has(curve(Report.cells[fit.cell]))).flatMap(fit => fit.pieces.map(piece => ({ ...piece, cell: Report.cells[fit.cell] })))
+    const rows = own.fits.filter(fit => known.has(curve(Report.cells[fit.cell]))).flatMap(fit => fit.pieces.map(piece => ({ ...piece, first: fit.cell, regime: fit.regime, cell: Report.cells[fit.cell] })))
       .sort((a, b) => Report.environmentRank[a.cell.environment] - Report.environmentRank[b.cell.environment] || a.cell.backend - b.cell.backend || a.from - b.from);
     if (!rows.length) return;
-    root.append(Report.tableBehind(() => Report.table({ caption: "Time = start-up + size / bandwidth, fitted to relative residuals; a further line must pay for its two parameters (BIC).", rows, columns: [
+    // Launches of one cell in two regimes have a line each.
+    const mixed = new Set(rows.map(r => r.first)).size < new Set(rows.map(r => r.first + r.regime)).size;
+    root.append(Report.tableBehind(() => Report.table({ caption: "Time = start-up + size / bandwidth, fitted to relative residuals per regime; a further line must pay for its two parameters (BIC). Intervals: 95 %, from fits of each block (signed ranks from six blocks on, t below).", rows, columns: [
       { name: "environment", text: r => lists.environments[r.cell.environment] }, { name: "backend", text: r => lists.backends[r.cell.backend] },
       ...(lists.settings.length > 1 ? [{ name: "settings", wide: true, text: r => lists.settings[r.cell.settings] }] : []),
+      ...(mixed ? [{ name: "regime", wide: true, text: r => r.regime || "not known" }] : []),
       { name: "sizes", text: r => `${format.size(r.from)} to ${format.size(r.to)}` },
-      { name: "start-up", right: true, text: r => format.time(r.alpha_us) }, { name: "bandwidth", right: true, text: r => r.bytes_per_s === null ? "no slope" : format.bandwidth(r.bytes_per_s) },
+      { name: "start-up [interval]", right: true, text: r => format.interval(r.alpha_us, r.alpha_low_us, r.alpha_high_us, format.time) },
+      { name: "bandwidth [interval]", right: true, text: r => r.bytes_per_s === null ? "no slope" : format.interval(r.bytes_per_s, r.low_bytes_per_s, r.high_bytes_per_s, format.bandwidth) },
       { name: "error of the fit", right: true, text: r => format.number(100 * r.error) + " %" }] }), "Start-up time and bandwidth per curve"));
   }
 })();

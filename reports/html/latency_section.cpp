@@ -1,6 +1,4 @@
-#include <map>
-
-#include "core/alpha_beta.hpp"
+#include "reports/fits.hpp"
 #include "reports/html/section.hpp"
 
 namespace dynamiccl {
@@ -8,43 +6,41 @@ namespace {
 
 using nlohmann::json;
 
-json piece_json(const PiecewiseAlphaBeta::Piece& piece) {
-  const double beta = piece.line.beta_us_per_byte;
-  return {{"from", piece.from.count()},
-          {"to", piece.to.count()},
-          {"alpha_us", rounded(piece.line.alpha.count())},
-          {"bytes_per_s", beta > 0 ? rounded(1e6 / beta) : json()},
-          {"error", rounded(piece.line.relative_error)}};
+void add_range(json& object, const char* low, const char* high,
+               const std::optional<Interval>& interval) {
+  object[low] = interval ? rounded(interval->low) : json();
+  object[high] = interval ? rounded(interval->high) : json();
+}
+
+json line_json(const FittedLine& line) {
+  json object{{"from", line.from.count()},
+              {"to", line.to.count()},
+              {"blocks", line.blocks},
+              {"alpha_us", rounded(line.fit.alpha.count())},
+              {"bytes_per_s", rounded(line.bytes_per_s)},
+              {"error", rounded(line.fit.relative_error)}};
+  add_range(object, "alpha_low_us", "alpha_high_us", line.alpha_us);
+  add_range(object, "low_bytes_per_s", "high_bytes_per_s", line.bytes_per_s_range);
+  return object;
 }
 
 }  // namespace
 
 // A curve is named by its first cell's place in the list of cells: the page knows the rest.
 json latency_data(const PageContext& page) {
-  struct Curve {
-    std::size_t first_cell = 0;
-    std::vector<TimedSize> points;
-  };
-  std::map<std::string, Curve> curves;
-  for (std::size_t i = 0; i < page.figures.size(); ++i) {
-    const auto& f = page.figures[i];
-    const auto [curve, is_new] = curves.try_emplace(key_without(f, "size_bytes"));
-    if (is_new) curve->second.first_cell = i;
-    if (f.size_bytes <= 0 || f.median_us() <= 0) continue;
-    curve->second.points.push_back(
-        {Bytes(static_cast<std::uint64_t>(f.size_bytes)), Micros(f.median_us())});
-  }
   json fits = json::array();
-  for (auto& [key, curve] : curves) {
+  for (const auto& curve : fit_curves(page.figures)) {
     // Two sizes always lie on a line: that is no fit.
-    if (curve.points.size() < 3) continue;
-    const auto fit = fit_piecewise(std::move(curve.points));
-    if (!fit) continue;
+    if (curve.lines.front().sizes < 3) continue;
+    // The one line stands first; where pieces follow it does not do.
+    const std::size_t first = curve.lines.size() > 1 ? 1 : 0;
     json pieces = json::array();
-    for (const auto& piece : fit->pieces) pieces.push_back(piece_json(piece));
-    fits.push_back({{"cell", curve.first_cell},
-                    {"pieces", std::move(pieces)},
-                    {"error", rounded(fit->relative_error)}});
+    for (std::size_t i = first; i < curve.lines.size(); ++i)
+      pieces.push_back(line_json(curve.lines[i]));
+    const auto& regimes = curve.example.regimes;
+    fits.push_back({{"cell", curve.place},
+                    {"regime", regimes.empty() ? "" : *regimes.begin()},
+                    {"pieces", std::move(pieces)}});
   }
   return {{"fits", std::move(fits)}};
 }

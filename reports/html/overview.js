@@ -1,98 +1,114 @@
 // What each environment costs at one glance, and why.
-Report.section({
-  id: "overview", short: "Cost", title: "What each environment costs, and why",
-  lead: "Time against bare metal for the same operation, size, backend and settings. A mark is one cell; right of 1× is slower.",
-  draw(root) {
-    const { el, lists, format, visible, environmentOrder, environmentLook, swatch } = Report;
-    const regimes = Report.data.sections.regimes || { regimes: [], transports: [], profiles: {} };
-    // One rank alone has nobody to talk to: its cells say nothing of what an environment costs.
-    const several = cell => lists.operations[cell.operation].ranks > 1;
-    const alone = !Report.cells.some(several);
-    const cells = visible().filter(cell => cell.ratio !== null && (alone || several(cell)));
-    const left = visible().filter(cell => cell.ratio !== null).length - cells.length;
-    const quantile = (sorted, q) => { const at = (sorted.length - 1) * q, i = Math.floor(at); return sorted[i] + (at - i) * ((sorted[i + 1] ?? sorted[i]) - sorted[i]); };
+(() => {
+  const quantile = (sorted, q) => { const at = (sorted.length - 1) * q, i = Math.floor(at); return sorted[i] + (at - i) * ((sorted[i + 1] ?? sorted[i]) - sorted[i]); };
+  const regimes = () => Report.data.sections.regimes || { regimes: [], transports: [], profiles: {} };
+
+  /** The scale that all environments share, fitted into the room that is there. */
+  function scaleOf(cells, room) {
     const values = cells.map(cell => cell.ratio);
     const low = Math.min(0.9, ...values.length ? [values.reduce((a, b) => Math.min(a, b))] : []) / 1.1;
     const high = Math.max(2, ...values.length ? [values.reduce((a, b) => Math.max(a, b))] : []) * 1.1;
-    const gutter = 14 + 6.8 * Math.max(4, ...lists.backends.map(name => name.length));
-    const room = root.clientWidth;
-    const width = Math.max(180, (room > 976 ? room - 190 - 128 - 340 - 66 : room > 612 ? (room - 110 - 44) * .66 : room) - gutter - 16), x = value => (Math.log(value / low) / Math.log(high / low)) * width;
+    const gutter = 14 + 6.8 * Math.max(4, ...Report.lists.backends.map(name => name.length));
+    const width = Math.max(180, (room > 976 ? room - 190 - 128 - 340 - 66 : room > 612 ? (room - 110 - 44) * .66 : room) - gutter - 16);
     const ticks = [1, ...Report.decimalTicks(low, high, 6).filter(t => t !== 1)].sort((a, b) => a - b);
+    return { gutter, width, ticks, x: value => (Math.log(value / low) / Math.log(high / low)) * width };
+  }
 
-    const why = environment => {
-      const name = lists.environments[environment];
-      const chosen = [...Report.state.backends].map(b => lists.backends[b]);
-      const mine = regimes.regimes.filter(r => r.environment === name && chosen.includes(r.backend));
-      const moved = new Map();
-      for (const t of regimes.transports.filter(t => t.environment === name && chosen.includes(t.backend)))
-        moved.set(t.transport, [...moved.get(t.transport) || [], t.backend]);
-      const lines = [...new Set(mine.flatMap(r => r.causes))].map(text => text[0].toUpperCase() + text.slice(1));
-      const used = [...moved].map(([transport, backends]) => `${transport} (${[...new Set(backends)].join(", ")})`).join(", ");
-      return el("div", { class: "why" }, used ? el("div", {}, el("b", {}, "Data moved by "), used) : null,
-        lines.length ? [el("ul", {}, lines.map(text => el("li", {}, text))), el("small", {}, "Mends: ", el("code", {}, `dynamiccl doctor ${name}`))] : mine.length ? el("div", { class: "soft" }, "Nothing detected that slows it.") : null);
-    };
+  /** The transports that were used and the causes that the regime shows. */
+  function why(environment) {
+    const { el, lists } = Report;
+    const name = lists.environments[environment];
+    const chosen = [...Report.state.backends].map(b => lists.backends[b]);
+    const mine = regimes().regimes.filter(r => r.environment === name && chosen.includes(r.backend));
+    const moved = new Map();
+    for (const t of regimes().transports.filter(t => t.environment === name && chosen.includes(t.backend)))
+      moved.set(t.transport, [...moved.get(t.transport) || [], t.backend]);
+    const lines = [...new Set(mine.flatMap(r => r.causes))].map(text => text[0].toUpperCase() + text.slice(1));
+    const used = [...moved].map(([transport, backends]) => `${transport} (${[...new Set(backends)].join(", ")})`).join(", ");
+    return el("div", { class: "why" }, used ? el("div", {}, el("b", {}, "Data moved by "), used) : null,
+      lines.length ? [el("ul", {}, lines.map(text => el("li", {}, text))), el("small", {}, "Mends: ", el("code", {}, `dynamiccl doctor ${name}`))] : mine.length ? el("div", { class: "soft" }, ["No shared-memory or link cause found; ", el("code", {}, `dynamiccl doctor ${name}`), " looks for more."]) : null);
+  }
 
-    const strip = (environment, mine) => {
-      const backends = [...new Set(mine.map(cell => cell.backend))].sort((a, b) => a - b);
-      const lane = 14, height = Math.max(24, backends.length * lane + 8);
-      const middle = backend => 4 + lane * (backends.indexOf(backend) + .5);
-      const sorted = mine.map(cell => cell.ratio).sort((a, b) => a - b);
-      const color = `var(${environmentLook(environment).color})`;
-      const svg = el("svg", { class: "strip", viewBox: `${-gutter} 0 ${width + gutter + 16} ${height}`, role: "img",
-        "aria-label": `${lists.environments[environment]}: ${mine.length} cells, middle half ${format.ratio(quantile(sorted, .25))} to ${format.ratio(quantile(sorted, .75))}, ` +
-          `least ${format.ratio(sorted[0])}, most ${format.ratio(sorted[sorted.length - 1])}` });
-      for (const tick of ticks) svg.append(el("line", { x1: x(tick), x2: x(tick), y1: 0, y2: height,
-        stroke: tick === 1 ? "var(--ink)" : "var(--grid)", "stroke-width": tick === 1 ? 1.5 : 1 }));
-      svg.append(el("rect", { x: x(quantile(sorted, .25)), width: Math.max(1, x(quantile(sorted, .75)) - x(quantile(sorted, .25))), y: 1, height: height - 2, fill: color, opacity: .13, rx: 2 }));
-      for (const backend of backends) svg.append(el("text", { x: -gutter, y: middle(backend) + 4 }, lists.backends[backend]));
-      const dots = mine.length <= 1500 ? mine : [];
-      for (const cell of dots) {
-        const verdict = lists.verdicts[cell.verdict];
-        const sure = verdict === "SLOWER" || verdict === "FASTER";
-        svg.append(el("circle", { cx: x(cell.ratio), cy: middle(cell.backend), r: verdict === "SAME" ? 2 : 3.4, fill: sure || verdict === "SAME" ? color : "var(--paper)",
-          "fill-opacity": sure ? .8 : 1, stroke: color, "stroke-width": 1.2 }, el("title", {},
-          `${Report.operationName(cell.operation)} ${format.size(cell.size)}, ${lists.backends[cell.backend]}: ${format.interval(cell.ratio, cell.ratio_low, cell.ratio_high, format.ratio)} ${verdict}`)));
-      }
-      svg.append(el("line", { x1: x(quantile(sorted, .5)), x2: x(quantile(sorted, .5)), y1: 0, y2: height, stroke: color, "stroke-width": 3 }));
-      return svg;
-    };
-
-    const rows = el("div", { class: "costs" });
-    for (const environment of environmentOrder.filter(e => Report.state.environments.has(e))) {
-      const name = lists.environments[environment];
-      const mine = cells.filter(cell => cell.environment === environment);
-      const profile = regimes.profiles[name] || {};
-      const title = el("div", {}, el("div", { class: "name" }, swatch(environmentLook(environment)), name), el("small", {}, profile.description || ""));
-      if (!mine.length) {
-        const measured = Report.cells.some(cell => cell.environment === environment);
-        rows.append(el("div", { class: "cost" }, title, el("div", {}, el("div", { class: "big" }, name === "bare-metal" ? "1×" : "-"),
-          el("small", {}, name === "bare-metal" ? "the baseline" : measured ? "no such cell on bare metal" : "not measured")), el("div", { class: "strip-box" }), why(environment)));
-        continue;
-      }
-      const count = verdict => mine.filter(cell => lists.verdicts[cell.verdict] === verdict).length;
-      const sorted = mine.map(cell => cell.ratio).sort((a, b) => a - b);
-      const worst = mine.filter(cell => lists.verdicts[cell.verdict] === "SLOWER").reduce((most, cell) => Math.max(most, cell.ratio), 0);
-      const surely = count("SLOWER") + count("FASTER") + count("SAME");
-      rows.append(el("div", { class: "cost" }, title,
-        el("div", {}, el("div", { class: surely ? "big" : "big unclear" }, format.ratio(quantile(sorted, .5))), el("small", {}, `median of ${mine.length} cells` + (worst ? `; surely up to ${format.ratio(worst)}` : surely ? "" : ", none of them sure"))),
-        el("div", { class: "strip-box" }, strip(environment, mine), el("small", {},
-          `${count("SLOWER")} slower, ${count("SAME")} same, ${count("FASTER")} faster, ${count("UNCLEAR")} unclear`)),
-        why(environment)));
+  /** A mark per cell on the shared scale, a lane per backend. */
+  function strip(environment, mine, { gutter, width, ticks, x }) {
+    const { el, lists, format, environmentLook } = Report;
+    const backends = [...new Set(mine.map(cell => cell.backend))].sort((a, b) => a - b);
+    const lane = 14, height = Math.max(24, backends.length * lane + 8);
+    const middle = backend => 4 + lane * (backends.indexOf(backend) + .5);
+    const sorted = mine.map(cell => cell.ratio).sort((a, b) => a - b);
+    const color = `var(${environmentLook(environment).color})`;
+    const svg = el("svg", { class: "strip", viewBox: `${-gutter} 0 ${width + gutter + 16} ${height}`, role: "img",
+      "aria-label": `${lists.environments[environment]}: ${mine.length} cells, middle half ${format.ratio(quantile(sorted, .25))} to ${format.ratio(quantile(sorted, .75))}, ` +
+        `least ${format.ratio(sorted[0])}, most ${format.ratio(sorted[sorted.length - 1])}` });
+    for (const tick of ticks) svg.append(el("line", { x1: x(tick), x2: x(tick), y1: 0, y2: height,
+      stroke: tick === 1 ? "var(--ink)" : "var(--grid)", "stroke-width": tick === 1 ? 1.5 : 1 }));
+    svg.append(el("rect", { x: x(quantile(sorted, .25)), width: Math.max(1, x(quantile(sorted, .75)) - x(quantile(sorted, .25))), y: 1, height: height - 2, fill: color, opacity: .13, rx: 2 }));
+    for (const backend of backends) svg.append(el("text", { x: -gutter, y: middle(backend) + 4 }, lists.backends[backend]));
+    const dots = mine.length <= 1500 ? mine : [];
+    for (const cell of dots) {
+      const verdict = lists.verdicts[cell.verdict];
+      const sure = verdict === "SLOWER" || verdict === "FASTER";
+      svg.append(el("circle", { cx: x(cell.ratio), cy: middle(cell.backend), r: verdict === "SAME" ? 2 : 3.4, fill: sure || verdict === "SAME" ? color : "var(--paper)",
+        "fill-opacity": sure ? .8 : 1, stroke: color, "stroke-width": 1.2 }, el("title", {},
+        `${Report.operationName(cell.operation)} ${format.size(cell.size)}, ${lists.backends[cell.backend]}: ${format.interval(cell.ratio, cell.ratio_low, cell.ratio_high, format.ratio)} ${verdict}`)));
     }
-    if (values.length) {
-      const axis = el("svg", { class: "strip", viewBox: `${-gutter} 0 ${width + gutter + 16} 18`, "aria-hidden": "true" });
-      for (const tick of ticks) axis.append(el("text", { x: x(tick), y: 12, "text-anchor": "middle" }, format.ratio(tick)));
-      rows.append(el("div", { class: "cost axisrow" }, el("div", { class: "name" }), el("div", { class: "number" }), el("div", { class: "strip-box" }, axis), el("div", {})));
+    svg.append(el("line", { x1: x(quantile(sorted, .5)), x2: x(quantile(sorted, .5)), y1: 0, y2: height, stroke: color, "stroke-width": 3 }));
+    return svg;
+  }
+
+  /** One environment: name, median ratio, its cells, why. */
+  function costRow(environment, cells, scale) {
+    const { el, lists, format, environmentLook, swatch } = Report;
+    const name = lists.environments[environment];
+    const mine = cells.filter(cell => cell.environment === environment);
+    const profile = regimes().profiles[name] || {};
+    const title = el("div", {}, el("div", { class: "name" }, swatch(environmentLook(environment)), name), el("small", {}, profile.description || ""));
+    if (!mine.length) {
+      const measured = Report.cells.some(cell => cell.environment === environment);
+      return el("div", { class: "cost" }, title, el("div", {}, el("div", { class: "big" }, name === "bare-metal" ? "1×" : "-"),
+        el("small", {}, name === "bare-metal" ? "the baseline" : measured ? "no such cell on bare metal" : "not measured")), el("div", { class: "strip-box" }), why(environment));
     }
-    root.append(rows);
-    if (!values.length) root.append(el("p", { class: "note" }, lists.environments.length > 1
-      ? "No cell here was also measured on bare metal: there is no ratio to show." : "One environment was measured: there is nothing to compare it with in this run."));
-    root.append(el("p", { class: "method" }, "Filled mark: surely outside ±2 %, at a false discovery rate of 5 % over all cells of the run. Small mark: the 95 % interval lies wholly inside, so the same. Open mark: unclear, more launches would tell. " +
-      "Thick line: median over the cells; shade: their middle half. " + (left ? `${left} cells of one rank are left out: nothing is sent. ` : "") +
-      "Causes are derived from what the ranks detected, transports are counted at the ranks."),
-      Report.tableBehind(() => Report.table({ caption: "Every cell's time against bare metal, with the 95 % interval.", rows: cells, columns: Report.cellColumns([
-        { name: "ratio [interval]", right: true, text: c => format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio) },
-        { name: "verdict", text: c => lists.verdicts[c.verdict] },
-      ]) })));
-  },
-});
+    const count = verdict => mine.filter(cell => lists.verdicts[cell.verdict] === verdict).length;
+    const sorted = mine.map(cell => cell.ratio).sort((a, b) => a - b);
+    const worst = mine.filter(cell => lists.verdicts[cell.verdict] === "SLOWER").reduce((most, cell) => Math.max(most, cell.ratio), 0);
+    const surely = count("SLOWER") + count("FASTER") + count("SAME");
+    return el("div", { class: "cost" }, title,
+      el("div", {}, el("div", { class: surely ? "big" : "big unclear" }, format.ratio(quantile(sorted, .5))), el("small", {}, `median of ${mine.length} cells` + (worst ? `; surely up to ${format.ratio(worst)}` : surely ? "" : ", none of them sure"))),
+      el("div", { class: "strip-box" }, strip(environment, mine, scale), el("small", {},
+        `${count("SLOWER")} slower, ${count("SAME")} same, ${count("FASTER")} faster, ${count("UNCLEAR")} unclear`)),
+      why(environment));
+  }
+
+  function axisRow({ gutter, width, ticks, x }) {
+    const { el, format } = Report;
+    const axis = el("svg", { class: "strip", viewBox: `${-gutter} 0 ${width + gutter + 16} 18`, "aria-hidden": "true" });
+    for (const tick of ticks) axis.append(el("text", { x: x(tick), y: 12, "text-anchor": "middle" }, format.ratio(tick)));
+    return el("div", { class: "cost axisrow" }, el("div", { class: "name" }), el("div", { class: "number" }), el("div", { class: "strip-box" }, axis), el("div", {}));
+  }
+
+  Report.section({
+    id: "overview", short: "Cost", title: "What each environment costs, and why",
+    lead: "Time against bare metal for the same operation, size, backend and settings. A mark is one cell; right of 1× is slower.",
+    draw(root) {
+      const { el, lists, format, visible, environmentOrder } = Report;
+      // One rank alone has nobody to talk to: its cells say nothing of what an environment costs.
+      const several = cell => lists.operations[cell.operation].ranks > 1;
+      const alone = !Report.cells.some(several);
+      const cells = visible().filter(cell => cell.ratio !== null && (alone || several(cell)));
+      const left = visible().filter(cell => cell.ratio !== null).length - cells.length;
+      const scale = scaleOf(cells, root.clientWidth);
+      const rows = el("div", { class: "costs" }, environmentOrder.filter(e => Report.state.environments.has(e)).map(e => costRow(e, cells, scale)));
+      if (cells.length) rows.append(axisRow(scale));
+      root.append(rows);
+      if (!cells.length) root.append(el("p", { class: "note" }, lists.environments.length > 1
+        ? "No cell here was also measured on bare metal: there is no ratio to show." : "One environment was measured: there is nothing to compare it with in this run."));
+      root.append(el("p", { class: "method" }, "Filled mark: surely outside ±2 %, at a false discovery rate of 5 % over all cells of the run. Small mark: the 95 % interval lies wholly inside, so the same. Open mark: unclear, more launches would tell. " +
+        "Thick line: median over the cells; shade: their middle half. " + (left ? `${left} cells of one rank are left out: nothing is sent. ` : "") +
+        "Causes are derived from what the ranks detected, transports are counted at the ranks."),
+        Report.tableBehind(() => Report.table({ caption: "Every cell's time against bare metal, with the 95 % interval.", rows: cells, columns: Report.cellColumns([
+          { name: "ratio [interval]", right: true, text: c => format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio) },
+          { name: "verdict", text: c => lists.verdicts[c.verdict] },
+        ]) })));
+    },
+  });
+})();

@@ -30,7 +30,7 @@ Report.section({
       { name: "detected", wide: true, text: g => g.where },
       { name: "data moved by", wide: true, text: g => g.members.map(r => `${r.backend}: ${unique(transports(r).map(t => t.transport)).join(", ") || "not recorded"}`)
         .flatMap((line, i) => (i ? [el("br"), line] : [line])) },
-      { name: "what slows it", wide: true, text: g => unique(g.members.flatMap(r => r.causes)).join("; ") || "nothing detected" },
+      { name: "what slows it", wide: true, text: g => unique(g.members.flatMap(r => r.causes)).join("; ") || "no shared-memory or link cause found" },
       { name: "launches", right: true, text: g => { const ok = sum(g, r => r.launches), all = sum(g, r => r.attempts); return ok === all ? String(ok) : `${ok} of ${all}`; } }] }));
     root.append(Report.tableBehind(() => Report.table({ caption: "Each ingredient of the regimes and how it is known",
       rows: regimes.flatMap(r => Object.keys(name).filter(key => key in r.ingredients).map(key => ({ r, key }))), columns: [
@@ -42,6 +42,6 @@ Report.section({
       { name: "launches", right: true, text: t => String(t.launches) }, { name: "asked to move", right: true, text: t => format.size(t.payload_bytes) },
       { name: "over TCP", right: true, text: t => format.size(t.tcp_bytes) }, { name: "by CMA", right: true, text: t => format.size(t.cma_bytes) },
       { name: "CMA calls refused", right: true, text: t => String(t.cma_errors) }, { name: "known from", wide: true, text: t => t.evidence }] }), "Transports with their counters"));
-    root.append(el("p", { class: "method" }, "Regimes are derived from the ranks' own namespaces, devices, mounts and a try of process_vm_readv; transports from counters of each rank's sockets and calls."));
+    root.append(el("p", { class: "method" }, "What slows it is read from the regime alone: shared memory, links, namespaces. dynamiccl doctor also looks for bindings, oversubscription, interfaces and libraries. Regimes are derived from the ranks' own namespaces, devices, mounts and a try of process_vm_readv; transports from counters of each rank's sockets and calls."));
   },
 });

@@ -55,7 +55,8 @@ std::string apart_text(const json& ingredients) {
   return join(names, ", ");
 }
 
-/// Why an environment communicates as it does, the weightiest first; from what was detected.
+/// Why an environment communicates as it does, the weightiest first: what its regime says. Causes
+/// that take more than the regime (bindings, oversubscription, interfaces) are the doctor's.
 json causes_of(const json& regime) {
   json causes = json::array();
   const json ingredients = regime.value("ingredients", json::object());

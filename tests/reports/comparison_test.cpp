@@ -210,6 +210,20 @@ TEST_CASE("JSON holds cells, counts, verdict and exit code; JUnit fails what is 
                                       "1.2000"));
 }
 
+TEST_CASE("what speaks against the figures of both sides stands under a comparison") {
+  Runs runs;
+  runs.add("run-1", 100);
+  runs.add("run-2", 100, 3);
+  const auto result = runs.compare("run-1", "run-2");
+  const auto text = render_comparison(result, OutputFormat::text);
+  CHECK_THAT(text, ContainsSubstring("A: independence of launches: nothing against it in 2") &&
+                       ContainsSubstring("B: independence of launches: not tested") &&
+                       ContainsSubstring("A and B: noise gate: no launch was judged"));
+  const auto json = nlohmann::json::parse(comparison_json(result, 5));
+  CHECK(json["a"]["trust"].size() == result.a.trust.size());
+  CHECK(json["b"]["trust"].back() == result.b.trust.back());
+}
+
 TEST_CASE("what is no side says what would be one") {
   Runs runs;
   runs.add("run-1", 100);

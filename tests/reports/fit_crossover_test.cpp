@@ -88,6 +88,57 @@ TEST_CASE("a change of protocol gives a piece of its own and the single line's l
   CHECK(*view.real(first + 2, "error_percent") < 1);
 }
 
+TEST_CASE("a single slow block neither moves the fit nor leaves it outside its interval") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024, 16384, 262144});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (int block = 0; block < 8; ++block) {
+    store_launch(store, plan, plan.groups[0], block, [&](const CellInfo& cell, int, int) {
+      return (block == 3 ? 20.0 : 1.0) * planted("bare-metal", cell.size_bytes, block);
+    });
+  }
+  store.end_run("run-1", "complete");
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "fit", {});
+  const TableView view(table);
+  CHECK_THAT(*view.real(0, "alpha_us"), WithinRel(10.0, 0.01));
+  CHECK(*view.real(0, "alpha_low_us") <= *view.real(0, "alpha_us"));
+  CHECK(*view.real(0, "alpha_low_us") > 9);
+  CHECK(*view.real(0, "bandwidth_high_bytes_per_s") >= *view.real(0, "bandwidth_bytes_per_s"));
+}
+
+TEST_CASE("launches of two regimes have a line each") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024, 16384, 262144});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (int block = 0; block < 6; ++block) {
+    const bool slow = block % 2 == 1;
+    const auto start = make_start(plan.groups[0].id, block);
+    const auto row = store.begin_launch("run-1", start);
+    auto end = make_end();
+    if (slow) {
+      end.regime_id = "fedcba9876543210";
+      end.regime_name = "container-bridge";
+    }
+    store.finish_launch(row, end,
+                        make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10,
+                                     [&](const CellInfo& cell, int, int) {
+                                       return (slow ? 5 : 1) *
+                                              planted("bare-metal", cell.size_bytes, 0);
+                                     }));
+  }
+  store.end_run("run-1", "complete");
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "fit", {});
+  const TableView view(table);
+  REQUIRE(view.size() == 2);
+  const auto bridge = find(view, "regime", "container-bridge");
+  const auto shared = find(view, "regime", "host-shm");
+  CHECK_THAT(*view.real(shared, "alpha_us"), WithinRel(9.98, 0.001));
+  CHECK_THAT(*view.real(bridge, "alpha_us"), WithinRel(5 * 9.98, 0.001));
+  CHECK(view.integer(bridge, "blocks") == 3);
+}
+
 TEST_CASE("two launches have a fit without interval") {
   const Table table = query("fit", 2);
   const TableView view(table);

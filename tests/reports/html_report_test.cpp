@@ -92,6 +92,10 @@ TEST_CASE("the page says what is missing and where its figures come from") {
   CHECK(missing[0]["status"] == "unsupported");
   CHECK(missing[0]["reason"] == "apptainer is not installed");
   CHECK(missing[0]["environments"] == "singularity");
+  const std::string trust = sections.at("coverage").at("trust").dump();
+  CHECK_THAT(trust, ContainsSubstring("independence of launches: not tested") &&
+                        ContainsSubstring("warm-up: not judged in 12 of 12") &&
+                        ContainsSubstring("noise gate: no launch was judged"));
   CHECK(sections["provenance"]["launches"]["ok"] == 6);
   CHECK(sections["provenance"]["run"]["host"]["kernel"] == "6.1");
   CHECK(sections["provenance"]["groups"][0]["command"] == "mpirun -np 2");
@@ -135,6 +139,16 @@ TEST_CASE("the page's curves are fitted by a start-up time and a bandwidth") {
   CHECK(data["cells"]["columns"]["size"][fits[0]["cell"].get<std::size_t>()] == 1000);
   CHECK_THAT(fits[0]["pieces"][0]["alpha_us"].get<double>(), WithinRel(10.0, 1e-2));
   CHECK_THAT(fits[0]["pieces"][0]["bytes_per_s"].get<double>(), WithinRel(1e9, 1e-2));
+  CHECK(fits[0]["pieces"][0]["alpha_low_us"].is_null());
+  for (const int block : {1, 2})
+    store_launch(store, plan, plan.groups[0], block, [&](const CellInfo& cell, int, int) {
+      return (1 + 0.01 * block) * (10.0 + static_cast<double>(cell.size_bytes) / 1000.0);
+    });
+  const json more = data_of(render_report_html(Reader(folder.file("page.sqlite")), "last"));
+  const json piece = more.at("sections").at("latency").at("fits")[0]["pieces"][0];
+  CHECK(piece["blocks"] == 3);
+  CHECK(piece["alpha_low_us"] < piece["alpha_us"]);
+  CHECK(piece["high_bytes_per_s"] > piece["bytes_per_s"]);
 }
 
 TEST_CASE("the page has the decisions of a tuned run, and no section for them elsewhere") {

@@ -88,6 +88,31 @@ TEST_CASE("a run without a drift passes the test of independence") {
              ContainsSubstring("independence of launches: nothing against it in 1 group"));
 }
 
+TEST_CASE("a warm-up that nobody could judge is not called long enough") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto launch = [&](int block, int iterations) {
+    const auto start = make_start(plan.groups[0].id, block);
+    const auto row = store.begin_launch("run-1", start);
+    store.finish_launch(row, make_end(),
+                        make_records(plan.cells, plan.groups[0].id, start.uuid, 2, iterations,
+                                     [](const CellInfo&, int, int) { return 5.0; }));
+  };
+  const auto notes = [&] {
+    const Reader reader(folder.file("a.sqlite"));
+    return join(trust_notes(reader, "run-1", load_figures(reader, run_scope(reader, "run-1"))),
+                "\n");
+  };
+  launch(0, 10);
+  CHECK_THAT(notes(), ContainsSubstring("warm-up: not judged in 1 of 1 cells of launches (fewer "
+                                        "than 20 iterations)"));
+  launch(1, 40);
+  CHECK_THAT(notes(), ContainsSubstring("warm-up: long enough in all 1 cells of launches that were "
+                                        "judged; not judged in 1 of 2"));
+}
+
 TEST_CASE("each part can be queried") {
   const DriftingRun run(0.05);
   const Reader reader(run.folder.file("a.sqlite"));
