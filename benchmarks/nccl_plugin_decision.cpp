@@ -79,71 +79,116 @@ CallTable table_of(int channels) {
 
 int channels_of(int proposal) { return 1 + proposal % 64; }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string library =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libdynamiccl-nccl-plugin.so";
+struct Options {
+  std::string library;
   long calls = 1'000'000;
   int switches = 1000;
+};
+
+Options options_of(int argc, char** argv) {
+  Options options;
+  options.library = (std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+                     "libdynamiccl-nccl-plugin.so")
+                        .string();
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i];
-    if (option == "--plugin") library = argv[i + 1];
-    if (option == "--calls") calls = std::atol(argv[i + 1]);
-    if (option == "--switches") switches = std::atoi(argv[i + 1]);
+    if (option == "--plugin") options.library = argv[i + 1];
+    if (option == "--calls") options.calls = std::atol(argv[i + 1]);
+    if (option == "--switches") options.switches = std::atoi(argv[i + 1]);
   }
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const auto* plugin =
-      handle == nullptr
-          ? nullptr
-          : static_cast<const nccl_tuner::PluginV5*>(dlsym(handle, "ncclTunerPlugin_v5"));
-  std::string folder = std::filesystem::temp_directory_path() / "nccl-plugin-decision-XXXXXX";
-  if (plugin == nullptr || mkdtemp(folder.data()) == nullptr) {
-    std::fprintf(stderr, "cannot load %s: %s\n", library.c_str(), dlerror());
-    return 2;
-  }
-  setenv("DYNAMICCL_TUNER_FOLDER", folder.c_str(), 1);
-  void* context = nullptr;
-  plugin->init(&context, kCommunicator, 1, 1, nullptr, nullptr, nullptr);
-  const std::uint32_t clock = clock_cost();
-  const auto quiet = measure(*plugin, context, calls, clock);
+  return options;
+}
 
-  std::string problem;
-  const std::shared_ptr<Region> region =
-      Region::open(Region::path_of(folder, kCommunicator), problem);
+const nccl_tuner::PluginV5* load(const std::string& library) {
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return nullptr;
+  return static_cast<const nccl_tuner::PluginV5*>(dlsym(handle, "ncclTunerPlugin_v5"));
+}
+
+struct Moving {
+  std::vector<Sample> samples;
+  int proposed = 0;
+};
+
+/// The calls while a leader proposes one table after the other.
+Moving measure_while_switching(const nccl_tuner::PluginV5& plugin, void* context,
+                               const std::shared_ptr<Region>& region, const Options& options,
+                               std::uint32_t clock) {
   Leader leader(region);
   std::atomic<int> proposed{0};
   std::atomic<bool> stop{false};
   std::thread leading([&] {
-    for (int i = 0; i < switches && !stop; ++i) {
+    for (int i = 0; i < options.switches && !stop; ++i) {
       while (leader.poll() != Leader::Progress::free && !stop) std::this_thread::yield();
       proposed = i + 1;
       if (!stop) leader.propose(table_of(channels_of(i)), 100);
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   });
-  const auto moving = measure(*plugin, context, calls, clock);
+  Moving moving;
+  moving.samples = measure(plugin, context, options.calls, clock);
   stop = true;
   leading.join();
+  moving.proposed = proposed;
+  return moving;
+}
 
-  long lost = region->slot(0).calls.load() == 2 * calls ? 0 : 1;
-  int last = moving.front().channels;
-  std::vector<std::uint32_t> quiet_times;
-  std::vector<std::uint32_t> moving_times;
-  std::vector<std::uint32_t> switch_times;
-  for (const Sample& sample : quiet) quiet_times.push_back(sample.nanoseconds);
-  for (const Sample& sample : moving) {
-    moving_times.push_back(sample.nanoseconds);
-    if (sample.channels != last) switch_times.push_back(sample.nanoseconds);
+std::vector<std::uint32_t> times_of(const std::vector<Sample>& samples) {
+  std::vector<std::uint32_t> times;
+  for (const Sample& sample : samples) times.push_back(sample.nanoseconds);
+  return times;
+}
+
+/// Times of the calls that were the first to see another table.
+std::vector<std::uint32_t> switch_times(const std::vector<Sample>& samples) {
+  std::vector<std::uint32_t> times;
+  int last = samples.front().channels;
+  for (const Sample& sample : samples) {
+    if (sample.channels != last) times.push_back(sample.nanoseconds);
+    last = sample.channels;
+  }
+  return times;
+}
+
+/// Calls that got something else than a table that was proposed.
+long lost_calls(const std::vector<Sample>& samples) {
+  long lost = 0;
+  int last = samples.front().channels;
+  for (const Sample& sample : samples) {
     const bool known = sample.channels == 0 || sample.channels <= channels_of(63);
     if (!known || (sample.channels == 0 && last != 0)) ++lost;
     last = sample.channels;
   }
+  return lost;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = options_of(argc, argv);
+  const auto* plugin = load(options.library);
+  std::string folder = std::filesystem::temp_directory_path() / "nccl-plugin-decision-XXXXXX";
+  if (plugin == nullptr || mkdtemp(folder.data()) == nullptr) {
+    std::fprintf(stderr, "cannot load %s: %s\n", options.library.c_str(), dlerror());
+    return 2;
+  }
+  setenv("DYNAMICCL_TUNER_FOLDER", folder.c_str(), 1);
+  void* context = nullptr;
+  plugin->init(&context, kCommunicator, 1, 1, nullptr, nullptr, nullptr);
+  const std::uint32_t clock = clock_cost();
+  const auto quiet = measure(*plugin, context, options.calls, clock);
+
+  std::string problem;
+  const std::shared_ptr<Region> region =
+      Region::open(Region::path_of(folder, kCommunicator), problem);
+  const auto moving = measure_while_switching(*plugin, context, region, options, clock);
+  const bool counted = region->slot(0).calls.load() == 2 * options.calls;
+  const long lost = lost_calls(moving.samples) + (counted ? 0 : 1);
   std::printf("{\"clock_ns\":%u,", clock);
-  print_times("quiet", quiet_times);
-  print_times("while_switching", moving_times);
-  print_times("switching_calls", switch_times);
-  std::printf("\"proposed\":%d,\"committed\":%u,\"aborted\":%u,\"lost\":%ld}\n", proposed.load(),
+  print_times("quiet", times_of(quiet));
+  print_times("while_switching", times_of(moving.samples));
+  print_times("switching_calls", switch_times(moving.samples));
+  std::printf("\"proposed\":%d,\"committed\":%u,\"aborted\":%u,\"lost\":%ld}\n", moving.proposed,
               region->header().committed.load(), region->header().aborted.load(), lost);
   plugin->finalize(context);
   std::filesystem::remove_all(folder);

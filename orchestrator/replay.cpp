@@ -19,11 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-json parsed(const std::string& text) {
-  json document = json::parse(text, nullptr, false);
-  return document.is_discarded() ? json() : document;
-}
-
 std::string find_launch(const Reader& reader, const std::string& name) {
   constexpr std::size_t kFewestLetters = 4;
   if (name.size() >= kFewestLetters && name.find_first_of("%_") == std::string::npos) {
@@ -68,7 +63,7 @@ PlannedGroup group_of(const TableView& row, const RunConfig& config) {
   group.backend = config.backend;
   group.architecture = config.architecture;
   group.ranks = config.ranks;
-  const json knobs = parsed(row.text(0, "knobs_json"));
+  const json knobs = stored_json(row.text(0, "knobs_json"));
   for (const auto& [name, value] : knobs.items()) group.knobs[name] = value.get<std::string>();
   for (const auto& cell : config.cells) group.cells.push_back({cell, ""});
   return group;
@@ -80,7 +75,7 @@ Experiment experiment_of(const TableView& row, const RunConfig& config, const st
   experiment.seed = std::stoull(row.text(0, "seed"));
   experiment.source_path = row.text(0, "spec_path");
   experiment.source_text = row.text(0, "spec_text");
-  for (const auto& word : parsed(row.text(0, "overrides_json")))
+  for (const auto& word : stored_json(row.text(0, "overrides_json")))
     experiment.overrides.push_back(word.get<std::string>());
   // Another experiment than the one replayed, so that --resume cannot mistake it.
   experiment.overrides.push_back("replay=" + uuid);
@@ -88,7 +83,7 @@ Experiment experiment_of(const TableView& row, const RunConfig& config, const st
   experiment.protocol.cells = config.protocol;
   experiment.protocol.connect_timeout = config.connect_timeout;
   experiment.protocol.launches = 1;
-  const json protocol = parsed(row.text(0, "protocol_json"));
+  const json protocol = stored_json(row.text(0, "protocol_json"));
   experiment.protocol.launch_timeout = Micros(protocol.value("launch_timeout_s", 0.0) * 1e6);
   return experiment;
 }
@@ -181,7 +176,7 @@ Rehearsal rehearse(const StoredLaunch& launch, const LaunchSite& site) {
                     });
   Rehearsal rehearsal;
   rehearsal.container = environment->provenance();
-  rehearsal.variables = parsed(recorded_environment(commands));
+  rehearsal.variables = stored_json(recorded_environment(commands));
   rehearsal.argv =
       comparable(recorded_argv(commands), folder, rehearsal.variables, rehearsal.container);
   environment->stop();
@@ -204,14 +199,14 @@ StoredLaunch load_launch(const Reader& reader, const std::string& name) {
   launch.config = run_config_from_json(row.text(0, "run_config_json"));
   launch.experiment = experiment_of(row, launch.config, launch.uuid);
   launch.plan.groups.push_back(group_of(row, launch.config));
-  for (const auto& word : parsed(row.text(0, "argv_json")))
+  for (const auto& word : stored_json(row.text(0, "argv_json")))
     launch.argv.push_back(word.get<std::string>());
   launch.tool_version = row.text(0, "tool_version");
   launch.regime = row.text(0, "regime");
-  launch.host = parsed(row.text(0, "host_json"));
-  launch.variables = parsed(row.text(0, "environment_json"));
-  launch.container = parsed(row.text(0, "container_json"));
-  launch.libraries = parsed(row.text(0, "libraries"));
+  launch.host = stored_json(row.text(0, "host_json"));
+  launch.variables = stored_json(row.text(0, "environment_json"));
+  launch.container = stored_json(row.text(0, "container_json"));
+  launch.libraries = stored_json(row.text(0, "libraries"));
   return launch;
 }
 
@@ -229,7 +224,8 @@ std::vector<SurroundingDifference> differences_now(
     all.push_back({profile_part, {"name", launch.profile().name, "-"}});
   } else {
     add(all, profile_part,
-        leaf_differences(parsed(to_json(launch.profile())), parsed(to_json(known->second))));
+        leaf_differences(stored_json(to_json(launch.profile())),
+                         stored_json(to_json(known->second))));
   }
   add(all, "library", library_differences(launch));
   const auto now = rehearse(launch, site);

@@ -207,14 +207,19 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   const std::string axis = a.selection.axis;
   if (a.run_id == b.run_id && a.selection.value == b.selection.value &&
       a.selection.db == b.selection.db) {
-    throw Error(ErrorKind::input, fmt::format("compare: {} and {} are the same measurements",
-                                              a.selection.label, b.selection.label));
+    throw Error(ErrorKind::input,
+                fmt::format("compare: {} and {} are the same measurements: run {}; name another "
+                            "run (`dynamiccl list`), or two environments or values of an axis of "
+                            "this one, as in backend=gloo",
+                            a.selection.label, b.selection.label, a.run_id));
   }
   Comparison result{std::move(a), std::move(b), options, {}, {}, 0, 0, 0, {}, {}};
   std::set<std::string> dropped;
   if (!axis.empty()) dropped.insert(axis);
   result.method = differences(result.a.method, result.b.method);
   result.provenance = differences(result.a.provenance, result.b.provenance);
+  std::stable_partition(result.provenance.begin(), result.provenance.end(),
+                        [](const Difference& d) { return d.what.starts_with(kPlacement); });
   for (auto& difference : unlike_axes(result.a, result.b, axis)) {
     dropped.insert(difference.what);
     // Two runs in two environments are a question worth asking; other axes are other questions.

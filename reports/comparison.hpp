@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,9 @@ SideSelection parse_side(const std::string& word, const SideDefaults& defaults);
 
 /// A named value that stands beside a side's figures.
 using Facts = std::map<std::string, std::string>;
+
+/// What facts about the CPUs that ranks were let run on are called; told before all others.
+constexpr std::string_view kPlacement = "placement";
 
 /// A planned cell that was not measured, or not well.
 struct CellWithoutResult {

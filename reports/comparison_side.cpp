@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.hpp"
@@ -11,65 +10,29 @@
 #include "reports/answer.hpp"
 #include "reports/comparison.hpp"
 #include "reports/figure_queries.hpp"
+#include "reports/leaf_difference.hpp"
 #include "reports/table_view.hpp"
 #include "reports/trust.hpp"
 
 namespace dynamiccl {
 namespace {
 
-using nlohmann::json;
-
 /// What of a run's protocol makes another measurement of the same cell. The rest (launches, time
 /// caps, retries) decides how well it is measured, not what.
 constexpr std::array<std::string_view, 7> kMethod{
     "warmup", "rank_aggregation", "verify", "batch_target_us", "max_batch", "pauses", "pause_us"};
 
-/// Parts of the machine's facts that change by themselves, or name what is not the machine.
-constexpr std::array<std::string_view, 11> kFleeting{
-    "average_bus_bandwidth", ".file",   "unknown",  "probe_us",   "available", "free", "namespaces",
-    "nr_throttled",          "process", "evidence", "cgroup.path"};
+/// Parts of a foreign table's source that are another with every start of its program.
+constexpr std::array<std::string_view, 4> kPassingOfImports{".file", "average_bus_bandwidth",
+                                                            ".start_time", ".end_time"};
 
-bool is_fleeting(const std::string& name) {
-  return std::any_of(kFleeting.begin(), kFleeting.end(),
-                     [&](auto word) { return name.find(word) != std::string::npos; });
-}
-
-std::string leaf_text(const json& value) {
-  if (value.is_null()) return "";
-  if (value.is_string()) return value.get<std::string>();
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-/// "cpu.model" -> "EPYC" for every leaf. Members of a list are called by their name where they have
-/// one, so that a list that grew by one does not differ in all that follows.
-void flatten(const json& document, const std::string& name, Facts& facts) {
-  if (is_fleeting(name)) return;
-  if (document.is_object() && !document.empty()) {
-    for (const auto& [key, value] : document.items())
-      flatten(value, name.empty() ? key : name + "." + key, facts);
-    return;
+/// Adds a stored document's leaves by PREFIX.LEAF, without those that pass. A value that is not
+/// known is as good as none: older programs did not look for it.
+void add_leaves(Facts& facts, const std::string& prefix, const std::string& document) {
+  for (auto& [what, value] : leaves_of(stored_json(document))) {
+    if (is_passing(what) || value == "unknown") continue;
+    facts[prefix.empty() ? what : prefix + "." + what] = value;
   }
-  const bool of_objects = document.is_array() && !document.empty() && document.front().is_object();
-  if (!of_objects) {
-    if (name.empty()) return;
-    facts[name] = leaf_text(document);
-    return;
-  }
-  for (std::size_t i = 0; i < document.size(); ++i) {
-    const auto& member = document[i];
-    const auto own = member.find("name");
-    const std::string label = own != member.end() && own->is_string() && name != "gpu.nvml.devices"
-                                  ? own->get<std::string>()
-                                  : std::to_string(i);
-    // Bridges and pairs of containers come and go with every run.
-    if (label.starts_with("veth") || label.starts_with("br-")) continue;
-    flatten(member, name + "." + label, facts);
-  }
-}
-
-json parsed(const std::string& text) {
-  json document = json::parse(text, nullptr, false);
-  return document.is_discarded() ? json::object() : document;
 }
 
 /// What belongs to an environment or a backend. The one that the sides differ in is left out of the
@@ -124,10 +87,7 @@ void add_profiles(Facts& facts, const Reader& reader, const Surroundings& around
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto environment = rows.text(i, "name");
     if (!around.has(environment, "")) continue;
-    Facts profile;
-    flatten(parsed(rows.text(i, "value")), "", profile);
-    for (auto& [key, value] : profile)
-      facts[around.name("profile", environment, "") + "." + key] = std::move(value);
+    add_leaves(facts, around.name("profile", environment, ""), rows.text(i, "value"));
   }
 }
 
@@ -154,6 +114,15 @@ void add_surroundings(ComparisonSide& side, const Reader& reader) {
                             part),
                 side.run_id);
   }
+  // Where ranks were let run weighs more than most of what else differs: kPlacement stands first.
+  add_grouped(facts, reader, around, std::string(kPlacement),
+              "SELECT DISTINCT environment, backend, value FROM (SELECT v.environment AS "
+              "environment, v.backend AS backend, group_concat(DISTINCT 'rank ' || k.rank || "
+              "' on CPUs ' || (k.facts_json ->> '$.process.affinity')) AS value FROM v_launch v "
+              "JOIN launch_rank k ON k.launch_id = v.launch_row WHERE v.run_id = ?1 AND "
+              "v.launch_status = 'ok' AND k.facts_json ->> '$.process.affinity' IS NOT NULL "
+              "GROUP BY v.launch_row) ORDER BY 1, 2, 3",
+              side.run_id);
   add_profiles(facts, reader, around, side.run_id);
 }
 
@@ -184,11 +153,15 @@ void read_facts(ComparisonSide& side, const Reader& reader) {
   if (!side.imported) side.provenance["experiment"] = row.text(0, "sha256").substr(0, 16);
   if (side.imported) {
     side.provenance["imported from"] = format;
-    flatten(parsed(row.text(0, "source_json")), "source", side.provenance);
+    add_leaves(side.provenance, "source", row.text(0, "source_json"));
+    std::erase_if(side.provenance, [](const auto& fact) {
+      return std::any_of(kPassingOfImports.begin(), kPassingOfImports.end(),
+                         [&](auto end) { return fact.first.ends_with(end); });
+    });
   }
-  flatten(parsed(row.text(0, "host_json")), "host", side.provenance);
+  add_leaves(side.provenance, "host", row.text(0, "host_json"));
   Facts protocol;
-  flatten(parsed(row.text(0, "protocol_json")), "", protocol);
+  add_leaves(protocol, "", row.text(0, "protocol_json"));
   for (auto& [key, value] : protocol) {
     const bool method = std::find(kMethod.begin(), kMethod.end(), key) != kMethod.end();
     (method ? side.method : side.provenance)[method ? key : "protocol " + key] = std::move(value);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <set>
 #include <string_view>
 
 namespace dynamiccl {
@@ -31,26 +31,43 @@ void collect(const json& document, const std::string& at, Leaves& leaves) {
     for (const auto& [key, value] : document.items()) collect(value, below(key), leaves);
     return;
   }
-  const bool named = document.is_array() &&
-                     std::all_of(document.begin(), document.end(),
-                                 [](const json& element) { return !name_in(element).empty(); });
-  if (!named) {
+  const bool of_objects =
+      document.is_array() && std::all_of(document.begin(), document.end(),
+                                         [](const json& element) { return element.is_object(); });
+  if (!of_objects) {
     leaves[at] = text_of(document);
     return;
   }
-  for (const auto& element : document) {
-    json rest = element;
-    rest.erase("name");
-    collect(rest, below(name_in(element)), leaves);
+  std::set<std::string> names;
+  for (const auto& element : document) names.insert(name_in(element));
+  const bool named = names.size() == document.size() && !names.contains("");
+  for (std::size_t i = 0; i < document.size(); ++i) {
+    json rest = document[i];
+    if (named) rest.erase("name");
+    collect(rest, below(named ? name_in(document[i]) : std::to_string(i)), leaves);
   }
 }
 
-constexpr std::array<std::string_view, 12> kPassingEnds{
-    "available_bytes", "free_bytes", "used_bytes", "nr_throttled", "uptime_s",         "probe_us",
-    "container.id",    "_mhz",       ".pid",       "probe_pid",    "current_clock_hz", "load_1min"};
+constexpr std::array<std::string_view, 13> kPassingEnds{
+    "available_bytes", "free_bytes", "used_bytes", "nr_throttled", "uptime_s",    "probe_us",
+    "container.id",    "_mhz",       ".pid",       "probe_pid",    "cgroup.path", "load_1min",
+    "current_clock_hz"};
 constexpr std::array<std::string_view, 8> kPassingParts{
-    "unknown.", "namespaces.", "process.",           ".veth",
-    ".br-",     ".dyn",        "container.evidence", "telemetry"};
+    "unknown.", "namespaces.", "process.", ".veth", ".br-", ".dyn", ".evidence", "telemetry"};
+
+}  // namespace
+
+json stored_json(const std::string& text) {
+  if (text.empty()) return {};
+  json document = json::parse(text, nullptr, false);
+  return document.is_discarded() ? json(text) : document;
+}
+
+std::map<std::string, std::string> leaves_of(const json& document) {
+  Leaves leaves;
+  collect(document, "", leaves);
+  return leaves;
+}
 
 bool is_passing(const std::string& what) {
   const std::string dotted = "." + what;
@@ -60,13 +77,9 @@ bool is_passing(const std::string& what) {
                      [&](std::string_view part) { return dotted.find(part) != std::string::npos; });
 }
 
-}  // namespace
-
 std::vector<LeafDifference> leaf_differences(const json& a, const json& b) {
-  Leaves mine;
-  Leaves theirs;
-  collect(a, "", mine);
-  collect(b, "", theirs);
+  const Leaves mine = leaves_of(a);
+  Leaves theirs = leaves_of(b);
   std::vector<LeafDifference> differences;
   for (const auto& [what, value] : mine) {
     const auto other = theirs.find(what);

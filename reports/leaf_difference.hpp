@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,12 +14,20 @@ struct LeafDifference {
   std::string b;
 };
 
-/// Compares leaf by leaf. Lists of objects with a name are compared by name, other lists as a
-/// whole. Sorted by `what`.
+/// A stored document; its text as a JSON string where it is none, null where it is empty.
+nlohmann::json stored_json(const std::string& text);
+
+/// "cpu.model" -> "EPYC" for every leaf. Members of a list of objects are called by their names, by
+/// their places where names lack or repeat; other lists are one leaf. "unknown" for null.
+std::map<std::string, std::string> leaves_of(const nlohmann::json& document);
+
+/// Compares leaf by leaf. Sorted by `what`.
 std::vector<LeafDifference> leaf_differences(const nlohmann::json& a, const nlohmann::json& b);
 
-/// Drops what is another with every look at one unchanged machine: free memory, counters, ids of
-/// containers and namespaces, links that an engine made for one run, reasons for unknown values.
+/// Is a leaf another with every look at one unchanged machine? Free memory, counters, clock
+/// frequencies, ids of containers and namespaces, links that an engine made for one run, reasons
+/// for unknown values.
+bool is_passing(const std::string& what);
 std::vector<LeafDifference> without_passing(std::vector<LeafDifference> differences);
 
 /// Variables that belong to one launch alone.

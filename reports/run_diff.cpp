@@ -24,11 +24,6 @@ struct Finding {
   std::set<std::string> groups;
 };
 
-json parsed(const std::string& text) {
-  json document = json::parse(text, nullptr, false);
-  return document.is_discarded() ? json() : document;
-}
-
 Table run_row(const Reader& reader, const std::string& run) {
   return reader.query(
       "SELECT r.name, r.status, r.started_utc, r.spec_path, r.seed, r.tool_version, r.host_json, "
@@ -51,11 +46,11 @@ std::map<std::string, json> launches_by_group(const Reader& reader, const std::s
   const TableView rows(table);
   std::map<std::string, json> groups;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    json container = parsed(rows.text(i, "container_json"));
+    json container = stored_json(rows.text(i, "container_json"));
     // Names, ids and networks are made for each run; what matters of them is in the profile.
     for (const char* passing : {"containers", "network", "subnet", "exec_argv"})
       if (container.is_object()) container.erase(passing);
-    json variables = parsed(rows.text(i, "environment_json"));
+    json variables = stored_json(rows.text(i, "environment_json"));
     json kept = json::object();
     for (const auto& [name, value] : variables.items())
       if (!is_launch_variable(name)) kept[name] = value;
@@ -63,13 +58,13 @@ std::map<std::string, json> launches_by_group(const Reader& reader, const std::s
         fmt::format("{} {} {} {} ranks {}", rows.text(i, "environment"), rows.text(i, "backend"),
                     rows.text(i, "architecture"), rows.text(i, "ranks"),
                     rows.text(i, "group_knobs") == "{}" ? "" : rows.text(i, "group_knobs"));
-    groups[std::string(trim(group))] = {{"profile", parsed(rows.text(i, "profile_json"))},
+    groups[std::string(trim(group))] = {{"profile", stored_json(rows.text(i, "profile_json"))},
                                         {"launch",
                                          {{"regime", rows.text(i, "regime_name")},
                                           {"library", rows.text(i, "library")},
                                           {"container", container},
                                           {"variable", kept},
-                                          {"loaded", parsed(rows.text(i, "libraries"))}}}};
+                                          {"loaded", stored_json(rows.text(i, "libraries"))}}}};
   }
   return groups;
 }
@@ -131,14 +126,14 @@ std::vector<Finding> compare_runs(const Reader& reader, const std::string& a,
     if (left.text(0, column) != right.text(0, column))
       findings.add("run", {{column, left.text(0, column), right.text(0, column)}});
   }
-  findings.add("settings", leaf_differences(parsed(left.text(0, "protocol_json")),
-                                            parsed(right.text(0, "protocol_json"))));
+  findings.add("settings", leaf_differences(stored_json(left.text(0, "protocol_json")),
+                                            stored_json(right.text(0, "protocol_json"))));
   if (left.text(0, "overrides_json") != right.text(0, "overrides_json"))
     findings.add("settings",
                  {{"--set", left.text(0, "overrides_json"), right.text(0, "overrides_json")}});
   findings.add("settings", changed_lines(left.text(0, "spec_text"), right.text(0, "spec_text")));
-  findings.add("host", without_passing(leaf_differences(parsed(left.text(0, "host_json")),
-                                                        parsed(right.text(0, "host_json")))));
+  findings.add("host", without_passing(leaf_differences(stored_json(left.text(0, "host_json")),
+                                                        stored_json(right.text(0, "host_json")))));
   const auto groups_a = launches_by_group(reader, a);
   for (const auto& [name, theirs] : launches_by_group(reader, b)) {
     const auto mine = groups_a.find(name);

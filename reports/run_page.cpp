@@ -4,6 +4,7 @@
 
 #include "core/text.hpp"
 #include "reports/answer.hpp"
+#include "reports/leaf_difference.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "reports/trust.hpp"
@@ -55,27 +56,8 @@ Page load_page(const Reader& reader, const std::string& run) {
                    {run})};
 }
 
-json parsed(const std::string& text) {
-  json document = json::parse(text, nullptr, false);
-  return document.is_discarded() ? json(text) : document;
-}
-
-/// "cpu.model: ..." for every leaf of a document.
-void flatten(const json& document, const std::string& name, std::string& out) {
-  if (document.is_object() && !document.empty()) {
-    for (const auto& [key, value] : document.items()) {
-      flatten(value, name.empty() ? key : name + "." + key, out);
-    }
-    return;
-  }
-  const std::string text = document.is_string()
-                               ? document.get<std::string>()
-                               : document.dump(-1, ' ', false, json::error_handler_t::replace);
-  out += fmt::format("  {}: {}\n", name, text);
-}
-
 std::string command_line(const std::string& argv_json) {
-  const json argv = parsed(argv_json);
+  const json argv = stored_json(argv_json);
   if (!argv.is_array()) return argv_json;
   std::vector<std::string> words;
   for (const auto& word : argv) {
@@ -140,7 +122,8 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
   table("events", page.events);
   for (const char* column : {"protocol_json", "host_json"}) {
     std::string leaves;
-    flatten(parsed(run.text(0, column)), "", leaves);
+    for (const auto& [what, value] : leaves_of(stored_json(run.text(0, column))))
+      leaves += fmt::format("  {}: {}\n", what, value);
     const std::string name(column);
     out += heading(name.substr(0, name.size() - 5), format) + literal(leaves, format);
   }
@@ -155,7 +138,7 @@ ordered_json objects(const Table& table) {
   for (auto& object : list) {
     for (auto& [key, value] : object.items()) {
       const bool is_document = key.size() > 5 && key.substr(key.size() - 5) == "_json";
-      if (is_document && value.is_string()) value = parsed(value.get<std::string>());
+      if (is_document && value.is_string()) value = stored_json(value.get<std::string>());
     }
   }
   return list;

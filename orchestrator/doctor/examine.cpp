@@ -129,6 +129,15 @@ void read_settings(const EnvironmentProfile& profile, const LaunchShape& shape,
   look.asked = asked_transport(profile, look.backend, settings, look.many_hosts, machine, ranks);
 }
 
+/// Ranks may have taken different ways, and known it in different ways: "cma, tcp".
+void add_distinct(std::string& list, const std::string& word, std::string_view separator) {
+  if (word.empty()) return;
+  const std::string whole = std::string(separator) + list + std::string(separator);
+  if (whole.find(std::string(separator) + word + std::string(separator)) != std::string::npos)
+    return;
+  list += (list.empty() ? "" : std::string(separator)) + word;
+}
+
 void read_records(const FinishedLaunch& finished, const EnvironmentProfile& profile,
                   BackendLook& look) {
   RegimeContext context = context_of(profile);
@@ -139,8 +148,8 @@ void read_records(const FinishedLaunch& finished, const EnvironmentProfile& prof
         context.library_version = hello->library_version;
       if (const auto* facts = std::get_if<FactsRecord>(&record)) look.facts.push_back(facts->facts);
       if (const auto* transport = std::get_if<TransportRecord>(&record)) {
-        look.used = transport->transport;
-        look.used_evidence = transport->evidence;
+        add_distinct(look.used, transport->transport, ", ");
+        add_distinct(look.used_evidence, transport->evidence, "; ");
         look.cma_refused += transport->cma_errors;
       }
     }

@@ -39,7 +39,7 @@ std::vector<Backend> mpis(const Patient& patient, bool (*test)(const BackendLook
 
 /// Large messages take another way than CMA: UCX even goes by TCP.
 bool goes_without_cma(const BackendLook& look) {
-  return look.ran() && (look.used == "shm" || look.used == "mixed" || look.cma_refused > 0 ||
+  return look.ran() && (look.moved_by("shm") || look.moved_by("mixed") || look.cma_refused > 0 ||
                         (look.asked == "cma" && look.used != "cma"));
 }
 
@@ -163,7 +163,7 @@ Mend mend_separate_users(const Patient& patient) {
 std::optional<Symptom> look_for_separate_memory(const Patient& patient) {
   if (patient.facts.size() < 2 || !apart(patient.facts, "shm")) return std::nullopt;
   auto backends = mpis(patient, [](const BackendLook& look) {
-    return look.ran() && (look.used == "tcp" || look.used == "mixed");
+    return look.ran() && (look.moved_by("tcp") || look.moved_by("mixed"));
   });
   if (backends.empty()) return std::nullopt;
   const bool ipc = apart(patient.facts, "ipc");

@@ -21,7 +21,7 @@ constexpr const char* kExclude = "btl_tcp_if_exclude";
 std::vector<Backend> over_tcp(const Patient& patient) {
   std::vector<Backend> backends;
   for (const auto& look : patient.looks)
-    if (look.ran() && (look.used == "tcp" || look.used == "mixed"))
+    if (look.ran() && (look.moved_by("tcp") || look.moved_by("mixed")))
       backends.push_back(look.backend);
   return backends;
 }
@@ -124,7 +124,8 @@ std::optional<Symptom> look_for_wrong_interface(const Patient& patient) {
   std::set<std::string> names;
   for (const auto& look : patient.looks) {
     // A launch that hung is what this looks like.
-    if (!look.impossible.empty() || (look.ran() && look.used != "tcp" && look.used != "mixed"))
+    if (!look.impossible.empty() ||
+        (look.ran() && !look.moved_by("tcp") && !look.moved_by("mixed")))
       continue;
     const auto wrong = wrong_interfaces(look, known);
     if (wrong.empty()) continue;

@@ -21,14 +21,18 @@ struct BackendLook {
   std::vector<nlohmann::json> facts;               ///< of the ranks in that launch
   std::map<std::string, std::string> environment;  ///< what the ranks were given
   std::map<std::string, std::string> mca;          ///< Open MPI's parameters
-  bool many_hosts = false;        ///< its launcher takes the containers for hosts of their own
-  std::string asked;              ///< transport that profile and settings let one expect
-  std::string used;               ///< transport the bytes really took, "" = not known
-  std::string used_evidence;      ///< how that is known
+  bool many_hosts = false;    ///< its launcher takes the containers for hosts of their own
+  std::string asked;          ///< transport that profile and settings let one expect
+  std::string used;           ///< transport the bytes really took, "cma, tcp" where ranks differ
+  std::string used_evidence;  ///< how that is known, "a; b" where ranks differ
   std::uint64_t cma_refused = 0;  ///< refused process_vm_readv and process_vm_writev calls
   Regime regime;
 
   [[nodiscard]] bool ran() const { return impossible.empty() && failure.empty(); }
+  /// Did the bytes of some rank take this way?
+  [[nodiscard]] bool moved_by(const std::string& transport) const {
+    return (" " + used + ",").find(" " + transport + ",") != std::string::npos;
+  }
 };
 
 /// Everything that is known of one environment; causes are functions of this alone.

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <memory>
 
@@ -69,7 +71,8 @@ void write_file(const std::string& path, const std::string& text) {
   file.close();
   if (!file)
     throw Error(ErrorKind::environment,
-                path + ": cannot be written; choose another file with --junit");
+                fmt::format("{}: cannot be written: {}; choose another file with --junit", path,
+                            std::strerror(errno)));
 }
 
 int exit_code_of(const Comparison& comparison) {

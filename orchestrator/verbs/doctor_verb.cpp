@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -43,7 +45,11 @@ std::string read_text(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
-  if (!file) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
+  if (!file)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: cannot be read: {}; give --profile a profile's TOML file, "
+                            "--machine what `dynamiccl doctor --json` printed there",
+                            path, std::strerror(errno)));
   return text.str();
 }
 

@@ -50,8 +50,9 @@ std::string format_of(const std::string& text, const std::string& path) {
   throw Error(
       ErrorKind::data,
       fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests, the "
-                  "text of OSU micro-benchmarks, a DynamICCL database",
-                  path));
+                  "text of OSU micro-benchmarks, a DynamICCL database; if it is one of them all "
+                  "the same, name it with --format {}",
+                  path, join({kFormats.begin() + 1, kFormats.end()}, ", ")));
 }
 
 std::vector<ForeignStart> read_starts(const std::string& format, const std::string& text,

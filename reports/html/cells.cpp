@@ -122,12 +122,6 @@ json rounded(const std::optional<double>& value) { return value ? rounded(*value
 
 json table_json(const Table& table) { return json::parse(render_table(table, OutputFormat::json)); }
 
-json stored_json(const std::string& text) {
-  if (text.empty()) return {};
-  json document = json::parse(text, nullptr, false);
-  return document.is_discarded() ? json(text) : document;
-}
-
 json page_cells(const PageContext& page) {
   Names environments;
   Names backends;

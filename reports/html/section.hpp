@@ -8,6 +8,7 @@
 
 #include "db/reader.hpp"
 #include "reports/figures.hpp"
+#include "reports/leaf_difference.hpp"
 
 namespace dynamiccl {
 
@@ -51,8 +52,5 @@ nlohmann::json rounded(const std::optional<double>& value);
 
 /// Rows as objects by column name.
 nlohmann::json table_json(const Table& table);
-
-/// A stored document; its text as a JSON string where it is none, null where it is empty.
-nlohmann::json stored_json(const std::string& text);
 
 }  // namespace dynamiccl

@@ -128,6 +128,10 @@ TEST_CASE("the doctor foretells what profiles do on a machine that is only descr
   const auto odd = run({"doctor", "--machine", folder.file("odd.json", "[1]")});
   CHECK(odd.exit_code == 2);
   CHECK(odd.err.find("no facts of a machine") != std::string::npos);
+  const auto none = run({"doctor", "--machine", folder.path("none.json")});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("none.json: cannot be read: No such file or directory; give --profile") !=
+        std::string::npos);
 }
 
 TEST_CASE("a report is a page in a file, text on stdout, and nothing else") {
@@ -242,6 +246,65 @@ TEST_CASE("bash completes verbs, options, files and ids by asking the program") 
   CHECK(asked.err.empty());
   CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
                      "/experiments/quickstart.toml\nlatency\nmarkdown\nlast last~1\n");
+}
+
+TEST_CASE("zsh completes verbs, options, files and ids by asking the program") {
+  if (find_program("zsh").empty()) SKIP("no zsh here: apt-get install zsh");
+  const Folder folder;
+  // What the line editor would hand over, and a _describe and compadd that say what they were told.
+  const std::string script =
+      folder.file("complete.zsh",
+                  "compdef() { :; }\n"
+                  "_describe() { print -rl -- ${${(P)4}%%:*}; }\n"
+                  "compadd() { print -rl -- \"${(@P)4}\"; }\n"
+                  "source <(" +
+                      kProgram +
+                      " completion zsh)\n"
+                      "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n"
+                      "ask " +
+                      kProgram +
+                      " ru\n"
+                      "ask " +
+                      kProgram +
+                      " run --res\n"
+                      "ask " +
+                      kProgram +
+                      " run " DYNAMICCL_SOURCE_DIR
+                      "/experi\n"
+                      "ask " +
+                      kProgram +
+                      " query lat\n"
+                      "ask " +
+                      kProgram + " show --db " + folder.path("none.sqlite") + " la\n");
+  const auto asked = run_command({"zsh", "-f", script});
+  CHECK(asked.exit_code == 0);
+  CHECK(asked.err.empty());
+  CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
+                     "/experiments/\nlatency\nlast\nlast~1\n");
+}
+
+TEST_CASE("fish completes verbs, options, files and ids by asking the program") {
+  if (find_program("fish").empty()) SKIP("no fish here: apt-get install fish");
+  const Folder folder;
+  // A command is completed by its name, so the program's folder has to be in the path.
+  const std::string script = folder.file(
+      "complete.fish",
+      "set -x PATH " DYNAMICCL_BINARY_DIR
+      " $PATH\n"
+      "dynamiccl completion fish | source\n"
+      "function ask; complete -C \"dynamiccl $argv\" | string replace -r '\\t.*' ''; end\n"
+      "ask ru\n"
+      "ask run --res\n"
+      "ask run " DYNAMICCL_SOURCE_DIR
+      "/experiments/quick\n"
+      "ask query lat\n"
+      "ask show --db " +
+          folder.path("none.sqlite") + " la\n");
+  const auto asked = run_command({"fish", "--no-config", script});
+  CHECK(asked.exit_code == 0);
+  CHECK(asked.err.empty());
+  CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
+                     "/experiments/quickstart.toml\nlatency\nlast\nlast~1\n");
 }
 
 TEST_CASE("every verb of the table can be completed, the hidden options cannot") {

@@ -1,14 +1,20 @@
+#include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "containers/command.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/import/foreign_table.hpp"
@@ -219,6 +225,108 @@ TEST_CASE("two imported tables are compared: ratios, no interval, UNCLEAR, code 
   CHECK(run({"list", "--db", db}).out.find("nccl-tests") != std::string::npos);
 }
 
+/// The bridge table as another launch would print it: times by size times what `factor` says.
+std::string launch_table(const std::function<double(std::uint64_t)>& factor) {
+  std::string text;
+  for (const auto& line : clean_lines(text_of("all_reduce_bridge.txt"))) {
+    auto words = words_of(line);
+    if (line.empty() || line.starts_with('#') || words.size() != 13) {
+      text += line + "\n";
+      continue;
+    }
+    for (const std::size_t time : {5U, 9U})
+      words[time] = fmt::format("{:.4f}", std::stod(words[time]) * factor(std::stoull(words[0])));
+    text += "  " + join(words, "  ") + "\n";
+  }
+  return text;
+}
+
+/// Every element of a document by name, with its attributes as written. Fails on what is left open.
+std::vector<std::pair<std::string, std::string>> elements_of(const std::string& xml) {
+  std::vector<std::pair<std::string, std::string>> elements;
+  std::vector<std::string> open;
+  const std::regex tag(R"(<([?/]?)([A-Za-z-]+)((?:\s+[A-Za-z]+="[^"<>]*")*)\s*([?/]?)>)");
+  std::string rest;
+  auto end = xml.begin();
+  for (std::sregex_iterator at(xml.begin(), xml.end(), tag), none; at != none; ++at) {
+    rest.append(end, (*at)[0].first);
+    end = (*at)[0].second;
+    const std::string name = (*at)[2].str();
+    if ((*at)[1] == "?") continue;
+    if ((*at)[1] == "/") {
+      REQUIRE_FALSE(open.empty());
+      CHECK(open.back() == name);
+      open.pop_back();
+      continue;
+    }
+    elements.emplace_back(name, (*at)[3].str());
+    if ((*at)[4] != "/") open.push_back(name);
+  }
+  rest.append(end, xml.end());
+  CHECK(open.empty());
+  CHECK(rest.find_first_of("<>") == std::string::npos);
+  return elements;
+}
+
+TEST_CASE("a cell that is slower ends compare with 3, and JUnit tells it from what is open") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  constexpr std::uint64_t kSlow = 1024;
+  constexpr std::uint64_t kOpen = 8192;
+  for (const bool after : {false, true}) {
+    std::vector<std::string> words{"import"};
+    for (int launch = 0; launch < 6; ++launch) {
+      const auto path = folder.path(fmt::format("{}-{}.txt", after ? "after" : "before", launch));
+      std::ofstream(path) << launch_table([&](std::uint64_t size) {
+        const double little = 1 + 0.001 * (launch % 3);
+        if (after && size == kOpen) return launch % 2 == 0 ? 0.5 : 2.0;
+        return after && size == kSlow ? 1.5 * little : little;
+      });
+      words.push_back(path);
+    }
+    words.insert(words.end(), {"--as-launches", "--name", after ? "after" : "before", "--db", db});
+    const auto imported = run(words);
+    INFO(imported.err);
+    REQUIRE(imported.exit_code == 0);
+  }
+  const auto xml = folder.path("compare.xml");
+  const auto compared = run({"compare", "last~1", "last", "--junit", xml, "--json", "--db", db});
+  INFO(compared.err);
+  CHECK(compared.exit_code == 3);
+  const auto result = nlohmann::json::parse(compared.out);
+  CHECK(result["exit_code"] == 3);
+  CHECK(result["counts"]["SLOWER"] == 2);  // in place and out of place
+  CHECK(result["counts"]["UNCLEAR"] == 2);
+  CHECK(result["counts"]["FASTER"] == 0);
+  std::ifstream file(xml);
+  const auto elements = elements_of({std::istreambuf_iterator<char>(file), {}});
+  std::map<std::string, int> count;
+  for (const auto& [name, attributes] : elements) ++count[name];
+  CHECK(count["testcase"] == 22);
+  CHECK(count["failure"] == 2);
+  CHECK(count["skipped"] == 2);
+  CHECK(count["error"] == 0);
+  CHECK(count["system-out"] == 18);
+  REQUIRE(elements.front().first == "testsuites");
+  CHECK(elements.front().second == " tests=\"22\" failures=\"2\" errors=\"0\" skipped=\"2\"");
+  for (std::size_t i = 1; i < elements.size(); ++i) {
+    const auto& [name, attributes] = elements[i];
+    const bool slow = elements[i - 1].second.find("allreduce 1 KiB,") != std::string::npos;
+    const bool unclear = elements[i - 1].second.find("allreduce 8 KiB,") != std::string::npos;
+    if (elements[i - 1].first == "testcase")
+      CHECK(name == (slow ? "failure" : unclear ? "skipped" : "system-out"));
+  }
+  // The other way round nothing is slower, and what is open stays open.
+  CHECK(run({"compare", "last", "last~1", "--db", db}).exit_code == 5);
+  const auto equal = run({"compare", "last", "last~1", "--where", "size_bytes=64KiB", "--db", db});
+  CHECK(equal.exit_code == 0);
+  const auto nowhere =
+      run({"compare", "last", "last~1", "--junit", folder.path("no/x.xml"), "--db", db});
+  CHECK(nowhere.exit_code == 1);
+  CHECK(nowhere.err.find("no/x.xml: cannot be written: No such file or directory") !=
+        std::string::npos);
+}
+
 TEST_CASE("what cannot be imported is refused before anything is stored") {
   const Folder folder;
   const auto db = folder.path("x.sqlite");
@@ -227,6 +335,8 @@ TEST_CASE("what cannot be imported is refused before anything is stored") {
       run({"import", kFiles + "all_reduce_h200x8.txt", folder.path("notes.txt"), "--db", db});
   CHECK(refused.exit_code == 2);
   CHECK(refused.err.find("is none of what can be imported") != std::string::npos);
+  CHECK(refused.err.find("--format nccl-tests, nccl-tests-json, osu, dynamiccl") !=
+        std::string::npos);
   CHECK_FALSE(std::filesystem::exists(db));
   CHECK(run({"import", "/no/such/file", "--db", db}).exit_code == 2);
 }

@@ -167,6 +167,56 @@ TEST_CASE("provenance that differs is told, what is fleeting is not") {
   CHECK_THROWS_WITH(runs.compare("commit:123", "run-1"), ContainsSubstring("abcdef1"));
 }
 
+TEST_CASE("one list says what passes, for every comparison of machines") {
+  Runs runs;
+  const auto host = [](double uptime, const char* model) {
+    return [=](SyntheticPlan& plan) {
+      const nlohmann::json facts{
+          {"cpu", {{"model", model}, {"current_mhz", uptime}}},
+          {"system", {{"uptime_s", uptime}, {"load_1min", uptime}}},
+          {"gpus", {{{"name", "H200"}, {"index", 0}}, {{"name", "H200"}, {"index", 1}}}}};
+      plan.run.host_json = facts.dump();
+    };
+  };
+  runs.add("run-1", 100, 6, host(1, "EPYC"));
+  runs.add("run-2", 100, 6, host(2, "EPYC"));
+  CHECK(runs.compare("run-1", "run-2").provenance.empty());
+  runs.add("run-3", 100, 6, host(3, "Xeon"));
+  const auto other = runs.compare("run-1", "run-3").provenance;
+  REQUIRE(other.size() == 1);
+  CHECK(other[0].what == "host.cpu.model");
+}
+
+TEST_CASE("where ranks were let run is the first difference told") {
+  Runs runs;
+  const auto bound = [&](const std::string& id, const std::vector<int>& of_rank_one) {
+    auto plan = make_plan(id, {"bare-metal"}, {"allreduce"}, {1024});
+    plan.run.host_json = R"({"cpu":{"model":")" + id + R"("}})";
+    runs.store.begin_run(plan.run, plan.groups, plan.cells);
+    for (int block = 0; block < 3; ++block) {
+      auto start = make_start(plan.groups[0].id, block);
+      start.uuid = id + start.uuid;
+      const auto row = runs.store.begin_launch(id, start);
+      auto files = make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10,
+                                [&](const CellInfo&, int, int) { return 10.0 + block; });
+      for (int rank = 0; rank < 2; ++rank) {
+        for (auto& record : files[static_cast<std::size_t>(rank)].records)
+          if (auto* facts = std::get_if<FactsRecord>(&record))
+            facts->facts["process"]["affinity"] = rank == 0 ? std::vector<int>{0} : of_rank_one;
+      }
+      runs.store.finish_launch(row, make_end(), files);
+    }
+    runs.store.end_run(id, "complete");
+  };
+  bound("run-1", {0});
+  bound("run-2", {1, 2});
+  const auto result = runs.compare("run-1", "run-2");
+  REQUIRE(result.provenance.size() == 2);
+  CHECK(result.provenance[0].what == "placement bare-metal openmpi");
+  CHECK(result.provenance[0].a == "rank 0 on CPUs [0],rank 1 on CPUs [0]");
+  CHECK(result.provenance[0].b == "rank 0 on CPUs [0],rank 1 on CPUs [1,2]");
+}
+
 TEST_CASE("a cell that failed on one side counts as UNCLEAR, one that nobody planned does not") {
   Runs runs;
   runs.add("run-1", 100);

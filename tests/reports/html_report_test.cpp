@@ -1,3 +1,4 @@
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -6,6 +7,7 @@
 #include "db/decision_log.hpp"
 #include "reports/html/section.hpp"
 #include "reports/reports.hpp"
+#include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
@@ -81,6 +83,46 @@ TEST_CASE("the page's data are the medians, intervals and ratios of the cells") 
   }
   CHECK(compared == 2);
   CHECK_THAT(cells["operations"][0]["method"].get<std::string>(), ContainsSubstring("3 launches"));
+}
+
+TEST_CASE("a cell has one verdict, on the page and in the query") {
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t i = 1; i <= 31; ++i) sizes.push_back(1024 * i);
+  const auto plan = make_plan("page", {"bare-metal", "cross-docker"}, {"allreduce"}, sizes);
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  constexpr std::array kBase{100.0, 101.0, 99.0, 100.0, 102.0};
+  // Slower when judged alone; among 31 cells one such is to be expected by chance.
+  constexpr std::array kNearly{104.2, 105.8, 103.4, 105.1, 104.9};
+  for (std::size_t block = 0; block < kBase.size(); ++block) {
+    for (const auto& group : plan.groups) {
+      const bool cross = group.environment == "cross-docker";
+      store_launch(store, plan, group, static_cast<int>(block),
+                   [&](const CellInfo& cell, int, int) {
+                     return (cross && cell.size_bytes == 1024 ? kNearly : kBase).at(block);
+                   });
+    }
+  }
+  store.end_run("page", "complete");
+  const Reader reader(folder.file("page.sqlite"));
+  const Table overhead = named_query(reader, "overhead", {});
+  const TableView query(overhead);
+  const json cells = data_of(render_report_html(reader, "last")).at("cells");
+  const json& columns = cells.at("columns");
+  std::size_t row = 0;
+  for (std::size_t i = 0; i < columns.at("verdict").size(); ++i) {
+    if (columns["verdict"][i].is_null()) continue;
+    REQUIRE(row < query.size());
+    CHECK(cells["verdicts"][columns["verdict"][i].get<std::size_t>()] ==
+          query.text(row, "verdict"));
+    ++row;
+  }
+  CHECK(row == 31);
+  REQUIRE(query.integer(0, "size_bytes") == 1024);
+  CHECK(*query.real(0, "ratio_low") > 1.02);
+  CHECK(query.text(0, "verdict") == "UNCLEAR");
+  CHECK(query.text(1, "verdict") == "SAME");
 }
 
 TEST_CASE("the page says what is missing and where its figures come from") {

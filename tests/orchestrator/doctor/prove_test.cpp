@@ -135,3 +135,21 @@ TEST_CASE("launches that fail after the mend leave the verdict open, however fas
   CHECK(proved.verdict == Verdict::faster);
   CHECK(proved.note == "before, 3 of 6 launches failed: rank 1 aborted");
 }
+
+TEST_CASE("the doctor says how it knows which way the bytes took, in a line") {
+  Diagnosis diagnosis;
+  diagnosis.patient.profile.name = "single-docker";
+  BackendLook look;
+  look.asked = "cma";
+  look.used = "cma, tcp";
+  look.used_evidence = "process_vm_readv moved the payload";
+  diagnosis.patient.looks.push_back(look);
+  CHECK(look.moved_by("tcp"));
+  CHECK_FALSE(look.moved_by("shm"));
+  CHECK_THAT(to_text(diagnosis),
+             ContainsSubstring("openmpi: transport cma, tcp, asked was cma (process_vm_readv moved "
+                               "the payload); regime"));
+  for (int i = 0; i < 40; ++i) diagnosis.patient.looks[0].used_evidence += " and more";
+  CHECK_THAT(to_text(diagnosis), ContainsSubstring(" and more ...); regime"));
+  CHECK(to_json(diagnosis)["backends"][0]["evidence"].get<std::string>().size() > 300);
+}
