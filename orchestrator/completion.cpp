@@ -254,7 +254,7 @@ complete -F _dynamiccl dynamiccl
 # zsh: source <(dynamiccl completion zsh), or put it into a file _dynamiccl of a folder in $fpath
 _dynamiccl() {
   local -a lines plain open
-  local line word
+  local line word found=1
   lines=("${(@f)$("${words[1]}" completion --describe --index $((CURRENT - 1)) -- "${words[@]}" 2>/dev/null)}")
   for line in $lines; do
     word=${line%%$'\t'*}
@@ -265,8 +265,9 @@ _dynamiccl() {
       plain+=("${word//:/\\:}:${line#*$'\t'}")
     fi
   done
-  (( $#plain )) && _describe -t words 'dynamiccl' plain
-  (( $#open )) && compadd -S '' -a open
+  (( $#plain )) && _describe -t words 'dynamiccl' plain && found=0
+  (( $#open )) && compadd -S '' -a open && found=0
+  return found  # not 0: zsh goes on with its other completers
 }
 if [[ $funcstack[1] == _dynamiccl ]]; then
   _dynamiccl "$@"
