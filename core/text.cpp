@@ -4,28 +4,32 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace dynamiccl {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  // Rows of the table for the last two letters of `a` and the present one.
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> above(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
+    std::vector<std::size_t> row(b.size() + 1, i);
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      const std::size_t substitute = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, substitute});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
+    before = std::exchange(above, std::move(row));
   }
-  return row[b.size()];
+  return above[b.size()];
 }
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
-  // A third of the word may be wrong; beyond that a guess misleads more than it helps.
-  std::size_t limit = std::max<std::size_t>(1, word.size() / 3) + 1;
+  // A third of the word (rounded) may be wrong; beyond that a guess misleads more than it helps.
+  std::size_t limit = std::max<std::size_t>(1, (word.size() + 1) / 3) + 1;
   for (const auto& candidate : known) {
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < limit) {

@@ -6,7 +6,7 @@
 
 namespace dynamiccl {
 
-/// Number of single-letter edits between two texts.
+/// Number of edits between two texts: a letter more, fewer or another, two neighbours swapped.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// @returns the known word nearest to `word`, or "" when none is near enough to be meant

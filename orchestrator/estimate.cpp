@@ -39,6 +39,7 @@ double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool brid
 
 Micros estimated_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
                         const RunProtocol& protocol) {
+  if (group.possible_cells() == 0) return Micros(0);
   const bool bridge = profile.kind == EnvironmentKind::cross_docker;
   double total = profile.kind == EnvironmentKind::bare_metal ? kLaunchUs : kContainerLaunchUs;
   for (const auto& cell : group.cells) {

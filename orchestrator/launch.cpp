@@ -15,6 +15,7 @@
 #include "orchestrator/observe.hpp"
 #include "orchestrator/process.hpp"
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/variables.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -97,14 +98,14 @@ LaunchStatus status_of(const ProcessOutcome& outcome, const std::string& reason)
 }  // namespace
 
 std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
-  if (commands.size() == 1) return commands.front().argv;
+  if (commands.size() == 1) return recorded_command(commands.front().argv);
   // Ranks without a launcher: what a shell would be given to start them together.
   std::vector<std::string> argv;
   for (const auto& command : commands) {
     if (!argv.empty()) argv.emplace_back("&");
     argv.insert(argv.end(), command.argv.begin(), command.argv.end());
   }
-  return argv;
+  return recorded_command(argv);
 }
 
 Micros launch_timeout(const RunProtocol& protocol, std::size_t cells) {

@@ -69,7 +69,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
 RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
                           const std::string& folder, const std::string& interface);
 
-/// The command of a launch as it is recorded: several ranks' joined by "&".
+/// The command of a launch as it is recorded: several ranks' joined by "&", secrets hidden.
 std::vector<std::string> recorded_argv(const std::vector<Command>& commands);
 
 /// Starts the ranks, waits, reads their records and checks them against plan and profile. A launch

@@ -90,6 +90,14 @@ std::string knobs_text(const PlannedGroup& group) {
   return text;
 }
 
+/// ", about 3s a launch"; nothing where nothing is launched.
+std::string time_text(const PlannedGroup& group, const EnvironmentProfile& profile,
+                      const RunProtocol& protocol) {
+  if (group.possible_cells() == 0) return "";
+  return fmt::format(", about {} a launch",
+                     format_eta(estimated_launch(group, profile, protocol).seconds()));
+}
+
 json group_json(const PlannedGroup& group, const Experiment& experiment, const LaunchSite& site) {
   const auto& profile = experiment.profiles.at(group.environment);
   const auto commands = commands_of(group, profile, site);
@@ -143,12 +151,11 @@ std::string plan_text(const Experiment& experiment, const Plan& plan, const Laun
                   format_eta(estimated_run(plan, experiment).seconds()));
   for (const auto& group : plan.groups) {
     const auto& profile = experiment.profiles.at(group.environment);
-    text += fmt::format(
-        "\n{} {} {} {} {} rank{}{}: {} cell{} to measure, about {} a launch\n", group.id,
-        group.environment, name_of(group.backend), name_of(group.architecture), group.ranks,
-        group.ranks == 1 ? "" : "s", knobs_text(group), group.possible_cells(),
-        group.possible_cells() == 1 ? "" : "s",
-        format_eta(estimated_launch(group, profile, experiment.protocol).seconds()));
+    text += fmt::format("\n{} {} {} {} {} rank{}{}: {} cell{} to measure{}\n", group.id,
+                        group.environment, name_of(group.backend), name_of(group.architecture),
+                        group.ranks, group.ranks == 1 ? "" : "s", knobs_text(group),
+                        group.possible_cells(), group.possible_cells() == 1 ? "" : "s",
+                        time_text(group, profile, experiment.protocol));
     for (const auto& line : cell_lines(group)) text += "  " + line + "\n";
     for (const auto& line : impossible_lines(group)) text += "  " + line + "\n";
     const auto commands = commands_of(group, profile, site);

@@ -21,29 +21,6 @@ std::string describe(const toml::node& node) {
 
 }  // namespace
 
-void Mistakes::add(const toml::source_region& where, const std::string& message) {
-  add_at(where, where.begin.column, message);
-}
-
-void Mistakes::add_inside(const toml::source_region& where, std::size_t offset,
-                          const std::string& message) {
-  add_at(where, where.begin.column + offset, message);
-}
-
-void Mistakes::add_at(const toml::source_region& where, std::size_t column,
-                      const std::string& message) {
-  const std::string& source = where.path ? *where.path : source_;
-  if (where.begin.line == 0 || source.starts_with("--")) {
-    messages_.push_back(fmt::format("{}: {}", source, message));
-  } else {
-    messages_.push_back(fmt::format("{}:{}:{}: {}", source, where.begin.line, column, message));
-  }
-}
-
-void Mistakes::raise() const {
-  if (!messages_.empty()) throw Error(ErrorKind::input, join(messages_, "\n"));
-}
-
 TableReader::TableReader(const toml::table& table, std::string path, Mistakes& mistakes)
     : table_(table), path_(std::move(path)), mistakes_(mistakes) {}
 

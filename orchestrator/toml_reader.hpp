@@ -26,16 +26,24 @@ class Mistakes {
   /// The same, `offset` letters behind the start of a quoted text.
   void add_inside(const toml::source_region& where, std::size_t offset, const std::string& message);
   /// Adds a message that already says its place.
-  void add_placed(const std::string& message) { messages_.push_back(message); }
-  [[nodiscard]] bool empty() const { return messages_.empty(); }
-  /// @throws Error(input) with one line per mistake
+  void add_placed(const std::string& message);
+  [[nodiscard]] bool empty() const { return mistakes_.empty(); }
+  /// @throws Error(input) with one line per mistake, in the order of the file; those of other
+  /// places (--set) follow
   void raise() const;
 
  private:
+  struct Mistake {
+    std::size_t line = kNowhere;
+    std::size_t column = 0;
+    std::string message;
+  };
+  static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+
   void add_at(const toml::source_region& where, std::size_t column, const std::string& message);
 
   std::string source_;
-  std::vector<std::string> messages_;
+  std::vector<Mistake> mistakes_;
 };
 
 /// Reads one TOML table strictly: asked keys are known, finish() complains about every other.

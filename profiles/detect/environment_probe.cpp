@@ -39,6 +39,18 @@ std::string upper(std::string_view text) {
   return result;
 }
 
+bool speaks_of_secret(std::string_view name) {
+  const std::string shouted = upper(name);
+  return std::any_of(kSecretWords.begin(), kSecretWords.end(),
+                     [&](const char* word) { return shouted.find(word) != std::string::npos; });
+}
+
+bool is_variable_name(std::string_view text) {
+  const auto letter = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) == 0 &&
+         std::all_of(text.begin(), text.end(), letter);
+}
+
 /// "tcp://user:word@host" as "tcp://<redacted>@host".
 std::string without_user_info(std::string value) {
   for (std::size_t at = value.find("://"); at != std::string::npos;
@@ -62,12 +74,31 @@ bool is_recorded_variable(std::string_view name) {
 }
 
 std::string recorded_value(std::string_view name, std::string_view value) {
-  const std::string shouted = upper(name);
-  const bool secret = std::any_of(kSecretWords.begin(), kSecretWords.end(), [&](const char* word) {
-    return shouted.find(word) != std::string::npos;
-  });
-  if (secret) return std::string(kRedacted);
+  if (speaks_of_secret(name)) return std::string(kRedacted);
   return clean_text(without_user_info(std::string(value)), kMaxValueBytes);
+}
+
+std::vector<std::string> recorded_command(const std::vector<std::string>& argv) {
+  constexpr std::array<std::string_view, 4> kNameFollows{"-genv", "-env", "--mca", "-mca"};
+  std::vector<std::string> recorded;
+  recorded.reserve(argv.size());
+  for (std::size_t i = 0; i < argv.size(); ++i) {
+    std::string argument = without_user_info(argv[i]);
+    std::size_t start = 0;
+    // --env=NAME=VALUE: the name stands behind the option's own sign.
+    if (argument.starts_with("--") && argument.find('=') != std::string::npos)
+      start = argument.find('=') + 1;
+    const std::size_t equals = argument.find('=', start);
+    const auto name = std::string_view(argument).substr(start, equals - start);
+    const bool named_before = i >= 2 && std::find(kNameFollows.begin(), kNameFollows.end(),
+                                                  argv[i - 2]) != kNameFollows.end();
+    if (named_before && speaks_of_secret(argv[i - 1]))
+      argument = kRedacted;
+    else if (equals != std::string::npos && is_variable_name(name) && speaks_of_secret(name))
+      argument.replace(equals + 1, std::string::npos, kRedacted);
+    recorded.push_back(std::move(argument));
+  }
+  return recorded;
 }
 
 nlohmann::json recorded_variables(const std::vector<std::pair<std::string, std::string>>& all) {

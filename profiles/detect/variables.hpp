@@ -17,6 +17,11 @@ bool is_recorded_variable(std::string_view name);
 /// PASS, AUTH, CRED) or a URL carries a user, and at most 1 KiB.
 std::string recorded_value(std::string_view name, std::string_view value);
 
+/// A command as it may be recorded: what recorded_value() hides is hidden in NAME=VALUE (also
+/// behind an option, `--env=NAME=VALUE`) and in the value behind `-genv NAME`, `-env NAME` and
+/// `--mca NAME`; all else stays as it is.
+std::vector<std::string> recorded_command(const std::vector<std::string>& argv);
+
 /// The allowed variables of an environment, {"NAME": "value"}; for LaunchStart::environment_json.
 nlohmann::json recorded_variables(const std::vector<std::pair<std::string, std::string>>& all);
 

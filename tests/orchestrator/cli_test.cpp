@@ -174,6 +174,9 @@ TEST_CASE("plan tells groups, impossible cells with reasons, commands and time")
   CHECK(text.out.find("x: 2 groups, 2 cells, 1 of them impossible") == 0);
   CHECK(text.out.find("allreduce: 1 KiB") != std::string::npos);
   CHECK(text.out.find("1 cell impossible: nccl") != std::string::npos);
+  // Where nothing is launched there is no time of a launch.
+  CHECK(text.out.find("0 cells to measure\n") != std::string::npos);
+  CHECK(text.out.find("1 cell to measure, about ") != std::string::npos);
   CHECK(text.out.find("DYNAMICCL_RANK=1") != std::string::npos);
   const auto json = run({"plan", path, "--json", "--only", "backend == gloo"});
   REQUIRE(json.exit_code == 0);

@@ -69,16 +69,29 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
                  "[[work]]\n"
                  "colective = \"allreduce\"\n"
                  "size = \"4B\"\n") ==
-        "demo.toml:4:15: unknown environment \"bare-mettal\"; known: " + join(names, ", ") +
+        "demo.toml:2:1: unknown key \"sead\"; known: axes, description, exclude, knobs, name, "
+        "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?\n"
+        "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"...\"]` below "
+        "[axes]\n"
+        "demo.toml:4:15: unknown environment \"bare-mettal\"; known: " +
+            join(names, ", ") +
             ". Did you mean \"bare-metal\"?\n"
             "demo.toml:6:9: axes.ranks: expected a whole number from 1, found the number 0\n"
-            "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"...\"]` below "
-            "[axes]\n"
-            "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
-            "backend, collective, datatype, in_place, size. Did you mean \"collective\"?\n"
             "demo.toml:7:1: [[work]] needs the key collective\n"
-            "demo.toml:2:1: unknown key \"sead\"; known: axes, description, exclude, knobs, name, "
-            "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?");
+            "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
+            "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
+}
+
+TEST_CASE("mistakes come in the order of the file, those of --set behind them") {
+  const auto text =
+      mistakes("nmae = 1\n" + kGood + "[profile.cross-docker]\nipk = \"shared\"\n[knobs.gluo]\n",
+               {"protocol.itertions=9"});
+  std::vector<std::string> places;
+  for (const auto& line : split(text, '\n')) places.push_back(line.substr(0, line.find(": ")));
+  CHECK(places == std::vector<std::string>{"demo.toml:1:1", "demo.toml:13:1", "demo.toml:14:1",
+                                           "--set protocol.itertions=9"});
+  const auto backend = mistakes("[axes]\nenvironment = \"bare-metal\"\nbackend = \"mpchi\"\n");
+  CHECK(backend.find("Did you mean \"mpich\"?") != std::string::npos);
 }
 
 TEST_CASE("launches follow a target interval, a maximum and a time budget") {

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "orchestrator/launch.hpp"
 
 using namespace dynamiccl;
 
@@ -136,6 +137,20 @@ TEST_CASE("knobs win over the profile's settings and reach ranks or launcher by 
   auto mpich = request_for(Backend::mpich);
   apply_settings(mpich, profile("bare-metal"), {{"env.UCX_TLS", "tcp"}});
   CHECK(line(mpich) == "mpirun.mpich -genv UCX_TLS tcp -n 2 /b/worker /r/run.json");
+}
+
+TEST_CASE("a secret among the knobs reaches the ranks and not the record") {
+  for (const Backend backend : {Backend::openmpi, Backend::mpich, Backend::gloo}) {
+    auto request = request_for(backend);
+    apply_settings(request, profile("bare-metal"), {{"env.HUB_TOKEN", "hush"}});
+    const auto commands = launcher_for(backend).build(request);
+    CHECK(line(request).find("hush") != std::string::npos);
+    const std::string recorded = join(recorded_argv(commands), " ");
+    INFO(recorded);
+    CHECK(recorded.find("hush") == std::string::npos);
+    CHECK(recorded.find("<redacted>") != std::string::npos);
+    CHECK(recorded.find("/b/worker") != std::string::npos);
+  }
 }
 
 TEST_CASE("a profile may bind Open MPI's ranks itself") {

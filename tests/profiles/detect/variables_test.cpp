@@ -26,6 +26,23 @@ TEST_CASE("secrets never come through, whatever their case") {
   CHECK(recorded_value("UCX_URL", "tcp://host/a@b") == "tcp://host/a@b");
 }
 
+TEST_CASE("a recorded command shows everything but secrets") {
+  using Argv = std::vector<std::string>;
+  CHECK(recorded_command({"mpirun", "-x", "HF_TOKEN=hush", "-x", "NCCL_NET=Socket", "-n", "2"}) ==
+        Argv{"mpirun", "-x", "HF_TOKEN=<redacted>", "-x", "NCCL_NET=Socket", "-n", "2"});
+  CHECK(recorded_command({"mpiexec", "-genv", "UCX_PASSWORD", "hush", "-genv", "UCX_TLS", "tcp"}) ==
+        Argv{"mpiexec", "-genv", "UCX_PASSWORD", "<redacted>", "-genv", "UCX_TLS", "tcp"});
+  CHECK(recorded_command({"docker", "exec", "--env", "api_key=hush", "--env=MY_SECRET=a=b"}) ==
+        Argv{"docker", "exec", "--env", "api_key=<redacted>", "--env=MY_SECRET=<redacted>"});
+  CHECK(recorded_command({"--mca", "sec_key", "hush", "--mca", "btl", "^vader"}) ==
+        Argv{"--mca", "sec_key", "<redacted>", "--mca", "btl", "^vader"});
+  CHECK(recorded_command({"-x", "UCX_URL=tcp://me:hush@host"}) ==
+        Argv{"-x", "UCX_URL=tcp://<redacted>@host"});
+  // Neither a path nor an option's own value is a variable; nothing is cut short.
+  const Argv plain{"/keys/a=b", "--key", "value", "--token-file=x", std::string(5000, 'a')};
+  CHECK(recorded_command(plain) == plain);
+}
+
 TEST_CASE("values are bounded and printable") {
   CHECK(recorded_value("NCCL_X", std::string(5000, 'a')).size() < 1100);
   CHECK(recorded_value("NCCL_X", "a\x01\xff") == "a??");
