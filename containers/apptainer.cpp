@@ -72,6 +72,8 @@ class ApptainerEnvironment : public Environment {
     folder_.write_script("end-ranks", end_marked_script());
     folder_.write_script("enter", enter_script_text(profile_, site_));
     version_ = checked_output("cannot start Apptainer", {site_.program, "--version"});
+    package_ = apptainer_package_facts(find_apptainer());
+    image_ = apptainer_image_facts();
     try {
       if (in_one_container(profile_)) start_holder();
     } catch (...) {
@@ -93,13 +95,15 @@ class ApptainerEnvironment : public Environment {
   }
 
   nlohmann::json provenance() const override {
-    return {{"engine", "apptainer"},
-            {"engine_version", version_},
-            {"engine_program", site_.program},
-            {"image", site_.image},
-            {"image_content_sha256", find_worker_image().content_sha256},
-            {"launcher", profile_.launcher == LauncherPlace::inside ? "inside" : "outside"},
-            {"exec_argv", command_line(exec_)}};
+    nlohmann::json facts = {
+        {"engine", "apptainer"},
+        {"engine_version", version_},
+        {"engine_program", site_.program},
+        {"engine_package", package_},
+        {"launcher", profile_.launcher == LauncherPlace::inside ? "inside" : "outside"},
+        {"exec_argv", command_line(exec_)}};
+    facts.update(image_);
+    return facts;
   }
 
   void stop() override {
@@ -146,6 +150,8 @@ class ApptainerEnvironment : public Environment {
   LaunchShape shape_;
   std::vector<std::string> exec_;
   std::string version_;
+  nlohmann::json package_;
+  nlohmann::json image_;
 };
 
 std::optional<std::string> profile_reason(const EnvironmentProfile& profile) {
@@ -245,14 +251,24 @@ std::optional<std::string> apptainer_unavailable_reason(const EnvironmentProfile
     if (find_program("patchelf").empty())
       return "Apptainer is fetched with patchelf: " + install_hint("patchelf");
   }
-  const bool image_there = host_root_wanted() || std::filesystem::exists(apptainer_image());
+  const bool image_there = host_root_wanted() || !named_apptainer_image().empty() ||
+                           std::filesystem::exists(apptainer_image());
   if (!image_there && find_program("mmdebstrap").empty())
     return "the worker image is made with mmdebstrap: " + install_hint("mmdebstrap uidmap");
   return std::nullopt;
 }
 
-void prepare_apptainer_environment(Progress progress) {
+void prepare_apptainer_environment(const Progress& progress) {
+  const std::string named = named_apptainer_image();
+  // Apptainer also takes images from elsewhere: docker://NAME.
+  const bool is_path = named.find("://") == std::string::npos;
+  if (!named.empty() && is_path && !std::filesystem::exists(named))
+    throw Error(ErrorKind::environment,
+                fmt::format("there is no image {}, which DYNAMICCL_APPTAINER_IMAGE names: build it "
+                            "from containers/images/worker.def, or unset the variable",
+                            named));
   prepare_apptainer(progress);
+  if (!named.empty()) return;
   if (host_root_wanted()) return make_host_root();
   if (!std::filesystem::exists(apptainer_image())) prepare_worker_image(progress);
 }

@@ -38,7 +38,7 @@ LaunchShape apptainer_shape(const EnvironmentProfile& profile, const StartReques
 std::string enter_script_text(const EnvironmentProfile& profile, const ApptainerSite& site);
 
 std::optional<std::string> apptainer_unavailable_reason(const EnvironmentProfile& profile);
-void prepare_apptainer_environment(Progress progress);
+void prepare_apptainer_environment(const Progress& progress);
 std::unique_ptr<Environment> start_apptainer(const EnvironmentProfile& profile,
                                              const StartRequest& request);
 LaunchShape apptainer_planned_shape(const EnvironmentProfile& profile, const StartRequest& request);

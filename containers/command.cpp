@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -124,25 +125,51 @@ bool drain(int end, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-/// Reads both streams until both end or the deadline; @returns false at the deadline
-bool read_until(Clock::time_point deadline, Pipe& out, Pipe& err, CommandResult& result) {
+/// How long a command is waited for; notes in the result why no longer.
+class Patience {
+ public:
+  Patience(std::chrono::milliseconds most, bool (*interrupted)())
+      : deadline_(Clock::now() + most), interrupted_(interrupted) {}
+
+  [[nodiscard]] bool ended(CommandResult& result) const {
+    result.interrupted = interrupted_ != nullptr && interrupted_();
+    result.timed_out = !result.interrupted && Clock::now() >= deadline_;
+    return result.interrupted || result.timed_out;
+  }
+  /// Until the deadline, or until the next question whether to go on.
+  [[nodiscard]] int poll_ms() const {
+    constexpr std::chrono::milliseconds::rep kBetweenQuestions = 100;
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+    return static_cast<int>(interrupted_ == nullptr ? left : std::min(left, kBetweenQuestions));
+  }
+
+ private:
+  Clock::time_point deadline_;
+  bool (*interrupted_)();
+};
+
+/// Reads both streams until both end; @returns false when patience ended first
+bool read_until(const Patience& patience, Pipe& out, Pipe& err, CommandResult& result) {
   bool out_open = true;
   bool err_open = true;
   while (out_open || err_open) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    if (patience.ended(result)) return false;
     std::array<pollfd, 2> watched{pollfd{out_open ? out.read_end() : -1, POLLIN, 0},
                                   pollfd{err_open ? err.read_end() : -1, POLLIN, 0}};
-    if (poll(watched.data(), watched.size(), static_cast<int>(left)) < 0 && errno != EINTR)
+    if (poll(watched.data(), watched.size(), std::max(patience.poll_ms(), 0)) < 0) {
+      if (errno == EINTR) continue;
+      result.timed_out = true;
       return false;
+    }
     if (watched[0].revents != 0) out_open = drain(out.read_end(), result.out);
     if (watched[1].revents != 0) err_open = drain(err.read_end(), result.err);
   }
   return true;
 }
 
-/// @returns false when the child still runs at the deadline
-bool wait_until(pid_t child, Clock::time_point deadline, CommandResult& result) {
+/// @returns false when the child still runs when patience ends
+bool wait_until(pid_t child, const Patience& patience, CommandResult& result) {
   for (int pause_us = 200;; pause_us = std::min(pause_us * 2, 20000)) {
     int status = 0;
     const pid_t ended = waitpid(child, &status, WNOHANG);
@@ -153,9 +180,23 @@ bool wait_until(pid_t child, Clock::time_point deadline, CommandResult& result) 
         result.exit_code = -1;
       return true;
     }
-    if (Clock::now() >= deadline) return false;
+    if (patience.ended(result)) return false;
     usleep(static_cast<useconds_t>(pause_us));
   }
+}
+
+/// Ends a child that is not to be waited for, with its whole group. An interrupted one may clean up
+/// first.
+void end_group(pid_t child, CommandResult& result) {
+  CommandResult end;
+  bool gone = false;
+  if (result.interrupted) {
+    kill(-child, SIGTERM);
+    gone = wait_until(child, Patience(std::chrono::seconds(5), nullptr), end);
+  }
+  kill(-child, SIGKILL);
+  if (!gone) wait_until(child, Patience(std::chrono::seconds(5), nullptr), end);
+  result.exit_code = end.exit_code;
 }
 
 std::string last_lines(const std::string& text, std::size_t count) {
@@ -170,33 +211,35 @@ std::string last_lines(const std::string& text, std::size_t count) {
 
 CommandResult run_command(const std::vector<std::string>& argv, const CommandOptions& options) {
   DYN_ASSERT(!argv.empty(), "a command needs a program");
-  const auto deadline = Clock::now() + options.timeout;
+  const Patience patience(options.timeout, options.interrupted);
   Pipe out;
   Pipe err;
   const pid_t child = spawn(argv, options, out, err);
   out.close_end(1);
   err.close_end(1);
   CommandResult result;
-  if (!read_until(deadline, out, err, result) || !wait_until(child, deadline, result)) {
-    result.timed_out = true;
-    kill(-child, SIGKILL);
-    wait_until(child, Clock::now() + std::chrono::seconds(5), result);
-  }
+  if (!read_until(patience, out, err, result) || !wait_until(child, patience, result))
+    end_group(child, result);
   return result;
+}
+
+Error command_failure(const std::string& what, const std::vector<std::string>& argv,
+                      const CommandOptions& options, const CommandResult& result) {
+  constexpr ErrorKind kind = ErrorKind::environment;
+  const std::string line = command_line(argv);
+  if (result.interrupted) return {kind, fmt::format("{}: interrupted, `{}` was ended", what, line)};
+  if (result.timed_out)
+    return {kind, fmt::format("{}: `{}` did not end within {} s", what, line,
+                              static_cast<double>(options.timeout.count()) / 1000.0)};
+  return {kind, fmt::format("{}: `{}` failed with exit code {}: {}", what, line, result.exit_code,
+                            last_lines(result.err.empty() ? result.out : result.err, 4))};
 }
 
 std::string checked_output(const std::string& what, const std::vector<std::string>& argv,
                            const CommandOptions& options) {
   const CommandResult result = run_command(argv, options);
-  if (result.timed_out)
-    throw Error(ErrorKind::environment,
-                fmt::format("{}: `{}` did not end within {} s", what, command_line(argv),
-                            static_cast<double>(options.timeout.count()) / 1000.0));
-  if (result.exit_code != 0)
-    throw Error(
-        ErrorKind::environment,
-        fmt::format("{}: `{}` failed with exit code {}: {}", what, command_line(argv),
-                    result.exit_code, last_lines(result.err.empty() ? result.out : result.err, 4)));
+  if (result.interrupted || result.timed_out || result.exit_code != 0)
+    throw command_failure(what, argv, options, result);
   return std::string(trim(result.out));
 }
 

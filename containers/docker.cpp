@@ -66,9 +66,9 @@ Engine engine_or_throw() {
   return *search.engine;
 }
 
-Engine running_engine() {
+Engine running_engine(bool (*interrupted)() = nullptr) {
   Engine engine = engine_or_throw();
-  if (engine.is_private) hold_private_engine();
+  if (engine.is_private) hold_private_engine(interrupted);
   return engine;
 }
 
@@ -87,7 +87,7 @@ class DockerEnvironment : public Environment {
     folder_.write_script("launch-agent", launch_agent_text(engine_));
     folder_.write_script("end-ranks", std::string(embedded::end_container_ranks_sh));
     version_ = engine_version(engine_);
-    image_id_ = engine_image_id(engine_);
+    image_ = engine_image_facts(engine_);
     try {
       make_network(request);
       for (const DockerContainer& container : plan_.containers)
@@ -128,17 +128,16 @@ class DockerEnvironment : public Environment {
     nlohmann::json capabilities = nlohmann::json::object();
     for (const Capability& capability : profile_.capabilities)
       capabilities[capability.name] = capability.reason;
-    return {{"engine", engine_.name()},
-            {"engine_version", version_},
-            {"engine_private", engine_.is_private},
-            {"image", engine_image_name()},
-            {"image_id", image_id_},
-            {"image_content_sha256", find_worker_image().content_sha256},
-            {"network", plan_.network},
-            {"subnet", plan_.shape.subnet},
-            {"link_bits_per_s", profile_.link_bits_per_s.value_or(0.0)},
-            {"capabilities", capabilities},
-            {"containers", containers}};
+    nlohmann::json facts = {{"engine", engine_.name()},
+                            {"engine_version", version_},
+                            {"engine_private", engine_.is_private},
+                            {"network", plan_.network},
+                            {"subnet", plan_.shape.subnet},
+                            {"link_bits_per_s", profile_.link_bits_per_s.value_or(0.0)},
+                            {"capabilities", capabilities},
+                            {"containers", containers}};
+    facts.update(image_);
+    return facts;
   }
 
   void stop() override {
@@ -222,7 +221,7 @@ class DockerEnvironment : public Environment {
   DockerPlan plan_;
   std::vector<std::string> ids_;
   std::string version_;
-  std::string image_id_;
+  nlohmann::json image_;
   bool stopped_ = false;
 };
 
@@ -259,6 +258,8 @@ void remove_dead(const Engine& engine, const std::vector<std::string>& listing,
 
 std::optional<std::string> docker_unavailable_reason(const EnvironmentProfile& profile) {
   const EngineSearch search = find_engine();
+  // A silent engine is found out when the environment is prepared: that fails the run's cells.
+  if (search.silent) return std::nullopt;
   if (!search.engine) return search.reason;
   if (profile.uts == Sharing::shared && search.engine->kind == EngineKind::docker &&
       profile.ranks_per_container > 0)
@@ -275,7 +276,9 @@ std::optional<std::string> docker_unavailable_reason(const EnvironmentProfile& p
   return std::nullopt;
 }
 
-void prepare_docker(Progress progress) { import_image(running_engine(), progress); }
+void prepare_docker(const Progress& progress) {
+  import_image(running_engine(progress.interrupted), progress);
+}
 
 std::unique_ptr<Environment> start_docker_in(const Engine& engine,
                                              const EnvironmentProfile& profile,

@@ -13,7 +13,7 @@ namespace dynamiccl {
 /// Why this profile cannot run in Docker or Podman here.
 std::optional<std::string> docker_unavailable_reason(const EnvironmentProfile& profile);
 
-void prepare_docker(Progress progress);
+void prepare_docker(const Progress& progress);
 
 std::unique_ptr<Environment> start_docker(const EnvironmentProfile& profile,
                                           const StartRequest& request);

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -68,11 +69,12 @@ EngineFacts::Socket look_at_socket(const std::string& path) {
   return result;
 }
 
-/// Sockets that running dockerds were told to listen on (-H unix://PATH).
+/// Sockets that running dockerds, but for our own, were told to listen on (-H unix://PATH).
 std::vector<std::string> sockets_of_running_dockerds(bool& running) {
   std::vector<std::string> sockets;
+  const PrivateEngineOptions ours = default_private_engine();
   for (const ProcessInfo& process : list_processes()) {
-    if (process.name != "dockerd") continue;
+    if (process.name != "dockerd" || belongs_to_engine(process, ours)) continue;
     running = true;
     for (const std::string& argument : process.argv)
       if (const auto at = argument.find("unix://"); at != std::string::npos)
@@ -129,7 +131,13 @@ std::string why_none(const EngineFacts& facts) {
         "DOCKER_HOST",
         facts.remote_host);
   if (facts.dockerd_running)
-    return "dockerd runs but does not answer on its socket: see its log (journalctl -u docker)";
+    return fmt::format(
+        "a dockerd runs here, so that none is started beside it, but {}: name its socket with "
+        "DOCKER_HOST=unix:///PATH (one that listens on TCP only needs "
+        "\"unix:///var/run/docker.sock\" "
+        "among the hosts of /etc/docker/daemon.json), or see its log: journalctl -u docker",
+        facts.docker_sockets.empty() ? "its socket is at no known place"
+                                     : "it does not answer on " + facts.docker_sockets.back().path);
   if (facts.podman && !facts.root)
     return "rootless Podman is not used (its network and ulimits differ from what profiles "
            "promise): run dynamiccl with sudo";
@@ -187,12 +195,15 @@ EngineSearch choose_engine(const EngineFacts& facts) {
   if (facts.docker_client && facts.remote_host.empty())
     for (const auto& socket : facts.docker_sockets)
       if (socket.answers) return {docker_at(socket.path, false), ""};
-  // A private engine of ours is a running dockerd too, but its socket is not among docker_sockets.
-  const bool foreign = !facts.docker_sockets.empty() && facts.dockerd_running;
-  if (facts.docker_client && facts.dockerd && facts.root && !foreign && facts.remote_host.empty())
-    return {docker_at(facts.private_socket, true), ""};
+  const bool may_start = facts.docker_client && facts.dockerd && facts.root &&
+                         !facts.dockerd_running && facts.remote_host.empty();
+  if (may_start) return {docker_at(facts.private_socket, true), ""};
   if (facts.podman && facts.catatonit && facts.root) return {podman_here(facts), ""};
-  return {std::nullopt, why_none(facts)};
+  const bool permitted = std::all_of(facts.docker_sockets.begin(), facts.docker_sockets.end(),
+                                     [](const auto& socket) { return socket.permitted; });
+  const bool silent = facts.dockerd_running && facts.docker_client && permitted &&
+                      !facts.docker_sockets.empty() && facts.remote_host.empty();
+  return {std::nullopt, why_none(facts), silent};
 }
 
 EngineSearch find_engine() { return choose_engine(look_at_machine()); }

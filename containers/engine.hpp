@@ -27,6 +27,8 @@ struct Engine {
 struct EngineSearch {
   std::optional<Engine> engine;
   std::string reason;
+  /// One runs here and may be used, but does not answer: a fault, not a machine without an engine.
+  bool silent = false;
 };
 
 /// What of the machine decides which engine is used; filled by look_at_machine(), by hand in tests.
@@ -39,7 +41,7 @@ struct EngineFacts {
   std::vector<Socket> docker_sockets;  ///< the usual ones, then those of running dockerds
   bool docker_client = false;
   bool dockerd = false;
-  bool dockerd_running = false;
+  bool dockerd_running = false;  ///< one that is not our private engine, whatever it listens on
   bool podman = false;
   bool catatonit = false;  ///< Podman's init program
   bool root = false;

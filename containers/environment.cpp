@@ -13,6 +13,7 @@
 #include "containers/paths.hpp"
 #include "containers/private_engine.hpp"
 #include "containers/run_folder.hpp"
+#include "containers/unsupported.hpp"
 #include "core/error.hpp"
 
 namespace dynamiccl {
@@ -22,7 +23,7 @@ namespace {
 struct Kind {
   EnvironmentKind kind;
   std::optional<std::string> (*reason)(const EnvironmentProfile&);
-  void (*prepare)(Progress);
+  void (*prepare)(const Progress&);
   std::unique_ptr<Environment> (*start)(const EnvironmentProfile&, const StartRequest&);
   std::vector<std::vector<std::string>> (*commands)(const EnvironmentProfile&, const StartRequest&);
   LaunchShape (*shape)(const EnvironmentProfile&, const StartRequest&);
@@ -34,7 +35,7 @@ struct Kind {
 std::optional<std::string> always_available(const EnvironmentProfile& /*profile*/) {
   return std::nullopt;
 }
-void nothing_to_prepare(Progress /*progress*/) {}
+void nothing_to_prepare(const Progress& /*progress*/) {}
 std::vector<std::vector<std::string>> no_commands(const EnvironmentProfile& /*profile*/,
                                                   const StartRequest& /*request*/) {
   return {};
@@ -68,10 +69,10 @@ std::optional<std::string> unavailable_reason(const EnvironmentProfile& profile)
   return kind_of(profile).reason(profile);
 }
 
-void prepare(const EnvironmentProfile& profile, Progress progress) {
+void prepare(const EnvironmentProfile& profile, const Progress& progress) {
   const Kind& kind = kind_of(profile);
   if (const auto reason = kind.reason(profile))
-    throw Error(ErrorKind::environment, fmt::format("profile {}: {}", profile.name, *reason));
+    throw UnsupportedError(fmt::format("profile {}: {}", profile.name, *reason));
   kind.prepare(progress);
 }
 

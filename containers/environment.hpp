@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "containers/progress.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
@@ -77,9 +78,11 @@ bool only_user_namespaces();
 std::optional<std::string> unavailable_reason(const EnvironmentProfile& profile);
 
 /// Makes what the profile needs once per machine: private engine where none runs, worker image.
-/// Idempotent, quick when done before. `progress` receives one line per step.
-/// @throws Error(environment) saying what failed and the exact command that would mend it
-void prepare(const EnvironmentProfile& profile, void (*progress)(const std::string&));
+/// Idempotent, quick when done before.
+/// @throws UnsupportedError with the reason when the profile cannot run here, Error(environment)
+/// when it could but did not come up or was interrupted; both name the exact command that would
+/// mend it
+void prepare(const EnvironmentProfile& profile, const Progress& progress);
 
 /// @throws Error(environment) when a container cannot start; whatever was started is removed first
 std::unique_ptr<Environment> start_environment(const EnvironmentProfile& profile,

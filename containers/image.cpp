@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "containers/command.hpp"
 #include "containers/host_root.hpp"
 #include "containers/paths.hpp"
+#include "containers/unsupported.hpp"
 #include "core/digest.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -29,11 +31,15 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::chrono::minutes kBuildPatience{20};
+constexpr const char* kContentLabel = "dynamiccl.content";
+/// install_apptainer.sh: the mirror does not give Apptainer (EX_UNAVAILABLE of sysexits.h).
+constexpr int kUnavailable = 69;
 
 /// One at a time makes a thing in the cache; the others wait and find it made.
 class CacheTurn {
  public:
-  explicit CacheTurn(const std::string& name) {
+  /// @throws Error(environment) when the cache cannot be written or the wait is interrupted
+  CacheTurn(const std::string& name, const Progress& progress) {
     std::error_code code;
     fs::create_directories(cache_folder(), code);
     const std::string path = cache_folder() + "/" + name + ".lock";
@@ -43,7 +49,13 @@ class CacheTurn {
                   fmt::format("cannot write to the cache folder {}: {}; set DYNAMICCL_CACHE to a "
                               "folder you may write to",
                               cache_folder(), std::strerror(errno)));
-    while (flock(handle_, LOCK_EX) != 0 && errno == EINTR) {
+    while (flock(handle_, LOCK_EX | LOCK_NB) != 0 && (errno == EINTR || errno == EWOULDBLOCK)) {
+      if (progress.interrupted != nullptr && progress.interrupted()) {
+        close(handle_);
+        throw Error(ErrorKind::environment,
+                    fmt::format("interrupted while another process made the {}", name));
+      }
+      usleep(100000);
     }
   }
   ~CacheTurn() { close(handle_); }
@@ -108,8 +120,42 @@ bool is_setuid_install(const std::string& program) {
   return false;
 }
 
-void say(Progress progress, const std::string& line) {
-  if (progress != nullptr) progress(line);
+void say(const Progress& progress, const std::string& line) {
+  if (progress.say != nullptr) progress.say(line);
+}
+
+CommandOptions patient(const Progress& progress) {
+  CommandOptions options;
+  options.timeout = kBuildPatience;
+  options.interrupted = progress.interrupted;
+  return options;
+}
+
+std::string own_image_name() { return "dynamiccl-worker:" + recipe_id(); }
+
+struct EngineImage {
+  std::string id;                 ///< "" when the engine has no such image
+  nlohmann::json content_sha256;  ///< of rootfs.tar; null when it is no image of ours
+};
+
+EngineImage look_at_image(const Engine& engine) {
+  const CommandResult result = run_command(engine_argv(
+      engine, {"image", "inspect", "--format", "{{.Id}} {{json .Config}}", engine_image_name()}));
+  EngineImage image;
+  if (result.exit_code != 0) return image;
+  const std::string text(trim(result.out));
+  image.id = text.substr(0, text.find(' '));
+  const auto config = nlohmann::json::parse(text.substr(std::min(image.id.size() + 1, text.size())),
+                                            nullptr, false);
+  const auto label = nlohmann::json::json_pointer(std::string("/Labels/") + kContentLabel);
+  if (config.is_object() && config.contains(label)) image.content_sha256 = config[label];
+  return image;
+}
+
+/// Where an image comes from, in words for provenance.
+std::string image_source(const char* variable, bool named) {
+  if (host_root_wanted()) return "host-root";
+  return named ? variable : "package mirror";
 }
 
 }  // namespace
@@ -141,43 +187,47 @@ WorkerImage find_worker_image() {
   return {};
 }
 
-WorkerImage prepare_worker_image(Progress progress) {
+WorkerImage prepare_worker_image(const Progress& progress) {
   if (WorkerImage image = find_worker_image(); !image.folder.empty()) return image;
-  const CacheTurn turn("image");
+  const CacheTurn turn("image", progress);
   if (WorkerImage image = find_worker_image(); !image.folder.empty()) return image;
   say(progress, "making the worker image from this machine's package mirror (once, about 30 s)");
-  CommandOptions patient;
-  patient.timeout = kBuildPatience;
   checked_output("cannot make the worker image",
-                 {write_recipe() + "/build_rootfs.sh", image_folder(cache_folder())}, patient);
+                 {write_recipe() + "/build_rootfs.sh", image_folder(cache_folder())},
+                 patient(progress));
   return find_worker_image();
 }
 
 std::string engine_image_name() {
   if (host_root_wanted()) return kHostRootImage;
-  return environment_or("DYNAMICCL_DOCKER_IMAGE", "dynamiccl-worker:" + recipe_id());
+  return environment_or("DYNAMICCL_DOCKER_IMAGE", own_image_name());
 }
 
-std::string engine_image_id(const Engine& engine) {
-  const CommandResult result = run_command(
-      engine_argv(engine, {"image", "inspect", "--format", "{{.Id}}", engine_image_name()}));
-  return result.exit_code == 0 ? std::string(trim(result.out)) : "";
+std::string engine_image_id(const Engine& engine) { return look_at_image(engine).id; }
+
+nlohmann::json engine_image_facts(const Engine& engine) {
+  const EngineImage image = look_at_image(engine);
+  const std::string name = engine_image_name();
+  return {{"image", name},
+          {"image_source", image_source("DYNAMICCL_DOCKER_IMAGE", name != own_image_name())},
+          {"image_id", image.id},
+          {"image_content_sha256", image.content_sha256}};
 }
 
 bool engine_has_image(const Engine& engine) { return !engine_image_id(engine).empty(); }
 
-void import_image(const Engine& engine, Progress progress) {
+void import_image(const Engine& engine, const Progress& progress) {
   if (engine_has_image(engine)) return;
   if (host_root_wanted()) {
     make_host_root();
     const std::string tar = cache_folder() + "/host-root.tar";
     checked_output("cannot pack the host-root image",
-                   {"tar", "-C", host_root_folder(), "-cf", tar, "."});
+                   {"tar", "-C", host_root_folder(), "-cf", tar, "."}, patient(progress));
     checked_output("cannot import the host-root image",
-                   engine_argv(engine, {"import", tar, kHostRootImage}));
+                   engine_argv(engine, {"import", tar, kHostRootImage}), patient(progress));
     return;
   }
-  if (engine_image_name() != "dynamiccl-worker:" + recipe_id())
+  if (engine_image_name() != own_image_name())
     throw Error(ErrorKind::environment,
                 fmt::format("{} has no image {}, which DYNAMICCL_DOCKER_IMAGE names: build it from "
                             "containers/images/Dockerfile, or unset the variable",
@@ -185,20 +235,36 @@ void import_image(const Engine& engine, Progress progress) {
   const WorkerImage image = prepare_worker_image(progress);
   say(progress,
       fmt::format("importing the worker image into {} (once, a few seconds)", engine.name()));
-  CommandOptions patient;
-  patient.timeout = kBuildPatience;
-  checked_output(
-      "cannot import the worker image",
-      engine_argv(engine, {"import", "--change", "LABEL dynamiccl.content=" + image.content_sha256,
-                           image.folder + "/rootfs.tar", engine_image_name()}),
-      patient);
+  const std::string label = fmt::format("LABEL {}={}", kContentLabel, image.content_sha256);
+  checked_output("cannot import the worker image",
+                 engine_argv(engine, {"import", "--change", label, image.folder + "/rootfs.tar",
+                                      engine_image_name()}),
+                 patient(progress));
+}
+
+std::string named_apptainer_image() {
+  return host_root_wanted() ? "" : environment_or("DYNAMICCL_APPTAINER_IMAGE", "");
 }
 
 std::string apptainer_image() {
   if (host_root_wanted()) return host_root_folder();
+  if (const std::string named = named_apptainer_image(); !named.empty()) return named;
   const WorkerImage image = find_worker_image();
-  const std::string folder = image.folder.empty() ? image_folder(cache_folder()) : image.folder;
-  return environment_or("DYNAMICCL_APPTAINER_IMAGE", folder + "/rootfs");
+  return (image.folder.empty() ? image_folder(cache_folder()) : image.folder) + "/rootfs";
+}
+
+nlohmann::json apptainer_image_facts() {
+  const std::string named = named_apptainer_image();
+  const bool ours = named.empty() && !host_root_wanted();
+  const std::string sum = ours ? find_worker_image().content_sha256 : "";
+  nlohmann::json facts = {
+      {"image", apptainer_image()},
+      {"image_source", image_source("DYNAMICCL_APPTAINER_IMAGE", !named.empty())},
+      {"image_content_sha256", sum.empty() ? nlohmann::json() : nlohmann::json(sum)}};
+  std::error_code code;
+  if (!named.empty() && fs::is_regular_file(named, code))
+    facts["image_bytes"] = fs::file_size(named, code);
+  return facts;
 }
 
 ApptainerInstall find_apptainer() {
@@ -212,19 +278,33 @@ ApptainerInstall find_apptainer() {
   return {};
 }
 
-ApptainerInstall prepare_apptainer(Progress progress) {
+ApptainerInstall prepare_apptainer(const Progress& progress) {
   if (ApptainerInstall found = find_apptainer(); !found.program.empty()) return found;
-  const CacheTurn turn("apptainer");
+  const CacheTurn turn("apptainer", progress);
   if (ApptainerInstall found = find_apptainer(); !found.program.empty()) return found;
   say(progress,
       "fetching Apptainer from suite sid of this machine's package mirror (once, about 40 MB)");
-  CommandOptions patient;
-  patient.timeout = kBuildPatience;
   const std::vector<std::string> argv{write_recipe() + "/install_apptainer.sh",
                                       cache_folder() + "/apptainer"};
-  checked_output("cannot fetch Apptainer (repeat the command, or install Apptainer yourself)", argv,
-                 patient);
-  return find_apptainer();
+  const CommandOptions options = patient(progress);
+  const CommandResult result = run_command(argv, options);
+  if (!result.interrupted && !result.timed_out && result.exit_code == 0) return find_apptainer();
+  const Error failure =
+      command_failure("cannot fetch Apptainer (repeat the command, or install Apptainer yourself)",
+                      argv, options, result);
+  if (result.exit_code == kUnavailable) throw UnsupportedError(failure.what());
+  throw failure;
+}
+
+nlohmann::json apptainer_package_facts(const ApptainerInstall& install) {
+  if (!install.fetched) return nullptr;
+  std::ifstream file(fs::path(install.program).parent_path().parent_path() / "manifest.json");
+  const auto manifest = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json::json_pointer package("/packages/apptainer");
+  if (!manifest.is_object() || !manifest.contains(package)) return nullptr;
+  nlohmann::json facts = manifest[package];
+  facts["suite"] = manifest.value("suite", "");
+  return facts;
 }
 
 }  // namespace dynamiccl

@@ -1,14 +1,14 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "containers/engine.hpp"
+#include "containers/progress.hpp"
 
 namespace dynamiccl {
-
-using Progress = void (*)(const std::string&);
 
 /// The scripts and the package list that make the image and fetch Apptainer, carried by this
 /// binary: file name to content.
@@ -28,7 +28,7 @@ WorkerImage find_worker_image();
 
 /// Builds the image where it is missing; processes that ask at the same time wait for one build.
 /// @throws Error(environment)
-WorkerImage prepare_worker_image(Progress progress);
+WorkerImage prepare_worker_image(const Progress& progress);
 
 /// "dynamiccl-worker:ID", or $DYNAMICCL_DOCKER_IMAGE.
 std::string engine_image_name();
@@ -37,14 +37,25 @@ bool engine_has_image(const Engine& engine);
 
 /// Imports the worker image where the engine lacks it.
 /// @throws Error(environment)
-void import_image(const Engine& engine, Progress progress);
+void import_image(const Engine& engine, const Progress& progress);
 
 /// Id (digest of its settings) that the engine gives the image, "" when it has none.
 std::string engine_image_id(const Engine& engine);
 
+/// What is known of the image an engine runs, for provenance: image, image_source (a worker image
+/// of ours, this machine's own files, or the variable that names another), image_id and
+/// image_content_sha256, which only an image of ours carries (a label); null otherwise.
+nlohmann::json engine_image_facts(const Engine& engine);
+
 /// What Apptainer runs: $DYNAMICCL_APPTAINER_IMAGE, else the worker image's rootfs folder (also
 /// when it is yet to be made).
 std::string apptainer_image();
+
+/// $DYNAMICCL_APPTAINER_IMAGE, "" when it is not set or the machine's own files are used.
+std::string named_apptainer_image();
+
+/// The same facts of Apptainer's image; image_bytes of a named file instead of an id.
+nlohmann::json apptainer_image_facts();
 
 /// An Apptainer that starts: the installed one, or one fetched into a cache folder.
 struct ApptainerInstall {
@@ -56,7 +67,12 @@ struct ApptainerInstall {
 ApptainerInstall find_apptainer();
 
 /// Fetches Apptainer where it is missing.
-/// @throws Error(environment) with the exact command to repeat
-ApptainerInstall prepare_apptainer(Progress progress);
+/// @throws UnsupportedError when this machine's mirror does not give it, Error(environment) when
+/// the fetch broke; both with the exact command to repeat
+ApptainerInstall prepare_apptainer(const Progress& progress);
+
+/// Suite, version and SHA-256 of the package that a fetched Apptainer comes from; null for one that
+/// was installed here.
+nlohmann::json apptainer_package_facts(const ApptainerInstall& install);
 
 }  // namespace dynamiccl

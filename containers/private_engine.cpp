@@ -72,11 +72,7 @@ std::vector<ProcessInfo> engine_processes(const PrivateEngineOptions& options) {
     const bool engine = process.name == "dockerd" || process.name == "containerd" ||
                         process.name.rfind("containerd-shim", 0) == 0 ||
                         process.name == "docker-proxy";
-    const bool here =
-        std::any_of(process.argv.begin(), process.argv.end(), [&](const std::string& argument) {
-          return argument.find(options.folder + "/") != std::string::npos;
-        });
-    if (engine && here) ours.push_back(std::move(process));
+    if (engine && belongs_to_engine(process, options)) ours.push_back(std::move(process));
   }
   return ours;
 }
@@ -128,7 +124,7 @@ std::string log_tail(const std::string& path) {
 }
 
 /// After a dead engine the new one finds its containers through their shims, and ends them.
-void start_engine(const PrivateEngineOptions& options) {
+void start_engine(const PrivateEngineOptions& options, bool (*interrupted)() = nullptr) {
   const std::string log = options.folder + "/log";
   std::error_code ignored;
   for (const ProcessInfo& process : engine_processes(options))
@@ -146,9 +142,16 @@ void start_engine(const PrivateEngineOptions& options) {
   CommandOptions start;
   start.output_file = log;
   checked_output("cannot start a private dockerd", argv, start);
-  if (wait_for(milliseconds(30000), [&] { return docker_answers(private_engine_socket(options)); }))
-    return;
+  bool given_up = false;
+  wait_for(milliseconds(30000), [&] {
+    given_up = interrupted != nullptr && interrupted();
+    return given_up || docker_answers(private_engine_socket(options));
+  });
+  if (!given_up && docker_answers(private_engine_socket(options))) return;
   stop_engine(options);
+  if (given_up)
+    throw Error(ErrorKind::environment,
+                "interrupted while the private dockerd started: it was ended");
   throw Error(ErrorKind::environment,
               fmt::format("the private dockerd does not answer within 30 s; end of {}: {}", log,
                           log_tail(log)));
@@ -166,11 +169,18 @@ std::string private_engine_socket(const PrivateEngineOptions& options) {
   return options.folder + "/s.sock";
 }
 
+bool belongs_to_engine(const ProcessInfo& process, const PrivateEngineOptions& options) {
+  return std::any_of(process.argv.begin(), process.argv.end(), [&](const std::string& argument) {
+    return argument.find(options.folder + "/") != std::string::npos;
+  });
+}
+
 bool engine_running(const PrivateEngineOptions& options) {
   return !engine_processes(options).empty();
 }
 
-EngineLease::EngineLease(PrivateEngineOptions options) : options_(std::move(options)) {
+EngineLease::EngineLease(PrivateEngineOptions options, bool (*interrupted)())
+    : options_(std::move(options)) {
   constexpr std::size_t kLongestSocketPath = 107;
   if (socket().size() > kLongestSocketPath)
     throw Error(ErrorKind::environment,
@@ -184,7 +194,7 @@ EngineLease::EngineLease(PrivateEngineOptions options) : options_(std::move(opti
                 fmt::format("cannot make {}: {}", options_.folder, code.message()));
   chmod(options_.folder.c_str(), 0711);
   const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
-  if (!docker_answers(socket())) start_engine(options_);
+  if (!docker_answers(socket())) start_engine(options_, interrupted);
   users_lock_ = FileLock(lock_path(options_, "users.lock"), LOCK_SH).release_handle();
 }
 
@@ -199,9 +209,9 @@ EngineLease::~EngineLease() {
   }
 }
 
-void hold_private_engine() {
+void hold_private_engine(bool (*interrupted)()) {
   // Lives as long as the process: see the header.
-  static const EngineLease lease(default_private_engine());
+  static const EngineLease lease(default_private_engine(), interrupted);
 }
 
 std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& options) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "containers/processes.hpp"
+
 namespace dynamiccl {
 
 /// Where a dockerd of our own lives. Its path must be short: socket paths end at 107 bytes.
@@ -24,8 +26,9 @@ std::string private_engine_socket(const PrivateEngineOptions& options);
 class EngineLease {
  public:
   /// Starts dockerd when it does not answer (it takes over what a dead one has left), waits for it.
-  /// @throws Error(environment) with the last lines of its log
-  explicit EngineLease(PrivateEngineOptions options);
+  /// @param interrupted asked while waiting; true ends the engine again
+  /// @throws Error(environment) with the last lines of its log, or when interrupted
+  explicit EngineLease(PrivateEngineOptions options, bool (*interrupted)() = nullptr);
   ~EngineLease();
   EngineLease(const EngineLease&) = delete;
   EngineLease& operator=(const EngineLease&) = delete;
@@ -37,12 +40,16 @@ class EngineLease {
 };
 
 /// Holds a share of the default private engine until this process ends: between two environments
-/// the engine would otherwise stop and start again.
-void hold_private_engine();
+/// the engine would otherwise stop and start again. Parameter and error as EngineLease's.
+void hold_private_engine(bool (*interrupted)() = nullptr);
 
 /// Ends the engine when nobody holds a share, and clears what a dead one has left.
 /// @returns one line per thing removed
 std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& options);
+
+/// Whether a process was told the engine's folder on its command line: dockerd, and what it has
+/// started.
+bool belongs_to_engine(const ProcessInfo& process, const PrivateEngineOptions& options);
 
 /// True while any process of the engine (dockerd, containerd, shims) is there.
 bool engine_running(const PrivateEngineOptions& options);

@@ -74,6 +74,29 @@ void Store::mark_unsupported(const std::string& run_id, const std::string& group
   });
 }
 
+void Store::replan_cells(const std::string& run_id, const std::vector<CellInfo>& cells) {
+  impl_->write("storing anew what run " + run_id + " can measure", [&] {
+    const std::int64_t run = impl_->run_row(run_id);
+    impl_->execute(
+        "UPDATE run_cell SET unsupported_reason = NULL WHERE unsupported_reason IS NOT NULL "
+        "AND group_id IN (SELECT id FROM plan_group WHERE run_id = ?)",
+        run);
+    SQLite::Statement update(
+        impl_->db_,
+        "UPDATE run_cell SET unsupported_reason = ? WHERE key = ? "
+        "AND group_id = (SELECT id FROM plan_group WHERE run_id = ? AND key = ?)");
+    for (const auto& cell : cells) {
+      if (cell.unsupported_reason.empty()) continue;
+      update.bind(1, cell.unsupported_reason);
+      update.bind(2, cell.id);
+      update.bind(3, run);
+      update.bind(4, cell.group_id);
+      update.exec();
+      update.reset();
+    }
+  });
+}
+
 void Store::set_stopping(const std::string& run_id, const std::string& group_id,
                          const std::string& stopping_json) {
   impl_->write("storing how a group stopped", [&] {

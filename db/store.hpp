@@ -122,16 +122,19 @@ class Store {
   /// @throws Error(data) when the launch is already finished or its block was measured by another
   void finish_launch(std::int64_t launch, const LaunchEnd& end,
                      const std::vector<RecordFile>& ranks);
-  /// Reason for cells that could not be measured after all (e.g. environment failed to start).
+  /// Reason for cells that cannot be measured here after all.
   void mark_unsupported(const std::string& run_id, const std::string& group_id,
                         const std::string& reason);
   /// @param status "complete" (every launch of the plan was tried, some may have failed), "failed"
-  /// (could not go on) or "interrupted"
+  /// (could not go on, or an environment did not come up) or "interrupted"
   void end_run(const std::string& run_id, const std::string& status);
   /// Takes a stored run over for `run --resume`: status "running", this process its writer,
   /// launches left "running" become "interrupted".
   /// @throws Error(input) when the run is unknown or another live process is writing it
   void resume_run(const std::string& run_id);
+  /// What the plan of a resumed run says now of each cell, can be measured or not and why, replaces
+  /// what an earlier start noted. Cells that are not in the list can be measured.
+  void replan_cells(const std::string& run_id, const std::vector<CellInfo>& cells);
   /// How the launches of a group came to an end: rule, launches, whether the target was reached.
   void set_stopping(const std::string& run_id, const std::string& group_id,
                     const std::string& stopping_json);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "orchestrator/interrupt.hpp"
+
 namespace dynamiccl {
 
 bool stderr_may_be_coloured() {
@@ -13,6 +15,10 @@ bool stderr_may_be_coloured() {
   const char* term = std::getenv("TERM");
   return isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
          term != nullptr && std::string_view(term) != "dumb";
+}
+
+Progress preparation_progress() {
+  return {[](const std::string& step) { fmt::print(stderr, "  {}\n", step); }, interrupted};
 }
 
 std::string format_eta(double seconds) {

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "containers/progress.hpp"
+
 namespace dynamiccl {
 
 /// How much is told on stderr. quiet: errors only.
@@ -39,6 +41,9 @@ class Console {
   std::size_t done_ = 0;
   std::chrono::steady_clock::time_point began_;
 };
+
+/// Steps of a preparation on stderr; Ctrl-C ends it.
+Progress preparation_progress();
 
 /// "45s", "3m10s", "2h05m".
 std::string format_eta(double seconds);

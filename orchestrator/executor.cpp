@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "containers/unsupported.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "orchestrator/identity.hpp"
@@ -57,6 +58,23 @@ void Executor::leave_out(const std::string& environment, const std::string& reas
   }
 }
 
+/// One failed launch per group that still lacks some: a result as good as any other attempt's.
+void Executor::fail_environment(const std::string& environment, const std::string& reason) {
+  console_.warning(fmt::format("{} did not come up: {}", environment, reason));
+  for (const auto& group : plan_.groups) {
+    if (group.environment != environment) continue;
+    int block = 0;
+    while (block < first_launches(experiment_.protocol) && !wanted(group, block)) ++block;
+    if (block == first_launches(experiment_.protocol)) continue;
+    environment_failed(group, block, 0, store_.next_attempt(summary_.run_id, group.id, block),
+                       reason);
+    ++summary_.launches;
+    ++summary_.failed_launches;
+  }
+  left_out_.insert(environment);
+  summary_.not_prepared.push_back(environment);
+}
+
 void Executor::prepare_environments() {
   std::set<std::string> needed;
   for (const auto& group : plan_.groups) {
@@ -65,11 +83,14 @@ void Executor::prepare_environments() {
   for (const auto& name : needed) {
     if (interrupt_signal() != 0) return;
     try {
-      prepare(experiment_.profiles.at(name),
-              [](const std::string& step) { fmt::print(stderr, "  {}\n", step); });
+      prepare(experiment_.profiles.at(name), preparation_progress());
+    } catch (const UnsupportedError& error) {
+      leave_out(name, error.what());
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::environment) throw;
-      leave_out(name, error.what());
+      // A preparation that Ctrl-C has ended says nothing of the environment.
+      if (interrupt_signal() != 0) return;
+      fail_environment(name, error.what());
     }
   }
 }
@@ -79,6 +100,7 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
   summary_.run_id = resumed.value_or(info.id);
   if (resumed) {
     store_.resume_run(*resumed);
+    store_.replan_cells(*resumed, cell_rows(plan_));
     finished_ = store_.finished_launches(*resumed);
   } else {
     store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
@@ -93,7 +115,8 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
     store_.end_run(summary_.run_id, "failed");
     throw;
   }
-  store_.end_run(summary_.run_id, summary_.interrupted_by == 0 ? "complete" : "interrupted");
+  const char* end = summary_.not_prepared.empty() ? "complete" : "failed";
+  store_.end_run(summary_.run_id, summary_.interrupted_by == 0 ? end : "interrupted");
   std::error_code ignored;
   std::filesystem::remove(site_.run_folder, ignored);  // only when nothing was kept in it
   return summary_;

@@ -47,6 +47,9 @@ struct RunSummary {
   std::size_t failed_launches = 0;  ///< of them, still failed after all attempts
   std::size_t failed_cells = 0;     ///< (launch, cell) pairs with a wrong or failed result
   int interrupted_by = 0;           ///< signal; 0 = the plan was gone through
+  /// Environments this machine has that did not come up: their launches failed, the run is stored
+  /// as failed and may be resumed.
+  std::vector<std::string> not_prepared;
 
   [[nodiscard]] bool ok() const {
     return failed_launches == 0 && failed_cells == 0 && interrupted_by == 0;
@@ -85,6 +88,7 @@ class Executor {
                                     const std::string& reason);
   void note_left_over(const std::string& problem);
   void leave_out(const std::string& environment, const std::string& reason);
+  void fail_environment(const std::string& environment, const std::string& reason);
   [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
   [[nodiscard]] std::size_t remaining() const;
   [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
@@ -99,7 +103,7 @@ class Executor {
   std::optional<RunConfig> replayed_;
   std::set<LaunchKey> finished_;
   std::set<std::string> settled_;   ///< groups whose intervals are as narrow as asked
-  std::set<std::string> left_out_;  ///< environments that cannot be prepared here
+  std::set<std::string> left_out_;  ///< environments that cannot be prepared
 };
 
 /// What the store keeps of a plan's groups and cells.

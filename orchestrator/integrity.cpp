@@ -78,15 +78,20 @@ bool finite_and_positive(const std::vector<double>& samples) {
 }
 
 /// A cell's outcome over the ranks that reported it.
-void check_cell(const WorkCell& cell, const std::vector<RankView>& ranks, LaunchCheck& check) {
+/// @param verified the ranks were told to compare what they receive: at least one of them has done
+/// so for every operation (the server alone for a push, the workers for training)
+void check_cell(const WorkCell& cell, bool verified, const std::vector<RankView>& ranks,
+                LaunchCheck& check) {
   std::set<CellStatus> statuses;
   std::set<std::size_t> counts;
+  std::uint64_t checked = 0;
   for (const auto& rank : ranks) {
     const auto found = rank.cells.find(cell.id);
     if (found == rank.cells.end()) continue;
     const CellRecord& record = *found->second;
     statuses.insert(record.wrong > 0 ? CellStatus::failed : record.status);
     counts.insert(record.measured.total_us.size());
+    checked += record.checked;
     if (!finite_and_positive(record.measured.total_us))
       check.problems.push_back(fmt::format("{} {}: rank {} recorded a time that is no time",
                                            name_of(cell.collective), format_bytes(cell.size),
@@ -105,6 +110,10 @@ void check_cell(const WorkCell& cell, const std::vector<RankView>& ranks, Launch
   } else if (counts == std::set<std::size_t>{0}) {
     check.problems.push_back(fmt::format("{} {}: no samples were recorded",
                                          name_of(cell.collective), format_bytes(cell.size)));
+  } else if (verified && checked == 0) {
+    check.problems.push_back(
+        fmt::format("{} {}: no rank compared an element, although protocol.verify is on",
+                    name_of(cell.collective), format_bytes(cell.size)));
   }
 }
 
@@ -121,7 +130,7 @@ LaunchCheck check_records(const RunConfig& config, const std::vector<RecordFile>
     check_rank(config, rank, ranks.back(), problems);
   }
   check.problems = problems.sentences();
-  for (const auto& cell : config.cells) check_cell(cell, ranks, check);
+  for (const auto& cell : config.cells) check_cell(cell, config.protocol.verify, ranks, check);
   return check;
 }
 

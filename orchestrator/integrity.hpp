@@ -15,8 +15,9 @@ struct LaunchCheck {
   std::size_t unsupported_cells = 0;  ///< the library has no such thing, said by every rank
 };
 
-/// Checks world size, ranks, launch id, the presence of every cell on every rank, finite samples
-/// and the end record: exit code 0 alone proves nothing (N one-rank jobs end with 0).
+/// Checks world size, ranks, launch id, the presence of every cell on every rank, finite samples,
+/// that something was verified where it was asked for, and the end record: exit code 0 alone proves
+/// nothing (N one-rank jobs end with 0).
 /// @param files one per rank, in rank order; an absent file is an empty one
 LaunchCheck check_records(const RunConfig& config, const std::vector<RecordFile>& files);
 

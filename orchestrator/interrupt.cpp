@@ -56,6 +56,8 @@ InterruptGuard::~InterruptGuard() {
 
 int interrupt_signal() { return noted; }
 
+bool interrupted() { return noted != 0; }
+
 int interrupt_descriptor() { return read_end; }
 
 }  // namespace dynamiccl

@@ -15,6 +15,9 @@ class InterruptGuard {
 /// Number of the noted signal, 0 = none.
 int interrupt_signal();
 
+/// interrupt_signal() != 0, for those who wait and may not know this folder (Progress).
+bool interrupted();
+
 /// Readable as soon as a signal is noted; one byte per signal. -1 without a guard.
 int interrupt_descriptor();
 

@@ -10,15 +10,27 @@ target=$1
 for tool in patchelf dpkg-deb; do
   command -v $tool >/dev/null || fail "$tool is missing: apt-get install -y --no-install-recommends patchelf dpkg"
 done
+# From here on the exit code tells what the mirror does not give (69, EX_UNAVAILABLE) from what
+# broke on this machine.
+code=1
+fail() {
+  echo "$(basename "$0"): $*" >&2
+  case "$*" in *"No space left"*) exit 1 ;; esac
+  exit $code
+}
 mkdir -p "$(dirname "$target")"
 work=$(mktemp -d "$(dirname "$target")/.apptainer.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
+code=69
+machine_repositories "$(machine_codename)" | grep -q . ||
+  fail "no mirror of this release in this machine's apt sources (/etc/apt/sources.list*): add one, then run apt-get update"
 private_apt "$work/apt" sid
 # With an empty status apt resolves every library Apptainer needs, its C library included.
 "${APT[@]}" -y --no-install-recommends --download-only install apptainer >"$work/log" 2>&1 ||
   fail "cannot fetch apptainer: $(tail -n 3 "$work/log" | tr '\n' ' ')"
+code=1
 mkdir "$work/tree" "$work/new" "$work/new/glibc"
 for deb in "$work"/apt/cache/archives/*.deb; do
   case "$(basename "$deb")" in

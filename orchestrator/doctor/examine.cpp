@@ -9,6 +9,7 @@
 #include "containers/environment.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "orchestrator/console.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
@@ -289,7 +290,7 @@ Patient examine(const EnvironmentProfile& profile, int ranks, const std::vector<
     return patient;
   }
   try {
-    prepare(profile, [](const std::string& step) { fmt::print(stderr, "  {}\n", step); });
+    prepare(profile, preparation_progress());
     const StartRequest request{random_uuid(), ranks, {site.worker_folder, site.run_folder}};
     auto environment = start_environment(profile, request);
     read_facts(probe_ranks(*environment, ranks, site.worker_folder), patient);

@@ -80,9 +80,9 @@ LaunchEvaluator::~LaunchEvaluator() {
 void LaunchEvaluator::prepare_environment(const std::string& name) {
   if (!prepared_.emplace(name, true).second) return;
   try {
-    prepare(experiment_.profiles.at(name),
-            [](const std::string& step) { fmt::print(stderr, "  {}\n", step); });
+    prepare(experiment_.profiles.at(name), preparation_progress());
   } catch (const Error& error) {
+    if (interrupt_signal() != 0) return;
     if (error.kind() != ErrorKind::environment) throw;
     left_out_[name] = error.what();
     console_.warning(fmt::format("{} cannot run here: {}", name, error.what()));
@@ -97,6 +97,8 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
   std::map<std::string, std::pair<const PlannedGroup*, Done>> done;
   for (const PlannedGroup& group : plan.groups) {
     prepare_environment(group.environment);
+    interrupted_by_ = interrupt_signal();
+    if (interrupted_by_ != 0) return {};
     Done one = launch(group);
     interrupted_by_ = one.finished.interrupted_by;
     if (interrupted_by_ == 0) interrupted_by_ = interrupt_signal();

@@ -164,7 +164,7 @@ int replay(const ReplayArguments& arguments, const Shared& shared) {
   if (const auto reason = unavailable_reason(launch.profile()))
     throw Error(ErrorKind::environment, about(launch) + ": cannot be replayed here: " + *reason);
   const LaunchSite site = launch_site(shared.db, "");
-  prepare(launch.profile(), [](const std::string& step) { fmt::print(stderr, "  {}\n", step); });
+  prepare(launch.profile(), preparation_progress());
   const auto before = differences_now(launch, site, load_profiles(profile_folders({})));
   say_before(launch, before, shared);
   if (arguments.dry_run) {

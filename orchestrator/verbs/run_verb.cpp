@@ -6,6 +6,7 @@
 
 #include "containers/environment.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "db/reader.hpp"
 #include "db/store.hpp"
 #include "orchestrator/executor.hpp"
@@ -66,6 +67,7 @@ void print_answer(const RunSummary& summary, const Shared& shared) {
                                  {"failed_launches", summary.failed_launches},
                                  {"failed_cells", summary.failed_cells},
                                  {"interrupted_by", summary.interrupted_by},
+                                 {"not_prepared", summary.not_prepared},
                                  {"latency", rows("latency")},
                                  {"coverage", rows("coverage")}};
   fmt::print("{}\n", answer.dump(1));
@@ -96,6 +98,11 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
                     arguments.experiment.file, shared.db));
     return 128 + summary.interrupted_by;
   }
+  if (!summary.not_prepared.empty())
+    console.warning(
+        fmt::format("{} did not come up (the reason stands above): mend it and continue with\n  "
+                    "dynamiccl run {} --resume --db {}",
+                    join(summary.not_prepared, ", "), arguments.experiment.file, shared.db));
   return summary.ok() ? exit_code::kFine : exit_code::kCellFailed;
 }
 

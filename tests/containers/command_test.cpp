@@ -2,8 +2,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <filesystem>
 
 #include "core/error.hpp"
+#include "support.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -27,6 +30,43 @@ TEST_CASE("a command past its timeout is killed with its children") {
   const CommandResult result = run_command({"sh", "-c", "sleep 60 & sleep 60"}, options);
   CHECK(result.timed_out);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}
+
+TEST_CASE("an interrupted command may clean up, then its whole group is gone") {
+  const TempFolder folder;
+  const std::string script =
+      "trap 'echo cleaned >" + folder.path() + "/note; exit 130' TERM; echo begun; sleep 60 & wait";
+  CommandOptions options;
+  static std::chrono::steady_clock::time_point begin;
+  begin = std::chrono::steady_clock::now();
+  options.interrupted = [] {
+    return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300);
+  };
+  const CommandResult result = run_command({"sh", "-c", script}, options);
+  CHECK(result.interrupted);
+  CHECK_FALSE(result.timed_out);
+  CHECK(result.exit_code == 130);
+  CHECK(result.out == "begun\n");
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+  CHECK(std::filesystem::exists(folder.path() + "/note"));
+  CHECK_THROWS_WITH(checked_output("cannot make it", {"sleep", "60"}, options),
+                    ContainsSubstring("cannot make it: interrupted, `sleep 60` was ended"));
+  // One that is not asked about goes on: cleaning up is not cut short.
+  CHECK_FALSE(run_command({"true"}).interrupted);
+}
+
+TEST_CASE("a command that does not listen to an interrupt is killed") {
+  CommandOptions options;
+  static std::chrono::steady_clock::time_point start;
+  start = std::chrono::steady_clock::now();
+  options.interrupted = [] {
+    return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(300);
+  };
+  const CommandResult result =
+      run_command({"sh", "-c", "trap '' TERM; sleep 60 & sleep 60"}, options);
+  CHECK(result.interrupted);
+  CHECK(result.exit_code == 128 + 9);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(8));
 }
 
 TEST_CASE("output larger than a pipe's buffer does not block") {

@@ -2,6 +2,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "containers/engine.hpp"
+#include "containers/private_engine.hpp"
 #include "core/text.hpp"
 
 using namespace dynamiccl;
@@ -56,7 +57,41 @@ TEST_CASE("a private engine only where none runs, dockerd is installed and the u
   hung.dockerd_running = true;
   hung.docker_sockets = {{"/var/run/docker.sock", true, false}};
   CHECK_FALSE(choose_engine(hung).engine);
+  CHECK(choose_engine(hung).silent);
   CHECK_THAT(choose_engine(hung).reason, ContainsSubstring("does not answer"));
+}
+
+TEST_CASE("a dockerd whose socket is not known is not doubled: the reason says how to name it") {
+  EngineFacts facts = docker_host();
+  facts.dockerd_running = true;  // told its hosts by daemon.json, or on TCP
+  auto search = choose_engine(facts);
+  CHECK_FALSE(search.engine);
+  CHECK_FALSE(search.silent);
+  CHECK_THAT(search.reason, ContainsSubstring("at no known place") &&
+                                ContainsSubstring("DOCKER_HOST=unix:///PATH") &&
+                                ContainsSubstring("/etc/docker/daemon.json"));
+  facts.docker_sockets = {{"/var/run/docker.sock", true, false}};
+  search = choose_engine(facts);
+  CHECK_FALSE(search.engine);
+  CHECK_THAT(search.reason, ContainsSubstring("does not answer on /var/run/docker.sock"));
+  // A socket that a dead one has left is no running one.
+  facts.dockerd_running = false;
+  REQUIRE(choose_engine(facts).engine);
+  CHECK(choose_engine(facts).engine->is_private);
+  // Podman is another engine, not a second dockerd.
+  facts.dockerd_running = facts.podman = facts.catatonit = true;
+  REQUIRE(choose_engine(facts).engine);
+  CHECK(choose_engine(facts).engine->kind == EngineKind::podman);
+}
+
+TEST_CASE("our private dockerd is told from others by the folder on its command line") {
+  const PrivateEngineOptions ours{"/var/cache/dynamiccl/docker", {}};
+  const auto process = [](const std::string& root) {
+    return ProcessInfo{1, "dockerd", {"dockerd", "--exec-root", root + "/exec"}};
+  };
+  CHECK(belongs_to_engine(process(ours.folder), ours));
+  CHECK_FALSE(belongs_to_engine(process("/var/cache/dynamiccl/docker2"), ours));
+  CHECK_FALSE(belongs_to_engine({1, "dockerd", {"/usr/sbin/dockerd", "-H", "fd://"}}, ours));
 }
 
 TEST_CASE("a socket the user may not open names the group, sudo and Podman") {
@@ -66,6 +101,7 @@ TEST_CASE("a socket the user may not open names the group, sudo and Podman") {
   facts.docker_sockets = {{"/var/run/docker.sock", false, false}};
   const auto search = choose_engine(facts);
   CHECK_FALSE(search.engine);
+  CHECK_FALSE(search.silent);
   CHECK_THAT(search.reason, ContainsSubstring("usermod -aG docker ada") &&
                                 ContainsSubstring("sudo") && ContainsSubstring("podman"));
 }

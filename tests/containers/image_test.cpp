@@ -1,15 +1,20 @@
 #include "containers/image.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "containers/apptainer.hpp"
 #include "containers/command.hpp"
+#include "core/error.hpp"
 #include "core/text.hpp"
 #include "support.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -73,4 +78,108 @@ TEST_CASE("people with a registry name their own images") {
   const ScopedVariable apptainer("DYNAMICCL_APPTAINER_IMAGE", "/mine.sif");
   CHECK(engine_image_name() == "mine:1");
   CHECK(apptainer_image() == "/mine.sif");
+}
+
+TEST_CASE("provenance claims our digest for our image only") {
+  const TempFolder cache;
+  const ScopedVariable variable("DYNAMICCL_CACHE", cache.path());
+  const std::string folder = cache.path() + "/images/" + recipe_id();
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/manifest.json") << R"({"content_sha256": "abc"})";
+  auto facts = apptainer_image_facts();
+  CHECK(facts["image"] == folder + "/rootfs");
+  CHECK(facts["image_source"] == "package mirror");
+  CHECK(facts["image_content_sha256"] == "abc");
+  {
+    std::ofstream(cache.path() + "/mine.sif") << "12345";
+    const ScopedVariable named("DYNAMICCL_APPTAINER_IMAGE", cache.path() + "/mine.sif");
+    facts = apptainer_image_facts();
+    CHECK(facts["image"] == cache.path() + "/mine.sif");
+    CHECK(facts["image_source"] == "DYNAMICCL_APPTAINER_IMAGE");
+    CHECK(facts["image_content_sha256"].is_null());
+    CHECK(facts["image_bytes"] == 5);
+  }
+  const ScopedVariable host_root("DYNAMICCL_IMAGE_SOURCE", "host-root");
+  facts = apptainer_image_facts();
+  CHECK(facts["image_source"] == "host-root");
+  CHECK(facts["image_content_sha256"].is_null());
+}
+
+TEST_CASE("an engine's image has the digest that its own label carries") {
+  const TempFolder folder;
+  const auto answering = [&](const std::string& answer) {
+    std::ofstream(folder.path() + "/answer") << answer;
+    Engine engine;
+    engine.command = {"sh", "-c", "cat " + folder.path() + "/answer", "docker"};
+    return engine_image_facts(engine);
+  };
+  auto facts = answering(R"(sha256:12 {"Env":null,"Labels":{"dynamiccl.content":"abc"}})");
+  CHECK(facts["image"] == "dynamiccl-worker:" + recipe_id());
+  CHECK(facts["image_source"] == "package mirror");
+  CHECK(facts["image_id"] == "sha256:12");
+  CHECK(facts["image_content_sha256"] == "abc");
+  const ScopedVariable named("DYNAMICCL_DOCKER_IMAGE", "mine:1");
+  for (const char* config : {R"({"Labels":null})", R"({"Labels":{"other":"x"}})", "null", ""}) {
+    CAPTURE(config);
+    facts = answering(std::string("sha256:34 ") + config);
+    CHECK(facts["image_source"] == "DYNAMICCL_DOCKER_IMAGE");
+    CHECK(facts["image_id"] == "sha256:34");
+    CHECK(facts["image_content_sha256"].is_null());
+  }
+}
+
+TEST_CASE("a fetched Apptainer is known by its package") {
+  const TempFolder cache;
+  std::filesystem::create_directories(cache.path() + "/apptainer/bin");
+  const ApptainerInstall fetched{cache.path() + "/apptainer/bin/apptainer", true, false};
+  CHECK(apptainer_package_facts(fetched).is_null());
+  std::ofstream(cache.path() + "/apptainer/manifest.json")
+      << R"({"suite": "sid", "packages": {"apptainer": {"version": "1.4.1-2", "sha256": "ef"}}})";
+  const auto facts = apptainer_package_facts(fetched);
+  CHECK(facts["suite"] == "sid");
+  CHECK(facts["version"] == "1.4.1-2");
+  CHECK(facts["sha256"] == "ef");
+  CHECK(apptainer_package_facts({"/usr/bin/apptainer", false, false}).is_null());
+}
+
+TEST_CASE("an image that a variable names must be there: nothing is made in its place") {
+  const TempFolder cache;
+  const ScopedVariable variable("DYNAMICCL_CACHE", cache.path());
+  const ScopedVariable named("DYNAMICCL_APPTAINER_IMAGE", cache.path() + "/no.sif");
+  try {
+    prepare_apptainer_environment({});
+    FAIL("a missing image was taken");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::environment);
+    CHECK_THAT(error.what(), ContainsSubstring(cache.path() + "/no.sif") &&
+                                 ContainsSubstring("DYNAMICCL_APPTAINER_IMAGE") &&
+                                 ContainsSubstring("worker.def"));
+  }
+  CHECK(std::filesystem::is_empty(cache.path()));
+}
+
+TEST_CASE("what the mirror does not give is told from what broke here") {
+  const std::string script =
+      std::string(DYNAMICCL_SOURCE_DIR) + "/containers/images/install_apptainer.sh";
+  if (find_program("patchelf").empty()) SKIP("needs patchelf: apt-get install patchelf");
+  const TempFolder folder;
+  // A mirror is in the sources, and every download ends with what `says`.
+  const auto fetch = [&](const std::string& says) {
+    const std::string bin = folder.path() + "/bin";
+    std::filesystem::create_directories(bin);
+    std::ofstream(bin + "/apt-get")
+        << "#!/bin/sh\ncase \"$1\" in indextargets) echo "
+           "'http://mirror.invalid/debian|stable|main|Debian|/nowhere:1'; exit 0 ;; esac\n"
+        << "echo '" + says + "'\nexit 100\n";
+    std::filesystem::permissions(bin + "/apt-get", std::filesystem::perms(0755));
+    CommandOptions options;
+    options.environment = {{"PATH", bin + ":" + std::getenv("PATH")}};
+    return run_command({script, folder.path() + "/apptainer"}, options);
+  };
+  const auto unreachable = fetch("E: Could not connect");
+  INFO(unreachable.err);
+  CHECK(unreachable.exit_code == 69);
+  CHECK_THAT(unreachable.err, ContainsSubstring("suite sid") && ContainsSubstring("not connect"));
+  CHECK(fetch("E: Write error - write (28: No space left on device)").exit_code == 1);
+  CHECK(run_command({script, "/proc/nowhere/apptainer"}).exit_code == 1);
 }

@@ -24,7 +24,7 @@ std::string namespace_in(const Environment& environment, int rank, const char* f
 
 TEST_CASE("Podman runs the same image and keeps cross-docker's promises") {
   const Engine podman = podman_here();
-  import_image(podman, nullptr);
+  import_image(podman, {});
   const StartRequest request = test_request("podman");
   const auto environment = start_docker_in(podman, shipped("cross-docker"), request);
   for (const char* file : {"net", "ipc", "uts", "pid"})
@@ -51,7 +51,7 @@ TEST_CASE("Podman runs the same image and keeps cross-docker's promises") {
 
 TEST_CASE("Podman can share one UTS namespace among containers, Docker cannot") {
   const Engine podman = podman_here();
-  import_image(podman, nullptr);
+  import_image(podman, {});
   EnvironmentProfile profile = shipped("cross-docker");
   profile.network = profile.ipc = profile.uts = profile.pid = Sharing::shared;
   const auto environment = start_docker_in(podman, profile, test_request("podman-shared"));

@@ -41,7 +41,7 @@ EnvironmentProfile host_network_profile() {
 
 /// A container that runs in the engine.
 std::unique_ptr<Environment> container_in(const Engine& engine) {
-  import_image(engine, nullptr);
+  import_image(engine, {});
   return start_docker_in(engine, host_network_profile(), test_request("private"));
 }
 

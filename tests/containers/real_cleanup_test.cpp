@@ -82,9 +82,9 @@ TEST_CASE("stop leaves no container, network, process, mount or folder") {
 
 TEST_CASE("a container that cannot start takes the network and its siblings with it") {
   EnvironmentProfile profile = shipped("cross-docker");
-  if (const auto reason = unavailable_reason(profile)) SKIP(*reason);
+  need(profile);
   const StartRequest request = test_request("fail");
-  prepare(profile, nullptr);
+  prepare(profile, {});
   profile.security_options = {"nonsense=1"};
   try {
     start_environment(profile, request);
@@ -99,7 +99,7 @@ TEST_CASE("a container that cannot start takes the network and its siblings with
 
 TEST_CASE("what a killed run leaves is removed, what a living run has stays") {
   const EnvironmentProfile& docker = shipped("cross-docker");
-  if (const auto reason = unavailable_reason(docker)) SKIP(*reason);
+  need(docker);
   const StartRequest living_request = test_request("living");
   const auto living = started(docker, living_request);
   const StartRequest dead_request = test_request("dead");

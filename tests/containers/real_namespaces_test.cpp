@@ -126,6 +126,7 @@ TEST_CASE("provenance names engine, version, image content and every command, an
     const auto provenance = environment->provenance();
     CHECK_FALSE(provenance.at("engine_version").get<std::string>().empty());
     CHECK(provenance.at("image_content_sha256").get<std::string>().size() == 64);
+    CHECK(provenance.at("image_source") == "package mirror");
     CHECK(provenance.dump().find("hunter2") == std::string::npos);
     environment->stop();
   }

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -13,6 +15,8 @@
 #include "containers/command.hpp"
 #include "containers/engine.hpp"
 #include "containers/environment.hpp"
+#include "containers/image.hpp"
+#include "containers/paths.hpp"
 #include "core/text.hpp"
 
 namespace dynamiccl {
@@ -36,11 +40,41 @@ inline StartRequest test_request(const std::string& what, int ranks = 2) {
   return {test_run(what), ranks, {std::string(DYNAMICCL_BINARY_DIR)}};
 }
 
-/// The environment, or a skipped test where the machine cannot have it.
+/// Names in DYNAMICCL_REQUIRE_ENVIRONMENTS, a list with commas; "all" stands for every profile.
+inline bool is_required(const std::string& profile) {
+  const char* list = std::getenv("DYNAMICCL_REQUIRE_ENVIRONMENTS");
+  const auto names = split(list != nullptr ? list : "", ',');
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return name == profile || name == "all"; });
+}
+
+/// Whether a machine that cannot have the environment is broken rather than another kind of
+/// machine: the engine is installed, we are root, and yet no engine can be used. What the kernel
+/// (user namespaces) or the profile itself rules out is no fault.
+inline bool must_be_had(const EnvironmentProfile& profile) {
+  if (is_required(profile.name)) return true;
+  if (!is_root() || profile.user == Sharing::private_) return false;
+  if (profile.kind == EnvironmentKind::singularity) return !find_apptainer().program.empty();
+  const bool in_docker = profile.kind == EnvironmentKind::single_docker ||
+                         profile.kind == EnvironmentKind::cross_docker;
+  const EngineFacts facts = look_at_machine();
+  return in_docker && facts.docker_client && facts.dockerd && facts.remote_host.empty() &&
+         !choose_engine(facts).engine;
+}
+
+/// Skips the test where the machine cannot have the environment, fails it where it should.
+inline void need(const EnvironmentProfile& profile) {
+  const auto reason = unavailable_reason(profile);
+  if (!reason) return;
+  if (must_be_had(profile)) FAIL(profile.name << " should run here: " << *reason);
+  SKIP(profile.name << ": " << *reason);
+}
+
+/// The environment; need() when there is none.
 inline std::unique_ptr<Environment> started(const EnvironmentProfile& profile,
                                             const StartRequest& request) {
-  if (const auto reason = unavailable_reason(profile)) SKIP(profile.name << ": " << *reason);
-  prepare(profile, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  need(profile);
+  prepare(profile, {[](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }});
   return start_environment(profile, request);
 }
 

@@ -111,6 +111,29 @@ TEST_CASE("resume sees which blocks are measured and never stores one twice", "[
                     ContainsSubstring("run run-1 is already stored"));
 }
 
+TEST_CASE("a resumed run knows anew what cannot be measured here", "[B-08]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan = make_plan("run-1", {"bare-metal", "cross-docker"}, {"allreduce"}, {1024});
+  REQUIRE(plan.cells.size() == 2);
+  plan.cells[0].unsupported_reason = "not built";
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store.mark_unsupported("run-1", plan.groups[1].id, "no container engine");
+  const Reader reader(folder.file("a.sqlite"));
+  CHECK(integer(reader, "SELECT count(*) FROM v_cell WHERE status = 'unsupported'") == 2);
+
+  // Built and installed since then; another thing is missing now.
+  store.resume_run("run-1");
+  plan.cells[0].unsupported_reason.clear();
+  store.replan_cells("run-1", plan.cells);
+  CHECK(integer(reader, "SELECT count(*) FROM run_cell WHERE unsupported_reason IS NULL") == 2);
+  CHECK(integer(reader, "SELECT count(*) FROM v_cell WHERE status = 'planned'") == 2);
+  plan.cells[1].unsupported_reason = "no root";
+  store.replan_cells("run-1", plan.cells);
+  CHECK(text(reader, "SELECT reason FROM v_cell WHERE environment = 'cross-docker'") == "no root");
+  CHECK(integer(reader, "SELECT count(*) FROM v_cell WHERE status = 'unsupported'") == 1);
+}
+
 TEST_CASE("torn, repeated and foreign records become events, the rest is stored", "[G-01]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));

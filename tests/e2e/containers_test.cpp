@@ -1,15 +1,14 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "containers/environment.hpp"
+#include "tests/containers/real_support.hpp"
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
 
 TEST_CASE("every backend measures in every environment, and each regime is what it is called") {
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  for (const char* name : {"singularity", "single-docker", "cross-docker"}) {
-    if (const auto reason = unavailable_reason(profiles.at(name))) SKIP(name << ": " << *reason);
-  }
+  for (const char* name : {"singularity", "single-docker", "cross-docker"}) need(profiles.at(name));
   const Program program;
   const auto run = program.run(
       {"run", DYNAMICCL_SOURCE_DIR "/experiments/smoke.toml", "--set",

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "containers/environment.hpp"
+#include "tests/containers/real_support.hpp"
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
@@ -13,8 +14,7 @@ namespace {
 json diagnosis(const Program& program, const std::string& environment, const std::string& backend,
                const std::string& cause, const std::string& launches = "3") {
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  if (const auto reason = unavailable_reason(profiles.at(environment)))
-    SKIP(environment << ": " << *reason);
+  need(profiles.at(environment));
   const auto result = program.run({"doctor", "--environment", environment, "--backend", backend,
                                    "--prove", "--cause", cause, "--launches", launches, "--json"});
   INFO(result.err);

@@ -3,6 +3,8 @@
 #include <csignal>
 #include <thread>
 
+#include "tests/containers/real_support.hpp"
+#include "tests/containers/support.hpp"
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
@@ -93,4 +95,48 @@ TEST_CASE("SIGTERM ends a run with its own code") {
   kill(pid, SIGTERM);
   CHECK(Program::wait(pid) == 143);
   CHECK(program.processes().empty());
+}
+
+TEST_CASE("an environment that does not come up fails its cells and is tried again on resume") {
+  const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  const auto& singularity = profile_for_user(profiles, "singularity", only_user_namespaces());
+  need(singularity);
+  const Program program;
+  const auto path = program.file("two.toml", R"(name = "two"
+[axes]
+environment = ["bare-metal", "singularity"]
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = "allreduce"
+size = "1KiB"
+[protocol]
+warmup = 0
+iterations = 5
+launches = 2
+)");
+  {
+    const ScopedVariable missing("DYNAMICCL_APPTAINER_IMAGE", program.folder() + "/no.sif");
+    const auto run = program.run({"run", path});
+    INFO(run.err);
+    CHECK(run.exit_code == 1);
+    CHECK(run.err.find("singularity did not come up") != std::string::npos);
+    CHECK(run.err.find("--resume") != std::string::npos);
+  }
+  CHECK(program.value("SELECT status FROM run") == "failed");
+  CHECK(program.value("SELECT count(*) FROM v_cell WHERE environment = 'bare-metal' AND status = "
+                      "'ok' AND launches = 2") == 1);
+  const auto failed =
+      program.rows("SELECT status, reason FROM v_cell WHERE environment LIKE 'singularity%'");
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0]["status"] == "failed");
+  CHECK(failed[0]["reason"].get<std::string>().find("/no.sif") != std::string::npos);
+
+  const auto resumed = program.run({"run", path, "--resume"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(program.value("SELECT status FROM run") == "complete");
+  CHECK(program.value("SELECT count(*) FROM v_cell WHERE status = 'ok' AND launches = 2") == 2);
+  CHECK(program.value(kOkLaunches) == 4);
 }

@@ -124,6 +124,20 @@ TEST_CASE("a wrong byte on one rank fails its cell, not the launch") {
   CHECK(check.failed_cells == 1);
 }
 
+TEST_CASE("a cell of which no rank compared anything is no verified result") {
+  auto files = good_files();
+  // In a push the server alone receives.
+  part<CellRecord>(files[1], 1).checked = 0;
+  CHECK(check_records(two_rank_config(), files).problems.empty());
+  part<CellRecord>(files[0], 1).checked = 0;
+  CHECK(check_records(two_rank_config(), files).problems ==
+        std::vector<std::string>{
+            "allreduce 1 KiB: no rank compared an element, although protocol.verify is on"});
+  auto config = two_rank_config();
+  config.protocol.verify = false;
+  CHECK(check_records(config, files).problems.empty());
+}
+
 TEST_CASE("unsupported counts only when the ranks agree") {
   auto files = good_files();
   for (auto& file : files) {

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "containers/command.hpp"
+
+namespace dynamiccl {
+
+/// A user account that exists for one test.
+class TempUser {
+ public:
+  TempUser() : name_("dyntest" + std::to_string(getpid())) {
+    checked_output("cannot make a user", {"useradd", "--create-home", name_});
+    entry_ = *getpwnam(name_.c_str());
+    home_ = entry_.pw_dir;
+  }
+  ~TempUser() { run_command({"userdel", "--remove", name_}); }
+  TempUser(const TempUser&) = delete;
+  TempUser& operator=(const TempUser&) = delete;
+
+  [[nodiscard]] const std::string& home() const { return home_; }
+
+  /// Runs `body` as this user in a child process. @returns what it returned, or its error
+  std::string run(const std::function<std::string()>& body) const {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      std::string answer = "cannot change the user";
+      if (initgroups(name_.c_str(), entry_.pw_gid) == 0 && setgid(entry_.pw_gid) == 0 &&
+          setuid(entry_.pw_uid) == 0 && chdir(home_.c_str()) == 0) {
+        setenv("HOME", home_.c_str(), 1);
+        setenv("USER", name_.c_str(), 1);
+        unsetenv("DYNAMICCL_CACHE");
+        try {
+          answer = body();
+        } catch (const std::exception& error) {
+          answer = std::string("error: ") + error.what();
+        }
+      }
+      const ssize_t written = write(ends[1], answer.data(), answer.size());
+      _exit(written < 0 ? 1 : 0);
+    }
+    close(ends[1]);
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t count = 0; (count = read(ends[0], buffer, sizeof buffer)) > 0;)
+      answer.append(buffer, static_cast<std::size_t>(count));
+    close(ends[0]);
+    waitpid(child, nullptr, 0);
+    return answer;
+  }
+
+ private:
+  std::string name_;
+  std::string home_;
+  passwd entry_{};
+};
+
+}  // namespace dynamiccl
