@@ -23,6 +23,8 @@ Report.section({
     if (own.attempts.length) root.append(el("h3", {}, "Launches that did not end well"), Report.table({ caption: "Failed attempts are repeated, and never counted", rows: own.attempts, columns: [
       { name: "attempts", right: true, text: row => String(row.attempts) }, { name: "outcome", text: row => row.status },
       { name: "why", wide: true, text: row => row.reason || "no reason recorded" }, names("environments"), names("backends")] }));
+    // `query noise` in a note is a command.
+    const withCommands = text => text.split("`").map((part, i) => i % 2 ? el("code", {}, "dynamiccl " + part) : part);
     const bare = cells.filter(c => c.low === null).length;
     const drifting = cells.filter(c => c.drifting > 0).length;
     const unclear = cells.filter(c => lists.verdicts[c.verdict] === "UNCLEAR").length;
@@ -31,7 +33,7 @@ Report.section({
       drifting ? `${drifting} of ${cells.length} measured cells drifted within at least one launch: first and last third differ by more than their noise.` : null,
       unclear ? `${unclear} of ${cells.filter(c => c.ratio !== null).length} ratios to bare metal are unclear: neither surely outside the band of ±2 % nor wholly inside it. More launches narrow it.` : null,
     ].filter(Boolean);
-    if (trust.length) root.append(el("h3", {}, "How far the figures can be trusted"), el("ul", {}, trust.map(text => el("li", {}, text))));
+    if (trust.length) root.append(el("h3", {}, "How far the figures can be trusted"), el("ul", {}, trust.map(text => el("li", {}, withCommands(text)))));
     if (own.events.length) root.append(el("h3", {}, "Events"), Report.table({ caption: "What happened during the run", rows: own.events, columns: [
       { name: "kind", text: row => row.kind }, { name: "times", right: true, text: row => String(row.times) }, { name: "for example", wide: true, text: row => row.example }] }));
     if (!own.missing.length && !own.attempts.length) root.append(el("p", {}, "Nothing is missing."));

@@ -63,6 +63,6 @@
       { name: "sizes", text: r => `${format.size(r.from)} to ${format.size(r.to)}` },
       { name: "start-up [interval]", right: true, text: r => format.interval(r.alpha_us, r.alpha_low_us, r.alpha_high_us, format.time) },
       { name: "bandwidth [interval]", right: true, text: r => r.bytes_per_s === null ? "no slope" : format.interval(r.bytes_per_s, r.low_bytes_per_s, r.high_bytes_per_s, format.bandwidth) },
-      { name: "error of the fit", right: true, text: r => format.number(100 * r.error) + " %" }] }), "Start-up time and bandwidth per curve"));
+      { name: "error of the fit", right: true, text: r => r.error === null ? "-" : format.number(100 * r.error) + " %" }] }), "Start-up time and bandwidth per curve"));
   }
 })();

@@ -182,6 +182,7 @@ TEST_CASE("the page's curves are fitted by a start-up time and a bandwidth") {
   CHECK_THAT(fits[0]["pieces"][0]["alpha_us"].get<double>(), WithinRel(10.0, 1e-2));
   CHECK_THAT(fits[0]["pieces"][0]["bytes_per_s"].get<double>(), WithinRel(1e9, 1e-2));
   CHECK(fits[0]["pieces"][0]["alpha_low_us"].is_null());
+  CHECK(fits[0]["pieces"][0]["error"].is_number());
   for (const int block : {1, 2})
     store_launch(store, plan, plan.groups[0], block, [&](const CellInfo& cell, int, int) {
       return (1 + 0.01 * block) * (10.0 + static_cast<double>(cell.size_bytes) / 1000.0);
