@@ -173,12 +173,12 @@ bool Region::all_acked(std::uint32_t epoch) const {
 
 void Region::publish(const CallTable& table, std::uint32_t epoch) const {
   PublishedTable& published = header().tables[epoch & 1];
-  published.checksum = 0;
-  std::atomic_thread_fence(std::memory_order_release);
+  // Nothing of the table may be written before the old sum is gone, nor after the new one is there.
+  const std::atomic_ref checksum(published.checksum);
+  checksum.exchange(0, std::memory_order_acq_rel);
   published.epoch = epoch;
   published.table = table;
-  std::atomic_thread_fence(std::memory_order_release);
-  published.checksum = checksum_of(table);
+  checksum.store(checksum_of(table), std::memory_order_release);
 }
 
 bool Region::copy_table(const Proposal& proposal, CallTable& to) const {
