@@ -248,7 +248,7 @@ std::string named_apptainer_image() {
 
 std::string apptainer_image() {
   if (host_root_wanted()) return host_root_folder();
-  if (const std::string named = named_apptainer_image(); !named.empty()) return named;
+  if (std::string named = named_apptainer_image(); !named.empty()) return named;
   const WorkerImage image = find_worker_image();
   return (image.folder.empty() ? image_folder(cache_folder()) : image.folder) + "/rootfs";
 }
