@@ -195,7 +195,8 @@ Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope
     for (const auto& value : values) {
       const auto found = std::find_if(candidates.begin(), candidates.end(),
                                       [&](const auto* f) { return axis_value(*f, axis) == value; });
-      row.push_back(found == candidates.end() ? Value{} : Value{(*found)->median_us()});
+      row.push_back(
+          or_null(found == candidates.end() ? std::nullopt : std::optional((*found)->median_us())));
     }
     if (has_winner) {
       fastest_first(candidates);
