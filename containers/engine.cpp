@@ -74,7 +74,9 @@ std::vector<std::string> sockets_of_running_dockerds(bool& running) {
   std::vector<std::string> sockets;
   const PrivateEngineOptions ours = default_private_engine();
   for (const ProcessInfo& process : list_processes()) {
-    if (process.name != "dockerd" || belongs_to_engine(process, ours)) continue;
+    // One that has ended, and waits for its parent to notice, has no command line any more.
+    if (process.name != "dockerd" || process.argv.empty() || belongs_to_engine(process, ours))
+      continue;
     running = true;
     for (const std::string& argument : process.argv)
       if (const auto at = argument.find("unix://"); at != std::string::npos)

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -11,13 +12,16 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/prefix_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
+#include "core/record.hpp"
 #include "workers/backend_table.hpp"
 #include "workers/collectives/sum.hpp"
 #include "workers/network_interface.hpp"
@@ -30,12 +34,39 @@ using std::chrono::milliseconds;
 // Longer than any healthy call, shorter than a launch's timeout: a lost rank ends the others.
 constexpr milliseconds kCallTimeout{120'000};
 
+/// A rank's error record and the file it belongs to, made before a signal handler needs them.
+struct LastWords {
+  std::string path;
+  std::string line;
+};
+
+LastWords& last_words() {
+  static LastWords words;
+  return words;
+}
+
+/// Gloo writes to sockets without MSG_NOSIGNAL. Without a handler a rank whose peer died ends
+/// without a word; with the signal ignored Gloo waits for its timeout.
+void speak_when_a_peer_breaks_off(const std::string& output_dir, int rank) {
+  const ErrorRecord record{rank,
+                           "the connection to a peer broke while Gloo wrote to it (SIGPIPE): that "
+                           "rank has ended, its own record or the launch's errors say why"};
+  last_words() = {output_dir + "/" + record_file_name(rank), to_json_line(record) + "\n"};
+  std::signal(SIGPIPE, [](int) {
+    const LastWords& words = last_words();
+    const int file = ::open(words.path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    const bool told = file >= 0 && ::write(file, words.line.data(), words.line.size()) > 0;
+    _exit(told ? 1 : 128 + SIGPIPE);
+  });
+}
+
 /// Turns Gloo's exceptions into ours, naming the call.
 template <class F>
 auto guarded(const char* call, F&& function) {
   try {
     return function();
   } catch (const std::exception& error) {
+    std::signal(SIGPIPE, SIG_IGN);  // this error is the rank's last word
     throw Error(ErrorKind::environment, fmt::format("{} failed: {}", call, error.what()));
   }
 }
@@ -140,6 +171,7 @@ GlooCommunicator::GlooCommunicator(const RunConfig& config) {
                 "that every rank sees under the same path");
   }
   interface_ = config.interface.empty() ? default_interface() : config.interface;
+  speak_when_a_peer_breaks_off(config.output_dir, rank);
   guarded("connecting Gloo's ranks", [&] {
     std::filesystem::create_directories(config.rendezvous_dir);
     gloo::transport::tcp::attr attributes;
