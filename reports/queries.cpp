@@ -152,7 +152,8 @@ std::string judging_method(const std::string& query) {
   constexpr std::array<std::string_view, 4> judging{"overhead", "best", "axis", "crossover"};
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
-      "method: sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate of 5 "
+      "method: sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate of "
+      "5 "
       "% "
       "over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies inside",
       100 * EquivalenceBand{}.relative);

@@ -131,7 +131,8 @@ TEST_CASE("the page draws its charts without a complaint and without the network
   // 2 environments x 2 backends x 2 operations x 4 sizes have a ratio to bare metal.
   CHECK(page.count("#overview circle") == 32);
   CHECK(page.count("#components .bar i") > 0);
-  CHECK(page.count("#decisions .plot canvas") == 3);
+  CHECK(page.browser->becomes_true(
+      "document.querySelectorAll('#decisions .plot canvas').length === 3"));
   CHECK(page.browser->complaints() == std::vector<std::string>{});
   REQUIRE(page.browser->requests().size() == 1);
   CHECK_THAT(page.browser->requests().front(), ContainsSubstring("file://"));
