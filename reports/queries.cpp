@@ -153,9 +153,8 @@ std::string judging_method(const std::string& query) {
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
       "method: sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate of "
-      "5 "
-      "% "
-      "over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies inside",
+      "5 % over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies "
+      "inside",
       100 * EquivalenceBand{}.relative);
 }
 

@@ -11,16 +11,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const std::string kSmall = R"(name = "small"
-[axes]
-environment = "bare-metal"
-backend = "openmpi"
-architecture = "ring"
-ranks = 2
-[[work]]
-collective = "allreduce"
-size = "1KiB"
-[protocol]
+const std::string kSmall = one_cell("\"bare-metal\"", "openmpi") + R"([protocol]
 warmup = 0
 iterations = 5
 launches = 1

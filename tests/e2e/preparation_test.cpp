@@ -71,16 +71,7 @@ TEST_CASE(
   const Answering engine(program.folder() + "/s");
   const ScopedVariable path("PATH", bin + ":" + std::getenv("PATH"));
   const ScopedVariable host("DOCKER_HOST", "unix://" + program.folder() + "/s");
-  const auto file = program.file("x.toml", R"(name = "x"
-[axes]
-environment = "single-docker"
-backend = "gloo"
-architecture = "ring"
-ranks = 2
-[[work]]
-collective = "allreduce"
-size = "1KiB"
-)");
+  const auto file = program.file("x.toml", one_cell("\"single-docker\"", "gloo"));
   const pid_t pid = program.start({"run", file});
   const auto start = std::chrono::steady_clock::now();
   const auto waited = [&] { return std::chrono::steady_clock::now() - start; };

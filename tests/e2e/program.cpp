@@ -17,6 +17,12 @@
 
 namespace dynamiccl {
 
+std::string one_cell(const std::string& environments, const std::string& backend) {
+  return "name = \"one-cell\"\n[axes]\nenvironment = " + environments + "\nbackend = \"" + backend +
+         "\"\narchitecture = \"ring\"\nranks = 2\n"
+         "[[work]]\ncollective = \"allreduce\"\nsize = \"1KiB\"\n";
+}
+
 namespace fs = std::filesystem;
 
 Program::Program() : folder_((fs::temp_directory_path() / ("dyn-e2e-" + random_uuid())).string()) {

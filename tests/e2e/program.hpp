@@ -8,6 +8,10 @@
 
 namespace dynamiccl {
 
+/// The head of an experiment: two ranks all-reduce 1 KiB in the environments (a TOML value) by the
+/// backend. A test appends its [protocol].
+std::string one_cell(const std::string& environments, const std::string& backend);
+
 /// The built program with a folder and a database of its own; both go away with the object.
 class Program {
  public:

@@ -102,16 +102,8 @@ TEST_CASE("an environment that does not come up fails its cells and is tried aga
   const auto& singularity = profile_for_user(profiles, "singularity", only_user_namespaces());
   need(singularity);
   const Program program;
-  const auto path = program.file("two.toml", R"(name = "two"
-[axes]
-environment = ["bare-metal", "singularity"]
-backend = "gloo"
-architecture = "ring"
-ranks = 2
-[[work]]
-collective = "allreduce"
-size = "1KiB"
-[protocol]
+  const auto path =
+      program.file("two.toml", one_cell("[\"bare-metal\", \"singularity\"]", "gloo") + R"([protocol]
 warmup = 0
 iterations = 5
 launches = 2

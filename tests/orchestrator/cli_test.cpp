@@ -217,6 +217,13 @@ TEST_CASE("a reader that closes early ends the program quietly") {
   CHECK(plan.err.empty());
 }
 
+/// What a user typed before the tab key, a line each.
+static std::string ask_all(const std::vector<std::string>& typed) {
+  std::string script;
+  for (const std::string& words : typed) script += "ask " + kProgram + " " + words + "\n";
+  return script;
+}
+
 TEST_CASE("bash completes verbs, options, files and ids by asking the program") {
   const Folder folder;
   const std::string script = folder.file(
@@ -225,25 +232,9 @@ TEST_CASE("bash completes verbs, options, files and ids by asking the program") 
           " completion bash)\n"
           "ask() { COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _dynamiccl; "
           "echo \"${COMPREPLY[@]}\"; }\n"
-          "compopt() { :; }\n"
-          "ask " +
-          kProgram +
-          " ru\n"
-          "ask " +
-          kProgram +
-          " run --res\n"
-          "ask " +
-          kProgram +
-          " run " DYNAMICCL_SOURCE_DIR
-          "/experiments/quick\n"
-          "ask " +
-          kProgram +
-          " query lat\n"
-          "ask " +
-          kProgram +
-          " list --format = mark\n"
-          "ask " +
-          kProgram + " show --db " + folder.path("none.sqlite") + " la\n");
+          "compopt() { :; }\n" +
+          ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experiments/quick", "query lat",
+                   "list --format = mark", "show --db " + folder.path("none.sqlite") + " la"}));
   const auto asked = run_command({"bash", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
@@ -263,22 +254,9 @@ TEST_CASE("zsh completes verbs, options, files and ids by asking the program") {
                   "source <(" +
                       kProgram +
                       " completion zsh)\n"
-                      "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n"
-                      "ask " +
-                      kProgram +
-                      " ru\n"
-                      "ask " +
-                      kProgram +
-                      " run --res\n"
-                      "ask " +
-                      kProgram +
-                      " run " DYNAMICCL_SOURCE_DIR
-                      "/experi\n"
-                      "ask " +
-                      kProgram +
-                      " query lat\n"
-                      "ask " +
-                      kProgram + " show --db " + folder.path("none.sqlite") + " la\n");
+                      "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n" +
+                      ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experi",
+                               "query lat", "show --db " + folder.path("none.sqlite") + " la"}));
   const auto asked = run_command({"zsh", "-f", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
