@@ -47,8 +47,9 @@ json clear_proof(const Program& program, const std::string& environment, const s
   for (const int launches : {8, 16}) {
     proof =
         proof_of(diagnosis(program, environment, backend, cause, std::to_string(launches)), cause);
-    CHECK(program.value("SELECT count(*) FROM v_launch WHERE launch_status = 'ok' AND run_row = "
-                        "(SELECT max(id) FROM run)") == 2 * launches);
+    const std::string of_this_run = " FROM v_launch WHERE run_row = (SELECT max(id) FROM run) AND ";
+    INFO(program.rows("SELECT environment, reason" + of_this_run + "launch_status <> 'ok'"));
+    CHECK(program.value("SELECT count(*)" + of_this_run + "launch_status = 'ok'") == 2 * launches);
     if (proof["verdict"] != "UNCLEAR") break;
     WARN(cause << " is UNCLEAR with " << launches << " launches: " << proof.dump());
   }

@@ -10,6 +10,7 @@
 
 #include "workers/backend_table.hpp"
 #include "workers/backends/mpi_algorithms.hpp"
+#include "workers/backends/mpi_finish.hpp"
 #include "workers/backends/mpi_threads.hpp"
 #include "workers/collectives/sum.hpp"
 #include "workers/device/device.hpp"
@@ -162,17 +163,7 @@ class MpiCommunicator : public Communicator {
   void finalize() override {
     algorithms_.reset();  // Open MPI 4.1.4 crashes when MPI_T ends after MPI_Finalize.
     types_->free();
-    check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
-#ifdef MPICH_VERSION
-    // MPICH 4.0.2 over UCX waits in MPI_Finalize for acknowledgements of a peer that may already
-    // sit in the launcher's barrier, which makes no progress. Every rank goes on for a moment, so
-    // that what the barrier itself sent is acknowledged too.
-    int found = 0;
-    for (const double end = MPI_Wtime() + 0.01; MPI_Wtime() < end;)
-      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE),
-            "MPI_Iprobe");
-#endif
-    check(MPI_Finalize(), "MPI_Finalize");
+    finish_mpi();
   }
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
