@@ -1,5 +1,7 @@
 #include "reports/figure_queries.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -20,6 +22,24 @@ std::string joined(const std::set<std::string>& texts) {
 
 std::int64_t count_of(const CellFigure& figure) {
   return static_cast<std::int64_t>(figure.launches.size());
+}
+
+/// Of the copies' share of each launch's time, percent.
+std::optional<Interval> share_interval(const CellFigure& figure) {
+  std::vector<double> shares;
+  for (const auto& launch : figure.launches) {
+    const double copies = launch.h2d_us.value_or(0) + launch.d2h_us.value_or(0);
+    // The interval is made on logarithms.
+    if (launch.median_us <= 0 || copies <= 0) return std::nullopt;
+    shares.push_back(100 * copies / launch.median_us);
+  }
+  return launch_interval(shares);
+}
+
+std::string path_of(const std::optional<Interval>& share_percent) {
+  if (!share_percent) return "UNCLEAR";
+  if (share_percent->low > kStagedFromPercent) return "staged (inferred)";
+  return share_percent->high < kStagedFromPercent ? "not told" : "UNCLEAR";
 }
 
 }  // namespace
@@ -174,7 +194,8 @@ Table components_table(const std::vector<CellFigure>& figures, const QueryScope&
 Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
   add_cell_columns(table);
-  for (const char* name : {"launches", "median_us", "copies_us", "copies_share_percent"}) {
+  for (const char* name : {"launches", "median_us", "copies_us", "copies_share_percent",
+                           "copies_share_low_percent", "copies_share_high_percent", "path"}) {
     table.columns.emplace_back(name);
   }
   for (const auto& f : figures) {
@@ -183,12 +204,25 @@ Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&
     // Without a timed copy the share is not zero but unknown, or there is nothing to copy.
     if (!h2d && !d2h) continue;
     const double copies = h2d.value_or(0) + d2h.value_or(0);
+    const double share = f.median_us() > 0 ? 100 * copies / f.median_us() : 0.0;
+    const auto interval = share_interval(f);
     auto row = cell_values(f);
-    append(row, {count_of(f), f.median_us(), copies,
-                 f.median_us() > 0 ? 100 * copies / f.median_us() : 0.0});
+    append(row, {count_of(f), f.median_us(), copies, share});
+    add_bounds(row, interval);
+    row.emplace_back(path_of(interval));
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+std::string copy_path_method() {
+  return fmt::format(
+      "method: path = what the copies' share of the time tells of, inferred and not read from the "
+      "library: staged = the 95 % interval over launches is above {0:g} %, so that the library is "
+      "not given device memory; not told = it is below (large messages copy fast, this is no "
+      "proof of a path without copies); UNCLEAR = it holds {0:g} %, or there are fewer than three "
+      "launches",
+      kStagedFromPercent);
 }
 
 }  // namespace dynamiccl

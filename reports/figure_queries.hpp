@@ -23,9 +23,16 @@ Table latency_table(const std::vector<CellFigure>& figures, const QueryScope& sc
 Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 Table bandwidth_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 Table components_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+/// With the path that the copies' share tells of (B-25): inferred, from this share on.
+inline constexpr double kStagedFromPercent = 10;
 Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+std::string copy_path_method();
 Table best_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+/// A row per factor, environment, collective and size class: who surely wins how often (G-12).
+Table findings_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+/// A row per cell of NCCL that Gloo measured too: is it slower than that floor (G-16, E-141)?
+Table floor_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 /// A row per line: T(size) = alpha + size / bandwidth over all sizes, and per piece where one line
 /// does not do, with intervals from fits of each block and the fit's own error.
 Table fit_table(const std::vector<CellFigure>& figures, const QueryScope& scope);

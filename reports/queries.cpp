@@ -11,6 +11,7 @@
 #include "embedded/query_list.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/reports.hpp"
+#include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"
 #include "reports/trust.hpp"
 
@@ -57,9 +58,47 @@ constexpr std::array kFigureQueries{
     FigureQuery{"copy_share", "Share of memory copies",
                 "one cell with copies between host and device: their share of its time", true,
                 copy_share_table},
+    FigureQuery{"findings", "Findings",
+                "one factor in one environment, collective and size class: who surely wins how "
+                "often, and by how much the first is ahead of the second",
+                false, findings_table},
+    FigureQuery{"floor", "Floor check",
+                "one cell of NCCL against the same cell of Gloo: is it slower than that floor?",
+                false, floor_table},
     FigureQuery{"independence", "Independence of launches",
                 "one group: do its launches depend on their order (permutation test)?", true,
                 independence_table}};
+
+/// A query that needs more of a run than its figures. Rows are chosen after the table is made.
+struct RunQuery {
+  std::string_view name;
+  std::string_view title;
+  std::string_view row;
+  Table (*table)(const Reader&, const std::vector<std::int64_t>&, const QueryScope&);
+};
+
+constexpr std::array kRunQueries{
+    RunQuery{"line_rate", "Bandwidth against the line rate",
+             "one cell: effective bandwidth, its share of the link's rate where that is known and "
+             "of the best size, and how far the best size is ahead",
+             line_rate_table},
+    RunQuery{"interconnect", "Interconnect",
+             "one environment and backend: what its links inside and outside can carry, and "
+             "whether that is flat (inside below 1.5 x outside)",
+             interconnect_table},
+    RunQuery{"tradeoffs", "Trade-offs",
+             "one operation, size and aspect (time, 95th percentile, start-up): the values of "
+             "--vary side by side with the winner; architectures at equal workers",
+             tradeoffs_table},
+    RunQuery{"atlas", "Regime atlas of training",
+             "one model, batch and number of workers: the best method with its speed-up, the "
+             "runner-up, and whether the lead is sure",
+             atlas_table},
+    RunQuery{
+        "stragglers", "Stragglers",
+        "one rank of a group: is it slower than the others of its kind (own_work: copies, "
+        "sums and computing; arrival: after the barrier), in how many iterations and launches?",
+        straggler_table}};
 
 /// Value of a "-- key: value" line at the head of a query file.
 std::string header_of(std::string_view sql, std::string_view key) {
@@ -141,6 +180,9 @@ std::vector<NamedQuery> named_queries() {
   for (const auto& query : kFigureQueries) {
     queries.push_back({std::string(query.name), std::string(query.title), std::string(query.row)});
   }
+  for (const auto& query : kRunQueries) {
+    queries.push_back({std::string(query.name), std::string(query.title), std::string(query.row)});
+  }
   for (const auto& [name, sql] : embedded::query_list()) {
     queries.push_back({std::string(name), header_of(sql, "title"), header_of(sql, "row")});
   }
@@ -149,7 +191,10 @@ std::vector<NamedQuery> named_queries() {
 }
 
 std::string judging_method(const std::string& query) {
-  constexpr std::array<std::string_view, 4> judging{"overhead", "best", "axis", "crossover"};
+  if (query == "stragglers") return straggler_method();
+  if (query == "copy_share") return copy_path_method();
+  constexpr std::array<std::string_view, 8> judging{"overhead",  "best",     "axis",  "crossover",
+                                                    "tradeoffs", "findings", "floor", "atlas"};
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
       "method: sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate of "
@@ -168,6 +213,14 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
     if (query.name != name) continue;
     const auto runs = runs_in_scope(reader, scope, scope.all_runs);
     Table table = figure_table(reader, query, runs, scope);
+    if (runs.size() < 2) drop_run_column(table);
+    return table;
+  }
+  for (const auto& query : kRunQueries) {
+    if (query.name != name) continue;
+    const auto runs = runs_in_scope(reader, scope, scope.all_runs);
+    Table table = query.table(reader, runs, scope);
+    keep_rows_where(table, scope);
     if (runs.size() < 2) drop_run_column(table);
     return table;
   }

@@ -8,6 +8,7 @@
 
 #include "core/text.hpp"
 #include "core/warmup.hpp"
+#include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {
@@ -184,6 +185,11 @@ std::string stopping_note(const Reader& reader, const std::string& run) {
   return text;
 }
 
+std::string stragglers_of(const Reader& reader, const std::string& run) {
+  const Table row = reader.query("SELECT id FROM run WHERE uuid = ?1", {run});
+  return row.rows.empty() ? "" : straggler_note(reader, TableView(row).integer(0, "id"));
+}
+
 std::string replay_note(const Reader& reader, const std::string& run) {
   const Table table = reader.query("SELECT replay_of FROM run WHERE uuid = ?1", {run});
   const std::string launch = TableView(table).text(0, "replay_of");
@@ -246,9 +252,10 @@ Table independence_table(const std::vector<CellFigure>& figures, const QueryScop
 
 std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
                                      const std::vector<CellFigure>& figures) {
-  std::vector<std::string> notes{replay_note(reader, run_uuid), stopping_note(reader, run_uuid),
-                                 noise_note(reader, run_uuid),  warmup_note(reader, run_uuid),
-                                 independence_note(figures),    clock_note(reader, run_uuid)};
+  std::vector<std::string> notes{replay_note(reader, run_uuid),  stopping_note(reader, run_uuid),
+                                 noise_note(reader, run_uuid),   warmup_note(reader, run_uuid),
+                                 independence_note(figures),     clock_note(reader, run_uuid),
+                                 stragglers_of(reader, run_uuid)};
   std::erase(notes, std::string());
   return notes;
 }

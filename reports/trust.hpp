@@ -28,7 +28,8 @@ std::vector<GroupIndependence> test_groups(const std::vector<CellFigure>& figure
 Table independence_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 
 /// What speaks for and against a run's intervals, one sentence each: noise gate, warm-up,
-/// independence of launches, clocks, stopping. Nothing is left out of the figures for any of it.
+/// independence of launches, clocks, stragglers, stopping. Nothing is left out of the figures for
+/// any of it.
 std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
                                      const std::vector<CellFigure>& figures);
 

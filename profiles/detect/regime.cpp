@@ -9,6 +9,7 @@
 #include "core/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/known.hpp"
+#include "profiles/detect/link_rates.hpp"
 #include "profiles/detect/regime_links.hpp"
 
 namespace dynamiccl {
@@ -161,6 +162,9 @@ json features(const std::vector<json>& facts, const HostGroups& hosts,
     pcie_only = !nvlink.get<bool>();
   const bool rdma =
       is("inter_link", "infiniband") || is("inter_link", "roce-v1") || is("inter_link", "roce-v2");
+  const auto intra = intra_rate(facts, all.at("intra_link").value.get<std::string>());
+  const auto inter = inter_rate(all.at("inter_tier").value.get<std::string>());
+  const auto ratio = intra_over_inter(intra, inter);
   const bool ina =
       is("ina", "sharp") || all.at("ina").value.get<std::string>().starts_with("declared:");
   return json{{"is_cross_container",
@@ -172,6 +176,10 @@ json features(const std::vector<json>& facts, const HostGroups& hosts,
               {"is_pcie_only_intra", pcie_only},
               {"kernel_bypass", rdma},
               {"is_ina_active", ina},
+              {"intra_bytes_per_s", intra ? json(intra->bytes_per_s) : json()},
+              {"inter_bytes_per_s", inter ? json(inter->bytes_per_s) : json()},
+              {"intra_over_inter", ratio ? json(*ratio) : json()},
+              {"is_flat_interconnect", ratio ? json(*ratio < kFlatBelow) : json()},
               {"shared_memory_between_ranks", !is_apart(hosts, "shm")},
               {"cluster_class", nvlink == true || rdma ? "specialised" : "commodity"}};
 }

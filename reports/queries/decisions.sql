@@ -1,7 +1,7 @@
 -- title: Decisions
 -- row: one choice of a setting for a task: who chose it, why it could, and what came of it (E-102)
-SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment, d.task_key,
-       d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
+SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment, d.regime,
+       d.task_key, d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
        d.reference_us / d.time_us AS speedup, d.reward,
        json_extract(d.reward_json, '$.base') AS reward_base,
        json_extract(d.candidates_json, '$.arms') AS arms, d.epoch, d.calls,

@@ -17,7 +17,7 @@ const std::map<std::string, std::vector<std::string>>& layers() {
       {"profiles/detect", {"core"}},
       {"containers", {"core", "profiles", "profiles/detect"}},
       {"db", {"core"}},
-      {"reports", {"core", "profiles", "db"}},
+      {"reports", {"core", "profiles", "profiles/detect", "db"}},
       {"tuner", {"core", "profiles/detect"}},
       {"tuner/learn", {"core", "profiles/detect", "tuner"}},
       {"workers", {"core", "profiles/detect", "tuner"}},

@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "profiles/detect/link_rates.hpp"
 #include "tests/profiles/detect/fixture_tree.hpp"
 
 using namespace dynamiccl;
@@ -169,6 +170,40 @@ TEST_CASE("a shaped link is part of the regime and marked as declared") {
   const auto regime = derive_regime({facts, other_container(facts, 3)}, context);
   CHECK(regime.json["ingredients"]["inter_tier"] == "shaped-300Mbit/s");
   CHECK(regime.json["evidence"]["inter_tier"].get<std::string>().starts_with("declared"));
+}
+
+TEST_CASE("a flat interconnect is told from stated rates alone", "[B-29]") {
+  const auto plain = FixtureTree("pcie-only").facts();
+  auto context = with(Backend::nccl, "2.28.9");
+  context.declared_link_bits_per_s = 100e9;
+  // PCIe 3.0 x16 carries 15.75 GB/s, the link 12.5 GB/s.
+  const auto flat = derive_regime({plain, plain}, context).json["features"];
+  CHECK(flat["intra_bytes_per_s"].get<double>() > 15.7e9);
+  CHECK(flat["intra_bytes_per_s"].get<double>() < 15.8e9);
+  CHECK(flat["inter_bytes_per_s"] == 12.5e9);
+  CHECK(flat["is_flat_interconnect"] == true);
+  auto idle = plain;  // a card that saves power shows a lower generation
+  idle["gpu"]["devices"][0]["pcie_generation"] = 1;
+  CHECK(derive_regime({plain, idle}, context).json["features"]["is_flat_interconnect"].is_null());
+
+  const auto switched = FixtureTree("nvswitch").facts();
+  const auto steep =
+      derive_regime({switched, switched}, with(Backend::nccl, "2.28.9")).json["features"];
+  CHECK(steep["intra_bytes_per_s"] == 18 * 26562e6);
+  CHECK(steep["is_flat_interconnect"] == false);
+  CHECK(steep["intra_over_inter"].get<double>() > 38);
+
+  // Shared memory states no rate, a veth claims one that it does not have.
+  const auto roce = FixtureTree("roce").facts();
+  const auto shm = derive_regime({roce, roce}, with(Backend::gloo, "0.5")).json["features"];
+  CHECK(shm["intra_bytes_per_s"].is_null());
+  CHECK(shm["inter_bytes_per_s"] == 12.5e9);
+  CHECK(shm["is_flat_interconnect"].is_null());
+  for (const char* tier : {"virtual", "unknown", "none", "mixed", "GbE", "xGbE", "-1GbE", ""})
+    CHECK_FALSE(inter_rate(tier));
+  CHECK(inter_rate("2.5GbE")->bytes_per_s == 312.5e6);
+  CHECK(inter_rate("shaped-300Mbit/s")->bytes_per_s == 37.5e6);
+  CHECK(inter_rate("400Gb/s")->bytes_per_s == 50e9);
 }
 
 TEST_CASE("without usable facts the regime says unknown and nothing throws") {

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "core/verdict.hpp"
+#include "reports/figures.hpp"
+#include "reports/run_queries.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct Trained {
+  CellFigure figure;
+  std::string model;
+  std::int64_t batch = 0;
+  std::int64_t workers = 0;
+  double intensity = 0;
+  double speedup = 0;  ///< median over launches
+};
+
+std::string setting(const nlohmann::json& knobs, const char* name) {
+  const auto found = knobs.find(name);
+  if (found == knobs.end()) return "";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+std::vector<Trained> load(const Reader& reader, std::int64_t run) {
+  const Table table = reader.query(
+      "SELECT m.*, t.intensity AS intensity, t.speedup AS speedup, t.workers AS workers "
+      "FROM v_training t JOIN v_measurement m ON m.measurement_row = t.measurement_row "
+      "WHERE t.run_row = ?1 AND t.counts",
+      {run});
+  const TableView rows(table);
+  std::map<std::string, std::vector<double>> speedups;
+  std::map<std::string, std::size_t> row_of;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto key = key_without(figure_cell(rows, i), "");
+    row_of[key] = i;
+    if (const auto speedup = rows.real(i, "speedup")) speedups[key].push_back(*speedup);
+  }
+  std::vector<Trained> trained;
+  for (auto& figure : load_figures(reader, {run})) {
+    const auto key = key_without(figure, "");
+    const auto row = row_of.find(key);
+    if (figure.collective != "training" || row == row_of.end()) continue;
+    auto knobs = nlohmann::json::parse(figure.cell_knobs, nullptr, false);
+    if (!knobs.is_object()) knobs = nlohmann::json::object();
+    Trained one;
+    one.model = setting(knobs, "model");
+    const auto batch = setting(knobs, "batch");
+    one.batch = batch.empty() ? 0 : std::stoll(batch);
+    one.workers = rows.integer(row->second, "workers");
+    one.intensity = rows.real(row->second, "intensity").value_or(0);
+    one.speedup = median(speedups[key]);
+    one.figure = std::move(figure);
+    trained.push_back(std::move(one));
+  }
+  return trained;
+}
+
+/// A regime of the atlas, in its order: environment, backend, intensity, model, batch, workers.
+auto regime_of(const Trained& t) {
+  return std::tuple(environment_order(t.figure.environment), t.figure.backend, t.intensity, t.model,
+                    t.batch, t.workers);
+}
+
+std::string method_of(const Trained& t) {
+  auto knobs = nlohmann::json::parse(t.figure.cell_knobs, nullptr, false);
+  if (!knobs.is_object()) return t.figure.algorithm;
+  knobs.erase("model");
+  knobs.erase("batch");
+  return t.figure.algorithm + (knobs.empty() ? "" : " " + knobs.dump());
+}
+
+}  // namespace
+
+Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                  const QueryScope& /*scope*/) {
+  Table table;
+  table.columns = {"run_id",      "environment", "backend",      "model",    "intensity",
+                   "batch",       "workers",     "methods",      "launches", "best",
+                   "step_us",     "step_low_us", "step_high_us", "speedup",  "runner_up",
+                   "lead",        "lead_low",    "lead_high",    "worst",    "worst_step_us",
+                   "lead_is_sure"};
+  std::vector<std::string> judged_runs;
+  std::vector<Ratio> leads;
+  for (const std::int64_t run : runs) {
+    std::map<decltype(regime_of(Trained{})), std::vector<Trained>> regimes;
+    for (auto& one : load(reader, run)) {
+      auto regime = regime_of(one);
+      regimes[std::move(regime)].push_back(std::move(one));
+    }
+    for (auto& [regime, methods] : regimes) {
+      std::stable_sort(methods.begin(), methods.end(), [](const auto& a, const auto& b) {
+        return a.figure.median_us() < b.figure.median_us();
+      });
+      const Trained& best = methods.front();
+      const CellFigure& f = best.figure;
+      const bool alone = methods.size() < 2;
+      // One method against nothing has no lead: a ratio without an interval is never sure.
+      const Ratio lead = alone ? Ratio{} : time_ratio(methods[1].figure, f);
+      std::vector<Value> row{f.run_id,
+                             f.environment,
+                             f.backend,
+                             best.model,
+                             best.intensity,
+                             best.batch,
+                             best.workers,
+                             static_cast<std::int64_t>(methods.size()),
+                             static_cast<std::int64_t>(f.launches.size()),
+                             method_of(best),
+                             f.median_us()};
+      add_bounds(row, f.interval());
+      row.emplace_back(best.speedup);
+      row.push_back(or_null(alone ? "" : method_of(methods[1])));
+      row.push_back(or_null(alone ? std::nullopt : std::optional(lead.value)));
+      add_bounds(row, lead.interval);
+      row.push_back(or_null(alone ? "" : method_of(methods.back())));
+      row.push_back(
+          or_null(alone ? std::nullopt : std::optional(methods.back().figure.median_us())));
+      table.rows.push_back(std::move(row));
+      judged_runs.push_back(f.run_id);
+      leads.push_back(lead);
+    }
+  }
+  const auto verdicts = judge_by_run(judged_runs, leads);
+  for (std::size_t i = 0; i < verdicts.size(); ++i)
+    table.rows[i].emplace_back(std::string(verdicts[i] == Verdict::slower ? "yes" : "no"));
+  return table;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "db/reader.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+
+// Queries that need more of a run than its figures. `runs` are row keys of run; every table has
+// run_id as its first column and may be empty.
+
+/// A row per environment, backend and regime: what its links inside and outside can carry, and
+/// whether the interconnect is flat (B-29). Unknown where the machine does not state both.
+Table interconnect_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                         const QueryScope& scope);
+/// A row per cell: effective bandwidth, its share of the rate of the link that carried it where
+/// that is known, its share of the best size, and how far the best size is ahead (G-13).
+Table line_rate_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                      const QueryScope& scope);
+
+/// A row per rank of a group and measure: is it slower than the others of its kind, in which share
+/// of the iterations and in which launches (B-30)?
+Table straggler_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                      const QueryScope& scope);
+/// The rule behind that table.
+std::string straggler_method();
+/// One sentence on a run's stragglers; "" where no rank can be compared.
+std::string straggler_note(const Reader& reader, std::int64_t run);
+
+/// A row per operation, size and aspect (time, 95th percentile, start-up), a column per value of
+/// the axis `scope.vary`, the winner and whether it is sure (G-08, G-09, G-10).
+/// @throws Error(input) for an axis that is no choice
+Table tradeoffs_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                      const QueryScope& scope);
+
+/// A row per model, batch and number of workers of an environment and backend: the best training
+/// method, its speed-up, and whether its lead is sure (G-11, G-14).
+Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                  const QueryScope& scope);
+
+}  // namespace dynamiccl

@@ -1,0 +1,248 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "core/text.hpp"
+#include "reports/answer.hpp"
+#include "reports/reports.hpp"
+#include "reports/table_view.hpp"
+#include "reports/trust.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+using Edit = std::function<void(std::vector<RecordFile>&, LaunchEnd&)>;
+
+/// A run of one group whose launches' records are edited before they are stored.
+class EditedRun {
+ public:
+  EditedRun(const std::vector<std::string>& collectives, const std::vector<std::uint64_t>& sizes,
+            int ranks)
+      : store(folder.file("a.sqlite")),
+        plan(make_plan("run-1", {"bare-metal"}, collectives, sizes, ranks)) {
+    store.begin_run(plan.run, plan.groups, plan.cells);
+  }
+
+  void launch(int block, const TimeOf& time_us, const Edit& edit = {}) {
+    const auto start = make_start(plan.groups[0].id, block);
+    const auto row = store.begin_launch("run-1", start);
+    auto records =
+        make_records(plan.cells, plan.groups[0].id, start.uuid, plan.groups[0].ranks, 20, time_us);
+    auto end = make_end();
+    if (edit) edit(records, end);
+    store.finish_launch(row, end, records);
+  }
+
+  [[nodiscard]] Reader reader() const { return Reader(folder.file("a.sqlite")); }
+  [[nodiscard]] Table query(const char* name) const { return named_query(reader(), name, {}); }
+  [[nodiscard]] std::string notes() const {
+    const Reader database = reader();
+    return join(
+        trust_notes(database, "run-1", load_figures(database, run_scope(database, "run-1"))), "\n");
+  }
+
+  ScratchFolder folder;
+  Store store;
+  SyntheticPlan plan;
+};
+
+template <class Record>
+void each(std::vector<RecordFile>& files, const std::function<void(Record&, int rank)>& change) {
+  for (std::size_t rank = 0; rank < files.size(); ++rank)
+    for (auto& record : files[rank].records)
+      if (auto* wanted = std::get_if<Record>(&record)) change(*wanted, static_cast<int>(rank));
+}
+
+/// The row of a rank by a measure; fails the test when there is none.
+std::size_t row_of(const TableView& rows, const std::string& measure, int rank) {
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows.text(i, "measure") == measure && rows.integer(i, "rank") == rank) return i;
+  FAIL("no row of " << measure << " of rank " << rank);
+  return 0;
+}
+
+/// All ranks start together but `late`, which comes `late_us` after them; clocks may err by
+/// `error_us`.
+Edit arrivals(int late, double late_us, double error_us) {
+  return [=](std::vector<RecordFile>& files, LaunchEnd&) {
+    each<CellRecord>(files, [&](CellRecord& cell, int rank) {
+      for (double& start : cell.measured.start_us) start += 100 + (rank == late ? late_us : 0);
+    });
+    for (std::size_t rank = 0; rank < files.size(); ++rank) {
+      ClockRecord clock;
+      clock.rank = static_cast<int>(rank);
+      clock.shared = error_us == 0;
+      clock.error_us = clock.end_error_us = rank == 0 ? 0 : error_us;
+      files[rank].records.emplace_back(clock);
+    }
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a rank whose own work takes longer in every launch is a straggler", "[B-30]") {
+  EditedRun run({"allreduce"}, {1024, 4096}, 3);
+  for (int block = 0; block < 4; ++block)
+    run.launch(block, [&](const CellInfo&, int rank, int iteration) {
+      return (rank == 2 ? 20.0 : 10.0) * (1 + 0.01 * block + 0.001 * (iteration % 3));
+    });
+  const Table table = run.query("stragglers");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 3);  // without compared clocks nothing is said of arrivals
+  const auto slow = row_of(rows, "own_work", 2);
+  CHECK_THAT(*rows.real(slow, "ratio"), WithinRel(2.0, 0.01));
+  CHECK(*rows.real(slow, "ratio_low") > 1.9);
+  CHECK(rows.real(slow, "slow_iterations_percent") == 100.0);
+  CHECK(rows.integer(slow, "iterations") == 4 * 2 * 20);
+  CHECK(rows.text(slow, "slow_blocks") == "0, 1, 2, 3");
+  CHECK(rows.text(slow, "straggler") == "yes");
+  CHECK(rows.text(row_of(rows, "own_work", 0), "straggler") == "no");
+  CHECK_THAT(run.notes(), ContainsSubstring("stragglers: SLOWER in every launch: rank 2 of "
+                                            "bare-metal openmpi ring 3 ranks (own work, x 2.00, "
+                                            "in 4 of 4 launches); see `query stragglers`"));
+}
+
+TEST_CASE("a rank that is slow in some launches only is a changing straggler", "[B-30]") {
+  EditedRun run({"allreduce"}, {1024}, 2);
+  for (int block = 0; block < 6; ++block)
+    run.launch(block, [&](const CellInfo&, int rank, int) {
+      return rank == 1 && block >= 4 ? 30.0 : 10.0 + 0.01 * block;
+    });
+  const Table table = run.query("stragglers");
+  const TableView rows(table);
+  const auto slow = row_of(rows, "own_work", 1);
+  CHECK(rows.text(slow, "straggler") == "changing");
+  CHECK(rows.text(slow, "slow_blocks") == "4, 5");
+  CHECK(rows.text(row_of(rows, "own_work", 0), "slow_launches") == "0");
+  CHECK_THAT(run.notes(), ContainsSubstring("CHANGING between launches: rank 1 of"));
+}
+
+TEST_CASE("one launch is too few to call a rank a straggler, and equal ranks are none", "[B-30]") {
+  EditedRun run({"allreduce"}, {1024}, 2);
+  const auto equal = [](const CellInfo&, int, int) { return 10.0; };
+  run.launch(0, [](const CellInfo&, int rank, int) { return rank == 1 ? 20.0 : 10.0; });
+  const Table once = run.query("stragglers");
+  CHECK(TableView(once).text(row_of(TableView(once), "own_work", 1), "straggler") == "UNCLEAR");
+  CHECK_THAT(run.notes(), ContainsSubstring("stragglers: none found in 1 group; UNCLEAR in 2"));
+  EditedRun even({"allreduce"}, {1024}, 2);
+  for (int block = 0; block < 3; ++block) even.launch(block, equal);
+  const Table table = even.query("stragglers");
+  CHECK(TableView(table).text(0, "straggler") == "no");
+  CHECK(TableView(table).text(1, "straggler") == "no");
+}
+
+TEST_CASE("a rank that comes late is told from its clock, less what the clocks may err by",
+          "[B-30]") {
+  const auto time = [](const CellInfo&, int, int) { return 10.0; };
+  EditedRun run({"broadcast"}, {1024}, 2);
+  for (int block = 0; block < 3; ++block) run.launch(block, time, arrivals(1, 5, 0));
+  const Table table = run.query("stragglers");
+  const TableView rows(table);
+  // The root of a broadcast does other work than its receiver: only arrivals are compared.
+  REQUIRE(rows.size() == 2);
+  const auto late = row_of(rows, "arrival", 1);
+  CHECK_THAT(*rows.real(late, "ratio"), WithinRel(1.5, 1e-9));
+  CHECK(rows.text(late, "straggler") == "yes");
+  CHECK(rows.text(row_of(rows, "arrival", 0), "straggler") == "no");
+
+  EditedRun coarse({"broadcast"}, {1024}, 2);
+  for (int block = 0; block < 3; ++block) coarse.launch(block, time, arrivals(1, 5, 6));
+  const Table unsure = coarse.query("stragglers");
+  const TableView none(unsure);
+  CHECK(none.real(row_of(none, "arrival", 1), "ratio") == 1.0);
+  CHECK(none.text(row_of(none, "arrival", 1), "straggler") == "no");
+}
+
+TEST_CASE("a staged path is inferred from the copies' share, and only where it is sure", "[B-25]") {
+  const auto copies = [](double share) {
+    return [share](std::vector<RecordFile>& files, LaunchEnd&) {
+      each<CellRecord>(files, [&](CellRecord& cell, int) {
+        for (std::size_t i = 0; i < cell.measured.total_us.size(); ++i)
+          cell.measured.h2d_us[i] = cell.measured.total_us[i] * share;
+      });
+    };
+  };
+  const auto path = [&](const std::vector<double>& shares) {
+    EditedRun run({"allreduce"}, {1024}, 2);
+    for (std::size_t block = 0; block < shares.size(); ++block)
+      run.launch(
+          static_cast<int>(block), [](const CellInfo&, int, int) { return 10.0; },
+          copies(shares[block]));
+    const Table table = run.query("copy_share");
+    return TableView(table).text(0, "path");
+  };
+  CHECK(path({0.24, 0.25, 0.26}) == "staged (inferred)");
+  CHECK(path({0.020, 0.021, 0.022}) == "not told");
+  CHECK(path({0.05, 0.10, 0.20}) == "UNCLEAR");
+  CHECK(path({0.25}) == "UNCLEAR");
+  CHECK_THAT(judging_method("copy_share"),
+             ContainsSubstring("inferred") && ContainsSubstring("above 10 %"));
+}
+
+TEST_CASE("bandwidth is set against the rate of the link that carried it", "[G-13]") {
+  const auto over = [](const char* transport, const char* regime) {
+    EditedRun run({"allreduce"}, {1024, 1 << 20}, 2);
+    for (int block = 0; block < 3; ++block)
+      run.launch(
+          block,
+          [](const CellInfo& cell, int, int) { return cell.size_bytes == 1024 ? 10.0 : 100.0; },
+          [&](std::vector<RecordFile>& files, LaunchEnd& end) {
+            each<TransportRecord>(files,
+                                  [&](TransportRecord& used, int) { used.transport = transport; });
+            end.regime_json = regime;
+          });
+    return run.query("line_rate");
+  };
+  const Table apart =
+      over("tcp", R"({"ingredients":{"inter_tier":"100GbE","intra_link":"none","apart":["net"]}})");
+  const TableView rows(apart);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.integer(0, "size_bytes") == 1024);
+  CHECK(rows.real(0, "line_rate_bytes_per_s") == 12.5e9);
+  CHECK(rows.text(0, "line_rate_of") == "link tier 100GbE");
+  CHECK_THAT(*rows.real(0, "of_line_rate_percent"), WithinRel(100 * 1024 / 10e-6 / 12.5e9, 1e-9));
+  CHECK_THAT(*rows.real(1, "of_line_rate_percent"),
+             WithinRel(100 * 1048576 / 100e-6 / 12.5e9, 1e-9));
+  CHECK(rows.integer(0, "best_size_bytes") == (1 << 20));
+  CHECK_THAT(*rows.real(0, "gap_to_best"), WithinRel(102.4, 1e-9));
+  CHECK_THAT(*rows.real(0, "gap_to_best_low"), WithinRel(102.4, 1e-9));
+  CHECK(rows.real(1, "of_best_size_percent") == 100.0);
+  // In one network namespace TCP does not leave the machine, and a veth has no rate of its own.
+  for (const char* regime : {R"({"ingredients":{"inter_tier":"100GbE","apart":[]}})",
+                             R"({"ingredients":{"inter_tier":"virtual","apart":["net"]}})", "{}"}) {
+    const Table unknown = over("tcp", regime);
+    CHECK_FALSE(TableView(unknown).real(0, "line_rate_bytes_per_s").has_value());
+    CHECK(TableView(unknown).real(0, "of_best_size_percent").has_value());
+  }
+}
+
+TEST_CASE("the interconnect is flat, steep or unknown", "[B-29]") {
+  const auto shape = [](const char* intra, const char* tier, int nvlinks) {
+    EditedRun run({"allreduce"}, {1024}, 2);
+    run.launch(
+        0, [](const CellInfo&, int, int) { return 10.0; },
+        [&](std::vector<RecordFile>& files, LaunchEnd& end) {
+          each<FactsRecord>(files, [&](FactsRecord& own, int) {
+            nlohmann::json device{{"nvlinks_active", nvlinks}, {"nvlink_mbyte_per_s", 25000}};
+            own.facts["gpu"]["nvml"]["devices"].push_back(std::move(device));
+          });
+          nlohmann::json regime;
+          regime["ingredients"] = {{"intra_link", intra}, {"inter_tier", tier}};
+          end.regime_json = regime.dump();
+        });
+    const Table table = run.query("interconnect");
+    REQUIRE(table.rows.size() == 1);
+    return TableView(table).text(0, "interconnect");
+  };
+  CHECK(shape("nvlink", "400Gb/s", 18) == "steep");
+  CHECK(shape("nvlink", "400Gb/s", 2) == "flat");
+  CHECK(shape("nvlink", "virtual", 18) == "unknown");
+  CHECK(shape("shm", "400Gb/s", 18) == "unknown");
+}
