@@ -172,8 +172,9 @@ Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   return table;
 }
 
-Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope) {
+Table axis_table(const std::vector<CellFigure>& given, const QueryScope& scope) {
   const std::string& axis = scope.vary;
+  const auto figures = axis == "backend" ? with_stated_memory(given) : given;
   axis_value(CellFigure{}, axis);
   const auto values = axis_values(figures, axis);
   // A larger message or more ranks are no choice, so nothing wins.

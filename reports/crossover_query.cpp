@@ -172,8 +172,9 @@ class Rows {
 
 }  // namespace
 
-Table crossover_table(const std::vector<CellFigure>& figures, const QueryScope& scope) {
+Table crossover_table(const std::vector<CellFigure>& given, const QueryScope& scope) {
   const std::string& axis = scope.vary;
+  const auto figures = axis == "backend" ? with_stated_memory(given) : given;
   axis_value(CellFigure{}, axis);  // refuses an unknown one
   Table table;
   table.columns = {"run_id"};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "core/error.hpp"
@@ -203,6 +204,28 @@ std::string key_without(const CellFigure& figure, std::string_view axis) {
     if (known.name != axis) key += '\n' + known.value(figure);
   }
   return key;
+}
+
+std::vector<CellFigure> with_stated_memory(std::vector<CellFigure> figures) {
+  const auto on_gpu = [](const CellFigure& f) {
+    return f.backend == name_of(Backend::nccl) || f.backend == name_of(Backend::cuda_aware_mpi);
+  };
+  const auto knobs_of = [](const CellFigure& f) {
+    auto knobs = nlohmann::json::parse(f.cell_knobs, nullptr, false);
+    return knobs.is_object() ? knobs : nlohmann::json::object();
+  };
+  std::set<std::string> staged_runs;
+  for (const auto& f : figures)
+    if (!on_gpu(f) && f.cell_knobs.find("memory") != std::string::npos &&
+        knobs_of(f).value("memory", nlohmann::json()) == "device")
+      staged_runs.insert(f.run_id);
+  for (auto& f : figures) {
+    if (!on_gpu(f) || !staged_runs.contains(f.run_id)) continue;
+    auto knobs = knobs_of(f);
+    knobs["memory"] = "device";
+    f.cell_knobs = knobs.dump();
+  }
+  return figures;
 }
 
 BareMetal::BareMetal(const std::vector<CellFigure>& figures) {

@@ -96,6 +96,10 @@ std::string axis_value(const CellFigure& figure, const std::string& axis);
 /// All axes but `axis`, and the run: equal for figures that differ in that axis alone.
 std::string key_without(const CellFigure& figure, std::string_view axis);
 
+/// For comparisons of backends: libraries that take their data from the GPU get the knob
+/// memory = "device" that host libraries of the same run were given, as both start and end there.
+std::vector<CellFigure> with_stated_memory(std::vector<CellFigure> figures);
+
 /// Finds each figure's counterpart on bare metal: same axes but environment "bare-metal".
 class BareMetal {
  public:

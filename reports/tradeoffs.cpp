@@ -236,7 +236,8 @@ Table findings_table(const std::vector<CellFigure>& figures, const QueryScope& /
   return table;
 }
 
-Table floor_table(const std::vector<CellFigure>& figures, const QueryScope& /*scope*/) {
+Table floor_table(const std::vector<CellFigure>& given, const QueryScope& /*scope*/) {
+  const auto figures = with_stated_memory(given);
   Table table;
   add_cell_columns(table);
   for (const char* name :

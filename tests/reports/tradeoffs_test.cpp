@@ -83,6 +83,23 @@ TEST_CASE("NCCL below Gloo's floor is told only where it is sure", "[G-16][E-141
   CHECK(rows.text(3, "verdict") == "UNCLEAR");
 }
 
+TEST_CASE("NCCL is compared with what a host library makes of data on the GPU", "[G-08][G-16]") {
+  TwoGroups run({1024});
+  run.plan.groups[0].backend = "nccl";
+  run.plan.groups[1].backend = "gloo";
+  run.plan.cells[1].knobs_json = R"({"memory":"device"})";
+  run.launch([](std::size_t group, std::uint64_t, int block) {
+    return (group == 0 ? 10.0 : 30.0) + 0.01 * block;
+  });
+  const Table floor = run.query("floor");
+  REQUIRE(floor.rows.size() == 1);
+  CHECK(TableView(floor).text(0, "floor") == "held");
+  const Table axis = run.query("axis", "backend");
+  REQUIRE(axis.rows.size() == 1);
+  CHECK(TableView(axis).text(0, "winner") == "nccl");
+  CHECK(TableView(axis).text(0, "cell_knobs") == R"({"memory":"device"})");
+}
+
 TEST_CASE("trade-offs of backends have a winner per aspect, and none where it is not sure",
           "[G-08]") {
   TwoGroups run({1024, kMiB});
