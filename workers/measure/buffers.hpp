@@ -7,8 +7,8 @@
 
 namespace dynamiccl {
 
-/// Page-aligned host memory, every page written once, so that no timed call meets a first touch.
-/// Plain 4 KiB alignment without hints to the kernel: what a user's large malloc gets.
+/// Host memory on cache lines, every page written once, so that no timed call meets a first touch;
+/// without hints to the kernel: what a training framework's allocator gets.
 class Buffer {
  public:
   Buffer() = default;
