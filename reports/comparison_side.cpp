@@ -19,8 +19,8 @@ namespace {
 
 /// What of a run's protocol makes another measurement of the same cell. The rest (launches, time
 /// caps, retries) decides how well it is measured, not what.
-constexpr std::array<std::string_view, 7> kMethod{
-    "warmup", "rank_aggregation", "verify", "batch_target_us", "max_batch", "pauses", "pause_us"};
+constexpr std::array<std::string_view, 5> kMethod{"warmup", "rank_aggregation", "verify",
+                                                  "batch_target_us", "max_batch"};
 
 /// Parts of a foreign table's source that are another with every start of its program.
 constexpr std::array<std::string_view, 4> kPassingOfImports{".file", "average_bus_bandwidth",
