@@ -18,7 +18,7 @@ struct WorkCell {
   std::string id;  ///< stable_id of the cell's canonical key, given back in the records
   Collective collective = Collective::allreduce;
   /// The size as nccl-tests counts it: the whole buffer (allgather, reduce_scatter, gather and
-  /// alltoall: all ranks' parts together); push/pull: one worker's tensor.
+  /// alltoall, alltoallv: all ranks' parts together); push/pull: one worker's tensor.
   Bytes size;
   DataType datatype = DataType::float32;
   /// "library" lets the backend choose; "own_ring" is our ring over send/recv (allreduce,

@@ -42,6 +42,8 @@ double bus_bandwidth_factor(Collective collective, int ranks) {
     case Collective::gather:
     case Collective::alltoall:
       return (n - 1) / n;
+    case Collective::alltoallv:
+      return 1 - 2 / (n * (n + 1));
     case Collective::push:
     case Collective::pull:
     case Collective::push_pull:
@@ -54,6 +56,23 @@ double bus_bandwidth_factor(Collective collective, int ranks) {
       return 0.0;
   }
   return 1.0;
+}
+
+std::uint64_t shares_of_alltoallv(int ranks) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  return n * (n + 1) / 2;
+}
+
+std::uint64_t share_of_distance(std::uint64_t elements, int ranks, int distance) {
+  const std::uint64_t shares = shares_of_alltoallv(ranks);
+  const auto part = [&](int d) {
+    return elements / shares * static_cast<std::uint64_t>(d + 1) +
+           elements % shares * static_cast<std::uint64_t>(d + 1) / shares;
+  };
+  if (distance + 1 < ranks) return part(distance);
+  std::uint64_t rest = elements;
+  for (int d = 0; d + 1 < ranks; ++d) rest -= part(d);
+  return rest;
 }
 
 }  // namespace dynamiccl

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,7 +38,8 @@ enum class Collective {
   push,       ///< PS: every worker's tensor goes to the server, which sums it
   pull,       ///< PS: the server's tensor goes to every worker
   push_pull,  ///< PS: push, then pull of the sum
-  training    ///< one step of data-parallel training, by the method the cell's algorithm names
+  training,   ///< one step of data-parallel training, by the method the cell's algorithm names
+  alltoallv   ///< all-to-all whose parts differ: 1, 2, ... ranks shares, see share_of_distance
 };
 enum class DataType { float32, float64, float16, bfloat16, int32 };
 /// isolated: ranks are synchronised before every sample, a sample is one call.
@@ -90,7 +92,8 @@ struct NameTable<Collective> {
                                       Named{Collective::push, "push"},
                                       Named{Collective::pull, "pull"},
                                       Named{Collective::push_pull, "push_pull"},
-                                      Named{Collective::training, "training"}};
+                                      Named{Collective::training, "training"},
+                                      Named{Collective::alltoallv, "alltoallv"}};
 };
 template <>
 struct NameTable<DataType> {
@@ -180,5 +183,13 @@ bool belongs_to(Collective collective, Architecture architecture);
 /// Unidirectional; push and pull count the server link's payload, factor (ranks - 1); 0 for one
 /// rank where f has the factor (n-1).
 double bus_bandwidth_factor(Collective collective, int ranks);
+
+/// alltoallv (C-23): elements a rank sends to the one `distance` after it (0: itself). Of
+/// `elements` in all, distance d gets d + 1 of ranks * (ranks + 1) / 2 shares, rounded down, and
+/// the last one what is left: rank r sends to r + d what r + d receives from r, every rank sends
+/// and receives `elements` in all, and the largest part is `ranks` times the smallest.
+std::uint64_t share_of_distance(std::uint64_t elements, int ranks, int distance);
+/// Shares in alltoallv: fewer elements than these leave a part empty.
+std::uint64_t shares_of_alltoallv(int ranks);
 
 }  // namespace dynamiccl

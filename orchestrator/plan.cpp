@@ -83,6 +83,11 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
     return fmt::format("{} do not split into {} equal part{} of whole {} elements",
                        format_bytes(cell.size), parts, parts == 1 ? "" : "s",
                        name_of(cell.datatype));
+  if (cell.collective == Collective::alltoallv &&
+      cell.size.count() / element_bytes(cell.datatype) < shares_of_alltoallv(group.ranks))
+    return fmt::format("alltoallv over {} ranks has {} shares, {} are fewer {} elements",
+                       group.ranks, shares_of_alltoallv(group.ranks), format_bytes(cell.size),
+                       name_of(cell.datatype));
   // Input, output and the expected result of every rank on this machine.
   const double needed =
       3.0 * static_cast<double>(group.ranks) * static_cast<double>(cell.size.count());

@@ -79,6 +79,13 @@ class GpuQueue {
   GpuQueue& operator=(const GpuQueue&) = default;
 };
 
+/// Elements this rank exchanges with each rank, and where they lie: packed, in rank order. Sums
+/// stay within an int, which is what MPI counts with.
+struct PairCounts {
+  std::vector<int> send, send_at;
+  std::vector<int> receive, receive_at;
+};
+
 /// All ranks of a launch joined through one library: what a backend implements (C-06). Sums only.
 ///
 /// Buffers are the memory the library works on (host memory for MPI and Gloo, the GPU's for NCCL
@@ -123,6 +130,8 @@ class Communicator {
   virtual void gather(const void* in, void* out, std::size_t count, DataType type, int root) = 0;
   /// `count` elements for each pair of ranks.
   virtual void alltoall(const void* in, void* out, std::size_t count, DataType type) = 0;
+  /// A number of elements of its own for each pair of ranks. Never in place.
+  virtual void alltoallv(const void* in, void* out, const PairCounts& counts, DataType type) = 0;
 
   /// Starts sending bytes of host memory (of the GPU too with CUDA-aware MPI); messages between two
   /// ranks with one tag keep their order.

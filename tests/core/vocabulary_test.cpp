@@ -42,6 +42,7 @@ TEST_CASE("an unknown name lists the known ones and the nearest") {
 TEST_CASE("bus bandwidth factors are those of nccl-tests", "[A-20]") {
   CHECK(bus_bandwidth_factor(Collective::allreduce, 4) == Catch::Approx(1.5));
   CHECK(bus_bandwidth_factor(Collective::allgather, 4) == Catch::Approx(0.75));
+  CHECK(bus_bandwidth_factor(Collective::alltoallv, 4) == Catch::Approx(0.9));
   CHECK(bus_bandwidth_factor(Collective::broadcast, 4) == Catch::Approx(1.0));
   CHECK(bus_bandwidth_factor(Collective::allreduce, 1) == Catch::Approx(0.0));
 }

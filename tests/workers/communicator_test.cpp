@@ -109,6 +109,31 @@ TEST_CASE("alltoall sends each rank its part") {
   }
 }
 
+TEST_CASE("alltoallv sends each pair of ranks its own number of elements", "[c-23]") {
+  // From i to j go 10 * i + j + 1 elements.
+  PairCounts counts;
+  int sent = 0;
+  int received = 0;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    counts.send.push_back(10 * rank() + peer + 1);
+    counts.send_at.push_back(sent);
+    counts.receive.push_back(10 * peer + rank() + 1);
+    counts.receive_at.push_back(received);
+    sent += counts.send.back();
+    received += counts.receive.back();
+  }
+  const auto in = own_values(static_cast<std::size_t>(sent));
+  std::vector<std::int32_t> out(static_cast<std::size_t>(received), -1);
+  world().choose(shape_of(Collective::alltoallv, static_cast<std::size_t>(sent)));
+  world().alltoallv(in.data(), out.data(), counts, DataType::int32);
+  std::size_t next = 0;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    int before = 0;
+    for (int other = 0; other < rank(); ++other) before += 10 * peer + other + 1;
+    for (int i = 0; i < 10 * peer + rank() + 1; ++i) CHECK(out[next++] == peer * 1000 + before + i);
+  }
+}
+
 TEST_CASE("reduce_scatter gives each rank its part of the sum, where the library has it") {
   if (world().algorithms(Collective::reduce_scatter).empty()) return;
   const auto in = own_values(kCount * static_cast<std::size_t>(ranks()));

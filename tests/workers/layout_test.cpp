@@ -37,6 +37,8 @@ TEST_CASE("a cell's size means what nccl-tests means by it", "[a-20]") {
       {Collective::allgather, ring(4, 1), 4096, 256, 256, 1024, 4096, 3072},
       {Collective::reduce_scatter, ring(4, 1), 4096, 256, 1024, 256, 4096, 3072},
       {Collective::alltoall, ring(4, 1), 4096, 256, 1024, 1024, 4096, 3072},
+      // Shares of 102, 204, 307 and 411 elements; its own is the first.
+      {Collective::alltoallv, ring(4, 1), 4096, 1024, 1024, 1024, 4096, 4096 - 408},
       {Collective::sendrecv, ring(4, 1), 4096, 1024, 1024, 1024, 4096, 4096},
       {Collective::reduce, ring(4, 0), 4096, 1024, 1024, 1024, 4096, 0},
       {Collective::reduce, ring(4, 1), 4096, 1024, 1024, 0, 4096, 4096},
@@ -107,6 +109,8 @@ TEST_CASE("a cell without a meaning here says why") {
   };
   CHECK_THAT(reason(cell_of(Collective::allgather, 8), ring(4, 0)),
              ContainsSubstring("8 B is less than one float32 for each of 4 parts (16 B)"));
+  CHECK_THAT(reason(cell_of(Collective::alltoallv, 36), ring(4, 0)),
+             ContainsSubstring("36 B is less than one float32 for each of 10 parts (40 B)"));
   CHECK_THAT(reason(cell_of(Collective::allreduce, 4, DataType::float64), ring(2, 0)),
              ContainsSubstring("less than one float64"));
   CHECK_THAT(reason(cell_of(Collective::push, 64), ring(2, 0)),

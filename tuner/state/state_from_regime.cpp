@@ -101,7 +101,9 @@ State state_from_regime(const json& regime, int nodes) {
 }
 
 void set_task(State& state, const TaskKey& key, Bytes nominal, Bytes effective) {
-  state.collective = key.collective;
+  // One network input for both (E-09).
+  state.collective =
+      key.collective == Collective::alltoallv ? Collective::alltoall : key.collective;
   state.nominal_size = nominal;
   state.effective_size = effective;
   state.group_size = key.group_size;

@@ -3,6 +3,7 @@
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
+#include <gloo/alltoallv.h>
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
 #include <gloo/gather.h>
@@ -135,6 +136,7 @@ class GlooCommunicator final : public Communicator {
   void reduce_scatter(const void* in, void* out, std::size_t count, DataType type) override;
   void gather(const void* in, void* out, std::size_t count, DataType type, int root) override;
   void alltoall(const void* in, void* out, std::size_t count, DataType type) override;
+  void alltoallv(const void* in, void* out, const PairCounts& counts, DataType type) override;
 
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
@@ -197,6 +199,7 @@ std::vector<std::string> GlooCommunicator::algorithms(Collective collective) con
     case Collective::allgather:
     case Collective::gather:
     case Collective::alltoall:
+    case Collective::alltoallv:
       return {"library"};
     default:
       return {};  // reduce_scatter is only a legacy class that overwrites its input
@@ -231,6 +234,7 @@ std::string GlooCommunicator::choose(const CallShape& shape) {
     case Collective::gather:
       return "linear";
     case Collective::alltoall:
+    case Collective::alltoallv:
       return "pairwise";
     default:
       return "library";
@@ -320,6 +324,18 @@ void GlooCommunicator::alltoall(const void* in, void* out, std::size_t count, Da
       options.setOutput(as<T>(out), all);
     });
     gloo::alltoall(options);
+  });
+}
+
+void GlooCommunicator::alltoallv(const void* in, void* out, const PairCounts& counts,
+                                 DataType type) {
+  guarded("gloo::alltoallv", [&] {
+    gloo::AlltoallvOptions options(context_);
+    with_element(type, [&]<class T>(T) {
+      options.setInput(as<T>(in), {counts.send.begin(), counts.send.end()});
+      options.setOutput(as<T>(out), {counts.receive.begin(), counts.receive.end()});
+    });
+    gloo::alltoallv(options);
   });
 }
 

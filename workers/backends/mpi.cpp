@@ -155,6 +155,7 @@ class MpiCommunicator : public Communicator {
   void reduce_scatter(const void* in, void* out, std::size_t count, DataType type) override;
   void gather(const void* in, void* out, std::size_t count, DataType type, int root) override;
   void alltoall(const void* in, void* out, std::size_t count, DataType type) override;
+  void alltoallv(const void* in, void* out, const PairCounts& counts, DataType type) override;
 
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
@@ -284,6 +285,14 @@ void MpiCommunicator::alltoall(const void* in, void* out, std::size_t count, Dat
   check(MPI_Alltoall(in == out ? MPI_IN_PLACE : in, n, MpiTypes::type(type), out, n,
                      MpiTypes::type(type), comm_),
         "MPI_Alltoall");
+}
+
+void MpiCommunicator::alltoallv(const void* in, void* out, const PairCounts& counts,
+                                DataType type) {
+  const MPI_Datatype element = MpiTypes::type(type);
+  check(MPI_Alltoallv(in, counts.send.data(), counts.send_at.data(), element, out,
+                      counts.receive.data(), counts.receive_at.data(), element, comm_),
+        "MPI_Alltoallv");
 }
 
 /// Byte counts past the limit travel as blocks and a rest, in one message.

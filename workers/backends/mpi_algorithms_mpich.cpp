@@ -37,6 +37,7 @@ constexpr std::array kRows{
     Row{Collective::alltoall,
         "ALLTOALL",
         {"library", "brucks", "nb", "pairwise", "pairwise_sendrecv_replace", "scattered"}},
+    Row{Collective::alltoallv, "ALLTOALLV", {"library", "nb", "scattered"}},
 };
 
 const Row* row_of(Collective collective) {

@@ -17,6 +17,7 @@ std::string variable_of(Collective collective) {
     case Collective::allgather:
     case Collective::gather:
     case Collective::alltoall:
+    case Collective::alltoallv:
       return fmt::format("coll_tuned_{}_algorithm", name_of(collective));
     case Collective::reduce_scatter:
       return "coll_tuned_reduce_scatter_block_algorithm";

@@ -248,6 +248,24 @@ void NcclCommunicator::alltoall(const void* in, void* out, std::size_t count, Da
   check(api_->group_end(), "ncclGroupEnd");
 }
 
+void NcclCommunicator::alltoallv(const void* in, void* out, const PairCounts& counts,
+                                 DataType type) {
+  const std::size_t width = element_bytes(type);
+  const auto part = [&](const std::vector<int>& numbers, int peer) {
+    return static_cast<std::size_t>(numbers[static_cast<std::size_t>(peer)]);
+  };
+  check(api_->group_start(), "ncclGroupStart");
+  for (int peer = 0; peer < nccl_size_; ++peer) {
+    check(api_->send(static_cast<const std::byte*>(in) + part(counts.send_at, peer) * width,
+                     part(counts.send, peer), nccl_type(type), peer, comm_, queue_->stream()),
+          "ncclSend");
+    check(api_->recv(static_cast<std::byte*>(out) + part(counts.receive_at, peer) * width,
+                     part(counts.receive, peer), nccl_type(type), peer, comm_, queue_->stream()),
+          "ncclRecv");
+  }
+  check(api_->group_end(), "ncclGroupEnd");
+}
+
 void NcclCommunicator::send_receive(const void* send, int to, void* receive, int from,
                                     std::size_t bytes) {
   check(api_->group_start(), "ncclGroupStart");

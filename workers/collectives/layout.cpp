@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <climits>
+
 namespace dynamiccl {
 namespace {
 
@@ -23,6 +25,11 @@ bool counts_all_parts(Collective collective) {
          collective == Collective::gather || collective == Collective::alltoall;
 }
 
+std::uint64_t parts_of(Collective collective, int ranks) {
+  if (collective == Collective::alltoallv) return shares_of_alltoallv(ranks);
+  return counts_all_parts(collective) ? static_cast<std::uint64_t>(ranks) : 1;
+}
+
 bool needs_two_ranks(Collective collective) {
   return collective == Collective::sendrecv || collective == Collective::push ||
          collective == Collective::pull || collective == Collective::push_pull;
@@ -36,11 +43,16 @@ std::string why_unsupported(const WorkCell& cell, const Place& place) {
   if (place.ranks < 2 && needs_two_ranks(cell.collective))
     return fmt::format("{} needs at least 2 ranks", name_of(cell.collective));
   const std::uint64_t width = element_bytes(cell.datatype);
-  const std::uint64_t parts =
-      counts_all_parts(cell.collective) ? static_cast<std::uint64_t>(place.ranks) : 1;
+  const std::uint64_t parts = parts_of(cell.collective, place.ranks);
   if (cell.size.count() < width * parts) {
     return fmt::format("{} is less than one {} for each of {} parts ({} B)",
                        format_bytes(cell.size), name_of(cell.datatype), parts, width * parts);
+  }
+  if (cell.collective == Collective::alltoallv) {
+    if (cell.in_place)
+      return "alltoallv has no in-place form: what comes in differs from what goes out";
+    if (cell.size.count() / width > INT_MAX)
+      return fmt::format("alltoallv counts elements with an int: at most {}", INT_MAX);
   }
   if (DataSource(0, cell.datatype, place.ranks).range() < 2) {
     return fmt::format("sums over {} ranks are not exact in {}, so they could not be verified",
@@ -89,6 +101,31 @@ void lay_out_parts(Layout& layout, const WorkCell& cell, const Place& place, std
   }
 }
 
+void lay_out_pairs(Layout& layout, const Place& place, std::size_t elements) {
+  layout.count = layout.in_elements = layout.out_elements = elements;
+  layout.last_receiver = place.ranks - 1;
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  for (int peer = 0; peer < place.ranks; ++peer) {
+    const int to = (peer - place.rank + place.ranks) % place.ranks;
+    const int from = (place.rank - peer + place.ranks) % place.ranks;
+    const std::uint64_t out = share_of_distance(elements, place.ranks, to);
+    const std::uint64_t in = share_of_distance(elements, place.ranks, from);
+    // Where the peer keeps what it sends to this rank: after its parts for the ranks before.
+    std::uint64_t first = 0;
+    for (int before = 0; before < place.rank; ++before)
+      first +=
+          share_of_distance(elements, place.ranks, (before - peer + place.ranks) % place.ranks);
+    layout.expected.push_back(from_one(peer, received, in, first));
+    layout.pairs.send.push_back(static_cast<int>(out));
+    layout.pairs.send_at.push_back(static_cast<int>(sent));
+    layout.pairs.receive.push_back(static_cast<int>(in));
+    layout.pairs.receive_at.push_back(static_cast<int>(received));
+    sent += out;
+    received += in;
+  }
+}
+
 void lay_out_moves(Layout& layout, const WorkCell& cell, const Place& place, std::size_t elements) {
   const bool at_root = place.rank == layout.root;
   const int left = (place.rank + place.ranks - 1) % place.ranks;
@@ -128,18 +165,20 @@ void lay_out_moves(Layout& layout, const WorkCell& cell, const Place& place, std
   if (layout.root == place.ranks - 1 && place.ranks > 1) layout.last_receiver = place.ranks - 2;
 }
 
-std::uint64_t payload_of(const Layout& layout, Collective collective, const Place& place) {
+std::uint64_t payload_of(const Layout& layout, const WorkCell& cell, const Place& place) {
   const auto ranks = static_cast<std::uint64_t>(place.ranks);
   const std::uint64_t others = ranks - 1;
   const std::uint64_t size = layout.used_bytes;
   const bool at_root = place.rank == layout.root;
-  switch (collective) {
+  switch (cell.collective) {
     case Collective::allreduce:
       return 2 * size * others / ranks;
     case Collective::allgather:
     case Collective::reduce_scatter:
     case Collective::alltoall:
       return size * others / ranks;
+    case Collective::alltoallv:
+      return size - share_of_distance(layout.count, place.ranks, 0) * element_bytes(cell.datatype);
     case Collective::gather:
       return at_root ? 0 : size / ranks;
     case Collective::sendrecv:
@@ -171,13 +210,16 @@ Layout layout_of(const WorkCell& cell, const Place& place) {
     case Collective::alltoall:
       lay_out_parts(layout, cell, place, elements);
       break;
+    case Collective::alltoallv:
+      lay_out_pairs(layout, place, elements);
+      break;
     default:
       lay_out_moves(layout, cell, place, elements);
   }
   layout.used_bytes = counts_all_parts(cell.collective)
                           ? layout.count * static_cast<std::size_t>(place.ranks) * width
                           : elements * width;
-  layout.payload_bytes = payload_of(layout, cell.collective, place);
+  layout.payload_bytes = payload_of(layout, cell, place);
   return layout;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/run_config.hpp"
+#include "workers/communicator.hpp"
 #include "workers/measure/data.hpp"
 
 namespace dynamiccl {
@@ -23,7 +24,8 @@ struct Place {
 /// Collectives whose size counts all ranks' parts (allgather, reduce_scatter, gather, alltoall)
 /// give every rank the same number of elements, rounded down, as nccl-tests does; no v-variant is
 /// used, because that is another routine with other algorithms. `used_bytes` says what is left of
-/// the size asked for; less than one element per rank is unsupported.
+/// the size asked for; less than one element per rank is unsupported. alltoallv is the v-variant
+/// asked for: its parts differ (share_of_distance) and use the whole size.
 struct Layout {
   std::string unsupported;  ///< why the cell has no meaning here; empty when it has one
 
@@ -34,6 +36,7 @@ struct Layout {
   bool out_inside_in = false;          ///< the output starts there in the input (reduce_scatter)
   bool one_buffer = false;             ///< broadcast: root's input and all outputs are one buffer
   std::vector<ExpectedPart> expected;  ///< what this rank's output must hold
+  PairCounts pairs;                    ///< alltoallv only
 
   int root = 0;
   /// One rank alone sends or receives everything. Such calls are always timed one by one: in a

@@ -38,6 +38,9 @@ void run_gather(const Call& c, PhaseTimes& /*times*/) {
 void run_alltoall(const Call& c, PhaseTimes& /*times*/) {
   c.comm.alltoall(c.in, c.out, c.layout.count, c.type);
 }
+void run_alltoallv(const Call& c, PhaseTimes& /*times*/) {
+  c.comm.alltoallv(c.in, c.out, c.layout.pairs, c.type);
+}
 void run_neighbour_exchange(const Call& c, PhaseTimes& /*times*/) {
   const int size = c.comm.size();
   const int rank = c.comm.rank();
@@ -54,6 +57,7 @@ constexpr std::array kRows{
                  no_scratch},
     OperationRow{Collective::gather, "", TimeKind::collective, run_gather, no_scratch},
     OperationRow{Collective::alltoall, "", TimeKind::collective, run_alltoall, no_scratch},
+    OperationRow{Collective::alltoallv, "", TimeKind::collective, run_alltoallv, no_scratch},
     OperationRow{Collective::sendrecv, "send_recv", TimeKind::point_to_point,
                  run_neighbour_exchange, no_scratch},
     OperationRow{Collective::push, "send_recv", TimeKind::point_to_point, run_push, push_scratch,
