@@ -19,8 +19,10 @@ namespace {
 
 /// A rank's iteration is slow beyond this many times the others' of its kind.
 constexpr double kSlow = 1.1;
-/// A rank is slow in a launch from this share of its iterations on.
+/// A rank is slow in a launch where more than this share of its iterations is, beyond chance.
 constexpr double kSlowShare = 0.5;
+/// One-sided 5 % of the normal distribution.
+constexpr double kBeyondChance = 1.645;
 /// A report is to take seconds, and every sample has to be read.
 constexpr std::int64_t kMostSamplesOfNote = 200'000;
 
@@ -50,8 +52,10 @@ struct LaunchPace {
   std::vector<double> cell_ratios;
   std::int64_t slow = 0;
   std::int64_t iterations = 0;
-  [[nodiscard]] double share() const {
-    return iterations == 0 ? 0 : static_cast<double>(slow) / static_cast<double>(iterations);
+  /// Sign test: n iterations that are slow by the toss of a coin have a spread of sqrt(n) / 2.
+  [[nodiscard]] bool is_slow() const {
+    const auto n = static_cast<double>(iterations);
+    return static_cast<double>(slow) - kSlowShare * n > kBeyondChance * std::sqrt(n) / 2;
   }
 };
 using LaunchPaces = std::map<std::pair<Measure, std::int64_t>, LaunchPace>;
@@ -248,7 +252,7 @@ std::vector<RankPace> paces_of_run(const Reader& reader, std::int64_t run) {
       pace.launch_ratios.push_back(median(seen.cell_ratios));
       pace.slow += seen.slow;
       pace.iterations += seen.iterations;
-      if (seen.share() >= kSlowShare) pace.slow_blocks.push_back(rows.text(i, "block"));
+      if (seen.is_slow()) pace.slow_blocks.push_back(rows.text(i, "block"));
     }
   }
   std::vector<RankPace> paces;
@@ -301,7 +305,8 @@ std::string straggler_method() {
       "method: an iteration is slow beyond x {0:g}. own_work: its copies, sums and computing "
       "against the median of the ranks that do the same work. arrival: 1 + how much later it came "
       "from the barrier than the others (less what the clocks may err by) / its time in the call. "
-      "Slow in a launch = in {1:g} % of the iterations. changing = slow in some launches only; "
+      "Slow in a launch = in more than {1:g} % of the iterations beyond chance (sign test, 5 %). "
+      "changing = slow in some launches only; "
       "yes = slow in all, and the 95 % interval of the ratio over launches (median of the cells) "
       "is above x {0:g} at a false discovery rate of 5 % over the run's rows; no = in none and the "
       "interval is below; else UNCLEAR. What a rank does inside a library call is in neither: its "

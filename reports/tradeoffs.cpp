@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/verdict.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"
@@ -193,6 +194,14 @@ std::string finding_of(const Tally& tally) {
   return text;
 }
 
+/// A floor is held where NCCL is surely not slower, whether or not it is surely faster.
+std::string floor_of(Verdict verdict, const Ratio& nccl_over_gloo) {
+  const auto& interval = nccl_over_gloo.interval;
+  if (verdict == Verdict::slower)
+    return interval && interval->low > 2 ? "VIOLATED beyond 2 x" : "VIOLATED";
+  return interval && interval->high <= 1 + EquivalenceBand{}.relative ? "held" : "UNCLEAR";
+}
+
 }  // namespace
 
 Table tradeoffs_table(const Reader& reader, const std::vector<std::int64_t>& runs,
@@ -263,12 +272,8 @@ Table floor_table(const std::vector<CellFigure>& given, const QueryScope& /*scop
   }
   const auto verdicts = judge_by_run(runs, ratios);
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    const bool twice = ratios[i].interval && ratios[i].interval->low > 2;
     table.rows[i].emplace_back(std::string(name_of(verdicts[i])));
-    table.rows[i].emplace_back(std::string(verdicts[i] == Verdict::unclear  ? "UNCLEAR"
-                                           : verdicts[i] != Verdict::slower ? "held"
-                                           : twice                          ? "VIOLATED beyond 2 x"
-                                                                            : "VIOLATED"));
+    table.rows[i].emplace_back(floor_of(verdicts[i], ratios[i]));
   }
   return table;
 }
