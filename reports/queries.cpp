@@ -177,6 +177,7 @@ Table figure_table(const Reader& reader, const FigureQuery& query,
 
 std::vector<NamedQuery> named_queries() {
   std::vector<NamedQuery> queries;
+  queries.reserve(kFigureQueries.size() + kRunQueries.size() + embedded::query_list().size() + 1);
   for (const auto& query : kFigureQueries) {
     queries.push_back({std::string(query.name), std::string(query.title), std::string(query.row)});
   }

@@ -256,6 +256,7 @@ std::vector<RankPace> paces_of_run(const Reader& reader, std::int64_t run) {
     }
   }
   std::vector<RankPace> paces;
+  paces.reserve(by_rank.size());
   for (auto& [key, pace] : by_rank) paces.push_back(std::move(pace));
   judge_paces(paces);
   return paces;

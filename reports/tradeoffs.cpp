@@ -134,8 +134,9 @@ struct Tally {
 };
 
 std::string size_class(std::int64_t bytes) {
-  if (bytes < 64 * 1024) return "small (< 64 KiB)";
-  return bytes < 4 * 1024 * 1024 ? "medium (64 KiB to < 4 MiB)" : "large (>= 4 MiB)";
+  constexpr std::int64_t kKiB = 1024;
+  if (bytes < 64 * kKiB) return "small (< 64 KiB)";
+  return bytes < 4 * kKiB * kKiB ? "medium (64 KiB to < 4 MiB)" : "large (>= 4 MiB)";
 }
 
 /// The second smallest of the times over the smallest; nullopt with fewer than two.
