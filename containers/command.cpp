@@ -53,7 +53,7 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
     const std::string text = *entry;
     if (!added.contains(text.substr(0, text.find('=')))) merged.push_back(text);
   }
-  for (const auto& [name, value] : added) merged.push_back(name + "=" + value);
+  for (const auto& [name, value] : added) merged.push_back(fmt::format("{}={}", name, value));
   return merged;
 }
 
@@ -249,7 +249,7 @@ std::string find_program(const std::string& name) {
       std::string(path != nullptr ? path : "/usr/bin:/bin") + ":/usr/sbin:/sbin";
   for (const std::string& folder : split(folders, ':')) {
     if (folder.empty()) continue;
-    const std::string candidate = folder + "/" + name;
+    std::string candidate = fmt::format("{}/{}", folder, name);
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return "";

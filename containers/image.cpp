@@ -75,11 +75,11 @@ std::string os_release() {
 
 /// Writes the scripts beside what they make, so that a binary copied elsewhere still can.
 std::string write_recipe() {
-  const std::string folder = cache_folder() + "/recipe-" + recipe_id();
+  std::string folder = cache_folder() + "/recipe-" + recipe_id();
   std::error_code code;
   fs::create_directories(folder, code);
   for (const auto& [name, content] : recipe_files()) {
-    const std::string path = folder + "/" + name;
+    const std::string path = fmt::format("{}/{}", folder, name);
     std::ofstream file(path);
     file << content;
     file.close();
@@ -288,7 +288,10 @@ ApptainerInstall prepare_apptainer(const Progress& progress) {
                                       cache_folder() + "/apptainer"};
   const CommandOptions options = patient(progress);
   const CommandResult result = run_command(argv, options);
-  if (!result.interrupted && !result.timed_out && result.exit_code == 0) return find_apptainer();
+  if (!result.interrupted && !result.timed_out && result.exit_code == 0) {
+    if (const auto note = trim(result.err); !note.empty()) say(progress, std::string(note));
+    return find_apptainer();
+  }
   const Error failure =
       command_failure("cannot fetch Apptainer (repeat the command, or install Apptainer yourself)",
                       argv, options, result);
@@ -304,6 +307,7 @@ nlohmann::json apptainer_package_facts(const ApptainerInstall& install) {
   if (!manifest.is_object() || !manifest.contains(package)) return nullptr;
   nlohmann::json facts = manifest[package];
   facts["suite"] = manifest.value("suite", "");
+  facts["suite_expired"] = manifest.value("expired", false);
   return facts;
 }
 

@@ -88,7 +88,8 @@ struct CellMedians {
 struct LaunchKey {
   std::string group_id;
   int block = 0;
-  auto operator<=>(const LaunchKey&) const = default;
+  // clang-tidy 14 takes the 0 of the ordering for a pointer.
+  auto operator<=>(const LaunchKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct ForeignRun;    // db/foreign_run.hpp

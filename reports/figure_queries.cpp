@@ -45,7 +45,9 @@ std::string path_of(const std::optional<Interval>& share_percent) {
 }  // namespace
 
 std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures, const QueryScope& scope) {
-  for (const auto& [axis, wanted] : scope.where) {
+  for (const auto& condition : scope.where) {
+    const auto& axis = condition.first;
+    const auto& wanted = condition.second;
     const std::string value =
         axis == "size_bytes" ? std::to_string(parse_bytes(wanted).count()) : wanted;
     // An unknown axis is a mistake also where there is no figure to look at.

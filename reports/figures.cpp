@@ -184,6 +184,7 @@ void add_bounds(std::vector<Value>& row, const std::optional<Interval>& interval
 const std::vector<std::string>& axis_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
+    list.reserve(kAxes.size());
     for (const auto& axis : kAxes) list.emplace_back(axis.name);
     return list;
   }();

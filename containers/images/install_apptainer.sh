@@ -55,7 +55,7 @@ for prefix in "$work/new" "$work/new/lib"; do
   cp -a "$work/tree/etc/apptainer" "$prefix/etc/"
 done
 {
-  printf '{\n  "suite": "sid",\n  "packages": {'
+  printf '{\n  "suite": "sid",\n  "expired": %s,\n  "packages": {' "$([ "$APT_EXPIRED" = 1 ] && echo true || echo false)"
   for deb in "$work"/apt/cache/archives/*.deb; do
     printf '%s\n    "%s": {"version": "%s", "sha256": "%s"}' "${separator:-}" \
       "$(dpkg-deb -f "$deb" Package)" "$(dpkg-deb -f "$deb" Version)" "$(sha256sum "$deb" | cut -d' ' -f1)"

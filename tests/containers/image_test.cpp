@@ -139,6 +139,7 @@ TEST_CASE("a fetched Apptainer is known by its package") {
   CHECK(facts["suite"] == "sid");
   CHECK(facts["version"] == "1.4.1-2");
   CHECK(facts["sha256"] == "ef");
+  CHECK(facts["suite_expired"] == false);
   CHECK(apptainer_package_facts({"/usr/bin/apptainer", false, false}).is_null());
 }
 
@@ -164,13 +165,13 @@ TEST_CASE("what the mirror does not give is told from what broke here") {
   if (find_program("patchelf").empty()) SKIP("needs patchelf: apt-get install patchelf");
   const TempFolder folder;
   // A mirror is in the sources, and every download ends with what `says`.
-  const auto fetch = [&](const std::string& says) {
+  const auto fetch = [&](const std::string& says, const std::string& before = "") {
     const std::string bin = folder.path() + "/bin";
     std::filesystem::create_directories(bin);
     std::ofstream(bin + "/apt-get")
         << "#!/bin/sh\ncase \"$1\" in indextargets) echo "
            "'http://mirror.invalid/debian|stable|main|Debian|/nowhere:1'; exit 0 ;; esac\n"
-        << "echo '" + says + "'\nexit 100\n";
+        << before << "echo '" + says + "'\nexit 100\n";
     std::filesystem::permissions(bin + "/apt-get", std::filesystem::perms(0755));
     CommandOptions options;
     options.environment = {{"PATH", bin + ":" + std::getenv("PATH")}};
@@ -181,5 +182,16 @@ TEST_CASE("what the mirror does not give is told from what broke here") {
   CHECK(unreachable.exit_code == 69);
   CHECK_THAT(unreachable.err, ContainsSubstring("suite sid") && ContainsSubstring("not connect"));
   CHECK(fetch("E: Write error - write (28: No space left on device)").exit_code == 1);
+
+  // A mirror that was not renewed for long: its signature still counts, its age does not.
+  const auto stale = fetch(
+      "E: Unable to fetch some archives",
+      "case \"$*\" in *Check-Valid-Until=false*update) exit 0 ;; *update) echo 'E: Release file "
+      "for "
+      "http://mirror.invalid/debian/dists/sid/InRelease is expired (invalid since 15d). More.'; "
+      "exit 100 ;; esac\n");
+  CHECK(stale.exit_code == 69);
+  CHECK_THAT(stale.err, ContainsSubstring("is expired (invalid since 15d): taken as it is") &&
+                            ContainsSubstring("cannot fetch apptainer: E: Unable to fetch"));
   CHECK(run_command({script, "/proc/nowhere/apptainer"}).exit_code == 1);
 }
