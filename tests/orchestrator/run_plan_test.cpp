@@ -64,7 +64,7 @@ TEST_CASE("every way to run a workload is an arm of one task, the file's first t
   CHECK(ways == std::set<std::string>{"openmpi ring bsp-a2a", "openmpi ring mg-wfbp",
                                       "openmpi ps bsp-ps", "gloo ring bsp-a2a", "gloo ring mg-wfbp",
                                       "gloo ps bsp-ps"});
-  const PlannedGroup& first = make_plan(experiment, {}, nullptr).groups.front();
+  const PlannedGroup first = make_plan(experiment, {}, nullptr).groups.front();
   CHECK(task.text(plan, 0) == "openmpi " + std::string(name_of(first.architecture)) + " " +
                                   first.cells.front().work.algorithm);
 }
