@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -49,8 +50,9 @@ std::vector<Trained> load(const Reader& reader, std::int64_t run) {
     if (!knobs.is_object()) knobs = nlohmann::json::object();
     Trained one;
     one.model = setting(knobs, "model");
+    // An imported database may say anything: what is no number stays 0.
     const auto batch = setting(knobs, "batch");
-    one.batch = batch.empty() ? 0 : std::stoll(batch);
+    std::from_chars(batch.data(), batch.data() + batch.size(), one.batch);
     one.workers = rows.integer(row->second, "workers");
     one.intensity = rows.real(row->second, "intensity").value_or(0);
     one.speedup = median(speedups[key]);

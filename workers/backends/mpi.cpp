@@ -164,7 +164,10 @@ class MpiCommunicator : public Communicator {
   void finalize() override {
     algorithms_.reset();  // Open MPI 4.1.4 crashes when MPI_T ends after MPI_Finalize.
     types_->free();
-    finish_mpi();
+    check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+    before_mpi_finalize();
+    check(MPI_Finalize(), "MPI_Finalize");
+    after_mpi_finalize();
   }
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
