@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/pid_namespace.hpp"
 #include "core/text.hpp"
 
 namespace dynamiccl {
@@ -38,15 +39,26 @@ std::string boot_id() {
 
 std::string owner_token() {
   const std::string pid = std::to_string(getpid());
-  return fmt::format("{}.{}.{}", pid, start_ticks(pid), boot_id());
+  return fmt::format("{}.{}.{}.{}", pid, start_ticks(pid), boot_id(), own_pid_namespace());
 }
 
 bool owner_alive(const std::string& token) {
   const auto parts = split(token, '.');
-  if (parts.size() != 3 || parts[0].empty() ||
-      parts[0].find_first_not_of("0123456789") != std::string::npos)
-    return false;
-  return parts[2] == boot_id() && !parts[1].empty() && start_ticks(parts[0]) == parts[1];
+  const auto is_number = [](const std::string& text) {
+    constexpr std::size_t kMostDigits = 19;
+    return !text.empty() && text.size() <= kMostDigits &&
+           text.find_first_not_of("0123456789") == std::string::npos;
+  };
+  // Three parts: made by a version that knew no namespaces.
+  if (parts.size() != 3 && parts.size() != 4) return false;
+  if (!is_number(parts[0]) || parts[1].empty() || parts[2] != boot_id()) return false;
+  if (parts.size() == 4) {
+    if (!is_number(parts[3])) return false;
+    const std::uint64_t where = std::stoull(parts[3]);
+    // Its number means another process here: who cannot be seen is left alone.
+    if (where != own_pid_namespace()) return !pid_namespace_is_empty(where);
+  }
+  return start_ticks(parts[0]) == parts[1];
 }
 
 }  // namespace dynamiccl

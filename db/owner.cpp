@@ -1,13 +1,14 @@
 #include "db/owner.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <fstream>
 #include <optional>
 #include <sstream>
+
+#include "core/pid_namespace.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -42,16 +43,12 @@ std::string boot_id() {
   return id;
 }
 
-std::int64_t pid_namespace() {
-  struct stat info {};
-  return stat("/proc/self/ns/pid", &info) == 0 ? static_cast<std::int64_t>(info.st_ino) : 0;
-}
-
 }  // namespace
 
 ProcessIdentity this_process() {
   const std::int64_t pid = getpid();
-  return {host_name(), boot_id(), pid, pid_namespace(), start_ticks_of(pid).value_or(0)};
+  return {host_name(), boot_id(), pid, static_cast<std::int64_t>(own_pid_namespace()),
+          start_ticks_of(pid).value_or(0)};
 }
 
 ProcessState state_of(const ProcessIdentity& process) {
@@ -59,7 +56,10 @@ ProcessState state_of(const ProcessIdentity& process) {
   if (process.boot_id != here.boot_id) {
     return process.host == here.host ? ProcessState::dead : ProcessState::unknown;
   }
-  if (process.pid_namespace != here.pid_namespace) return ProcessState::unknown;
+  if (process.pid_namespace != here.pid_namespace)
+    return pid_namespace_is_empty(static_cast<std::uint64_t>(process.pid_namespace))
+               ? ProcessState::dead
+               : ProcessState::unknown;
   const auto ticks = start_ticks_of(process.pid);
   return ticks && *ticks == process.start_ticks ? ProcessState::alive : ProcessState::dead;
 }
