@@ -64,7 +64,7 @@ std::string regular_file_or_none(const std::string& path) {
   }
   const fs::path folder = fs::absolute(path, ignored).parent_path();
   if (!fs::is_directory(folder, ignored)) {
-    throw Error(ErrorKind::environment,
+    throw Error(ErrorKind::input,
                 fmt::format("database {}: its folder {} does not exist; create it, or name another "
                             "database with --db",
                             path, folder.string()));
@@ -165,7 +165,7 @@ SQLite::Database open_for_reading(const std::string& path) {
   regular_file_or_none(path);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    throw Error(ErrorKind::environment,
+    throw Error(ErrorKind::input,
                 fmt::format("database {}: does not exist yet; `dynamiccl run FILE` creates it, or "
                             "name another one with --db",
                             path));

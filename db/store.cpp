@@ -6,6 +6,21 @@
 #include "db/store_impl.hpp"
 
 namespace dynamiccl {
+namespace {
+
+std::string why_not_resumed(const std::string& run, ProcessState owner, std::int64_t pid,
+                            const std::string& host, const std::string& path) {
+  if (owner == ProcessState::alive)
+    return fmt::format("run {} is being measured by process {}; wait for it or end it first", run,
+                       pid);
+  return fmt::format(
+      "run {} is marked as being measured by process {} of host {}, which cannot be seen from here "
+      "(another machine or container). When it has ended, say so and resume again: sqlite3 {} "
+      "\"UPDATE run SET status = 'interrupted' WHERE uuid = '{}'\"",
+      run, pid, host, path, run);
+}
+
+}  // namespace
 
 Store::Store(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
 Store::~Store() = default;
@@ -109,8 +124,10 @@ void Store::end_run(const std::string& run_id, const std::string& status) {
   DYN_ASSERT(status == "complete" || status == "failed" || status == "interrupted",
              "a run ends complete, failed or interrupted");
   impl_->write("storing the end of run " + run_id, [&] {
-    impl_->execute("UPDATE run SET status = ?, ended_utc = ? WHERE id = ?", status, now_utc(),
-                   impl_->run_row(run_id));
+    const std::int64_t run = impl_->run_row(run_id);
+    // Left when an error ended the run between a launch's two steps.
+    impl_->interrupt(run, "the run ended before the launch's outcome was stored");
+    impl_->execute("UPDATE run SET status = ?, ended_utc = ? WHERE id = ?", status, now_utc(), run);
   });
 }
 
@@ -147,6 +164,16 @@ int Store::next_attempt(const std::string& run_id, const std::string& group_id, 
         impl_->group_row(run_id, group_id), block);
     row.executeStep();
     return row.getColumn(0).getInt();
+  });
+}
+
+std::set<std::string> Store::planned_groups(const std::string& run_id) const {
+  return impl_->read("reading a run's plan", [&] {
+    std::set<std::string> keys;
+    auto rows =
+        impl_->statement("SELECT key FROM plan_group WHERE run_id = ?", impl_->run_row(run_id));
+    while (rows.executeStep()) keys.insert(rows.getColumn(0).getString());
+    return keys;
   });
 }
 
@@ -187,16 +214,22 @@ std::optional<std::string> Store::unfinished_run(const std::string& spec_text,
                                                  const std::vector<std::string>& overrides) const {
   return impl_->read("looking for an unfinished run", [&]() -> std::optional<std::string> {
     auto rows = impl_->statement(
-        "SELECT r.uuid, r.id, r.status FROM run r JOIN experiment e ON e.id = r.experiment_id "
+        "SELECT r.uuid, r.id, r.status, r.owner_pid, r.owner_host "
+        "FROM run r JOIN experiment e ON e.id = r.experiment_id "
         "WHERE e.sha256 = ? AND r.status <> 'complete' ORDER BY r.id DESC",
         experiment_digest(spec_text, overrides));
+    std::string busy;
     while (rows.executeStep()) {
+      const auto uuid = rows.getColumn(0).getString();
       const bool running = rows.getColumn(2).getString() == "running";
-      if (running && impl_->owner_state(rows.getColumn(1).getInt64()) != ProcessState::dead) {
-        continue;
-      }
-      return rows.getColumn(0).getString();
+      const auto owner =
+          running ? impl_->owner_state(rows.getColumn(1).getInt64()) : ProcessState::dead;
+      if (owner == ProcessState::dead) return uuid;
+      if (busy.empty())
+        busy = why_not_resumed(uuid, owner, rows.getColumn(3).getInt64(),
+                               rows.getColumn(4).getString(), impl_->path_);
     }
+    if (!busy.empty()) throw Error(ErrorKind::input, busy);
     return std::nullopt;
   });
 }

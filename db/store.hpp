@@ -154,12 +154,15 @@ class Store {
 
   /// Attempts already stored for this group and block: the `attempt` of the next begin_launch.
   int next_attempt(const std::string& run_id, const std::string& group_id, int block) const;
+  /// Stable ids of the groups in a run's plan.
+  std::set<std::string> planned_groups(const std::string& run_id) const;
   /// Launches with status ok of a run.
   std::set<LaunchKey> finished_launches(const std::string& run_id) const;
   /// Every cell with at least one result: what a stopping rule looks at.
   std::vector<CellMedians> launch_medians(const std::string& run_id) const;
   /// Newest run of this experiment (same spec text and overrides) that is neither complete nor
-  /// being written by a live process.
+  /// being written by a live process; nullopt when there is none.
+  /// @throws Error(input) when there is only one that a process may be writing, naming it
   std::optional<std::string> unfinished_run(const std::string& spec_text,
                                             const std::vector<std::string>& overrides) const;
 

@@ -161,7 +161,8 @@ TEST_CASE("what a dead writer left running is interrupted at the next open and r
     Store store(path);
     const Reader reader(path);
     CHECK(text(reader, "SELECT status FROM launch WHERE block = 1") == "running");
-    CHECK_FALSE(store.unfinished_run(plan.run.spec_text, {}).has_value());
+    CHECK_THROWS_WITH(store.unfinished_run(plan.run.spec_text, {}),
+                      ContainsSubstring("run run-1 is being measured by process"));
     CHECK_THROWS_WITH(store.resume_run("run-1"), ContainsSubstring("is being measured by process"));
     writer.kill_and_wait();
   }
@@ -185,6 +186,36 @@ TEST_CASE("what a dead writer left running is interrupted at the next open and r
   CHECK(count(reader, "SELECT launches FROM v_cell") == 2);
   CHECK(text(reader, "SELECT status FROM v_cell") == "ok");
   CHECK(count(reader, "SELECT count(*) FROM launch") == 3);
+}
+
+TEST_CASE("a run that ends by an error leaves no launch running") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  Store store(path);
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  store.begin_launch("run-1", make_start(plan.groups[0].id, 0));
+  store.end_run("run-1", "failed");
+  const Reader reader(path);
+  CHECK(text(reader, "SELECT status FROM launch") == "interrupted");
+  CHECK_THAT(text(reader, "SELECT reason FROM launch"), ContainsSubstring("the run ended before"));
+  CHECK(text(reader, "SELECT status FROM run") == "failed");
+}
+
+TEST_CASE("a run whose writer is out of sight is not taken over, and what to do is said") {
+  const ScratchFolder folder;
+  const auto path = folder.file("a.sqlite");
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  Store(path).begin_run(plan.run, plan.groups, plan.cells);
+  SQLite::Database(path, SQLite::OPEN_READWRITE)
+      .exec("UPDATE run SET owner_host = 'elsewhere', owner_boot_id = 'another', owner_pid = 7");
+  const Store store(path);
+  CHECK_THROWS_WITH(store.unfinished_run(plan.run.spec_text, {}),
+                    ContainsSubstring("process 7 of host elsewhere, which cannot be seen") &&
+                        ContainsSubstring("SET status = 'interrupted' WHERE uuid = 'run-1'"));
+  SQLite::Database(path, SQLite::OPEN_READWRITE)
+      .exec("UPDATE run SET status = 'interrupted' WHERE uuid = 'run-1'");
+  CHECK(store.unfinished_run(plan.run.spec_text, {}) == "run-1");
 }
 
 TEST_CASE("two processes write the same database at once", "[G-01]") {
