@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -60,14 +61,22 @@ DockerSite site_for(const Engine& engine, const std::string& name) {
   return site;
 }
 
-Engine engine_or_throw() {
+/// @param interrupted asked while an engine that is being started (by systemd, when it was first
+/// spoken to) is waited for
+Engine engine_or_throw(bool (*interrupted)()) {
   EngineSearch search = find_engine();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (search.silent && std::chrono::steady_clock::now() < deadline &&
+         (interrupted == nullptr || !interrupted())) {
+    usleep(200000);
+    search = find_engine();
+  }
   if (!search.engine) throw Error(ErrorKind::environment, search.reason);
   return *search.engine;
 }
 
 Engine running_engine(bool (*interrupted)() = nullptr) {
-  Engine engine = engine_or_throw();
+  Engine engine = engine_or_throw(interrupted);
   if (engine.is_private) hold_private_engine(interrupted);
   return engine;
 }

@@ -63,9 +63,12 @@ class Socket {
 };
 
 EngineFacts::Socket look_at_socket(const std::string& path) {
-  EngineFacts::Socket result{path, true, false};
-  result.permitted = Socket().connect_to(path) != EACCES;
-  result.answers = result.permitted && docker_answers(path);
+  EngineFacts::Socket result;
+  result.path = path;
+  const int code = Socket().connect_to(path);
+  result.permitted = code != EACCES;
+  result.listens = code == 0;
+  result.answers = result.listens && docker_answers(path);
   return result;
 }
 
@@ -193,7 +196,10 @@ EngineFacts look_at_machine() {
   return facts;
 }
 
-EngineSearch choose_engine(const EngineFacts& facts) {
+EngineSearch choose_engine(const EngineFacts& seen) {
+  EngineFacts facts = seen;
+  for (const auto& socket : facts.docker_sockets)
+    facts.dockerd_running = facts.dockerd_running || socket.listens;
   if (facts.docker_client && facts.remote_host.empty())
     for (const auto& socket : facts.docker_sockets)
       if (socket.answers) return {docker_at(socket.path, false), ""};

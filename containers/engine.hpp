@@ -37,6 +37,8 @@ struct EngineFacts {
     std::string path;
     bool permitted = true;  ///< false: it exists, but this user may not open it
     bool answers = false;
+    /// Somebody takes connections: a dockerd, or systemd, which starts one when it is spoken to.
+    bool listens = false;
   };
   std::vector<Socket> docker_sockets;  ///< the usual ones, then those of running dockerds
   bool docker_client = false;

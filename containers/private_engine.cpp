@@ -19,6 +19,7 @@
 
 #include "containers/command.hpp"
 #include "containers/engine.hpp"
+#include "containers/network_traces.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
 #include "core/error.hpp"
@@ -55,6 +56,24 @@ class FileLock {
   bool held_ = false;
 };
 
+/// A second Ctrl-C, of somebody who does not wait for the end, must not leave half an engine: it
+/// counts afterwards. Commands that are started meanwhile have no signal blocked.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t ends;
+    sigemptyset(&ends);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+    pthread_sigmask(SIG_BLOCK, &ends, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 bool wait_for(milliseconds patience, const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!condition()) {
@@ -86,32 +105,63 @@ void end_processes(const PrivateEngineOptions& options) {
   wait_for(milliseconds(5000), all_gone);
 }
 
-/// Containers die with their shims at the latest; removed first, they leave no mount to clear.
+/// Calls the engine's client with `remove` and what `list` names, if anything.
+void remove_listed(const PrivateEngineOptions& options, const std::vector<std::string>& list,
+                   const std::vector<std::string>& remove) {
+  const Engine engine{EngineKind::docker,
+                      {"docker", "--host", "unix://" + private_engine_socket(options)},
+                      private_engine_socket(options),
+                      {},
+                      true};
+  auto argv = engine_argv(engine, remove);
+  const auto before = argv.size();
+  for (const std::string& id :
+       split(std::string(trim(run_command(engine_argv(engine, list)).out)), '\n'))
+    if (!id.empty()) argv.push_back(id);
+  if (argv.size() > before) run_command(argv);
+}
+
+/// Containers die with their shims at the latest; removed first, they leave no mount to clear. A
+/// network that is not removed leaves its bridge, and dockerd makes it again at its next start.
 void remove_containers(const PrivateEngineOptions& options) {
-  const std::vector<std::string> docker{"docker", "--host",
-                                        "unix://" + private_engine_socket(options)};
-  auto list = docker;
-  list.insert(list.end(), {"ps", "--all", "--quiet"});
-  auto remove = docker;
-  remove.insert(remove.end(), {"rm", "--force", "--volumes"});
-  const auto before = remove.size();
-  for (const std::string& id : split(std::string(trim(run_command(list).out)), '\n'))
-    if (!id.empty()) remove.push_back(id);
-  if (remove.size() > before) run_command(remove);
+  remove_listed(options, {"ps", "--all", "--quiet"}, {"rm", "--force", "--volumes"});
+  remove_listed(options, {"network", "ls", "--quiet", "--filter", "type=custom"},
+                {"network", "rm"});
+}
+
+std::string network_note(const PrivateEngineOptions& options) {
+  return options.folder + "/network-before.json";
+}
+
+/// With a network namespace of its own the engine changes nothing of ours.
+bool uses_our_network(const PrivateEngineOptions& options) { return options.prefix.empty(); }
+
+/// Bridges and chains of two dockerds have the same names.
+bool another_dockerd_runs(const PrivateEngineOptions& options) {
+  const auto all = list_processes();
+  return std::any_of(all.begin(), all.end(), [&](const ProcessInfo& process) {
+    return process.name == "dockerd" && !process.argv.empty() &&
+           !belongs_to_engine(process, options);
+  });
 }
 
 /// Leaves the images (data/) and the locks.
-void clear_traces(const PrivateEngineOptions& options) {
+std::vector<std::string> clear_traces(const PrivateEngineOptions& options) {
   for (const std::string& mount : mounts_below(options.folder)) umount2(mount.c_str(), MNT_DETACH);
   std::error_code ignored;
   for (const char* name : {"exec", "s.sock", "pid"})
     fs::remove_all(options.folder + "/" + name, ignored);
+  if (!uses_our_network(options)) return {};
+  if (!another_dockerd_runs(options)) return restore_network(network_note(options));
+  fs::remove(network_note(options), ignored);  // what it has noted is the other one's by now
+  return {};
 }
 
-void stop_engine(const PrivateEngineOptions& options) {
+/// @returns what of the machine's network was brought back
+std::vector<std::string> stop_engine(const PrivateEngineOptions& options) {
   if (docker_answers(private_engine_socket(options))) remove_containers(options);
   end_processes(options);
-  clear_traces(options);
+  return clear_traces(options);
 }
 
 std::string log_tail(const std::string& path) {
@@ -127,6 +177,7 @@ std::string log_tail(const std::string& path) {
 void start_engine(const PrivateEngineOptions& options, bool (*interrupted)() = nullptr) {
   const std::string log = options.folder + "/log";
   std::error_code ignored;
+  if (uses_our_network(options)) note_network(network_note(options));
   for (const ProcessInfo& process : engine_processes(options))
     if (process.name == "dockerd" || process.name == "containerd") kill(process.pid, SIGKILL);
   // A pid file of a zombie would make dockerd wait for it.
@@ -199,12 +250,13 @@ EngineLease::EngineLease(PrivateEngineOptions options, bool (*interrupted)())
 }
 
 EngineLease::~EngineLease() {
+  const SignalsHeld held;
   try {
     const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
     close(users_lock_);
     if (FileLock(lock_path(options_, "users.lock"), LOCK_EX | LOCK_NB).held())
       stop_engine(options_);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The lock files are gone: whoever removed them has taken the engine over.
   }
 }
@@ -225,7 +277,10 @@ std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& optio
   for (const std::string& mount : mounts_below(options.folder)) removed.push_back("mount " + mount);
   const bool headless = engine_running(options) && !docker_answers(private_engine_socket(options));
   if (headless) start_engine(options);
-  if (!removed.empty() || fs::exists(private_engine_socket(options))) stop_engine(options);
+  const bool traces =
+      fs::exists(private_engine_socket(options)) || fs::exists(network_note(options));
+  if (!removed.empty() || traces)
+    for (const std::string& line : stop_engine(options)) removed.push_back(line);
   return removed;
 }
 

@@ -21,8 +21,9 @@ PrivateEngineOptions default_private_engine();
 std::string private_engine_socket(const PrivateEngineOptions& options);
 
 /// A share in the private engine. The first share starts dockerd, the last one to go ends it by its
-/// pid and leaves nothing mounted; shares of other processes count, and a killed process loses its
-/// share by itself (flock).
+/// pid, leaves nothing mounted, and takes back what dockerd has changed of the machine's network
+/// (network_traces.hpp); shares of other processes count, and a killed process loses its share by
+/// itself (flock).
 class EngineLease {
  public:
   /// Starts dockerd when it does not answer (it takes over what a dead one has left), waits for it.

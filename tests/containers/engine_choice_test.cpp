@@ -78,6 +78,11 @@ TEST_CASE("a dockerd whose socket is not known is not doubled: the reason says h
   facts.dockerd_running = false;
   REQUIRE(choose_engine(facts).engine);
   CHECK(choose_engine(facts).engine->is_private);
+  // systemd listens for one that starts when it is spoken to: it is waited for, not doubled.
+  facts.docker_sockets[0].listens = true;
+  CHECK_FALSE(choose_engine(facts).engine);
+  CHECK(choose_engine(facts).silent);
+  facts.docker_sockets[0].listens = false;
   // Podman is another engine, not a second dockerd.
   facts.dockerd_running = facts.podman = facts.catatonit = true;
   REQUIRE(choose_engine(facts).engine);

@@ -1,11 +1,14 @@
 #include "containers/private_engine.hpp"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "containers/docker.hpp"
+#include "containers/network_traces.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
 #include "containers/run_folder.hpp"
@@ -43,6 +46,30 @@ EnvironmentProfile host_network_profile() {
 std::unique_ptr<Environment> container_in(const Engine& engine) {
   import_image(engine, {});
   return start_docker_in(engine, host_network_profile(), test_request("private"));
+}
+
+constexpr int kNotAllowed = 77;
+
+/// Bit by bit what an engine did not do, or left behind, in a new network namespace of this
+/// process.
+int traces_in_own_network(const PrivateEngineOptions& options) {
+  if (unshare(CLONE_NEWNET) != 0) return kNotAllowed;
+  std::ofstream("/proc/sys/net/ipv4/ip_forward") << "0\n" << std::flush;
+  const NetworkState before = look_at_network();
+  NetworkState during;
+  {
+    const EngineLease lease(options);
+    const Engine engine = engine_at(lease.socket());
+    run_command(engine_argv(engine, {"network", "create", "left-behind"}));
+    during = look_at_network();
+  }
+  const NetworkState after = look_at_network();
+  const auto& rules = after.rules.at("iptables");
+  const bool all_seen = during.links.size() == before.links.size() + 2 && during.forwards &&
+                        during.rules.at("iptables").find("DOCKER") != std::string::npos;
+  return (all_seen ? 0 : 1) | (after.links == before.links ? 0 : 2) |
+         (undo_firewall(before.rules.at("iptables"), rules, true).empty() ? 0 : 4) |
+         (rules.find("DOCKER") == std::string::npos ? 0 : 8) | (after.forwards ? 16 : 0);
 }
 
 pid_t pid_in(const std::string& path) {
@@ -125,6 +152,33 @@ TEST_CASE("a dockerd that was killed itself leaves containers that are cleared t
   CHECK(engine_running(options));
   CHECK_FALSE(stop_abandoned_engine(options).empty());
   CHECK(nothing_left(options));
+}
+
+TEST_CASE("a private engine leaves the machine's network as it was") {
+  const TempFolder folder;
+  PrivateEngineOptions options = apart(folder);
+  options.prefix.clear();
+  const auto processes = list_processes();
+  if (std::any_of(processes.begin(), processes.end(),
+                  [](const ProcessInfo& process) { return process.name == "dockerd"; }))
+    SKIP("another dockerd runs: traces of the two could not be told apart");
+  const pid_t child = fork();
+  if (child == 0) {
+    int traces = 32;
+    try {
+      traces = traces_in_own_network(options);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    _exit(traces);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotAllowed) SKIP("this user may not make network namespaces");
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(nothing_left(options));
+  CHECK_FALSE(std::filesystem::exists(options.folder + "/network-before.json"));
 }
 
 TEST_CASE("a folder too deep for a socket is refused before anything starts") {

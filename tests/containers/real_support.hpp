@@ -17,6 +17,7 @@
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "containers/paths.hpp"
+#include "containers/private_engine.hpp"
 #include "core/text.hpp"
 
 namespace dynamiccl {
@@ -84,6 +85,14 @@ inline std::string output_in(const Environment& environment, int rank,
   INFO(result.err);
   CHECK(result.exit_code == 0);
   return std::string(trim(result.out));
+}
+
+/// A share in the private engine where that is the one to be used, so that it can still be asked
+/// when the program under test has ended.
+inline std::unique_ptr<EngineLease> held_engine() {
+  const auto engine = find_engine().engine;
+  if (!engine || !engine->is_private) return nullptr;
+  return std::make_unique<EngineLease>(default_private_engine());
 }
 
 /// Everything on this machine that still carries the run: containers, networks, processes, mounts.
