@@ -148,6 +148,44 @@ TEST_CASE("an ordinary user is given the sudo command") {
   CHECK_THAT(result.err, ContainsSubstring("sudo apt-get install"));
 }
 
+TEST_CASE("in somebody else's checkout the program is used as it was built, and nothing is built") {
+  if (!is_root()) SKIP("needs root to become somebody else");
+  const Repository repository;
+  repository.configured();
+  const auto as_other = [&](const std::string& verb) {
+    CommandOptions options;
+    options.environment = {{"DYNAMICCL_NO_INSTALL", "1"}};
+    return run_command({"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
+                        repository.root() + "/dynamiccl", verb},
+                       options);
+  };
+  const CommandResult without = as_other("plan");
+  CHECK(without.exit_code == 2);
+  CHECK_THAT(without.err, ContainsSubstring("/build/release cannot be written by") &&
+                              ContainsSubstring("build as its owner, or copy the repository"));
+  REQUIRE(repository.run({"plan"}, {{"DYNAMICCL_NO_INSTALL", "1"}}).exit_code == 0);
+  const CommandResult with = as_other("plan");
+  CHECK(with.exit_code == 0);
+  CHECK(with.out == "<plan>\n");
+  CHECK(repository.builds() == 1);
+}
+
+TEST_CASE("an ordinary user who lacks what only some environments need measures the others") {
+  if (!is_root()) SKIP("needs root to become somebody else");
+  const Repository repository;
+  repository.configured();
+  REQUIRE(repository.run({"plan"}, {{"DYNAMICCL_NO_INSTALL", "1"}}).exit_code == 0);
+  repository.packages("build coreutils\nrun no-such-package-dyn\n");
+  const CommandResult result =
+      run_command({"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
+                   repository.root() + "/dynamiccl", "run", "x.toml"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "<run>\n<x.toml>\n");
+  CHECK_THAT(result.err,
+             ContainsSubstring("recorded as unsupported; to have it: sudo apt-get install -y "
+                               "--no-install-recommends no-such-package-dyn"));
+}
+
 TEST_CASE("the wrapper works through a link and from any folder") {
   const Repository repository;
   repository.configured();
