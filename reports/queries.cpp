@@ -10,6 +10,7 @@
 #include "core/verdict.hpp"
 #include "embedded/query_list.hpp"
 #include "reports/figure_queries.hpp"
+#include "reports/pooling.hpp"
 #include "reports/reports.hpp"
 #include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"
@@ -167,6 +168,7 @@ void keep_rows_where(Table& table, const QueryScope& scope) {
 Table figure_table(const Reader& reader, const FigureQuery& query,
                    const std::vector<std::int64_t>& runs, const QueryScope& scope) {
   auto figures = load_figures(reader, runs);
+  if (scope.pool) figures = pool_runs(reader, runs, figures);
   if (query.choose_first) return query.table(filter_figures(std::move(figures), scope), scope);
   Table table = query.table(figures, scope);
   keep_rows_where(table, scope);
@@ -205,6 +207,12 @@ std::string judging_method(const std::string& query) {
 }
 
 Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope) {
+  const auto is_pooled = [&](const FigureQuery& query) { return query.name == name; };
+  if (scope.pool && std::none_of(kFigureQueries.begin(), kFigureQueries.end(), is_pooled)) {
+    throw Error(ErrorKind::input, fmt::format("query {}: --pool is for queries of figures, such as "
+                                              "latency, overhead and best",
+                                              name));
+  }
   if (name == "schema") {
     Table table = schema_table(reader);
     keep_rows_where(table, scope);
@@ -214,7 +222,7 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
     if (query.name != name) continue;
     const auto runs = runs_in_scope(reader, scope, scope.all_runs);
     Table table = figure_table(reader, query, runs, scope);
-    if (runs.size() < 2) drop_run_column(table);
+    if (runs.size() < 2 || scope.pool) drop_run_column(table);
     return table;
   }
   for (const auto& query : kRunQueries) {
@@ -243,10 +251,11 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
 Table any_query(const Reader& reader, const std::string& name_or_sql, const QueryScope& scope) {
   const std::string text(trim(name_or_sql));
   if (text.find_first_of(" \t\r\n;(") == std::string::npos) return named_query(reader, text, scope);
-  if (!scope.runs.empty() || scope.all_runs || !scope.where.empty()) {
-    throw Error(ErrorKind::input,
-                "query: --run, --all and --where choose rows of named queries; in SQL write them "
-                "as WHERE run_id = '...'");
+  if (!scope.runs.empty() || scope.all_runs || scope.pool || !scope.where.empty()) {
+    throw Error(
+        ErrorKind::input,
+        "query: --run, --all, --pool and --where choose rows of named queries; in SQL write them "
+        "as WHERE run_id = '...'");
   }
   return reader.query(text);
 }

@@ -23,6 +23,7 @@ struct QueryScope {
   /// begins with a column run_id.
   std::vector<std::string> runs;
   bool all_runs = false;
+  bool pool = false;  ///< the runs as one, where they are alike; queries of figures only
   /// Column = value, all must hold: {"backend", "openmpi"}. Sizes may be written "64KiB".
   std::vector<std::pair<std::string, std::string>> where;
   /// Query "axis" only: the axis that varies while all others are fixed.

@@ -30,6 +30,7 @@ struct QueryArguments {
   std::string what;
   std::vector<std::string> runs;
   bool all = false;
+  bool pool = false;
   std::vector<std::string> where;
   std::string vary = "environment";
   std::string format;
@@ -46,6 +47,7 @@ Table answer(const Reader& reader, const QueryArguments& arguments) {
   QueryScope scope;
   scope.runs = arguments.runs;
   scope.all_runs = arguments.all;
+  scope.pool = arguments.pool;
   scope.vary = arguments.vary;
   for (const auto& condition : arguments.where) {
     const auto equals = condition.find('=');
@@ -68,6 +70,8 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       ->take_all()
       ->allow_extra_args(false);
   verb->add_flag("--all", arguments->all, "all runs instead of the newest");
+  verb->add_flag("--pool", arguments->pool,
+                 "launches of the chosen runs as one run's, where machine and protocol are alike");
   verb->add_option("--where", arguments->where, "COLUMN=VALUE must hold")
       ->take_all()
       ->allow_extra_args(false);
@@ -79,6 +83,7 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       "Examples:\n"
       "  dynamiccl query overhead\n"
       "  dynamiccl query coverage --json\n"
+      "  dynamiccl query latency --all --pool\n"
       "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
       "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'");
   verb->callback([arguments, &shared] {

@@ -28,8 +28,9 @@ class PlantedRun {
     add_run(id);
   }
 
-  void add_run(const std::string& id) {
+  void add_run(const std::string& id, const std::string& tool = "0.1.0") {
     plan = make_plan(id, {"bare-metal", "cross-docker", "singularity"}, {"allreduce"}, {1024});
+    plan.run.tool_version = tool;
     store.begin_run(plan.run, plan.groups, plan.cells);
     for (int block = 0; block < 3; ++block) {
       for (const auto g : {0U, 1U}) {
@@ -141,6 +142,29 @@ TEST_CASE("a filtered overhead query still knows its base", "[A-56]") {
                         ContainsSubstring("Did you mean \"backend\""));
   CHECK_THROWS_WITH(named_query(run.reader(), "coverage", scope),
                     ContainsSubstring("Did you mean \"backend\""));
+}
+
+TEST_CASE("blocks measured as runs of their own are pooled where they are alike", "[A-20]") {
+  PlantedRun run;
+  run.add_run("run-2");
+  QueryScope scope;
+  scope.all_runs = true;
+  CHECK(named_query(run.reader(), "latency", scope).rows.size() == 4);
+  scope.pool = true;
+  const Table table = named_query(run.reader(), "latency", scope);
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.integer(row_of(rows, "bare-metal"), "launches") == 6);
+  CHECK(rows.real(row_of(rows, "bare-metal"), "median_us") == 11.0);
+  // Blocks of both runs are paired each with its own.
+  const Table overhead = named_query(run.reader(), "overhead", scope);
+  const TableView ratio(overhead);
+  REQUIRE(ratio.size() == 1);
+  CHECK_THAT(*ratio.real(0, "ratio_high"), WithinRel(2.0, 1e-9));
+  CHECK_THROWS_WITH(named_query(run.reader(), "coverage", scope), ContainsSubstring("--pool"));
+  run.add_run("run-3", "0.2.0");
+  CHECK_THROWS_WITH(named_query(run.reader(), "latency", scope),
+                    ContainsSubstring("differ in tool") && ContainsSubstring("--run"));
 }
 
 TEST_CASE("one axis varies while all others are fixed", "[A-56][G-10]") {
