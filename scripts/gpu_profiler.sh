@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the profiler plugin costs per NCCL call, launches with and without it alternated, and a million calls
+# What the profiler plugin costs per NCCL call, its events on and off in turn within a process, and a million calls
 # over three communicators with it.
 #   [BUNDLE=FOLDER] scripts/gpu_profiler.sh OUTPUT_FOLDER [ROUNDS]
 set -uo pipefail
@@ -10,21 +10,20 @@ cd "$(dirname "$0")/.."
 plugin=$PWD/build/release/libdynamiccl-nccl-plugin.so
 table=$out/profiler.csv
 failed=0
-echo "round,who,bytes,us" >"$table"
-storm() { build/release/nccl_storm "$@" 2>>"$out/profiler.log"; }
-with_plugin() {
+echo "round,events,bytes,gpus,us_without,us_added,low,high" >"$table"
+with_plugin() { # EVENTS NCCL_STORM_ARGUMENTS
   rm -rf "$out/calls"; mkdir -p "$out/calls"
-  NCCL_PROFILER_PLUGIN=$plugin DYNAMICCL_PROFILE_FILE=$out/calls/call DYNAMICCL_PROFILE_EVENTS=$1 storm "${@:2}"
+  NCCL_PROFILER_PLUGIN=$plugin DYNAMICCL_PROFILE_FILE=$out/calls/call DYNAMICCL_PROFILE_EVENTS=$1 \
+    build/release/nccl_storm "${@:2}" 2>>"$out/profiler.log"
 }
-us_of() { sed -n 's/.*"us_per_call": \([0-9.]*\).*/\1/p'; }
 for ((round = 1; round <= rounds; ++round)); do
-  for row in 1024:20000 67108864:600; do
-    bytes=${row%%:*} calls=${row#*:}
-    echo "$round,none,$bytes,$(storm "$calls" 1 "$bytes" | us_of)" >>"$table"
+  # Calls, bytes, calls of a block: events are off and on in turn within one process.
+  for row in 40000:1024:250 1200:67108864:20; do
+    IFS=: read -r calls bytes block <<<"$row"
     for events in calls kernels; do
-      echo "$round,$events,$bytes,$(with_plugin "$events" "$calls" 1 "$bytes" | us_of)" >>"$table"
+      with_plugin $events "$calls" 1 "$bytes" "$block" |
+        sed -n "s/.*\"gpus\": \([0-9]*\).*\"us_without\": \([0-9.]*\), \"us_added\": \([-0-9.]*\), \"us_added_low\": \([-0-9.]*\), \"us_added_high\": \([-0-9.]*\).*/$round,$events,$bytes,\1,\2,\3,\4,\5/p" >>"$table"
     done
-    echo "$round,again,$bytes,$(storm "$calls" 1 "$bytes" | us_of)" >>"$table"
   done
 done
 with_plugin kernels 1000000 3 1024 | tee "$out/million.json" || failed=1
@@ -33,19 +32,15 @@ python3 - "$table" <<'PY' | tee "$out/profiler.md"
 import csv, statistics, sys
 rows = {}
 for row in csv.DictReader(open(sys.argv[1])):
-    if row["us"]:
-        rows.setdefault(int(row["bytes"]), {}).setdefault(row["who"], {})[row["round"]] = float(row["us"])
-print("| bytes | us per call without | with calls: + us (range over rounds) | with kernels: + us | without again: + us |")
+    rows.setdefault((int(row["bytes"]), row["events"]), []).append({k: float(v) for k, v in row.items() if k != "events"})
+print("| bytes | events | us per call of all GPUs without | added us per collective (lowest to highest bound of the rounds) | added % |")
 print("|---|---|---|---|---|")
-for size, who in sorted(rows.items()):
-    cells = [f"{statistics.median(who['none'].values()):.2f}"]
-    for name in ("calls", "kernels", "again"):
-        rounds = sorted(set(who["none"]) & set(who.get(name, {})))
-        added = sorted(who[name][r] - (who["none"][r] + (who["again"][r] if name != "again" else who["none"][r])) / 2
-                       for r in rounds if r in who["again"])
-        middle = statistics.median(added)
-        cells.append(f"{middle:.2f} ({added[0]:.2f} to {added[-1]:.2f}), {100 * middle / statistics.median(who['none'].values()):.2f} %")
-    print(f"| {size} | " + " | ".join(cells) + " |")
+for (size, events), launches in sorted(rows.items()):
+    gpus = launches[0]["gpus"]
+    without = statistics.median(l["us_without"] for l in launches)
+    added = statistics.median(l["us_added"] for l in launches)
+    low, high = min(l["low"] for l in launches), max(l["high"] for l in launches)
+    print(f"| {size} | {events} | {without:.2f} | {added / gpus:.2f} ({low / gpus:.2f} to {high / gpus:.2f}) | {100 * added / without:.2f} |")
 PY
 rm -rf "$out/calls"
 exit $failed

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -49,6 +50,12 @@ void Session::open(std::uint64_t comm_id, int rank, int ranks, bool kernels) {
   channels_.resize(kChannels);
   link_ = std::make_shared<CommunicatorLink>();
   offer_link({comm_id, link_});
+  std::array<char, 96> begin{};
+  std::snprintf(begin.data(), begin.size(),
+                "{\"comm\":\"%016" PRIx64 "\",\"rank\":%d,\"ranks\":%d,\"seq\":", comm_id, rank,
+                ranks);
+  line_begin_ = begin.data();
+  buffer_.reserve(kFlushBytes + 1024);
   const char* prefix = std::getenv("DYNAMICCL_PROFILE_FILE");
   if (prefix == nullptr || *prefix == '\0') return;
   std::array<char, 64> ending{};
@@ -141,24 +148,40 @@ void Session::tell_tuner(const Call& call) {
 
 void Session::write_line(const Call& call) {
   const Applied& a = call.applied;
-  std::array<char, 512> line{};
   const bool whole = call.channels_done > 0 && call.channels_done >= a.channels;
-  std::array<char, 32> device{"null"};
+  const std::uint64_t device_ns =
+      call.last_stop_ns > call.first_start_ns ? call.last_stop_ns - call.first_start_ns : 0;
+  // Inside every collective of the job: appending costs a fifth of snprintf.
+  const auto text = [this](std::string_view part) { buffer_.append(part); };
+  const auto number = [this](std::uint64_t value) {
+    std::array<char, 20> digits;  // of the largest value
+    buffer_.append(digits.data(),
+                   std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+  };
+  text(line_begin_);
+  number(a.sequence);
+  text(",\"func\":\"");
+  text(a.function.data());
+  text("\",\"count\":");
+  number(a.count);
+  text(",\"datatype\":\"");
+  text(a.datatype.data());
+  text("\",\"algo\":\"");
+  text(a.algorithm.data());
+  text("\",\"proto\":\"");
+  text(a.protocol.data());
+  text("\",\"channels\":");
+  number(a.channels);
+  text(",\"threads\":");
+  number(std::uint64_t{a.warps} * kThreadsPerWarp);
+  text(",\"channels_seen\":");
+  number(call.channels_done);
+  text(",\"device_ns\":");
   if (whole)
-    std::snprintf(
-        device.data(), device.size(), "%" PRIu64,
-        call.last_stop_ns > call.first_start_ns ? call.last_stop_ns - call.first_start_ns : 0);
-  const int written = std::snprintf(
-      line.data(), line.size(),
-      "{\"comm\":\"%016" PRIx64 "\",\"rank\":%d,\"ranks\":%d,\"seq\":%" PRIu64
-      ",\"func\":\"%s\",\"count\":%" PRIu64
-      ",\"datatype\":\"%s\",\"algo\":\"%s\",\"proto\":\"%s\",\"channels\":%u,\"threads\":%u,"
-      "\"channels_seen\":%u,\"device_ns\":%s}\n",
-      comm_id_, rank_, ranks_, a.sequence, a.function.data(), a.count, a.datatype.data(),
-      a.algorithm.data(), a.protocol.data(), a.channels, a.warps * kThreadsPerWarp,
-      call.channels_done, device.data());
-  if (written <= 0 || static_cast<std::size_t>(written) >= line.size()) return;
-  buffer_.append(line.data(), static_cast<std::size_t>(written));
+    number(device_ns);
+  else
+    text("null");
+  text("}\n");
   if (buffer_.size() >= kFlushBytes) flush();
 }
 

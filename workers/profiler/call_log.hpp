@@ -78,6 +78,7 @@ class Session {
   int ranks_ = 0;
   bool kernels_ = false;
   int file_ = -1;
+  std::string line_begin_;  ///< what all lines begin with
   std::string buffer_;
   std::shared_ptr<CommunicatorLink> link_;
   std::shared_ptr<Member> member_;  ///< of the same communicator; nullptr: no tuner, or not yet

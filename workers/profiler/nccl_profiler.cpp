@@ -150,6 +150,15 @@ DYN_EXPORT void dynamiccl_profiler_watch(int on) {
                      __ATOMIC_RELAXED);
 }
 
+/// For benchmarks: the events that the environment asks for (1) or none (0) from the next call on,
+/// so that one process can time the same calls with and without them.
+DYN_EXPORT void dynamiccl_profiler_events(int on) {
+  int* mask = dynamiccl::nccl_profiler::g_mask.load();
+  if (mask == nullptr) return;
+  const std::uint64_t wanted = on != 0 ? dynamiccl::nccl_profiler::wanted_events() : 0;
+  __atomic_store_n(mask, static_cast<int>(wanted), __ATOMIC_RELAXED);
+}
+
 /// Writes what the last collective was applied, "" when there was none since the last time.
 DYN_EXPORT void dynamiccl_profiler_last(char* text, std::size_t bytes) {
   if (bytes == 0) return;
