@@ -5,18 +5,13 @@
 // Started by scripts/record_traces.sh and scripts/trigger_demo.sh, one process per rank.
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <csignal>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <thread>
 
+#include "benchmarks/workers/other_load.hpp"
 #include "benchmarks/workers/watched_key.hpp"
 #include "tuner/trigger/latency_trace.hpp"
 #include "workers/backend_table.hpp"
@@ -30,6 +25,7 @@ struct WatchOptions {
   std::string record;
   std::string watch;
   std::string algorithm = "library";
+  std::string load = "cores";  ///< see OtherLoad
   Bytes size{65536};
   int ranks = 2;
   int repeat = 1;  ///< --record: traces, one after the other
@@ -45,6 +41,7 @@ WatchOptions parse(int argc, char** argv) {
       {"--record", [&](const std::string& v) { options.record = v; }},
       {"--watch", [&](const std::string& v) { options.watch = v; }},
       {"--algorithm", [&](const std::string& v) { options.algorithm = v; }},
+      {"--load", [&](const std::string& v) { options.load = v; }},
       {"--size", [&](const std::string& v) { options.size = parse_bytes(v); }},
       {"--ranks", [&](const std::string& v) { options.ranks = std::stoi(v); }},
       {"--repeat", [&](const std::string& v) { options.repeat = std::stoi(v); }},
@@ -61,45 +58,6 @@ WatchOptions parse(int argc, char** argv) {
     throw Error(ErrorKind::input, "give one of --record FILE and --watch FILE");
   return options;
 }
-
-/// Other work on the machine's cores: one busy process each, made before the library starts its
-/// threads and held until wanted.
-class Load {
- public:
-  Load() {
-    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
-      const pid_t parent = getpid();
-      const pid_t child = fork();
-      if (child == 0) spin(parent);
-      if (child > 0) children_.push_back(child);
-    }
-  }
-  ~Load() {
-    for (const pid_t child : children_) {
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, 0);
-    }
-  }
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
-  void start() const { signal_all(SIGCONT); }
-  void stop() const { signal_all(SIGSTOP); }
-
- private:
-  [[noreturn]] static void spin(pid_t parent) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(0);
-    raise(SIGSTOP);
-    const volatile bool busy = true;
-    while (busy) {
-    }
-    _exit(0);
-  }
-  void signal_all(int signal) const {
-    for (const pid_t child : children_) kill(child, signal);
-  }
-  std::vector<pid_t> children_;
-};
 
 /// "some avg10=1.23 ..." of /proc/pressure/cpu; "" where the kernel does not tell.
 std::string cpu_pressure() {
@@ -141,7 +99,7 @@ class TimedCall {
 
 /// One trace; the load, if there is any, ends with it.
 LatencyTrace record_one(Communicator& comm, TimedCall& call, const WatchOptions& options,
-                        Backend backend, const Load* load, int number) {
+                        Backend backend, const OtherLoad* load, int number) {
   LatencyTrace trace;
   trace.backend = name_of(backend);
   trace.algorithm = options.algorithm;
@@ -161,11 +119,12 @@ LatencyTrace record_one(Communicator& comm, TimedCall& call, const WatchOptions&
                       {"library", comm.library()},
                       {"cpu_pressure_before", before},
                       {"cpu_pressure_after", cpu_pressure()}};
-  if (trace.load_at) trace.conditions["load"] = "a busy process per core, from load_at on";
+  if (trace.load_at && load != nullptr) trace.conditions["load"] = load->said();
   return trace;
 }
 
-void record(Communicator& comm, const WatchOptions& options, Backend backend, const Load* load) {
+void record(Communicator& comm, const WatchOptions& options, Backend backend,
+            const OtherLoad* load) {
   TimedCall call(comm, options.size);
   CallShape shape = call.shape();
   shape.algorithm = options.algorithm;
@@ -182,7 +141,8 @@ void record(Communicator& comm, const WatchOptions& options, Backend backend, co
 constexpr std::uint32_t kStop = 0xffffffff;
 
 /// Rank 0 decides before every call, the others follow.
-void watch(Communicator& comm, const WatchOptions& options, Backend backend, const Load* load) {
+void watch(Communicator& comm, const WatchOptions& options, Backend backend,
+           const OtherLoad* load) {
   TimedCall call(comm, options.size);
   WatchedKey key(backend, comm.size(), options.size, options.watch);
   const bool leads = comm.rank() == 0;
@@ -205,7 +165,7 @@ void watch(Communicator& comm, const WatchOptions& options, Backend backend, con
     if (load == nullptr || options.load_at < 0) continue;
     const long since = key.calls_since_first_freeze();
     if (since == options.load_at) {
-      key.event("load", "a busy process per core starts");
+      key.event("load", load->said() + " begins");
       load->start();
     }
     if (options.load_calls > 0 && since == options.load_at + options.load_calls) {
@@ -222,12 +182,13 @@ int run(int argc, char** argv) {
   config.launch_id = "latency-watch";
   config.ranks = options.ranks;
   config.output_dir = config.rendezvous_dir = options.folder;
+  if (options.load == "link") config.interface = "lo";
   const BackendRow& row = backend_table().front();
   config.backend = row.backend;
   // Only the first rank holds load; which one that is, MPI tells after the fork is made.
-  const Load load;
+  const OtherLoad load(options.load);
   const auto comm = row.connect(config);
-  const Load* own = comm->rank() == 0 ? &load : nullptr;
+  const OtherLoad* own = comm->rank() == 0 ? &load : nullptr;
   (options.record.empty() ? watch : record)(*comm, options, row.backend, own);
   comm->finalize();
   return 0;

@@ -12,10 +12,10 @@ namespace dynamiccl {
 struct TriggerOptions {
   int block = 5;           ///< calls whose median is one observation: lone slow calls say nothing
   int reference = 20;      ///< observations from which level and spread are learnt
-  double slack = 0.5;      ///< CUSUM: standard deviations that count as no change
+  double slack = 1;        ///< CUSUM: standard deviations that count as no change
   double threshold = 9;    ///< CUSUM: alarm
-  double clip = 4;         ///< standard deviations that one observation may say at most
-  double least_sd = 0.04;  ///< of ln(latency): what is smaller is no reason to tune again
+  double clip = 6;         ///< standard deviations that one observation may say at most
+  double least_sd = 0.08;  ///< of ln(latency): machines change their pace by so much unasked
   double forgetting = 0.003;  ///< per observation: slow drifts move the level along
 };
 
