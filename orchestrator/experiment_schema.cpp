@@ -107,18 +107,20 @@ Json work() {
 
 Json noise() {
   return described(
-      object(
-          {{"busy", described(number(0, 1), "share of the CPUs that others may use; 0.25")},
-           {"load",
-            described(number(0, 1000), "others' runnable tasks per core before a launch; 0.5")},
-           {"steal", described(number(0, 1), "share of CPU time stolen by a hypervisor; 0.02")},
-           {"psi_cpu", described(number(0, 1),
-                                 "share of time a task waited for a CPU before a "
-                                 "launch; 0.2")},
-           {"psi_memory", described(number(0, 1), "the same for memory; 0.05")},
-           {"psi_io", described(number(0, 1), "the same for disks; 0.25")},
-           {"throttled", described(integer(0), "periods throttled by a control group; 0")},
-           {"wait", described(duration(), "how long a launch waits for a quiet machine; 0.3 s")}}),
+      object({{"busy", described(number(0, 1), "share of the CPUs that others may use; 0.25")},
+              {"load",
+               described(number(0, 1000), "others' runnable tasks per core before a launch; 0.5")},
+              {"steal", described(number(0, 1), "share of CPU time stolen by a hypervisor; 0.02")},
+              {"psi_cpu", described(number(0, 1),
+                                    "share of time a task waited for a CPU before a "
+                                    "launch; 0.2")},
+              {"psi_memory", described(number(0, 1), "the same for memory; 0.05")},
+              {"psi_io", described(number(0, 1), "the same for disks; 0.25")},
+              {"throttled", described(integer(0), "periods throttled by a control group; 0")},
+              {"wait", described(duration(), "how long a launch waits for a quiet machine; 0.3 s")},
+              {"gpu_capped", described(number(0, 1),
+                                       "share of a cell's time in which heat or power held a GPU's "
+                                       "clocks back; 0.05")}}),
       "limits of the noise gate: a launch beyond one is flagged and kept");
 }
 

@@ -81,6 +81,22 @@ void judge_during(const json& during, const std::vector<json>& of_ranks, const N
     most = std::max(most, number(rank, "throttled_periods").value_or(0));
   throttled["periods"] = most;
   flags.count(throttled, "periods", limits.throttled, "periods throttled by a control group");
+  double held_back = 0;
+  for (const auto& rank : of_ranks)
+    held_back = std::max(held_back, number(rank, "gpu_capped_share").value_or(0));
+  flags.share({{"gpu", held_back}}, "gpu", limits.gpu_capped,
+              "a GPU's clocks held back by heat or power");
+}
+
+/// Of the cell in which it was held back most; nullopt where no cell tells.
+std::optional<double> gpu_capped_share(const json& details) {
+  std::optional<double> most;
+  const auto cells = details.find("gpu");
+  if (cells == details.end() || !cells->is_object()) return most;
+  for (const auto& reading : *cells)
+    for (const char* key : {"thermally_capped_share", "power_capped_share"})
+      if (const auto share = number(reading, key)) most = std::max(most.value_or(0), *share);
+  return most;
 }
 
 json window_now() {
@@ -127,8 +143,10 @@ std::vector<json> noise_of_ranks(const std::vector<RecordFile>& files) {
   for (const auto& file : files) {
     for (const auto& record : file.records) {
       const auto* transport = std::get_if<TransportRecord>(&record);
-      if (transport != nullptr && transport->details.contains("noise"))
-        readings.push_back(transport->details["noise"]);
+      if (transport == nullptr || !transport->details.contains("noise")) continue;
+      readings.push_back(transport->details["noise"]);
+      if (const auto share = gpu_capped_share(transport->details))
+        readings.back()["gpu_capped_share"] = *share;
     }
   }
   return readings;
@@ -142,7 +160,25 @@ json to_json(const NoiseLimits& limits) {
           {"psi_memory", limits.psi_memory},
           {"psi_io", limits.psi_io},
           {"throttled", limits.throttled},
-          {"wait_s", limits.wait.seconds()}};
+          {"wait_s", limits.wait.seconds()},
+          {"gpu_capped", limits.gpu_capped}};
+}
+
+NoiseLimits noise_limits_from_json(const json& limits) {
+  NoiseLimits result;
+  const auto read = [&](const char* key, double& value) {
+    value = number(limits, key).value_or(value);
+  };
+  read("busy", result.busy);
+  read("load", result.load);
+  read("steal", result.steal);
+  read("psi_cpu", result.psi_cpu);
+  read("psi_memory", result.psi_memory);
+  read("psi_io", result.psi_io);
+  read("gpu_capped", result.gpu_capped);
+  result.throttled = static_cast<int>(number(limits, "throttled").value_or(result.throttled));
+  result.wait = Micros(1e6 * number(limits, "wait_s").value_or(result.wait.seconds()));
+  return result;
 }
 
 }  // namespace dynamiccl

@@ -20,6 +20,7 @@ struct NoiseLimits {
   double psi_io = 0.25;
   int throttled = 0;   ///< periods in which a control group's limit stopped it
   Micros wait{300e3};  ///< how long a launch waits for a quiet machine before it starts anyway
+  double gpu_capped = 0.05;  ///< of a cell's time, in which heat or power held a GPU's clocks back
 };
 
 /// The machine before a launch: counters, and under "window" what they did over a tenth of a second
@@ -35,10 +36,13 @@ std::vector<std::string> noise_flags(const nlohmann::json& before, const nlohman
                                      const std::vector<nlohmann::json>& of_ranks,
                                      const NoiseLimits& limits, int cores);
 
-/// The ranks' readings in their records, without anything else of them.
+/// The ranks' readings in their records, without anything else of them. "gpu_capped_share": of the
+/// cell in which the rank's GPU was held back most; absent without a GPU that tells.
 std::vector<nlohmann::json> noise_of_ranks(const std::vector<RecordFile>& files);
 
 /// For run.protocol_json.
 nlohmann::json to_json(const NoiseLimits& limits);
+/// What to_json() made; what is not there is as ever.
+NoiseLimits noise_limits_from_json(const nlohmann::json& limits);
 
 }  // namespace dynamiccl

@@ -21,6 +21,7 @@ void read_noise(TableReader& protocol, NoiseLimits& limits) {
   set(limits.psi_io, table->number("psi_io", 0, 1));
   set(limits.throttled, table->integer("throttled", 0));
   set(limits.wait, table->duration("wait"));
+  set(limits.gpu_capped, table->number("gpu_capped", 0, 1));
   table->finish();
 }
 

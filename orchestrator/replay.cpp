@@ -85,6 +85,7 @@ Experiment experiment_of(const TableView& row, const RunConfig& config, const st
   experiment.protocol.launches = 1;
   const json protocol = stored_json(row.text(0, "protocol_json"));
   experiment.protocol.launch_timeout = Micros(protocol.value("launch_timeout_s", 0.0) * 1e6);
+  experiment.protocol.noise = noise_limits_from_json(protocol.value("noise", json()));
   return experiment;
 }
 

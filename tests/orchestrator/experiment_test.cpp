@@ -114,7 +114,7 @@ TEST_CASE("launches follow a target interval, a maximum and a time budget") {
             .ends_with("protocol.max_launches: expected at least protocol.launches"));
   CHECK(mistakes(kGood + "[protocol.noise]\nbussy = 0.5\n")
             .starts_with("demo.toml:12:1: unknown key \"bussy\" in [protocol.noise]; known: busy, "
-                         "load, psi_cpu"));
+                         "gpu_capped, load, psi_cpu"));
 }
 
 TEST_CASE("text that is no TOML is refused with its place") {

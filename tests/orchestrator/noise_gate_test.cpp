@@ -71,6 +71,32 @@ TEST_CASE("the gate takes the ranks' counters and no time of theirs") {
   CHECK(readings[0] == rank(0.5, 1.0));
 }
 
+TEST_CASE("a GPU whose clocks were held back in one cell is flagged") {
+  RecordFile file;
+  TransportRecord transport;
+  transport.details["noise"] = rank(0.5, 2.0);
+  transport.details["gpu"] = {
+      {"cell-1", {{"thermally_capped_share", 0.0}, {"power_capped_share", nullptr}}},
+      {"cell-2", {{"thermally_capped_share", 0.3}, {"power_capped_share", 0.1}}}};
+  file.records = {transport};
+  const auto readings = noise_of_ranks({file});
+  REQUIRE(readings.size() == 1);
+  CHECK(readings[0]["gpu_capped_share"] == 0.3);
+  const auto flags = noise_flags(before({}), {}, readings, {}, 2);
+  REQUIRE(flags.size() == 1);
+  CHECK(flags[0] == "a GPU's clocks held back by heat or power: 30 % (limit 5 %)");
+  NoiseLimits more;
+  more.gpu_capped = 0.3;
+  CHECK(noise_flags(before({}), {}, readings, more, 2).empty());
+}
+
+TEST_CASE("stored limits are read back, and those of older programs are as ever") {
+  const NoiseLimits odd{0.1, 2, 0.3, 0.4, 0.5, 0.6, 7, Micros(8e6), 0.9};
+  CHECK(to_json(noise_limits_from_json(to_json(odd))) == to_json(odd));
+  CHECK(to_json(noise_limits_from_json(json())) == to_json(NoiseLimits{}));
+  CHECK(noise_limits_from_json({{"busy", 0.75}}).busy == 0.75);
+}
+
 TEST_CASE("this machine's window is read, and waited for no longer than asked") {
   NoiseLimits limits;
   limits.wait = Micros(0);
