@@ -6,39 +6,88 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/vocabulary.hpp"
+#include "orchestrator/doctor/causes.hpp"
+#include "reports/figures.hpp"
+#include "tuner/agents/agent.hpp"
 namespace dynamiccl {
 namespace {
 
 namespace fs = std::filesystem;
 
-enum class Kind { file, experiment, folder, database, run, launch, query, environment, words };
+enum class Kind {
+  file,
+  experiment,
+  folder,
+  database,
+  run,
+  launch,
+  query,
+  environment,
+  side,
+  words
+};
 
 struct NamedKind {
+  std::string_view verb;  ///< "" = every verb
   std::string_view name;  ///< of an option or a positional argument
   Kind kind;
 };
 
-// What the value of an argument is follows from its name, which verbs share.
-constexpr std::array kKinds{
-    NamedKind{"FILE", Kind::experiment}, NamedKind{"RUN", Kind::run},
-    NamedKind{"--run", Kind::run},       NamedKind{"A", Kind::run},
-    NamedKind{"B", Kind::run},           NamedKind{"LAUNCH", Kind::launch},
-    NamedKind{"NAME", Kind::query},      NamedKind{"ENVIRONMENT", Kind::environment},
-    NamedKind{"--db", Kind::database},   NamedKind{"--profiles", Kind::folder},
-    NamedKind{"SHELL", Kind::words},     NamedKind{"--format", Kind::words},
-    NamedKind{"--set", Kind::words},     NamedKind{"--only", Kind::words},
-    NamedKind{"--where", Kind::words}};
+// What the value of an argument is follows from its name, which verbs share; exceptions first.
+constexpr std::array kKinds{NamedKind{"import", "FILE", Kind::file},
+                            NamedKind{"", "FILE", Kind::experiment},
+                            NamedKind{"", "RUN", Kind::run},
+                            NamedKind{"", "--run", Kind::run},
+                            NamedKind{"", "--measured", Kind::run},
+                            NamedKind{"", "--from", Kind::run},
+                            NamedKind{"", "A", Kind::side},
+                            NamedKind{"", "B", Kind::side},
+                            NamedKind{"", "LAUNCH", Kind::launch},
+                            NamedKind{"", "NAME", Kind::query},
+                            NamedKind{"", "ENVIRONMENT", Kind::environment},
+                            NamedKind{"", "--environment", Kind::environment},
+                            NamedKind{"", "--profile", Kind::experiment},
+                            NamedKind{"", "--db", Kind::database},
+                            NamedKind{"", "--profiles", Kind::folder},
+                            NamedKind{"", "--only", Kind::words}};
 
 struct NamedWords {
+  std::string_view verb;  ///< "" = every verb
   std::string_view name;
   std::vector<Candidate> words;
 };
 
+std::vector<Candidate> candidates(const std::vector<std::string>& words,
+                                  const std::string& behind = "") {
+  std::vector<Candidate> found;
+  for (const auto& word : words) found.push_back({word + behind, ""});
+  return found;
+}
+
+std::vector<Candidate> causes() {
+  std::vector<Candidate> found;
+  for (const Cause& cause : all_causes())
+    found.push_back({std::string(cause.id), std::string(cause.title)});
+  return found;
+}
+
 const std::vector<NamedWords>& fixed_words() {
   static const std::vector<NamedWords> all{
-      {"SHELL", {{"bash", ""}, {"zsh", ""}, {"fish", ""}}},
-      {"--format", {{"table", ""}, {"markdown", ""}, {"csv", ""}, {"json", ""}}},
-      {"--set",
+      {"", "SHELL", candidates({"bash", "zsh", "fish"})},
+      {"import", "--format",
+       candidates({"auto", "nccl-tests", "nccl-tests-json", "osu", "dynamiccl"})},
+      {"export", "--format", candidates({"nccl", "env", "openmpi", "mpich", "toml"})},
+      {"report", "--format", candidates({"html", "markdown", "csv"})},
+      {"", "--format", candidates({"table", "markdown", "csv", "json"})},
+      {"", "--backend", candidates(all_names<Backend>())},
+      {"", "--cause", causes()},
+      {"", "--rank-aggregation", candidates(all_names<RankAggregation>())},
+      {"", "--vary", candidates(axis_names())},
+      {"", "--where", candidates(axis_names(), "=")},
+      {"", "--agent", candidates(agent_names())},
+      {"",
+       "--set",
        {{"protocol.launches=", "blocks"},
         {"protocol.target_interval=", "add launches until medians are as sure as this"},
         {"protocol.time_budget=", "no block begins beyond it"},
@@ -48,6 +97,14 @@ const std::vector<NamedWords>& fixed_words() {
         {"axes.ranks=", ""},
         {"seed=", ""}}}};
   return all;
+}
+
+/// The row for an argument of a verb; nullptr where there is none.
+const auto* row_of(const auto& rows, std::string_view verb, std::string_view name) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const auto& row) {
+    return row.name == name && (row.verb.empty() || row.verb == verb);
+  });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 bool is_value_of(const CLI::Option& option, const std::string& word) {
@@ -80,11 +137,27 @@ std::vector<Candidate> asked(const std::function<std::vector<Candidate>()>& sour
   }
 }
 
-std::vector<Candidate> values_of(const std::string& name, const std::string& current,
-                                 const CompletionSources& sources) {
-  const auto known =
-      std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& k) { return k.name == name; });
-  switch (known == kKinds.end() ? Kind::file : known->kind) {
+std::vector<Candidate> runs_of(const CompletionSources& sources) {
+  auto runs = asked(sources.runs);
+  runs.push_back({"last", "the newest run"});
+  runs.push_back({"last~1", "the run before it"});
+  return runs;
+}
+
+/// A side of a comparison: a run, an environment of one, or another machine's database.
+std::vector<Candidate> sides_of(const std::string& current, const CompletionSources& sources) {
+  auto sides = runs_of(sources);
+  for (auto& environment : asked(sources.environments)) sides.push_back(std::move(environment));
+  for (auto& axis : candidates(axis_names(), "=")) sides.push_back(std::move(axis));
+  for (auto& path : matching_paths(current, ".sqlite")) sides.push_back(std::move(path));
+  return sides;
+}
+
+std::vector<Candidate> values_of(const std::string& verb, const std::string& name,
+                                 const std::string& current, const CompletionSources& sources) {
+  if (const auto* fixed = row_of(fixed_words(), verb, name)) return fixed->words;
+  const auto* known = row_of(kKinds, verb, name);
+  switch (known == nullptr ? Kind::file : known->kind) {
     case Kind::experiment:
       return matching_paths(current, ".toml");
     case Kind::database:
@@ -92,23 +165,18 @@ std::vector<Candidate> values_of(const std::string& name, const std::string& cur
     case Kind::folder:
     case Kind::file:
       return matching_paths(current, "");
-    case Kind::run: {
-      auto runs = asked(sources.runs);
-      runs.push_back({"last", "the newest run"});
-      runs.push_back({"last~1", "the run before it"});
-      return runs;
-    }
+    case Kind::run:
+      return runs_of(sources);
     case Kind::launch:
       return asked(sources.launches);
     case Kind::query:
       return asked(sources.queries);
     case Kind::environment:
       return asked(sources.environments);
+    case Kind::side:
+      return sides_of(current, sources);
     case Kind::words:
       break;
-  }
-  for (const auto& entry : fixed_words()) {
-    if (entry.name == name) return entry.words;
   }
   return {};
 }
@@ -174,12 +242,13 @@ std::vector<Candidate> complete_verb(const CLI::App& verb, const std::vector<std
   const std::string& current = words[index];
   const CLI::Option* before = option_named(verb, words[index - 1]);
   if (before != nullptr && takes_value(*before))
-    return values_of(before->get_name(), current, sources);
+    return values_of(verb.get_name(), before->get_name(), current, sources);
   if (const auto equals = current.find('=');
       current.starts_with("--") && equals != std::string::npos) {
     const std::string value = current.substr(equals + 1);
     // What stands before "=" is the shell's own business: it completes the word behind it.
-    return beginning_with(values_of(current.substr(0, equals), value, sources), value);
+    return beginning_with(values_of(verb.get_name(), current.substr(0, equals), value, sources),
+                          value);
   }
   if (current.starts_with("-")) return options_of(verb);
   std::size_t given = 0;
@@ -191,7 +260,7 @@ std::vector<Candidate> complete_verb(const CLI::App& verb, const std::vector<std
   }
   const CLI::Option* argument = positional(verb, given);
   if (argument == nullptr) return options_of(verb);
-  return values_of(argument->get_name(true), current, sources);
+  return values_of(verb.get_name(), argument->get_name(true), current, sources);
 }
 
 }  // namespace

@@ -24,8 +24,16 @@ class Table {
     auto* query = app.add_subcommand("query", "ask");
     query->add_option("NAME", text_, "query");
     query->add_option("--run", texts_, "run id")->take_all()->allow_extra_args(false);
+    query->add_option("--vary", text_, "axis");
+    query->add_option("--where", text_, "condition");
+    auto* import = app.add_subcommand("import", "other programs' tables");
+    import->add_option("FILE", texts_, "tables");
+    import->add_option("--format", text_, "format");
+    auto* compare = app.add_subcommand("compare", "two sides");
+    compare->add_option("A", text_, "the base");
     auto* doctor = app.add_subcommand("doctor", "look");
     doctor->add_option("ENVIRONMENT", texts_, "profiles");
+    doctor->add_option("--cause", texts_, "causes");
   }
 
   std::vector<std::string> at(std::vector<std::string> words) const {
@@ -57,7 +65,7 @@ using Words = std::vector<std::string>;
 
 TEST_CASE("verbs and their options come from the command table") {
   const Table table;
-  CHECK(table.at({""}) == Words{"doctor", "query", "run", "show"});
+  CHECK(table.at({""}) == Words{"compare", "doctor", "import", "query", "run", "show"});
   CHECK(table.at({"r"}) == Words{"run"});
   CHECK(table.at({"run", "--"}) == Words{"--db", "--help", "--quiet", "--resume"});
   CHECK(table.at({"run", "--re"}) == Words{"--resume"});
@@ -76,6 +84,23 @@ TEST_CASE("arguments are completed by what they are") {
   CHECK(table.at({"show", "--format", "csv", "7"}) == Words{"77aa"});
   // A second RUN does not exist; what is left are options.
   CHECK(table.at({"show", "3fa9", ""}) == Words{"--format", "--help"});
+}
+
+TEST_CASE("one name may mean something else in another verb") {
+  const Table table;
+  CHECK(table.at({"import", "--format", "nccl"}) == Words{"nccl-tests", "nccl-tests-json"});
+  const std::string root = DYNAMICCL_SOURCE_DIR "/";
+  CHECK(table.at({"import", root + "READ"}) == Words{root + "README.md"});
+  CHECK(table.at({"query", "x", "--vary", "back"}) == Words{"backend"});
+  CHECK(table.at({"query", "x", "--where", "back"}) == Words{"backend="});
+  CHECK(table.at({"doctor", "--cause", "cma"}) == Words{"cma-blocked"});
+}
+
+TEST_CASE("a side of a comparison may be a run, an axis or a database") {
+  const Table table;
+  CHECK(table.at({"compare", "3"}) == Words{"3fa9"});
+  CHECK(table.at({"compare", "ba"}) == Words{"backend="});
+  CHECK(table.at({"compare", "last"}) == Words{"last", "last~1"});
 }
 
 TEST_CASE("a source that fails offers nothing instead of a message") {
