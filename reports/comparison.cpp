@@ -70,12 +70,36 @@ void add_note(std::string& note, const std::string& more) {
   note += more;
 }
 
-/// A cell that was timed in two ways has a ratio but no verdict.
+/// What makes a cell no pair: timed in two ways, or on other cores.
+std::vector<Difference> unlike_in(const ComparedCell& cell) {
+  auto unlike = differences(cell_method(cell.a), cell_method(cell.b));
+  if (cell.placement) unlike.push_back(*cell.placement);
+  return unlike;
+}
+
+/// Such a cell has a ratio but no verdict.
 std::string unlike_note(const ComparedCell& cell) {
   std::string note;
-  for (const auto& d : differences(cell_method(cell.a), cell_method(cell.b)))
+  for (const auto& d : unlike_in(cell))
     add_note(note, fmt::format("{} {} in A, {} in B", d.what, d.a, d.b));
   return note;
+}
+
+/// Numbers of CPUs are compared where they mean the same on both sides; how the ranks share cores
+/// is compared always. Nothing is said where a side does not know.
+std::optional<Difference> unlike_placement(const ComparedCell& cell, const Comparison& sides) {
+  const auto of_a = sides.a.placements.find(group_key(cell.a));
+  const auto of_b = sides.b.placements.find(group_key(cell.b));
+  if (of_a == sides.a.placements.end() || of_b == sides.b.placements.end()) return std::nullopt;
+  const Placement& a = of_a->second;
+  const Placement& b = of_b->second;
+  const bool alike = a.layouts == b.layouts ? a.cpus == b.cpus : a.shapes == b.shapes;
+  if (alike) return std::nullopt;
+  const auto told = [&](const Placement& placement) {
+    const auto& texts = a.layouts == b.layouts ? placement.cpus : placement.shapes;
+    return join({texts.begin(), texts.end()}, " | ");
+  };
+  return Difference{std::string(kPlacement), told(a), told(b)};
 }
 
 void judge_cells(Comparison& result) {
@@ -137,6 +161,7 @@ void pair_cells(Comparison& result, const std::set<std::string>& dropped) {
     ComparedCell cell;
     cell.a = figure;
     cell.b = *partner->second;
+    cell.placement = unlike_placement(cell, result);
     result.cells.push_back(std::move(cell));
   }
   for (const auto& [key, figure] : partners) {
@@ -237,11 +262,8 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   judge_cells(result);
   const bool none_alike =
       !options.anyway && std::all_of(result.cells.begin(), result.cells.end(),
-                                     [](const auto& c) { return !unlike_note(c).empty(); });
-  if (none_alike) {
-    refuse_unlike(
-        differences(cell_method(result.cells.front().a), cell_method(result.cells.front().b)));
-  }
+                                     [](const auto& c) { return !unlike_in(c).empty(); });
+  if (none_alike) refuse_unlike(unlike_in(result.cells.front()));
   result.a.figures.clear();
   result.b.figures.clear();
   return result;

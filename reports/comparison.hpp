@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,6 +44,13 @@ using Facts = std::map<std::string, std::string>;
 /// What facts about the CPUs that ranks were let run on are called; told before all others.
 constexpr std::string_view kPlacement = "placement";
 
+/// Where the ranks of a group were let run in the launches that count (CorePlacement).
+struct Placement {
+  std::set<std::string> cpus;
+  std::set<std::string> shapes;
+  std::set<std::string> layouts;
+};
+
 /// A planned cell that was not measured, or not well.
 struct CellWithoutResult {
   CellFigure figure;   ///< its axes
@@ -57,10 +65,11 @@ struct ComparisonSide {
   std::string started_utc;
   std::vector<CellFigure> figures;
   std::vector<CellWithoutResult> without_result;
-  Facts method;                    ///< how was measured: must be equal
-  Facts provenance;                ///< where and with what: told when different
-  bool imported = false;           ///< a foreign table: no launches of ours
-  std::vector<std::string> trust;  ///< trust_notes() of the run
+  Facts method;                                 ///< how was measured: must be equal
+  Facts provenance;                             ///< where and with what: told when different
+  std::map<std::string, Placement> placements;  ///< by group_key; without groups that did not tell
+  bool imported = false;                        ///< a foreign table: no launches of ours
+  std::vector<std::string> trust;               ///< trust_notes() of the run
 };
 
 /// @param where as QueryScope::where
@@ -81,14 +90,15 @@ struct ComparisonOptions {
   double false_discovery_rate = 0.05;
   /// false: each row is judged as if it were the only one.
   bool correct_for_table = true;
-  /// Compare what was measured by different methods, too.
+  /// Compare what was measured by different methods or on different cores, too.
   bool anyway = false;
 };
 
 struct ComparedCell {
   CellFigure a;
   CellFigure b;
-  Ratio time_ratio;  ///< time of B / time of A
+  std::optional<Difference> placement;  ///< set when the ranks were let run elsewhere
+  Ratio time_ratio;                     ///< time of B / time of A
   Verdict verdict = Verdict::unclear;
   std::optional<int> launches_needed;  ///< per side, for an UNCLEAR that more would settle
   std::string note;                    ///< why there is no verdict, or what to bear in mind
@@ -120,9 +130,10 @@ struct Comparison {
 };
 
 /// Pairs equal cells of both sides and judges them: paired by block in one run, else unpaired
-/// (Welch), both on logarithms of launch medians.
-/// @throws Error(input) naming what differs when the methods do and options.anyway is not set, and
-/// when no cell is on both sides
+/// (Welch), both on logarithms of launch medians. A cell that was timed in another way or whose
+/// ranks were let run on other cores has a ratio and no verdict, unless options.anyway is set.
+/// @throws Error(input) naming what differs when the methods do, or when all cells are such and
+/// options.anyway is not set, and when no cell is on both sides
 Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOptions& options);
 
 /// A row per cell: both medians with intervals, ratio with interval, verdict.
@@ -134,5 +145,8 @@ std::string comparison_json(const Comparison& comparison, int exit_code);
 /// JUnit XML: a test case per cell; SLOWER is a failure, UNCLEAR is skipped, a cell without a
 /// result on one side is an error.
 std::string comparison_junit(const Comparison& comparison);
+/// JUnit XML of a comparison that did not come about: one error with the reason, so that no file of
+/// an earlier one passes for it.
+std::string refusal_junit(const std::string& a, const std::string& b, const std::string& reason);
 
 }  // namespace dynamiccl

@@ -66,6 +66,14 @@ std::string outcome(const ComparedCell& cell) {
   return fmt::format("<system-out>{}: {}</system-out>", name_of(cell.verdict), text);
 }
 
+std::string document(const std::string& totals, const std::string& a, const std::string& b,
+                     const std::string& cases) {
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {0}>\n  <testsuite name=\"{1}\" "
+      "{0}>\n{2}  </testsuite>\n</testsuites>\n",
+      totals, xml(fmt::format("dynamiccl compare {} {}", a, b)), cases);
+}
+
 }  // namespace
 
 std::string comparison_junit(const Comparison& comparison) {
@@ -73,20 +81,22 @@ std::string comparison_junit(const Comparison& comparison) {
       "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
       comparison.cells.size() + comparison.missing.size(), comparison.count(Verdict::slower),
       comparison.missing.size(), comparison.count(Verdict::unclear));
-  std::string out = fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {0}>\n  <testsuite name=\"{1}\" "
-      "{0}>\n",
-      totals,
-      xml(fmt::format("dynamiccl compare {} {}", comparison.a.selection.label,
-                      comparison.b.selection.label)));
+  std::string cases;
   for (const auto& cell : comparison.cells)
-    out += open_case(cell.b, cell.b.median_us() * 1e-6) + outcome(cell) + "</testcase>\n";
+    cases += open_case(cell.b, cell.b.median_us() * 1e-6) + outcome(cell) + "</testcase>\n";
   for (const auto& cell : comparison.missing) {
-    out += open_case(cell.figure, 0) +
-           fmt::format("<error type=\"NO_RESULT\" message=\"no result in {}: {}\"/></testcase>\n",
-                       cell.missing_in, xml(cell.reason));
+    cases += open_case(cell.figure, 0) +
+             fmt::format("<error type=\"NO_RESULT\" message=\"no result in {}: {}\"/></testcase>\n",
+                         cell.missing_in, xml(cell.reason));
   }
-  return out + "  </testsuite>\n</testsuites>\n";
+  return document(totals, comparison.a.selection.label, comparison.b.selection.label, cases);
+}
+
+std::string refusal_junit(const std::string& a, const std::string& b, const std::string& reason) {
+  return document("tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\"", a, b,
+                  fmt::format("    <testcase classname=\"dynamiccl\" name=\"compare\"><error "
+                              "type=\"NOT_COMPARED\" message=\"{}\"/></testcase>\n",
+                              xml(reason)));
 }
 
 }  // namespace dynamiccl

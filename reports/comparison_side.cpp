@@ -11,6 +11,7 @@
 #include "reports/comparison.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/leaf_difference.hpp"
+#include "reports/placements.hpp"
 #include "reports/table_view.hpp"
 #include "reports/trust.hpp"
 
@@ -91,6 +92,23 @@ void add_profiles(Facts& facts, const Reader& reader, const Surroundings& around
   }
 }
 
+/// Where the ranks of each group were let run. It weighs more than most of what else may differ:
+/// kPlacement stands first in the provenance.
+void add_placements(ComparisonSide& side, const Reader& reader, const Surroundings& around) {
+  std::map<std::string, std::set<std::string>> told;
+  for (const auto& [launch, group, placement] : launch_placements(reader, side.run_id)) {
+    if (!around.has(group.environment, group.backend)) continue;
+    auto& of_group = side.placements[group_key(group)];
+    of_group.cpus.insert(placement.cpus);
+    of_group.shapes.insert(placement.shape);
+    of_group.layouts.insert(placement.layout);
+    told[around.name(std::string(kPlacement), group.environment, group.backend)].insert(
+        placement.cpus);
+  }
+  for (const auto& [name, texts] : told)
+    side.provenance[name] = join({texts.begin(), texts.end()}, " | ");
+}
+
 /// What each environment, backend and launch was, besides the machine.
 void add_surroundings(ComparisonSide& side, const Reader& reader) {
   const Surroundings around(side);
@@ -114,15 +132,7 @@ void add_surroundings(ComparisonSide& side, const Reader& reader) {
                             part),
                 side.run_id);
   }
-  // Where ranks were let run weighs more than most of what else differs: kPlacement stands first.
-  add_grouped(facts, reader, around, std::string(kPlacement),
-              "SELECT DISTINCT environment, backend, value FROM (SELECT v.environment AS "
-              "environment, v.backend AS backend, group_concat(DISTINCT 'rank ' || k.rank || "
-              "' on CPUs ' || (k.facts_json ->> '$.process.affinity')) AS value FROM v_launch v "
-              "JOIN launch_rank k ON k.launch_id = v.launch_row WHERE v.run_id = ?1 AND "
-              "v.launch_status = 'ok' AND k.facts_json ->> '$.process.affinity' IS NOT NULL "
-              "GROUP BY v.launch_row) ORDER BY 1, 2, 3",
-              side.run_id);
+  add_placements(side, reader, around);
   add_profiles(facts, reader, around, side.run_id);
 }
 

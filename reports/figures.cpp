@@ -128,19 +128,29 @@ std::vector<CellFigure> load_figures(const Reader& reader, const std::vector<std
   return figures;
 }
 
-CellFigure figure_cell(const TableView& rows, std::size_t row) {
+CellFigure group_figure(const TableView& rows, std::size_t row) {
   CellFigure f;
   f.run_id = rows.text(row, "run_id");
   f.environment = rows.text(row, "environment");
   f.backend = rows.text(row, "backend");
   f.architecture = rows.text(row, "architecture");
+  f.ranks = rows.integer(row, "ranks");
+  f.group_knobs = rows.text(row, "group_knobs");
+  return f;
+}
+
+std::string group_key(const CellFigure& f) {
+  return fmt::format("{}|{}|{}|{}|{}|{}", f.run_id, f.environment, f.backend, f.architecture,
+                     f.ranks, f.group_knobs);
+}
+
+CellFigure figure_cell(const TableView& rows, std::size_t row) {
+  CellFigure f = group_figure(rows, row);
   f.collective = rows.text(row, "collective");
   f.size_bytes = rows.integer(row, "size_bytes");
-  f.ranks = rows.integer(row, "ranks");
   f.datatype = rows.text(row, "datatype");
   f.algorithm = rows.text(row, "algorithm");
   f.in_place = rows.integer(row, "in_place");
-  f.group_knobs = rows.text(row, "group_knobs");
   f.cell_knobs = rows.text(row, "cell_knobs");
   return f;
 }

@@ -75,6 +75,11 @@ std::vector<CellFigure> load_figures(const Reader& reader, const std::vector<std
 /// A figure without launches from a row that has its axes as columns.
 CellFigure figure_cell(const TableView& rows, std::size_t row);
 
+/// A figure with the axes of its group alone, from a row that has them as columns.
+CellFigure group_figure(const TableView& rows, std::size_t row);
+/// Equal for the cells of one group of one run.
+std::string group_key(const CellFigure& figure);
+
 /// time of `numerator` / time of `base`: paired by block where they share at least two blocks of
 /// one run, else unpaired.
 Ratio time_ratio(const CellFigure& numerator, const CellFigure& base);

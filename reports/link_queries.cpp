@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -65,17 +63,6 @@ std::optional<double> value_of(const std::optional<LinkRate>& rate) {
   return rate ? std::optional(rate->bytes_per_s) : std::nullopt;
 }
 
-std::string group_of(const TableView& rows, std::size_t i) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", rows.text(i, "run_id"), rows.text(i, "environment"),
-                     rows.text(i, "backend"), rows.text(i, "architecture"),
-                     rows.integer(i, "ranks"), rows.text(i, "group_knobs"));
-}
-
-std::string group_of(const CellFigure& f) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", f.run_id, f.environment, f.backend, f.architecture,
-                     f.ranks, f.group_knobs);
-}
-
 /// The rate of the link that carried a group's payload. Only one that every rank used and whose
 /// rate binds it: TCP between ranks of one network namespace never leaves the machine.
 std::optional<LinkRate> rate_that_binds(const std::string& transports, const Links& links) {
@@ -97,7 +84,7 @@ std::map<std::string, LinkRate> binding_rates(const Reader& reader, std::int64_t
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto links = links_of_launch(reader, rows.integer(i, "launch"));
     if (const auto rate = rate_that_binds(rows.text(i, "transports"), links))
-      rates.emplace(group_of(rows, i), *rate);
+      rates.emplace(group_key(group_figure(rows, i)), *rate);
   }
   return rates;
 }
@@ -205,7 +192,7 @@ Table line_rate_table(const Reader& reader, const std::vector<std::int64_t>& run
     const auto best = best_sizes(figures);
     for (const auto& f : figures) {
       if (f.size_bytes == 0 || f.median_us() <= 0) continue;
-      const auto rate = rates.find(group_of(f));
+      const auto rate = rates.find(group_key(f));
       table.rows.push_back(line_rate_row(f, *best.at(key_without(f, "size_bytes")),
                                          rate == rates.end() ? nullptr : &rate->second));
     }

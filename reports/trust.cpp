@@ -14,11 +14,6 @@
 namespace dynamiccl {
 namespace {
 
-std::string group_key(const CellFigure& f) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", f.run_id, f.environment, f.backend, f.architecture,
-                     f.ranks, f.group_knobs);
-}
-
 std::string group_name(const CellFigure& f) {
   return fmt::format("{} {} {} {} ranks", f.environment, f.backend, f.architecture, f.ranks);
 }

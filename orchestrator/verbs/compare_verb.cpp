@@ -86,8 +86,7 @@ int exit_code_of(const Comparison& comparison) {
   }
 }
 
-int run_compare(const CompareArguments& arguments, const Shared& shared) {
-  const auto format = format_of(arguments.format);
+Comparison comparison_as_asked(const CompareArguments& arguments, const Shared& shared) {
   ComparisonOptions options;
   options.band.relative = parse_band(arguments.band);
   options.correct_for_table = !arguments.each_alone;
@@ -96,7 +95,22 @@ int run_compare(const CompareArguments& arguments, const Shared& shared) {
   const auto where = conditions(arguments.where);
   const auto a = parse_side(arguments.a, defaults);
   const auto b = parse_side(arguments.b, defaults);
-  const auto comparison = compare_sides(load_side(a, where), load_side(b, where), options);
+  return compare_sides(load_side(a, where), load_side(b, where), options);
+}
+
+Comparison compare_or_report(const CompareArguments& arguments, const Shared& shared) {
+  try {
+    return comparison_as_asked(arguments, shared);
+  } catch (const Error& error) {
+    if (!arguments.junit.empty())
+      write_file(arguments.junit, refusal_junit(arguments.a, arguments.b, error.what()));
+    throw;
+  }
+}
+
+int run_compare(const CompareArguments& arguments, const Shared& shared) {
+  const auto format = format_of(arguments.format);
+  const auto comparison = compare_or_report(arguments, shared);
   const int code = exit_code_of(comparison);
   if (!arguments.junit.empty()) write_file(arguments.junit, comparison_junit(comparison));
   fmt::print("{}", shared.json ? comparison_json(comparison, code)
@@ -123,7 +137,8 @@ void add_compare_verb(CLI::App& app, Shared& shared) {
   verb->add_option("--band", arguments->band, "times within this share count as equal (2%)");
   verb->add_flag("--each-alone", arguments->each_alone,
                  "judge each cell as if it were the only one: more false alarms in long tables");
-  verb->add_flag("--anyway", arguments->anyway, "compare what was measured by other methods, too");
+  verb->add_flag("--anyway", arguments->anyway,
+                 "compare what was measured by other methods or on other cores, too");
   verb->add_option("--junit", arguments->junit, "also write JUnit XML to this file");
   verb->add_option("--format", arguments->format, "table, markdown or csv");
   add_db_option(*verb, shared);

@@ -1,6 +1,7 @@
 #include "profiles/detect/binding_check.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -74,6 +75,48 @@ class Matching {
   std::set<int> visited_;
 };
 
+/// "0-3,8" for {0, 1, 2, 3, 8}, as /sys writes it.
+std::string as_ranges(const std::set<int>& numbers) {
+  std::vector<std::string> parts;
+  for (auto first = numbers.begin(); first != numbers.end();) {
+    auto last = first;
+    while (std::next(last) != numbers.end() && *std::next(last) == *last + 1) ++last;
+    parts.push_back(first == last ? std::to_string(*first)
+                                  : std::to_string(*first) + "-" + std::to_string(*last));
+    first = std::next(last);
+  }
+  return join(parts, ",");
+}
+
+std::string counted(std::size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+/// What is said of each rank, ranks of which the same is said together, in the order of the first.
+std::string said_of_ranks(const std::map<int, std::string>& said) {
+  std::vector<std::string> order;
+  std::map<std::string, std::set<int>> ranks_of;
+  for (const auto& [rank, text] : said) {
+    if (!ranks_of.contains(text)) order.push_back(text);
+    ranks_of[text].insert(rank);
+  }
+  std::vector<std::string> parts;
+  for (const auto& text : order) {
+    const auto& ranks = ranks_of.at(text);
+    parts.push_back((ranks.size() == 1 ? "rank " : "ranks ") + as_ranges(ranks) + " on " + text);
+  }
+  return join(parts, ", ");
+}
+
+std::set<int> allowed_cpus(const json& facts, const std::map<int, int>& core_of) {
+  std::set<int> cpus;
+  const json& affinity = fact(facts, "process", "affinity");
+  if (!affinity.is_array()) return cpus;
+  for (const json& cpu : affinity)
+    if (cpu.is_number_integer() && core_of.contains(cpu.get<int>())) cpus.insert(cpu.get<int>());
+  return cpus;
+}
+
 std::string describe(const std::vector<RankCores>& ranks, std::size_t own, std::size_t offered) {
   std::vector<std::string> parts;
   constexpr std::size_t kShown = 8;
@@ -105,12 +148,8 @@ std::vector<std::string> binding_defects(const json& host, const std::vector<Fac
     const auto core_of = cores_of_cpus(machine);
     std::vector<RankCores> ranks;
     for (const FactsRecord* record : records) {
-      const json& affinity = fact(record->facts, "process", "affinity");
       RankCores rank{record->rank, {}};
-      if (affinity.is_array())
-        for (const json& cpu : affinity)
-          if (cpu.is_number_integer() && core_of.contains(cpu.get<int>()))
-            rank.cores.insert(core_of.at(cpu.get<int>()));
+      for (const int cpu : allowed_cpus(record->facts, core_of)) rank.cores.insert(core_of.at(cpu));
       if (!rank.cores.empty()) ranks.push_back(std::move(rank));
     }
     if (ranks.size() != records.size()) continue;
@@ -121,6 +160,34 @@ std::vector<std::string> binding_defects(const json& host, const std::vector<Fac
     if (own < enough) defects.push_back(describe(ranks, own, offered));
   }
   return defects;
+}
+
+std::optional<CorePlacement> core_placement(const std::vector<FactsRecord>& facts) {
+  if (facts.empty()) return std::nullopt;
+  std::map<std::string, std::vector<RankCores>> hosts;
+  std::map<int, std::string> cpus_of;
+  std::map<int, std::string> shape_of;
+  std::set<std::string> layouts;
+  for (const FactsRecord& record : facts) {
+    const auto core_of = cores_of_cpus(record.facts);
+    const auto cpus = allowed_cpus(record.facts, core_of);
+    if (cpus.empty()) return std::nullopt;
+    RankCores rank{record.rank, {}};
+    for (const int cpu : cpus) rank.cores.insert(core_of.at(cpu));
+    const bool free = cpus.size() == core_of.size();
+    cpus_of[record.rank] = (cpus.size() == 1 ? "CPU " : "CPUs ") + as_ranges(cpus);
+    shape_of[record.rank] =
+        free ? "all CPUs"
+             : counted(cpus.size(), "CPU") + " of " + counted(rank.cores.size(), "core");
+    layouts.insert(fact(record.facts, "cpu", "core_cpus").dump());
+    hosts[fact_text(record.facts, "system", "boot_id")].push_back(std::move(rank));
+  }
+  std::size_t own = 0;
+  for (const auto& [boot_id, ranks] : hosts) own += Matching(ranks).size(ranks.size());
+  const std::string crowding = "; " + std::to_string(own) + " of " + counted(facts.size(), "rank") +
+                               " can have a core of their own";
+  return CorePlacement{said_of_ranks(cpus_of) + crowding, said_of_ranks(shape_of) + crowding,
+                       facts.size(), own, join({layouts.begin(), layouts.end()}, " ")};
 }
 
 }  // namespace dynamiccl

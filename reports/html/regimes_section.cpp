@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
+#include <utility>
 
 #include "core/text.hpp"
 #include "core/units.hpp"
 #include "reports/html/section.hpp"
+#include "reports/placements.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {
@@ -55,10 +58,23 @@ std::string apart_text(const json& ingredients) {
   return join(names, ", ");
 }
 
-/// Why an environment communicates as it does, the weightiest first: what its regime says. Causes
-/// that take more than the regime (bindings, oversubscription, interfaces) are the doctor's.
-json causes_of(const json& regime) {
+/// Where ranks could not all have a core of their own, by environment and backend.
+using Crowding = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
+
+Crowding crowding_of(const PageContext& page) {
+  Crowding crowding;
+  for (const auto& [launch, group, placement] : launch_placements(page.reader, page.run))
+    if (placement.own_cores < placement.ranks)
+      crowding[{group.environment, group.backend}].insert(placement.cpus);
+  return crowding;
+}
+
+/// Why an environment communicates as it does, the weightiest first: what its regime says and how
+/// its ranks share cores. Causes that take a look of their own (interfaces, quotas) are the
+/// doctor's.
+json causes_of(const json& regime, const std::set<std::string>& crowding) {
   json causes = json::array();
+  for (const auto& placement : crowding) causes.push_back("ranks share cores: " + placement);
   const json ingredients = regime.value("ingredients", json::object());
   const json evidence = regime.value("evidence", json::object());
   const auto because = [&](const char* key) {
@@ -136,18 +152,21 @@ json regimes_data(const PageContext& page) {
       {page.run_row});
   const TableView rows(table);
   json regimes = json::array();
+  auto crowding = crowding_of(page);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const json regime = stored_json(rows.text(i, "regime_json"));
     if (!regime.is_object()) continue;
-    regimes.push_back({{"environment", rows.text(i, "environment")},
-                       {"backend", rows.text(i, "backend")},
-                       {"id", rows.text(i, "regime_id")},
-                       {"name", rows.text(i, "regime_name")},
-                       {"launches", rows.integer(i, "launches")},
-                       {"attempts", rows.integer(i, "attempts")},
-                       {"ingredients", regime.value("ingredients", json::object())},
-                       {"evidence", regime.value("evidence", json::object())},
-                       {"causes", causes_of(regime)}});
+    regimes.push_back(
+        {{"environment", rows.text(i, "environment")},
+         {"backend", rows.text(i, "backend")},
+         {"id", rows.text(i, "regime_id")},
+         {"name", rows.text(i, "regime_name")},
+         {"launches", rows.integer(i, "launches")},
+         {"attempts", rows.integer(i, "attempts")},
+         {"ingredients", regime.value("ingredients", json::object())},
+         {"evidence", regime.value("evidence", json::object())},
+         {"causes",
+          causes_of(regime, crowding[{rows.text(i, "environment"), rows.text(i, "backend")}])}});
   }
   return {
       {"regimes", regimes}, {"transports", transports_of(page)}, {"profiles", profiles_of(page)}};

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -187,34 +188,107 @@ TEST_CASE("one list says what passes, for every comparison of machines") {
   CHECK(other[0].what == "host.cpu.model");
 }
 
-TEST_CASE("where ranks were let run is the first difference told") {
-  Runs runs;
-  const auto bound = [&](const std::string& id, const std::vector<int>& of_rank_one) {
-    auto plan = make_plan(id, {"bare-metal"}, {"allreduce"}, {1024});
-    plan.run.host_json = R"({"cpu":{"model":")" + id + R"("}})";
-    runs.store.begin_run(plan.run, plan.groups, plan.cells);
-    for (int block = 0; block < 3; ++block) {
-      auto start = make_start(plan.groups[0].id, block);
+namespace {
+
+using Cpus = std::vector<std::vector<int>>;
+
+/// A run of one group in each environment, whose rank r was let run on `of_ranks[environment][r]`
+/// of a machine with those cores.
+void add_bound(Runs& runs, const std::string& id, const std::map<std::string, Cpus>& of_ranks,
+               const Cpus& cores) {
+  std::vector<std::string> environments;
+  for (const auto& [environment, cpus] : of_ranks) environments.push_back(environment);
+  const auto plan = make_plan(id, environments, {"allreduce"}, {1024});
+  runs.store.begin_run(plan.run, plan.groups, plan.cells);
+  for (int block = 0; block < 6; ++block) {
+    for (const auto& group : plan.groups) {
+      auto start = make_start(group.id, block);
       start.uuid = id + start.uuid;
       const auto row = runs.store.begin_launch(id, start);
-      auto files = make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10,
-                                [&](const CellInfo&, int, int) { return 10.0 + block; });
-      for (int rank = 0; rank < 2; ++rank) {
-        for (auto& record : files[static_cast<std::size_t>(rank)].records)
-          if (auto* facts = std::get_if<FactsRecord>(&record))
-            facts->facts["process"]["affinity"] = rank == 0 ? std::vector<int>{0} : of_rank_one;
+      auto files = make_records(plan.cells, group.id, start.uuid, 2, 10,
+                                [&](const CellInfo&, int, int) { return 10.0 + 0.001 * block; });
+      for (std::size_t rank = 0; rank < files.size(); ++rank) {
+        for (auto& record : files[rank].records)
+          if (auto* facts = std::get_if<FactsRecord>(&record)) {
+            facts->facts["process"]["affinity"] = of_ranks.at(group.environment)[rank];
+            facts->facts["cpu"]["core_cpus"] = cores;
+            facts->facts["system"]["boot_id"] = "boot";
+          }
       }
       runs.store.finish_launch(row, make_end(), files);
     }
-    runs.store.end_run(id, "complete");
-  };
-  bound("run-1", {0});
-  bound("run-2", {1, 2});
-  const auto result = runs.compare("run-1", "run-2");
-  REQUIRE(result.provenance.size() == 2);
+  }
+  runs.store.end_run(id, "complete");
+}
+
+const Cpus kFourCores{{0}, {1}, {2}, {3}};
+
+}  // namespace
+
+TEST_CASE("ranks let run on other cores are refused, and named when compared anyway", "[A-34]") {
+  Runs runs;
+  add_bound(runs, "run-1", {{"bare-metal", {{0}, {0}}}}, kFourCores);
+  add_bound(runs, "run-2", {{"bare-metal", {{0}, {1, 2}}}}, kFourCores);
+  CHECK_THROWS_WITH(
+      runs.compare("run-1", "run-2"),
+      ContainsSubstring("not measured alike") &&
+          ContainsSubstring("placement: A ranks 0-1 on CPU 0; 1 of 2 ranks can have a core of "
+                            "their own, B rank 0 on CPU 0, rank 1 on CPUs 1-2; 2 of 2 ranks") &&
+          ContainsSubstring("--anyway"));
+  ComparisonOptions anyway;
+  anyway.anyway = true;
+  const auto result = runs.compare("run-1", "run-2", anyway);
+  CHECK(result.overall() == Verdict::same);
+  REQUIRE(result.provenance.size() == 1);
   CHECK(result.provenance[0].what == "placement bare-metal openmpi");
-  CHECK(result.provenance[0].a == "rank 0 on CPUs [0],rank 1 on CPUs [0]");
-  CHECK(result.provenance[0].b == "rank 0 on CPUs [0],rank 1 on CPUs [1,2]");
+  CHECK_THAT(result.provenance[0].a, ContainsSubstring("ranks 0-1 on CPU 0;"));
+  CHECK_THAT(result.cells[0].note, ContainsSubstring("placement ranks 0-1 on CPU 0;"));
+  add_bound(runs, "run-3", {{"bare-metal", {{0}, {0}}}}, kFourCores);
+  CHECK(runs.compare("run-1", "run-3").overall() == Verdict::same);
+}
+
+TEST_CASE("two hardware threads of one core are not two cores") {
+  Runs runs;
+  const Cpus cores{{0, 2}, {1, 3}};
+  add_bound(runs, "run-1", {{"bare-metal", {{0}, {1}}}}, cores);
+  add_bound(runs, "run-2", {{"bare-metal", {{0}, {2}}}}, cores);
+  CHECK_THROWS_WITH(runs.compare("run-1", "run-2"),
+                    ContainsSubstring("B rank 0 on CPU 0, rank 1 on CPU 2; 1 of 2 ranks can have"));
+}
+
+TEST_CASE("CPU numbers of another machine mean nothing, how ranks share its cores does") {
+  Runs runs;
+  add_bound(runs, "two", {{"bare-metal", {{0, 1}, {0, 1}}}}, {{0}, {1}});
+  add_bound(runs, "four", {{"bare-metal", {{0, 1, 2, 3}, {0, 1, 2, 3}}}}, kFourCores);
+  add_bound(runs, "one", {{"bare-metal", {{0}, {0}}}}, {{0}});
+  add_bound(runs, "bound", {{"bare-metal", {{3}, {2}}}}, kFourCores);
+  add_bound(runs, "other", {{"bare-metal", {{0}, {1}}}}, {{0}, {1}});
+  CHECK(runs.compare("two", "four").overall() == Verdict::same);
+  CHECK(runs.compare("bound", "other").overall() == Verdict::same);
+  CHECK_THROWS_WITH(runs.compare("two", "one"),
+                    ContainsSubstring("A ranks 0-1 on all CPUs; 2 of 2 ranks") &&
+                        ContainsSubstring("B ranks 0-1 on all CPUs; 1 of 2 ranks"));
+  CHECK_THROWS_WITH(runs.compare("four", "other"),
+                    ContainsSubstring("B ranks 0-1 on 1 CPU of 1 core; 2 of 2 ranks"));
+}
+
+TEST_CASE("a cell on other cores has no verdict beside cells that are alike") {
+  Runs runs;
+  const Cpus free{{0, 1, 2, 3}, {0, 1, 2, 3}};
+  add_bound(runs, "run-1", {{"bare-metal", free}, {"cross-docker", free}}, kFourCores);
+  add_bound(runs, "run-2", {{"bare-metal", free}, {"cross-docker", {{0}, {0}}}}, kFourCores);
+  const auto result = runs.compare("run-1", "run-2");
+  REQUIRE(result.cells.size() == 2);
+  CHECK(result.cells[0].verdict == Verdict::same);
+  CHECK(result.cells[0].note.empty());
+  CHECK(result.cells[1].verdict == Verdict::unclear);
+  CHECK_THAT(result.cells[1].note, ContainsSubstring("placement ranks 0-1 on CPUs 0-3;"));
+  CHECK(result.overall() == Verdict::unclear);
+  // Two environments of one run, too.
+  ComparisonOptions anyway;
+  anyway.anyway = true;
+  CHECK(runs.compare("bare-metal", "cross-docker", anyway).overall() == Verdict::same);
+  CHECK_THROWS_WITH(runs.compare("bare-metal", "cross-docker"), ContainsSubstring("placement: A"));
 }
 
 TEST_CASE("a cell that failed on one side counts as UNCLEAR, one that nobody planned does not") {
@@ -258,6 +332,14 @@ TEST_CASE("JSON holds cells, counts, verdict and exit code; JUnit fails what is 
   CHECK_THAT(junit, ContainsSubstring("failures=\"4\""));
   CHECK_THAT(junit, ContainsSubstring("<failure type=\"SLOWER\" message=\"time of B / time of A = "
                                       "1.2000"));
+}
+
+TEST_CASE("a comparison that was refused is an error in JUnit, not nothing") {
+  const auto junit = refusal_junit("last~1", "last", "A and B were not measured alike: <warmup>");
+  CHECK_THAT(junit, ContainsSubstring("tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\""));
+  CHECK_THAT(junit, ContainsSubstring("name=\"dynamiccl compare last~1 last\""));
+  CHECK_THAT(junit,
+             ContainsSubstring("message=\"A and B were not measured alike: &lt;warmup&gt;\""));
 }
 
 TEST_CASE("what speaks against the figures of both sides stands under a comparison") {

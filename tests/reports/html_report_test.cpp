@@ -145,6 +145,32 @@ TEST_CASE("the page says what is missing and where its figures come from") {
   CHECK(sections["reference"]["extremes"].size() == 6);
 }
 
+TEST_CASE("ranks that share a core are a cause on the page") {
+  const ScratchFolder folder;
+  {
+    Store store(folder.file("page.sqlite"));
+    const auto plan = make_plan("page", {"bare-metal"}, {"allreduce"}, {1024});
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    const auto start = make_start(plan.groups[0].id, 0);
+    const auto launch = store.begin_launch("page", start);
+    auto files = make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10,
+                              [](const CellInfo&, int, int) { return 10.0; });
+    for (auto& file : files)
+      for (auto& record : file.records)
+        if (auto* facts = std::get_if<FactsRecord>(&record)) {
+          facts->facts["process"]["affinity"] = json::array({0});
+          facts->facts["cpu"]["core_cpus"] = json::array({{0}, {1}});
+        }
+    store.finish_launch(launch, make_end(), files);
+  }
+  const auto page = data_of(render_report_html(Reader(folder.file("page.sqlite")), "last"));
+  const json& regimes = page.at("sections").at("regimes").at("regimes");
+  REQUIRE(regimes.size() == 1);
+  CHECK(regimes[0]["causes"] ==
+        json::array({"ranks share cores: ranks 0-1 on CPU 0; 1 of 2 ranks can have a core of their "
+                     "own"}));
+}
+
 TEST_CASE("the page asks nobody for anything and trusts no name") {
   const ScratchFolder folder;
   const std::string page = planted_page(folder);

@@ -3,6 +3,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "profiles/detect/binding_check.hpp"
+
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
@@ -214,4 +216,34 @@ TEST_CASE("hardware threads of one core count as that core") {
 TEST_CASE("facts of any shape are met without throwing") {
   CHECK_FALSE(violations(cross_promise(), {{0, nullptr}, {1, 7}}).empty());
   CHECK_FALSE(violations(bare_promise(), {{0, json::array()}, {1, "x"}}).empty());
+}
+
+TEST_CASE("where ranks were let run is said of many ranks at once, with and without numbers") {
+  const auto rank_on = [](int rank, const std::vector<int>& cpus) {
+    FactsRecord record{rank, machine(1, "none", cpus)};
+    record.facts["cpu"]["core_cpus"] = json::array({{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+    return record;
+  };
+  const std::vector<int> all{0, 1, 2, 3, 4, 5, 6, 7};
+  const auto free = core_placement({rank_on(0, all), rank_on(1, all), rank_on(2, all)});
+  REQUIRE(free);
+  CHECK(free->cpus == "ranks 0-2 on CPUs 0-7; 3 of 3 ranks can have a core of their own");
+  CHECK(free->shape == "ranks 0-2 on all CPUs; 3 of 3 ranks can have a core of their own");
+  // CPUs 0 and 4 are one core.
+  const auto siblings = core_placement({rank_on(0, {0}), rank_on(1, {4}), rank_on(2, {1, 2, 5})});
+  REQUIRE(siblings);
+  CHECK(siblings->cpus ==
+        "rank 0 on CPU 0, rank 1 on CPU 4, rank 2 on CPUs 1-2,5; 2 of 3 ranks "
+        "can have a core of their own");
+  CHECK(siblings->shape ==
+        "ranks 0-1 on 1 CPU of 1 core, rank 2 on 3 CPUs of 2 cores; 2 of 3 "
+        "ranks can have a core of their own");
+  CHECK(siblings->layout == free->layout);
+  auto elsewhere = rank_on(1, {0});
+  elsewhere.facts["system"]["boot_id"] = "another";
+  const auto two_hosts = core_placement({rank_on(0, {0}), elsewhere});
+  REQUIRE(two_hosts);
+  CHECK(two_hosts->cpus == "ranks 0-1 on CPU 0; 2 of 2 ranks can have a core of their own");
+  CHECK_FALSE(core_placement({}));
+  CHECK_FALSE(core_placement({{0, json::object()}}));
 }
