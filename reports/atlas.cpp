@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <charconv>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "core/verdict.hpp"
+#include "reports/exchanges.hpp"
 #include "reports/figures.hpp"
 #include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"
@@ -14,22 +13,14 @@ namespace {
 
 struct Trained {
   CellFigure figure;
-  std::string model;
-  std::int64_t batch = 0;
-  std::int64_t workers = 0;
+  TrainedCell cell;
   double intensity = 0;
   double speedup = 0;  ///< median over launches
 };
 
-std::string setting(const nlohmann::json& knobs, const char* name) {
-  const auto found = knobs.find(name);
-  if (found == knobs.end()) return "";
-  return found->is_string() ? found->get<std::string>() : found->dump();
-}
-
 std::vector<Trained> load(const Reader& reader, std::int64_t run) {
   const Table table = reader.query(
-      "SELECT m.*, t.intensity AS intensity, t.speedup AS speedup, t.workers AS workers "
+      "SELECT m.*, t.intensity AS intensity, t.speedup AS speedup "
       "FROM v_training t JOIN v_measurement m ON m.measurement_row = t.measurement_row "
       "WHERE t.run_row = ?1 AND t.counts",
       {run});
@@ -46,14 +37,8 @@ std::vector<Trained> load(const Reader& reader, std::int64_t run) {
     const auto key = key_without(figure, "");
     const auto row = row_of.find(key);
     if (figure.collective != "training" || row == row_of.end()) continue;
-    auto knobs = nlohmann::json::parse(figure.cell_knobs, nullptr, false);
-    if (!knobs.is_object()) knobs = nlohmann::json::object();
     Trained one;
-    one.model = setting(knobs, "model");
-    // An imported database may say anything: what is no number stays 0.
-    const auto batch = setting(knobs, "batch");
-    std::from_chars(batch.data(), batch.data() + batch.size(), one.batch);
-    one.workers = rows.integer(row->second, "workers");
+    one.cell = trained_cell(figure);
     one.intensity = rows.real(row->second, "intensity").value_or(0);
     one.speedup = median(speedups[key]);
     one.figure = std::move(figure);
@@ -64,16 +49,13 @@ std::vector<Trained> load(const Reader& reader, std::int64_t run) {
 
 /// A regime of the atlas, in its order: environment, backend, intensity, model, batch, workers.
 auto regime_of(const Trained& t) {
-  return std::tuple(environment_order(t.figure.environment), t.figure.backend, t.intensity, t.model,
-                    t.batch, t.workers);
+  return std::tuple(environment_order(t.figure.environment), t.figure.backend, t.intensity,
+                    t.cell.model, t.cell.batch, t.cell.workers);
 }
 
 std::string method_of(const Trained& t) {
-  auto knobs = nlohmann::json::parse(t.figure.cell_knobs, nullptr, false);
-  if (!knobs.is_object()) return t.figure.algorithm;
-  knobs.erase("model");
-  knobs.erase("batch");
-  return t.figure.algorithm + (knobs.empty() ? "" : " " + knobs.dump());
+  const auto& settings = t.cell.settings;
+  return t.figure.algorithm + (settings.empty() ? "" : " " + settings.dump());
 }
 
 }  // namespace
@@ -106,10 +88,10 @@ Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
       std::vector<Value> row{f.run_id,
                              f.environment,
                              f.backend,
-                             best.model,
+                             best.cell.model,
                              best.intensity,
-                             best.batch,
-                             best.workers,
+                             best.cell.batch,
+                             best.cell.workers,
                              static_cast<std::int64_t>(methods.size()),
                              static_cast<std::int64_t>(f.launches.size()),
                              method_of(best),

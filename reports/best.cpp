@@ -32,21 +32,6 @@ void fastest_first(Candidates& candidates) {
                    [](const auto* a, const auto* b) { return a->median_us() < b->median_us(); });
 }
 
-std::string knobs_of(const CellFigure& f) {
-  std::string text;
-  for (const auto& knobs : {f.group_knobs, f.cell_knobs}) {
-    if (knobs != "{}" && !knobs.empty()) text += (text.empty() ? "" : " ") + knobs;
-  }
-  return text;
-}
-
-std::string label_of(const CellFigure& f) {
-  std::string text = f.backend + " " + f.architecture;
-  if (f.algorithm != "library") text += " " + f.algorithm;
-  if (const auto knobs = knobs_of(f); !knobs.empty()) text += " " + knobs;
-  return text;
-}
-
 /// The runner-up against the best, in each group of candidates; the rows of a table are judged
 /// together.
 class Leads {
@@ -99,12 +84,12 @@ std::vector<Value> best_row(const Candidates& candidates) {
   const CellFigure& second = *candidates[1];
   const CellFigure& worst = *candidates.back();
   const Ratio lead = time_ratio(second, best);
-  row.emplace_back(label_of(second));
+  row.emplace_back(choice_of(second));
   row.emplace_back(second.median_us());
   row.emplace_back(lead.value);
   add_bounds(row, lead.interval);
   row.emplace_back();  // whether that is sure: Leads
-  row.emplace_back(label_of(worst));
+  row.emplace_back(choice_of(worst));
   row.emplace_back(worst.median_us());
   return row;
 }
@@ -130,6 +115,21 @@ std::string value_title(const std::string& axis, const std::string& value) {
 }
 
 }  // namespace
+
+std::string knobs_of(const CellFigure& f) {
+  std::string text;
+  for (const auto& knobs : {f.group_knobs, f.cell_knobs}) {
+    if (knobs != "{}" && !knobs.empty()) text += (text.empty() ? "" : " ") + knobs;
+  }
+  return text;
+}
+
+std::string choice_of(const CellFigure& f) {
+  std::string text = f.backend + " " + f.architecture;
+  if (f.algorithm != "library") text += " " + f.algorithm;
+  if (const auto knobs = knobs_of(f); !knobs.empty()) text += " " + knobs;
+  return text;
+}
 
 Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/verdict.hpp"
+#include "reports/exchanges.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/table_view.hpp"
 
@@ -54,19 +55,11 @@ double rounded_size(double bytes) {
   return std::round(bytes / unit) * unit;
 }
 
-/// Where the ratio is one, on a line between the two neighbours that it changes sign between, sizes
-/// on a logarithmic scale.
-double interpolated(const std::vector<Point>& points, const Crossing& crossing) {
-  for (std::size_t i = crossing.before; i < crossing.after; ++i) {
-    const Point& a = points[i];
-    const Point& b = points[i + 1];
-    if ((a.log_ratio > 0) == (b.log_ratio > 0) || a.size_bytes <= 0) continue;
-    const double share = a.log_ratio / (a.log_ratio - b.log_ratio);
-    const double from = std::log(static_cast<double>(a.size_bytes));
-    const double to = std::log(static_cast<double>(b.size_bytes));
-    return rounded_size(std::exp(from + share * (to - from)));
-  }
-  return static_cast<double>(points[crossing.after].size_bytes);
+double crossing_size(const std::vector<Point>& points, const Crossing& crossing) {
+  std::vector<std::pair<std::int64_t, double>> between;
+  for (std::size_t i = crossing.before; i <= crossing.after; ++i)
+    between.emplace_back(points[i].size_bytes, points[i].log_ratio);
+  return equal_size(between);
 }
 
 /// Everything but size and the axis that varies.
@@ -148,7 +141,7 @@ class Rows {
     if (crossing) {
       row.push_back(name(crossing->before));
       row.push_back(name(crossing->after));
-      row.emplace_back(interpolated(points, *crossing));
+      row.emplace_back(crossing_size(points, *crossing));
       row.emplace_back(points[crossing->before].size_bytes);
       row.emplace_back(points[crossing->after].size_bytes);
     } else {
@@ -172,14 +165,30 @@ class Rows {
 
 }  // namespace
 
+double equal_size(const std::vector<std::pair<std::int64_t, double>>& log_ratios) {
+  for (std::size_t i = 0; i + 1 < log_ratios.size(); ++i) {
+    const auto& [size_a, ratio_a] = log_ratios[i];
+    const auto& [size_b, ratio_b] = log_ratios[i + 1];
+    if ((ratio_a > 0) == (ratio_b > 0) || size_a <= 0) continue;
+    const double share = ratio_a / (ratio_a - ratio_b);
+    const double from = std::log(static_cast<double>(size_a));
+    const double to = std::log(static_cast<double>(size_b));
+    return rounded_size(std::exp(from + share * (to - from)));
+  }
+  return static_cast<double>(log_ratios.back().first);
+}
+
 Table crossover_table(const std::vector<CellFigure>& given, const QueryScope& scope) {
   const std::string& axis = scope.vary;
-  const auto figures = axis == "backend" ? with_stated_memory(given) : given;
+  const auto figures = axis == "backend"        ? with_stated_memory(given)
+                       : axis == "architecture" ? as_exchanges(given)
+                                                : given;
   axis_value(CellFigure{}, axis);  // refuses an unknown one
   Table table;
   table.columns = {"run_id"};
   for (const auto& name : axis_names()) {
-    if (name != axis && name != "size_bytes") table.columns.push_back(name);
+    if (name == axis || name == "size_bytes") continue;
+    table.columns.push_back(axis == "architecture" && name == "ranks" ? "workers" : name);
   }
   for (const char* name :
        {"a", "b", "sizes", "faster_below", "faster_above", "crossover_bytes", "crossover_low_bytes",

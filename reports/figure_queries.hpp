@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "db/reader.hpp"
@@ -13,6 +15,11 @@ namespace dynamiccl {
 /// Keeps figures whose axes have the values asked for.
 /// @throws Error(input) for an unknown axis
 std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures, const QueryScope& scope);
+
+/// All settings of a figure, "" where it has none but the library's own.
+std::string knobs_of(const CellFigure& figure);
+/// What was chosen for it: backend, architecture, algorithm and settings.
+std::string choice_of(const CellFigure& figure);
 
 /// Columns that name a figure's cell, in the order of the tables.
 void add_cell_columns(Table& table);
@@ -37,8 +44,15 @@ Table floor_table(const std::vector<CellFigure>& figures, const QueryScope& scop
 /// does not do, with intervals from fits of each block and the fit's own error.
 Table fit_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 /// A row per pair of values of the axis --vary and size at which the faster becomes the slower; the
-/// bounds are the nearest measured sizes at which each is surely faster.
+/// bounds are the nearest measured sizes at which each is surely faster. Architectures are compared
+/// as exchanges at equal workers.
 Table crossover_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+
+/// The size at which two are equally fast: where the logarithm of their ratio is zero, on a line
+/// between the neighbours that it changes sign between, sizes on a logarithmic scale. Rounded to
+/// what a few sizes can tell; the last size where the sign never changes.
+/// @param log_ratios size in bytes and logarithm of the ratio, sizes rising, not empty
+double equal_size(const std::vector<std::pair<std::int64_t, double>>& log_ratios);
 
 /// Every table and view with its columns, types and comments.
 Table schema_table(const Reader& reader);

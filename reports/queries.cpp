@@ -96,6 +96,16 @@ constexpr std::array kRunQueries{
              "runner-up, and whether the lead is sure",
              atlas_table},
     RunQuery{
+        "flips", "Changes of places",
+        "one pair (server and ring at equal workers, methods that merge gradients and that "
+        "cut them, backends) and axis along which the faster becomes the slower, or that none does",
+        flips_table},
+    RunQuery{"tiers", "Configuration per tier",
+             "one piece of work on one tier (1 shared memory or NVLink, 2 PCIe or a network of "
+             "100 Gb/s, 3 of 25 Gb/s, 4 slower): the best configuration, and what keeping the "
+             "nearest tier's costs",
+             tiers_table},
+    RunQuery{
         "stragglers", "Stragglers",
         "one rank of a group: is it slower than the others of its kind (own_work: copies, "
         "sums and computing; arrival: after the barrier), in how many iterations and launches?",
@@ -196,13 +206,21 @@ std::vector<NamedQuery> named_queries() {
 std::string judging_method(const std::string& query) {
   if (query == "stragglers") return straggler_method();
   if (query == "copy_share") return copy_path_method();
-  constexpr std::array<std::string_view, 8> judging{"overhead",  "best",     "axis",  "crossover",
-                                                    "tradeoffs", "findings", "floor", "atlas"};
+  constexpr std::array<std::string_view, 10> judging{"overhead",  "best",     "axis",  "crossover",
+                                                     "tradeoffs", "findings", "floor", "atlas",
+                                                     "flips",     "tiers"};
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
-      "method: sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate of "
+      "method: {}sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate "
+      "of "
       "5 % over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies "
       "inside",
+      query == "flips"   ? "equal workers: a server and N workers are N + 1 ranks, a ring of N is "
+                           "N; ratio = time of b / time of a, so above 1 a is faster; "
+      : query == "tiers" ? "exchange (push_pull or allreduce) and training count workers as ranks; "
+                           "kept = time of the nearest tier's configuration here / of the best "
+                           "here; "
+                         : "",
       100 * EquivalenceBand{}.relative);
 }
 

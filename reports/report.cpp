@@ -153,7 +153,8 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
                  "same launches.");
   out += named_section(reader, run, "overhead");
   out += named_section(reader, run, "best");
-  for (const char* query : {"findings", "floor", "line_rate", "interconnect", "atlas"})
+  for (const char* query :
+       {"findings", "flips", "tiers", "floor", "line_rate", "interconnect", "atlas"})
     out += named_section(reader, run, query);
   for (const char* axis : {"environment", "backend", "architecture"}) {
     out += axis_section(reader, run, axis);

@@ -41,4 +41,17 @@ Table tradeoffs_table(const Reader& reader, const std::vector<std::int64_t>& run
 Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                   const QueryScope& scope);
 
+/// A row per change of places, along size, workers, batch, model, environment or backend with all
+/// else fixed: of parameter server and ring at equal workers, of training methods that merge
+/// gradients and methods that cut them (G-18, E-167 to E-169), and of backends along the
+/// environment. Ends are the nearest points at which
+/// each is surely faster. What never changes places has one row per pair and axis.
+Table flips_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                  const QueryScope& scope);
+
+/// A row per piece of work and tier that it was measured on: the best configuration there, and what
+/// keeping the nearest tier's would cost (G-19, A-57).
+Table tiers_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                  const QueryScope& scope);
+
 }  // namespace dynamiccl

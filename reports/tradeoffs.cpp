@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "core/error.hpp"
 #include "core/verdict.hpp"
+#include "reports/exchanges.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"
@@ -71,29 +71,6 @@ std::vector<CellFigure> start_ups(const Reader& reader, std::int64_t run) {
     figures.back().launches.push_back(launch);
   }
   return figures;
-}
-
-std::string without_suffix(const std::string& text, std::string_view suffix) {
-  return text.ends_with(suffix) ? text.substr(0, text.size() - suffix.size()) : text;
-}
-
-/// What a server and a ring both do, under one name and for equal numbers of workers: the gradients
-/// of all are summed and everybody has them (push_pull, allreduce), a step is trained, ranks start.
-std::vector<CellFigure> as_exchanges(const std::vector<CellFigure>& figures) {
-  std::vector<CellFigure> result;
-  std::set<std::string> seen;
-  for (CellFigure figure : figures) {
-    const bool server = figure.architecture == "ps";
-    const bool exchange = figure.collective == (server ? "push_pull" : "allreduce");
-    const bool training = figure.collective == "training";
-    if (exchange && figure.algorithm != "library") continue;
-    if (!exchange && !training && !figure.collective.empty()) continue;
-    if (exchange) figure.collective = "exchange";
-    figure.algorithm = without_suffix(without_suffix(figure.algorithm, "-ps"), "-a2a");
-    if (server) --figure.ranks;  // rank 0 serves
-    if (seen.insert(key_without(figure, "")).second) result.push_back(std::move(figure));
-  }
-  return result;
 }
 
 std::vector<CellFigure> aspects_of(const Reader& reader, std::int64_t run,

@@ -75,7 +75,8 @@ void add_query_verb(CLI::App& app, Shared& shared) {
   verb->add_option("--where", arguments->where, "COLUMN=VALUE must hold")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_option("--vary", arguments->vary, "query axis: the axis that varies");
+  verb->add_option("--vary", arguments->vary,
+                   "axis, crossover, tradeoffs: the axis that varies (environment)");
   verb->add_option("--format", arguments->format, "table, markdown, csv or json");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);

@@ -1,7 +1,8 @@
 #include "tuner/state/state_from_regime.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "profiles/detect/link_tier.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -35,16 +36,6 @@ std::optional<InterLink> inter_link_of(const json& regime) {
   return InterLink::tcp;
 }
 
-/// "25GbE", "400Gb/s" or "shaped-1000Mbit/s" in Gb/s.
-std::optional<double> gbit_of(const std::string& tier) {
-  const bool shaped = tier.starts_with("shaped-");
-  const char* start = tier.c_str() + (shaped ? 7 : 0);
-  char* end = nullptr;
-  const double value = std::strtod(start, &end);
-  if (end == start || value <= 0) return std::nullopt;
-  return shaped ? value / 1000 : value;
-}
-
 std::optional<CclLibrary> library_of(const std::string& name) {
   for (const auto& entry : NameTable<CclLibrary>::entries)
     if (name.starts_with(entry.name)) return entry.value;
@@ -54,26 +45,6 @@ std::optional<CclLibrary> library_of(const std::string& name) {
 }
 
 }  // namespace
-
-std::optional<int> tier_of(std::optional<IntraLink> intra, std::optional<InterLink> inter,
-                           int nodes, std::optional<double> gbit_per_s) {
-  if (nodes <= 1) {
-    if (!intra) return std::nullopt;
-    if (*intra == IntraLink::nvlink || *intra == IntraLink::shm) return 1;
-    return 2;  // PCIe, or through the machine's own network stack
-  }
-  if (!inter) return std::nullopt;
-  switch (*inter) {
-    case InterLink::nvswitch:
-      return 1;
-    case InterLink::infiniband:
-    case InterLink::roce:
-    case InterLink::gpudirect_rdma:
-      return gbit_per_s && *gbit_per_s < 100 ? 3 : 2;
-    default:
-      return gbit_per_s && *gbit_per_s >= 25 ? 3 : 4;
-  }
-}
 
 State state_from_regime(const json& regime, int nodes) {
   State state;
@@ -95,8 +66,7 @@ State state_from_regime(const json& regime, int nodes) {
   const std::string sharing = text(at(regime, "ingredients", "gpu"));
   state.sharing = find_named<SharingMode>(sharing);
   state.nodes = nodes;
-  state.tier_max = tier_of(state.intra_link, state.inter_link, nodes,
-                           gbit_of(text(at(regime, "ingredients", "inter_tier"))));
+  state.tier_max = link_tier(regime, nodes);
   return state;
 }
 

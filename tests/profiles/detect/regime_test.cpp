@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "profiles/detect/link_rates.hpp"
+#include "profiles/detect/link_tier.hpp"
 #include "tests/profiles/detect/fixture_tree.hpp"
 
 using namespace dynamiccl;
@@ -240,4 +241,28 @@ TEST_CASE("a look-up finds the equal regime, else the nearest, and says which") 
   // One difference each: another library is further away than another link tier.
   const auto tie = match_regime(cross.json, {mpich.json, shaped.json});
   CHECK(tie->index == 1);
+}
+
+TEST_CASE("the tier of the farthest pair follows from the links", "[E-41][F-06]") {
+  const auto tier = [](const char* inside, const char* outside, const char* rated, int nodes) {
+    return link_tier(
+        {{"ingredients", {{"intra_link", inside}, {"inter_link", outside}, {"inter_tier", rated}}}},
+        nodes);
+  };
+  CHECK(tier("nvlink", "infiniband", "400Gb/s", 1) == 1);
+  CHECK(tier("shm", "tcp", "virtual", 1) == 1);
+  CHECK(tier("pcie", "tcp", "100GbE", 1) == 2);
+  CHECK(tier("none", "tcp", "virtual", 1) == 2);
+  CHECK(tier("nvlink", "infiniband", "400Gb/s", 2) == 2);
+  CHECK(tier("nvlink", "roce-v2", "25Gb/s", 2) == 3);
+  CHECK(tier("shm", "tcp", "25GbE", 2) == 3);
+  CHECK(tier("shm", "tcp", "10GbE", 2) == 4);
+  CHECK(tier("none", "tcp", "shaped-300Mbit/s", 1) == 4);
+  CHECK(tier("none", "tcp", "shaped-25000Mbit/s", 1) == 3);
+  // A cap on the containers' links is none for ranks that share memory.
+  CHECK(tier("shm", "tcp", "shaped-300Mbit/s", 1) == 1);
+  CHECK_FALSE(tier("unknown", "tcp", "virtual", 1));
+  CHECK_FALSE(tier("shm", "mixed", "mixed", 2));
+  for (const char* damaged : {"null", "[]", "{\"ingredients\": 3}", "{\"ingredients\": {}}"})
+    CHECK_FALSE(link_tier(json::parse(damaged), 1));
 }
