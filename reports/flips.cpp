@@ -99,9 +99,10 @@ std::vector<Bundle> bundles_along(const std::vector<FlipPoint>& points, const Al
   std::vector<Bundle> bundles;
   for (const auto& point : points) {
     // Along the other axes `query crossover` and `best` tell of backends.
-    if (point.factor == kBackendFactor && along.name != "environment") continue;
+    const bool backends = point.factor == kBackendFactor;
+    if (backends && along.name != "environment") continue;
     const auto pair = fmt::format("{}\n{}\n{}\n{}", point.factor, point.a.side, point.b,
-                                  point.a.figure.collective);
+                                  backends ? "" : point.a.figure.collective);
     const auto [bundle, is_new] = bundle_of.emplace(pair, bundles.size());
     if (is_new) bundles.push_back({&point, {}});
     auto& lines = bundles[bundle->second].lines;
@@ -161,13 +162,14 @@ class Rows {
   }
 
  private:
-  [[nodiscard]] std::vector<Value> pair_of(const Bundle& bundle, const std::string& finding) const {
+  [[nodiscard]] std::vector<Value> pair_of(const Bundle& bundle, const std::string& collective,
+                                           const std::string& finding) const {
     const FlipPoint& example = *bundle.example;
     return {example.a.figure.run_id,
             example.factor,
             example.a.side,
             example.b,
-            example.a.figure.collective,
+            or_null(collective),
             std::string(along_.name == "size_bytes" ? "size" : along_.name),
             static_cast<std::int64_t>(bundle.lines.size()),
             finding};
@@ -181,7 +183,8 @@ class Rows {
   }
 
   void add_flip(const Bundle& bundle, const Line& line, const Flip& flip, bool sure) {
-    auto row = pair_of(bundle, sure ? "flips" : "flips, not sure: no interval");
+    auto row = pair_of(bundle, line.front()->a.figure.collective,
+                       sure ? "flips" : "flips, not sure: no interval");
     FlipCell fixed = line.front()->a;
     along_.forget(fixed);
     row.push_back(or_null(fixed.figure.environment));
@@ -225,7 +228,9 @@ class Rows {
         : decided == all ? fmt::format("no flip: {} at all {} points", who, all)
                          : fmt::format("no flip: {} at {} of {} points, nothing sure at the others",
                                        who, decided, all);
-    auto row = pair_of(bundle, finding);
+    const FlipPoint& example = *bundle.example;
+    auto row = pair_of(bundle, example.factor == kBackendFactor ? "" : example.a.figure.collective,
+                       finding);
     row.resize(table_.columns.size());
     table_.rows.push_back(std::move(row));
   }

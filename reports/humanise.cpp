@@ -20,6 +20,11 @@ constexpr std::array<std::string_view, 10> kQuiet{
     "regime",      "ranks",      "datatype",   "algorithm",       "in_place",
     "group_knobs", "cell_knobs", "confidence", "interval_method", "ratio_method"};
 
+/// Columns for what only some runs have; left out where no row has it.
+constexpr std::array<std::string_view, 11> kOptional{
+    "model",        "batch", "setting",      "left_by_search", "before",         "faster_before",
+    "ratio_before", "after", "faster_after", "ratio_after",    "crossover_bytes"};
+
 struct Unit {
   std::string_view suffix;
   std::string (*format)(double);
@@ -127,6 +132,13 @@ bool is_constant(const Table& table, std::size_t column) {
                      [&](const auto& row) { return row[column] == table.rows[0][column]; });
 }
 
+bool is_absent(const Table& table, std::size_t column) {
+  return std::find(kOptional.begin(), kOptional.end(), table.columns[column]) != kOptional.end() &&
+         std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+           return std::holds_alternative<std::monostate>(row[column]);
+         });
+}
+
 std::string fixed_text(const std::string& column, const Value& value) {
   const std::string text = plain_text(value);
   if (text.empty() || text == "{}") return "";
@@ -161,6 +173,7 @@ HumanTable humanise(const Table& table) {
   auto sources = sources_of(table);
   if (table.rows.size() > 1) {
     const auto quiet = [&](const Source& source) {
+      if (is_absent(table, source.value)) return true;
       const auto& name = table.columns[source.value];
       if (std::find(kQuiet.begin(), kQuiet.end(), name) == kQuiet.end()) return false;
       if (!is_constant(table, source.value)) return false;
