@@ -97,6 +97,9 @@ const std::vector<KnobRow>& knob_rows() {
       size_row("bucket", &TrainingSpec::bucket),
       {"merge", [](TrainingSpec& s, const std::string& v) { s.merge = parse_named<MergeRule>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.merge)); }},
+      {"optimizer",
+       [](TrainingSpec& s, const std::string& v) { s.optimizer = parse_named<OptimizerPlace>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.optimizer)); }},
       number_row("servers", &TrainingSpec::servers, 1),
       number_row("threads", &TrainingSpec::threads, 0),
       number_row("oracle", &TrainingSpec::oracle, 0),
@@ -183,6 +186,14 @@ WorkCell training_cell(const TrainingSpec& spec) {
       cell.knobs[row.name] = value;
   }
   return cell;
+}
+
+std::string training_contradiction(const TrainingSpec& spec) {
+  if (spec.optimizer == OptimizerPlace::server &&
+      architecture_of(spec.method) == Architecture::ring)
+    return fmt::format("optimizer = \"server\": {} has no server; take one of the -ps methods",
+                       name_of(spec.method));
+  return "";
 }
 
 int workers_of(const TrainingSpec& spec, int ranks) {

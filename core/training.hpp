@@ -27,6 +27,9 @@ enum class TrainingMethod {
 enum class TrainingModel { mlp, cnn, resnet18, resnet50, bert_base, bert_large };
 /// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
 enum class MergeRule { optimal, greedy };
+/// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
+/// pull weights.
+enum class OptimizerPlace { worker, server };
 
 template <>
 struct NameTable<TrainingMethod> {
@@ -56,6 +59,12 @@ struct NameTable<MergeRule> {
   static constexpr std::string_view what = "merge rule";
   static constexpr std::array entries{Named{MergeRule::optimal, "optimal"},
                                       Named{MergeRule::greedy, "greedy"}};
+};
+template <>
+struct NameTable<OptimizerPlace> {
+  static constexpr std::string_view what = "place of the optimizer";
+  static constexpr std::array entries{Named{OptimizerPlace::worker, "worker"},
+                                      Named{OptimizerPlace::server, "server"}};
 };
 
 Architecture architecture_of(TrainingMethod method);
@@ -95,8 +104,10 @@ struct TrainingSpec {
   Bytes credit{16U << 20};               ///< "credit": bytes in flight, ByteScheduler
   Bytes bucket{25U << 20};               ///< "bucket": DeAR's groups, DDP's buckets after its first
   MergeRule merge = MergeRule::optimal;  ///< "merge"
-  int servers = 1;                       ///< "servers": ranks 0 to servers-1, PS only
-  int threads = 0;                       ///< "threads": of computation per rank; 0 = cores / ranks
+  /// "optimizer": worker or server, PS only.
+  OptimizerPlace optimizer = OptimizerPlace::worker;
+  int servers = 1;  ///< "servers": ranks 0 to servers-1, PS only
+  int threads = 0;  ///< "threads": of computation per rank; 0 = cores / ranks
   /// "oracle": steps compared with one process that computes every worker's part in order; 0 = the
   /// ranks are only compared with each other.
   int oracle = 0;
@@ -118,6 +129,9 @@ TrainingSpec training_spec(const WorkCell& cell);
 /// The cell that carries `spec`, without an id: knobs that have their default are left out, except
 /// model and batch.
 WorkCell training_cell(const TrainingSpec& spec);
+
+/// Why these settings do not go together; empty when they do.
+std::string training_contradiction(const TrainingSpec& spec);
 
 /// Workers among `ranks`: without the servers where the method has some.
 int workers_of(const TrainingSpec& spec, int ranks);

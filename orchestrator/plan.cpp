@@ -30,10 +30,8 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   if (const auto reason = can.training_backend_reasons.find(group.backend);
       reason != can.training_backend_reasons.end())
     return reason->second;
-  if (const auto reason = can.training_environment_reasons.find(group.environment);
-      reason != can.training_environment_reasons.end())
-    return reason->second;
   const TrainingSpec spec = training_spec(cell);
+  if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (spec.method == TrainingMethod::ddp && group.backend != Backend::gloo)
     return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
   if (workers_of(spec, group.ranks) < 1)
@@ -360,6 +358,11 @@ std::size_t Plan::possible_cells() const {
   std::size_t count = 0;
   for (const auto& group : groups) count += group.possible_cells();
   return count;
+}
+
+bool Plan::trains() const {
+  return std::any_of(groups.begin(), groups.end(),
+                     [](const PlannedGroup& group) { return group.trains(); });
 }
 
 Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,

@@ -22,9 +22,8 @@ struct Capabilities {
   std::map<std::string, std::string> environment_reasons;
   /// Why a backend cannot run in a profile although both could.
   std::map<std::pair<std::string, Backend>, std::string> pair_reasons;
-  /// Why no training cell can run with a backend, or in a profile; absent = it can.
+  /// Why no training cell can run with a backend; absent = it can.
   std::map<Backend, std::string> training_backend_reasons;
-  std::map<std::string, std::string> training_environment_reasons;
   int gpus = 0;
   Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
 };
@@ -59,6 +58,7 @@ struct Plan {
 
   [[nodiscard]] std::size_t cell_count() const;
   [[nodiscard]] std::size_t possible_cells() const;
+  [[nodiscard]] bool trains() const;
 };
 
 /// Expands an experiment. Pure: no clock, no files. Same input, same ids, same order.

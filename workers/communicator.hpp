@@ -138,6 +138,8 @@ class Communicator {
   virtual Request isend(const void* data, std::size_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::size_t bytes, int from, int tag) = 0;
   virtual void wait(Request request) = 0;
+  /// Lets started sends and receives move on, where the library moves them during calls only (MPI).
+  virtual void progress() {}
 
   /// True when collectives take GPU memory (NCCL, CUDA-aware MPI); the same on every rank.
   [[nodiscard]] virtual bool works_on_gpu() const { return false; }

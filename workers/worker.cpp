@@ -1,7 +1,6 @@
 #include "workers/worker.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "profiles/detect/facts.hpp"
@@ -9,6 +8,7 @@
 #include "workers/measure/cell_runner.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/clock_sync.hpp"
+#include "workers/measure/peak_memory.hpp"
 #include "workers/record_writer.hpp"
 #include "workers/transport.hpp"
 
@@ -34,12 +34,6 @@ FactsRecord facts_of(const Communicator& comm, const RunConfig& config) {
   ProbeOptions options;
   options.nvml = config.backend == Backend::nccl || config.backend == Backend::cuda_aware_mpi;
   return {comm.rank(), probe_facts(options)};
-}
-
-double peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
 CellRecord no_training(const WorkCell& cell, int rank, int position) {
@@ -132,7 +126,7 @@ void run_worker(Communicator& comm, const RunConfig& config, double started_unix
     }
     writer.write(facts_of(comm, config));
     measure_cells(comm, config, hello.clock_ns / 1e3, make_training, writer);
-    writer.write(DoneRecord{comm.rank(), unix_now_s(), peak_rss_bytes()});
+    writer.write(DoneRecord{comm.rank(), unix_now_s(), whole_peak_memory_bytes()});
   } catch (const std::exception& error) {
     writer.write(ErrorRecord{comm.rank(), error.what()});
     throw;

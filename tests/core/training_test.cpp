@@ -92,3 +92,15 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   cell.algorithm = "wfbp";
   CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));
 }
+
+TEST_CASE("an optimizer on servers needs a method that has some") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_ps;
+  spec.optimizer = OptimizerPlace::server;
+  CHECK(training_contradiction(spec).empty());
+  CHECK(training_spec(training_cell(spec)).optimizer == OptimizerPlace::server);
+  spec.method = TrainingMethod::dear;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("dear has no server"));
+  spec.optimizer = OptimizerPlace::worker;
+  CHECK(training_contradiction(spec).empty());
+}

@@ -243,13 +243,23 @@ TEST_CASE("training cells are methods times settings, in their own architecture"
   CHECK(ids.size() == 4 * 9 + 4 * 4);
 }
 
+TEST_CASE("an optimizer on servers is refused before anything starts", "[d-03]") {
+  const auto plan = make_plan(parsed(kTraining, {R"(work.0.optimizer="server")"}), {}, nullptr);
+  CHECK(plan.trains());
+  for (const auto& group : plan.groups) {
+    for (const auto& cell : group.cells) {
+      const bool ring = cell.work.algorithm == "mg-wfbp" || cell.work.algorithm == "dear";
+      CHECK(cell.impossible.empty() == !ring);
+    }
+  }
+}
+
 TEST_CASE("training that cannot run says why, and leaves collectives alone", "[d-40]") {
   Capabilities can;
   can.training_backend_reasons[Backend::gloo] = "no trainer";
-  can.training_environment_reasons["cross-docker"] = "no libtorch inside";
   const auto plan = make_plan(parsed(kTraining), can, nullptr);
   for (const auto& group : plan.groups) {
-    const bool none = group.backend == Backend::gloo || group.environment == "cross-docker";
+    const bool none = group.backend == Backend::gloo;
     CHECK(group.trains() == !none);
     for (const auto& cell : group.cells) {
       const bool trains = cell.work.collective == Collective::training;

@@ -1,18 +1,26 @@
 #include "workers/train/link_cost.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <numeric>
 
 #include "core/statistics.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/train/compute_load.hpp"
 #include "workers/train/exchange/exchange.hpp"
 
 namespace dynamiccl {
 namespace {
 
-constexpr int kRepeats = 3;
-/// Messages under way at once where a server answers: one alone would show both ways in turn.
+constexpr int kRepeats = 3;  // after one that warms up, idle and busy each
+constexpr double kCalibrationUs = 10'000;
+/// Messages timed as one: a training step's come one after the other, and the thread that sends
+/// them is awake; where a server answers, both ways are in use at once.
+constexpr std::size_t kMostTogether = 16;
+constexpr std::size_t kTogetherElements = 1U << 20;
 constexpr std::size_t kPipelined = 4;
 
 double cpu_now_us() {
@@ -32,75 +40,126 @@ struct Timing {
   double total_us = 0;
   double second_us = 0;
   double cpu_us = 0;
+  double lost_us = 0;
 };
 
-Timing time_once(GradientExchange& exchange, std::size_t messages) {
-  Timing timing;
+void begin(GradientExchange& exchange, std::size_t messages) {
   exchange.take_spans();
-  const double cpu_us = cpu_now_us();
-  const double start_us = now_us();
   exchange.start_step();
   for (std::size_t i = 0; i < messages; ++i) exchange.ready(i);
-  for (std::size_t i = 0; i < messages; ++i) exchange.wait(i);
-  timing.total_us = now_us() - start_us;
-  exchange.flush();
-  timing.cpu_us = cpu_now_us() - cpu_us;
+}
+
+double second_us(GradientExchange& exchange) {
+  double sum_us = 0;
   for (const auto& span : exchange.take_spans()) {
-    if (std::string_view(span.what) == "all-gather")
-      timing.second_us += span.end_us - span.start_us;
+    if (std::string_view(span.what) == "all-gather") sum_us += span.end_us - span.start_us;
   }
+  return sum_us;
+}
+
+Timing time_idle(GradientExchange& exchange, std::size_t messages) {
+  Timing timing;
+  const double cpu_us = cpu_now_us();
+  const double start_us = now_us();
+  begin(exchange, messages);
+  exchange.flush();
+  timing.total_us = now_us() - start_us;
+  timing.cpu_us = cpu_now_us() - cpu_us;
+  timing.second_us = second_us(exchange);
   return timing;
+}
+
+Timing time_busy(GradientExchange& exchange, std::size_t messages, ComputeLoad& load) {
+  Timing timing;
+  const double start_us = now_us();
+  begin(exchange, messages);
+  const auto run = load.run_while([&] { return !exchange.idle(); });
+  timing.total_us = now_us() - start_us;
+  timing.lost_us = run.lost_us;
+  timing.second_us = second_us(exchange);
+  return timing;
+}
+
+double typical(const std::vector<Timing>& timings, double Timing::*member, std::size_t messages) {
+  std::vector<double> values;
+  for (const auto& timing : timings) values.push_back(timing.*member);
+  return median(values) / static_cast<double>(messages);
+}
+
+/// One worker's figures of one size: idle total, second half, CPU; busy total, second half, loss.
+std::vector<double> time_size(GradientExchange& exchange, std::size_t messages, ComputeLoad& load) {
+  std::vector<Timing> idle;
+  std::vector<Timing> busy;
+  time_idle(exchange, messages);
+  for (int i = 0; i < kRepeats; ++i) idle.push_back(time_idle(exchange, messages));
+  load.calibrate(kCalibrationUs);
+  time_busy(exchange, messages, load);
+  for (int i = 0; i < kRepeats; ++i) busy.push_back(time_busy(exchange, messages, load));
+  return {typical(idle, &Timing::total_us, messages),  typical(idle, &Timing::second_us, messages),
+          typical(idle, &Timing::cpu_us, messages),    typical(busy, &Timing::total_us, messages),
+          typical(busy, &Timing::second_us, messages), typical(busy, &Timing::lost_us, messages)};
+}
+
+ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size,
+                     std::size_t messages) {
+  ExchangePlan plan;
+  plan.method = spec.method;
+  plan.servers = servers;
+  plan.server_sgd = server_sgd(spec);
+  plan.counts.assign(messages, size);
+  plan.credit_bytes = size * messages * sizeof(float);
+  plan.pieces = cut(plan.counts, each_alone(messages), size);
+  if (servers > 0) assign_servers(plan.pieces, servers);
+  return plan;
 }
 
 }  // namespace
 
+std::string link_key(const TrainingSpec& spec) {
+  switch (spec.method) {
+    case TrainingMethod::bsp_a2a:
+    case TrainingMethod::wfbp_a2a:
+    case TrainingMethod::mg_wfbp:
+    case TrainingMethod::ddp:
+      return "all-reduce";
+    case TrainingMethod::dear:
+      return "split all-reduce";
+    default:
+      return fmt::format("{}|{}|{}|{}", name_of(spec.method), spec.servers, spec.partition.count(),
+                         name_of(spec.optimizer));
+  }
+}
+
 LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
-                      const std::vector<std::size_t>& counts) {
+                      const std::vector<std::size_t>& counts, float* gradients, float* sums,
+                      int threads) {
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  const std::size_t messages = servers > 0 ? kPipelined : 1;
-  const std::size_t largest = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
-  std::vector<float> gradients(largest * messages, 0.0F);
-  std::vector<float> sums(servers > 0 ? gradients.size() : 0);
-  std::vector<CostTable::Point> time;
-  std::vector<CostTable::Point> second;
-  std::vector<CostTable::Point> cpu;
+  const std::size_t whole = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
+  const std::size_t largest = std::min(whole, largest_piece(spec));
+  if (gradients != nullptr) std::fill_n(gradients, all, 0.0F);
+  ComputeLoad load(comm.rank() < servers ? 1 : threads);
+  std::array<std::vector<CostTable::Point>, 6> tables;
   for (const std::size_t size : sizes_up_to(largest)) {
-    ExchangePlan plan;
-    plan.method = spec.method;
-    plan.servers = servers;
-    plan.counts.assign(messages, size);
-    plan.credit_bytes = size * messages * sizeof(float);
-    plan.pieces = cut(plan.counts, each_alone(messages), size);
-    if (servers > 0) assign_servers(plan.pieces, servers);
+    const std::size_t small =
+        std::clamp<std::size_t>(kTogetherElements / size, 1, std::min(kMostTogether, all / size));
+    const std::size_t messages = std::max(small, servers > 0 ? kPipelined : 1);
+    const ExchangePlan plan = plan_of(spec, servers, size, messages);
     barrier(comm);
-    std::vector<double> values(3, 0);
+    std::vector<double> values(tables.size(), 0);
     if (comm.rank() < servers) {
-      GradientServer(comm, plan).serve(1 + kRepeats);
+      GradientServer(comm, plan).serve(2 * (1 + kRepeats));
     } else {
-      GradientExchange exchange(comm, plan, gradients.data(),
-                                servers > 0 ? sums.data() : gradients.data());
-      time_once(exchange, messages);
-      std::vector<double> totals;
-      std::vector<double> seconds;
-      std::vector<double> cpus;
-      for (int i = 0; i < kRepeats; ++i) {
-        const Timing timing = time_once(exchange, messages);
-        totals.push_back(timing.total_us);
-        seconds.push_back(timing.second_us);
-        cpus.push_back(timing.cpu_us);
-      }
-      const auto share = [&](const std::vector<double>& v) {
-        return median(v) / static_cast<double>(messages);
-      };
-      values = {share(totals), share(seconds), share(cpus)};
+      GradientExchange exchange(comm, plan, gradients, sums);
+      values = time_size(exchange, messages, load);
     }
     values = max_over_ranks(comm, std::move(values));
-    const std::size_t bytes = size * sizeof(float);
-    time.push_back({bytes, values[0] - values[1]});
-    second.push_back({bytes, values[1]});
-    cpu.push_back({bytes, values[2]});
+    values[0] -= values[1];
+    values[3] -= values[4];
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      tables[i].push_back({size * sizeof(float), values[i]});
   }
-  return {CostTable(time), CostTable(second), CostTable(cpu), false};
+  return {CostTable(tables[0]), CostTable(tables[1]), CostTable(tables[2]),
+          CostTable(tables[3]), CostTable(tables[4]), CostTable(tables[5])};
 }
 
 }  // namespace dynamiccl

@@ -1,13 +1,22 @@
 #pragma once
 
 #include "workers/communicator.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/schedule/predict.hpp"
 
 namespace dynamiccl {
 
-/// Times messages of growing size along the method's own path, up to all gradients, with idle
-/// processors. Ranks: all; the slowest rank's figures, the same on every one.
+/// Times messages of growing size along the method's own path, up to the largest it sends, twice:
+/// on idle processors, and while every worker computes. Ranks: all; the slowest rank's figures, the
+/// same on every one.
+/// @param counts elements of each gradient
+/// @param gradients, sums a worker's buffers, overwritten; nullptr on servers
+/// @param threads of computation per worker
 LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
-                      const std::vector<std::size_t>& counts);
+                      const std::vector<std::size_t>& counts, float* gradients, float* sums,
+                      int threads);
+
+/// Cells whose specs have one key send their messages along one path: they share a cost table.
+std::string link_key(const TrainingSpec& spec);
 
 }  // namespace dynamiccl

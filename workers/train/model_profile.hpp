@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "workers/communicator.hpp"
@@ -11,9 +12,12 @@ namespace dynamiccl {
 struct ModelProfile {
   std::vector<int> order;           ///< parameters as the first worker's backward pass ends them
   std::vector<std::size_t> counts;  ///< elements, in that order
-  StepProfile step;                 ///< slowest worker's, medians
+  StepProfile step;                 ///< slowest worker's
   double single_us = 0;             ///< step of one worker while the others rest
   double compute_us = 0;            ///< step of all workers at once, without communication
+  /// This worker's largest resident memory in those steps, bytes; nullopt where the kernel does not
+  /// tell.
+  std::optional<double> peak_bytes;
 };
 
 /// Steps without communication: all workers at once, then the first one alone. The slowest worker's

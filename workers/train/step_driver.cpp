@@ -3,20 +3,49 @@
 namespace dynamiccl {
 namespace {
 
+/// The worker's buffers as a driver needs them; what they were afterwards.
+class HeldBuffers {
+ public:
+  HeldBuffers(TrainingWorker& worker, bool answers, bool gradients = true) : worker_(worker) {
+    worker_.hold(gradients, answers);
+  }
+  ~HeldBuffers() { worker_.hold(true, false); }
+  HeldBuffers(const HeldBuffers&) = delete;
+  HeldBuffers& operator=(const HeldBuffers&) = delete;
+
+ private:
+  TrainingWorker& worker_;
+};
+
 class ExchangeDriver final : public StepDriver {
  public:
   ExchangeDriver(Communicator& comm, const ExchangePlan& plan, TrainingWorker& worker)
-      : worker_(worker),
+      : comm_(comm),
+        plan_(plan),
+        worker_(worker),
+        answers_(worker, plan.servers > 0),
         crosses_(crosses_barrier(plan.method)),
-        exchange_(comm, plan, worker.gradients(), worker.sums()) {}
+        exchange_(comm, plan, worker.gradients(), worker.sums()) {
+    restarted();
+  }
   StepTimes step() override { return worker_.step(exchange_, crosses_); }
   StepTimes finish() override { return worker_.finish(exchange_); }
   std::optional<double> take_busy_us() override { return exchange_.take_busy_us(); }
   std::vector<Span> take_spans() override { return exchange_.take_spans(); }
   [[nodiscard]] std::uint64_t sent_bytes() const override { return exchange_.sent_bytes(); }
+  [[nodiscard]] std::size_t extra_bytes() const override {
+    return worker_.answer_bytes() + exchange_.extra_bytes();
+  }
+  void restarted() override {
+    if (plan_.server_sgd && comm_.rank() == plan_.servers)
+      send_weights(comm_, plan_, worker_.weights_in_order());
+  }
 
  private:
+  Communicator& comm_;
+  ExchangePlan plan_;
   TrainingWorker& worker_;
+  HeldBuffers answers_;  ///< before the exchange, which writes into them until its end
   bool crosses_;
   GradientExchange exchange_;
 };
@@ -25,7 +54,10 @@ class EngineDriver final : public StepDriver {
  public:
   EngineDriver(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                TrainingWorker& worker, Learner& learner, EngineGroup& group)
-      : worker_(worker), engine_(learner.engine(group, spec.bucket)) {
+      : worker_(worker),
+        // The engine's buckets hold the gradients.
+        none_(worker, false, false),
+        engine_(learner.engine(group, spec.bucket)) {
     const auto ranks = static_cast<std::uint64_t>(comm.size());
     for (const auto& piece : plan.pieces)
       step_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
@@ -38,6 +70,7 @@ class EngineDriver final : public StepDriver {
   std::optional<double> take_busy_us() override { return std::nullopt; }
   std::vector<Span> take_spans() override { return {}; }
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
+  [[nodiscard]] std::size_t extra_bytes() const override { return 0; }
   void describe(TrainingFigures& figures) const override {
     figures.details["engine"] = "c10d::Reducer over ProcessGroupGloo";
     figures.details["engine_buckets"] = engine_->bucket_bytes();
@@ -45,6 +78,7 @@ class EngineDriver final : public StepDriver {
 
  private:
   TrainingWorker& worker_;
+  HeldBuffers none_;
   std::unique_ptr<DataParallelEngine> engine_;
   std::uint64_t step_bytes_ = 0;  ///< of a ring all-reduce, which is Gloo's
   std::uint64_t sent_bytes_ = 0;

@@ -25,6 +25,11 @@ class StepDriver {
   virtual std::vector<Span> take_spans() = 0;
   /// Payload this worker has sent, bytes.
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
+  /// Memory for gradients beyond one copy of them, bytes.
+  [[nodiscard]] virtual std::size_t extra_bytes() const = 0;
+  /// The worker's weights are at the start again: servers that hold them are told. Only between
+  /// finish() and step(). Ranks: all workers, while servers take them.
+  virtual void restarted() {}
   virtual void describe(TrainingFigures& /*figures*/) const {}
 
  protected:

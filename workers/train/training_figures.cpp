@@ -90,10 +90,24 @@ void describe(TrainingFigures& figures, const TrainingSpec& spec, const Exchange
   details["cost_us"] = points_of(link.time);
   details["cost_second_us"] = points_of(link.second);
   details["cost_cpu_us"] = points_of(link.cpu);
+  details["cost_busy_us"] = points_of(link.busy_time);
+  details["cost_busy_second_us"] = points_of(link.busy_second);
+  details["cost_lost_us"] = points_of(link.lost);
   json ready = json::array();
   for (const auto& gradient : profile.step.gradients)
     ready.push_back({gradient.bytes, gradient.ready_us});
   details["gradients"] = std::move(ready);
+}
+
+void describe(TrainingFigures& figures, const StepPrediction& predicted) {
+  figures.details["predicted"] = {{"computing_us", predicted.computing_us},
+                                  {"exposed_us", predicted.exposed_us},
+                                  {"sending_us", predicted.sending_us}};
+}
+
+void describe_memory(TrainingFigures& figures, std::size_t unit, std::size_t held,
+                     std::size_t limit) {
+  figures.details["memory"] = {{"unit_bytes", unit}, {"held_bytes", held}, {"limit_bytes", limit}};
 }
 
 }  // namespace dynamiccl

@@ -29,5 +29,12 @@ class FigureCollector {
 /// The plan and the figures behind the prediction, for the record's details.
 void describe(TrainingFigures& figures, const TrainingSpec& spec, const ExchangePlan& plan,
               const ModelProfile& profile, const LinkCost& link, int workers, int threads);
+/// What the predicted step is made of.
+void describe(TrainingFigures& figures, const StepPrediction& predicted);
+/// Memory that the method holds beside weights, one copy of the gradients and momentum.
+/// @param unit bytes of what it is counted in: all gradients, or a server's shard
+/// @param limit bytes that it may hold: one copy; with N workers N + 1 times the shard
+void describe_memory(TrainingFigures& figures, std::size_t unit, std::size_t held,
+                     std::size_t limit);
 
 }  // namespace dynamiccl

@@ -12,6 +12,7 @@
 
 #include "core/digest.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/measure/peak_memory.hpp"
 #include "workers/network_interface.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
@@ -48,6 +49,7 @@ class TrainingRun final : public TrainingRunner {
   [[nodiscard]] bool is_server() const { return comm_.rank() < servers_; }
   [[nodiscard]] bool is_first_worker() const { return comm_.rank() == servers_; }
   void prepare_model();
+  const LinkCost& link();
   void check_oracle(CellRecord& record, const ExchangePlan& plan);
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
@@ -90,6 +92,7 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
     if (spec_.method == TrainingMethod::ddp && config_.backend != Backend::gloo)
       return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
     if (spec_.method == TrainingMethod::ddp && !why_no_engine().empty()) return why_no_engine();
+    if (auto reason = training_contradiction(spec_); !reason.empty()) return reason;
     if (comm_.works_on_gpu()) return "training runs on host memory so far, not on GPUs";
     servers_ = config_.architecture == Architecture::ps ? spec_.servers : 0;
     workers_ = comm_.size() - servers_;
@@ -136,7 +139,9 @@ void TrainingRun::check_oracle(CellRecord& record, const ExchangePlan& plan) {
   double difference = 0;
   double wrong = 0;
   if (is_server()) {
-    GradientServer(comm_, plan).serve(spec_.oracle);
+    GradientServer server(comm_, plan);
+    server.take_weights();
+    server.serve(spec_.oracle);
   } else {
     {
       const auto steps = driver(plan);
@@ -214,6 +219,21 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
   return epochs * per_epoch;
 }
 
+/// Cost table of the cell's path, measured by the first cell that takes it.
+const LinkCost& TrainingRun::link() {
+  const auto [found, is_new] =
+      links_.try_emplace(fmt::format("{}|{}", model_key_, link_key(spec_)));
+  if (is_new) {
+    if (!is_server()) worker_->hold(true, servers_ > 0);
+    float* gradients = is_server() ? nullptr : worker_->gradients();
+    float* sums = is_server() ? nullptr : worker_->sums();
+    found->second =
+        measure_link(comm_, spec_, servers_, profile_->counts, gradients, sums, threads_);
+    if (!is_server()) worker_->hold(true, false);
+  }
+  return found->second;
+}
+
 void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
   barrier(comm_);
   if (is_server()) {
@@ -225,6 +245,7 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
 
 void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) {
   const Protocol& protocol = config_.protocol;
+  const bool has_peak = restart_peak_memory();
   const auto driving = driver(plan);
   FigureCollector collector(plan, *profile_);
   const auto phase = [&](int steps, SampleArrays& samples, bool measured) {
@@ -250,17 +271,26 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   const double warm_us = phase(protocol.warmup, record.warmup, false);
   const std::uint64_t before = driving->sent_bytes();
   const Train measured = [&](int count) { return phase(count, record.measured, true); };
-  if (spec_.epochs > 0) worker_->reset();
+  if (spec_.epochs > 0) {
+    worker_->reset();
+    driving->restarted();
+  }
   const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
                                      : train_for(measured_steps(warm_us), measured);
   payload_bytes_ = driving->sent_bytes() - before;
   collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
   driving->describe(*record.training);
+  describe_memory(*record.training, worker_->gradient_bytes(), driving->extra_bytes(),
+                  worker_->gradient_bytes());
+  if (has_peak && profile_->peak_bytes)
+    record.training->details["memory"]["peak_extra_bytes"] =
+        peak_memory_bytes() - *profile_->peak_bytes;
   collector.fill(*record.training, static_cast<double>(payload_bytes_) / steps);
 }
 
 void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) {
   GradientServer server(comm_, plan);
+  server.take_weights();
   const auto phase = [&](int steps, SampleArrays& samples) {
     double mean = 0;
     for (const auto& step : server.serve(steps)) {
@@ -275,11 +305,13 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
   const double warm_us = phase(config_.protocol.warmup, record.warmup);
   const std::uint64_t before = server.sent_bytes();
   const Train measured = [&](int count) { return phase(count, record.measured); };
+  if (spec_.epochs > 0) server.take_weights();
   const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
                                      : train_for(measured_steps(warm_us), measured);
   payload_bytes_ = server.sent_bytes() - before;
   record.training->wire_bytes = static_cast<double>(payload_bytes_) / steps;
-  record.training->details["buffer_bytes"] = server.buffer_bytes();
+  describe_memory(*record.training, server.shard_bytes(), server.held_bytes(),
+                  static_cast<std::size_t>(workers_ + 1) * server.shard_bytes());
 }
 
 /// After the last step every worker must have the same bits.
@@ -323,25 +355,23 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   }
   prepare_model();
   const std::string method = std::string(name_of(spec_.method));
-  const auto [link, is_new] = links_.try_emplace(fmt::format("{}|{}", model_key_, method));
-  if (is_new) {
-    link->second = measure_link(comm_, spec_, servers_, profile_->counts);
-    link->second.cores_are_full = threads_ * comm_.size() >= usable_cores();
-  }
-  const auto plan = make_exchange_plan(spec_, profile_->step.gradients, link->second.time);
+  const LinkCost& cost = link();
+  const auto plan = make_exchange_plan(spec_, profile_->step.gradients, cost.time);
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
   figures.role = is_server() ? "server" : "worker";
   figures.single_us = is_server() ? 0 : profile_->single_us;
   figures.compute_us = is_server() ? 0 : profile_->compute_us;
-  figures.predicted_us = predicted_step_us(spec_.method, profile_->step, plan.pieces, link->second);
+  const auto predicted =
+      predict_step(spec_.method, profile_->step, plan.pieces, cost, plan.credit_bytes);
+  figures.predicted_us = predicted.step_us;
   figures.intensity = facts_of(spec_.model, spec_.sequence).intensity();
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
   check_oracle(record, plan);
   train(record, plan);
-  describe(figures, spec_, plan, *profile_, link->second, workers_, threads_);
+  describe(figures, spec_, plan, *profile_, cost, workers_, threads_);
+  describe(figures, predicted);
   if (!is_server()) figures.details["data"] = data_->description();
-  if (!is_server()) figures.details["buffer_bytes"] = worker_->buffer_bytes();
   if (config_.protocol.verify) compare_ranks(record);
   if (!is_server() && spec_.evaluate > 0 && spec_.epochs == 0)
     figures.accuracy = worker_->accuracy(spec_.evaluate);

@@ -6,6 +6,7 @@
 
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/train/sgd.hpp"
 
 namespace dynamiccl {
 
@@ -62,8 +63,27 @@ void TrainingWorker::set_order(const std::vector<int>& order) {
     offset += parameters[parameter].count;
   }
   gradients_.assign(offset, 0.0F);
-  sums_.assign(architecture_of(spec_.method) == Architecture::ps ? offset : 0, 0.0F);
+  sums_.clear();
   velocity_.assign(offset, 0.0F);
+}
+
+void TrainingWorker::hold(bool gradients, bool answers) {
+  const auto size = [&](std::vector<float>& buffer, bool wanted) {
+    if (wanted) {
+      buffer.resize(velocity_.size());
+    } else {
+      std::vector<float>().swap(buffer);
+    }
+  };
+  size(gradients_, gradients);
+  size(sums_, answers);
+}
+
+const float* TrainingWorker::weights_in_order() {
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    std::copy_n(learner_.parameters()[static_cast<std::size_t>(order_[i])].data, counts_[i],
+                &gradients_[offsets_[i]]);
+  return gradients_.data();
 }
 
 void TrainingWorker::reset() {
@@ -84,12 +104,14 @@ void TrainingWorker::update_from_sum(std::size_t gradient, const float* sums) {
 void TrainingWorker::update(std::size_t gradient, const float* value, float scale) {
   float* weight = learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data;
   float* velocity = &velocity_[offsets_[gradient]];
-  const auto rate = static_cast<float>(spec_.learning_rate);
-  const auto momentum = static_cast<float>(spec_.momentum);
-  for (std::size_t i = 0; i < counts_[gradient]; ++i) {
-    velocity[i] = momentum * velocity[i] + value[i] * scale;
-    weight[i] -= rate * velocity[i];
-  }
+  const Sgd sgd{static_cast<float>(spec_.learning_rate), static_cast<float>(spec_.momentum)};
+  sgd_update(sgd, weight, velocity, value, scale, counts_[gradient]);
+}
+
+void TrainingWorker::take_answer(std::size_t gradient) {
+  if (spec_.optimizer == OptimizerPlace::worker) return update_from_sum(gradient, sums());
+  std::copy_n(sums() + offsets_[gradient], counts_[gradient],
+              learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data);
 }
 
 /// Waits for and applies the open sums of one stage, or of all (-1), in the order they come.
@@ -100,7 +122,7 @@ void TrainingWorker::settle(GradientExchange& exchange, int stage, StepTimes& ti
     exchange.wait(i);
     const double there_us = now_us();
     times.exposed_us += there_us - start_us;
-    update_from_sum(i, sums());
+    take_answer(i);
     times.update_us += now_us() - there_us;
   }
 }

@@ -53,14 +53,19 @@ class TrainingWorker {
   [[nodiscard]] std::vector<float> weights() const;
   /// Largest absolute difference from `other`, and how many differ at all.
   [[nodiscard]] double accuracy(int samples);
+  /// Which flat buffers there are: gradients in the order of the backward pass, and a second place
+  /// for what servers answer. set_order() makes the first.
+  void hold(bool gradients, bool answers);
+  /// The weights in the order of gradients, in the gradients' buffer.
+  const float* weights_in_order();
   [[nodiscard]] float* gradients() { return gradients_.data(); }
   [[nodiscard]] float* sums() { return sums_.empty() ? gradients_.data() : sums_.data(); }
   [[nodiscard]] std::uint64_t steps_per_epoch() const { return sharding_.steps_per_epoch(); }
   [[nodiscard]] const std::vector<std::size_t>& counts() const { return counts_; }
   [[nodiscard]] const std::vector<int>& stage_of() const { return stage_; }
-  [[nodiscard]] std::size_t buffer_bytes() const {
-    return (gradients_.size() + sums_.size()) * sizeof(float);
-  }
+  /// Bytes of all gradients, and of the answers' buffer.
+  [[nodiscard]] std::size_t gradient_bytes() const { return velocity_.size() * sizeof(float); }
+  [[nodiscard]] std::size_t answer_bytes() const { return sums_.size() * sizeof(float); }
   [[nodiscard]] const std::vector<Span>& stage_spans() const { return stage_spans_; }
 
  private:
@@ -68,6 +73,8 @@ class TrainingWorker {
   /// @param value the gradient's sum over all workers, or its average with scale 1
   void update(std::size_t gradient, const float* value, float scale);
   void update_from_sum(std::size_t gradient, const float* sums);
+  /// What came for this gradient: its sum, or the weights that a server updated.
+  void take_answer(std::size_t gradient);
   void settle(GradientExchange& exchange, int stage, StepTimes& times);
   void run_forward(GradientExchange* exchange, StepTimes& times);
   void run_backward(StepTimes& times);

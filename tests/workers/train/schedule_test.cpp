@@ -178,16 +178,72 @@ TEST_CASE("predicted steps follow the methods' formulas") {
   link.time = CostTable({{400, 10}, {1200, 30}});
   const auto alone = cut(counts, each_alone(3), 1000);
   const auto whole = cut(counts, all_together(3), 1000);
-  CHECK(predicted_step_us(TrainingMethod::bsp_a2a, profile, whole, link) == 30 + 60 + 30 + 3);
-  CHECK(predicted_step_us(TrainingMethod::wfbp_a2a, profile, alone, link) == 30 + 60 + 10 + 3);
+  const auto step = [&](TrainingMethod method, const std::vector<Piece>& pieces) {
+    return predict_step(method, profile, pieces, link, 1000);
+  };
+  CHECK_THAT(step(TrainingMethod::bsp_a2a, whole).step_us, WithinRel(30.0 + 60 + 30 + 3, 1e-9));
+  // What arrived early is applied while the last message is under way.
+  CHECK_THAT(step(TrainingMethod::wfbp_a2a, alone).step_us, WithinRel(30.0 + 60 + 10 + 1, 1e-9));
+  CHECK_THAT(step(TrainingMethod::wfbp_a2a, alone).exposed_us, WithinRel(8.0, 1e-9));
+  CHECK_THAT(step(TrainingMethod::wfbp_a2a, alone).computing_us, WithinRel(93.0, 1e-9));
+  CHECK_THAT(step(TrainingMethod::wfbp_a2a, alone).sending_us, WithinRel(30.0, 1e-9));
   // The last message overlaps nothing of stage 0, which needs it.
-  CHECK(predicted_step_us(TrainingMethod::bytescheduler_a2a, profile, alone, link) == 103);
+  CHECK_THAT(step(TrainingMethod::bytescheduler_a2a, alone).step_us, WithinRel(103.0, 1e-9));
+  // One server round after the whole backward pass, or each as its gradient is ready.
+  CHECK_THAT(step(TrainingMethod::bsp_ps, alone).step_us, WithinRel(30.0 + 60 + 30 + 1, 1e-9));
+  CHECK_THAT(step(TrainingMethod::wfbp_ps, alone).step_us, WithinRel(30.0 + 60 + 10 + 1, 1e-9));
   link.time = CostTable({{400, 50}, {1200, 150}});
   // Bound by the link: three messages per step.
-  CHECK(predicted_step_us(TrainingMethod::bytescheduler_a2a, profile, alone, link) >= 150);
-  CHECK(predicted_step_us(TrainingMethod::bytescheduler_a2a, profile, alone, link) <
-        predicted_step_us(TrainingMethod::wfbp_a2a, profile, alone, link));
-  link.cpu = CostTable({{400, 9}, {1200, 9}});
-  link.cores_are_full = true;
-  CHECK(predicted_step_us(TrainingMethod::bsp_a2a, profile, whole, link) == 90 * 1.1 + 150 + 3);
+  CHECK(step(TrainingMethod::bytescheduler_a2a, alone).step_us >= 150);
+  CHECK(step(TrainingMethod::bytescheduler_a2a, alone).step_us <
+        step(TrainingMethod::wfbp_a2a, alone).step_us);
+}
+
+TEST_CASE("the transport's own computing costs where both overlap, and nowhere else", "[a-13]") {
+  StepProfile profile;
+  profile.forward_us = 30;
+  profile.backward_us = 60;
+  profile.stage_forward_us = {30};
+  profile.gradients = {{20, 400}, {60, 400}};
+  profile.stage_of_gradient = {0, 0};
+  const std::vector<std::size_t> counts{100, 100};
+  LinkCost link;
+  link.time = CostTable({{400, 10}, {800, 20}});
+  // While a worker computes a message takes 16 us and costs half of that in computation.
+  link.busy_time = CostTable({{400, 16}, {800, 32}});
+  link.lost = CostTable({{400, 8}, {800, 16}});
+  const auto step = [&](TrainingMethod method, const std::vector<Piece>& pieces) {
+    return predict_step(method, profile, pieces, link, 1000);
+  };
+  // All is sent after the backward pass, on idle processors.
+  const auto whole = cut(counts, all_together(2), 1000);
+  CHECK_THAT(step(TrainingMethod::bsp_a2a, whole).step_us, WithinRel(90.0 + 20, 1e-9));
+  // The first message lies within the backward pass and takes 8 us from it; the last lies behind.
+  const auto alone = cut(counts, each_alone(2), 1000);
+  const auto wfbp = step(TrainingMethod::wfbp_a2a, alone);
+  CHECK_THAT(wfbp.step_us, WithinRel(90.0 + 8 + 10, 1e-9));
+  CHECK_THAT(wfbp.computing_us, WithinRel(98.0, 1e-9));
+  CHECK_THAT(wfbp.exposed_us, WithinRel(10.0, 1e-9));
+  // A message that is half sent when computation ends goes on at its own pace.
+  profile.gradients[0].ready_us = 56;
+  // 4 us of computation are left: 8 us at half pace, half of the message; 5 us for the rest, then
+  // 10 for the last.
+  CHECK_THAT(step(TrainingMethod::wfbp_a2a, alone).step_us, WithinRel(90.0 + 4 + 5 + 10, 1e-9));
+}
+
+TEST_CASE("a split all-reduce hides its second half behind the next forward pass", "[d-53]") {
+  StepProfile profile;
+  profile.forward_us = 40;
+  profile.backward_us = 60;
+  profile.stage_forward_us = {20, 20};
+  profile.gradients = {{30, 400}, {60, 400}};
+  profile.stage_of_gradient = {1, 0};
+  LinkCost link;
+  link.time = CostTable({{400, 10}});
+  link.second = CostTable({{400, 10}});
+  const auto pieces = cut({100, 100}, each_alone(2), 1000);
+  // Stage 0 waits for the second reduce-scatter and its own all-gather; stage 1's is hidden.
+  const auto step = predict_step(TrainingMethod::dear, profile, pieces, link, 0);
+  CHECK_THAT(step.step_us, WithinRel(100.0 + 20, 1e-9));
+  CHECK_THAT(step.exposed_us, WithinRel(20.0, 1e-9));
 }

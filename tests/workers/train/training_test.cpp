@@ -88,6 +88,28 @@ std::multiset<std::string> spans_of(const CellRecord& record, const std::string&
   return names;
 }
 
+/// A worker holds at most one more copy of the gradients, a server one slot per worker and the
+/// answer.
+void check_memory(const CellRecord& record, int workers) {
+  const auto& memory = record.training->details.at("memory");
+  const std::uint64_t volume = 4 * facts_of(TrainingModel::mlp, 1).parameters;
+  const std::uint64_t unit = memory.at("unit_bytes");
+  CHECK(memory.at("held_bytes") <= memory.at("limit_bytes"));
+  if (record.training->role == "server") {
+    CHECK(unit <= volume);
+    CHECK(memory.at("held_bytes") == static_cast<std::uint64_t>(workers + 1) * unit);
+    CHECK(memory.at("limit_bytes") == static_cast<std::uint64_t>(workers + 1) * unit);
+    return;
+  }
+  CHECK(unit == volume);
+  CHECK(memory.at("limit_bytes") == volume);
+  // The kernel's own figure, with what library and allocator take.
+  CHECK(memory.contains("peak_extra_bytes"));
+  const std::set<std::string> in_place{"bsp-a2a", "wfbp-a2a", "mg-wfbp", "bytescheduler-a2a",
+                                       "ddp"};
+  if (in_place.count(record.cell_id) > 0) CHECK(memory.at("held_bytes") == 0);
+}
+
 void check_cell(const CellRecord& record, int workers) {
   INFO(record.cell_id << " on rank " << record.rank << ": " << record.reason);
   REQUIRE(record.status == CellStatus::ok);
@@ -99,9 +121,9 @@ void check_cell(const CellRecord& record, int workers) {
   // A sum of two does not depend on its order.
   if (workers == 2) CHECK(record.training->max_difference == 0);
   CHECK(record.training->predicted_us > 0);
+  check_memory(record, workers);
   if (record.training->role == "server") return;
   const std::uint64_t volume = 4 * facts_of(TrainingModel::mlp, 1).parameters;
-  CHECK(record.training->details.at("buffer_bytes") <= 2 * volume);
   std::uint64_t elements = 0;
   for (const auto& piece : record.training->details.at("pieces"))
     elements += piece[1].get<std::uint64_t>();
@@ -168,10 +190,57 @@ TEST_CASE("servers share the load and hold no more than they must", "[d-03]") {
       REQUIRE(records[i].training);
       CHECK(records[i].training->role == "server");
       CHECK(records[i].training->wire_bytes > 0);
-      held[i] += records[i].training->details.at("buffer_bytes").get<std::uint64_t>();
+      held[i] += records[i].training->details.at("memory").at("held_bytes").get<std::uint64_t>();
     }
   }
   for (const auto bytes : held) CHECK(bytes == 3 * volume);
+}
+
+TEST_CASE("servers that are the optimizers train the same weights", "[d-03][d-40]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int workers = GENERATE(2, 4);
+  auto job = job_of(backend, workers, kServer, 20, 2);
+  for (auto& cell : job->config.cells) {
+    TrainingSpec spec = training_spec(cell);
+    spec.optimizer = OptimizerPlace::server;
+    const auto id = cell.id;
+    cell = training_cell(spec);
+    cell.id = id;
+  }
+  job->start();
+  const int code = job->wait(kTimeoutS);
+  INFO(name_of(backend) << " " << workers << " workers\n" << job->errors());
+  REQUIRE(code == 0);
+  for (int rank = 0; rank < job->config.ranks; ++rank) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == kServer.size());
+    for (const auto& record : records) {
+      check_cell(record, workers);
+      // Servers add in rank order, as the oracle does.
+      CHECK(record.training->max_difference == 0);
+    }
+  }
+}
+
+TEST_CASE("epochs start anew on servers that are the optimizers too", "[d-03]") {
+  std::set<std::string> digests;
+  for (const auto place : {OptimizerPlace::worker, OptimizerPlace::server}) {
+    auto job = job_of(Backend::gloo, 2, {TrainingMethod::bytescheduler_ps}, 0);
+    TrainingSpec spec = training_spec(job->config.cells[0]);
+    spec.optimizer = place;
+    spec.epochs = 2;
+    job->config.cells[0] = training_cell(spec);
+    job->start();
+    const int code = job->wait(kTimeoutS);
+    INFO(job->errors());
+    REQUIRE(code == 0);
+    const auto records = job->records_of<CellRecord>(1);
+    REQUIRE(records.size() == 1);
+    INFO(records[0].reason);
+    REQUIRE(records[0].status == CellStatus::ok);
+    digests.insert(records[0].training->parameters_sha256);
+  }
+  CHECK(digests.size() == 1);
 }
 
 TEST_CASE("planted faults fail the cell", "[d-40]") {
@@ -299,6 +368,19 @@ TEST_CASE("a method of the other architecture says so", "[d-35]") {
   REQUIRE(records.size() == 1);
   CHECK(records[0].status == CellStatus::unsupported);
   CHECK_THAT(records[0].reason, ContainsSubstring("does not belong to the ps architecture"));
+}
+
+TEST_CASE("an optimizer on servers needs some", "[d-03]") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.optimizer = OptimizerPlace::server;
+  job->config.cells[0] = training_cell(spec);
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring("mg-wfbp has no server"));
 }
 
 TEST_CASE("the baseline is PyTorch's engine with the buckets that were asked for", "[d-40]") {

@@ -1,12 +1,16 @@
 #include "workers/train/exchange/exchange.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "workers/measure/clock.hpp"
 
 namespace dynamiccl {
 namespace {
+
+/// Short against a step, long against what a call costs the computing thread.
+constexpr std::chrono::microseconds kProgressPause{500};
 
 bool waits_for_all(TrainingMethod method) { return method == TrainingMethod::bsp_ps; }
 
@@ -78,6 +82,12 @@ void GradientExchange::flush() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
+bool GradientExchange::idle() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  return !working_ && !step_wanted_;
+}
+
 double GradientExchange::take_busy_us() {
   const std::lock_guard lock(mutex_);
   return std::exchange(busy_us_, 0);
@@ -140,9 +150,22 @@ bool GradientExchange::is_ready(std::size_t piece) const {
 }
 
 void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece) {
-  to_send_.wait(lock, [&] { return is_ready(piece) || stop_; });
-  if (!is_ready(piece))
-    throw Error(ErrorKind::environment, "training was ended in the middle of a step");
+  sleep_until(lock, [&] { return is_ready(piece); });
+}
+
+template <class F>
+void GradientExchange::sleep_until(std::unique_lock<std::mutex>& lock, F&& ready) {
+  while (!ready()) {
+    if (stop_) throw Error(ErrorKind::environment, "training was ended in the middle of a step");
+    if (reducer_->idle()) {
+      to_send_.wait(lock);
+    } else if (to_send_.wait_for(lock, kProgressPause) == std::cv_status::timeout) {
+      // A pushed piece stands still where the library only moves data inside its calls.
+      lock.unlock();
+      reducer_->progress();
+      lock.lock();
+    }
+  }
 }
 
 void GradientExchange::in_plan_order(std::unique_lock<std::mutex>& lock) {
@@ -170,9 +193,7 @@ void GradientExchange::by_urgency(std::unique_lock<std::mutex>& lock) {
           if (!started[i] && is_ready(i)) waiting.push_back(i);
         return !waiting.empty();
       };
-      to_send_.wait(lock, [&] { return look() || stop_; });
-      if (waiting.empty())
-        throw Error(ErrorKind::environment, "training was ended in the middle of a step");
+      sleep_until(lock, look);
       chosen = take_urgent(plan_.pieces, waiting, plan_.credit_bytes - reducer_->pushing_bytes());
     }
     timed(lock, "agree", 0, [&] { reducer_->agree(chosen); });

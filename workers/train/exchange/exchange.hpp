@@ -38,6 +38,8 @@ class Reducer {
   /// is counted by: a push ends without other workers, so workers may push in different orders.
   [[nodiscard]] virtual std::size_t pushing_bytes() const { return 0; }
   virtual void finish_push() {}
+  /// Lets what is under way move on while nobody waits for it.
+  virtual void progress() {}
   /// True when no piece is open.
   [[nodiscard]] virtual bool idle() const { return true; }
   /// Second pass over all pieces in reverse order (DeAR), nullptr where there is none.
@@ -48,6 +50,8 @@ class Reducer {
   /// True on the rank whose choice counts, and where everyone may choose for himself.
   [[nodiscard]] virtual bool chooses() const { return true; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+  /// Memory for gradients beside the buffers it was given.
+  [[nodiscard]] virtual std::size_t extra_bytes() const { return 0; }
 
  protected:
   Reducer() = default;
@@ -78,11 +82,14 @@ class GradientExchange {
   void wait(std::size_t gradient);
   /// Blocks until the communication thread is idle, so that the owner may use the communicator.
   void flush();
+  /// True when the step that was started is over. @throws what ended the communication
+  [[nodiscard]] bool idle();
 
   /// Since the last call: microseconds in which the thread was busy, and what it did.
   double take_busy_us();
   std::vector<Span> take_spans();
   [[nodiscard]] std::uint64_t sent_bytes() const { return reducer_->sent_bytes(); }
+  [[nodiscard]] std::size_t extra_bytes() const { return reducer_->extra_bytes(); }
 
  private:
   void run();
@@ -93,6 +100,9 @@ class GradientExchange {
   void drain_oldest(std::unique_lock<std::mutex>& lock);
   void arrived(std::size_t piece);
   [[nodiscard]] bool is_ready(std::size_t piece) const;
+  /// Sleeps until `ready`, the open pieces moving on meanwhile. @throws when training is ended
+  template <class F>
+  void sleep_until(std::unique_lock<std::mutex>& lock, F&& ready);
   void await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece);
   /// Runs `work` without the lock and notes it.
   template <class F>
@@ -115,14 +125,22 @@ class GradientExchange {
   std::thread thread_;
 };
 
+/// The first worker's weights, in the buffer's order, to the servers that are optimizers. They are
+/// in GradientServer::take_weights() meanwhile.
+void send_weights(Communicator& comm, const ExchangePlan& plan, const float* weights);
+
 /// A server's side: sums every worker's pieces in rank order, so that sums are the same bits in
-/// every run, and sends them back. Holds one slot per worker and the sum: (N + 1) times its shard.
+/// every run, and sends them back, or the weights that it updates with them. Holds one slot per
+/// worker and the answer: (N + 1) times its shard, and momentum where it is the optimizer.
 class GradientServer {
  public:
   GradientServer(Communicator& comm, const ExchangePlan& plan);
   ~GradientServer();
   GradientServer(const GradientServer&) = delete;
   GradientServer& operator=(const GradientServer&) = delete;
+  /// Takes the weights from the first worker's send_weights(), momentum 0; nothing where workers
+  /// are the optimizers.
+  void take_weights();
   /// Serves so many steps of all workers. Per step: microseconds until its last sum was sent.
   struct Step {
     double start_us;
@@ -131,7 +149,9 @@ class GradientServer {
   };
   std::vector<Step> serve(int steps);
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  [[nodiscard]] std::size_t buffer_bytes() const { return buffer_.size() * sizeof(float); }
+  /// Gradients and answers; momentum is the optimizer's.
+  [[nodiscard]] std::size_t held_bytes() const { return buffer_.size() * sizeof(float); }
+  [[nodiscard]] std::size_t shard_bytes() const { return shard_elements_ * sizeof(float); }
 
  private:
   struct Shard;
@@ -146,6 +166,7 @@ class GradientServer {
   std::vector<std::size_t> shard_of_piece_;
   std::size_t shard_elements_ = 0;
   std::vector<float> buffer_;
+  std::vector<float> velocity_;         ///< of the shard, where the server is the optimizer
   std::vector<std::uint32_t> headers_;  ///< of a step: which piece comes, by round and worker
   std::vector<Request> header_requests_;
   std::uint64_t sent_bytes_ = 0;

@@ -26,15 +26,20 @@ std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradien
   }
 }
 
+}  // namespace
+
+std::optional<Sgd> server_sgd(const TrainingSpec& spec) {
+  if (spec.optimizer == OptimizerPlace::worker) return std::nullopt;
+  return Sgd{static_cast<float>(spec.learning_rate), static_cast<float>(spec.momentum)};
+}
+
 /// A whole message where the method does not cut; servers take pieces, so that they share the load.
 std::size_t largest_piece(const TrainingSpec& spec) {
   const bool whole = architecture_of(spec.method) == Architecture::ring &&
                      spec.method != TrainingMethod::bytescheduler_a2a;
   return whole ? std::numeric_limits<std::size_t>::max() / 2
-               : spec.partition.count() / sizeof(float);
+               : static_cast<std::size_t>(spec.partition.count() / sizeof(float));
 }
-
-}  // namespace
 
 ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
                                 const CostTable& cost) {
@@ -45,6 +50,7 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
   plan.pieces = cut(plan.counts, groups_of(spec, gradients, cost), largest_piece(spec));
   if (architecture_of(spec.method) == Architecture::ps) {
     plan.servers = spec.servers;
+    plan.server_sgd = server_sgd(spec);
     assign_servers(plan.pieces, spec.servers);
   }
   return plan;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "core/training.hpp"
 #include "workers/train/schedule/partition.hpp"
+#include "workers/train/sgd.hpp"
 
 namespace dynamiccl {
 
@@ -15,6 +17,8 @@ struct ExchangePlan {
   std::vector<std::size_t> counts;  ///< elements of each gradient in the flat buffer's order
   std::vector<Piece> pieces;        ///< in the order of the backward pass
   std::size_t credit_bytes = 0;     ///< ByteScheduler: bytes in flight
+  /// Servers apply what they summed and answer with weights; nullopt: they answer with sums.
+  std::optional<Sgd> server_sgd;
 
   [[nodiscard]] std::size_t elements() const {
     std::size_t sum = 0;
@@ -22,6 +26,12 @@ struct ExchangePlan {
     return sum;
   }
 };
+
+/// The optimizer of the servers, nullopt where workers apply the sums.
+std::optional<Sgd> server_sgd(const TrainingSpec& spec);
+
+/// Most elements that a method sends as one message.
+std::size_t largest_piece(const TrainingSpec& spec);
 
 /// The plan of a method: how gradients are grouped, cut and given to servers.
 /// @param gradients sizes in bytes and ready times, in the order of the backward pass

@@ -71,6 +71,9 @@ class SplitAllReduce final : public Reducer {
     return true;
   }
 
+  [[nodiscard]] std::size_t extra_bytes() const override {
+    return received_.size() * sizeof(float);
+  }
   bool second_pass() override { return true; }
   void second(std::size_t index) override {
     for (int round = 0; round < comm_.size() - 1; ++round) {
@@ -147,6 +150,7 @@ class PushPull final : public Reducer {
   }
 
   [[nodiscard]] bool idle() const override { return open_.empty(); }
+  void progress() override { comm_.progress(); }
 
  private:
   struct Open {

@@ -33,6 +33,7 @@ GradientServer::GradientServer(Communicator& comm, const ExchangePlan& plan)
     shards_.push_back(std::move(shard));
   }
   buffer_.resize(shard_elements_ * static_cast<std::size_t>(workers_ + 1));
+  if (plan_.server_sgd) velocity_.resize(shard_elements_);
   headers_.resize(shards_.size() * static_cast<std::size_t>(workers_));
   header_requests_.resize(headers_.size());
 }
@@ -40,7 +41,7 @@ GradientServer::GradientServer(Communicator& comm, const ExchangePlan& plan)
 GradientServer::~GradientServer() = default;
 
 float* GradientServer::slot(std::size_t shard, int worker) {
-  // Slot `workers_` holds the sum.
+  // Slot `workers_` holds the answer.
   return buffer_.data() + static_cast<std::size_t>(worker) * shard_elements_ +
          shards_[shard].offset;
 }
@@ -50,6 +51,23 @@ void GradientServer::post(std::size_t shard, int worker) {
   shards_[shard].receiving[static_cast<std::size_t>(worker)] =
       comm_.irecv(slot(shard, worker), s.count * sizeof(float), plan_.servers + worker,
                   kPieceTag + static_cast<int>(s.piece));
+}
+
+void send_weights(Communicator& comm, const ExchangePlan& plan, const float* weights) {
+  if (!plan.server_sgd) return;
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    const Piece& piece = plan.pieces[i];
+    comm.wait(comm.isend(weights + piece.offset, piece.count * sizeof(float), piece.server,
+                         kPieceTag + static_cast<int>(i)));
+  }
+}
+
+void GradientServer::take_weights() {
+  if (!plan_.server_sgd) return;
+  std::fill(velocity_.begin(), velocity_.end(), 0.0F);
+  for (std::size_t s = 0; s < shards_.size(); ++s)
+    comm_.wait(comm_.irecv(slot(s, workers_), shards_[s].count * sizeof(float), plan_.servers,
+                           kPieceTag + static_cast<int>(shards_[s].piece)));
 }
 
 std::vector<GradientServer::Step> GradientServer::serve(int steps) {
@@ -96,13 +114,18 @@ void GradientServer::complete(std::size_t shard, Step& step) {
   s.sending.clear();
   s.pushed = 0;
   const double start_us = now_us();
-  float* sum = slot(shard, workers_);
-  std::copy_n(slot(shard, 0), s.count, sum);
+  float* answer = slot(shard, workers_);
+  // An optimizer's answer is its weights: it adds up in the first worker's slot.
+  float* sum = plan_.server_sgd ? slot(shard, 0) : answer;
+  if (sum == answer) std::copy_n(slot(shard, 0), s.count, sum);
   for (int worker = 1; worker < workers_; ++worker)
     sum_elements(sum, sum, slot(shard, worker), s.count, DataType::float32);
+  if (plan_.server_sgd)
+    sgd_update(*plan_.server_sgd, answer, &velocity_[s.offset], sum,
+               static_cast<float>(1.0 / workers_), s.count);
   step.sum_us += now_us() - start_us;
   for (int worker = 0; worker < workers_; ++worker) {
-    s.sending.push_back(comm_.isend(sum, s.count * sizeof(float), plan_.servers + worker,
+    s.sending.push_back(comm_.isend(answer, s.count * sizeof(float), plan_.servers + worker,
                                     kPieceTag + static_cast<int>(s.piece)));
     sent_bytes_ += s.count * sizeof(float);
   }

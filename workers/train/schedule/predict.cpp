@@ -2,125 +2,246 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+
+#include "core/error.hpp"
 
 namespace dynamiccl {
 namespace {
 
-constexpr int kSteps = 6;  // the last two are in the steady state
+constexpr int kSteps = 8;  // the last one is in the steady state
+/// A core is never taken away whole, whatever a disturbed measurement says.
+constexpr double kLeastPace = 0.05;
 
-/// One channel, one message at a time; knows when each gradient of the last step has arrived.
+/// One worker and its channel: walks through steps as the worker does, event by event.
 class Simulation {
  public:
   Simulation(TrainingMethod method, const StepProfile& profile, const std::vector<Piece>& pieces,
-             const LinkCost& link)
-      : method_(method),
-        profile_(profile),
+             const LinkCost& link, std::size_t credit_bytes)
+      : profile_(profile),
         pieces_(pieces),
         link_(link),
-        arrived_(profile.gradients.size(), 0.0) {
-    double stolen = 0;
-    for (const auto& piece : pieces) stolen += link.cpu(piece.count * sizeof(float));
-    const double compute = profile.forward_us + profile.backward_us;
-    // What the transport computes meanwhile is missing from the cores that all ranks fill.
-    stretch_ = link.cores_are_full && compute > 0 ? 1 + stolen / compute : 1;
+        credit_bytes_(credit_bytes),
+        crosses_(crosses_barrier(method)),
+        by_urgency_(method == TrainingMethod::bytescheduler_a2a ||
+                    method == TrainingMethod::bytescheduler_ps),
+        waits_for_all_(method == TrainingMethod::bsp_ps),
+        served_(architecture_of(method) == Architecture::ps),
+        splits_(method == TrainingMethod::dear),
+        open_(profile.gradients.size(), 0) {
+    for (const auto& gradient : profile.gradients) bytes_ += static_cast<double>(gradient.bytes);
   }
 
-  double run() {
-    double start = 0;
-    double before = 0;
+  StepPrediction run() {
     for (int i = 0; i < kSteps; ++i) {
-      before = start;
-      start = step(start);
+      result_ = {};
+      const double start_us = now_us_;
+      step();
+      result_.step_us = now_us_ - start_us;
     }
-    return start - before;
+    return result_;
   }
 
  private:
-  [[nodiscard]] bool crosses() const { return crosses_barrier(method_); }
+  struct Message {
+    std::size_t piece;
+    bool second;      ///< the all-gather of a split all-reduce
+    double alone_us;  ///< on idle processors
+    double busy_us;   ///< while the worker computes
+    double pace;      ///< of the computation meanwhile, 1 = undisturbed
+    double left = 1;  ///< share that is still to be sent
+  };
 
-  /// @returns when the next step may begin
-  double step(double now) {
-    for (std::size_t stage = 0; stage < profile_.stage_forward_us.size(); ++stage) {
-      if (crosses()) now = std::max(now, gate(static_cast<int>(stage)));
-      now += profile_.stage_forward_us[stage] * stretch_;
+  void step() {
+    const auto& stages = profile_.stage_forward_us;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      if (crosses_) settle(static_cast<int>(stage));
+      compute(stages[stage]);
     }
-    if (profile_.stage_forward_us.empty()) now += profile_.forward_us * stretch_;
-    if (crosses()) now += profile_.update_us;
-    const double backward = now;
-    const double end = backward + profile_.backward_us * stretch_;
-    send(backward);
-    if (crosses()) return end;
-    const double all = arrived_.empty() ? end : *std::max_element(arrived_.begin(), arrived_.end());
-    return std::max(end, all) + profile_.update_us;
-  }
-
-  double gate(int stage) {
-    double open = 0;
-    for (std::size_t i = 0; i < arrived_.size(); ++i) {
-      if (profile_.stage_of_gradient[i] == stage) open = std::max(open, arrived_[i]);
+    if (stages.empty()) {
+      if (crosses_) settle(-1);
+      compute(profile_.forward_us);
     }
-    return open;
-  }
-
-  [[nodiscard]] double ready(const Piece& piece, double backward) const {
-    return backward + profile_.gradients[piece.last - 1].ready_us * stretch_;
-  }
-
-  void send(double backward) {
-    std::fill(arrived_.begin(), arrived_.end(), 0.0);
-    const bool urgent_first =
-        method_ == TrainingMethod::bytescheduler_a2a || method_ == TrainingMethod::bytescheduler_ps;
-    std::vector<std::size_t> waiting(pieces_.size());
-    std::iota(waiting.begin(), waiting.end(), std::size_t{0});
-    const double whole_step = backward + profile_.backward_us * stretch_;
-    while (!waiting.empty()) {
-      const auto next = urgent_first ? most_urgent(waiting, backward) : waiting.begin();
-      const Piece& piece = pieces_[*next];
-      const double from = method_ == TrainingMethod::bsp_ps ? whole_step : ready(piece, backward);
-      channel_ = std::max(channel_, from) + link_.time(piece.count * sizeof(float));
-      arrive(piece);
-      waiting.erase(next);
+    begin_sending();
+    double at_us = 0;
+    for (std::size_t i = 0; i < profile_.gradients.size(); ++i) {
+      const double ready_us = profile_.gradients[i].ready_us;
+      compute(ready_us - at_us);
+      at_us = std::max(at_us, ready_us);
+      finished(i);
     }
-    if (method_ == TrainingMethod::dear) second_half();
+    compute(profile_.backward_us - at_us);
+    if (!crosses_) settle(-1);
+    first_ = false;
   }
 
-  /// DeAR's all-gathers, in the order of the forward pass.
-  void second_half() {
-    for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
-      channel_ += link_.second(piece->count * sizeof(float));
-      arrive(*piece);
+  /// Waits for and applies the sums of one stage, or of all (-1), as the worker does.
+  void settle(int stage) {
+    if (crosses_ && first_) return;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      if (stage >= 0 && profile_.stage_of_gradient[i] != stage) continue;
+      const double start_us = now_us_;
+      while (open_[i] > 0) {
+        DYN_ASSERT(message_.has_value(), "every gradient is under way before it is waited for");
+        const double rest_us = message_->left * message_->alone_us;
+        now_us_ += rest_us;
+        result_.sending_us += rest_us;
+        complete();
+      }
+      result_.exposed_us += now_us_ - start_us;
+      if (bytes_ > 0)
+        compute(profile_.update_us * static_cast<double>(profile_.gradients[i].bytes) / bytes_);
     }
   }
 
-  void arrive(const Piece& piece) {
-    for (std::size_t i = piece.first; i < piece.last; ++i)
-      arrived_[i] = std::max(arrived_[i], channel_);
-  }
-
-  /// Among what is ready when the channel is free the last of the buffer, else the first to be.
-  std::vector<std::size_t>::iterator most_urgent(std::vector<std::size_t>& waiting,
-                                                 double backward) {
-    auto best = waiting.begin();
-    for (auto at = waiting.begin(); at != waiting.end(); ++at) {
-      if (ready(pieces_[*at], backward) <= channel_) best = at;
+  /// @param work_us by an undisturbed worker
+  void compute(double work_us) {
+    while (work_us > 0) {
+      if (!message_) {
+        spend(work_us);
+        return;
+      }
+      const double to_message_us = message_->left * message_->busy_us;
+      const double to_end_us = work_us / message_->pace;
+      const double passed_us = std::min(to_message_us, to_end_us);
+      spend(passed_us);
+      result_.sending_us += passed_us;
+      work_us = to_end_us <= to_message_us ? 0 : work_us - passed_us * message_->pace;
+      if (to_message_us <= to_end_us) {
+        complete();
+      } else {
+        message_->left -= passed_us / message_->busy_us;
+      }
     }
-    return best;
   }
 
-  TrainingMethod method_;
+  void spend(double us) {
+    now_us_ += us;
+    result_.computing_us += us;
+  }
+
+  void begin_sending() {
+    const std::size_t count = pieces_.size();
+    std::fill(open_.begin(), open_.end(), 0);
+    missing_.assign(count, 0);
+    started_.assign(count, false);
+    for (std::size_t i = 0; i < count; ++i) {
+      missing_[i] = pieces_[i].last - pieces_[i].first;
+      for (std::size_t g = pieces_[i].first; g < pieces_[i].last; ++g) ++open_[g];
+    }
+    all_missing_ = open_.size();
+    next_ = 0;
+    halves_done_ = 0;
+    seconds_left_ = splits_ ? count : 0;
+    batch_.clear();
+    parked_.clear();
+  }
+
+  /// The backward pass has this gradient.
+  void finished(std::size_t gradient) {
+    --all_missing_;
+    auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
+                                      [&](const Piece& p) { return p.last <= gradient; });
+    for (; piece != pieces_.end() && piece->first <= gradient; ++piece)
+      --missing_[static_cast<std::size_t>(piece - pieces_.begin())];
+    if (all_missing_ == 0) {
+      for (const std::size_t parked : parked_) arrived(parked);
+      parked_.clear();
+    }
+    start_next();
+  }
+
+  [[nodiscard]] bool is_ready(std::size_t piece) const {
+    return waits_for_all_ ? all_missing_ == 0 : missing_[piece] == 0;
+  }
+
+  std::optional<std::size_t> next_piece() {
+    if (!by_urgency_) {
+      if (next_ == pieces_.size() || !is_ready(next_)) return std::nullopt;
+      return next_++;
+    }
+    if (batch_.empty()) {
+      std::vector<std::size_t> waiting;
+      for (std::size_t i = 0; i < pieces_.size(); ++i)
+        if (!started_[i] && is_ready(i)) waiting.push_back(i);
+      if (waiting.empty()) return std::nullopt;
+      batch_ = take_urgent(pieces_, waiting, credit_bytes_);
+      std::reverse(batch_.begin(), batch_.end());
+    }
+    const std::size_t piece = batch_.back();
+    batch_.pop_back();
+    return piece;
+  }
+
+  void start_next() {
+    if (message_) return;
+    if (const auto piece = next_piece()) {
+      started_[*piece] = true;
+      message_ = message(*piece, false);
+    } else if (splits_ && halves_done_ == pieces_.size() && seconds_left_ > 0) {
+      message_ = message(--seconds_left_, true);
+    }
+  }
+
+  [[nodiscard]] Message message(std::size_t piece, bool second) const {
+    const std::size_t bytes = pieces_[piece].count * sizeof(float);
+    const double alone_us = (second ? link_.second : link_.time)(bytes);
+    if (link_.busy_time.points().empty()) return {piece, second, alone_us, alone_us, 1};
+    const double busy_us = (second ? link_.busy_second : link_.busy_time)(bytes);
+    const double both_us = link_.busy_time(bytes) + link_.busy_second(bytes);
+    const double lost = both_us > 0 ? link_.lost(bytes) / both_us : 0;
+    return {piece, second, alone_us, busy_us, std::clamp(1 - lost, kLeastPace, 1.0)};
+  }
+
+  void complete() {
+    const Message done = *message_;
+    message_.reset();
+    if (splits_ && !done.second) {
+      ++halves_done_;
+    } else if (served_ && all_missing_ > 0) {
+      // Answers are taken in once all is sent.
+      parked_.push_back(done.piece);
+    } else {
+      arrived(done.piece);
+    }
+    start_next();
+  }
+
+  void arrived(std::size_t piece) {
+    for (std::size_t g = pieces_[piece].first; g < pieces_[piece].last; ++g) --open_[g];
+  }
+
   const StepProfile& profile_;
   const std::vector<Piece>& pieces_;
   const LinkCost& link_;
-  std::vector<double> arrived_;
-  double channel_ = 0;
-  double stretch_ = 1;
+  std::size_t credit_bytes_;
+  bool crosses_;
+  bool by_urgency_;
+  bool waits_for_all_;
+  bool served_;
+  bool splits_;
+  double bytes_ = 0;
+  bool first_ = true;
+  double now_us_ = 0;
+  StepPrediction result_;
+  std::optional<Message> message_;
+  std::vector<std::size_t> open_;     ///< of each gradient: pieces whose sum is not there
+  std::vector<std::size_t> missing_;  ///< of each piece: gradients that are not ready
+  std::vector<bool> started_;
+  std::vector<std::size_t> batch_;   ///< what urgency chose, the next at the end
+  std::vector<std::size_t> parked_;  ///< answered, but not taken in
+  std::size_t all_missing_ = 0;
+  std::size_t next_ = 0;
+  std::size_t halves_done_ = 0;
+  std::size_t seconds_left_ = 0;
 };
 
 }  // namespace
 
-double predicted_step_us(TrainingMethod method, const StepProfile& profile,
-                         const std::vector<Piece>& pieces, const LinkCost& link) {
-  return Simulation(method, profile, pieces, link).run();
+StepPrediction predict_step(TrainingMethod method, const StepProfile& profile,
+                            const std::vector<Piece>& pieces, const LinkCost& link,
+                            std::size_t credit_bytes) {
+  return Simulation(method, profile, pieces, link, credit_bytes).run();
 }
 
 }  // namespace dynamiccl

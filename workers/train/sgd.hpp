@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+namespace dynamiccl {
+
+/// Stochastic gradient descent with momentum: v = momentum v + scale g; w = w - rate v. One place,
+/// so that workers, servers and the sequential oracle round alike.
+struct Sgd {
+  float rate = 0;
+  float momentum = 0;
+};
+
+/// @param scale of `gradient`: 1 / workers for a sum
+void sgd_update(const Sgd& sgd, float* weight, float* velocity, const float* gradient, float scale,
+                std::size_t count);
+
+}  // namespace dynamiccl
