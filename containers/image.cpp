@@ -73,6 +73,20 @@ std::string os_release() {
   return "";
 }
 
+/// Set once, before the first environment starts.
+bool image_trains = false;
+
+/// The package list with the packages of the wanted image in the group `image`.
+std::string image_packages() {
+  std::string text;
+  for (const std::string& line : split(recipe_files().at("packages.txt"), '\n')) {
+    constexpr std::string_view kTraining = "image-train ";
+    const bool added = image_trains && line.rfind(kTraining, 0) == 0;
+    text += (added ? "image " + line.substr(kTraining.size()) : line) + "\n";
+  }
+  return text;
+}
+
 /// Writes the scripts beside what they make, so that a binary copied elsewhere still can.
 std::string write_recipe() {
   std::string folder = cache_folder() + "/recipe-" + recipe_id();
@@ -81,7 +95,7 @@ std::string write_recipe() {
   for (const auto& [name, content] : recipe_files()) {
     const std::string path = fmt::format("{}/{}", folder, name);
     std::ofstream file(path);
-    file << content;
+    file << (name == "packages.txt" ? image_packages() : content);
     file.close();
     if (!file || chmod(path.c_str(), 0755) != 0)
       throw Error(ErrorKind::environment,
@@ -169,14 +183,17 @@ const std::map<std::string, std::string>& recipe_files() {
   return files;
 }
 
+void use_training_image() { image_trains = true; }
+
 std::string recipe_id() {
-  static const std::string id = [] {
-    std::string image_packages;
-    for (const std::string& line : split(recipe_files().at("packages.txt"), '\n'))
-      if (line.rfind("image ", 0) == 0) image_packages += line + "\n";
-    return stable_id(recipe_files().at("build_rootfs.sh") + recipe_files().at("apt.sh") +
-                     image_packages + os_release());
-  }();
+  static std::map<bool, std::string> ids;
+  std::string& id = ids[image_trains];
+  if (!id.empty()) return id;
+  std::string packages;
+  for (const std::string& line : split(image_packages(), '\n'))
+    if (line.rfind("image ", 0) == 0) packages += line + "\n";
+  id = stable_id(recipe_files().at("build_rootfs.sh") + recipe_files().at("apt.sh") + packages +
+                 os_release());
   return id;
 }
 
@@ -191,7 +208,11 @@ WorkerImage prepare_worker_image(const Progress& progress) {
   if (WorkerImage image = find_worker_image(); !image.folder.empty()) return image;
   const CacheTurn turn("image", progress);
   if (WorkerImage image = find_worker_image(); !image.folder.empty()) return image;
-  say(progress, "making the worker image from this machine's package mirror (once, about 30 s)");
+  say(progress,
+      image_trains
+          ? "making the worker image for training from this machine's package mirror "
+            "(once, a few minutes, 2 GB on disk)"
+          : "making the worker image from this machine's package mirror (once, about 30 s)");
   checked_output("cannot make the worker image",
                  {write_recipe() + "/build_rootfs.sh", image_folder(cache_folder())},
                  patient(progress));

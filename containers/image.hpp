@@ -14,6 +14,10 @@ namespace dynamiccl {
 /// binary: file name to content.
 const std::map<std::string, std::string>& recipe_files();
 
+/// From now on this process's worker image also holds what trainers load (libtorch, OpenBLAS): an
+/// image of its own, so that nobody else waits for it.
+void use_training_image();
+
 /// Id of the image these files make on this release and architecture: 16 hexadecimal digits.
 std::string recipe_id();
 

@@ -8,7 +8,6 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
-#include "containers/host_root.hpp"
 #include "orchestrator/launcher.hpp"
 
 namespace dynamiccl {
@@ -38,13 +37,6 @@ std::string why_backend_cannot_train(Backend backend, const std::string& worker_
         "configure and build again",
         trainer);
   return "";
-}
-
-/// libtorch is no part of the worker image: everyone would wait for it.
-std::string why_profile_cannot_train(const EnvironmentProfile& profile) {
-  if (profile.kind == EnvironmentKind::bare_metal || host_root_wanted()) return "";
-  return "the worker image has no libtorch: set DYNAMICCL_IMAGE_SOURCE=host-root, and containers "
-         "run on this machine's own files";
 }
 
 }  // namespace
@@ -77,8 +69,6 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
   }
   for (const auto& [name, profile] : profiles) {
     if (const auto reason = unavailable_reason(profile)) can.environment_reasons[name] = *reason;
-    if (const auto reason = why_profile_cannot_train(profile); !reason.empty())
-      can.training_environment_reasons[name] = reason;
     if (profile.launcher == LauncherPlace::inside) continue;
     for (const auto& entry : NameTable<Backend>::entries) {
       const auto& launcher = launcher_for(entry.value);

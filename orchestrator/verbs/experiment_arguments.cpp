@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "containers/environment.hpp"
+#include "containers/image.hpp"
 #include "core/error.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/machine.hpp"
@@ -56,6 +57,7 @@ LoadedExperiment load_experiment(const ExperimentArguments& arguments) {
   if (loaded.plan.groups.empty())
     throw Error(ErrorKind::input,
                 arguments.file + ": no cell is left: where, exclude or --only drop all of them");
+  if (loaded.plan.trains()) use_training_image();
   return loaded;
 }
 

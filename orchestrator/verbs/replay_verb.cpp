@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "containers/image.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "db/store.hpp"
@@ -161,6 +162,7 @@ int replay(const ReplayArguments& arguments, const Shared& shared) {
   Console console(shared.verbosity());
   StoredLaunch launch = load_launch(Reader(shared.db), arguments.launch);
   launch.experiment.protocol.launches = arguments.launches;
+  if (launch.plan.trains()) use_training_image();
   if (const auto reason = unavailable_reason(launch.profile()))
     throw Error(ErrorKind::environment, about(launch) + ": cannot be replayed here: " + *reason);
   const LaunchSite site = launch_site(shared.db, "");

@@ -1,5 +1,8 @@
 #include "containers/image.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
@@ -42,6 +45,24 @@ TEST_CASE("Dockerfile, Apptainer definition and script take their packages from 
     CHECK(text.find("$1 == \"image\"") != std::string::npos);
     CHECK(text.find("libgloo0") == std::string::npos);
   }
+}
+
+TEST_CASE("an image for training is another one, with libtorch") {
+  // The wish stays with its process: a process of its own asks.
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const std::string plain = recipe_id();
+    use_training_image();
+    const std::string training = recipe_id();
+    _exit(plain.size() == 16 && training.size() == 16 && plain != training &&
+                  engine_image_name() == "dynamiccl-worker:" + training
+              ? 0
+              : 1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("scripts are valid shell") {
