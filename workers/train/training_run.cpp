@@ -356,14 +356,13 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   prepare_model();
   const std::string method = std::string(name_of(spec_.method));
   const LinkCost& cost = link();
-  const auto plan = make_exchange_plan(spec_, profile_->step.gradients, cost.time);
+  const auto plan = make_exchange_plan(spec_, profile_->step, cost);
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
   figures.role = is_server() ? "server" : "worker";
   figures.single_us = is_server() ? 0 : profile_->single_us;
   figures.compute_us = is_server() ? 0 : profile_->compute_us;
-  const auto predicted =
-      predict_step(spec_.method, profile_->step, plan.pieces, cost, plan.credit_bytes);
+  const auto predicted = predict_step(plan, profile_->step, cost);
   figures.predicted_us = predicted.step_us;
   figures.intensity = facts_of(spec_.model, spec_.sequence).intensity();
   figures.c2c_predicted = c2c_predicted(spec_, workers_);

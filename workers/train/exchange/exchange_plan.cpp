@@ -56,4 +56,19 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
   return plan;
 }
 
+ExchangePlan make_exchange_plan(const TrainingSpec& spec, const StepProfile& profile,
+                                const LinkCost& link) {
+  auto idle = make_exchange_plan(spec, profile.gradients, link.time);
+  if (spec.method != TrainingMethod::mg_wfbp || spec.merge != MergeRule::optimal) return idle;
+  auto busy = make_exchange_plan(spec, profile.gradients, link.busy_time);
+  const bool better =
+      predict_step(busy, profile, link).step_us < predict_step(idle, profile, link).step_us;
+  return better ? busy : idle;
+}
+
+StepPrediction predict_step(const ExchangePlan& plan, const StepProfile& profile,
+                            const LinkCost& link) {
+  return predict_step(plan.method, profile, plan.pieces, link, plan.credit_bytes);
+}
+
 }  // namespace dynamiccl

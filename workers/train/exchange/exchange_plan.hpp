@@ -6,6 +6,7 @@
 
 #include "core/training.hpp"
 #include "workers/train/schedule/partition.hpp"
+#include "workers/train/schedule/predict.hpp"
 #include "workers/train/sgd.hpp"
 
 namespace dynamiccl {
@@ -37,5 +38,13 @@ std::size_t largest_piece(const TrainingSpec& spec);
 /// @param gradients sizes in bytes and ready times, in the order of the backward pass
 ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
                                 const CostTable& cost);
+
+/// The same; where the exact program merges, the better plan of its idle and its busy costs, by the
+/// step that is expected of each: some messages travel beside computation, the last ones after it.
+ExchangePlan make_exchange_plan(const TrainingSpec& spec, const StepProfile& profile,
+                                const LinkCost& link);
+
+StepPrediction predict_step(const ExchangePlan& plan, const StepProfile& profile,
+                            const LinkCost& link);
 
 }  // namespace dynamiccl
