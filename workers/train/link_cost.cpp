@@ -16,7 +16,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr int kRepeats = 3;  // after one that warms up, idle and busy each
-constexpr double kCalibrationUs = 10'000;
+constexpr double kCalibrationUs = 20'000;
 /// Messages timed as one: a training step's come one after the other, and the thread that sends
 /// them is awake; where a server answers, both ways are in use at once.
 constexpr std::size_t kMostTogether = 16;
@@ -92,8 +92,9 @@ std::vector<double> time_size(GradientExchange& exchange, std::size_t messages, 
   std::vector<Timing> busy;
   time_idle(exchange, messages);
   for (int i = 0; i < kRepeats; ++i) idle.push_back(time_idle(exchange, messages));
-  load.calibrate(kCalibrationUs);
+  // Workers leave a message together, so that all of them compute while each learns its pace.
   time_busy(exchange, messages, load);
+  load.calibrate(kCalibrationUs);
   for (int i = 0; i < kRepeats; ++i) busy.push_back(time_busy(exchange, messages, load));
   return {typical(idle, &Timing::total_us, messages),  typical(idle, &Timing::second_us, messages),
           typical(idle, &Timing::cpu_us, messages),    typical(busy, &Timing::total_us, messages),

@@ -1,7 +1,6 @@
 #include "workers/train/schedule/predict.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "core/error.hpp"
