@@ -1,6 +1,7 @@
 #include "workers/worker.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "profiles/detect/facts.hpp"

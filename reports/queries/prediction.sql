@@ -2,7 +2,7 @@
 -- row: one training cell: the step expected from the profile and the cost table of the same launch beside the
 -- measured one (A-13, G-24), by the launch with the median error; worst_error over all launches. Parts in
 -- microseconds: computing (with what the transport slows it down), exposed (waiting for gradients), sending
--- (communication busy, hidden or not). within_15_percent: the bar that the prediction is held to.
+-- (communication busy, hidden or not). within_bar: the error is at most 15 %.
 WITH launch_error AS (
   SELECT v.*, v.predicted_us / v.step_us - 1 AS error,
          json_extract(t.details_json, '$.predicted') AS parts
@@ -18,7 +18,7 @@ numbered AS (
   FROM launch_error
 )
 SELECT run_id, environment, backend, architecture, model, batch, method, ranks, launches, step_us, predicted_us,
-       error, worst_error, abs(error) <= 0.15 AS within_15_percent,
+       error, worst_error, abs(error) <= 0.15 AS within_bar,
        forward_us + backward_us + update_us AS computing_us,
        json_extract(parts, '$.computing_us') AS predicted_computing_us, exposed_us,
        json_extract(parts, '$.exposed_us') AS predicted_exposed_us, communication_us,

@@ -32,9 +32,9 @@ TEST_CASE("a foretold training step stands beside the measured one, part by part
   CHECK(rows.text(0, "method") == "dear");
   CHECK_THAT(*rows.real(0, "error"), WithinRel(100 / (130 * 1.01) - 1, 1e-9));
   CHECK_THAT(*rows.real(0, "worst_error"), WithinRel(1 - 100 / (130 * 1.02), 1e-9));
-  CHECK(rows.integer(0, "within_15_percent") == 0);
+  CHECK(rows.integer(0, "within_bar") == 0);
   CHECK(rows.text(1, "method") == "bsp-a2a");
-  CHECK(rows.integer(1, "within_15_percent") == 1);
+  CHECK(rows.integer(1, "within_bar") == 1);
   CHECK(rows.real(1, "computing_us") == 85.0);
   CHECK(rows.real(1, "predicted_computing_us") == 84.0);
   CHECK(rows.real(1, "exposed_us") == 12.0);

@@ -160,11 +160,7 @@ class MpiCommunicator : public Communicator {
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
   void wait(Request request) override { requests_.wait(request); }
-  void progress() override {
-    int found = 0;
-    check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE),
-          "MPI_Iprobe");
-  }
+  void progress() override { make_mpi_progress(); }
 
   void finalize() override {
     algorithms_.reset();  // Open MPI 4.1.4 crashes when MPI_T ends after MPI_Finalize.

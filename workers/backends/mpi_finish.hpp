@@ -9,4 +9,7 @@ namespace dynamiccl {
 void before_mpi_finalize();
 void after_mpi_finalize();
 
+/// Lets started sends and receives move on: MPI moves them inside its calls.
+void make_mpi_progress();
+
 }  // namespace dynamiccl
