@@ -116,9 +116,9 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 /// The command with what is new for every launch put the same way.
-json comparable(const std::vector<std::string>& argv, const std::string& folder,
-                const json& variables, const json& container) {
-  json words = json::array();
+std::vector<std::string> comparable(const std::vector<std::string>& argv, const std::string& folder,
+                                    const json& variables, const json& container) {
+  std::vector<std::string> words;
   for (auto word : argv) {
     word = replaced(word, folder, "LAUNCH");
     for (const char* name : {"DYNAMICCL_ENVIRONMENT", "DYNAMICCL_OWNER"})
@@ -129,15 +129,49 @@ json comparable(const std::vector<std::string>& argv, const std::string& folder,
   return words;
 }
 
-Part command_differences(const json& then, const json& now) {
+/// How many of the words from i and j on two commands have in common, in their order.
+std::vector<std::vector<std::size_t>> common_words(const std::vector<std::string>& a,
+                                                   const std::vector<std::string>& b) {
+  std::vector<std::vector<std::size_t>> common(a.size() + 1,
+                                               std::vector<std::size_t>(b.size() + 1, 0));
+  for (std::size_t i = a.size(); i-- > 0;)
+    for (std::size_t j = b.size(); j-- > 0;)
+      common[i][j] =
+          a[i] == b[j] ? common[i + 1][j + 1] + 1 : std::max(common[i + 1][j], common[i][j + 1]);
+  return common;
+}
+
+}  // namespace
+
+std::vector<LeafDifference> command_differences(const std::vector<std::string>& then,
+                                                const std::vector<std::string>& now) {
+  const auto common = common_words(then, now);
   Part differences;
-  for (std::size_t i = 0; i < std::max(then.size(), now.size()); ++i) {
-    const std::string a = i < then.size() ? then[i].get<std::string>() : "-";
-    const std::string b = i < now.size() ? now[i].get<std::string>() : "-";
-    if (a != b) differences.push_back({fmt::format("word {}", i), a, b});
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < then.size() || j < now.size()) {
+    if (i < then.size() && j < now.size() && then[i] == now[j]) {
+      ++i;
+      ++j;
+      continue;
+    }
+    // Runs of words that only one of them has; where both have some, they stand side by side.
+    const std::size_t place = i;
+    std::vector<std::string> gone;
+    std::vector<std::string> come;
+    while (i < then.size() && (j == now.size() || then[i] != now[j]) &&
+           (j == now.size() || common[i + 1][j] >= common[i][j + 1]))
+      gone.push_back(then[i++]);
+    while (j < now.size() && (i == then.size() || then[i] != now[j]) &&
+           (i == then.size() || common[i + 1][j] < common[i][j + 1]))
+      come.push_back(now[j++]);
+    differences.push_back({fmt::format("from word {}", place), gone.empty() ? "-" : join(gone, " "),
+                           come.empty() ? "-" : join(come, " ")});
   }
   return differences;
 }
+
+namespace {
 
 /// The files behind the libraries of then, on a machine without images.
 Part library_differences(const StoredLaunch& launch) {
@@ -161,7 +195,7 @@ Part library_differences(const StoredLaunch& launch) {
 struct Rehearsal {
   json container;
   json variables;
-  json argv;
+  std::vector<std::string> argv;
 };
 
 Rehearsal rehearse(const StoredLaunch& launch, const LaunchSite& site) {

@@ -52,6 +52,11 @@ std::vector<SurroundingDifference> differences_now(
     const StoredLaunch& launch, const LaunchSite& site,
     const std::map<std::string, EnvironmentProfile>& profiles);
 
+/// Runs of words that only one of two commands has, the shortest such list; those at one place
+/// stand side by side, "-" where one has none there.
+std::vector<LeafDifference> command_differences(const std::vector<std::string>& then,
+                                                const std::vector<std::string>& now);
+
 /// Gives this process the recorded variables of then, for all that it starts: sets those that
 /// differ, unsets those that were not there. Redacted ones stay as they are.
 void restore_variables(const StoredLaunch& launch,

@@ -97,7 +97,7 @@ std::optional<Difference> unlike_placement(const ComparedCell& cell, const Compa
   if (alike) return std::nullopt;
   const auto told = [&](const Placement& placement) {
     const auto& texts = a.layouts == b.layouts ? placement.cpus : placement.shapes;
-    return join({texts.begin(), texts.end()}, " | ");
+    return join({texts.begin(), texts.end()}, " and ");
   };
   return Difference{std::string(kPlacement), told(a), told(b)};
 }

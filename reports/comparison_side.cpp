@@ -106,7 +106,7 @@ void add_placements(ComparisonSide& side, const Reader& reader, const Surroundin
         placement.cpus);
   }
   for (const auto& [name, texts] : told)
-    side.provenance[name] = join({texts.begin(), texts.end()}, " | ");
+    side.provenance[name] = join({texts.begin(), texts.end()}, " and ");
 }
 
 /// What each environment, backend and launch was, besides the machine.
