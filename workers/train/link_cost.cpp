@@ -19,7 +19,7 @@ constexpr int kRepeats = 3;  // after one that warms up, idle and busy each
 constexpr double kCalibrationUs = 20'000;
 /// Messages timed as one: a training step's come one after the other, and the thread that sends
 /// them is awake; where a server answers, both ways are in use at once.
-constexpr std::size_t kMostTogether = 16;
+constexpr std::size_t kMostTogether = 8;
 constexpr std::size_t kTogetherElements = 1U << 20;
 constexpr std::size_t kPipelined = 4;
 
