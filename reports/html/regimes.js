@@ -42,6 +42,6 @@ Report.section({
       { name: "launches", right: true, text: t => String(t.launches) }, { name: "asked to move", right: true, text: t => format.size(t.payload_bytes) },
       { name: "over TCP", right: true, text: t => format.size(t.tcp_bytes) }, { name: "by CMA", right: true, text: t => format.size(t.cma_bytes) },
       { name: "CMA calls refused", right: true, text: t => String(t.cma_errors) }, { name: "known from", wide: true, text: t => t.evidence }] }), "Transports with their counters"));
-    root.append(el("p", { class: "method" }, "What slows it is read from the regime alone: shared memory, links, namespaces. dynamiccl doctor also looks for bindings, oversubscription, interfaces and libraries. Regimes are derived from the ranks' own namespaces, devices, mounts and a try of process_vm_readv; transports from counters of each rank's sockets and calls."));
+    root.append(el("p", { class: "method" }, "What slows it is read from the regime (shared memory, links, namespaces) and from where the ranks were let run (shared cores). dynamiccl doctor also looks for interfaces, quotas and libraries. Regimes are derived from the ranks' own namespaces, devices, mounts and a try of process_vm_readv; transports from counters of each rank's sockets and calls."));
   },
 });
