@@ -13,6 +13,9 @@ namespace {
 constexpr std::uint64_t kVocabulary = 30522;
 constexpr std::uint64_t kPositions = 512;
 constexpr std::uint64_t kFloatBytes = 4;
+constexpr const char* kAuto = "auto";
+
+Bytes or_usual(Bytes said, std::uint64_t usual) { return said.count() > 0 ? said : Bytes(usual); }
 
 ModelFacts image_model(std::uint64_t parameters, double macs, std::uint64_t side, int classes) {
   return {parameters, macs, 3 * side * side * kFloatBytes, false, classes};
@@ -70,10 +73,14 @@ KnobRow number_row(const char* name, int TrainingSpec::*member, int least) {
 KnobRow size_row(const char* name, Bytes TrainingSpec::*member) {
   return {name,
           [=](TrainingSpec& spec, const std::string& v) {
-            spec.*member = parse_bytes(v);
-            if ((spec.*member).count() < kFloatBytes) refuse(name, v, "at least 4 bytes");
+            spec.*member = v == kAuto ? Bytes(0) : parse_bytes(v);
+            if (v != kAuto && (spec.*member).count() < kFloatBytes)
+              refuse(name, v, "\"auto\" or at least 4 bytes");
           },
-          [=](const TrainingSpec& spec) { return std::to_string((spec.*member).count()); }};
+          [=](const TrainingSpec& spec) {
+            const auto bytes = (spec.*member).count();
+            return bytes == 0 ? std::string(kAuto) : std::to_string(bytes);
+          }};
 }
 
 KnobRow real_row(const char* name, double TrainingSpec::*member) {
@@ -117,6 +124,10 @@ const std::vector<KnobRow>& knob_rows() {
 }
 
 }  // namespace
+
+Bytes partition_of(const TrainingSpec& spec) { return or_usual(spec.partition, 4U << 20); }
+Bytes credit_of(const TrainingSpec& spec) { return or_usual(spec.credit, 16U << 20); }
+Bytes bucket_of(const TrainingSpec& spec) { return or_usual(spec.bucket, 25U << 20); }
 
 Architecture architecture_of(TrainingMethod method) {
   switch (method) {

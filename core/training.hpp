@@ -98,11 +98,13 @@ struct TrainingSpec {
   int sequence = 64;                              ///< "sequence": tokens per sample
   /// "data": "generated", or a folder with CIFAR-10 binary (data_batch_1.bin) or IDX files.
   std::string data = "generated";
-  double learning_rate = 0.05;           ///< "learning_rate"
-  double momentum = 0.9;                 ///< "momentum"
-  Bytes partition{4U << 20};             ///< "partition": largest part of ByteScheduler and PS
-  Bytes credit{16U << 20};               ///< "credit": bytes in flight, ByteScheduler
-  Bytes bucket{25U << 20};               ///< "bucket": DeAR's groups, DDP's buckets after its first
+  double learning_rate = 0.05;  ///< "learning_rate"
+  double momentum = 0.9;        ///< "momentum"
+  /// Sizes; 0, written "auto", leaves them to the method: the shortest step expected from what the
+  /// link and the model were measured to cost (ByteScheduler-A2A, DeAR), else the usual ones.
+  Bytes partition{0};                    ///< "partition": largest part of ByteScheduler and PS
+  Bytes credit{0};                       ///< "credit": bytes in flight, ByteScheduler
+  Bytes bucket{0};                       ///< "bucket": DeAR's groups, DDP's buckets after its first
   MergeRule merge = MergeRule::optimal;  ///< "merge"
   /// "optimizer": worker or server, PS only.
   OptimizerPlace optimizer = OptimizerPlace::worker;
@@ -120,6 +122,12 @@ struct TrainingSpec {
   int epochs = 0;
   double target = 0;  ///< "target": accuracy, 0 to 1, at which epochs end; 0 = all of them
 };
+
+/// What is usual where nothing is said: BytePS' 4 MiB parts, ByteScheduler's four of them in
+/// flight, DDP's 25 MiB buckets.
+Bytes partition_of(const TrainingSpec& spec);
+Bytes credit_of(const TrainingSpec& spec);
+Bytes bucket_of(const TrainingSpec& spec);
 
 /// Names of the settings that a training cell may have, "model" first.
 std::vector<std::string> training_settings();

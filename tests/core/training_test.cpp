@@ -89,8 +89,21 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   CHECK_THAT(message("model", "resnet19"), ContainsSubstring("resnet18"));
   CHECK_THAT(message("target", "60"), ContainsSubstring("from 0 to 1"));
   CHECK_THAT(message("partition", "2"), ContainsSubstring("at least 4 bytes"));
+  CHECK_THAT(message("bucket", "0"), ContainsSubstring("auto"));
   cell.algorithm = "wfbp";
   CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));
+}
+
+TEST_CASE("sizes may be left to the method") {
+  WorkCell cell = training_cell({});
+  cell.knobs["bucket"] = "auto";
+  cell.knobs["partition"] = "1MiB";
+  const TrainingSpec spec = training_spec(cell);
+  CHECK(spec.bucket.count() == 0);
+  CHECK(bucket_of(spec).count() == 25U << 20);
+  CHECK(partition_of(spec).count() == 1U << 20);
+  CHECK(credit_of(spec).count() == 16U << 20);
+  CHECK(!training_cell(spec).knobs.contains("bucket"));
 }
 
 TEST_CASE("an optimizer on servers needs a method that has some") {

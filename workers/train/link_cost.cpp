@@ -108,7 +108,8 @@ ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size,
   plan.servers = servers;
   plan.server_sgd = server_sgd(spec);
   plan.counts.assign(messages, size);
-  plan.credit_bytes = size * messages * sizeof(float);
+  // One message at a time is what an all-reduce by urgency does.
+  plan.credit_bytes = (servers > 0 ? size * messages : size) * sizeof(float);
   plan.pieces = cut(plan.counts, each_alone(messages), size);
   if (servers > 0) assign_servers(plan.pieces, servers);
   return plan;
@@ -126,7 +127,7 @@ std::string link_key(const TrainingSpec& spec) {
     case TrainingMethod::dear:
       return "split all-reduce";
     default:
-      return fmt::format("{}|{}|{}|{}", name_of(spec.method), spec.servers, spec.partition.count(),
+      return fmt::format("{}|{}|{}|{}", name_of(spec.method), spec.servers, largest_piece(spec),
                          name_of(spec.optimizer));
   }
 }

@@ -57,7 +57,7 @@ class EngineDriver final : public StepDriver {
       : worker_(worker),
         // The engine's buckets hold the gradients.
         none_(worker, false, false),
-        engine_(learner.engine(group, spec.bucket)) {
+        engine_(learner.engine(group, bucket_of(spec))) {
     const auto ranks = static_cast<std::uint64_t>(comm.size());
     for (const auto& piece : plan.pieces)
       step_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;

@@ -84,6 +84,7 @@ void describe(TrainingFigures& figures, const TrainingSpec& spec, const Exchange
   details["threads"] = threads;
   details["library"] = learner_library();
   details["messages"] = plan.pieces.size();
+  details["credit_bytes"] = plan.credit_bytes;
   json pieces = json::array();
   for (const auto& piece : plan.pieces) pieces.push_back({piece.offset, piece.count, piece.server});
   details["pieces"] = std::move(pieces);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/schedule/merge.hpp"
 #include "workers/train/schedule/partition.hpp"
 #include "workers/train/schedule/predict.hpp"
@@ -246,4 +247,40 @@ TEST_CASE("a split all-reduce hides its second half behind the next forward pass
   const auto step = predict_step(TrainingMethod::dear, profile, pieces, link, 0);
   CHECK_THAT(step.step_us, WithinRel(100.0 + 20, 1e-9));
   CHECK_THAT(step.exposed_us, WithinRel(20.0, 1e-9));
+}
+
+TEST_CASE("what is left open becomes the choice with the shortest expected step", "[d-49][d-53]") {
+  // Twenty equal stages; a link whose messages cost next to nothing to start.
+  constexpr std::size_t kStages = 20;
+  constexpr std::size_t kBytes = 1U << 20;
+  StepProfile profile;
+  profile.forward_us = 40'000;
+  profile.backward_us = 80'000;
+  profile.stage_forward_us.assign(kStages, 2'000);
+  for (std::size_t i = 0; i < kStages; ++i) {
+    profile.gradients.push_back({4'000.0 * static_cast<double>(i + 1), kBytes});
+    profile.stage_of_gradient.push_back(static_cast<int>(kStages - 1 - i));
+  }
+  LinkCost link;
+  link.time = CostTable({{1024, 12}, {kStages * kBytes, 60'000}});
+  link.second = link.time;
+  TrainingSpec spec;
+  spec.method = TrainingMethod::dear;
+  const auto open = make_exchange_plan(spec, profile, link);
+  spec.bucket = Bytes(25U << 20);
+  const auto usual = make_exchange_plan(spec, profile, link);
+  CHECK(open.pieces.size() > usual.pieces.size());
+  CHECK(predict_step(open, profile, link).step_us < predict_step(usual, profile, link).step_us);
+  spec.method = TrainingMethod::bytescheduler_a2a;
+  const auto open_parts = make_exchange_plan(spec, profile, link);
+  spec.partition = Bytes(4U << 20);
+  spec.credit = Bytes(16U << 20);
+  const auto usual_parts = make_exchange_plan(spec, profile, link);
+  CHECK(usual_parts.credit_bytes == 16U << 20);
+  CHECK(predict_step(open_parts, profile, link).step_us <=
+        predict_step(usual_parts, profile, link).step_us);
+  // What is said stays.
+  spec.partition = Bytes(1U << 18);
+  const auto said = make_exchange_plan(spec, profile, link);
+  for (const auto& piece : said.pieces) CHECK(piece.count * sizeof(float) <= 1U << 18);
 }

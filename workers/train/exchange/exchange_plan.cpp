@@ -1,6 +1,9 @@
 #include "workers/train/exchange/exchange_plan.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace dynamiccl {
 namespace {
@@ -15,15 +18,49 @@ std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradien
       return spec.merge == MergeRule::optimal ? optimal_merge(gradients, cost)
                                               : greedy_merge(gradients, cost, cost.start_up_us());
     case TrainingMethod::dear:
-      return up_to(gradients, spec.bucket.count());
+      return up_to(gradients, bucket_of(spec).count());
     case TrainingMethod::ddp:
-      return filled(gradients, kFirstBucketBytes, spec.bucket.count());
+      return filled(gradients, kFirstBucketBytes, bucket_of(spec).count());
+    case TrainingMethod::bytescheduler_a2a:
+      // Every message is agreed upon and wakes a thread on each rank: tensors of a few kilobytes go
+      // with their neighbours, the same ones in every step, so that sums stay the same bits.
+      return up_to(gradients, partition_of(spec).count());
     case TrainingMethod::bsp_a2a:
     case TrainingMethod::bsp_ps:
       return all_together(gradients.size());
     default:
       return each_alone(gradients.size());
   }
+}
+
+bool is_said(Bytes size) { return size.count() > 0; }
+
+/// What a method may be left to choose, smallest first; `spec` alone where everything is said.
+std::vector<TrainingSpec> choices(const TrainingSpec& spec) {
+  std::vector<TrainingSpec> list;
+  if (spec.method == TrainingMethod::dear && !is_said(spec.bucket)) {
+    for (const std::uint64_t mib : {1, 2, 4, 8, 16, 25}) {
+      list.push_back(spec);
+      list.back().bucket = Bytes(mib << 20);
+    }
+  } else if (spec.method == TrainingMethod::bytescheduler_a2a) {
+    const auto parts = is_said(spec.partition)
+                           ? std::vector<Bytes>{spec.partition}
+                           : std::vector{Bytes(1U << 19), Bytes(1U << 20), Bytes(2U << 20),
+                                         Bytes(4U << 20), Bytes(8U << 20)};
+    for (const Bytes part : parts) {
+      const auto credits = is_said(spec.credit) ? std::vector<Bytes>{spec.credit}
+                                                : std::vector<Bytes>{part, Bytes(4 * part.count())};
+      for (const Bytes credit : credits) {
+        list.push_back(spec);
+        list.back().partition = part;
+        list.back().credit = credit;
+      }
+    }
+  } else {
+    list.push_back(spec);
+  }
+  return list;
 }
 
 }  // namespace
@@ -36,16 +73,16 @@ std::optional<Sgd> server_sgd(const TrainingSpec& spec) {
 /// A whole message where the method does not cut; servers take pieces, so that they share the load.
 std::size_t largest_piece(const TrainingSpec& spec) {
   const bool whole = architecture_of(spec.method) == Architecture::ring &&
-                     spec.method != TrainingMethod::bytescheduler_a2a;
+                     (spec.method != TrainingMethod::bytescheduler_a2a || !is_said(spec.partition));
   return whole ? std::numeric_limits<std::size_t>::max() / 2
-               : static_cast<std::size_t>(spec.partition.count() / sizeof(float));
+               : static_cast<std::size_t>(partition_of(spec).count() / sizeof(float));
 }
 
 ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
                                 const CostTable& cost) {
   ExchangePlan plan;
   plan.method = spec.method;
-  plan.credit_bytes = spec.credit.count();
+  plan.credit_bytes = credit_of(spec).count();
   for (const auto& gradient : gradients) plan.counts.push_back(gradient.bytes / sizeof(float));
   plan.pieces = cut(plan.counts, groups_of(spec, gradients, cost), largest_piece(spec));
   if (architecture_of(spec.method) == Architecture::ps) {
@@ -58,12 +95,16 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
 
 ExchangePlan make_exchange_plan(const TrainingSpec& spec, const StepProfile& profile,
                                 const LinkCost& link) {
-  auto idle = make_exchange_plan(spec, profile.gradients, link.time);
-  if (spec.method != TrainingMethod::mg_wfbp || spec.merge != MergeRule::optimal) return idle;
-  auto busy = make_exchange_plan(spec, profile.gradients, link.busy_time);
-  const bool better =
-      predict_step(busy, profile, link).step_us < predict_step(idle, profile, link).step_us;
-  return better ? busy : idle;
+  std::vector<ExchangePlan> plans;
+  for (const TrainingSpec& choice : choices(spec))
+    plans.push_back(make_exchange_plan(choice, profile.gradients, link.time));
+  if (spec.method == TrainingMethod::mg_wfbp && spec.merge == MergeRule::optimal)
+    plans.push_back(make_exchange_plan(spec, profile.gradients, link.busy_time));
+  std::vector<double> expected_us;
+  for (const ExchangePlan& plan : plans)
+    expected_us.push_back(plans.size() == 1 ? 0 : predict_step(plan, profile, link).step_us);
+  const auto best = std::min_element(expected_us.begin(), expected_us.end());
+  return std::move(plans[static_cast<std::size_t>(best - expected_us.begin())]);
 }
 
 StepPrediction predict_step(const ExchangePlan& plan, const StepProfile& profile,
