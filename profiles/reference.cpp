@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "profiles/strict_toml.hpp"
 
@@ -98,6 +100,41 @@ void add_extremes(const Study& study, ReferenceFigures& figures) {
   figures.extremes_note = study.text("note");
 }
 
+void add_ranking(PublishedRanking ranking, ReferenceFigures& figures) {
+  std::stable_sort(ranking.fastest_first.begin(), ranking.fastest_first.end(),
+                   [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  figures.rankings.push_back(std::move(ranking));
+}
+
+void add_all_reduce_rankings(const Study& shell, const Study& training, ReferenceFigures& figures) {
+  PublishedRanking ranking{
+      "allreduce", "micro-benchmark", "s000.shell_allreduce_baremetal_4gpu", {}};
+  shell.each("rows", [&](const toml::table& row) {
+    ranking.fastest_first.push_back({text_of(row, "backend"), number_of(row, "total")});
+  });
+  add_ranking(std::move(ranking), figures);
+  ranking = {"allreduce", "training", "s000.training_allreduce_baremetal_4gpu", {}};
+  for (const char* backend : {"mpi", "gloo", "nccl"})
+    ranking.fastest_first.push_back({backend, training.number(backend)});
+  add_ranking(std::move(ranking), figures);
+}
+
+/// Of the operations with a server. Figures of one harness only: a row of that table mixes two.
+void add_server_rankings(const Study& study, ReferenceFigures& figures) {
+  study.each("rows", [&](const toml::table& row) {
+    const std::string dimension = text_of(row, "dimension");  // "ps gather bare metal"
+    constexpr std::string_view kServer = "ps ";
+    if (!dimension.starts_with(kServer) || text_of(row, "nccl_harness") != "shell") return;
+    const std::string rest = dimension.substr(kServer.size());
+    add_ranking(
+        {rest.substr(0, rest.find(' ')),
+         "micro-benchmark",
+         "s000.backend_tradeoff",
+         {{"cuda-aware-mpi", number_of(row, "mpi_family")}, {"nccl", number_of(row, "nccl")}}},
+        figures);
+  });
+}
+
 }  // namespace
 
 ReferenceFigures parse_reference_figures(const std::string& toml_text, const std::string& source) {
@@ -115,6 +152,9 @@ ReferenceFigures parse_reference_figures(const std::string& toml_text, const std
   add_singularity_ratio(table("s000.shell_mpich_singularity"), figures);
   add_training_ratios(table("s000.environment_tradeoff"), figures);
   add_extremes(table("s000.training_best_worst"), figures);
+  add_all_reduce_rankings(table("s000.shell_allreduce_baremetal_4gpu"),
+                          table("s000.training_allreduce_baremetal_4gpu"), figures);
+  add_server_rankings(table("s000.backend_tradeoff"), figures);
   table("s000.shell_copy_share").each("rows", [&](const toml::table& row) {
     figures.copy_shares.push_back({text_of(row, "backend"),
                                    collective_of(text_of(row, "subroutine")),

@@ -39,6 +39,18 @@ struct PublishedTraining {
   double cross_docker_s = 0;
 };
 
+/// Backends in the order of their published times of one operation on bare metal.
+struct PublishedRanking {
+  struct Place {
+    std::string backend;  ///< name of the vocabulary; "mpi": Open MPI or MPICH, whichever is faster
+    double seconds = 0;
+  };
+  std::string collective;            ///< name of the vocabulary
+  std::string where;                 ///< "micro-benchmark" or "training"
+  std::string table;                 ///< its table in profiles/reference/figures.toml
+  std::vector<Place> fastest_first;  ///< two at least
+};
+
 /// What of profiles/reference/figures.toml reports set beside measured figures: the container and
 /// backend study, on one machine with 4 GPUs and 1 GiB messages.
 struct ReferenceFigures {
@@ -48,6 +60,7 @@ struct ReferenceFigures {
   std::vector<PublishedCopyShare> copy_shares;
   std::string extremes_note;
   std::vector<PublishedTraining> training_times;
+  std::vector<PublishedRanking> rankings;
 };
 
 /// @param toml_text the text of profiles/reference/figures.toml

@@ -53,6 +53,21 @@ TEST_CASE("published best and worst choices come in pairs") {
   CHECK(figures.copy_shares.size() == 2);
 }
 
+TEST_CASE("published rankings list backends by their times, of one harness each",
+          "[C-12][C-13][C-14]") {
+  std::vector<std::string> lines;
+  for (const auto& ranking : published().rankings) {
+    std::string line = ranking.collective + ", " + ranking.where + ":";
+    for (const auto& place : ranking.fastest_first) line += " " + place.backend;
+    lines.push_back(line);
+  }
+  CHECK(lines ==
+        std::vector<std::string>{"allreduce, micro-benchmark: nccl cuda-aware-mpi openmpi mpich",
+                                 "allreduce, training: nccl gloo mpi",
+                                 "broadcast, micro-benchmark: nccl cuda-aware-mpi",
+                                 "gather, micro-benchmark: cuda-aware-mpi nccl"});
+}
+
 TEST_CASE("a missing table is named with its file") {
   CHECK_THROWS_AS(parse_reference_figures("schema_version = 1", "mine.toml"), Error);
   try {
