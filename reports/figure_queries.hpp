@@ -40,6 +40,9 @@ Table axis_table(const std::vector<CellFigure>& figures, const QueryScope& scope
 Table findings_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 /// A row per cell of NCCL that Gloo measured too: is it slower than that floor (G-16, E-141)?
 Table floor_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+/// A row per cell on bare metal and published ranking of two of its backends or more: is the order
+/// the same here (C-12, C-13; C-14: gather, where the published order is another one)?
+Table rankings_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 /// A row per line: T(size) = alpha + size / bandwidth over all sizes, and per piece where one line
 /// does not do, with intervals from fits of each block and the fit's own error.
 Table fit_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
@@ -53,6 +56,10 @@ Table crossover_table(const std::vector<CellFigure>& figures, const QueryScope& 
 /// what a few sizes can tell; the last size where the sign never changes.
 /// @param log_ratios size in bytes and logarithm of the ratio, sizes rising, not empty
 double equal_size(const std::vector<std::pair<std::int64_t, double>>& log_ratios);
+
+/// A row per framework, library or device that the studies name, and what of it runs here (C-09,
+/// C-10, C-16, C-40 to C-44).
+Table catalogue_table();
 
 /// Every table and view with its columns, types and comments.
 Table schema_table(const Reader& reader);

@@ -66,6 +66,10 @@ constexpr std::array kFigureQueries{
     FigureQuery{"floor", "Floor check",
                 "one cell of NCCL against the same cell of Gloo: is it slower than that floor?",
                 false, floor_table},
+    FigureQuery{"rankings", "Published rankings",
+                "one cell on bare metal: the published order of backends, the order here, and "
+                "whether they surely agree or differ",
+                false, rankings_table},
     FigureQuery{"independence", "Independence of launches",
                 "one group: do its launches depend on their order (permutation test)?", true,
                 independence_table}};
@@ -189,7 +193,7 @@ Table figure_table(const Reader& reader, const FigureQuery& query,
 
 std::vector<NamedQuery> named_queries() {
   std::vector<NamedQuery> queries;
-  queries.reserve(kFigureQueries.size() + kRunQueries.size() + embedded::query_list().size() + 1);
+  queries.reserve(kFigureQueries.size() + kRunQueries.size() + embedded::query_list().size() + 2);
   for (const auto& query : kFigureQueries) {
     queries.push_back({std::string(query.name), std::string(query.title), std::string(query.row)});
   }
@@ -199,6 +203,9 @@ std::vector<NamedQuery> named_queries() {
   for (const auto& [name, sql] : embedded::query_list()) {
     queries.push_back({std::string(name), header_of(sql, "title"), header_of(sql, "row")});
   }
+  queries.push_back({"catalogue", "Catalogue",
+                     "one framework, library or device that the studies name, and what of it runs "
+                     "here; of no run"});
   queries.push_back({"schema", "Schema", "one column of a table or view, for your own SQL"});
   return queries;
 }
@@ -206,9 +213,9 @@ std::vector<NamedQuery> named_queries() {
 std::string judging_method(const std::string& query) {
   if (query == "stragglers") return straggler_method();
   if (query == "copy_share") return copy_path_method();
-  constexpr std::array<std::string_view, 10> judging{"overhead",  "best",     "axis",  "crossover",
-                                                     "tradeoffs", "findings", "floor", "atlas",
-                                                     "flips",     "tiers"};
+  constexpr std::array<std::string_view, 11> judging{
+      "overhead", "best",  "axis",  "crossover", "tradeoffs", "findings",
+      "floor",    "atlas", "flips", "tiers",     "rankings"};
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
       "method: {}sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate "
@@ -231,8 +238,8 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
                                               "latency, overhead and best",
                                               name));
   }
-  if (name == "schema") {
-    Table table = schema_table(reader);
+  if (name == "schema" || name == "catalogue") {
+    Table table = name == "schema" ? schema_table(reader) : catalogue_table();
     keep_rows_where(table, scope);
     return table;
   }

@@ -170,7 +170,8 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
   return out;
 }
 
-std::string render_report_csv(const Reader& reader, const std::string& run_id) {
+std::string render_report_figures(const Reader& reader, const std::string& run_id,
+                                  OutputFormat format) {
   const std::string run = reader.resolve_run(run_id);
   const auto figures = load_figures(reader, run_scope(reader, run));
   const BareMetal bare_metal(figures);
@@ -195,7 +196,7 @@ std::string render_report_csv(const Reader& reader, const std::string& run_id) {
     if (figure != nullptr) append(row, figure_values(*figure, bare_metal));
     row.resize(table.columns.size());
   }
-  return render_table(table, OutputFormat::csv);
+  return render_table(table, format);
 }
 
 }  // namespace dynamiccl

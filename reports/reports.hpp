@@ -66,8 +66,9 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
 /// provenance.
 std::string render_report_html(const Reader& reader, const std::string& run_id);
 
-/// All figures of a run as one CSV table: a row per cell.
-std::string render_report_csv(const Reader& reader, const std::string& run_id);
+/// All figures of a run as one table, csv or json: a row per cell.
+std::string render_report_figures(const Reader& reader, const std::string& run_id,
+                                  OutputFormat format);
 
 /// `list`: a row per run, newest first.
 Table list_runs(const Reader& reader);

@@ -293,7 +293,7 @@ TEST_CASE("the Markdown report has every section and the CSV report every cell",
         "## Which environment", "## Components", "## Unsupported here", "| 1 KiB | bare-metal |"}) {
     CHECK_THAT(markdown, ContainsSubstring(part));
   }
-  const auto csv = render_report_csv(run.reader(), "last");
+  const auto csv = render_report_figures(run.reader(), "last", OutputFormat::csv);
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 4);
   CHECK_THAT(csv, ContainsSubstring(",unsupported,apptainer is not installed,,,"));
   // Every row has as many fields as the head.
