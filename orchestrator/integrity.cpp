@@ -77,21 +77,42 @@ bool finite_and_positive(const std::vector<double>& samples) {
                      [](double value) { return std::isfinite(value) && value >= 0; });
 }
 
+/// Whether each rank ends up with data that it can compare. With a server some only send, and
+/// trainers compare among each other.
+bool every_rank_receives(const RunConfig& config, Collective collective) {
+  return config.architecture == Architecture::ring && collective != Collective::reduce &&
+         collective != Collective::training;
+}
+
+/// "" or why the cell is no verified result. At least one rank has compared something of every
+/// operation: the server alone for a push, the workers for training.
+/// @param checked elements that each rank has compared
+std::string why_not_verified(const RunConfig& config, const WorkCell& cell,
+                             const std::map<int, std::uint64_t>& checked) {
+  if (!config.protocol.verify) return "";
+  std::vector<std::string> idle;
+  for (const auto& [rank, count] : checked)
+    if (count == 0) idle.push_back(std::to_string(rank));
+  const bool all_idle = idle.size() == checked.size();
+  if (idle.empty() || (!all_idle && !every_rank_receives(config, cell.collective))) return "";
+  const std::string who = all_idle ? "no rank compared an element"
+                                   : "rank " + join(idle, ", ") + " compared no element";
+  return who + ", although protocol.verify is on";
+}
+
 /// A cell's outcome over the ranks that reported it.
-/// @param verified the ranks were told to compare what they receive: at least one of them has done
-/// so for every operation (the server alone for a push, the workers for training)
-void check_cell(const WorkCell& cell, bool verified, const std::vector<RankView>& ranks,
+void check_cell(const RunConfig& config, const WorkCell& cell, const std::vector<RankView>& ranks,
                 LaunchCheck& check) {
   std::set<CellStatus> statuses;
   std::set<std::size_t> counts;
-  std::uint64_t checked = 0;
+  std::map<int, std::uint64_t> checked;
   for (const auto& rank : ranks) {
     const auto found = rank.cells.find(cell.id);
     if (found == rank.cells.end()) continue;
     const CellRecord& record = *found->second;
     statuses.insert(record.wrong > 0 ? CellStatus::failed : record.status);
     counts.insert(record.measured.total_us.size());
-    checked += record.checked;
+    checked[record.rank] += record.checked;
     if (!finite_and_positive(record.measured.total_us))
       check.problems.push_back(fmt::format("{} {}: rank {} recorded a time that is no time",
                                            name_of(cell.collective), format_bytes(cell.size),
@@ -110,10 +131,9 @@ void check_cell(const WorkCell& cell, bool verified, const std::vector<RankView>
   } else if (counts == std::set<std::size_t>{0}) {
     check.problems.push_back(fmt::format("{} {}: no samples were recorded",
                                          name_of(cell.collective), format_bytes(cell.size)));
-  } else if (verified && checked == 0) {
+  } else if (const auto why = why_not_verified(config, cell, checked); !why.empty()) {
     check.problems.push_back(
-        fmt::format("{} {}: no rank compared an element, although protocol.verify is on",
-                    name_of(cell.collective), format_bytes(cell.size)));
+        fmt::format("{} {}: {}", name_of(cell.collective), format_bytes(cell.size), why));
   }
 }
 
@@ -130,7 +150,7 @@ LaunchCheck check_records(const RunConfig& config, const std::vector<RecordFile>
     check_rank(config, rank, ranks.back(), problems);
   }
   check.problems = problems.sentences();
-  for (const auto& cell : config.cells) check_cell(cell, config.protocol.verify, ranks, check);
+  for (const auto& cell : config.cells) check_cell(config, cell, ranks, check);
   return check;
 }
 
