@@ -12,6 +12,7 @@
 #include "core/text.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
+#include "orchestrator/run_setup.hpp"
 #include "orchestrator/stopping.hpp"
 
 namespace dynamiccl {
@@ -95,9 +96,27 @@ void Executor::prepare_environments() {
   }
 }
 
+/// A group is what its resolved profile says: where that has changed, two things would get one
+/// name.
+void Executor::refuse_changed_plan(const std::string& run) const {
+  const auto stored = store_.planned_groups(run);
+  std::set<std::string> changed;
+  for (const auto& group : plan_.groups)
+    if (!stored.contains(group.id)) changed.insert(group.environment);
+  if (!changed.empty())
+    throw Error(ErrorKind::input,
+                fmt::format("run {} cannot be resumed: what it planned in {} is something else by "
+                            "now (a profile or this program has changed since); start it anew "
+                            "without --resume",
+                            run, join({changed.begin(), changed.end()}, ", ")));
+}
+
 RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& resumed) {
   summary_ = RunSummary{};
   summary_.run_id = resumed.value_or(info.id);
+  if (resumed) refuse_changed_plan(*resumed);
+  site_.run_folder = fmt::format("{}/{}", site_.run_folder, summary_.run_id);
+  make_folder(site_.run_folder, "choose another place with --out");
   if (resumed) {
     store_.resume_run(*resumed);
     store_.replan_cells(*resumed, cell_rows(plan_));
@@ -105,8 +124,6 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
   } else {
     store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
   }
-  site_.run_folder = fmt::format("{}/{}", site_.run_folder, summary_.run_id);
-  std::filesystem::create_directories(site_.run_folder);
   try {
     prepare_environments();
     console_.expect(remaining());

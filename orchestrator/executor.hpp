@@ -64,13 +64,15 @@ class Executor {
            Console& console);
 
   /// Begins a new run in the store, or takes `resumed` over and does what it lacks.
-  /// @throws Error when the store or the machine fails as a whole; what was stored stays
+  /// @throws Error when the store or the machine fails as a whole, what was stored stays;
+  /// Error(input) when `resumed` was planned with other profiles
   RunSummary run(const RunInfo& info, const std::optional<std::string>& resumed);
 
   /// Every launch gets this run.json instead of one in a new order: the replay of a stored launch.
   void replay(const RunConfig& stored) { replayed_ = stored; }
 
  private:
+  void refuse_changed_plan(const std::string& run) const;
   void prepare_environments();
   void run_blocks();
   void run_block(int block);

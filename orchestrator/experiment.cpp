@@ -17,6 +17,9 @@ namespace {
 
 using Profiles = std::map<std::string, EnvironmentProfile>;
 
+/// More than any job has had; a slip of the finger must not become a plan of a billion processes.
+constexpr int kMostRanks = 1 << 20;
+
 std::vector<std::string> names_of(const Profiles& profiles) {
   std::vector<std::string> names;
   for (const auto& [name, profile] : profiles) names.push_back(name);
@@ -45,7 +48,7 @@ std::map<std::string, Dimension> read_axes(TableReader& table, const Profiles& k
   add("environment", environments(table, known), &AxisChoice::environment);
   add("backend", table.names<Backend>("backend"), &AxisChoice::backend);
   add("architecture", table.names<Architecture>("architecture"), &AxisChoice::architecture);
-  add("ranks", table.integers("ranks", 1), &AxisChoice::ranks);
+  add("ranks", table.integers("ranks", 1, kMostRanks), &AxisChoice::ranks);
   add("datatype", table.names<DataType>("datatype"), &AxisChoice::datatype);
   add("algorithm", table.texts("algorithm"), &AxisChoice::algorithm);
   add("in_place", table.booleans("in_place"), &AxisChoice::in_place);

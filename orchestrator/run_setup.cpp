@@ -12,11 +12,18 @@
 #include "profiles/detect/facts.hpp"
 
 namespace dynamiccl {
-namespace {
 
 namespace fs = std::filesystem;
 
-}  // namespace
+void make_folder(const std::string& path, const std::string& remedy) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  // A link to a folder is as good as one, although create_directories complains of it.
+  std::error_code ignored;
+  if (error && !fs::is_directory(path, ignored))
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: cannot be made: {}; {}", path, error.message(), remedy));
+}
 
 RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
                 const std::vector<std::string>& argv) {
@@ -41,19 +48,13 @@ LaunchSite launch_site(const std::string& db, const std::string& out) {
   site.cores = usable_cores();
   site.keep_files = !out.empty();
   const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
-  fs::create_directories(base);
+  make_folder(base.string(), "choose another place with --out");
   site.run_folder = fs::canonical(base).string();
   return site;
 }
 
 void make_db_folder(const std::string& db) {
-  const auto folder = fs::absolute(db).parent_path();
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw Error(ErrorKind::environment,
-                fmt::format("{}: cannot be made: {}; choose another place with --db",
-                            folder.string(), error.message()));
+  make_folder(fs::absolute(db).parent_path().string(), "choose another place with --db");
 }
 
 }  // namespace dynamiccl

@@ -9,6 +9,9 @@
 namespace dynamiccl {
 namespace {
 
+/// Deadlines are counted in whole microseconds: an endless one would overflow.
+constexpr Micros kLongest{366.0 * 24 * 3600 * 1e6};
+
 std::string describe(const toml::node& node) {
   if (node.is_string()) return fmt::format("the text \"{}\"", *node.value<std::string>());
   if (node.is_integer()) return fmt::format("the number {}", *node.value<std::int64_t>());
@@ -17,6 +20,12 @@ std::string describe(const toml::node& node) {
   if (node.is_array()) return "a list";
   if (node.is_table()) return "a table";
   return "a date or time";
+}
+
+std::string whole_number(std::int64_t minimum, std::int64_t maximum) {
+  return maximum >= std::numeric_limits<int>::max()
+             ? fmt::format("a whole number from {}", minimum)
+             : fmt::format("a whole number {}..{}", minimum, maximum);
 }
 
 }  // namespace
@@ -82,10 +91,7 @@ std::optional<std::int64_t> TableReader::integer(const std::string& key, std::in
   if (node == nullptr) return std::nullopt;
   const auto value = node->value_exact<std::int64_t>();
   if (!value || *value < minimum || *value > maximum) {
-    const std::string bounds = maximum >= std::numeric_limits<int>::max()
-                                   ? fmt::format("a whole number from {}", minimum)
-                                   : fmt::format("a whole number {}..{}", minimum, maximum);
-    wrong_type(key, *node, bounds);
+    wrong_type(key, *node, whole_number(minimum, maximum));
     return std::nullopt;
   }
   return value;
@@ -117,8 +123,12 @@ std::optional<Micros> TableReader::duration(const std::string& key) {
       result = std::nullopt;
     }
   }
-  if (!result || result->count() < 0) {
+  if (!result || !(result->count() >= 0)) {
     wrong_type(key, *node, "a duration such as \"500ms\" or 2 (seconds)");
+    return std::nullopt;
+  }
+  if (*result > kLongest) {
+    wrong_type(key, *node, "a duration of at most a year");
     return std::nullopt;
   }
   return result;
@@ -136,14 +146,14 @@ std::vector<std::string> TableReader::texts(const std::string& key) {
   return values;
 }
 
-std::vector<int> TableReader::integers(const std::string& key, std::int64_t minimum) {
+std::vector<int> TableReader::integers(const std::string& key, int minimum, int maximum) {
   std::vector<int> values;
   for_each(key, [&](const toml::node& node) {
     const auto value = node.value_exact<std::int64_t>();
-    if (value && *value >= minimum && *value <= std::numeric_limits<int>::max()) {
+    if (value && *value >= minimum && *value <= maximum) {
       values.push_back(static_cast<int>(*value));
     } else {
-      wrong_type(key, node, fmt::format("a whole number from {}", minimum));
+      wrong_type(key, node, whole_number(minimum, maximum));
     }
   });
   return values;

@@ -60,12 +60,13 @@ class TableReader {
                                       std::int64_t maximum = std::numeric_limits<int>::max());
   /// A number, whole or not, within the bounds.
   std::optional<double> number(const std::string& key, double minimum, double maximum);
-  /// "2s", "500ms" or seconds as a number.
+  /// "2s", "500ms" or seconds as a number; a year at most.
   std::optional<Micros> duration(const std::string& key);
 
   /// A single value reads as a list of one; an empty list is a mistake.
   std::vector<std::string> texts(const std::string& key);
-  std::vector<int> integers(const std::string& key, std::int64_t minimum);
+  std::vector<int> integers(const std::string& key, int minimum,
+                            int maximum = std::numeric_limits<int>::max());
   std::vector<bool> booleans(const std::string& key);
   /// Sizes as text ("64KiB"), as bytes, or {from = "4B", to = "1GiB", factor = 4}.
   std::vector<Bytes> sizes(const std::string& key);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <memory>
 
@@ -21,15 +23,21 @@ struct ReportArguments {
 
 std::string render(const Reader& reader, const ReportArguments& arguments) {
   if (arguments.format == "html") return render_report_html(reader, arguments.run);
-  if (arguments.format == "csv") return render_report_csv(reader, arguments.run);
+  if (arguments.format == "csv")
+    return render_report_figures(reader, arguments.run, OutputFormat::csv);
+  if (arguments.format == "json")
+    return render_report_figures(reader, arguments.run, OutputFormat::json);
   if (arguments.format == "markdown") return render_report_markdown(reader, arguments.run);
   throw Error(ErrorKind::input,
               fmt::format("unknown report format \"{}\"; {}", arguments.format,
-                          suggestion(arguments.format, {"html", "markdown", "csv"})));
+                          suggestion(arguments.format, {"html", "markdown", "csv", "json"})));
 }
 
 void write_report(ReportArguments arguments, const Shared& shared) {
+  if (arguments.html && shared.json)
+    throw Error(ErrorKind::input, "report: --html is a page and --json are its figures; give one");
   if (arguments.html) arguments.format = "html";
+  if (shared.json) arguments.format = "json";
   const std::string text = render(Reader(shared.db), arguments);
   // Nobody reads a page in a terminal.
   if (arguments.format == "html" && arguments.out.empty()) arguments.out = "report.html";
@@ -37,10 +45,15 @@ void write_report(ReportArguments arguments, const Shared& shared) {
     fmt::print("{}", text);
     return;
   }
+  errno = 0;
   std::ofstream file(arguments.out, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  if (!file) throw Error(ErrorKind::environment, arguments.out + ": cannot be written");
+  if (!file)
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("{}: cannot be written{}{}; choose another place with --out", arguments.out,
+                    errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : ""));
   if (!shared.quiet)
     fmt::print(stderr, "{}: {:.0f} KiB\n", arguments.out, static_cast<double>(text.size()) / 1024);
 }
@@ -48,12 +61,13 @@ void write_report(ReportArguments arguments, const Shared& shared) {
 }  // namespace
 
 void add_report_verb(CLI::App& app, Shared& shared) {
-  auto* verb =
-      app.add_subcommand("report", "the report of a run: an offline HTML page, Markdown or CSV");
+  auto* verb = app.add_subcommand(
+      "report",
+      "the report of a run: an offline HTML page, Markdown, or its figures as CSV or JSON");
   auto arguments = std::make_shared<ReportArguments>();
   verb->add_option("RUN", arguments->run, "run id, its beginning, last or last~1");
   verb->add_flag("--html", arguments->html, "short for --format html");
-  verb->add_option("--format", arguments->format, "html, markdown or csv");
+  verb->add_option("--format", arguments->format, "html, markdown, csv or json");
   verb->add_option("--out", arguments->out,
                    "file to write, - for stdout (html: report.html unless said, else stdout)");
   add_db_option(*verb, shared);

@@ -284,10 +284,10 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
     console.note(
         fmt::format("{} measurements of earlier runs are known", options.experience.size()));
   }
-  store.begin_run(info, {}, {});
   LaunchSite site = launch_site(shared.db, arguments.out);
   site.run_folder += "/" + info.id;
-  std::filesystem::create_directories(site.run_folder);
+  make_folder(site.run_folder, "choose another place with --out");
+  store.begin_run(info, {}, {});
   console.note(fmt::format("tune {}: {} tasks, {} settings in all", info.id,
                            loaded.plan.tasks.size(), loaded.plan.arm_count()));
   int code = exit_code::kCellFailed;

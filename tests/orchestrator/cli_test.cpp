@@ -90,8 +90,28 @@ TEST_CASE("a missing file or database is input, not a crash") {
   CHECK(file.exit_code == 2);
   CHECK(file.err.starts_with("dynamiccl: no-such.toml: cannot be read"));
   const auto db = run({"list", "--db", "/no/such.sqlite"});
-  CHECK(db.exit_code != 0);
-  CHECK(db.err.find("/no/such.sqlite") != std::string::npos);
+  CHECK(db.exit_code == 2);
+  CHECK(db.err.find("database /no/such.sqlite: its folder /no does not exist; create it") !=
+        std::string::npos);
+  const Folder folder;
+  const auto none = run({"list", "--db", folder.path("none.sqlite")});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("`dynamiccl run FILE` creates it") != std::string::npos);
+}
+
+TEST_CASE("a folder that cannot be made ends a run before anything is stored, with the remedy") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto db = folder.path("x.sqlite");
+  const auto in_a_file = run({"run", path, "--db", db, "--out", path + "/below"});
+  CHECK(in_a_file.exit_code == 1);
+  CHECK(in_a_file.err.find(path + "/below: cannot be made: Not a directory; choose another place "
+                                  "with --out") != std::string::npos);
+  CHECK(run({"query", "SELECT count(*) AS n FROM run", "--format", "csv", "--db", db})
+            .out.find("0") != std::string::npos);
+  const auto no_db = run({"run", path, "--db", path + "/below/x.sqlite"});
+  CHECK(no_db.exit_code == 1);
+  CHECK(no_db.err.find("choose another place with --db") != std::string::npos);
 }
 
 TEST_CASE("mistakes of an experiment go to stderr with their places") {
@@ -147,13 +167,17 @@ TEST_CASE("a report is a page in a file, text on stdout, and nothing else") {
   CHECK(run({"report", "--html", "--out", "-", "--db", db}).out.starts_with("<!DOCTYPE html>"));
   CHECK(run({"report", "--db", db}).out.starts_with("# all_reduce_bridge"));
   CHECK(run({"report", "--format", "csv", "--db", db}).out.starts_with("run_id,"));
+  const auto figures = run({"report", "--json", "--db", db});
+  CHECK(nlohmann::json::parse(figures.out).at(0).at("environment") == "bare-metal");
+  CHECK(run({"report", "--html", "--json", "--db", db}).exit_code == 2);
   const auto unknown = run({"report", "--format", "htm", "--db", db});
   CHECK(unknown.exit_code == 2);
   CHECK(unknown.err.find("unknown report format \"htm\"") != std::string::npos);
   CHECK(unknown.err.find("Did you mean \"html\"?") != std::string::npos);
   const auto nowhere = run({"report", "--html", "--out", folder.path("no/r.html"), "--db", db});
   CHECK(nowhere.exit_code == 1);
-  CHECK(nowhere.err.find("no/r.html: cannot be written") != std::string::npos);
+  CHECK(nowhere.err.find("no/r.html: cannot be written: No such file or directory; choose another "
+                         "place with --out") != std::string::npos);
 }
 
 TEST_CASE("the doctor refuses backends and causes that it does not know") {

@@ -53,6 +53,26 @@ TEST_CASE("every wrong value of a table is reported with its place, all at once"
         "Did you mean \"color\"?");
 }
 
+TEST_CASE("a duration that no deadline can hold is refused") {
+  const auto table = parse_toml(
+      "year = \"8784h\"\nlong = \"8785h\"\nmore = 1e300\nendless = inf\nnothing = nan\n"
+      "before = -1\n",
+      "x.toml");
+  Mistakes mistakes("x.toml");
+  TableReader reader(table, "", mistakes);
+  CHECK(reader.duration("year") == Micros(366.0 * 24 * 3600 * 1e6));
+  for (const char* key : {"long", "more", "endless", "nothing", "before"})
+    CHECK_FALSE(reader.duration(key));
+  CHECK(raised(mistakes) ==
+        "x.toml:2:8: long: expected a duration of at most a year, found the text \"8785h\"\n"
+        "x.toml:3:8: more: expected a duration of at most a year, found the number 1e+300\n"
+        "x.toml:4:11: endless: expected a duration of at most a year, found the number inf\n"
+        "x.toml:5:11: nothing: expected a duration such as \"500ms\" or 2 (seconds), found the "
+        "number nan\n"
+        "x.toml:6:10: before: expected a duration such as \"500ms\" or 2 (seconds), found the "
+        "number -1");
+}
+
 TEST_CASE("size ranges step by their factor and keep both ends") {
   const auto table =
       parse_toml("size = [{ from = \"4B\", to = \"1KiB\", factor = 4 }, \"1MiB\"]", "x.toml");
