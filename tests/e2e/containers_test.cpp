@@ -1,10 +1,74 @@
 #include <catch2/catch_test_macros.hpp>
+#include <csignal>
 
 #include "containers/environment.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
+
+namespace {
+
+// Each launch takes about a second, so that a signal meets one under way.
+const std::string kSlow = one_cell("\"cross-docker\"", "openmpi") + R"([protocol]
+warmup = 0
+iterations = 100000
+cell_time_cap = "1s"
+launches = 3
+launch_timeout = "60s"
+)";
+
+constexpr const char* kOkLaunches = "SELECT count(*) FROM launch WHERE status = 'ok'";
+constexpr const char* kRunning = "SELECT count(*) FROM launch WHERE status = 'running'";
+
+/// Starts the slow run, and sends the signal into its second launch. @returns the exit code
+int run_with_signal(const Program& program, const std::string& path, int signal) {
+  const pid_t pid = program.start({"run", path});
+  const bool under_way = program.wait_until(kOkLaunches, 1) && program.wait_until(kRunning, 1);
+  kill(pid, signal);
+  const int code = Program::wait(pid);
+  REQUIRE(under_way);
+  return code;
+}
+
+void complete(const Program& program, const std::string& path) {
+  const auto resumed = program.run({"run", path, "--resume"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(program.value(kOkLaunches) == 3);
+}
+
+}  // namespace
+
+TEST_CASE("Ctrl-C in a run across containers leaves no container, network or process") {
+  const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  need(profiles.at("cross-docker"));
+  const auto engine = held_engine();
+  const Program program;
+  const auto path = program.file("slow.toml", kSlow);
+  CHECK(run_with_signal(program, path, SIGINT) == 130);
+  CHECK(program.processes().empty());
+  CHECK(traces_of(program.value("SELECT uuid FROM run")).empty());
+  complete(program, path);
+  CHECK(traces_of(program.value("SELECT uuid FROM run")).empty());
+}
+
+TEST_CASE("what a killed run across containers leaves is removed, and the run is completed") {
+  const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  need(profiles.at("cross-docker"));
+  const auto engine = held_engine();
+  const Program program;
+  const auto path = program.file("slow.toml", kSlow);
+  CHECK(run_with_signal(program, path, SIGKILL) == 128 + SIGKILL);
+  const std::string run = program.value("SELECT uuid FROM run");
+  CHECK(traces_of(run).size() == 3);  // two containers and their network
+  const auto clean = program.run({"clean"});
+  CHECK(clean.exit_code == 0);
+  CHECK(clean.out.find("removed container ") != std::string::npos);
+  CHECK(clean.out.find("removed network ") != std::string::npos);
+  CHECK(traces_of(run).empty());
+  complete(program, path);
+}
 
 TEST_CASE("every backend measures in every environment, and each regime is what it is called") {
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});

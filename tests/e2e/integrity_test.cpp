@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
 
 #include "tests/e2e/program.hpp"
 
@@ -41,6 +42,31 @@ TEST_CASE("ranks that each run a world of their own fail although every process 
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH=/usr/bin:/bin\"\n");
   CHECK_THAT(reason, ContainsSubstring("world"));
   CHECK_THAT(reason, ContainsSubstring("1"));
+}
+
+TEST_CASE("a build that flips one received byte fails its cells, and no figure is made of them") {
+  const std::vector<std::pair<std::string, std::string>> workers{
+      {"openmpi", "dynamiccl-worker-openmpi"},
+      {"mpich", "dynamiccl-worker-mpich"},
+      {"gloo", "dynamiccl-worker"}};
+  for (const auto& [backend, worker] : workers) {
+    INFO(backend);
+    const std::string faulty = DYNAMICCL_BINARY_DIR "/tests/" + worker + "-faulty";
+    if (!std::filesystem::exists(faulty)) continue;  // built without this library
+    Program program;
+    program.replace_worker(worker, faulty);
+    const auto run =
+        program.run({"run", program.file("flip.toml", one_cell("\"bare-metal\"", backend) +
+                                                          "[protocol]\nwarmup = 0\niterations = 5\n"
+                                                          "launches = 1\n")});
+    CHECK(run.exit_code == 1);
+    const auto coverage = nlohmann::json::parse(program.run({"query", "coverage", "--json"}).out);
+    REQUIRE(coverage.size() == 1);
+    CHECK(coverage[0]["status"] == "failed");
+    CHECK_THAT(coverage[0]["reason"].get<std::string>(), ContainsSubstring("wrong data on rank"));
+    CHECK(program.value("SELECT sum(wrong) FROM measurement") >= 1);
+    CHECK(nlohmann::json::parse(program.run({"query", "latency", "--json"}).out).empty());
+  }
 }
 
 TEST_CASE("a profile that lies about its namespaces fails its launch") {

@@ -25,7 +25,9 @@ std::string one_cell(const std::string& environments, const std::string& backend
 
 namespace fs = std::filesystem;
 
-Program::Program() : folder_((fs::temp_directory_path() / ("dyn-e2e-" + random_uuid())).string()) {
+Program::Program()
+    : folder_((fs::temp_directory_path() / ("dyn-e2e-" + random_uuid())).string()),
+      program_(DYNAMICCL_BINARY_DIR "/dynamiccl") {
   fs::create_directories(folder_);
 }
 
@@ -36,7 +38,7 @@ Program::~Program() {
 
 std::vector<std::string> Program::argv(std::vector<std::string> arguments) const {
   const std::string verb = arguments.front();
-  arguments.insert(arguments.begin(), DYNAMICCL_BINARY_DIR "/dynamiccl");
+  arguments.insert(arguments.begin(), program_);
   if (verb != "clean") arguments.insert(arguments.end(), {"--db", db()});
   return arguments;
 }
@@ -92,6 +94,15 @@ bool Program::wait_until(const std::string& sql, int least) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return false;
+}
+
+void Program::replace_worker(const std::string& name, const std::string& file) {
+  // Workers are looked for beside the program.
+  const fs::path build = fs::path(folder_) / "build";
+  fs::create_directories(build);
+  fs::copy_file(program_, build / "dynamiccl");
+  fs::copy_file(file, build / name);
+  program_ = (build / "dynamiccl").string();
 }
 
 std::string Program::file(const std::string& name, const std::string& text) const {

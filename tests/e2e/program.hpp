@@ -39,6 +39,9 @@ class Program {
   /// Waits until the SQL's first value is at least `least`. @returns false after 60 s
   [[nodiscard]] bool wait_until(const std::string& sql, int least) const;
 
+  /// From here on a copy of the program runs, with this file as one of its workers.
+  void replace_worker(const std::string& name, const std::string& file);
+
   /// Writes a file into the folder. @returns its path
   [[nodiscard]] std::string file(const std::string& name, const std::string& text) const;
   [[nodiscard]] const std::string& folder() const { return folder_; }
@@ -50,6 +53,7 @@ class Program {
   [[nodiscard]] std::vector<std::string> argv(std::vector<std::string> arguments) const;
 
   std::string folder_;
+  std::string program_;
 };
 
 }  // namespace dynamiccl

@@ -1,8 +1,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
+#include "db/store.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/containers/support.hpp"
 #include "tests/e2e/program.hpp"
@@ -86,6 +88,33 @@ TEST_CASE("Ctrl-C ends the launch, stores what is there and leaves nothing behin
   const auto resumed = program.run({"run", path, "--resume"});
   CHECK(resumed.exit_code == 0);
   CHECK(program.value(kOkLaunches) == 6);
+}
+
+TEST_CASE("a run is not resumed with another profile under the same name") {
+  const Program program;
+  const std::string profiles = program.folder() + "/profiles";
+  std::filesystem::create_directories(profiles);
+  const auto write_profile = [&](const char* value) {
+    program.file("profiles/own.toml", std::string("name = \"own\"\nextends = \"bare-metal\"\n"
+                                                  "[environment]\nOMP_NUM_THREADS = \"") +
+                                          value + "\"\n");
+  };
+  const auto path = program.file(
+      "x.toml", one_cell("\"own\"", "gloo") + "[protocol]\nlaunches = 1\niterations = 5\n");
+  write_profile("1");
+  REQUIRE(program.run({"run", path, "--profiles", profiles}).exit_code == 0);
+  const std::string run = program.value("SELECT uuid FROM run");
+  Store(program.db()).end_run(run, "interrupted");
+  write_profile("2");
+  const auto other = program.run({"run", path, "--profiles", profiles, "--resume"});
+  CHECK(other.exit_code == 2);
+  CHECK(other.err.find("run " + run +
+                       " cannot be resumed: what it planned in own is something "
+                       "else by now") != std::string::npos);
+  CHECK(program.value("SELECT status FROM run") == "interrupted");
+  write_profile("1");
+  CHECK(program.run({"run", path, "--profiles", profiles, "--resume"}).exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM launch") == 1);
 }
 
 TEST_CASE("SIGTERM ends a run with its own code") {
