@@ -2,6 +2,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "db/store.hpp"
@@ -95,9 +96,9 @@ TEST_CASE("a run is not resumed with another profile under the same name") {
   const std::string profiles = program.folder() + "/profiles";
   std::filesystem::create_directories(profiles);
   const auto write_profile = [&](const char* value) {
-    program.file("profiles/own.toml", std::string("name = \"own\"\nextends = \"bare-metal\"\n"
-                                                  "[environment]\nOMP_NUM_THREADS = \"") +
-                                          value + "\"\n");
+    std::ofstream(profiles + "/own.toml")
+        << "name = \"own\"\nextends = \"bare-metal\"\n[environment]\nOMP_NUM_THREADS = \"" << value
+        << "\"\n";
   };
   const auto path = program.file(
       "x.toml", one_cell("\"own\"", "gloo") + "[protocol]\nlaunches = 1\niterations = 5\n");
