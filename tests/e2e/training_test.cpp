@@ -1,5 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
+#include <map>
 #include <set>
+#include <string>
 
 #include "containers/environment.hpp"
 #include "tests/containers/real_support.hpp"
@@ -41,15 +43,20 @@ launches = 1
       "SELECT environment, method, v.max_difference, wrong, parameters_sha256 FROM v_training v "
       "JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = 0");
   REQUIRE(rows.size() == 4 * 2);
-  std::set<std::string> weights;
+  std::map<std::string, std::set<std::string>> weights;
   for (const auto& row : rows) {
     INFO(row.dump());
     CHECK(row["max_difference"] == 0.0);
     CHECK(row["wrong"] == 0);
-    weights.insert(row["parameters_sha256"].get<std::string>());
+    weights[row["environment"].get<std::string>()].insert(
+        row["parameters_sha256"].get<std::string>());
   }
-  // Both average two gradients, which no order changes.
-  CHECK(weights.size() == 1);
+  // Both methods average two gradients, which no order changes; every launch has data of its own.
+  CHECK(weights.size() == 4);
+  for (const auto& [environment, digests] : weights) {
+    INFO(environment);
+    CHECK(digests.size() == 1);
+  }
   for (const char* query : {"prediction", "training_memory"})
     CHECK(nlohmann::json::parse(program.run({"query", query, "--json"}).out).size() == 8);
 }
