@@ -18,9 +18,6 @@ launches = 3
 launch_timeout = "60s"
 )";
 
-constexpr const char* kOkLaunches = "SELECT count(*) FROM launch WHERE status = 'ok'";
-constexpr const char* kRunning = "SELECT count(*) FROM launch WHERE status = 'running'";
-
 /// Starts the slow run, and sends the signal into its second launch. @returns the exit code
 int run_with_signal(const Program& program, const std::string& path, int signal) {
   const pid_t pid = program.start({"run", path});

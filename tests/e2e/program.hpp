@@ -12,6 +12,10 @@ namespace dynamiccl {
 /// backend. A test appends its [protocol].
 std::string one_cell(const std::string& environments, const std::string& backend);
 
+// For Program::value and Program::wait_until: launches of all runs in its database.
+inline constexpr const char* kOkLaunches = "SELECT count(*) FROM launch WHERE status = 'ok'";
+inline constexpr const char* kRunning = "SELECT count(*) FROM launch WHERE status = 'running'";
+
 /// The built program with a folder and a database of its own; both go away with the object.
 class Program {
  public:

@@ -32,9 +32,6 @@ launches = 3
 launch_timeout = "60s"
 )";
 
-constexpr const char* kOkLaunches = "SELECT count(*) FROM launch WHERE status = 'ok'";
-constexpr const char* kRunning = "SELECT count(*) FROM launch WHERE status = 'running'";
-
 void wait_until_nothing_runs(const Program& program) {
   for (int i = 0; i < 100 && !program.processes().empty(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

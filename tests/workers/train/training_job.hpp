@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/training.hpp"
+#include "tests/workers/job.hpp"
+
+namespace dynamiccl::testing {
+
+// Two cores may be shared with other tests.
+inline constexpr double kTimeoutS = 240;
+
+extern const std::vector<TrainingMethod> kRing;
+extern const std::vector<TrainingMethod> kServer;
+/// Gloo's ranks can run PyTorch's engine beside our methods.
+std::vector<TrainingMethod> ring_methods(Backend backend);
+
+/// An MLP of few samples, one thread, several messages a step.
+TrainingSpec small_spec(TrainingMethod method);
+
+/// A launch whose cells are `methods`; PS gets `servers` ranks beside the workers.
+std::unique_ptr<Job> job_of(Backend backend, int workers,
+                            const std::vector<TrainingMethod>& methods, int oracle,
+                            int servers = 1);
+
+}  // namespace dynamiccl::testing

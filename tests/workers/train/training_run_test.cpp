@@ -1,0 +1,202 @@
+// The real trainers under the real launchers: how runs go and end.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <thread>
+
+#include "tests/workers/train/training_job.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("equal samples give equal accuracy, whatever the method", "[d-56]") {
+  const auto train = [](int ranks, int batch, std::vector<TrainingMethod> methods) {
+    auto job = job_of(Backend::gloo, ranks, methods, 0);
+    job->config.protocol.warmup = 0;
+    job->config.protocol.iterations = job->config.protocol.min_iterations = 120;
+    for (auto& cell : job->config.cells) {
+      TrainingSpec spec = training_spec(cell);
+      spec.batch = batch;
+      spec.samples = 512;
+      spec.evaluate = 512;
+      spec.learning_rate = 0.01;
+      const auto id = cell.id;
+      cell = training_cell(spec);
+      cell.id = id;
+    }
+    job->start();
+    const int code = job->wait(kTimeoutS);
+    INFO(job->errors());
+    CHECK(code == 0);
+    std::vector<double> accuracies;
+    for (const auto& record : job->records_of<CellRecord>(0))
+      accuracies.push_back(record.training ? record.training->accuracy : -1);
+    return accuracies;
+  };
+  const auto one = train(1, 32, {TrainingMethod::bsp_a2a});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0] > 0.6);
+  CHECK(one[0] < 0.98);
+  for (const double accuracy : train(2, 16, ring_methods(Backend::gloo)))
+    CHECK(std::abs(accuracy - one[0]) <= 0.005);
+}
+
+TEST_CASE("epochs end at the accuracy that is asked for, with servers and without", "[a-12]") {
+  const auto method = GENERATE(TrainingMethod::dear, TrainingMethod::bsp_ps, TrainingMethod::ddp);
+  const auto train = [&](double target) {
+    auto job = job_of(Backend::gloo, 2, {method}, 0);
+    TrainingSpec spec = training_spec(job->config.cells[0]);
+    spec.batch = 16;
+    spec.samples = 512;
+    spec.learning_rate = 0.01;
+    spec.epochs = 6;
+    spec.target = target;
+    job->config.cells[0] = training_cell(spec);
+    job->start();
+    const int code = job->wait(kTimeoutS);
+    INFO(job->errors());
+    REQUIRE(code == 0);
+    const auto records = job->records_of<CellRecord>(job->config.ranks - 1);
+    REQUIRE(records.size() == 1);
+    INFO(records[0].reason);
+    REQUIRE(records[0].status == CellStatus::ok);
+    REQUIRE(records[0].training);
+    const auto& details = records[0].training->details;
+    const int epochs = details.at("epochs");
+    CHECK(records[0].measured.total_us.size() == static_cast<std::size_t>(epochs) * 16);
+    CHECK(details.at("accuracies").size() == static_cast<std::size_t>(epochs));
+    CHECK(details.at("accuracies").back()[0] == epochs * 16);
+    CHECK(details.at("accuracies").back()[1] == records[0].training->accuracy);
+    CHECK(details.at("trained_us") > 0);
+    if (target > 0)
+      CHECK(details.at("target_reached") == (records[0].training->accuracy >= target));
+    return epochs;
+  };
+  CHECK(train(0) == 6);
+  CHECK(train(1) == 6);
+  CHECK(train(0.3) < 6);
+}
+
+TEST_CASE("a step budget is kept, whatever the time cap") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::bsp_a2a}, 0);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.steps = 17;
+  job->config.cells[0] = training_cell(spec);
+  job->config.protocol.cell_time_cap = Micros(1);
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].measured.total_us.size() == 17);
+}
+
+TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const auto method = GENERATE(TrainingMethod::wfbp_a2a, TrainingMethod::ddp);
+  if (method == TrainingMethod::ddp && backend != Backend::gloo) return;
+  auto job = job_of(backend, 2, {method}, 0);
+  job->config.protocol.iterations = job->config.protocol.min_iterations = 1'000'000;
+  job->config.protocol.cell_time_cap = Micros(1e9);
+  job->start();
+  const HelloRecord hello = wait_for_hello(*job, 1);
+  REQUIRE(hello.pid > 0);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  kill(static_cast<pid_t>(hello.pid), SIGKILL);
+  const int code = job->wait(60);
+  INFO(name_of(backend) << "\n" << job->errors());
+  CHECK(code > 0);
+}
+
+TEST_CASE("a method of the other architecture says so", "[d-35]") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
+  job->config.architecture = Architecture::ps;
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring("does not belong to the ps architecture"));
+}
+
+TEST_CASE("an optimizer on servers needs some", "[d-03]") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.optimizer = OptimizerPlace::server;
+  job->config.cells[0] = training_cell(spec);
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring("mg-wfbp has no server"));
+}
+
+TEST_CASE("the baseline is PyTorch's engine with the buckets that were asked for", "[d-40]") {
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::ddp}, 2);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.model = TrainingModel::resnet18;
+  spec.bucket = Bytes(4U << 20);
+  job->config.cells[0] = training_cell(spec);
+  job->start();
+  const int code = job->wait(kTimeoutS);
+  INFO(job->errors());
+  REQUIRE(code == 0);
+  for (const int rank : {0, 1}) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    INFO(records[0].reason);
+    REQUIRE(records[0].status == CellStatus::ok);
+    REQUIRE(records[0].training);
+    CHECK(records[0].training->max_difference == 0);
+    // The engine tells nothing of how long its communication was busy: no zero stands for that.
+    CHECK(records[0].measured.collective_us.empty());
+    const auto& details = records[0].training->details;
+    std::vector<std::uint64_t> planned;
+    for (const auto& piece : details.at("pieces"))
+      planned.push_back(4 * piece[1].get<std::uint64_t>());
+    CHECK(planned.size() > 3);
+    CHECK(details.at("engine_buckets").get<std::vector<std::uint64_t>>() == planned);
+  }
+}
+
+TEST_CASE("the baseline says which backend it runs with") {
+  if (kBackends.front() == Backend::gloo) SKIP("no MPI in this build");
+  auto job = job_of(kBackends.front(), 2, {TrainingMethod::ddp}, 0);
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring("backend gloo"));
+}
+
+TEST_CASE("the large models train a step", "[d-40]") {
+  const auto& [model, batch] =
+      GENERATE(std::pair{TrainingModel::resnet50, 1}, std::pair{TrainingModel::bert_base, 1});
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 1);
+  TrainingSpec spec = training_spec(job->config.cells[0]);
+  spec.model = model;
+  spec.batch = batch;
+  spec.sequence = 8;
+  spec.samples = 8;
+  job->config.cells[0] = training_cell(spec);
+  job->config.protocol.iterations = job->config.protocol.min_iterations = 1;
+  job->start();
+  // Hundreds of megabytes of weights per rank on perhaps one core.
+  const int code = job->wait(3 * kTimeoutS);
+  INFO(name_of(model) << "\n" << job->errors());
+  REQUIRE(code == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  INFO(records[0].reason);
+  if (records[0].status == CellStatus::unsupported) SKIP(records[0].reason);
+  REQUIRE(records[0].status == CellStatus::ok);
+  REQUIRE(records[0].training);
+  CHECK(records[0].training->max_difference == 0);
+  CHECK(records[0].checked >= facts_of(model, 8).parameters);
+}
