@@ -85,6 +85,25 @@ TEST_CASE("load that goes away is a change too, and the level is learnt anew", "
   CHECK(alarms(trigger, source, 3'000, 1) == 0);
 }
 
+TEST_CASE("a gross change is noticed while a level is still learnt anew", "[E-94]") {
+  int noticed = 0;
+  int traces = 0;
+  int unasked = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Trigger trigger;
+    Latencies source(80, 0.1, 0.3, seed);
+    alarms(trigger, source, 1'000);
+    while (!trigger.add(source.next(1.6)).alarm) {
+    }
+    unasked += alarms(trigger, source, 30 + static_cast<int>(seed), 1.6);
+    ++traces;
+    if (alarms(trigger, source, 50, 8) > 0) ++noticed;
+  }
+  INFO(noticed << " of " << traces << ", " << unasked << " alarms without a change");
+  CHECK(noticed * 100 >= traces * 95);
+  CHECK(unasked == 0);
+}
+
 TEST_CASE("interference is a level, not a bit", "[E-60][E-96]") {
   const auto level_at = [](double slowdown) {
     TriggerOptions options;

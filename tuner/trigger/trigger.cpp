@@ -24,6 +24,7 @@ void Trigger::restart() {
   const TriggerOptions options = options_;
   *this = Trigger(options);
   calls_ = calls;
+  again_ = true;
 }
 
 TriggerState Trigger::add(Micros latency) {
@@ -44,8 +45,19 @@ TriggerState Trigger::add(Micros latency) {
 }
 
 void Trigger::learn_reference(double observation) {
+  // Trouble seldom comes alone: while a level is learnt anew, what is learnt so far is held against
+  // a gross change. At the very first, calls still warm up.
+  if (again_ && reference_.size() >= static_cast<std::size_t>(options_.early)) {
+    settle();
+    correlation_ = 0;
+    sd_ = std::max(options_.early_sd, sd_);
+    if (judge(observation - level_)) return;
+  }
   reference_.push_back(observation);
-  if (reference_.size() == static_cast<std::size_t>(options_.reference)) settle();
+  if (reference_.size() < static_cast<std::size_t>(options_.reference)) return;
+  settle();
+  slow_score_ = 0;
+  fast_score_ = 0;
 }
 
 void Trigger::settle() {
@@ -65,6 +77,13 @@ void Trigger::settle() {
 
 void Trigger::observe(double observation) {
   const double residual = observation - level_;
+  if (judge(residual)) return;
+  // Nothing of what may be a change flows into the level that it is held against.
+  if (slow_score_ < 0.3 * options_.threshold && fast_score_ < 0.3 * options_.threshold)
+    level_ += options_.forgetting * std::clamp(residual, -sd_, sd_);
+}
+
+bool Trigger::judge(double residual) {
   const double error = residual - correlation_ * last_residual_;
   const double standardised = std::clamp(error / sd_, -options_.clip, options_.clip);
   last_residual_ = std::clamp(residual, -options_.clip * sd_, options_.clip * sd_);
@@ -75,16 +94,12 @@ void Trigger::observe(double observation) {
   state_.congestion = std::min(1.0, slow_score_ / options_.threshold);
   state_.cusum_score = std::max(slow_score_, fast_score_) / options_.threshold;
   state_.interference = std::clamp(1 - std::exp(-std::max(0.0, smooth_)), 0.0, 1.0);
-  if (state_.cusum_score >= 1) {
-    const TriggerState said = state_;
-    restart();
-    state_ = said;
-    state_.alarm = true;
-    return;
-  }
-  // Nothing of what may be a change flows into the level that it is held against.
-  if (slow_score_ < 0.3 * options_.threshold && fast_score_ < 0.3 * options_.threshold)
-    level_ += options_.forgetting * std::clamp(residual, -sd_, sd_);
+  if (state_.cusum_score < 1) return false;
+  const TriggerState said = state_;
+  restart();
+  state_ = said;
+  state_.alarm = true;
+  return true;
 }
 
 }  // namespace dynamiccl

@@ -12,6 +12,8 @@ namespace dynamiccl {
 struct TriggerOptions {
   int block = 5;           ///< calls whose median is one observation: lone slow calls say nothing
   int reference = 20;      ///< observations from which level and spread are learnt
+  int early = 5;           ///< observations of a level learnt anew after which gross changes count
+  double early_sd = 0.5;   ///< least deviation of ln(latency) meanwhile
   double slack = 1;        ///< CUSUM: standard deviations that count as no change
   double threshold = 9;    ///< CUSUM: alarm
   double clip = 6;         ///< standard deviations that one observation may say at most
@@ -47,6 +49,8 @@ class Trigger {
  private:
   void learn_reference(double observation);
   void observe(double observation);
+  /// Adds to the sums; @return whether that was an alarm, after which the level is learnt anew
+  bool judge(double residual);
   void settle();
 
   TriggerOptions options_;
@@ -61,6 +65,7 @@ class Trigger {
   double fast_score_ = 0;
   double smooth_ = 0;  ///< residual over the last few observations
   std::int64_t calls_ = 0;
+  bool again_ = false;  ///< a level was known before
 };
 
 }  // namespace dynamiccl
