@@ -157,6 +157,13 @@ for model, sides in times.items():
 PYTHON
 }
 
+# After every part: a script that is cut short leaves what its parts found. Few files travel better than many.
+pack() {
+  [ ! -e "$db" ] || xz -T0 -1 -kf "$db"
+  tar -C "$tuned" -czf "$out/tuned.tar.gz" . 2>/dev/null
+  (cd "$out" && tar -czf texts.tar.gz ./*.md ./*.log ./*.toml 2>/dev/null)
+}
+
 nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
 for part in "$@"; do
   name=${part%%=*} seconds=${part#*=}
@@ -169,11 +176,9 @@ for part in "$@"; do
     ddp) ddp "$seconds" ;;
     *) echo "no part \"$name\"; known: cross-search, cross-confirm, nvlink-search, nvlink-confirm, ddp" >&2; failed=1 ;;
   esac
+  pack
 done
-[ ! -e "$db" ] || xz -T0 -6 -kf "$db"
 rm -f "$db" "$db"-wal "$db"-shm
-tar -C "$tuned" -czf "$out/tuned.tar.gz" . 2>/dev/null
-# Few files travel better than many.
-(cd "$out" && tar -czf texts.tar.gz ./*.md ./*.log ./*.toml 2>/dev/null && rm -f ./*-search.md ./*.log ./*.toml)
+(cd "$out" && rm -f ./*-search.md ./*.log ./*.toml)
 say "end"; ls -l "$out"
 exit $failed
