@@ -101,6 +101,25 @@ std::vector<double> time_size(GradientExchange& exchange, std::size_t messages, 
           typical(busy, &Timing::second_us, messages), typical(busy, &Timing::lost_us, messages)};
 }
 
+/// What sending takes from the computation is a small difference of long times: a share of the time
+/// under way that neighbouring sizes contradict is noise.
+void steady_losses(std::vector<CostTable::Point>& lost, const std::vector<CostTable::Point>& first,
+                   const std::vector<CostTable::Point>& second) {
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < lost.size(); ++i) {
+    const double under_way_us = first[i].time_us + second[i].time_us;
+    shares.push_back(under_way_us > 0 ? lost[i].time_us / under_way_us : 0);
+  }
+  for (std::size_t i = 0; i < lost.size(); ++i) {
+    const std::size_t from =
+        std::min(i > 0 ? i - 1 : 0, lost.size() - std::min<std::size_t>(lost.size(), 3));
+    const std::size_t to = std::min(from + 3, lost.size());
+    const std::vector<double> near(shares.begin() + static_cast<std::ptrdiff_t>(from),
+                                   shares.begin() + static_cast<std::ptrdiff_t>(to));
+    lost[i].time_us = median(near) * (first[i].time_us + second[i].time_us);
+  }
+}
+
 ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size,
                      std::size_t messages) {
   ExchangePlan plan;
@@ -160,6 +179,7 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
     for (std::size_t i = 0; i < tables.size(); ++i)
       tables[i].push_back({size * sizeof(float), values[i]});
   }
+  steady_losses(tables[5], tables[3], tables[4]);
   return {CostTable(tables[0]), CostTable(tables[1]), CostTable(tables[2]),
           CostTable(tables[3]), CostTable(tables[4]), CostTable(tables[5])};
 }
