@@ -152,7 +152,7 @@ constexpr std::string_view name_of(E value) {
 template <class E>
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
-  for (const auto& entry : NameTable<E>::entries) names.emplace_back(entry.name);  // NOLINT
+  for (const auto& entry : NameTable<E>::entries) names.emplace_back(entry.name);
   return names;
 }
 

@@ -17,7 +17,7 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::size_t kStackBytes = 64 * 1024;
+constexpr std::size_t kStackBytes = 1U << 16;
 constexpr std::uint64_t kPattern =
     0x64796e616d696363;  // any value that memory does not hold by chance
 

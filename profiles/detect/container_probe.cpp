@@ -124,7 +124,7 @@ nlohmann::json probe_container(const ProbeContext& context) {
     list.push_back({{"runtime", item.runtime},
                     {"evidence", clean_text(item.what, 200)},
                     {"counts", !item.stale}});
-  section.set("evidence", std::move(list));
+  section.set("evidence", list);
   if (found)
     section.set("id", find_container_id(cgroup, mounts));
   else

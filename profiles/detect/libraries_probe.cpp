@@ -131,7 +131,7 @@ nlohmann::json probe_libraries(const ProbeContext& context) {
     names.insert(name);
     if (loaded.size() < kMaxLibraries) loaded.push_back(describe(context.root, path, name));
   }
-  section.set("loaded", std::move(loaded));
+  section.set("loaded", loaded);
   const auto first = std::find_if(kCollectiveLibraries.begin(), kCollectiveLibraries.end(),
                                   [&](const char* name) { return names.contains(name); });
   if (first != kCollectiveLibraries.end())

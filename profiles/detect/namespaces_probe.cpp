@@ -43,7 +43,7 @@ nlohmann::json probe_namespaces(const ProbeContext& context) {
     section.set(name, inode);
     if (inode && kind.initial != 0) initial[name] = *inode == kind.initial;
   }
-  section.set("initial", std::move(initial));
+  section.set("initial", initial);
   return std::move(section).take();
 }
 

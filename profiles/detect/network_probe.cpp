@@ -132,7 +132,7 @@ nlohmann::json probe_network(const ProbeContext& context) {
   nlohmann::json list = nlohmann::json::array();
   for (const std::string& name : names)
     if (list.size() < kMaxInterfaces) list.push_back(describe(context, clean_text(name, 64), live));
-  section.set("interfaces", std::move(list));
+  section.set("interfaces", list);
   if (names.size() > kMaxInterfaces)
     section.set("interfaces_left_out", names.size() - kMaxInterfaces);
   return std::move(section).take();

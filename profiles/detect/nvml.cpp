@@ -210,7 +210,7 @@ Known<nlohmann::json> read_gpus_by_nvml() {
     described.push_back(std::move(gpu).take());
   }
   section.set("count", count);
-  section.set("devices", std::move(described));
+  section.set("devices", described);
   section.set("p2p", peer_paths(*nvml, devices));
   return {std::move(section).take(), ""};
 }

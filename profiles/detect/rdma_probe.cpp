@@ -73,7 +73,7 @@ nlohmann::json describe_device(const ProbeRoot& root, const std::string& device)
   nlohmann::json ports = nlohmann::json::array();
   for (const std::string& number : root.list(folder + "/ports", kMaxPorts))
     ports.push_back(describe_port(root, device, clean_text(number, 16)));
-  section.set("ports", std::move(ports));
+  section.set("ports", ports);
   return std::move(section).take();
 }
 
@@ -98,7 +98,7 @@ nlohmann::json probe_rdma(const ProbeContext& context) {
   nlohmann::json devices = nlohmann::json::array();
   for (const std::string& name : root.list("/sys/class/infiniband", kMaxDevices))
     devices.push_back(describe_device(root, clean_text(name, 64)));
-  section.set("devices", std::move(devices));
+  section.set("devices", devices);
   // /sys shows the host's adapters to every container; only a device file lets a process use one.
   std::size_t verbs = 0;
   for (const std::string& name : root.list("/dev/infiniband"))

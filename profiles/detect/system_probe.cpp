@@ -25,13 +25,13 @@ Known<std::string> distribution(const ProbeRoot& root) {
 /// The machine-id is confidential (machine-id(5)); a hash under a name of our own identifies the
 /// machine as well.
 Known<std::string> machine_hash(const ProbeRoot& root) {
-  const auto id = root.line("/etc/machine-id");
+  auto id = root.line("/etc/machine-id");
   if (!id) return id;
   return {sha256_hex("dynamiccl machine " + *id).substr(0, 16), ""};
 }
 
 Known<std::string> virtualization(const ProbeRoot& root) {
-  const auto cpu = root.text("/proc/cpuinfo", 16384);
+  auto cpu = root.text("/proc/cpuinfo", 16384);
   if (!cpu) return cpu;
   const auto flags = field_of(*cpu, "flags");
   if (!flags) return Known<std::string>::unknown("/proc/cpuinfo: " + flags.reason);
