@@ -1,0 +1,77 @@
+#include "core/malloc_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct Tunable {
+  std::string_view setting;
+  std::string_view name;
+  std::string_view value;
+};
+
+// Above all message sizes: what is larger is mapped anew in each call.
+constexpr std::array kTunables{
+    Tunable{kKeepSetting, "glibc.malloc.mmap_threshold", "4294967296"},
+    Tunable{kKeepSetting, "glibc.malloc.trim_threshold", "4294967296"},
+    // The heap grows in steps of this size.
+    Tunable{kKeepSetting, "glibc.malloc.top_pad", "67108864"},
+    // 1: madvise(MADV_HUGEPAGE), which the kernel obeys in the mode "madvise".
+    Tunable{kHugePagesSetting, "glibc.malloc.hugetlb", "1"},
+};
+
+bool is_true(const std::string& value) { return value == "true" || value == "1"; }
+bool is_false(const std::string& value) { return value == "false" || value == "0"; }
+
+}  // namespace
+
+std::vector<std::string> malloc_setting_names() {
+  return {std::string(kKeepSetting), std::string(kHugePagesSetting)};
+}
+
+std::string malloc_setting_mistake(const std::string& name, const std::string& value) {
+  const auto known = malloc_setting_names();
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    return fmt::format("the allocator has no setting \"{}\"; {}", name, suggestion(name, known));
+  if (!is_true(value) && !is_false(value))
+    return fmt::format("malloc {} is \"{}\": expected true or false", name, value);
+  return "";
+}
+
+std::string with_malloc_settings(const std::string& before,
+                                 const std::map<std::string, std::string>& settings) {
+  std::vector<std::string> tunables;
+  for (const std::string& tunable : split(before, ':'))
+    if (!tunable.empty()) tunables.push_back(tunable);
+  for (const auto& [name, value] : settings) {
+    if (const auto mistake = malloc_setting_mistake(name, value); !mistake.empty())
+      throw Error(ErrorKind::input, mistake);
+    for (const Tunable& tunable : kTunables) {
+      if (tunable.setting != name) continue;
+      const auto assignment = fmt::format("{}=", tunable.name);
+      std::erase_if(tunables,
+                    [&](const std::string& known) { return known.starts_with(assignment); });
+      if (is_true(value)) tunables.push_back(assignment + std::string(tunable.value));
+    }
+  }
+  return join(tunables, ":");
+}
+
+std::string why_no_huge_pages(std::string_view mode) {
+  if (mode == "madvise") return "";
+  if (mode == "always") return "every process has transparent huge pages here without asking";
+  if (mode == "never")
+    return "transparent huge pages are switched off (echo madvise > "
+           "/sys/kernel/mm/transparent_hugepage/enabled allows them, as root)";
+  return mode.empty() ? "this kernel has no transparent huge pages"
+                      : fmt::format("transparent huge pages have the unknown mode \"{}\"", mode);
+}
+
+}  // namespace dynamiccl
