@@ -45,6 +45,21 @@ std::string malloc_setting_mistake(const std::string& name, const std::string& v
   return "";
 }
 
+std::string malloc_knob_mistake(const std::string& knob, const std::vector<std::string>& values) {
+  if (!knob.starts_with(kMallocKnob)) return "";
+  const std::string name = knob.substr(kMallocKnob.size());
+  for (const std::string& value : values) {
+    if (value == "default") continue;
+    if (const auto mistake = malloc_setting_mistake(name, value); !mistake.empty()) return mistake;
+  }
+  return values.empty() ? malloc_setting_mistake(name, "true") : "";
+}
+
+bool asks_for_huge_pages(const std::map<std::string, std::string>& knobs) {
+  const auto knob = knobs.find(std::string(kMallocKnob) + std::string(kHugePagesSetting));
+  return knob != knobs.end() && is_true(knob->second);
+}
+
 std::string with_malloc_settings(const std::string& before,
                                  const std::map<std::string, std::string>& settings) {
   std::vector<std::string> tunables;
@@ -62,6 +77,20 @@ std::string with_malloc_settings(const std::string& before,
     }
   }
   return join(tunables, ":");
+}
+
+std::vector<std::string> asked_malloc_settings(const std::string& tunables) {
+  const auto given = split(tunables, ':');
+  std::vector<std::string> asked;
+  for (const std::string& name : malloc_setting_names()) {
+    const bool all = std::all_of(kTunables.begin(), kTunables.end(), [&](const Tunable& tunable) {
+      return tunable.setting != name ||
+             std::find(given.begin(), given.end(),
+                       fmt::format("{}={}", tunable.name, tunable.value)) != given.end();
+    });
+    if (all) asked.push_back(name);
+  }
+  return asked;
 }
 
 std::string why_no_huge_pages(std::string_view mode) {

@@ -29,11 +29,22 @@ std::vector<std::string> malloc_setting_names();
 /// knobs have them); "" = fine.
 std::string malloc_setting_mistake(const std::string& name, const std::string& value);
 
+inline constexpr std::string_view kMallocKnob = "malloc.";
+/// The same of a knob with its scope ("malloc.keep") and of all its values, "default" apart; "" for
+/// a knob of another scope.
+std::string malloc_knob_mistake(const std::string& knob, const std::vector<std::string>& values);
+
+/// True when a launch's knobs, by name with their scope, ask for huge pages.
+bool asks_for_huge_pages(const std::map<std::string, std::string>& knobs);
+
 /// GLIBC_TUNABLES `before` with these settings, by name: tunables that they do not speak of stay,
 /// the others are replaced (true) or taken out (false).
 /// @throws Error(input) for what malloc_setting_mistake() tells
 std::string with_malloc_settings(const std::string& before,
                                  const std::map<std::string, std::string>& settings);
+
+/// The settings that a GLIBC_TUNABLES asks for: those all of whose tunables it has.
+std::vector<std::string> asked_malloc_settings(const std::string& tunables);
 
 /// Why asking for huge pages changes nothing where transparent huge pages have this mode
 /// ("always", "madvise" or "never", in /sys/kernel/mm/transparent_hugepage/enabled; "" = the kernel

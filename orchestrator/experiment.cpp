@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/malloc_settings.hpp"
 #include "core/text.hpp"
 #include "orchestrator/protocol_table.hpp"
 #include "orchestrator/toml_reader.hpp"
@@ -187,6 +188,27 @@ bool is_variable(const std::string& name) {
          });
 }
 
+/// The settings of one scope: knobs.openmpi.mca.
+void read_scope(TableReader& scopes, const std::string& scope, Backend backend,
+                std::vector<KnobAxis>& axes) {
+  auto knobs = scopes.table(scope);
+  if (!knobs) return;
+  if (scope == "mca" && backend != Backend::openmpi && backend != Backend::cuda_aware_mpi)
+    scopes.complain(scope, fmt::format("mca parameters belong to Open MPI, not to {}; "
+                                       "use env or call",
+                                       name_of(backend)));
+  for (const auto& name : knobs->keys()) {
+    if (!is_variable(name))
+      knobs->complain(name, fmt::format("\"{}\" is no name of a setting: expected letters, "
+                                        "digits and _",
+                                        name));
+    KnobAxis axis{fmt::format("{}.{}", scope, name), knobs->scalars(name)};
+    if (const auto mistake = malloc_knob_mistake(axis.name, axis.values); !mistake.empty())
+      knobs->complain(name, mistake);
+    axes.push_back(std::move(axis));
+  }
+}
+
 void read_knobs(TableReader& root, Experiment& experiment) {
   auto table = root.table("knobs");
   if (!table) return;
@@ -199,23 +221,8 @@ void read_knobs(TableReader& root, Experiment& experiment) {
     }
     auto scopes = table->table(backend_name);
     if (!scopes) continue;
-    for (const char* scope : {"env", "mca", "call"}) {
-      auto knobs = scopes->table(scope);
-      if (!knobs) continue;
-      if (std::string_view(scope) == "mca" && *backend != Backend::openmpi &&
-          *backend != Backend::cuda_aware_mpi)
-        scopes->complain(scope, fmt::format("mca parameters belong to Open MPI, not to {}; "
-                                            "use env or call",
-                                            backend_name));
-      for (const auto& name : knobs->keys()) {
-        if (!is_variable(name))
-          knobs->complain(name, fmt::format("\"{}\" is no name of a setting: expected letters, "
-                                            "digits and _",
-                                            name));
-        experiment.knobs[*backend].push_back(
-            {fmt::format("{}.{}", scope, name), knobs->scalars(name)});
-      }
-    }
+    for (const char* scope : {"env", "mca", "malloc", "call"})
+      read_scope(*scopes, scope, *backend, experiment.knobs[*backend]);
     scopes->finish();
   }
 }

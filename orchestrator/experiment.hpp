@@ -32,7 +32,8 @@ using Dimension = std::vector<AxisChoice>;
 
 /// A setting of a library to be swept: every value, "default" = leave it alone.
 struct KnobAxis {
-  std::string name;  ///< "env.UCX_TLS", "mca.btl_tcp_eager_limit" (launch scope), "call.segment"
+  /// "env.UCX_TLS", "mca.btl_tcp_eager_limit", "malloc.keep" (launch scope), "call.segment"
+  std::string name;
   std::vector<std::string> values;
 };
 

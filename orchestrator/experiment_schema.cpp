@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/malloc_settings.hpp"
 #include "core/training.hpp"
 #include "core/vocabulary.hpp"
 #include "profiles/profile.hpp"
@@ -161,12 +162,22 @@ Json knob_values(std::string_view description) {
                    description);
 }
 
+/// Settings of the C library's allocator, core/malloc_settings.hpp.
+Json malloc_knobs() {
+  const Json values = one_or_more(
+      any_of({boolean(), Json{{"type", "string"}, {"enum", Json::array({"default"})}}}));
+  Json settings = Json::object();
+  for (const auto& name : malloc_setting_names()) settings[name] = values;
+  return described(object(std::move(settings)), "what the allocator does with freed memory");
+}
+
 Json knobs() {
   Json backends = Json::object();
   for (const auto& name : all_names<Backend>()) {
     backends[name] =
         object({{"env", knob_values("environment variables; \"default\" leaves one alone")},
                 {"mca", knob_values("Open MPI parameters")},
+                {"malloc", malloc_knobs()},
                 {"call", knob_values("settings per communicator and call")}});
   }
   return described(object(std::move(backends)), "settings of libraries, every value is swept");
@@ -174,11 +185,11 @@ Json knobs() {
 
 Json backend_settings() {
   Json backends = Json::object();
-  const Json setting =
-      requiring(object({{"name", described(text(), "variable, or \"mca:PARAMETER\"")},
-                        {"value", text()},
-                        {"reason", described(text(), "why it is needed here")}}),
-                {"name", "value", "reason"});
+  const Json setting = requiring(
+      object({{"name", described(text(), "variable, \"mca:PARAMETER\" or \"malloc:SETTING\"")},
+              {"value", text()},
+              {"reason", described(text(), "why it is needed here")}}),
+      {"name", "value", "reason"});
   for (const auto& name : all_names<Backend>())
     backends[name] = Json{{"type", "array"}, {"items", setting}};
   return object(std::move(backends));
@@ -229,7 +240,7 @@ Json tune_backend() {
        {"socket_threads", counts},
        {"scopes", one_or_more(named<KnobScope>())},
        {"launch", described({{"type", "object"}, {"additionalProperties", one_or_more(scalar())}},
-                            "\"env.NAME\" or \"mca.NAME\": values")}});
+                            "\"env.NAME\", \"mca.NAME\" or \"malloc.NAME\": values")}});
 }
 
 Json tune() {

@@ -226,7 +226,7 @@ class Parser {
   }
 
   static void set_field(Node& node, const Token& name) {
-    for (const std::string_view scope : {"env.", "mca.", "call."}) {
+    for (const std::string_view scope : {"env.", "mca.", "malloc.", "call."}) {
       if (name.text.starts_with(scope) && name.text.size() > scope.size()) {
         node.field = Field::knob;
         node.knob = name.text;

@@ -10,7 +10,7 @@
 namespace dynamiccl {
 
 /// What an expression sees of a cell. Names are as in the vocabulary; `knobs` holds "env.X",
-/// "mca.X" and "call.X", absent = "default".
+/// "mca.X", "malloc.X" and "call.X", absent = "default".
 struct CellView {
   std::string_view environment;
   std::string_view backend;

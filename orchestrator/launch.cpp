@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "containers/command.hpp"
 #include "core/digest.hpp"
+#include "core/malloc_settings.hpp"
 #include "core/text.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/integrity.hpp"
@@ -155,6 +157,10 @@ std::vector<Command> make_commands(
       group.trains() ? trainer_program(group.backend) : std::string(worker_program(group.backend));
   request.worker = {fmt::format("{}/{}", site.worker_folder, program), run_json};
   request.wrap_rank = std::move(wrap_rank);
+  // An engine's containers begin with an environment of their own.
+  if (const char* tunables = std::getenv(std::string(kTunablesVariable).c_str());
+      tunables != nullptr && !docker)
+    request.inherited_tunables = tunables;
   apply_settings(request, profile, group.knobs);
   return launcher_for(group.backend).build(request);
 }

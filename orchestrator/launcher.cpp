@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/malloc_settings.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -54,6 +55,17 @@ std::string expand(std::string text, const BackendSetting& setting, const Launch
   return text;
 }
 
+/// Joins the allocator's settings with the GLIBC_TUNABLES that the ranks would have without them.
+void set_tunables(LaunchRequest& request, const std::map<std::string, std::string>& settings) {
+  const std::string variable(kTunablesVariable);
+  const auto own = request.environment.find(variable);
+  const std::string before =
+      own == request.environment.end() ? request.inherited_tunables : own->second;
+  const std::string after = with_malloc_settings(before, settings);
+  // What is taken out of an inherited one must be written as well.
+  if (!after.empty() || !before.empty()) request.environment[variable] = after;
+}
+
 }  // namespace
 
 const Launcher& launcher_for(Backend backend) { return row_of(backend).launcher; }
@@ -69,6 +81,8 @@ std::string trainer_program(Backend backend) {
 void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
                     const std::map<std::string, std::string>& knobs) {
   constexpr std::string_view mca = "mca:";
+  constexpr std::string_view allocator = "malloc:";
+  std::map<std::string, std::string> tunables;
   for (const auto& [name, value] : profile.environment) request.environment[name] = value;
   const auto settings = profile.backend_settings.find(request.backend);
   if (settings != profile.backend_settings.end()) {
@@ -76,6 +90,8 @@ void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
       const auto value = expand(setting.value, setting, request.shape, profile.name);
       if (setting.name.starts_with(mca)) {
         request.mca[setting.name.substr(mca.size())] = value;
+      } else if (setting.name.starts_with(allocator)) {
+        tunables[setting.name.substr(allocator.size())] = value;
       } else {
         request.environment[setting.name] = value;
       }
@@ -83,9 +99,12 @@ void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
   }
   for (const auto& [name, value] : knobs) {
     const auto dot = name.find('.');
-    auto& target = name.starts_with("mca.") ? request.mca : request.environment;
+    auto& target = name.starts_with("mca.")      ? request.mca
+                   : name.starts_with("malloc.") ? tunables
+                                                 : request.environment;
     target[name.substr(dot + 1)] = value;
   }
+  if (!tunables.empty()) set_tunables(request, tunables);
 }
 
 }  // namespace dynamiccl

@@ -28,6 +28,8 @@ struct LaunchRequest {
   std::vector<std::string> worker;                 ///< program and arguments of every rank
   std::map<std::string, std::string> environment;  ///< for every rank
   std::map<std::string, std::string> mca;          ///< Open MPI parameters
+  /// GLIBC_TUNABLES that the ranks inherit, which the allocator's settings are joined with.
+  std::string inherited_tunables;
   /// Environment::wrap_rank of the environment, for launchers that start each rank themselves.
   std::function<std::vector<std::string>(int rank, const std::vector<std::string>& command,
                                          const std::map<std::string, std::string>& env)>
@@ -51,8 +53,10 @@ std::string trainer_program(Backend backend);
 
 /// Fills environment and mca of `request` from the profile's variables, the profile's settings for
 /// the backend ({subnet}, {interface} and {host_address} expanded by the shape) and the group's
-/// launch-scope knobs; later ones win.
-/// @throws Error(environment) when a setting needs a subnet or interface the shape has not
+/// launch-scope knobs; later ones win. The allocator's settings (core/malloc_settings.hpp) become
+/// one GLIBC_TUNABLES with what is set there already.
+/// @throws Error(environment) when a setting needs a subnet or interface the shape has not,
+/// Error(input) for a setting of the allocator that is none
 void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
                     const std::map<std::string, std::string>& knobs);
 

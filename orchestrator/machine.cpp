@@ -8,7 +8,9 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
+#include "core/malloc_settings.hpp"
 #include "orchestrator/launcher.hpp"
+#include "profiles/detect/huge_pages.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -57,6 +59,11 @@ int gpu_count() {
   return count;
 }
 
+std::string no_huge_pages_reason() {
+  const auto mode = huge_page_mode(ProbeRoot());
+  return why_no_huge_pages(mode ? *mode : "");
+}
+
 Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& profiles,
                              const std::string& worker_folder) {
   Capabilities can;
@@ -78,6 +85,7 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
           fmt::format("{} is not in PATH: apt-get install {}", launcher.program, launcher.package);
     }
   }
+  can.huge_pages_reason = no_huge_pages_reason();
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_bytes = sysconf(_SC_PAGESIZE);
   if (pages > 0 && page_bytes > 0)

@@ -17,6 +17,9 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
 /// Cores this process may run on.
 int usable_cores();
 
+/// Why asking for huge pages changes nothing on this machine; "" = it does.
+std::string no_huge_pages_reason();
+
 /// NVIDIA GPUs the driver shows.
 int gpu_count();
 

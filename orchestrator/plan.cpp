@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "core/digest.hpp"
+#include "core/malloc_settings.hpp"
 #include "core/text.hpp"
 
 namespace dynamiccl {
@@ -59,6 +60,8 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (const auto reason = can.pair_reasons.find({group.environment, group.backend});
       reason != can.pair_reasons.end())
     return reason->second;
+  if (!can.huge_pages_reason.empty() && asks_for_huge_pages(group.knobs))
+    return "malloc.huge_pages: " + can.huge_pages_reason;
   const int gpus_needed = group.ranks - (server_without_gpu(group) ? 1 : 0);
   if (group.backend == Backend::nccl && gpus_needed > can.gpus)
     return fmt::format("NCCL needs a GPU per rank: {} ranks, {} GPU{}", group.ranks, can.gpus,

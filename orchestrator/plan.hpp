@@ -24,6 +24,8 @@ struct Capabilities {
   std::map<std::pair<std::string, Backend>, std::string> pair_reasons;
   /// Why no training cell can run with a backend; absent = it can.
   std::map<Backend, std::string> training_backend_reasons;
+  /// Why asking for huge pages changes nothing here (why_no_huge_pages()); "" = it does.
+  std::string huge_pages_reason;
   int gpus = 0;
   Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
 };
@@ -41,7 +43,7 @@ struct PlannedGroup {
   Backend backend = Backend::openmpi;
   Architecture architecture = Architecture::ring;
   int ranks = 1;
-  std::map<std::string, std::string> knobs;  ///< launch scope, "env.X" and "mca.X"; no "default"
+  std::map<std::string, std::string> knobs;  ///< launch scope: env, mca, malloc; no "default"
   std::vector<PlannedCell> cells;
 
   [[nodiscard]] std::size_t possible_cells() const;

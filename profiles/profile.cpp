@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 
+#include "core/malloc_settings.hpp"
 #include "profiles/profile_toml.hpp"
 
 namespace dynamiccl {
@@ -110,6 +111,12 @@ BackendSetting read_setting(Backend backend, StrictTable& table) {
   setting.value = *value;
   table.finish();
   check_placeholders(table, setting.value);
+  constexpr std::string_view kMalloc = "malloc:";
+  if (setting.name.starts_with(kMalloc)) {
+    const auto mistake = malloc_setting_mistake(setting.name.substr(kMalloc.size()), setting.value);
+    if (!mistake.empty()) table.fail("value", mistake);
+    return setting;
+  }
   constexpr std::string_view kMca = "mca:";
   const bool mca = setting.name.starts_with(kMca);
   if (mca && backend != Backend::openmpi && backend != Backend::cuda_aware_mpi)
@@ -117,7 +124,8 @@ BackendSetting read_setting(Backend backend, StrictTable& table) {
                                    setting.name, name_of(backend)));
   if (!is_variable_name(mca ? std::string_view(setting.name).substr(kMca.size()) : setting.name))
     table.fail("name",
-               fmt::format("\"{}\" is neither an environment variable nor \"mca:PARAMETER\"",
+               fmt::format("\"{}\" is neither an environment variable nor \"mca:PARAMETER\" nor "
+                           "\"malloc:SETTING\"",
                            setting.name));
   return setting;
 }

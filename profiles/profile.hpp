@@ -52,7 +52,8 @@ struct Capability {
 /// A setting a backend needs in this environment, with the reason it is set.
 struct BackendSetting {
   std::string
-      name;  ///< environment variable, or MCA parameter for Open MPI ("mca:btl_tcp_if_include")
+      name;  ///< environment variable, MCA parameter for Open MPI ("mca:btl_tcp_if_include"), or
+             ///< setting of the allocator ("malloc:keep", core/malloc_settings.hpp)
   std::string value;
   std::string reason;
 };

@@ -109,6 +109,11 @@ constexpr std::array kRunQueries{
              "100 Gb/s, 3 of 25 Gb/s, 4 slower): the best configuration, and what keeping the "
              "nearest tier's costs",
              tiers_table},
+    RunQuery{"page_faults", "Page faults and the allocator",
+             "one cell: page faults of a call beside the message's pages, what the settings "
+             "malloc.keep and malloc.huge_pages came to in its ranks, and its time over that of "
+             "the allocator's default",
+             page_faults_table},
     RunQuery{
         "stragglers", "Stragglers",
         "one rank of a group: is it slower than the others of its kind (own_work: copies, "
@@ -213,9 +218,9 @@ std::vector<NamedQuery> named_queries() {
 std::string judging_method(const std::string& query) {
   if (query == "stragglers") return straggler_method();
   if (query == "copy_share") return copy_path_method();
-  constexpr std::array<std::string_view, 11> judging{
+  constexpr std::array<std::string_view, 12> judging{
       "overhead", "best",  "axis",  "crossover", "tradeoffs", "findings",
-      "floor",    "atlas", "flips", "tiers",     "rankings"};
+      "floor",    "atlas", "flips", "tiers",     "rankings",  "page_faults"};
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
       "method: {}sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate "

@@ -30,6 +30,11 @@ std::string straggler_method();
 /// One sentence on a run's stragglers; "" where no rank can be compared.
 std::string straggler_note(const Reader& reader, std::int64_t run);
 
+/// A row per cell: page faults of a call beside the message's pages, what the allocator's settings
+/// (core/malloc_settings.hpp) really came to, and the time against the allocator's default.
+Table page_faults_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                        const QueryScope& scope);
+
 /// A row per operation, size and aspect (time, 95th percentile, start-up), a column per value of
 /// the axis `scope.vary`, the winner and whether it is sure (G-08, G-09, G-10).
 /// @throws Error(input) for an axis that is no choice

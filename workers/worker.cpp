@@ -9,6 +9,7 @@
 #include "workers/measure/cell_runner.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/clock_sync.hpp"
+#include "workers/measure/memory_watch.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/record_writer.hpp"
 #include "workers/transport.hpp"
@@ -65,7 +66,9 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
   TransportWatch watch;
   TransportProof proof(comm);
   nlohmann::json gpu = nlohmann::json::object();
+  nlohmann::json memory;
   {
+    MemoryWatch pages;
     CellRunner runner(comm, config, epoch_us);
     const GpuTelemetry telemetry(runner.gpu_pci());
     nlohmann::json before = telemetry.read();
@@ -86,6 +89,8 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
       }
       const CellRecord record = runner.run(cell, position++);
       proof.add_cell(cell.id, watch.lap(), runner.last_payload_bytes(), runner.last_used_bytes());
+      if (record.status == CellStatus::ok)
+        pages.add_cell(cell.id, runner.last_faults(), runner.last_timed_calls());
       writer.write(record);
       if (runner.gpu_pci().empty()) continue;
       nlohmann::json after = telemetry.read();
@@ -94,8 +99,10 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
       before = std::move(after);
       before_us = after_us;
     }
+    memory = pages.conclude();
   }
   TransportRecord transport = proof.conclude(watch);
+  transport.details["memory"] = std::move(memory);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
   if (auto level = comm.thread_level(); !level.empty())
     transport.details["thread_level"] = std::move(level);

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "core/text.hpp"
+#include "profiles/detect/huge_pages.hpp"
 #include "profiles/detect/probe.hpp"
 
 namespace dynamiccl {
@@ -65,6 +66,10 @@ Known<std::string> bracketed(const Known<std::string>& line) {
 
 }  // namespace
 
+Known<std::string> huge_page_mode(const ProbeRoot& root) {
+  return bracketed(root.line("/sys/kernel/mm/transparent_hugepage/enabled"));
+}
+
 nlohmann::json probe_cpu(const ProbeContext& context) {
   const ProbeRoot& root = context.root;
   Section section;
@@ -87,8 +92,7 @@ nlohmann::json probe_cpu(const ProbeContext& context) {
   section.set("numa_nodes", numa_nodes(root));
   section.set("governor", root.line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
   section.set("boost", root.integer("/sys/devices/system/cpu/cpufreq/boost"));
-  section.set("transparent_huge_pages",
-              bracketed(root.line("/sys/kernel/mm/transparent_hugepage/enabled")));
+  section.set("transparent_huge_pages", huge_page_mode(root));
   return std::move(section).take();
 }
 

@@ -15,11 +15,12 @@ constexpr std::size_t kMaxValueBytes = 1024;
 constexpr std::array kPrefixes{"OMPI_",      "OPAL_",      "PRTE_",      "PMIX_MCA_", "MPICH_",
                                "MPIR_CVAR_", "HYDRA_",     "FI_",        "UCX_",      "UCC_",
                                "HCOLL_",     "SHARP_",     "NCCL_",      "GLOO_",     "RCCL_",
-                               "OMP_",       "DYNAMICCL_", "SLURM_JOB_", "CUDA_MPS_"};
+                               "OMP_",       "DYNAMICCL_", "SLURM_JOB_", "CUDA_MPS_", "MALLOC_"};
 constexpr std::array kNames{"CUDA_VISIBLE_DEVICES",
                             "NVIDIA_VISIBLE_DEVICES",
                             "LD_LIBRARY_PATH",
                             "LD_PRELOAD",
+                            "GLIBC_TUNABLES",
                             "PMI_RANK",
                             "PMI_SIZE",
                             "PMIX_RANK",

@@ -32,11 +32,26 @@ TEST_CASE("tunables that a user has set stay, and those of a setting are replace
   CHECK(with_malloc_settings("::glibc.malloc.arena_max=2:", {}) == "glibc.malloc.arena_max=2");
 }
 
+TEST_CASE("a process knows from its tunables what was asked for") {
+  using Names = std::vector<std::string>;
+  const std::map<std::string, std::string> both{{"keep", "1"}, {"huge_pages", "1"}};
+  CHECK(asked_malloc_settings("").empty());
+  CHECK(asked_malloc_settings(with_malloc_settings("a.b.c=1", both)) ==
+        Names{"keep", "huge_pages"});
+  CHECK(asked_malloc_settings("glibc.malloc.hugetlb=1") == Names{"huge_pages"});
+  // Half of a setting, or another value, is a user's own business.
+  CHECK(asked_malloc_settings("glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=2").empty());
+}
+
 TEST_CASE("what is no setting of the allocator, or no value of it, is refused with what is") {
   CHECK(malloc_setting_mistake("keep", "false").empty());
   CHECK_THAT(malloc_setting_mistake("kepp", "true"), ContainsSubstring("Did you mean \"keep\"?"));
   CHECK(malloc_setting_mistake("huge_pages", "2M") ==
         "malloc huge_pages is \"2M\": expected true or false");
+  CHECK(malloc_knob_mistake("malloc.keep", {"default", "1", "0"}).empty());
+  CHECK(malloc_knob_mistake("env.A", {"64MiB"}).empty());
+  CHECK_FALSE(malloc_knob_mistake("malloc.keep", {"default", "2"}).empty());
+  CHECK_FALSE(malloc_knob_mistake("malloc.hugepages", {}).empty());
   CHECK_THROWS_WITH(with_malloc_settings("", {{"keep", "64MiB"}}),
                     ContainsSubstring("expected true or false"));
 }
@@ -45,5 +60,7 @@ TEST_CASE("huge pages are worth asking for where the kernel waits to be asked") 
   CHECK(why_no_huge_pages("madvise").empty());
   CHECK_THAT(why_no_huge_pages("never"), ContainsSubstring("switched off"));
   CHECK_THAT(why_no_huge_pages("always"), ContainsSubstring("without asking"));
+  CHECK(asks_for_huge_pages({{"malloc.huge_pages", "1"}, {"env.A", "1"}}));
+  CHECK_FALSE(asks_for_huge_pages({{"malloc.huge_pages", "0"}, {"malloc.keep", "1"}}));
   CHECK_THAT(why_no_huge_pages(""), ContainsSubstring("no transparent huge pages"));
 }

@@ -171,6 +171,13 @@ TEST_CASE("knobs belong to a backend and a scope") {
         std::vector<std::string>{"default", "65536"});
   CHECK(mistakes(kGood + "[knobs.gloo]\nmca.btl = \"tcp\"\n") ==
         "demo.toml:12:1: mca parameters belong to Open MPI, not to gloo; use env or call");
+  const auto memory = parsed(kGood + "[knobs.gloo]\nmalloc.keep = [\"default\", true]\n");
+  CHECK(memory.knobs.at(Backend::gloo)[0].name == "malloc.keep");
+  CHECK(memory.knobs.at(Backend::gloo)[0].values == std::vector<std::string>{"default", "1"});
+  CHECK(mistakes(kGood + "[knobs.gloo]\nmalloc.keep = \"64MiB\"\n") ==
+        "demo.toml:12:15: malloc keep is \"64MiB\": expected true or false");
+  CHECK(mistakes(kGood + "[knobs.gloo]\nmalloc.kepp = true\n").find("Did you mean \"keep\"?") !=
+        std::string::npos);
   CHECK(mistakes(kGood + "[knobs.gluu]\nenv.A = 1\n")
             .starts_with("demo.toml:11:1: unknown backend \"gluu\""));
 }

@@ -61,6 +61,7 @@ TEST_CASE("expressions pick cells by field, size, membership and knob") {
       {"in_place == false", true},
       {"mca.btl == 'tcp,self'", true},
       {"env.UCX_TLS == default", true},
+      {"malloc.keep == default", true},
       {"backend == mpich or backend == gloo and ranks == 4", false},
       {"(backend == mpich or backend == gloo) and ranks == 2", true},
   };

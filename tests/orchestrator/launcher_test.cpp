@@ -139,6 +139,43 @@ TEST_CASE("knobs win over the profile's settings and reach ranks or launcher by 
   CHECK(line(mpich) == "mpirun.mpich -genv UCX_TLS tcp -n 2 /b/worker /r/run.json");
 }
 
+TEST_CASE("the allocator's settings reach the ranks of every CPU backend as GLIBC_TUNABLES") {
+  const std::string huge = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+  for (const Backend backend : {Backend::openmpi, Backend::gloo}) {
+    auto request = request_for(backend);
+    apply_settings(request, profile("bare-metal"), {{"malloc.huge_pages", "1"}});
+    INFO(line(request));
+    CHECK(line(request).find(huge + " ") != std::string::npos);
+  }
+  auto mpich = request_for(Backend::mpich);
+  apply_settings(mpich, profile("bare-metal"), {{"malloc.huge_pages", "1"}});
+  CHECK(line(mpich).find("-genv GLIBC_TUNABLES glibc.malloc.hugetlb=1 -n 2") != std::string::npos);
+}
+
+TEST_CASE("GLIBC_TUNABLES that somebody set is joined with, in the shell, profile or knobs") {
+  const std::string variable = "GLIBC_TUNABLES";
+  auto request = request_for(Backend::gloo);
+  request.inherited_tunables = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=2";
+  auto environment = profile("bare-metal");
+  apply_settings(request, environment, {{"env.A", "1"}});
+  CHECK_FALSE(request.environment.contains(variable));
+  apply_settings(request, environment, {{"malloc.huge_pages", "1"}});
+  CHECK(request.environment[variable] == "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1");
+  // False is written out where the shell says otherwise.
+  request.environment.clear();
+  request.inherited_tunables = "glibc.malloc.hugetlb=1";
+  apply_settings(request, environment, {{"malloc.huge_pages", "0"}});
+  REQUIRE(request.environment.contains(variable));
+  CHECK(request.environment[variable].empty());
+  // The knobs win over the profile.
+  request.environment.clear();
+  environment.environment[variable] = "glibc.malloc.arena_max=3";
+  environment.backend_settings[Backend::gloo] = {{"malloc:keep", "true", "r"},
+                                                 {"malloc:huge_pages", "true", "r"}};
+  apply_settings(request, environment, {{"malloc.keep", "0"}});
+  CHECK(request.environment[variable] == "glibc.malloc.arena_max=3:glibc.malloc.hugetlb=1");
+}
+
 TEST_CASE("a secret among the knobs reaches the ranks and not the record") {
   for (const Backend backend : {Backend::openmpi, Backend::mpich, Backend::gloo}) {
     auto request = request_for(backend);

@@ -158,6 +158,22 @@ TEST_CASE("launch knobs make groups, call knobs make cells, default leaves the l
         std::map<std::string, std::string>{{"segment", "1024"}});
 }
 
+TEST_CASE("huge pages are not asked for where that changes nothing, and the reason is kept") {
+  const auto experiment = parsed(
+      "name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\narchitecture = \"ring\"\n"
+      "backend = \"openmpi\"\nranks = 2\n"
+      "[[work]]\ncollective = \"allreduce\"\nsize = 4\n"
+      "[knobs.openmpi]\nmalloc.huge_pages = [\"default\", true]\n");
+  Capabilities can;
+  CHECK(make_plan(experiment, can, nullptr).possible_cells() == 2);
+  can.huge_pages_reason = "switched off";
+  const auto plan = make_plan(experiment, can, nullptr);
+  REQUIRE(plan.groups.size() == 2);
+  CHECK(plan.groups[0].cells[0].impossible.empty());
+  CHECK(plan.groups[1].knobs.at("malloc.huge_pages") == "1");
+  CHECK(plan.groups[1].cells[0].impossible == "malloc.huge_pages: switched off");
+}
+
 TEST_CASE("orders are permutations that depend on seed, block and attempt alone") {
   const auto order = block_order(24, 7, 0);
   CHECK(std::set<std::size_t>(order.begin(), order.end()).size() == 24);

@@ -121,6 +121,10 @@ TEST_CASE("a wrong profile is refused with its place, the reason and the nearest
        "p.toml:12:9: unknown placeholder \"{subnett}\"; known: subnet, interface, host_address. "
        "Did "
        "you mean \"subnet\"?"},
+      {cross + "[[backend.gloo]]\nname = \"malloc:keep\"\nvalue = \"64MiB\"\nreason = \"r\"\n",
+       "malloc keep is \"64MiB\": expected true or false"},
+      {cross + "[[backend.gloo]]\nname = \"malloc:kepp\"\nvalue = \"true\"\nreason = \"r\"\n",
+       "Did you mean \"keep\"?"},
       {cross + "[[backend.opnmpi]]\nname = \"A\"\nvalue = \"b\"\nreason = \"r\"\n",
        "Did you mean \"openmpi\"?"},
       {cross + "[environment]\n\"9A\" = \"b\"\n", "\"9A\" is no environment variable name"},

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/malloc_settings.hpp"
 #include "tests/workers/job.hpp"
 
 using namespace dynamiccl;
@@ -255,4 +256,40 @@ TEST_CASE("one rank alone measures, and sends nothing") {
   REQUIRE(job.records_of<CellRecord>(0).size() == 1);
   CHECK(job.records_of<CellRecord>(0)[0].status == CellStatus::ok);
   CHECK(job.records_of<TransportRecord>(0)[0].transport == "self");
+}
+
+TEST_CASE("kept memory ends the faults of every call, and huge pages come where they are asked") {
+  if (!has(Backend::openmpi)) SKIP("built without Open MPI");
+  const auto memory = [](const std::map<std::string, std::string>& settings) {
+    Job job(Backend::openmpi, 2);
+    // Given in any case: somebody's own must not mix in.
+    job.environment = {{std::string(kTunablesVariable), with_malloc_settings("", settings)}};
+    job.config.cells = {cell_of(Collective::allreduce, std::uint64_t{64} << 20)};
+    job.start();
+    const int code = job.wait(kTimeoutS);
+    INFO(job.errors());
+    REQUIRE(code == 0);
+    return job.records_of<TransportRecord>(0).at(0).details.at("memory");
+  };
+  const auto faults = [](const nlohmann::json& left) {
+    const auto& cell = left.at("cells").front();
+    return cell.at("minor_faults").get<double>() / cell.at("calls").get<double>();
+  };
+  const auto plain = memory({});
+  if (plain.at("allocator").at("keeps").is_null()) SKIP("this build's allocator is not glibc's");
+  CHECK(plain.at("allocator").at("keeps") == false);
+  // Open MPI's temporary buffer is half of the message: 8192 pages of 4 KiB.
+  CHECK(faults(plain) > 4096);
+  const auto kept = memory({{"keep", "1"}});
+  INFO("faults per call: " << faults(plain) << " and kept " << faults(kept));
+  CHECK(kept.at("not_effective").empty());
+  CHECK(kept.at("allocator").at("keeps") == true);
+  CHECK(faults(kept) * 10 < faults(plain));
+  const auto huge = memory({{"huge_pages", "1"}});
+  const auto mode = plain.at("huge_pages").at("mode");
+  if (mode != "madvise") SKIP("transparent huge pages are not there for the asking: " << mode);
+  CHECK(plain.at("huge_pages").at("bytes") == 0);
+  // Input and output are 128 MiB; memory in small pieces may leave some of it out.
+  CHECK(huge.at("huge_pages").at("bytes").get<double>() > double{32 << 20});
+  CHECK(huge.at("not_effective").empty());
 }

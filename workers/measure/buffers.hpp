@@ -8,7 +8,8 @@
 namespace dynamiccl {
 
 /// Host memory on cache lines, every page written once, so that no timed call meets a first touch;
-/// without hints to the kernel: what a training framework's allocator gets.
+/// without hints to the kernel of our own: what a training framework's allocator gets. It is
+/// malloc's, so that glibc.malloc.hugetlb (core/malloc_settings.hpp) holds for it too.
 class Buffer {
  public:
   Buffer() = default;

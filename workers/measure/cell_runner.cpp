@@ -7,6 +7,7 @@
 
 #include "workers/measure/clock.hpp"
 #include "workers/measure/fault.hpp"
+#include "workers/measure/memory_watch.hpp"
 
 namespace dynamiccl {
 
@@ -268,6 +269,8 @@ void CellRunner::measure(Work& work, int batch, CellRecord& record) {
   const int most = std::max(protocol.iterations, 1);
   const int least = std::clamp(protocol.min_iterations, 1, most);
   reserve(record.measured, most);
+  const std::uint64_t calls_before = calls_;
+  const std::uint64_t faults_before = minor_faults();
   const double start_us = now_us();
   int done = 0;
   int next = least - 1;
@@ -284,6 +287,8 @@ void CellRunner::measure(Work& work, int batch, CellRecord& record) {
   }
   if (config_.protocol.verify && !work.cell.in_place) prepare(work);
   sample(work, batch, record.measured);
+  faults_ = minor_faults() - faults_before;
+  timed_calls_ = calls_ - calls_before;
   if (!config_.protocol.verify) return;
   if (work.cell.in_place) {
     SampleArrays untimed;
@@ -314,7 +319,7 @@ CellRecord CellRunner::run(const WorkCell& cell, int position) {
   record.rank = comm_.rank();
   record.position = position;
   record.barrier = comm_.barrier_name();
-  payload_bytes_ = used_bytes_ = calls_ = 0;
+  payload_bytes_ = used_bytes_ = calls_ = faults_ = timed_calls_ = 0;
   Work work;
   std::string unsupported = resolve(cell, work);
   if (unsupported.empty()) {

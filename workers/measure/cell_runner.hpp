@@ -41,6 +41,9 @@ class CellRunner {
   [[nodiscard]] std::uint64_t last_payload_bytes() const { return payload_bytes_; }
   /// Size of the last cell after rounding down to whole elements on every rank.
   [[nodiscard]] std::uint64_t last_used_bytes() const { return used_bytes_; }
+  /// Minor page faults of this process in the last cell's timed part, and the calls in it.
+  [[nodiscard]] std::uint64_t last_faults() const { return faults_; }
+  [[nodiscard]] std::uint64_t last_timed_calls() const { return timed_calls_; }
   /// Bus id of the GPU that holds this rank's data, "" where none does.
   [[nodiscard]] std::string gpu_pci() const { return memory_.gpu_pci(); }
 
@@ -69,6 +72,8 @@ class CellRunner {
   std::uint64_t payload_bytes_ = 0;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t calls_ = 0;
+  std::uint64_t faults_ = 0;
+  std::uint64_t timed_calls_ = 0;
 };
 
 }  // namespace dynamiccl

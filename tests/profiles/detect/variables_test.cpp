@@ -7,7 +7,8 @@ using namespace dynamiccl;
 TEST_CASE("only variables that steer communication are recorded") {
   for (const char* name :
        {"OMPI_MCA_btl", "NCCL_DEBUG", "UCX_TLS", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM",
-        "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"})
+        "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "GLIBC_TUNABLES",
+        "MALLOC_TOP_PAD_"})
     CHECK(is_recorded_variable(name));
   for (const char* name :
        {"HOME", "USER", "AWS_SECRET_ACCESS_KEY", "MY_NCCL_X", "PATH", "SSH_AUTH_SOCK"})
