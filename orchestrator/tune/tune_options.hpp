@@ -27,6 +27,8 @@ struct TuneOptions {
   /// Time that the workload leaves for a call, by which `lossless_saturated` is judged; 0 =
   /// unknown.
   Micros allowed_time;
+  /// Of this machine, not of the file: asking for huge pages changes something here.
+  bool huge_pages = true;
   std::map<Backend, TuneBackend> backends;
 };
 

@@ -80,7 +80,8 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
                            .architecture = group.architecture,
                            .backend = group.backend}};
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
-  const SpaceContext context = context_of(group, profile, cell);
+  SpaceContext context = context_of(group, profile, cell);
+  context.huge_pages = options.huge_pages;
   task.search.task.space =
       std::make_shared<const ActionSpace>(make_space(context, space_options(options, group, cell)));
   // What the analytic models expect; 2: through the machine's own network stack (E-41, E-103).

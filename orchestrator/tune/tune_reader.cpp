@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/malloc_settings.hpp"
 #include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
@@ -52,10 +53,14 @@ void read_launch_knobs(TableReader& table, SpaceOptions& space) {
   auto knobs = table.table("launch");
   if (!knobs) return;
   for (const std::string& name : knobs->keys()) {
-    if (!name.starts_with("env.") && !name.starts_with("mca."))
-      knobs->complain(name,
-                      fmt::format("\"{}\": expected \"env.NAME\" or \"mca.NAME\" in quotes", name));
-    space.launch.emplace_back(name, knobs->scalars(name));
+    const auto values = knobs->scalars(name);
+    if (!name.starts_with("env.") && !name.starts_with("mca.") && !name.starts_with(kMallocKnob))
+      knobs->complain(name, fmt::format("\"{}\": expected \"env.NAME\", \"mca.NAME\" or "
+                                        "\"malloc.NAME\" in quotes",
+                                        name));
+    else if (const auto mistake = malloc_knob_mistake(name, values); !mistake.empty())
+      knobs->complain(name, mistake);
+    space.launch.emplace_back(name, values);
   }
 }
 

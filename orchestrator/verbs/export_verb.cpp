@@ -97,7 +97,7 @@ void run_export(const Arguments& arguments, Shared& shared) {
 
 void add_export_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
-      "export", "write settings as the files that NCCL, Open MPI and MPICH jobs load");
+      "export", "write settings as the files that NCCL, Open MPI, MPICH and Gloo jobs load");
   auto arguments = std::make_shared<Arguments>();
   verb->add_option("TABLE", arguments->table,
                    "configuration table (left by tune; written with --measured)");
@@ -105,7 +105,7 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "choose the settings from these runs' measurements: id, its beginning, or last");
   verb->add_option("--backend", arguments->backend, "with --measured: whose settings");
   verb->add_option("--format", arguments->formats,
-                   "nccl, env, openmpi, mpich, toml; several may be given")
+                   "nccl, env, openmpi, mpich, gloo, toml; several may be given")
       ->required()
       ->delimiter(',');
   verb->add_option("--out", arguments->out,
@@ -126,6 +126,7 @@ void add_export_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl export results/table.json --format nccl --out tuned\n"
       "  dynamiccl export --measured last --format nccl,toml --out tuned\n"
       "  dynamiccl export --measured last --up-to 16KiB --format nccl --out tuned-small\n"
+      "  dynamiccl export results/tuned.json --format openmpi,mpich,gloo --out tuned\n"
       "  NCCL_CONF_FILE=$PWD/tuned/nccl.conf torchrun train.py");
   verb->callback([arguments, &shared] { run_export(*arguments, shared); });
 }

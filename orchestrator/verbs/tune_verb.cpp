@@ -13,6 +13,7 @@
 #include "orchestrator/executor.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
+#include "orchestrator/machine.hpp"
 #include "orchestrator/run_setup.hpp"
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
@@ -93,7 +94,8 @@ struct Loaded {
 
 Loaded load(const TuneArguments& arguments) {
   auto loaded = load_experiment(arguments.experiment);
-  const TuneOptions options = tune_options_of(loaded.experiment);
+  TuneOptions options = tune_options_of(loaded.experiment);
+  options.huge_pages = no_huge_pages_reason().empty();
   TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
                                          : make_tune_plan(loaded.experiment, loaded.plan, options);
   return {std::move(loaded.experiment), std::move(plan)};

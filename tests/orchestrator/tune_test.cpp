@@ -74,6 +74,10 @@ TEST_CASE("mistakes in [tune] are told with their place") {
   CHECK_THROWS_WITH(parsed("[tune.openmpi.algorithms]\nallreduce = [\"rign\"]\n"),
                     ContainsSubstring("ring"));
   CHECK_THROWS_WITH(parsed("[tune.openmpi.launch]\nfoo = [1]\n"), ContainsSubstring("env.NAME"));
+  CHECK_THROWS_WITH(parsed("[tune.gloo.launch]\n\"malloc.kepp\" = [true]\n"),
+                    ContainsSubstring("Did you mean \"keep\"?"));
+  CHECK_THROWS_WITH(parsed("[tune.gloo.launch]\n\"malloc.keep\" = [\"64MiB\"]\n"),
+                    ContainsSubstring("expected true or false"));
 }
 
 TEST_CASE("arms that share launch settings are measured in one launch") {
@@ -94,6 +98,42 @@ TEST_CASE("arms that share launch settings are measured in one launch") {
   CHECK(cells.size() == plan.arm_count());
   for (std::size_t a = 0; a < plan.tasks[0].arms(); ++a)
     CHECK(cells.contains(place_of(plan, {0, a}, "").cell_id));
+}
+
+TEST_CASE("arms of the allocator's settings are groups of their own, for large messages alone") {
+  const auto experiment = parsed(R"([tune.openmpi]
+scopes = "launch"
+[tune.openmpi.launch]
+"malloc.keep" = [true]
+"malloc.huge_pages" = [true]
+[tune.gloo]
+scopes = "launch"
+[tune.gloo.launch]
+"malloc.keep" = [true]
+)");
+  const auto knobs_of = [&](bool huge_pages) {
+    TuneOptions options = tune_options_of(experiment);
+    options.huge_pages = huge_pages;
+    const auto plan = make_tune_plan(experiment, make_plan(experiment, {}, nullptr), options);
+    for (const TuneTask& task : plan.tasks)
+      CHECK((task.arms() > 1) == (task.cell.size == Bytes{1 << 20}));
+    std::multiset<std::string> sets;
+    for (const auto& group : plan_for(plan, all_arms(plan), "").groups) {
+      std::string text;
+      for (const auto& [name, value] : group.knobs)
+        if (name.starts_with("malloc.")) text += name + "=" + value + " ";
+      sets.insert(std::string(name_of(group.backend)) + " " + text);
+    }
+    return sets;
+  };
+  // Two environments each.
+  const auto all = knobs_of(true);
+  CHECK(all.size() == 12);
+  CHECK(all.count("openmpi malloc.huge_pages=1 malloc.keep=1 ") == 2);
+  CHECK(all.count("gloo malloc.keep=1 ") == 2);
+  const auto masked = knobs_of(false);
+  CHECK(masked.size() == 8);
+  CHECK(masked.count("openmpi malloc.keep=1 ") == 2);
 }
 
 TEST_CASE("rounds have ids of their own and repeated asks are measured once") {

@@ -247,3 +247,31 @@ TEST_CASE("lists of an experiment are checked") {
   CHECK(setting.launch_knobs.at("mca.btl_tcp_sndbuf") == "1048576");
   CHECK(setting.call_knobs.at("coll_tuned_allreduce_algorithm_segmentsize") == "64KiB");
 }
+
+TEST_CASE("the allocator's settings are launch resources, where they can change something") {
+  SpaceOptions options;
+  options.algorithms = {"ring"};
+  options.launch = {{"malloc.keep", {"1"}}, {"malloc.huge_pages", {"1"}}};
+  SpaceContext context{.backend = Backend::openmpi, .size = Bytes{1 << 20}};
+  const ActionSpace space = make_space(context, options);
+  // Default and ring, with and without each.
+  CHECK(space.arms().size() == 8);
+  const Setting setting = space.setting(space.arms().back());
+  CHECK(setting.launch_knobs ==
+        std::map<std::string, std::string>{{"malloc.keep", "1"}, {"malloc.huge_pages", "1"}});
+  const auto keep = space.knob_index("malloc.keep");
+  REQUIRE(keep);
+  CHECK(space.knobs()[*keep].role == KnobRole::resource);
+  CHECK(space.knobs()[*keep].scope == KnobScope::launch);
+  CHECK(space.switch_scope(space.arms()[0], space.arms().back()) == KnobScope::launch);
+  // Where the kernel gives no huge pages, or gives them to everybody.
+  context.huge_pages = false;
+  CHECK(make_space(context, options).arms().size() == 4);
+  CHECK_FALSE(make_space(context, options).knob_index("malloc.huge_pages"));
+  // glibc keeps small blocks anyway.
+  context.size = Bytes{64 << 10};
+  CHECK(make_space(context, options).arms().size() == 2);
+  options.scopes = {KnobScope::communicator};
+  context.size = Bytes{1 << 20};
+  CHECK(make_space(context, options).arms().size() == 2);
+}

@@ -202,3 +202,18 @@ TEST_CASE("simulated jobs repeat with the seed, and no arm beats the task's best
   CHECK(differs);
   CHECK(episodes == 16 * (100 / 24));
 }
+
+TEST_CASE("the prior promises large messages some time from memory that is kept, small ones none") {
+  SpaceOptions options;
+  options.algorithms = {"ring"};
+  options.launch = {{"malloc.keep", {"1"}}, {"malloc.huge_pages", {"1"}}};
+  const SpaceContext context{.backend = Backend::mpich, .ranks = 2};
+  const ActionSpace space = make_space(context, options);
+  const ArmModel model(space, context);
+  const auto large = model.times_us(1 << 26, nominal_path(1));
+  const auto small = model.times_us(1 << 17, nominal_path(1));
+  const auto at = [&](Action action) { return *space.find(action); };
+  CHECK(large[at({1, 0, 1, 0})] < large[at({1, 0, 0, 0})]);
+  CHECK(large[at({1, 0, 1, 1})] < large[at({1, 0, 1, 0})]);
+  CHECK(small[at({1, 0, 1, 1})] == small[at({1, 0, 0, 0})]);
+}

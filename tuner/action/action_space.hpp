@@ -26,7 +26,7 @@ struct Knob {
   KnobRole role = KnobRole::resource;
   KnobScope scope = KnobScope::call;
   /// Where the value goes: "algorithm" (WorkCell::algorithm), "call.NAME" (WorkCell::knobs),
-  /// "env.NAME" or "mca.NAME" (launch).
+  /// "env.NAME", "mca.NAME" or "malloc.NAME" (launch).
   std::string target;
   /// What to write; values[0] is always "default": leave the library alone. Resource values are
   /// numbers in rising order, so that neighbours mean something.
@@ -44,7 +44,7 @@ using Action = std::vector<std::uint8_t>;
 struct Setting {
   std::string algorithm = "library";
   std::map<std::string, std::string> call_knobs;    ///< WorkCell::knobs
-  std::map<std::string, std::string> launch_knobs;  ///< group knobs, "env.X" and "mca.X"
+  std::map<std::string, std::string> launch_knobs;  ///< group knobs, "env.X", "mca.X", "malloc.X"
   bool operator==(const Setting&) const = default;
 };
 

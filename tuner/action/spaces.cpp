@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/malloc_settings.hpp"
 #include "tuner/action/algorithm_rows.hpp"
 
 namespace dynamiccl {
@@ -112,13 +113,25 @@ std::string tuned_name(Collective collective) {
   return std::string(name_of(collective));
 }
 
-void add_launch_knobs(std::vector<Knob>& knobs, const SpaceOptions& options) {
+/// glibc maps no block below this size anew unless told to (M_MMAP_THRESHOLD in mallopt(3)).
+constexpr std::uint64_t kLeastMapped = std::uint64_t{128} << 10;
+
+/// The same as the default for this task.
+bool changes_nothing(const std::string& target, const SpaceContext& context) {
+  if (!target.starts_with(kMallocKnob)) return false;
+  if (context.size.count() != 0 && context.size.count() < kLeastMapped) return true;
+  return !context.huge_pages && target.substr(kMallocKnob.size()) == kHugePagesSetting;
+}
+
+void add_launch_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
+                      const SpaceOptions& options) {
   for (const auto& [target, values] : options.launch)
-    knobs.push_back({.name = target,
-                     .role = KnobRole::resource,
-                     .scope = KnobScope::launch,
-                     .target = target,
-                     .values = with_default(values, {})});
+    if (!changes_nothing(target, context))
+      knobs.push_back({.name = target,
+                       .role = KnobRole::resource,
+                       .scope = KnobScope::launch,
+                       .target = target,
+                       .values = with_default(values, {})});
 }
 
 /// Pipeline depth and shards of our own ring and server.
@@ -169,7 +182,7 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
                        .values = with_default(options.fanouts, {"2", "8"}),
                        .target_by_algorithm = {{"knomial", prefix + "knomial_radix"}}});
   }
-  if (may_change(options, KnobScope::launch)) add_launch_knobs(knobs, options);
+  if (may_change(options, KnobScope::launch)) add_launch_knobs(knobs, context, options);
 
   const auto allowed = [&](const ActionSpace& space, const Action& action) {
     const std::string_view algorithm = space.value(action, "algorithm");
@@ -272,7 +285,7 @@ ActionSpace nccl_space(const SpaceContext& context, const SpaceOptions& options)
       with_default(options.chunks, {"1048576", "4194304", "16777216"}));
   add("socket_threads", resource, launch, "", "env.NCCL_SOCKET_NTHREADS",
       with_default(options.socket_threads, {"1", "2", "4"}));
-  if (may_change(options, launch)) add_launch_knobs(knobs, options);
+  if (may_change(options, launch)) add_launch_knobs(knobs, context, options);
   return ActionSpace(fmt::format("nccl {}", name_of(context.collective)), std::move(knobs),
                      [&](const ActionSpace& space, const Action& action) {
                        return nccl_allowed(context, space, action);

@@ -21,7 +21,9 @@ struct SpaceContext {
   bool shared_memory = true;  ///< the ranks share /dev/shm
   bool collnet = false;       ///< a CollNet plugin is there
   bool multicast = false;     ///< NVLS may be used
-  bool ina_active = false;    ///< in-network aggregation: only the default exists (E-144)
+  /// Asking for huge pages changes something here (why_no_huge_pages() in core).
+  bool huge_pages = true;
+  bool ina_active = false;  ///< in-network aggregation: only the default exists (E-144)
   /// True: algorithm, protocol and channel cap go per call to our NCCL plugin; false: all knobs are
   /// given by environment at launch.
   bool nccl_plugin = false;
@@ -40,7 +42,8 @@ struct SpaceOptions {
   std::vector<std::string> threads;
   std::vector<std::string> chunks;          ///< bytes, multiples of 256 (E-69)
   std::vector<std::string> socket_threads;  ///< NCCL over sockets
-  /// Further launch-scope knobs, "env.UCX_TLS" or "mca.btl_tcp_sndbuf" with their values.
+  /// Further launch-scope knobs, "env.UCX_TLS", "mca.btl_tcp_sndbuf" or "malloc.keep", with their
+  /// values.
   std::vector<std::pair<std::string, std::vector<std::string>>> launch;
   /// Scopes that may be changed; a knob of another scope stays at its default.
   std::vector<KnobScope> scopes{KnobScope::launch, KnobScope::communicator, KnobScope::call};
@@ -53,6 +56,8 @@ struct SpaceOptions {
 ///   Open MPI, MPICH: algorithms for another number of ranks (two_proc, power of two, even);
 ///   segment
 ///     and fan-out only where the algorithm reads them.
+///   All: the allocator's settings for messages below 128 KiB, whose temporary buffers glibc keeps
+///     anyway, and huge pages where asking for them changes nothing.
 /// A backend without an actuator gives the default alone (E-145); so does in-network aggregation.
 /// @throws Error(input) for an unknown algorithm in `options`
 ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options = {});

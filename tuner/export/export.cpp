@@ -66,12 +66,26 @@ Export nccl(const std::vector<TableEntry>& rows, const std::string& heading,
   return result;
 }
 
+std::string lines_of(const std::map<std::string, std::string>& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += fmt::format("{}={}\n", name, value);
+  return text;
+}
+
+/// How a shell and a container get a file of variables.
+void add_use(Export& made, const std::string& path, const std::string& launcher) {
+  made.use.push_back(fmt::format("set -a; . {}; set +a; {} ...", path, launcher));
+  made.use.push_back(fmt::format("docker run --env-file {} ...", path));
+}
+
 Export openmpi(const std::vector<TableEntry>& rows, const std::string& heading,
                const ExportOptions& options) {
   Export result;
   std::string parameters;
   for (const auto& [name, value] : openmpi_parameters(rows, result.notes))
     parameters += fmt::format("OMPI_MCA_{}={}\n", name, value);
+  const auto environment = launch_environment(rows, Backend::openmpi, result.notes);
+  parameters += lines_of(environment);
   const std::string rules = openmpi_rules(rows, result.notes);
   if (rules.empty() && parameters.empty())
     throw Error(ErrorKind::input, "the table has no rows of Open MPI");
@@ -84,22 +98,36 @@ Export openmpi(const std::vector<TableEntry>& rows, const std::string& heading,
   // Variables, not a parameter file: naming one puts the system's own out of force, and with it
   // what distributions switch off there.
   result.files.push_back({"openmpi.env", heading + parameters});
-  result.use.push_back(fmt::format("set -a; . {}; set +a", path_in(options, "openmpi.env")) +
-                       "; mpirun ...");
+  // Ranks elsewhere get MCA parameters by themselves, other variables by -x.
+  std::string launcher = "mpirun";
+  for (const auto& [name, value] : environment) launcher += " -x " + name;
+  add_use(result, path_in(options, "openmpi.env"), launcher);
   return result;
 }
 
 Export mpich(const std::vector<TableEntry>& rows, const std::string& heading,
              const ExportOptions& options) {
   Export result;
-  std::string text;
-  for (const auto& [name, value] : mpich_variables(rows, result.notes))
-    text += fmt::format("{}={}\n", name, value);
+  const std::string text = lines_of(mpich_variables(rows, result.notes)) +
+                           lines_of(launch_environment(rows, Backend::mpich, result.notes));
   if (text.empty())
     throw Error(ErrorKind::input, "the table has no rows in which MPICH leaves its default");
   result.files.push_back({"mpich.env", heading + text});
-  result.use.push_back(
-      fmt::format("set -a; . {}; set +a; mpiexec ...", path_in(options, "mpich.env")));
+  add_use(result, path_in(options, "mpich.env"), "mpiexec");
+  return result;
+}
+
+/// Gloo's algorithm and segment are arguments of its calls; variables hold for the launch.
+Export gloo(const std::vector<TableEntry>& rows, const std::string& heading,
+            const ExportOptions& options) {
+  Export result;
+  const std::string text = lines_of(launch_environment(rows, Backend::gloo, result.notes));
+  if (text.empty())
+    throw Error(ErrorKind::input,
+                "the table has no rows of Gloo with launch settings; its algorithm and segment "
+                "are arguments of its calls (--format toml lists them)");
+  result.files.push_back({"gloo.env", heading + text});
+  add_use(result, path_in(options, "gloo.env"), "PROGRAM");
   return result;
 }
 
@@ -148,6 +176,8 @@ Export export_table(const ConfigurationTable& table, ExportFormat format,
       return openmpi(rows, heading, options);
     case ExportFormat::mpich:
       return mpich(rows, heading, options);
+    case ExportFormat::gloo:
+      return gloo(rows, heading, options);
     case ExportFormat::toml:
       return toml(rows, heading);
   }

@@ -26,14 +26,14 @@ struct ExportOptions {
   std::string plugin{};  ///< absolute path of libdynamiccl-nccl-plugin.so, as jobs see it
 };
 
-enum class ExportFormat { nccl, environment, openmpi, mpich, toml };
+enum class ExportFormat { nccl, environment, openmpi, mpich, gloo, toml };
 template <>
 struct NameTable<ExportFormat> {
   static constexpr std::string_view what = "format";
   static constexpr std::array entries{
-      Named{ExportFormat::nccl, "nccl"}, Named{ExportFormat::environment, "env"},
+      Named{ExportFormat::nccl, "nccl"},       Named{ExportFormat::environment, "env"},
       Named{ExportFormat::openmpi, "openmpi"}, Named{ExportFormat::mpich, "mpich"},
-      Named{ExportFormat::toml, "toml"}};
+      Named{ExportFormat::gloo, "gloo"},       Named{ExportFormat::toml, "toml"}};
 };
 
 /// @throws Error(input) when the regime is unknown or not unique, or nothing can be exported so

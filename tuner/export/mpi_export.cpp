@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "core/malloc_settings.hpp"
 #include "tuner/export/export.hpp"
 #include "tuner/export/mpi_export.hpp"
 
@@ -153,6 +154,43 @@ std::map<std::string, std::string> openmpi_parameters(const std::vector<TableEnt
                                     entry.key.task.text(), at->first, value, at->second));
     }
   }
+  return result;
+}
+
+std::map<std::string, std::string> launch_environment(const std::vector<TableEntry>& entries,
+                                                      Backend backend,
+                                                      std::vector<std::string>& notes) {
+  std::map<std::string, std::string> result;
+  std::map<std::string, std::string> allocator;
+  std::size_t rows = 0;
+  std::size_t asking = 0;
+  for (const TableEntry& entry : entries) {
+    if (entry.key.task.backend != backend) continue;
+    ++rows;
+    bool asks = false;
+    for (const auto& [name, value] : entry.setting.launch_knobs) {
+      if (name.starts_with(kMallocKnob)) {
+        allocator.emplace(name.substr(kMallocKnob.size()), value);
+        asks = true;
+      }
+      if (!name.starts_with("env.")) continue;
+      const auto [at, added] = result.emplace(name.substr(4), value);
+      if (!added && at->second != value)
+        notes.push_back(fmt::format("{} wants {} = {}; a job has one value, {} stays",
+                                    entry.key.task.text(), at->first, value, at->second));
+    }
+    asking += asks ? 1 : 0;
+  }
+  if (allocator.empty()) return result;
+  std::string& tunables = result[std::string(kTunablesVariable)];
+  tunables = with_malloc_settings(tunables, allocator);
+  notes.push_back(fmt::format("{} replaces one that a job has already: join the two with \":\"",
+                              kTunablesVariable));
+  if (asking < rows)
+    notes.push_back(fmt::format(
+        "the allocator's settings hold for all messages of a job; {} of {} rows were chosen "
+        "without them",
+        rows - asking, rows));
   return result;
 }
 

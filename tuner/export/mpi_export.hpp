@@ -13,6 +13,12 @@ std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<st
 /// MCA parameters of the launch, without their "mca." prefix.
 std::map<std::string, std::string> openmpi_parameters(const std::vector<TableEntry>& entries,
                                                       std::vector<std::string>& notes);
+/// Environment variables of a launch: its "env." knobs, and the allocator's settings as one
+/// GLIBC_TUNABLES. Of several values of a variable the first stays; what any row wants of the
+/// allocator holds for all.
+std::map<std::string, std::string> launch_environment(const std::vector<TableEntry>& entries,
+                                                      Backend backend,
+                                                      std::vector<std::string>& notes);
 /// MPICH 4.0 control variables with their values' names.
 std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>& entries,
                                                    std::vector<std::string>& notes);

@@ -62,6 +62,7 @@ class ArmModel {
     double threads = 0;
     double chunk = 0;
     double socket_threads = 0;
+    int allocator_settings = 0;  ///< in force of malloc.keep and malloc.huge_pages
     int implementation = 0;
   };
   [[nodiscard]] double cpu_us(const Arm& arm, double bytes, const PathModel& path) const;

@@ -123,6 +123,36 @@ TEST_CASE("MPICH's variables take the algorithm that gains most over sizes", "[E
   CHECK(made.notes.size() == 1);
 }
 
+TEST_CASE("the allocator's settings are exported for every CPU backend, one line for all") {
+  const std::map<std::string, std::string> keep{{"malloc.keep", "1"}};
+  const std::map<std::string, std::string> huge{{"malloc.huge_pages", "1"}, {"env.A", "2"}};
+  const std::string both =
+      "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:"
+      "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864\n";
+  for (const Backend backend : {Backend::openmpi, Backend::mpich, Backend::gloo}) {
+    const std::string name(name_of(backend));
+    INFO(name);
+    const auto table =
+        table_of({entry(backend, Collective::allreduce, 1 << 10, {"library", {}, {}}, 1.0),
+                  entry(backend, Collective::allreduce, 1 << 22, {"library", {}, huge}),
+                  entry(backend, Collective::allreduce, 1 << 26, {"library", {}, keep})});
+    const Export made = export_table(table, parse_named<ExportFormat>(name), {.folder = "/tuned"});
+    const std::string text = text_of(made, name + ".env");
+    CHECK(text.find(both) != std::string::npos);
+    CHECK(text.find("A=2\n") != std::string::npos);
+    REQUIRE(made.use.size() == 2);
+    CHECK(made.use[0].find(backend == Backend::openmpi ? "mpirun -x A -x GLIBC_TUNABLES ..."
+                                                       : " ...") != std::string::npos);
+    CHECK(made.use[1] == "docker run --env-file /tuned/" + name + ".env ...");
+    REQUIRE(made.notes.size() == 2);
+    CHECK(made.notes[0].find("join the two") != std::string::npos);
+    CHECK(made.notes[1].find("1 of 3 rows were chosen without them") != std::string::npos);
+  }
+  CHECK_THROWS_AS(export_table(table_of({entry(Backend::gloo, Collective::allreduce, 1 << 10, {})}),
+                               ExportFormat::gloo, {}),
+                  Error);
+}
+
 TEST_CASE("an export without rows or with an unclear regime says what is there", "[E-125]") {
   ConfigurationTable table = table_of({entry(Backend::gloo, Collective::allreduce, 1 << 10, {})});
   CHECK_THROWS_AS(export_table(table, ExportFormat::nccl, {}), Error);

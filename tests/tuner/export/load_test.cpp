@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "containers/command.hpp"
 #include "tuner/export/export.hpp"
@@ -20,12 +21,14 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
 };
 
-ConfigurationTable table_of(Backend backend, const std::string& algorithm) {
+ConfigurationTable table_of(Backend backend, const std::string& algorithm,
+                            const std::map<std::string, std::string>& launch = {}) {
   ConfigurationTable table;
   table.put_regime({"r1", "bare-metal", {}});
   TableEntry entry;
   entry.key = {"r1", {Collective::allreduce, {20}, 2, 1, Architecture::ring, backend}};
   entry.setting.algorithm = algorithm;
+  entry.setting.launch_knobs = launch;
   table.put(entry);
   return table;
 }
@@ -83,4 +86,43 @@ TEST_CASE("MPICH has the algorithm that exported variables name", "[E-125][mpi]"
   CHECK(shell(program).find("_ALGORITHM 0") != std::string::npos);
   CHECK(shell("set -a; . " + folder.path + "/mpich.env; set +a;" + program).find("_ALGORITHM 3") !=
         std::string::npos);
+}
+
+namespace {
+
+/// Page faults that a call of 64 MiB costs the plain program's first rank.
+double faults_per_call(const std::string& environment, const std::string& launcher,
+                       const std::string& program) {
+  const std::string said = shell(
+      "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; unset GLIBC_TUNABLES; " +
+      environment + " timeout 120 " + launcher + " -n 2 " + program + " 16777216 page_faults");
+  INFO(said);
+  const auto at = said.find("page_faults ");
+  REQUIRE(at != std::string::npos);
+  return std::stod(said.substr(at + 12));
+}
+
+}  // namespace
+
+TEST_CASE("a plain MPI program that loads exported allocator settings keeps its memory", "[mpi]") {
+  const std::map<std::string, std::string> keep{{"malloc.keep", "1"}};
+  for (const auto& [backend, format, launcher, program] :
+       {std::tuple{Backend::openmpi, ExportFormat::openmpi,
+                   std::string("mpirun.openmpi --oversubscribe"),
+                   std::string(DYNAMICCL_PLAIN_OPENMPI)},
+        {Backend::mpich, ExportFormat::mpich, std::string("mpirun.mpich"),
+         std::string(DYNAMICCL_PLAIN_MPICH)}}) {
+    if (program.empty()) continue;
+    const Folder folder;
+    const Export made =
+        export_table(table_of(backend, "library", keep), format, {.folder = folder.path});
+    write_files(made, folder.path);
+    const std::string load =
+        "set -a; . " + folder.path + "/" + std::string(name_of(backend)) + ".env; set +a;";
+    const double plain = faults_per_call("", launcher, program);
+    const double loaded = faults_per_call(load, launcher, program);
+    INFO(name_of(backend) << ": " << plain << " faults per call, loaded " << loaded);
+    CHECK(plain > 4096);
+    CHECK(loaded * 10 < plain);
+  }
 }
