@@ -11,7 +11,9 @@ constexpr Bytes kMedium{std::uint64_t{16} << 20};
 Proof by_mpi() { return {{Backend::mpich, Backend::openmpi}, Collective::allreduce, kLarge}; }
 // Open MPI looks for shared memory on one of its hosts only, and containers are hosts to it.
 Proof by_mpich() { return {{Backend::mpich}, Collective::allreduce, kLarge}; }
-Proof by_openmpi() { return {{Backend::openmpi, Backend::mpich}, Collective::allreduce, kLarge}; }
+Proof by_openmpi() {
+  return {{Backend::openmpi, Backend::mpich, Backend::gloo}, Collective::allreduce, kLarge};
+}
 Proof by_any() {
   return {{Backend::openmpi, Backend::gloo, Backend::mpich}, Collective::allreduce, kLarge};
 }
@@ -47,6 +49,8 @@ constexpr std::array kCauses{
           mend_cpu_quota, by_any},
     Cause{"oversubscribed", "more ranks than cores", look_for_oversubscription,
           mend_oversubscription, by_any},
+    Cause{"faulted-buffers", "temporary buffers are faulted anew in every call",
+          look_for_faulted_buffers, mend_faulted_buffers, by_openmpi},
     Cause{"reference-blas", "linear algebra by the reference BLAS", look_for_reference_blas,
           mend_reference_blas, by_any},
     Cause{"gpu-boundary", "NCCL cannot use the GPUs' own links", look_for_gpu_boundary,

@@ -76,6 +76,8 @@ std::optional<Symptom> look_for_cpu_quota(const Patient& patient);
 Mend mend_cpu_quota(const Patient& patient);
 std::optional<Symptom> look_for_oversubscription(const Patient& patient);
 Mend mend_oversubscription(const Patient& patient);
+std::optional<Symptom> look_for_faulted_buffers(const Patient& patient);
+Mend mend_faulted_buffers(const Patient& patient);
 std::optional<Symptom> look_for_reference_blas(const Patient& patient);
 Mend mend_reference_blas(const Patient& patient);
 std::optional<Symptom> look_for_gpu_boundary(const Patient& patient);

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/error.hpp"
+#include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "orchestrator/console.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
@@ -24,7 +26,14 @@ constexpr std::size_t kFactsBytes = 4 << 20;
 
 // Large enough that every library takes its way for large messages.
 constexpr Bytes kLookSize{std::uint64_t{4} << 20};
+constexpr const char* kLookCell = "look";
 constexpr Micros kLookTimeout{15e6};
+// Above what glibc keeps by itself, temporary buffers of half the message included.
+constexpr Bytes kPagesSize{std::uint64_t{64} << 20};
+// All calls of that look together, the untimed ones too.
+constexpr Micros kPagesTime{4e6};
+constexpr int kPagesIterations = 4;
+constexpr int kPagesCalls = kPagesIterations + 3;
 
 RegimeContext context_of(const EnvironmentProfile& profile) {
   RegimeContext context;
@@ -101,16 +110,16 @@ RunProtocol look_protocol() {
   return protocol;
 }
 
-PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int ranks) {
+PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int ranks, Bytes size) {
   PlannedGroup group;
   group.id = fmt::format("doctor {} {}", profile.name, name_of(backend));
   group.environment = profile.name;
   group.backend = backend;
   group.ranks = ranks;
   WorkCell cell;
-  cell.id = "look";
+  cell.id = kLookCell;
   cell.collective = Collective::allreduce;
-  cell.size = kLookSize;
+  cell.size = size;
   group.cells.push_back({cell, ""});
   return group;
 }
@@ -168,6 +177,62 @@ std::string why_impossible(const Capabilities& can, const std::string& environme
   return "";
 }
 
+/// Median time of the look's calls, of the slowest rank.
+Micros call_time(const FinishedLaunch& finished) {
+  double slowest_us = 0;
+  for (const auto& file : finished.records)
+    for (const auto& record : file.records)
+      if (const auto* cell = std::get_if<CellRecord>(&record);
+          cell != nullptr && !cell->measured.total_us.empty())
+        slowest_us = std::max(slowest_us, median(cell->measured.total_us));
+  return Micros(slowest_us);
+}
+
+std::optional<CallPages> read_pages(const FinishedLaunch& finished) {
+  std::optional<CallPages> pages;
+  for (const auto& file : finished.records) {
+    for (const auto& record : file.records) {
+      const auto* transport = std::get_if<TransportRecord>(&record);
+      if (transport == nullptr || !transport->details.contains("memory")) continue;
+      const auto& memory = transport->details.at("memory");
+      const auto& cell = memory.at("cells").value(kLookCell, nlohmann::json::object());
+      if (cell.value("calls", 0.0) <= 0) continue;
+      const bool kept = memory.at("allocator").at("keeps") == true;
+      if (!pages) {
+        pages.emplace();
+        pages->size = kPagesSize;
+        pages->kept = kept;
+        pages->page_bytes = memory.at("page_bytes").get<double>();
+        pages->libc = memory.at("allocator").at("libc").get<std::string>();
+      }
+      pages->kept = pages->kept && kept;
+      pages->faults =
+          std::max(pages->faults, cell.value("minor_faults", 0.0) / cell.value("calls", 1.0));
+    }
+  }
+  return pages;
+}
+
+/// A second, larger launch for the page faults of its calls, where it takes seconds at most.
+std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backend backend,
+                                       int ranks, const Environment& environment,
+                                       const LaunchSite& site, Micros call) {
+  const double factor =
+      static_cast<double>(kPagesSize.count()) / static_cast<double>(kLookSize.count());
+  const bool on_gpu = backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
+  if (on_gpu || ranks < 2 || ranks > site.cores || call.count() <= 0 ||
+      call.count() * factor * kPagesCalls > kPagesTime.count())
+    return std::nullopt;
+  auto protocol = look_protocol();
+  protocol.cells.iterations = protocol.cells.min_iterations = kPagesIterations;
+  const auto launch = prepare_launch(look_group(profile, backend, ranks, kPagesSize), profile,
+                                     environment, site, protocol, 1);
+  const auto finished = run_launch(launch, profile, environment, site, protocol, nullptr);
+  remove_launch_folder(launch);
+  if (finished.end.status != LaunchStatus::ok) return std::nullopt;
+  return read_pages(finished);
+}
+
 BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int ranks,
                     const Environment& environment, const LaunchSite& site) {
   BackendLook look;
@@ -175,13 +240,15 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
   try {
     read_settings(profile, environment.shape(), site.host, ranks, look);
     const auto protocol = look_protocol();
-    const auto launch = prepare_launch(look_group(profile, backend, ranks), profile, environment,
-                                       site, protocol, 1);
+    const auto launch = prepare_launch(look_group(profile, backend, ranks, kLookSize), profile,
+                                       environment, site, protocol, 1);
     const auto finished = run_launch(launch, profile, environment, site, protocol, nullptr);
     read_records(finished, profile, look);
     look.timed_out = finished.end.status == LaunchStatus::timed_out;
     if (finished.end.status != LaunchStatus::ok) look.failure = finished.end.reason;
     remove_launch_folder(launch);
+    if (look.ran())
+      look.pages = look_at_pages(profile, backend, ranks, environment, site, call_time(finished));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
     look.failure = error.what();

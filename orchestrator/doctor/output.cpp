@@ -78,6 +78,11 @@ json to_json(const BackendLook& look) {
           {"used_transport", look.used.empty() ? json() : json(look.used)},
           {"evidence", look.used_evidence},
           {"cma_refused", look.cma_refused},
+          {"page_faults", look.pages ? json{{"size_bytes", look.pages->size.count()},
+                                            {"per_call", look.pages->faults},
+                                            {"message_pages", look.pages->message_pages()},
+                                            {"kept", look.pages->kept}}
+                                     : json()},
           {"regime_id", look.regime.id},
           {"regime", look.regime.name}};
 }

@@ -3,14 +3,28 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/units.hpp"
 #include "core/vocabulary.hpp"
 #include "profiles/detect/regime.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
+
+/// What a call with large messages costs in page faults.
+struct CallPages {
+  Bytes size;         ///< of the message, as the cell counts it
+  double faults = 0;  ///< per call, of the rank with most
+  double page_bytes = 4096;
+  bool kept = false;  ///< every rank's allocator takes large blocks from memory that it keeps
+  std::string libc;   ///< "glibc 2.36"
+  [[nodiscard]] double message_pages() const {
+    return static_cast<double>(size.count()) / page_bytes;
+  }
+};
 
 /// What one backend did in the environment: a short launch of the real worker.
 struct BackendLook {
@@ -26,6 +40,8 @@ struct BackendLook {
   std::string used;           ///< transport the bytes really took, "cma, tcp" where ranks differ
   std::string used_evidence;  ///< how that is known, "a; b" where ranks differ
   std::uint64_t cma_refused = 0;  ///< refused process_vm_readv and process_vm_writev calls
+  /// nullopt: data on GPUs, or calls that take too long here to be looked at.
+  std::optional<CallPages> pages;
   Regime regime;
 
   [[nodiscard]] bool ran() const { return impossible.empty() && failure.empty(); }

@@ -105,3 +105,22 @@ TEST_CASE("a /dev/shm of 1 MiB is found, mended and proved with Open MPI") {
   INFO(proof.dump(1));
   check_faster(proof);
 }
+
+TEST_CASE("buffers faulted anew in every call are found, mended and proved with Open MPI") {
+  const Program program;
+  const auto environment = diagnosis(program, "bare-metal", "openmpi", "faulted-buffers", "6");
+  const auto& pages = environment["backends"].at(0)["page_faults"];
+  INFO(environment["backends"].dump(1));
+  CHECK(pages["per_call"].get<double>() > pages["message_pages"].get<double>() / 4);
+  const auto proof = clear_proof(program, "bare-metal", "openmpi", "faulted-buffers");
+  INFO(proof.dump(1));
+  check_faster(proof);
+  // The proof's launches say themselves that the setting held.
+  const auto kept = program.rows(
+      "SELECT v.environment, min(json_extract(t.details_json, '$.memory.allocator.keeps')) AS kept "
+      "FROM v_launch v JOIN transport t ON t.launch_id = v.launch_row WHERE v.launch_status = 'ok' "
+      "GROUP BY v.environment ORDER BY 1");
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[0]["kept"] == 0);
+  CHECK(kept[1]["kept"] == 1);
+}

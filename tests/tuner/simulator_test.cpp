@@ -205,7 +205,7 @@ TEST_CASE("simulated jobs repeat with the seed, and no arm beats the task's best
 
 TEST_CASE("the prior promises large messages some time from memory that is kept, small ones none") {
   SpaceOptions options;
-  options.algorithms = {"ring"};
+  options.algorithms = {"recursive_doubling"};
   options.launch = {{"malloc.keep", {"1"}}, {"malloc.huge_pages", {"1"}}};
   const SpaceContext context{.backend = Backend::mpich, .ranks = 2};
   const ActionSpace space = make_space(context, options);

@@ -240,6 +240,50 @@ TEST_CASE("user namespaces between ranks forbid CMA, one container for all mends
   CHECK(mended->ranks_per_container == 0);
 }
 
+TEST_CASE("temporary buffers that are faulted anew are found by counts, and kept by a setting") {
+  auto patient = healthy();
+  patient.profile = profiles().at("bare-metal");
+  CallPages pages;
+  pages.size = Bytes{std::uint64_t{64} << 20};
+  pages.faults = 8193;
+  pages.libc = "glibc 2.36";
+  patient.looks[0].pages = patient.looks[1].pages = patient.looks[2].pages = pages;
+  patient.looks[1].pages->faults = 12;  // no temporary buffer
+  patient.looks[2].pages->kept = true;  // maps memory itself
+  REQUIRE(ids(patient) == Ids{"faulted-buffers"});
+  auto finding = only(patient, "faulted-buffers");
+  CHECK(finding.symptom.backends == std::vector{Backend::openmpi});
+  CHECK_THAT(finding.symptom.evidence,
+             ContainsSubstring("all-reduce of 64 MiB") &&
+                 ContainsSubstring("openmpi: 8193, 0.50 of the message's pages") &&
+                 ContainsSubstring("glibc 2.36"));
+  CHECK(proving_backend(patient, finding) == Backend::openmpi);
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& setting : finding.mend.profile->backend_settings.at(Backend::openmpi))
+      found.insert(setting.name + "=" + setting.value);
+    return found;
+  };
+  CHECK(names() == Ids{"malloc:keep=true"});
+  CHECK_FALSE(finding.mend.profile->backend_settings.contains(Backend::mpich));
+  // Huge pages too, where the kernel gives them to those who ask.
+  patient.host["cpu"]["transparent_huge_pages"] = "madvise";
+  finding = only(patient, "faulted-buffers");
+  CHECK(names() == Ids{"malloc:keep=true", "malloc:huge_pages=true"});
+  CHECK_THAT(finding.mend.flag, ContainsSubstring("GLIBC_TUNABLES=glibc.malloc.hugetlb=1:") &&
+                                    ContainsSubstring("malloc.keep = true"));
+  // Its proof reads back as it is.
+  EnvironmentProfile base;
+  base.name = "bare-metal";
+  const auto experiment = parse_experiment(proof_experiment(patient, finding, Backend::openmpi, 3),
+                                           "proof", {}, {{"bare-metal", base}});
+  CHECK(experiment.profiles.at("bare-metal-mended").backend_settings.at(Backend::openmpi).size() ==
+        finding.mend.profile->backend_settings.at(Backend::openmpi).size());
+  // A mended one shows it no more.
+  patient.looks[0].pages->faults = 3;
+  CHECK(ids(patient).empty());
+}
+
 TEST_CASE("a GPU machine's containers show the boundary with every flag that mends it") {
   auto patient = cross();
   patient.host["gpu"] = {{"usable", 4}, {"nvml", {{"p2p", {{"self", "nvlink"}}}}}};
