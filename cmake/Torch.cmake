@@ -11,6 +11,22 @@ if(DYNAMICCL_TRAINERS AND NOT DYNAMICCL_SANITIZE)
      AND DYNAMICCL_C10_LIBRARY)
     add_library(dyn_torch INTERFACE)
     target_include_directories(dyn_torch SYSTEM INTERFACE "${DYNAMICCL_ATEN_INCLUDE}" "${DYNAMICCL_TORCH_INCLUDE}")
+    # Its CUDA half where it has one: found by the other half once it is loaded, so linked by name whether or not a
+    # symbol is used. Gloo goes before it: libtorch carries another Gloo of its own, and one of them must serve all.
+    get_filename_component(torch_folder "${DYNAMICCL_TORCH_LIBRARY}" DIRECTORY)
+    find_library(DYNAMICCL_TORCH_CUDA_LIBRARY torch_cuda HINTS "${torch_folder}" NO_DEFAULT_PATH)
+    find_library(DYNAMICCL_C10_CUDA_LIBRARY c10_cuda HINTS "${torch_folder}" NO_DEFAULT_PATH)
+    if(DYNAMICCL_TORCH_CUDA_LIBRARY AND DYNAMICCL_C10_CUDA_LIBRARY AND TARGET dyn_cuda)
+      set(DYNAMICCL_TORCH_HAS_CUDA ON)
+      set(first_libraries "${DYNAMICCL_TORCH_CUDA_LIBRARY},${DYNAMICCL_C10_CUDA_LIBRARY}")
+      if(TARGET dyn_gloo)
+        set(first_libraries "${DYNAMICCL_GLOO_LIBRARY},${first_libraries}")
+      endif()
+      # Its own libraries lie where its run path says, unknown to the linker. It also brings a CUDA runtime of its own,
+      # which must not take calls from ours.
+      target_link_libraries(dyn_torch INTERFACE "-Wl,--allow-shlib-undefined" "-Wl,--exclude-libs,libcudart_static.a"
+        "-Wl,--no-as-needed,${first_libraries},--as-needed")
+    endif()
     target_link_libraries(dyn_torch INTERFACE "${DYNAMICCL_TORCH_LIBRARY}" "${DYNAMICCL_TORCH_CPU_LIBRARY}"
       "${DYNAMICCL_C10_LIBRARY}" ${CMAKE_DL_LIBS})
     # PyTorch DDP's engine as libtorch 1.x exports it, over Gloo: the live baseline of training runs.

@@ -30,6 +30,8 @@ enum class MergeRule { optimal, greedy };
 /// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
 /// pull weights.
 enum class OptimizerPlace { worker, server };
+/// What a GPU computes products in; weights, gradients and sums stay fp32.
+enum class Precision { fp32, tf32, bf16 };
 
 template <>
 struct NameTable<TrainingMethod> {
@@ -65,6 +67,14 @@ struct NameTable<OptimizerPlace> {
   static constexpr std::string_view what = "place of the optimizer";
   static constexpr std::array entries{Named{OptimizerPlace::worker, "worker"},
                                       Named{OptimizerPlace::server, "server"}};
+};
+
+template <>
+struct NameTable<Precision> {
+  static constexpr std::string_view what = "precision";
+  static constexpr std::array entries{Named{Precision::fp32, "fp32"},
+                                      Named{Precision::tf32, "tf32"},
+                                      Named{Precision::bf16, "bf16"}};
 };
 
 Architecture architecture_of(TrainingMethod method);
@@ -108,8 +118,9 @@ struct TrainingSpec {
   MergeRule merge = MergeRule::optimal;  ///< "merge"
   /// "optimizer": worker or server, PS only.
   OptimizerPlace optimizer = OptimizerPlace::worker;
-  int servers = 1;  ///< "servers": ranks 0 to servers-1, PS only
-  int threads = 0;  ///< "threads": of computation per rank; 0 = cores / ranks
+  Precision precision = Precision::fp32;  ///< "precision": tf32 and bf16 on GPUs only
+  int servers = 1;                        ///< "servers": ranks 0 to servers-1, PS only
+  int threads = 0;                        ///< "threads": of computation per rank; 0 = cores / ranks
   /// "oracle": steps compared with one process that computes every worker's part in order; 0 = the
   /// ranks are only compared with each other.
   int oracle = 0;

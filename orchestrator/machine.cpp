@@ -31,7 +31,6 @@ std::string why_backend_cannot_run(Backend backend, const std::string& worker_fo
 }
 
 std::string why_backend_cannot_train(Backend backend, const std::string& worker_folder) {
-  if (needs_gpu(backend)) return "training runs on host memory so far, not on GPUs";
   const std::string trainer = fmt::format("{}/{}", worker_folder, trainer_program(backend));
   if (!std::filesystem::exists(trainer))
     return fmt::format(

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-BATCH = {"resnet18": 32, "resnet50": 64, "bert-base": 64, "bert-large": 8}
+BATCH = {"resnet18": 32, "resnet18-cifar": 32, "resnet50": 64, "bert-base": 64, "bert-large": 8}
 
 
 class Block(nn.Module):
@@ -43,40 +43,55 @@ class Block(nn.Module):
         return torch.relu(self.body(x) + self.skip(x))
 
 
-def resnet(depths, expansion):
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-              nn.MaxPool2d(3, 2, 1)]
+def resnet(depths, expansion, cifar=False):
+    """CIFAR: 32 x 32 images, a 3 x 3 stem without pooling, 10 classes (He et al.)."""
+    layers = [nn.Conv2d(3, 64, 3 if cifar else 7, 1 if cifar else 2, 1 if cifar else 3, bias=False),
+              nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    if not cifar:
+        layers.append(nn.MaxPool2d(3, 2, 1))
     inputs = 64
     for stage, depth in enumerate(depths):
         for i in range(depth):
             width = 64 << stage
             layers.append(Block(inputs, width, 2 if stage > 0 and i == 0 else 1, expansion))
             inputs = width * expansion
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10 if cifar else 1000))
 
 
 class Bert(nn.Module):
-    """BERT's encoder with its masked-word head (tied to nothing, as large as the original's)."""
+    """BERT's encoder and masked-word head (decoder tied to the embedding), without dropout: the model of
+    workers/train/torch/models.cpp."""
 
     def __init__(self, layers, width, heads, words=30522):
         super().__init__()
         self.words = nn.Embedding(words, width)
-        self.places = nn.Parameter(torch.zeros(128, width))
-        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, activation="gelu", batch_first=True)
+        self.places = nn.Embedding(512, width)
+        self.types = nn.Embedding(2, width)
+        self.norm = nn.LayerNorm(width)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.head = nn.Linear(width, words, bias=False)
-        self.head.weight = self.words.weight
+        self.dense = nn.Linear(width, width)
+        self.dense_norm = nn.LayerNorm(width)
+        self.bias = nn.Parameter(torch.zeros(words))
+        for table in (self.words, self.places, self.types):
+            nn.init.normal_(table.weight, 0, 0.02)
 
     def forward(self, tokens):
-        return self.head(self.encoder(self.words(tokens) + self.places))
+        place = torch.arange(tokens.size(1), device=tokens.device)
+        x = self.norm(self.words(tokens) + self.places(place) + self.types(torch.zeros_like(tokens)))
+        x = self.dense_norm(nn.functional.gelu(self.dense(self.encoder(x).flatten(0, 1))))
+        return nn.functional.linear(x, self.words.weight, self.bias)
 
 
 def make(name, device):
     batch = BATCH[name]
+    torch.set_default_device(device)
     if name.startswith("resnet"):
-        model = resnet([2, 2, 2, 2], 1) if name == "resnet18" else resnet([3, 4, 6, 3], 4)
-        data = torch.randn(batch, 3, 224, 224, device=device)
-        target = torch.randint(1000, (batch,), device=device)
+        cifar = name == "resnet18-cifar"
+        model = resnet([3, 4, 6, 3], 4) if name == "resnet50" else resnet([2, 2, 2, 2], 1, cifar)
+        side = 32 if cifar else 224
+        data = torch.randn(batch, 3, side, side, device=device)
+        target = torch.randint(10 if cifar else 1000, (batch,), device=device)
     else:
         model = Bert(12, 768, 12) if name == "bert-base" else Bert(24, 1024, 16)
         data = torch.randint(30522, (batch, 128), device=device)
@@ -84,12 +99,15 @@ def make(name, device):
     return model.to(device), data, target
 
 
-def measure(name, device, steps, warmup):
+def measure(name, device, arguments):
+    steps, warmup = arguments.steps, arguments.warmup
     torch.manual_seed(1)
     model, data, target = make(name, device)
     if dist.get_world_size() > 1:
-        model = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        model = nn.parallel.DistributedDataParallel(
+            model, gradient_as_bucket_view=arguments.best, broadcast_buffers=not arguments.best)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=arguments.momentum,
+                                fused=True if arguments.best and device.type == "cuda" else None)
     times = []
     for step in range(warmup + steps):
         dist.barrier()
@@ -111,20 +129,25 @@ def measure(name, device, steps, warmup):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--models", default=",".join(BATCH))
+    parser.add_argument("--models", default="resnet18,resnet50,bert-base,bert-large")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32")
+    parser.add_argument("--best", action="store_true",
+                        help="what costs DDP least: gradients as views of the buckets, buffers not broadcast, fused "
+                             "optimizer; default: as it comes")
     parser.add_argument("--label", default="")
     arguments = parser.parse_args()
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = arguments.precision == "tf32"
     device = torch.device("cuda" if cuda else "cpu")
     dist.init_process_group("nccl" if cuda else "gloo")
     for name in arguments.models.split(","):
-        times = measure(name, device, arguments.steps, arguments.warmup)
+        times = measure(name, device, arguments)
         if dist.get_rank() == 0:
             print(json.dumps({"label": arguments.label, "model": name,
                               "median_ms": round(statistics.median(times), 3),

@@ -2,7 +2,7 @@
 # Puts an offline bundle (scripts/make_offline_bundle.sh) in place on a machine of which one is root:
 # programs beside the checkout's profiles, container engines in /opt/engine, Apptainer in /usr, MPICH's
 # launcher in /usr/bin. For machines that are thrown away, or that lack these programs: nothing that
-# is there already is replaced.
+# is there already is replaced. A bundle without engines.tar.xz brings programs alone.
 #   scripts/unpack_bundle.sh BUNDLE_FOLDER          run in the checkout's root
 set -eu
 bundle=$1
@@ -13,7 +13,7 @@ cp -a /opt/dynamiccl/bin/. "$root/build/release/"
 for program in mpirun.mpich hydra_pmi_proxy; do
   [ -e "/usr/bin/$program" ] || ln -s "/opt/dynamiccl/mpich/$program" "/usr/bin/$program"
 done
-if [ ! -x /opt/engine/dockerd ]; then
+if [ ! -x /opt/engine/dockerd ] && [ -e "$bundle/engines.tar.xz" ]; then
   mkdir -p /opt/unpacked
   xz -dc "$bundle/engines.tar.xz" | tar -x -C /opt/unpacked
   mv /opt/unpacked/engine /opt/engine

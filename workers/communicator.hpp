@@ -72,6 +72,13 @@ class GpuQueue {
   virtual void end_capture() = 0;
   /// Queues the recorded graph.
   virtual void replay() = 0;
+  /// Order against another stream of this GPU (a cudaStream_t), without the host: what is queued
+  /// from now on waits for what `stream` holds so far.
+  virtual void follow(void* stream) = 0;
+  /// Notes how far the queue is, under a small number of the caller's, until it notes that again.
+  virtual void note(std::size_t number) = 0;
+  /// What `stream` is given from now on waits for that note.
+  virtual void hold_back(void* stream, std::size_t number) = 0;
 
  protected:
   GpuQueue() = default;
@@ -145,6 +152,8 @@ class Communicator {
   [[nodiscard]] virtual bool works_on_gpu() const { return false; }
   /// This rank's GPU where works_on_gpu(); nullptr on a server without one.
   [[nodiscard]] virtual Device* device() { return nullptr; }
+  /// The calling thread makes the calls from now on, until the owner's next one.
+  void enter_thread();
   /// Blocks until the calls so far are done on this rank.
   virtual void complete() {}
   /// The library's GPU stream, nullptr where calls block.
@@ -179,6 +188,9 @@ void exchange(Communicator& comm, const void* send, std::size_t send_bytes, int 
 /// do not leak into their samples. Costs ceil(log2(size)) message latencies.
 void barrier(Communicator& comm);
 inline constexpr const char* kBarrierName = "dissemination";
+
+/// The root's bytes, a multiple of 4, to all ranks; in host memory whatever the library works on.
+void broadcast_host(Communicator& comm, void* data, std::size_t bytes, int root);
 
 /// Element-wise maximum or sum of every rank's values, known to all ranks afterwards.
 std::vector<double> max_over_ranks(Communicator& comm, std::vector<double> values);

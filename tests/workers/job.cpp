@@ -15,10 +15,17 @@
 
 namespace dynamiccl::testing {
 
+namespace {
+
+/// Ranks meet by files: no launcher starts them.
+bool starts_alone(Backend backend) { return backend == Backend::gloo || backend == Backend::nccl; }
+
+}  // namespace
+
 Job::Job(Backend backend, int ranks) {
   std::string folder = (std::filesystem::temp_directory_path() / "job-XXXXXX").string();
   config.output_dir = mkdtemp(folder.data());
-  config.rendezvous_dir = backend == Backend::gloo ? config.output_dir + "/meet" : "";
+  config.rendezvous_dir = starts_alone(backend) ? config.output_dir + "/meet" : "";
   config.launch_id = "job";
   config.backend = backend;
   config.ranks = ranks;
@@ -34,14 +41,14 @@ Job::~Job() {
 
 std::string Job::worker() const {
   std::string name = trains ? "dynamiccl-trainer" : "dynamiccl-worker";
-  if (config.backend != Backend::gloo) name += fmt::format("-{}", name_of(config.backend));
+  if (!starts_alone(config.backend)) name += fmt::format("-{}", name_of(config.backend));
   const std::string folder = DYNAMICCL_BINARY_DIR;
   return faulty ? folder + "/tests/" + name + "-faulty" : folder + "/" + name;
 }
 
 void Job::start() {
   std::ofstream(run_json()) << to_json(config);
-  if (config.backend == Backend::gloo) {
+  if (starts_alone(config.backend)) {
     for (int rank = 0; rank < config.ranks; ++rank) start_alone(rank);
     return;
   }
@@ -57,7 +64,7 @@ void Job::start_alone(int rank) {
   // Written once: a rank may be reading it while the next one is started.
   if (!std::filesystem::exists(run_json())) std::ofstream(run_json()) << to_json(config);
   std::map<std::string, std::string> more;
-  if (config.backend == Backend::gloo) more["DYNAMICCL_RANK"] = std::to_string(rank);
+  if (starts_alone(config.backend)) more["DYNAMICCL_RANK"] = std::to_string(rank);
   spawn({worker(), run_json()}, more);
 }
 

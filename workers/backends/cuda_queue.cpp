@@ -5,16 +5,24 @@
 namespace dynamiccl {
 
 CudaQueue::CudaQueue() {
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
-             "cudaStreamCreateWithFlags");
+  // Computation beside it, which fills the GPU, must not keep other ranks waiting.
+  int least = 0;
+  int greatest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+             "cudaDeviceGetStreamPriorityRange");
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest),
+             "cudaStreamCreateWithPriority");
   check_cuda(cudaEventCreate(&start_), "cudaEventCreate");
   check_cuda(cudaEventCreate(&stop_), "cudaEventCreate");
+  check_cuda(cudaEventCreateWithFlags(&followed_, cudaEventDisableTiming), "cudaEventCreate");
 }
 
 CudaQueue::~CudaQueue() {
   drop_graph();
   cudaEventDestroy(start_);
   cudaEventDestroy(stop_);
+  cudaEventDestroy(followed_);
+  for (cudaEvent_t event : notes_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
 }
 
@@ -44,6 +52,26 @@ void CudaQueue::end_capture() {
 }
 
 void CudaQueue::replay() { check_cuda(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+
+void CudaQueue::follow(void* stream) {
+  // The wait is for the event as it is now: it may be recorded anew at once.
+  check_cuda(cudaEventRecord(followed_, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+  check_cuda(cudaStreamWaitEvent(stream_, followed_, 0), "cudaStreamWaitEvent");
+}
+
+void CudaQueue::note(std::size_t number) {
+  while (notes_.size() <= number) {
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    notes_.push_back(event);
+  }
+  check_cuda(cudaEventRecord(notes_[number], stream_), "cudaEventRecord");
+}
+
+void CudaQueue::hold_back(void* stream, std::size_t number) {
+  check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), notes_.at(number), 0),
+             "cudaStreamWaitEvent");
+}
 
 void CudaQueue::drop_graph() {
   if (graph_ != nullptr) cudaGraphExecDestroy(graph_);

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <vector>
+
 #include "workers/communicator.hpp"
 
 namespace dynamiccl {
@@ -22,6 +24,9 @@ class CudaQueue final : public GpuQueue {
   void begin_capture() override;
   void end_capture() override;
   void replay() override;
+  void follow(void* stream) override;
+  void note(std::size_t number) override;
+  void hold_back(void* stream, std::size_t number) override;
   /// A graph must go before the communicator whose calls it holds.
   void drop_graph();
 
@@ -30,6 +35,8 @@ class CudaQueue final : public GpuQueue {
   cudaEvent_t start_ = nullptr;
   cudaEvent_t stop_ = nullptr;
   cudaGraphExec_t graph_ = nullptr;
+  cudaEvent_t followed_ = nullptr;
+  std::vector<cudaEvent_t> notes_;
 };
 
 }  // namespace dynamiccl

@@ -56,6 +56,7 @@ class NcclCommunicator final : public Communicator {
     return host_->irecv(data, bytes, from, tag);
   }
   void wait(Request request) override { host_->wait(request); }
+  void progress() override { host_->progress(); }
 
   [[nodiscard]] bool works_on_gpu() const override { return true; }
   [[nodiscard]] Device* device() override { return device_.get(); }

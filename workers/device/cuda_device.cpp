@@ -41,6 +41,7 @@ class CudaDevice final : public Device {
   }
   ~CudaDevice() override { cudaStreamDestroy(stream_); }
 
+  void enter_thread() override { check_cuda(cudaSetDevice(index_), "cudaSetDevice"); }
   [[nodiscard]] std::string name() const override { return name_; }
   [[nodiscard]] std::string pci() const override { return pci_; }
 

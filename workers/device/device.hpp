@@ -19,6 +19,8 @@ class Device {
   Device& operator=(const Device&) = delete;
   virtual ~Device() = default;
 
+  /// Makes it the calling thread's GPU too.
+  virtual void enter_thread() {}
   /// "NVIDIA H200", for people.
   [[nodiscard]] virtual std::string name() const = 0;
   /// "0000:4b:00.0": tells GPUs apart whatever a process sees of them.

@@ -3,15 +3,17 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/training.hpp"
 #include "workers/train/dataset.hpp"
+#include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {
 
-/// One trainable tensor, contiguous.
+/// One trainable tensor, contiguous, in its learner's memory.
 struct Parameter {
   float* data = nullptr;
   std::size_t count = 0;
@@ -69,17 +71,27 @@ class Learner {
   /// In the order in which the model registered them.
   [[nodiscard]] virtual const std::vector<Parameter>& parameters() const = 0;
   [[nodiscard]] virtual int stages() const = 0;
+  /// Where weights and gradients lie.
+  [[nodiscard]] virtual TensorMemory& memory() = 0;
 
   /// Called once per parameter in each backward pass, as soon as its gradient is whole; `gradient`
-  /// is valid during the call only.
+  /// is valid during the call, and for as long as memory().copies_wait() after it.
   using OnGradient = std::function<void(std::size_t parameter, const float* gradient)>;
   virtual void on_gradient(OnGradient callback) = 0;
 
   virtual void load(const Batch& batch) = 0;
+  /// Keeps all samples to train on where the model computes, if that is not host memory and they
+  /// leave room there: batches then need not be made and brought in each step.
+  virtual void keep_samples(const Dataset& data) = 0;
+  [[nodiscard]] virtual bool keeps_samples() const = 0;
+  /// Queues a batch of kept samples, by their numbers, to be loaded by load_fetched().
+  virtual void fetch(const std::vector<std::size_t>& samples) = 0;
+  virtual void load_fetched() = 0;
   /// Stages in order, each after load() once.
   virtual void forward(int stage) = 0;
   /// After the last stage.
-  /// @returns the loss
+  /// @returns the loss; on a GPU that of the call before, as nobody waits for this one there: call
+  /// memory().complete() between two calls
   virtual double loss() = 0;
   virtual void backward() = 0;
   /// Share of labels that the model finds, in evaluation mode.
@@ -95,7 +107,12 @@ class Learner {
 
 /// Same seed, same weights on every rank.
 /// @param threads of computation in this process
-std::unique_ptr<Learner> make_learner(const TrainingSpec& spec, std::uint64_t seed, int threads);
+/// @param gpu its number among those the process sees; nullopt: host memory
+/// @throws Error(environment) when the tensor library cannot use that GPU
+std::unique_ptr<Learner> make_learner(const TrainingSpec& spec, std::uint64_t seed, int threads,
+                                      std::optional<int> gpu);
+/// Why this build's tensor library cannot compute on GPUs; empty when it can.
+std::string why_no_gpu();
 
 /// Why this build cannot run the engine; empty when it can.
 std::string why_no_engine();

@@ -11,6 +11,7 @@
 #include "workers/measure/clock.hpp"
 #include "workers/train/compute_load.hpp"
 #include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/queued_exchange.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -43,13 +44,13 @@ struct Timing {
   double lost_us = 0;
 };
 
-void begin(GradientExchange& exchange, std::size_t messages) {
+void begin(StepExchange& exchange, std::size_t messages) {
   exchange.take_spans();
   exchange.start_step();
   for (std::size_t i = 0; i < messages; ++i) exchange.ready(i);
 }
 
-double second_us(GradientExchange& exchange) {
+double second_us(StepExchange& exchange) {
   double sum_us = 0;
   for (const auto& span : exchange.take_spans()) {
     if (std::string_view(span.what) == "all-gather") sum_us += span.end_us - span.start_us;
@@ -57,7 +58,7 @@ double second_us(GradientExchange& exchange) {
   return sum_us;
 }
 
-Timing time_idle(GradientExchange& exchange, std::size_t messages) {
+Timing time_idle(StepExchange& exchange, std::size_t messages) {
   Timing timing;
   const double cpu_us = cpu_now_us();
   const double start_us = now_us();
@@ -86,12 +87,24 @@ double typical(const std::vector<Timing>& timings, double Timing::*member, std::
   return median(values) / static_cast<double>(messages);
 }
 
-/// One worker's figures of one size: idle total, second half, CPU; busy total, second half, loss.
-std::vector<double> time_size(GradientExchange& exchange, std::size_t messages, ComputeLoad& load) {
+std::vector<Timing> time_idle_often(StepExchange& exchange, std::size_t messages) {
   std::vector<Timing> idle;
-  std::vector<Timing> busy;
   time_idle(exchange, messages);
   for (int i = 0; i < kRepeats; ++i) idle.push_back(time_idle(exchange, messages));
+  return idle;
+}
+
+/// On a GPU, whose computation costs these cores nothing: busy as idle.
+std::vector<double> time_size_on_gpu(StepExchange& exchange, std::size_t messages) {
+  const auto idle = time_idle_often(exchange, messages);
+  const double total_us = typical(idle, &Timing::total_us, messages);
+  return {total_us, 0, typical(idle, &Timing::cpu_us, messages), total_us, 0, 0};
+}
+
+/// One worker's figures of one size: idle total, second half, CPU; busy total, second half, loss.
+std::vector<double> time_size(GradientExchange& exchange, std::size_t messages, ComputeLoad& load) {
+  std::vector<Timing> busy;
+  const auto idle = time_idle_often(exchange, messages);
   // Workers leave a message together, so that all of them compute while each learns its pace.
   time_busy(exchange, messages, load);
   load.calibrate(kCalibrationUs);
@@ -152,12 +165,13 @@ std::string link_key(const TrainingSpec& spec) {
 }
 
 LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
-                      const std::vector<std::size_t>& counts, float* gradients, float* sums,
-                      int threads) {
+                      const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads) {
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   const std::size_t whole = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
   const std::size_t largest = std::min(whole, largest_piece(spec));
-  if (gradients != nullptr) std::fill_n(gradients, all, 0.0F);
+  if (worker != nullptr) worker->memory().clear(worker->gradients(), all);
+  if (worker != nullptr) worker->memory().mark(kMostTogether);
+  if (worker != nullptr) worker->memory().complete();
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
   std::array<std::vector<CostTable::Point>, 6> tables;
   for (const std::size_t size : sizes_up_to(largest)) {
@@ -169,8 +183,12 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
     std::vector<double> values(tables.size(), 0);
     if (comm.rank() < servers) {
       GradientServer(comm, plan).serve(2 * (1 + kRepeats));
+    } else if (comm.works_on_gpu()) {
+      const auto exchange =
+          make_exchange(comm, plan, worker->gradients(), worker->sums(), worker->memory());
+      values = time_size_on_gpu(*exchange, messages);
     } else {
-      GradientExchange exchange(comm, plan, gradients, sums);
+      GradientExchange exchange(comm, plan, worker->gradients(), worker->sums());
       values = time_size(exchange, messages, load);
     }
     values = max_over_ranks(comm, std::move(values));

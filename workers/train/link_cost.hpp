@@ -2,7 +2,7 @@
 
 #include "workers/communicator.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
-#include "workers/train/schedule/predict.hpp"
+#include "workers/train/worker_step.hpp"
 
 namespace dynamiccl {
 
@@ -10,11 +10,11 @@ namespace dynamiccl {
 /// on idle processors, and while every worker computes. Ranks: all; the slowest rank's figures, the
 /// same on every one.
 /// @param counts elements of each gradient
-/// @param gradients, sums a worker's buffers, overwritten; nullptr on servers
+/// @param worker whose buffers are overwritten; nullptr on servers. Its GPU is not kept busy: there
+/// the transport takes no time from computation that processors could show.
 /// @param threads of computation per worker
 LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
-                      const std::vector<std::size_t>& counts, float* gradients, float* sums,
-                      int threads);
+                      const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads);
 
 /// Cells whose specs have one key send their messages along one path: they share a cost table.
 std::string link_key(const TrainingSpec& spec);

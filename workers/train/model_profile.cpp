@@ -11,6 +11,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr double kProfileUs = 2e6;
+constexpr double kProfileOnGpuUs = 0.5e6;  // nobody else computes there
 constexpr double kLeastSteps = 5;
 constexpr double kMostSteps = 25;
 
@@ -22,7 +23,7 @@ void share_order(Communicator& comm, int servers, TrainingWorker* worker, const 
   std::vector<int> order;
   if (worker != nullptr) order = worker->observe_order();
   if (is_first) head = {static_cast<std::int32_t>(order.size()), learner->stages()};
-  comm.broadcast(head.data(), head.size(), DataType::int32, servers);
+  broadcast_host(comm, head.data(), head.size() * sizeof(head[0]), servers);
   const auto count = static_cast<std::size_t>(head[0]);
   std::vector<std::int32_t> table(3 * count, 0);
   if (is_first) {
@@ -34,7 +35,7 @@ void share_order(Communicator& comm, int servers, TrainingWorker* worker, const 
       table[3 * i + 2] = parameter.stage;
     }
   }
-  comm.broadcast(table.data(), table.size(), DataType::int32, servers);
+  broadcast_host(comm, table.data(), table.size() * sizeof(table[0]), servers);
   profile.step.stage_forward_us.assign(static_cast<std::size_t>(head[1]), 0);
   for (std::size_t i = 0; i < count; ++i) {
     profile.order.push_back(table[3 * i]);
@@ -57,9 +58,15 @@ struct AloneSteps {
 
 AloneSteps steps_alone(TrainingWorker& worker, const StepProfile& form, int count) {
   AloneSteps alone;
+  // To see when a gradient is ready a GPU is waited for, which makes the pass longer: once.
+  const bool on_gpu = worker.memory().on_gpu();
+  StepProfile seen = form;
+  const double seen_us = on_gpu ? worker.step_alone(&seen).backward_us : 0;
   for (int i = 0; i < count; ++i) {
-    StepProfile step = form;
-    const StepTimes times = worker.step_alone(&step);
+    StepProfile step = seen;
+    const StepTimes times = worker.step_alone(on_gpu ? nullptr : &step);
+    if (seen_us > 0)
+      for (auto& gradient : step.gradients) gradient.ready_us *= times.backward_us / seen_us;
     step.forward_us = times.forward_us;
     step.backward_us = times.backward_us;
     step.update_us = times.update_us;
@@ -80,7 +87,8 @@ int steps_wanted(Communicator& comm, TrainingWorker* worker, const StepProfile& 
     step_us = total_of(steps_alone(*worker, form, 1).steps.front());
   }
   step_us = std::max(max_over_ranks(comm, {step_us})[0], 1.0);
-  return static_cast<int>(std::clamp(kProfileUs / step_us, kLeastSteps, kMostSteps));
+  const double enough_us = comm.works_on_gpu() ? kProfileOnGpuUs : kProfileUs;
+  return static_cast<int>(std::clamp(enough_us / step_us, kLeastSteps, kMostSteps));
 }
 
 /// Median figures of this worker as a flat list; zeros on a server.

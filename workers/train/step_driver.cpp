@@ -1,5 +1,7 @@
 #include "workers/train/step_driver.hpp"
 
+#include "workers/train/exchange/queued_exchange.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -25,16 +27,17 @@ class ExchangeDriver final : public StepDriver {
         worker_(worker),
         answers_(worker, plan.servers > 0),
         crosses_(crosses_barrier(plan.method)),
-        exchange_(comm, plan, worker.gradients(), worker.sums()) {
+        exchange_(make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory())) {
+    worker_.begin(*exchange_);
     restarted();
   }
-  StepTimes step() override { return worker_.step(exchange_, crosses_); }
-  StepTimes finish() override { return worker_.finish(exchange_); }
-  std::optional<double> take_busy_us() override { return exchange_.take_busy_us(); }
-  std::vector<Span> take_spans() override { return exchange_.take_spans(); }
-  [[nodiscard]] std::uint64_t sent_bytes() const override { return exchange_.sent_bytes(); }
+  StepTimes step() override { return worker_.step(*exchange_, crosses_); }
+  StepTimes finish() override { return worker_.finish(*exchange_); }
+  std::optional<double> take_busy_us() override { return exchange_->take_busy_us(); }
+  std::vector<Span> take_spans() override { return exchange_->take_spans(); }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return exchange_->sent_bytes(); }
   [[nodiscard]] std::size_t extra_bytes() const override {
-    return worker_.answer_bytes() + exchange_.extra_bytes();
+    return worker_.answer_bytes() + exchange_->extra_bytes();
   }
   void restarted() override {
     if (plan_.server_sgd && comm_.rank() == plan_.servers)
@@ -47,7 +50,7 @@ class ExchangeDriver final : public StepDriver {
   TrainingWorker& worker_;
   HeldBuffers answers_;  ///< before the exchange, which writes into them until its end
   bool crosses_;
-  GradientExchange exchange_;
+  std::unique_ptr<StepExchange> exchange_;
 };
 
 class EngineDriver final : public StepDriver {

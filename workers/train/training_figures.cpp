@@ -100,6 +100,13 @@ void describe(TrainingFigures& figures, const TrainingSpec& spec, const Exchange
   details["gradients"] = std::move(ready);
 }
 
+void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us) {
+  figures.forward_us = profile.step.forward_us;
+  figures.backward_us = profile.step.backward_us;
+  figures.update_us = profile.step.update_us;
+  figures.exposed_us = std::max(0.0, step_us - profile.compute_us);
+}
+
 void describe(TrainingFigures& figures, const StepPrediction& predicted) {
   figures.details["predicted"] = {{"computing_us", predicted.computing_us},
                                   {"exposed_us", predicted.exposed_us},

@@ -4,9 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
-#include "workers/train/sgd.hpp"
 
 namespace dynamiccl {
 
@@ -14,21 +12,44 @@ TrainingWorker::TrainingWorker(const TrainingSpec& spec, Learner& learner, const
                                int worker, int workers, std::uint64_t seed)
     : spec_(spec),
       learner_(learner),
+      memory_(learner.memory()),
       data_(data),
       worker_(worker),
       workers_(workers),
       sharding_(data.training_size(), workers, spec.batch, seed) {
-  start_weights_ = weights();
+  std::size_t count = 0;
+  for (const auto& parameter : learner_.parameters()) count += parameter.count;
+  start_.resize(memory_, count);
+  float* to = start_.data();
+  for (const auto& parameter : learner_.parameters()) {
+    memory_.copy(parameter.data, to, parameter.count);
+    to += parameter.count;
+  }
 }
 
 std::vector<float> TrainingWorker::weights() const {
-  std::vector<float> all;
-  for (const auto& parameter : learner_.parameters())
-    all.insert(all.end(), parameter.data, parameter.data + parameter.count);
+  std::vector<float> all(start_.size());
+  float* to = all.data();
+  for (const auto& parameter : learner_.parameters()) {
+    memory_.to_host(parameter.data, to, parameter.count);
+    to += parameter.count;
+  }
   return all;
 }
 
+void TrainingWorker::fetch(int worker) {
+  samples_.clear();
+  for (int i = 0; i < spec_.batch; ++i) samples_.push_back(sharding_.sample(step_, worker, i));
+  learner_.fetch(samples_);
+  fetched_ = step_;
+}
+
 void TrainingWorker::load(int worker) {
+  if (learner_.keeps_samples()) {
+    if (fetched_ != step_ || worker != worker_) fetch(worker);
+    fetched_.reset();
+    return learner_.load_fetched();
+  }
   batch_ = Batch{};
   for (int i = 0; i < spec_.batch; ++i) data_.add_to(batch_, sharding_.sample(step_, worker, i));
   learner_.load(batch_);
@@ -62,38 +83,33 @@ void TrainingWorker::set_order(const std::vector<int>& order) {
     stage_.push_back(parameters[parameter].stage);
     offset += parameters[parameter].count;
   }
-  gradients_.assign(offset, 0.0F);
-  sums_.clear();
-  velocity_.assign(offset, 0.0F);
+  gradients_.resize(memory_, offset);
+  sums_.resize(memory_, 0);
+  velocity_.resize(memory_, offset);
+  memory_.clear(velocity_.data(), offset);
 }
 
 void TrainingWorker::hold(bool gradients, bool answers) {
-  const auto size = [&](std::vector<float>& buffer, bool wanted) {
-    if (wanted) {
-      buffer.resize(velocity_.size());
-    } else {
-      std::vector<float>().swap(buffer);
-    }
-  };
-  size(gradients_, gradients);
-  size(sums_, answers);
+  gradients_.resize(memory_, gradients ? velocity_.size() : 0);
+  sums_.resize(memory_, answers ? velocity_.size() : 0);
 }
 
 const float* TrainingWorker::weights_in_order() {
   for (std::size_t i = 0; i < counts_.size(); ++i)
-    std::copy_n(learner_.parameters()[static_cast<std::size_t>(order_[i])].data, counts_[i],
-                &gradients_[offsets_[i]]);
+    memory_.copy(learner_.parameters()[static_cast<std::size_t>(order_[i])].data,
+                 gradients_.at(offsets_[i]), counts_[i]);
   return gradients_.data();
 }
 
 void TrainingWorker::reset() {
-  const float* from = start_weights_.data();
+  const float* from = start_.data();
   for (const auto& parameter : learner_.parameters()) {
-    std::copy_n(from, parameter.count, parameter.data);
+    memory_.copy(from, parameter.data, parameter.count);
     from += parameter.count;
   }
-  std::fill(velocity_.begin(), velocity_.end(), 0.0F);
+  memory_.clear(velocity_.data(), velocity_.size());
   step_ = 0;
+  fetched_.reset();
   open_ = false;
 }
 
@@ -103,28 +119,29 @@ void TrainingWorker::update_from_sum(std::size_t gradient, const float* sums) {
 
 void TrainingWorker::update(std::size_t gradient, const float* value, float scale) {
   float* weight = learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data;
-  float* velocity = &velocity_[offsets_[gradient]];
   const Sgd sgd{static_cast<float>(spec_.learning_rate), static_cast<float>(spec_.momentum)};
-  sgd_update(sgd, weight, velocity, value, scale, counts_[gradient]);
+  memory_.update(sgd, weight, velocity_.at(offsets_[gradient]), value, scale, counts_[gradient]);
 }
 
 void TrainingWorker::take_answer(std::size_t gradient) {
   if (spec_.optimizer == OptimizerPlace::worker) return update_from_sum(gradient, sums());
-  std::copy_n(sums() + offsets_[gradient], counts_[gradient],
-              learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data);
+  memory_.copy(sums() + offsets_[gradient],
+               learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data,
+               counts_[gradient]);
 }
 
 /// Waits for and applies the open sums of one stage, or of all (-1), in the order they come.
-void TrainingWorker::settle(GradientExchange& exchange, int stage, StepTimes& times) {
+void TrainingWorker::settle(StepExchange& exchange, int stage, StepTimes& times) {
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     if (stage >= 0 && stage_[i] != stage) continue;
     const double start_us = now_us();
     exchange.wait(i);
     const double there_us = now_us();
     times.exposed_us += there_us - start_us;
-    take_answer(i);
+    if (!applied_) take_answer(i);
     times.update_us += now_us() - there_us;
   }
+  memory_.apply();
 }
 
 void TrainingWorker::run_backward(StepTimes& times) {
@@ -135,41 +152,61 @@ void TrainingWorker::run_backward(StepTimes& times) {
   stage_spans_.push_back({"backward", 0, start_us, start_us + times.backward_us});
 }
 
+namespace {
+
+/// Stamps of a step without communication.
+enum Stamp : std::size_t { kStart, kBackward, kUpdate, kEnd };
+
+}  // namespace
+
+/// Forward pass of all stages and the loss; the time of each where it is asked for.
+void TrainingWorker::forward_alone(StepProfile* profile) {
+  load(worker_);
+  for (int stage = 0; stage < learner_.stages(); ++stage) {
+    const double before_us = now_us();
+    learner_.forward(stage);
+    if (profile == nullptr) continue;
+    memory_.complete();
+    profile->stage_forward_us[static_cast<std::size_t>(stage)] = now_us() - before_us;
+  }
+}
+
 StepTimes TrainingWorker::step_alone(StepProfile* profile) {
   StepTimes times;
   double backward_start_us = 0;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
-    std::copy_n(gradient, counts_[i], &gradients_[offsets_[i]]);
-    if (profile != nullptr) profile->gradients[i].ready_us = now_us() - backward_start_us;
+    memory_.copy(gradient, gradients_.at(offsets_[i]), counts_[i]);
+    if (profile == nullptr) return;
+    // Every piece of a real step waits for these marks.
+    memory_.mark(i);
+    memory_.complete();
+    profile->gradients[i].ready_us = now_us() - backward_start_us;
   });
+  memory_.complete();
   times.start_us = now_us();
-  load(worker_);
-  double before_us = now_us();
-  times.forward_us = before_us - times.start_us;
-  for (int stage = 0; stage < learner_.stages(); ++stage) {
-    learner_.forward(stage);
-    const double after_us = now_us();
-    times.forward_us += after_us - before_us;
-    if (profile != nullptr)
-      profile->stage_forward_us[static_cast<std::size_t>(stage)] = after_us - before_us;
-    before_us = after_us;
-  }
-  const double loss_us = now_us();
+  memory_.stamp(kStart);
+  forward_alone(profile);
   times.loss = learner_.loss();
+  // Only who looks at parts waits for them.
+  if (profile != nullptr) memory_.complete();
+  memory_.stamp(kBackward);
   backward_start_us = now_us();
-  times.forward_us += backward_start_us - loss_us;
   learner_.backward();
-  const double end_us = now_us();
-  times.backward_us = end_us - backward_start_us;
+  memory_.stamp(kUpdate);
   for (std::size_t i = 0; i < counts_.size(); ++i) update_from_sum(i, gradients_.data());
-  times.update_us = now_us() - end_us;
+  memory_.apply();
+  memory_.stamp(kEnd);
+  memory_.complete();
+  times.forward_us = memory_.between_us(kStart, kBackward);
+  times.backward_us = memory_.between_us(kBackward, kUpdate);
+  times.update_us = memory_.between_us(kUpdate, kEnd);
   ++step_;
   return times;
 }
 
 /// Loads the batch; a stage waits for its own weights where sums are still open.
-void TrainingWorker::run_forward(GradientExchange* exchange, StepTimes& times) {
+void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   stage_spans_.clear();
   load(worker_);
   times.forward_us = now_us() - times.start_us;
@@ -184,26 +221,41 @@ void TrainingWorker::run_forward(GradientExchange* exchange, StepTimes& times) {
   open_ = false;
 }
 
-StepTimes TrainingWorker::step(GradientExchange& exchange, bool crosses) {
+void TrainingWorker::begin(StepExchange& exchange) {
+  // All of them are there before another thread looks at one.
+  if (exchange.needs_marks()) memory_.mark(counts_.size() - 1);
+  applied_ = exchange.apply_by([this](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) update_from_sum(i, sums());
+    memory_.apply();
+  });
+}
+
+StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   StepTimes times;
   times.start_us = now_us();
   run_forward(&exchange, times);
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
-    float* place = &gradients_[offsets_[i]];
-    std::copy_n(gradient, counts_[i], place);
-    if (planted_fault().drop_gradient && worker_ == workers_ - 1 && i == 0)
-      std::fill_n(place, counts_[i], 0.0F);
+    float* place = gradients_.at(offsets_[i]);
+    memory_.copy_later(gradient, place, counts_[i]);
+    const bool dropped = planted_fault().drop_gradient && worker_ == workers_ - 1 && i == 0;
+    if (dropped || exchange.needs_marks()) memory_.flush_copies();
+    if (dropped) memory_.clear(place, counts_[i]);
+    if (exchange.needs_marks()) memory_.mark(i);
     exchange.ready(i);
   });
   exchange.start_step();
   run_backward(times);
   ++step_;
+  // Behind the backward pass, while the last sums are on their way.
+  if (learner_.keeps_samples()) fetch(worker_);
   if (crosses) {
     open_ = true;
   } else {
     settle(exchange, -1, times);
   }
+  // A GPU's step ends when it has been computed, not when it has been queued.
+  memory_.complete();
   return times;
 }
 
@@ -235,7 +287,7 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
   return times;
 }
 
-StepTimes TrainingWorker::finish(GradientExchange& exchange) {
+StepTimes TrainingWorker::finish(StepExchange& exchange) {
   StepTimes times;
   times.start_us = now_us();
   if (open_ && !planted_fault().skip_last_update) settle(exchange, -1, times);
@@ -248,19 +300,21 @@ void TrainingWorker::step_of_all() {
   for (int worker = 0; worker < workers_; ++worker) {
     learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
       const std::size_t i = position_[parameter];
-      float* sum = &gradients_[offsets_[i]];
+      float* sum = gradients_.at(offsets_[i]);
       if (worker == 0) {
-        std::copy_n(gradient, counts_[i], sum);
+        memory_.copy(gradient, sum, counts_[i]);
       } else {
-        sum_elements(sum, sum, gradient, counts_[i], DataType::float32);
+        memory_.add(sum, gradient, counts_[i]);
       }
     });
     load(worker);
     for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
     learner_.loss();
     learner_.backward();
+    memory_.complete();
   }
   for (std::size_t i = 0; i < counts_.size(); ++i) update_from_sum(i, gradients_.data());
+  memory_.apply();
   ++step_;
 }
 

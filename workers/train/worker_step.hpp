@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "workers/train/exchange/exchange.hpp"
@@ -40,12 +41,14 @@ class TrainingWorker {
   void reset();
   /// One step without communication; `profile` gets its ready times and stages.
   StepTimes step_alone(StepProfile* profile);
+  /// Before the first step with this exchange, which may apply sums itself.
+  void begin(StepExchange& exchange);
   /// One step of the method. Sums of methods that cross the barrier stay open until the next step.
-  StepTimes step(GradientExchange& exchange, bool crosses);
+  StepTimes step(StepExchange& exchange, bool crosses);
   /// One step whose gradients the tensor library's own engine averages.
   StepTimes step_by(DataParallelEngine& engine);
   /// Applies what is still open.
-  StepTimes finish(GradientExchange& exchange);
+  StepTimes finish(StepExchange& exchange);
   /// One step as one process would do it: every worker's batch in turn, gradients added in rank
   /// order.
   void step_of_all();
@@ -58,6 +61,7 @@ class TrainingWorker {
   void hold(bool gradients, bool answers);
   /// The weights in the order of gradients, in the gradients' buffer.
   const float* weights_in_order();
+  [[nodiscard]] TensorMemory& memory() { return memory_; }
   [[nodiscard]] float* gradients() { return gradients_.data(); }
   [[nodiscard]] float* sums() { return sums_.empty() ? gradients_.data() : sums_.data(); }
   [[nodiscard]] std::uint64_t steps_per_epoch() const { return sharding_.steps_per_epoch(); }
@@ -69,18 +73,22 @@ class TrainingWorker {
   [[nodiscard]] const std::vector<Span>& stage_spans() const { return stage_spans_; }
 
  private:
+  /// Queues this worker's next batch, where the learner keeps samples.
+  void fetch(int worker);
   void load(int worker);
   /// @param value the gradient's sum over all workers, or its average with scale 1
   void update(std::size_t gradient, const float* value, float scale);
   void update_from_sum(std::size_t gradient, const float* sums);
   /// What came for this gradient: its sum, or the weights that a server updated.
   void take_answer(std::size_t gradient);
-  void settle(GradientExchange& exchange, int stage, StepTimes& times);
-  void run_forward(GradientExchange* exchange, StepTimes& times);
+  void settle(StepExchange& exchange, int stage, StepTimes& times);
+  void forward_alone(StepProfile* profile);
+  void run_forward(StepExchange* exchange, StepTimes& times);
   void run_backward(StepTimes& times);
 
   TrainingSpec spec_;
   Learner& learner_;
+  TensorMemory& memory_;
   const Dataset& data_;
   int worker_;
   int workers_;
@@ -91,12 +99,15 @@ class TrainingWorker {
   std::vector<std::size_t> counts_;    ///< elements of each gradient
   std::vector<std::size_t> offsets_;
   std::vector<int> stage_;  ///< of each gradient
-  std::vector<float> gradients_;
-  std::vector<float> sums_;  ///< PS alone: a second place for the answers
-  std::vector<float> velocity_;
-  std::vector<float> start_weights_;
+  FlatBuffer gradients_;
+  FlatBuffer sums_;  ///< PS alone: a second place for the answers
+  FlatBuffer velocity_;
+  FlatBuffer start_;  ///< the weights at the start, parameter by parameter
   Batch batch_;
-  bool open_ = false;  ///< sums of the last step are not applied yet
+  std::vector<std::size_t> samples_;      ///< of the batch, where the learner keeps them
+  std::optional<std::uint64_t> fetched_;  ///< the step whose batch is on its way
+  bool applied_ = false;                  ///< the exchange has sums applied as they come
+  bool open_ = false;                     ///< sums of the last step are not applied yet
   std::vector<Span> stage_spans_;
 };
 

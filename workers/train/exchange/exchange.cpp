@@ -21,8 +21,10 @@ bool is_by_urgency(TrainingMethod method) {
 }  // namespace
 
 GradientExchange::GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
-                                   float* sums)
+                                   float* sums, std::function<void(std::size_t)> reached)
     : plan_(plan),
+      comm_(comm),
+      reached_(std::move(reached)),
       reducer_(make_reducer(comm, plan_, gradients, sums)),
       missing_(plan.pieces.size(), 0),
       open_(plan.counts.size(), 0),
@@ -88,7 +90,7 @@ bool GradientExchange::idle() {
   return !working_ && !step_wanted_;
 }
 
-double GradientExchange::take_busy_us() {
+std::optional<double> GradientExchange::take_busy_us() {
   const std::lock_guard lock(mutex_);
   return std::exchange(busy_us_, 0);
 }
@@ -99,6 +101,7 @@ std::vector<Span> GradientExchange::take_spans() {
 }
 
 void GradientExchange::run() {
+  comm_.enter_thread();
   std::unique_lock lock(mutex_);
   while (true) {
     to_send_.wait(lock, [&] { return step_wanted_ || stop_; });
@@ -151,6 +154,10 @@ bool GradientExchange::is_ready(std::size_t piece) const {
 
 void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece) {
   sleep_until(lock, [&] { return is_ready(piece); });
+  if (!reached_) return;
+  lock.unlock();
+  for (std::size_t g = plan_.pieces[piece].first; g < plan_.pieces[piece].last; ++g) reached_(g);
+  lock.lock();
 }
 
 template <class F>

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,34 +64,71 @@ class Reducer {
 std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
                                       float* gradients, float* sums);
 
+/// How a worker's gradients become sums, as its steps see it. One step after the other:
+/// start_step(), ready() for every gradient, wait() for every gradient; all from the computing
+/// thread, except that ready() may come from another one while that thread runs the backward pass.
+class StepExchange {
+ public:
+  virtual ~StepExchange() = default;
+  StepExchange(const StepExchange&) = delete;
+  StepExchange& operator=(const StepExchange&) = delete;
+
+  /// Before the first gradient of a step. Every sum of the step before has been waited for.
+  virtual void start_step() = 0;
+  /// The gradient lies in the buffer, or will when the GPU has done what was queued so far. Each
+  /// one exactly once per step.
+  virtual void ready(std::size_t gradient) = 0;
+  /// True when TensorMemory::mark() must come before each ready().
+  [[nodiscard]] virtual bool needs_marks() const { return false; }
+  /// Who applies the sums of the gradients [first, last). An exchange that queues its work calls it
+  /// as soon as they are queued, so that it queues the update beside the computation, and wait()
+  /// waits for that too. Returns false where the caller applies them after wait().
+  using Apply = std::function<void(std::size_t first, std::size_t last)>;
+  virtual bool apply_by(Apply /*apply*/) { return false; }
+  /// What the computing thread does or queues from now on finds the sum of this gradient.
+  /// @throws what ended the communication
+  virtual void wait(std::size_t gradient) = 0;
+  /// Blocks until nothing is under way, so that the owner may use the communicator.
+  virtual void flush() = 0;
+
+  /// Since the last call: microseconds in which communication was busy, nullopt where nobody saw
+  /// it; and what it did.
+  virtual std::optional<double> take_busy_us() = 0;
+  virtual std::vector<Span> take_spans() = 0;
+  [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
+  /// Memory for gradients beside the buffers it was given.
+  [[nodiscard]] virtual std::size_t extra_bytes() const = 0;
+
+ protected:
+  StepExchange() = default;
+};
+
 /// A worker's side of a method. The computing thread reports gradients as they become ready and
 /// waits for sums; a thread of its own talks to the library meanwhile (Communicator is for one
 /// thread at a time: the owner stays away from it between start_step and flush).
-class GradientExchange {
+class GradientExchange final : public StepExchange {
  public:
   /// Buffers hold plan.elements() and outlive this object.
-  GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients, float* sums);
-  ~GradientExchange();
-  GradientExchange(const GradientExchange&) = delete;
-  GradientExchange& operator=(const GradientExchange&) = delete;
+  /// @param reached blocks until a gradient that was reported ready is really in its place; empty
+  /// where it is at once
+  GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients, float* sums,
+                   std::function<void(std::size_t gradient)> reached = {});
+  ~GradientExchange() override;
 
-  /// Before the first gradient of a step. Every sum of the step before has been waited for.
-  void start_step();
-  /// The gradient lies in the buffer. Each one exactly once per step, from any thread.
-  void ready(std::size_t gradient);
-  /// Blocks until the sum of this gradient is there.
-  /// @throws what ended the communication
-  void wait(std::size_t gradient);
-  /// Blocks until the communication thread is idle, so that the owner may use the communicator.
-  void flush();
+  void start_step() override;
+  /// From any thread.
+  void ready(std::size_t gradient) override;
+  [[nodiscard]] bool needs_marks() const override { return reached_ != nullptr; }
+  /// Blocks until the sum is there.
+  void wait(std::size_t gradient) override;
+  void flush() override;
   /// True when the step that was started is over. @throws what ended the communication
   [[nodiscard]] bool idle();
 
-  /// Since the last call: microseconds in which the thread was busy, and what it did.
-  double take_busy_us();
-  std::vector<Span> take_spans();
-  [[nodiscard]] std::uint64_t sent_bytes() const { return reducer_->sent_bytes(); }
-  [[nodiscard]] std::size_t extra_bytes() const { return reducer_->extra_bytes(); }
+  std::optional<double> take_busy_us() override;
+  std::vector<Span> take_spans() override;
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return reducer_->sent_bytes(); }
+  [[nodiscard]] std::size_t extra_bytes() const override { return reducer_->extra_bytes(); }
 
  private:
   void run();
@@ -109,6 +148,8 @@ class GradientExchange {
   void timed(std::unique_lock<std::mutex>& lock, const char* what, std::size_t piece, F&& work);
 
   ExchangePlan plan_;
+  Communicator& comm_;
+  std::function<void(std::size_t)> reached_;
   std::unique_ptr<Reducer> reducer_;
   std::mutex mutex_;
   std::condition_variable to_send_;

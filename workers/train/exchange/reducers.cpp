@@ -20,6 +20,7 @@ class AllReduce final : public Reducer {
     const Piece& piece = plan_.pieces[index];
     float* data = gradients_ + piece.offset;
     if (comm_.size() > 1) comm_.allreduce(data, data, piece.count, DataType::float32);
+    comm_.complete();  // who waits for the sum reads it at once
     const auto ranks = static_cast<std::uint64_t>(comm_.size());
     sent_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
     return true;

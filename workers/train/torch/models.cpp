@@ -1,6 +1,7 @@
 #include "workers/train/torch/models.hpp"
 
 #include <torch/nn/functional.h>
+#include <torch/version.h>
 
 namespace dynamiccl {
 namespace {
@@ -24,6 +25,9 @@ nn::Conv2d convolution(int from, int to, int kernel, int stride) {
       nn::Conv2dOptions(from, to, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
+/// Its input is a normalised value that nothing else reads: it is written over.
+nn::ReLU activation() { return nn::ReLU(nn::ReLUOptions(/*inplace=*/true)); }
+
 /// Two or three convolutions beside a shortcut (He et al., arXiv 1512.03385; the stride of the
 /// three sits in the middle one, "v1.5").
 struct BlockImpl : nn::Module {
@@ -32,11 +36,11 @@ struct BlockImpl : nn::Module {
     if (bottleneck) {
       body->push_back(convolution(from, width, 1, 1));
       body->push_back(nn::BatchNorm2d(width));
-      body->push_back(nn::ReLU());
+      body->push_back(activation());
     }
     body->push_back(convolution(bottleneck ? width : from, width, 3, stride));
     body->push_back(nn::BatchNorm2d(width));
-    body->push_back(nn::ReLU());
+    body->push_back(activation());
     body->push_back(convolution(width, to, bottleneck ? 1 : 3, 1));
     body->push_back(nn::BatchNorm2d(to));
     register_module("body", body);
@@ -48,7 +52,7 @@ struct BlockImpl : nn::Module {
   }
   Tensor forward(const Tensor& x) {
     const Tensor way = shortcut->is_empty() ? x : shortcut->forward(x);
-    return torch::relu(body->forward(x) + way);
+    return (body->forward(x) + way).relu_();
   }
   nn::Sequential body;
   nn::Sequential shortcut;
@@ -77,7 +81,7 @@ TORCH_MODULE(Flattened);
 
 void add_residual_net(StagedModel& model, bool imagenet) {
   nn::Sequential stem(convolution(3, 64, imagenet ? 7 : 3, imagenet ? 2 : 1), nn::BatchNorm2d(64),
-                      nn::ReLU());
+                      activation());
   if (imagenet) stem->push_back(nn::MaxPool2d(nn::MaxPool2dOptions(3).stride(2).padding(1)));
   add(model, stem);
   const std::array<int, 4> depth = imagenet ? std::array{3, 4, 6, 3} : std::array{2, 2, 2, 2};
@@ -113,6 +117,41 @@ struct EmbeddingsImpl : nn::Module {
 };
 TORCH_MODULE(Embeddings);
 
+#if TORCH_VERSION_MAJOR >= 2
+/// nn::TransformerEncoderLayer with the fused attention that its Python form takes and its C++ form
+/// does not: post-norm, no dropout, gelu, [sequence, batch, width].
+struct EncoderLayerImpl : nn::Module {
+  EncoderLayerImpl(int h, int heads)
+      : heads_(heads),
+        inputs(register_module("inputs", nn::Linear(h, 3 * h))),
+        output(register_module("output", nn::Linear(h, h))),
+        wide(register_module("wide", nn::Linear(h, 4 * h))),
+        narrow(register_module("narrow", nn::Linear(4 * h, h))),
+        norm1(register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({h})))),
+        norm2(register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({h})))) {
+    nn::init::xavier_uniform_(inputs->weight);
+    nn::init::zeros_(inputs->bias);
+    nn::init::zeros_(output->bias);
+  }
+  Tensor forward(const Tensor& x) {
+    const auto s = x.size(0);
+    const auto b = x.size(1);
+    const auto h = x.size(2);
+    // [3, batch, heads, sequence, width of a head]
+    const auto parts =
+        inputs->forward(x).view({s, b, 3, heads_, h / heads_}).permute({2, 1, 3, 0, 4});
+    const auto seen = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
+    const auto joined = seen.permute({2, 0, 1, 3}).reshape({s, b, h});
+    const auto y = norm1->forward(x + output->forward(joined));
+    return norm2->forward(y + narrow->forward(F::gelu(wide->forward(y))));
+  }
+  std::int64_t heads_;
+  nn::Linear inputs, output, wide, narrow;
+  nn::LayerNorm norm1, norm2;
+};
+TORCH_MODULE(EncoderLayer);
+#endif
+
 /// The masked-language head; its decoder is the word embedding itself.
 struct LanguageHeadImpl : nn::Module {
   LanguageHeadImpl(int h, Embeddings embeddings)
@@ -121,9 +160,10 @@ struct LanguageHeadImpl : nn::Module {
         bias(register_parameter("bias", torch::zeros({30522}))),
         tied(std::move(embeddings)) {}
   Tensor forward(const Tensor& x) {
-    const auto y = norm->forward(F::gelu(dense->forward(x)));
-    // Back to [batch, sequence], the order of the labels.
-    return F::linear(y, tied->words->weight, bias).transpose(0, 1).flatten(0, 1);
+    // Back to [batch, sequence], the order of the labels, while it is narrow.
+    const auto rows = x.transpose(0, 1).flatten(0, 1);
+    const auto y = norm->forward(F::gelu(dense->forward(rows)));
+    return F::linear(y, tied->words->weight, bias);
   }
   nn::Linear dense;
   nn::LayerNorm norm;
@@ -164,10 +204,14 @@ StagedModel make_bert(TrainingModel kind) {
   const Embeddings embeddings(h);
   add(model, embeddings);
   for (int i = 0; i < (large ? 24 : 12); ++i) {
+#if TORCH_VERSION_MAJOR >= 2
+    add(model, EncoderLayer(h, h / 64));
+#else
     add(model, nn::TransformerEncoderLayer(nn::TransformerEncoderLayerOptions(h, h / 64)
                                                .dim_feedforward(4 * h)
                                                .dropout(0)
                                                .activation(torch::kGELU)));
+#endif
   }
   add(model, LanguageHead(h, embeddings));
   return model;

@@ -1,13 +1,22 @@
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/cuda.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/utils.h>
 #include <torch/version.h>
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
 #include "workers/train/learner.hpp"
 #include "workers/train/torch/engine.hpp"
+#include "workers/train/torch/gpu_memory.hpp"
 #include "workers/train/torch/models.hpp"
 
 namespace dynamiccl {
@@ -22,12 +31,81 @@ void set_blas_threads(int threads) {
     set(threads);
 }
 
+/// Products in bfloat16 for as long as it lives, where wanted.
+class Autocast {
+ public:
+  explicit Autocast(bool wanted) : wanted_(wanted) {
+    if (!wanted_) return;
+    before_ = set(true);
+#if TORCH_VERSION_MAJOR >= 2
+    at::autocast::set_autocast_dtype(at::kCUDA, at::kBFloat16);
+#else
+    at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
+#endif
+  }
+  ~Autocast() {
+    if (!wanted_) return;
+    set(before_);
+    at::autocast::clear_cache();
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  static bool set(bool enabled) {
+#if TORCH_VERSION_MAJOR >= 2
+    const bool before = at::autocast::is_autocast_enabled(at::kCUDA);
+    at::autocast::set_autocast_enabled(at::kCUDA, enabled);
+#else
+    const bool before = at::autocast::is_enabled();
+    at::autocast::set_enabled(enabled);
+#endif
+    return before;
+  }
+  bool wanted_;
+  bool before_ = false;
+};
+
+/// Called after a node of the backward pass has run.
+class AfterNode final : public torch::autograd::FunctionPostHook {
+ public:
+  explicit AfterNode(std::function<void()> call) : call_(std::move(call)) {}
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& /*inputs*/) override {
+    call_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+/// Samples where the model computes.
+struct Samples {
+  Tensor inputs;
+  Tensor labels;
+};
+
 class TorchLearner final : public Learner {
  public:
-  TorchLearner(const TrainingSpec& spec, std::uint64_t seed) {
+  TorchLearner(const TrainingSpec& spec, std::uint64_t seed, std::optional<int> gpu)
+      : device_(gpu ? torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(*gpu))
+                    : torch::Device(torch::kCPU)),
+        memory_(gpu ? make_gpu_memory(device_) : make_host_memory()),
+        bf16_(spec.precision == Precision::bf16) {
+    at::globalContext().setAllowTF32CuBLAS(spec.precision == Precision::tf32);
+    at::globalContext().setAllowTF32CuDNN(spec.precision == Precision::tf32);
+    at::globalContext().setDeterministicCuDNN(spec.oracle > 0);
+    // Where no such algorithm is known, the library says so and goes on.
+    if (gpu) at::globalContext().setDeterministicAlgorithms(spec.oracle > 0, /*warn_only=*/true);
+    if (gpu)
+      shown_loss_ = torch::zeros({1}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true));
     torch::manual_seed(seed);
     const bool tokens = facts_of(spec.model, spec.sequence).tokens;
     model_ = tokens ? make_bert(spec.model) : make_image_model(spec.model);
+    // Weights come from the host's generator: the same on every kind of device.
+    for (auto& module : model_.owners) module->to(device_);
     for (std::size_t stage = 0; stage < model_.stages.size(); ++stage) {
       for (auto& tensor : model_.stages[stage].parameters) {
         DYN_ASSERT(tensor.is_contiguous(), "weights are updated as flat memory");
@@ -41,21 +119,57 @@ class TorchLearner final : public Learner {
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const override { return parameters_; }
   [[nodiscard]] int stages() const override { return static_cast<int>(model_.stages.size()); }
+  [[nodiscard]] TensorMemory& memory() override { return *memory_; }
   void on_gradient(OnGradient callback) override { callback_ = std::move(callback); }
 
   void load(const Batch& batch) override {
-    input_ = input_of(batch);
-    labels_ = labels_of(batch);
+    input_ = input_of(batch).to(device_, /*non_blocking=*/true);
+    labels_ = labels_of(batch).to(device_, /*non_blocking=*/true);
   }
 
   void forward(int stage) override {
+    const Autocast autocast(bf16_);
     input_ = model_.stages[static_cast<std::size_t>(stage)].forward(input_);
   }
 
+  void keep_samples(const Dataset& data) override {
+    kept_ = {};
+    const std::size_t count = data.training_size();
+    if (!device_.is_cuda() || count == 0) return;
+    Batch one;
+    data.add_to(one, 0);
+    const std::size_t bytes = one.pixels.size() * sizeof(float) +
+                              (one.tokens.size() + one.labels.size()) * sizeof(std::int64_t);
+    if (bytes * count > kMostKept) return;
+    Batch all;
+    for (std::size_t i = 0; i < count; ++i) data.add_to(all, i);
+    kept_.inputs = input_of(all).to(device_);
+    kept_.labels = labels_of(all).view({all.count, -1}).to(device_);
+  }
+  [[nodiscard]] bool keeps_samples() const override { return kept_.inputs.defined(); }
+  void fetch(const std::vector<std::size_t>& samples) override {
+    const auto count = static_cast<std::int64_t>(samples.size());
+    // Pinned, so that nobody waits for the copy; written again only when the step before is over.
+    if (!chosen_.defined() || chosen_.numel() != count)
+      chosen_ = torch::empty({count}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+    std::copy(samples.begin(), samples.end(), chosen_.data_ptr<std::int64_t>());
+    const Tensor places = chosen_.to(device_, /*non_blocking=*/true);
+    fetched_.inputs = kept_.inputs.index_select(0, places);
+    fetched_.labels = kept_.labels.index_select(0, places).flatten();
+  }
+  void load_fetched() override {
+    input_ = std::exchange(fetched_.inputs, {});
+    labels_ = std::exchange(fetched_.labels, {});
+  }
+
   double loss() override {
-    loss_ = torch::nn::functional::cross_entropy(input_, labels_);
+    loss_ = torch::nn::functional::cross_entropy(input_.to(torch::kFloat32), labels_);
     input_.reset();
-    return loss_.item<double>();
+    if (!device_.is_cuda()) return loss_.item<double>();
+    const double before = *shown_loss_.data_ptr<float>();
+    const torch::NoGradGuard no_grad;
+    shown_loss_.copy_(loss_, /*non_blocking=*/true);
+    return before;
   }
 
   void backward() override {
@@ -66,10 +180,10 @@ class TorchLearner final : public Learner {
   double accuracy(const Batch& batch) override {
     const torch::NoGradGuard no_grad;
     for (auto& module : model_.owners) module->eval();
-    Tensor x = input_of(batch);
+    Tensor x = input_of(batch).to(device_);
     for (auto& stage : model_.stages) x = stage.forward(x);
     for (auto& module : model_.owners) module->train();
-    return x.argmax(1).eq(labels_of(batch)).to(torch::kDouble).mean().item<double>();
+    return x.argmax(1).eq(labels_of(batch).to(device_)).to(torch::kDouble).mean().item<double>();
   }
 
   std::unique_ptr<DataParallelEngine> engine(EngineGroup& group, Bytes bucket) override {
@@ -82,16 +196,14 @@ class TorchLearner final : public Learner {
   void add_hooks() {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       auto accumulator = torch::autograd::impl::grad_accumulator(tensors_[i]);
-      accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-          [this, i](const torch::autograd::variable_list& outputs,
-                    const torch::autograd::variable_list&) {
-            Tensor& gradient = tensors_[i].mutable_grad();
-            const Tensor whole = gradient.contiguous();
-            callback_(i, whole.data_ptr<float>());
-            // The engine's own hook comes after this one and takes the gradient.
-            if (!engaged_) gradient.reset();
-            return outputs;
-          }));
+      accumulator->add_post_hook(std::make_unique<AfterNode>([this, i] {
+        Tensor& gradient = tensors_[i].mutable_grad();
+        given_.push_back(gradient.contiguous());
+        // The engine's own hook comes after this one and takes the gradient.
+        if (!engaged_) gradient.reset();
+        callback_(i, given_.back().data_ptr<float>());
+        if (!memory_->copies_wait()) given_.clear();
+      }));
       accumulators_.push_back(std::move(accumulator));
     }
   }
@@ -110,23 +222,45 @@ class TorchLearner final : public Learner {
     return torch::from_blob(const_cast<T*>(values.data()), shape, type).clone();
   }
 
+  torch::Device device_;
+  std::unique_ptr<TensorMemory> memory_;
+  bool bf16_;
   StagedModel model_;
   std::vector<Tensor> tensors_;
   std::vector<Parameter> parameters_;
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  /// A shared or an intrusive pointer, as the release has it.
+  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<Tensor&>()));
+  std::vector<Accumulator> accumulators_;
   OnGradient callback_;
-  bool engaged_ = false;  ///< an engine lives
+  std::vector<Tensor> given_;  ///< gradients whose copies wait
+  bool engaged_ = false;       ///< an engine lives
   Tensor input_;
   Tensor labels_;
   Tensor loss_;
+  Tensor shown_loss_;  ///< on a GPU: the loss of the last call, on its way to page-locked memory
+  /// Samples are kept up to so many bytes; a GPU has tens of gigabytes, larger data is brought.
+  static constexpr std::size_t kMostKept = std::size_t{2} << 30;
+  Samples kept_;     ///< all to train on
+  Samples fetched_;  ///< the next batch
+  Tensor chosen_;    ///< numbers of the batch's samples, in page-locked memory
 };
 
 }  // namespace
 
-std::unique_ptr<Learner> make_learner(const TrainingSpec& spec, std::uint64_t seed, int threads) {
+std::string why_no_gpu() {
+  return torch::cuda::is_available()
+             ? ""
+             : fmt::format("libtorch {} of this build computes on no GPU here", TORCH_VERSION);
+}
+
+std::unique_ptr<Learner> make_learner(const TrainingSpec& spec, std::uint64_t seed, int threads,
+                                      std::optional<int> gpu) {
+  if (gpu && !why_no_gpu().empty()) throw Error(ErrorKind::environment, why_no_gpu());
+  // As open_device(): the only one, whatever its number outside.
+  if (gpu && torch::cuda::device_count() == 1) gpu = 0;
   at::set_num_threads(threads);
   set_blas_threads(threads);
-  return std::make_unique<TorchLearner>(spec, seed);
+  return std::make_unique<TorchLearner>(spec, seed, gpu);
 }
 
 bool has_fast_blas() {

@@ -1,0 +1,151 @@
+#!/bin/bash
+# Trains on a GPU machine: builds there against its PyTorch, checks that every method trains the same model, and
+# measures methods over NCCL (experiments/gpu_training.toml) against plain PyTorch DDP (scripts/ddp_steps.py) on fresh
+# launches in turn, both under the same NCCL_* variables.
+#   scripts/gpu_train.sh --pack FOLDER                                   here: headers and libraries the build there needs
+#   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER PART[=SECONDS]... there: FOLDER as --pack and
+#                                                                        scripts/make_offline_bundle.sh left it
+#   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER build check=60 ratio=200
+# ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
+# NCCL's sockets alone. Leaves OUTPUT/check.md, ratio.md, network.md (per model the methods' step times over DDP's, the
+# geometric mean over pairs of launches with its 95 % interval), train.sqlite.xz (all launches), ddp-*.jsonl, settings.txt.
+# All of the machine's GPUs take part, or the first RANKS. A part whose time is over keeps what was stored.
+set -uo pipefail
+usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || usage
+if [ "$1" = --pack ]; then
+  mkdir -p "$2"
+  # What a Debian machine builds trainers with, as files below one prefix, links resolved.
+  dpkg -L libfmt-dev libfmt9 nlohmann-json3-dev libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200 |
+    grep -E '^/usr/(include|share/cmake|lib)/|^/lib/' | grep -v '/pkgconfig/' |
+    while read -r path; do if [ -f "$path" ]; then echo ".${path#/usr}"; fi; done | sort -u >"$2/files"
+  tar -C /usr --dereference -cf - --files-from "$2/files" | xz -T1 -6 >"$2/train-deps.tar.xz" && rm "$2/files"
+  ls -l "$2/train-deps.tar.xz"
+  exit
+fi
+out=$(mkdir -p "$1" && cd "$1" && pwd); shift
+cd "$(dirname "$0")/.."
+root=$(pwd)
+deps=$root/build/train-deps
+failed=0
+say() { echo "== $* ($SECONDS s)"; }
+
+# The trainer and what it needs beside it, with CUDA; not again where it is there.
+build() {
+  local torch nccl options
+  mkdir -p "$deps" build/release
+  [ -z "${BUNDLE:-}" ] || tar -xJf "$BUNDLE/train-deps.tar.xz" -C "$deps"
+  if [ ! -x build/release/dynamiccl-trainer ]; then
+    torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))') || { say "build: python3 has no torch"; return 1; }
+    # NCCL's header comes with PyTorch where the machine has none.
+    nccl=$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "include"))' 2>/dev/null)
+    # The libraries' own libraries are found by the same path (DT_RPATH). Warnings of another compiler's release and of
+    # other headers are no reason to stop.
+    options=(-DCMAKE_BUILD_TYPE=Release -DDYNAMICCL_WERROR=OFF -DDYNAMICCL_WORKERS_ONLY=ON -DDYNAMICCL_REQUIRE_GPU=ON
+      "-DCMAKE_PREFIX_PATH=$deps;$torch" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags
+      "-DCMAKE_BUILD_RPATH=$deps/lib/$(gcc -print-multiarch);$deps/lib" ${nccl:+-DDYNAMICCL_NCCL_INCLUDE=$nccl})
+    command -v ninja >/dev/null && options+=(-G Ninja)
+    { cmake -S . -B build/trainer "${options[@]}" &&
+      cmake --build build/trainer -j "$(nproc)" --target dynamiccl-trainer dynamiccl-worker dynamiccl-nccl-plugin; } >"$out/build.log" 2>&1 ||
+      { grep -E -m 20 'error|Error' "$out/build.log"; tail -n 15 "$out/build.log"; return 1; }
+    cp build/trainer/dynamiccl-{trainer,worker} build/trainer/libdynamiccl-nccl-plugin.so build/release/ || return 1
+  fi
+  say "build: done"
+}
+
+# What every run needs; the NCCL that PyTorch loads serves both sides.
+set_up() {
+  [ -z "${program:-}" ] || return 0
+  export DYNAMICCL_NCCL_LIBRARY
+  DYNAMICCL_NCCL_LIBRARY=${DYNAMICCL_NCCL_LIBRARY:-$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null)}
+  . scripts/gpu_setup.sh
+  # NCCL runs without a plugin on both sides.
+  export DYNAMICCL_NCCL_PROFILER=0
+  gpus=${RANKS:-$(nvidia-smi -L | wc -l)}
+  db=$out/train.sqlite
+  {
+    nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
+    python3 -c 'import torch; print("torch", torch.__version__, "nccl", torch.cuda.nccl.version())'
+    echo "trainer's NCCL: $DYNAMICCL_NCCL_LIBRARY"
+    env | grep '^NCCL_' | sort
+  } >"$out/settings.txt" 2>&1
+}
+
+# One experiment file, SECONDS at most; "$@": further arguments.
+experiment() { # FILE SECONDS NAME ...
+  local file=$1 seconds=$2 name=$3; shift 3
+  timeout --signal=INT --kill-after=40 "$seconds" "$program" run "$file" --db "$db" "$@" >>"$out/$name.md" 2>>"$out/$name.log"
+  local code=$?
+  case $code in
+    0) return 0 ;;
+    124 | 130) say "$name: time is over" ;;
+    *) failed=1; say "$name: exit code $code"; tail -n 12 "$out/$name.log" ;;
+  esac
+  # 1: a cell failed, the others count.
+  [ $code = 1 ]
+}
+
+check() { # SECONDS
+  local ranks="[2, $gpus]"
+  [ "$gpus" -gt 2 ] || ranks=$gpus
+  experiment experiments/gpu_training_check.toml "$1" check --set "axes.ranks=$ranks" "${given[@]}"
+  "$program" query --db "$db" --format markdown "SELECT model, method, ranks, max_difference, wrong, counts FROM v_training
+    WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/check.md"
+}
+
+# One DDP job: a process per GPU, as torchrun starts them.
+ddp() { # FILE LABEL ARGUMENT... VARIABLE=VALUE...
+  local file=$1 label=$2 rank arguments=() variables=() pids=() code=0; shift 2
+  for word in "$@"; do case $word in NCCL_*=*) variables+=("$word") ;; *) arguments+=("$word") ;; esac; done
+  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=$gpus
+  for ((rank = 0; rank < gpus; rank++)); do
+    RANK=$rank LOCAL_RANK=$rank timeout 120 env "${variables[@]}" python3 scripts/ddp_steps.py --best --momentum 0.9 \
+      --label "$label" "${arguments[@]}" >>"$out/$file.jsonl" 2>>"$out/ddp.log" &
+    pids+=($!)
+  done
+  for rank in "${pids[@]}"; do wait "$rank" || code=1; done
+  [ $code = 0 ] || { failed=1; say "ddp: failed"; tail -n 12 "$out/ddp.log"; }
+  return $code
+}
+
+# Both sides in turn, the first of a pair alternating, until the time is over.
+pairs() { # SECONDS NAME EXPERIMENT DDP'S_ARGUMENTS...
+  local begin=$SECONDS end name=$2 experiment=$3 round=0 longest=0 start
+  end=$((begin + $1)); shift 3
+  while [ $((SECONDS + longest)) -lt $end ]; do
+    start=$SECONDS
+    round=$((round + 1))
+    if [ $((round % 2)) = 1 ]; then ddp "ddp-$name" $round "$@" || break; fi
+    experiment "experiments/$experiment.toml" $((end - SECONDS + 60)) "$name" --set "axes.ranks=$gpus" --set protocol.launches=1 \
+      --set "seed=$round" "${given[@]}" || break
+    if [ $((round % 2)) = 0 ]; then ddp "ddp-$name" $round "$@" || break; fi
+    [ $((SECONDS - start)) -le $longest ] || longest=$((SECONDS - start))
+    say "$name: round $round"
+  done
+  "$program" query --db "$db" --format json "SELECT run_row, model, method, step_us, predicted_us, exposed_us, single_us FROM v_training
+    WHERE counts AND ranks = $gpus AND run_row IN (SELECT run_row FROM v_run WHERE run_name = '${experiment//_/-}')
+    ORDER BY run_row" >"$out/steps-$name.json"
+  python3 scripts/step_ratios.py "$out/steps-$name.json" "$out/ddp-$name.jsonl" | tee "$out/$name.md"
+}
+
+given=()
+for part in "$@"; do
+  case $part in --*) given+=("$part"); continue ;; esac
+  name=${part%%=*} seconds=${part#*=}
+  say "$name"
+  case $name in
+    build) build || { failed=1; break; } ;;
+    check) set_up; check "$seconds" ;;
+    ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
+    network)
+      set_up
+      pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
+    *) echo "no part \"$name\"; known: build, check, ratio, network" >&2; failed=1 ;;
+  esac
+done
+[ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"
+rm -f "$out"/train.sqlite "$out"/train.sqlite-{wal,shm}
+# Few files travel better than many.
+(cd "$out" && tar -czf texts.tar.gz ./*.log ./*.md ./*.json ./*.jsonl ./*.txt 2>/dev/null && rm -f ./*.log ./*.json)
+say "end"; ls -l "$out"
+exit $failed

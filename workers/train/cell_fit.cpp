@@ -1,0 +1,47 @@
+#include "workers/train/cell_fit.hpp"
+
+#include <fmt/format.h>
+
+#include "workers/train/learner.hpp"
+
+namespace dynamiccl {
+namespace {
+
+std::string why_no_ddp(const RunConfig& config) {
+  if (config.backend != Backend::gloo)
+    return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
+  return why_no_engine();
+}
+
+std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
+  // DeAR's own rings and servers sum in host memory.
+  const bool split = spec.method == TrainingMethod::dear && comm.queue() == nullptr;
+  if (split || architecture_of(spec.method) == Architecture::ps)
+    return fmt::format("{} sums in host memory: on GPUs take bsp-a2a, wfbp-a2a, mg-wfbp{}",
+                       name_of(spec.method), split ? "" : ", dear");
+  if (auto reason = comm.unsupported({})) return *reason;
+  return why_no_gpu();
+}
+
+std::string why_not_on_host(const TrainingSpec& spec) {
+  if (spec.precision != Precision::fp32)
+    return fmt::format("precision {} needs a GPU", name_of(spec.precision));
+  if (facts_of(spec.model, spec.sequence).tokens && !has_fast_blas())
+    return "transformers need OpenBLAS here: apt-get install libopenblas0-pthread";
+  return "";
+}
+
+}  // namespace
+
+std::string why_not_trainable(Communicator& comm, const RunConfig& config,
+                              const TrainingSpec& spec) {
+  if (architecture_of(spec.method) != config.architecture)
+    return fmt::format("{} does not belong to the {} architecture", name_of(spec.method),
+                       name_of(config.architecture));
+  if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
+  if (spec.method == TrainingMethod::ddp)
+    if (auto reason = why_no_ddp(config); !reason.empty()) return reason;
+  return comm.works_on_gpu() ? why_not_on_gpu(comm, spec) : why_not_on_host(spec);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/tensor_memory.hpp"
+
+namespace dynamiccl {
+
+/// An exchange whose every call only queues work on the GPU: collectives on the library's stream
+/// wait for gradients by events, computation waits for sums by events, the host for nothing. For
+/// libraries with a queue (NCCL) and methods whose order is known beforehand.
+class QueuedExchange final : public StepExchange {
+ public:
+  /// @param gradients plan.elements() of the GPU's memory, replaced by the sums; outlives this
+  /// @param memory of the computation whose streams are waited for
+  QueuedExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
+                 TensorMemory& memory);
+
+  void start_step() override;
+  void ready(std::size_t gradient) override;
+  bool apply_by(Apply apply) override {
+    apply_ = std::move(apply);
+    return true;
+  }
+  void wait(std::size_t gradient) override;
+  void flush() override { comm_.complete(); }
+  /// The GPU's work is seen by its events alone.
+  std::optional<double> take_busy_us() override { return std::nullopt; }
+  std::vector<Span> take_spans() override { return {}; }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
+  [[nodiscard]] std::size_t extra_bytes() const override { return 0; }
+
+ private:
+  void reduce(std::size_t piece);
+  void summed(std::size_t piece);
+  void scatter_sums(const Piece& piece);
+  void gather_sums(const Piece& piece);
+
+  Communicator& comm_;
+  GpuQueue& queue_;
+  ExchangePlan plan_;
+  float* gradients_;
+  TensorMemory& memory_;
+  bool split_;                        ///< DeAR: all-gathers follow in the order of the forward pass
+  std::vector<std::size_t> missing_;  ///< of each piece: gradients that are not ready
+  std::size_t next_ = 0;              ///< pieces before it are queued
+  std::vector<bool> awaited_;         ///< of each piece: computation waits for it
+  Apply apply_;
+  std::uint64_t sent_bytes_ = 0;
+};
+
+/// True where the GPU itself can order this plan's work.
+bool can_be_queued(Communicator& comm, const ExchangePlan& plan);
+
+/// The exchange that suits the plan and the library. Buffers as in GradientExchange, of `memory`.
+std::unique_ptr<StepExchange> make_exchange(Communicator& comm, const ExchangePlan& plan,
+                                            float* gradients, float* sums, TensorMemory& memory);
+
+}  // namespace dynamiccl

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "workers/communicator.hpp"
+#include "workers/train/sgd.hpp"
+
+namespace dynamiccl {
+
+/// Where a worker's weights and gradients lie, and what is done to them there: host memory or a
+/// GPU's. On a GPU the calls are queued behind the computation of the thread that makes them.
+/// Counts are floats.
+class TensorMemory {
+ public:
+  virtual ~TensorMemory() = default;
+  TensorMemory(const TensorMemory&) = delete;
+  TensorMemory& operator=(const TensorMemory&) = delete;
+
+  [[nodiscard]] virtual bool on_gpu() const = 0;
+  /// Zeroed.
+  [[nodiscard]] virtual std::shared_ptr<float> allocate(std::size_t count) = 0;
+  virtual void copy(const float* from, float* to, std::size_t count) = 0;
+  /// As copy(), but may be put off until flush_copies(): many small copies go as one. `from` lives
+  /// as long as copies_wait().
+  virtual void copy_later(const float* from, float* to, std::size_t count) = 0;
+  virtual void flush_copies() = 0;
+  [[nodiscard]] virtual bool copies_wait() const = 0;
+  virtual void clear(float* at, std::size_t count) = 0;
+  virtual void add(float* sum, const float* more, std::size_t count) = 0;
+  /// As sgd_update(). May be put off until apply(): many small updates go as one.
+  virtual void update(const Sgd& sgd, float* weight, float* velocity, const float* gradient,
+                      float scale, std::size_t count) = 0;
+  virtual void apply() = 0;
+  /// To host memory; blocks until it is there.
+  virtual void to_host(const float* from, float* host, std::size_t count) = 0;
+  /// Blocks until everything queued is done.
+  virtual void complete() = 0;
+  /// The GPU's stream (a cudaStream_t) on which the calling thread computes; host memory has none.
+  [[nodiscard]] virtual void* stream() { return nullptr; }
+  /// Queues what `work` queues beside the computation, behind note `number` of `queue`; join()
+  /// makes the computation wait for it. GPUs alone.
+  virtual void aside(GpuQueue& queue, std::size_t number, const std::function<void()>& work);
+  virtual void join(std::size_t number);
+  /// Notes the time at which the queue is here, under one of a few numbers; between_us() tells the
+  /// microseconds between two of them, after complete(). The computing thread alone.
+  virtual void stamp(std::size_t place) = 0;
+  [[nodiscard]] virtual double between_us(std::size_t from, std::size_t to) = 0;
+  /// Notes how far the queue is; reached() blocks until it was there. Any thread, marks below 2^16.
+  virtual void mark(std::size_t number) = 0;
+  virtual void reached(std::size_t number) = 0;
+
+ protected:
+  TensorMemory() = default;
+};
+
+std::unique_ptr<TensorMemory> make_host_memory();
+
+/// Floats in such a memory.
+class FlatBuffer {
+ public:
+  /// To `count` elements, zeroed; a buffer that has them is left as it is. 0 gives the memory back.
+  void resize(TensorMemory& memory, std::size_t count) {
+    if (count == count_) return;
+    data_ = count > 0 ? memory.allocate(count) : nullptr;
+    count_ = count;
+  }
+  [[nodiscard]] float* data() { return data_.get(); }
+  [[nodiscard]] std::size_t size() const { return count_; }
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] float* at(std::size_t offset) { return data_.get() + offset; }
+
+ private:
+  std::shared_ptr<float> data_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace dynamiccl
