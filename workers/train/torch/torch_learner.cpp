@@ -97,8 +97,6 @@ class TorchLearner final : public Learner {
     at::globalContext().setAllowTF32CuBLAS(spec.precision == Precision::tf32);
     at::globalContext().setAllowTF32CuDNN(spec.precision == Precision::tf32);
     at::globalContext().setDeterministicCuDNN(spec.oracle > 0);
-    // Where no such algorithm is known, the library says so and goes on.
-    if (gpu) at::globalContext().setDeterministicAlgorithms(spec.oracle > 0, /*warn_only=*/true);
     if (gpu)
       shown_loss_ = torch::zeros({1}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true));
     torch::manual_seed(seed);
