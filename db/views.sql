@@ -243,7 +243,7 @@ SELECT
   v.block AS block,                 -- repetition
   v.counts AS counts,               -- flag: may enter figures
   v.n AS steps,                     -- measured steps, count
-  v.median_us AS step_us,           -- median step of the slowest rank, microseconds
+  v.median_us AS step_us,           -- median step over the ranks as rank_aggregation says, microseconds
   sum(t.role = 'worker') * CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) / v.median_us * 1e6
     AS samples_per_s,               -- throughput of all workers
   max(t.single_us) AS single_us,    -- step of one worker alone, same launch

@@ -18,6 +18,7 @@ struct TrainArguments {
   int seeds = 5;
   int updates = 40;
   int jobs = 48;
+  std::string without;
 };
 
 /// Training carries libtorch, which this program must not link: it becomes the other one.
@@ -32,6 +33,7 @@ struct TrainArguments {
                                 std::to_string(arguments.updates),
                                 "--jobs",
                                 std::to_string(arguments.jobs)};
+  if (!arguments.without.empty()) argv.insert(argv.end(), {"--without", arguments.without});
   if (!arguments.report.empty()) argv.insert(argv.end(), {"--report", arguments.report});
   std::vector<char*> pointers;
   for (std::string& argument : argv) pointers.push_back(argument.data());
@@ -57,6 +59,8 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
       ->check(CLI::PositiveNumber);
   verb->add_option("--jobs", arguments->jobs, "simulated jobs side by side (48)")
       ->check(CLI::PositiveNumber);
+  verb->add_option("--without", arguments->without,
+                   "a backend that trains nothing: the comparison is on its regimes alone (H-25)");
   verb->footer(
       "Example:\n  dynamiccl train --out ppo.policy --report ppo\n"
       "Then: dynamiccl tune FILE --agent ppo --policy ppo.policy");

@@ -1,5 +1,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
@@ -60,4 +63,95 @@ TEST_CASE("memory of a training method stands beside what it may hold", "[D-03]"
   CHECK(rows.real(0, "copies") == 1.5);
   CHECK(rows.integer(0, "within_limit") == 0);
   CHECK(rows.real(0, "peak_extra_bytes") == 1700.0);
+}
+
+namespace {
+
+struct TrainedMethod {
+  std::string architecture;
+  std::string method;
+  double step_us;
+  double predicted_us;
+  bool server;  ///< rank 0 computes nothing
+};
+
+/// Three launches of each method, two ranks, a group of its own each.
+void store_methods(Store& store, const std::vector<TrainedMethod>& methods) {
+  const std::vector<std::string> environments(methods.size(), "bare-metal");
+  auto plan = make_plan("trained", environments, {"training"}, {1024});
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    plan.groups[i].architecture = methods[i].architecture;
+    plan.groups[i].id = plan.cells[i].group_id = "group-" + methods[i].method;
+    plan.cells[i].id = "cell-" + methods[i].method;
+    plan.cells[i].algorithm = methods[i].method;
+    plan.cells[i].knobs_json = R"({"model":"mlp","batch":"8"})";
+  }
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    for (int block = 0; block < 3; ++block) {
+      const auto start = make_start(plan.groups[i].id, block);
+      const auto launch = store.begin_launch("trained", start);
+      auto files = make_records({plan.cells[i]}, plan.groups[i].id, start.uuid, 2, 10,
+                                [&](const CellInfo&, int, int) { return methods[i].step_us; });
+      for (std::size_t rank = 0; rank < files.size(); ++rank) {
+        TrainingFigures figures;
+        figures.role = methods[i].server && rank == 0 ? "server" : "worker";
+        figures.predicted_us = methods[i].predicted_us;
+        for (auto& record : files[rank].records)
+          if (auto* cell = std::get_if<CellRecord>(&record)) cell->training = figures;
+      }
+      store.finish_launch(launch, make_end(), files);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the architecture is chosen by expectation and held against the best", "[H-23]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  // The baseline is the fastest and no choice; the server's step is short, but one rank less works.
+  store_methods(store, {{"ps", "wfbp-ps", 90, 85, true},
+                        {"ring", "bsp-a2a", 120, 125, false},
+                        {"ring", "dear", 130, 100, false},
+                        {"ring", "ddp", 80, 70, false}});
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "architecture", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.text(0, "chosen_architecture") == "ring");
+  CHECK(rows.text(0, "chosen_method") == "dear");
+  CHECK_THAT(*rows.real(0, "expected_samples_per_second"), WithinRel(2 * 8 / 100e-6, 1e-9));
+  CHECK_THAT(*rows.real(0, "other_expected"), WithinRel((8 / 85.0) / (16 / 100.0), 1e-9));
+  CHECK(rows.text(0, "best_method") == "bsp-a2a");
+  CHECK_THAT(*rows.real(0, "lost"), WithinRel(130.0 / 120 - 1, 1e-9));
+}
+
+TEST_CASE("what sending takes from computing stands beside what it costs alone", "[H-19]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  const auto points = [](double small, double large) {
+    return nlohmann::json::array({{1024, small}, {4096, large}});
+  };
+  figures.details = {{"cost_us", points(10, 30)},      {"cost_second_us", points(0, 10)},
+                     {"cost_busy_us", points(15, 60)}, {"cost_busy_second_us", points(0, 20)},
+                     {"cost_lost_us", points(6, 20)},  {"cost_cpu_us", points(3, 8)}};
+  // Two methods of one launch share the all-reduce's table; a server's path is its own.
+  const std::string settings = R"({"model":"mlp","batch":"8"})";
+  store_training(store,
+                 {{{"bsp-a2a", settings}, {"mg-wfbp", settings}, {"wfbp-ps", settings}}, {9, 9, 9}},
+                 figures, 2);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "interference", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 4);
+  CHECK(rows.text(1, "path") == "all-reduce");
+  CHECK(rows.integer(1, "size_bytes") == 4096);
+  CHECK(rows.integer(1, "launches") == 2);
+  CHECK(rows.real(1, "idle_us") == 40.0);
+  CHECK(rows.real(1, "busy_us") == 80.0);
+  CHECK(rows.real(1, "slowdown") == 2.0);
+  CHECK(rows.real(1, "lost_share") == 0.25);
+  CHECK(rows.text(2, "path") == "wfbp-ps");
+  CHECK_THAT(*rows.real(2, "lost_share"), WithinRel(0.4, 1e-9));
 }

@@ -203,6 +203,19 @@ TEST_CASE("simulated jobs repeat with the seed, and no arm beats the task's best
   CHECK(episodes == 16 * (100 / 24));
 }
 
+TEST_CASE("a catalog of some backends draws no job of another", "[H-25]") {
+  const SimCatalog gloo({Backend::gloo});
+  const SimCatalog others({Backend::openmpi, Backend::mpich, Backend::nccl});
+  CHECK(gloo.spaces().size() + others.spaces().size() == SimCatalog().spaces().size());
+  FastRandom random(5);
+  for (int i = 0; i < 50; ++i) {
+    CHECK(sample_family(gloo, CurriculumStage::third, {}, random).space->context.backend ==
+          Backend::gloo);
+    CHECK(sample_family(others, CurriculumStage::third, {}, random).space->context.backend !=
+          Backend::gloo);
+  }
+}
+
 TEST_CASE("the prior promises large messages some time from memory that is kept, small ones none") {
   SpaceOptions options;
   options.algorithms = {"recursive_doubling"};

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/statistics.hpp"
 #include "core/text.hpp"
@@ -23,11 +26,15 @@ struct LearnOptions {
   int seeds = 5;
   int updates = 40;  ///< per curriculum stage
   int jobs = 48;
-  int held_out = 64;  ///< episodes and regimes per held-out stage
+  int held_out = 64;               ///< episodes and regimes per held-out stage
+  std::optional<Backend> without;  ///< the backend that trains nothing and judges alone
 };
+
+constexpr std::array kBackends{Backend::openmpi, Backend::mpich, Backend::gloo, Backend::nccl};
 
 constexpr const char* kHelp =
     "usage: dynamiccl-learn [--out FILE] [--report FOLDER] [--seeds N] [--updates N] [--jobs N]\n"
+    "                       [--held-out N] [--without BACKEND]\n"
     "Trains the recurrent PPO policy on the simulator in three curriculum stages, once per seed,\n"
     "and keeps the seed with the highest mean reward on validation regimes. The files are written\n"
     "after every seed.\n"
@@ -37,7 +44,10 @@ constexpr const char* kHelp =
     "  --seeds N        independent trainings (5)\n"
     "  --updates N      PPO updates per stage (40)\n"
     "  --jobs N         simulated jobs side by side (48)\n"
-    "  --held-out N     episodes and regimes per stage of the comparison (64)\n";
+    "  --held-out N     episodes and regimes per stage of the comparison (64)\n"
+    "  --without BACKEND  train on the other backends' spaces and compare on this one's alone: "
+    "does\n"
+    "                   the policy transfer to a library that it never saw?\n";
 
 // Regimes are drawn from the generator's seed: these never train.
 constexpr std::uint64_t kHeldOutSeed = 0x5eed0000;
@@ -138,6 +148,7 @@ Trained train(const SimCatalog& catalog, const LearnOptions& options, int seed) 
                                {"stages", {1, 2, 3}},
                                {"updates_per_stage", options.updates},
                                {"jobs", options.jobs}};
+  if (options.without) trained.policy.provenance["without"] = name_of(*options.without);
   trained.validation =
       score(catalog, maker(trained.policy), options.held_out / 2, kValidationSeed).mean_reward;
   return trained;
@@ -188,8 +199,29 @@ void describe(Policy& policy, const json& curves, const json& held_out) {
   policy.provenance["held_out"] = held_out;
 }
 
+/// The backends that train (`judged` false) or are compared on.
+std::vector<Backend> backends_of(const LearnOptions& options, bool judged) {
+  if (!options.without) return {};
+  if (judged) return {*options.without};
+  std::vector<Backend> others;
+  for (const Backend backend : kBackends)
+    if (backend != *options.without) others.push_back(backend);
+  return others;
+}
+
+Backend backend_to_leave_out(const std::string& name, std::string_view option) {
+  std::vector<std::string> known;
+  for (const Backend backend : kBackends) {
+    known.emplace_back(name_of(backend));
+    if (known.back() == name) return backend;
+  }
+  throw Error(ErrorKind::input,
+              fmt::format("{} \"{}\": {}", option, name, suggestion(name, known)));
+}
+
 int learn(const LearnOptions& options) {
-  const SimCatalog catalog;
+  const SimCatalog training(backends_of(options, false));
+  const SimCatalog catalog(backends_of(options, true));
   json others = json::array();
   for (const char* agent : {"default", "random", "coordinate-descent", "bandit"})
     others.push_back(compare(catalog, agent, maker(agent), options.held_out));
@@ -198,7 +230,7 @@ int learn(const LearnOptions& options) {
   json seeds = json::array();
   std::optional<Trained> best;
   for (int seed = 1; seed <= options.seeds; ++seed) {
-    Trained trained = train(catalog, options, seed);
+    Trained trained = train(training, options, seed);
     for (json& point : trained.curve) curves.push_back(point);
     seeds.push_back(compare(catalog, fmt::format("ppo seed {}", seed), maker(trained.policy),
                             options.held_out));
@@ -241,6 +273,8 @@ LearnOptions parse(const std::vector<std::string>& arguments) {
       options.updates = number(value, name);
     } else if (name == "--jobs") {
       options.jobs = number(value, name);
+    } else if (name == "--without") {
+      options.without = backend_to_leave_out(value, name);
     } else if (name == "--held-out") {
       options.held_out = std::max(2, number(value, name));
     } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tuner/simulator/tiers.hpp"
 
@@ -162,12 +163,15 @@ void draw_truth(SimFamily& family, int tier, FastRandom& random) {
 }  // namespace
 
 void SimCatalog::add(SpaceContext context, const SpaceOptions& options) {
+  if (!backends_.empty() &&
+      std::find(backends_.begin(), backends_.end(), context.backend) == backends_.end())
+    return;
   auto space = std::make_shared<const ActionSpace>(make_space(context, options));
   ArmModel model(*space, context);
   spaces_.push_back({context, std::move(space), std::move(model)});
 }
 
-SimCatalog::SimCatalog() {
+SimCatalog::SimCatalog(std::vector<Backend> backends) : backends_(std::move(backends)) {
   using enum Collective;
   // E-161: larger groups are over-sampled: half of the group sizes have 16 ranks or more.
   for (const int ranks : {2, 4, 8, 16, 32, 64}) {

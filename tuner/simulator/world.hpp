@@ -38,11 +38,13 @@ struct SimSpace {
 /// The spaces in which simulated jobs live: backends x collectives x group sizes.
 class SimCatalog {
  public:
-  SimCatalog();
+  /// @param backends the spaces of these alone; empty: of all
+  explicit SimCatalog(std::vector<Backend> backends = {});
   [[nodiscard]] const std::vector<SimSpace>& spaces() const { return spaces_; }
 
  private:
   void add(SpaceContext context, const SpaceOptions& options);
+  std::vector<Backend> backends_;
   std::vector<SimSpace> spaces_;
 };
 
