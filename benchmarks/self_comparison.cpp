@@ -8,6 +8,10 @@
 //   cmake --build --preset release --target self_comparison
 //   build/release/self_comparison results/same_machine.sqlite [RUN] [BAND]
 //
+// Where processors are shared with other machines, launches of one cell differ by 4 to 15 % and
+// nothing is surely the same; experiments/same_links.toml has cells whose time a link's shaper sets
+// (Gloo: they differ by 0.4 and 1.0 %, and every deal of 40 launches is SAME).
+//
 // The bar is `runs`, the unpaired comparison, cell by cell: exit code 1 when of some cell more than
 // 5 % of the deals at some number of launches are FASTER or SLOWER, or fewer than 90 % of the deals
 // at 40 launches are SAME, or when no cell has 40 launches. The paired comparison is printed beside
