@@ -112,15 +112,24 @@ TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
   CHECK(code > 0);
 }
 
+namespace {
+
+/// The job ends well and says of its one cell why it is none.
+void check_refused(Job& job, const std::string& reason) {
+  job.start();
+  REQUIRE(job.wait(kTimeoutS) == 0);
+  const auto records = job.records_of<CellRecord>(0);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].status == CellStatus::unsupported);
+  CHECK_THAT(records[0].reason, ContainsSubstring(reason));
+}
+
+}  // namespace
+
 TEST_CASE("a method of the other architecture says so", "[d-35]") {
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
   job->config.architecture = Architecture::ps;
-  job->start();
-  REQUIRE(job->wait(kTimeoutS) == 0);
-  const auto records = job->records_of<CellRecord>(0);
-  REQUIRE(records.size() == 1);
-  CHECK(records[0].status == CellStatus::unsupported);
-  CHECK_THAT(records[0].reason, ContainsSubstring("does not belong to the ps architecture"));
+  check_refused(*job, "does not belong to the ps architecture");
 }
 
 TEST_CASE("an optimizer on servers needs some", "[d-03]") {
@@ -128,12 +137,7 @@ TEST_CASE("an optimizer on servers needs some", "[d-03]") {
   TrainingSpec spec = training_spec(job->config.cells[0]);
   spec.optimizer = OptimizerPlace::server;
   job->config.cells[0] = training_cell(spec);
-  job->start();
-  REQUIRE(job->wait(kTimeoutS) == 0);
-  const auto records = job->records_of<CellRecord>(0);
-  REQUIRE(records.size() == 1);
-  CHECK(records[0].status == CellStatus::unsupported);
-  CHECK_THAT(records[0].reason, ContainsSubstring("mg-wfbp has no server"));
+  check_refused(*job, "mg-wfbp has no server");
 }
 
 TEST_CASE("the baseline is PyTorch's engine with the buckets that were asked for", "[d-40]") {

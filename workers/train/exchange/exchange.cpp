@@ -63,11 +63,8 @@ void GradientExchange::ready(std::size_t gradient) {
   {
     const std::lock_guard lock(mutex_);
     sendable = --all_missing_ == 0;
-    // Pieces lie in the gradients' order, so those of one gradient are neighbours.
-    auto piece = std::partition_point(plan_.pieces.begin(), plan_.pieces.end(),
-                                      [&](const Piece& p) { return p.last <= gradient; });
-    for (; piece != plan_.pieces.end() && piece->first <= gradient; ++piece)
-      sendable |= --missing_[static_cast<std::size_t>(piece - plan_.pieces.begin())] == 0;
+    const auto [first, last] = pieces_of(plan_.pieces, gradient);
+    for (std::size_t i = first; i < last; ++i) sendable |= --missing_[i] == 0;
   }
   if (sendable) to_send_.notify_all();
 }

@@ -23,11 +23,8 @@ void QueuedExchange::start_step() {
 }
 
 void QueuedExchange::ready(std::size_t gradient) {
-  // Pieces lie in the gradients' order, so those of one gradient are neighbours.
-  auto piece = std::partition_point(plan_.pieces.begin(), plan_.pieces.end(),
-                                    [&](const Piece& p) { return p.last <= gradient; });
-  for (; piece != plan_.pieces.end() && piece->first <= gradient; ++piece)
-    --missing_[static_cast<std::size_t>(piece - plan_.pieces.begin())];
+  const auto [first, last] = pieces_of(plan_.pieces, gradient);
+  for (std::size_t i = first; i < last; ++i) --missing_[i];
   if (next_ == missing_.size() || missing_[next_] > 0) return;
   memory_.flush_copies();
   comm_.enter_thread();  // the backward pass has a thread of its own
@@ -82,10 +79,8 @@ void QueuedExchange::gather_sums(const Piece& piece) {
 }
 
 void QueuedExchange::wait(std::size_t gradient) {
-  auto piece = std::partition_point(plan_.pieces.begin(), plan_.pieces.end(),
-                                    [&](const Piece& p) { return p.last <= gradient; });
-  for (; piece != plan_.pieces.end() && piece->first <= gradient; ++piece) {
-    const auto index = static_cast<std::size_t>(piece - plan_.pieces.begin());
+  const auto [first, last] = pieces_of(plan_.pieces, gradient);
+  for (std::size_t index = first; index < last; ++index) {
     if (awaited_[index]) continue;
     if (apply_) {
       memory_.join(index);

@@ -72,4 +72,14 @@ std::vector<std::size_t> take_urgent(const std::vector<Piece>& pieces,
   return taken;
 }
 
+std::pair<std::size_t, std::size_t> pieces_of(const std::vector<Piece>& pieces,
+                                              std::size_t gradient) {
+  const auto first = std::partition_point(pieces.begin(), pieces.end(),
+                                          [&](const Piece& p) { return p.last <= gradient; });
+  const auto last = std::partition_point(first, pieces.end(),
+                                         [&](const Piece& p) { return p.first <= gradient; });
+  return {static_cast<std::size_t>(first - pieces.begin()),
+          static_cast<std::size_t>(last - pieces.begin())};
+}
+
 }  // namespace dynamiccl

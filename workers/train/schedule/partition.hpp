@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "workers/train/schedule/merge.hpp"
@@ -32,5 +33,10 @@ void assign_servers(std::vector<Piece>& pieces, int servers);
 /// @param waiting indices into `pieces`; what is taken is removed
 std::vector<std::size_t> take_urgent(const std::vector<Piece>& pieces,
                                      std::vector<std::size_t>& waiting, std::size_t credit);
+
+/// The pieces [first, last) with elements of this gradient: neighbours, as pieces lie in the
+/// gradients' order.
+std::pair<std::size_t, std::size_t> pieces_of(const std::vector<Piece>& pieces,
+                                              std::size_t gradient);
 
 }  // namespace dynamiccl

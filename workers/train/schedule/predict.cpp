@@ -139,10 +139,8 @@ class Simulation {
   /// The backward pass has this gradient.
   void finished(std::size_t gradient) {
     --all_missing_;
-    auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
-                                      [&](const Piece& p) { return p.last <= gradient; });
-    for (; piece != pieces_.end() && piece->first <= gradient; ++piece)
-      --missing_[static_cast<std::size_t>(piece - pieces_.begin())];
+    const auto [first, last] = pieces_of(pieces_, gradient);
+    for (std::size_t i = first; i < last; ++i) --missing_[i];
     if (all_missing_ == 0) {
       for (const std::size_t parked : parked_) arrived(parked);
       parked_.clear();
