@@ -51,7 +51,7 @@ void make_host_root() {
       throw Error(ErrorKind::environment,
                   fmt::format("cannot make {}: {}", (root / folder).string(), code.message()));
   }
-  std::ofstream(root / "sbin/docker-init", std::ios::app);
+  const std::ofstream made(root / "sbin/docker-init", std::ios::app);
   for (const char* name : {"bin", "lib", "lib64"})
     if (!fs::is_symlink(root / name)) fs::create_symlink(fs::path("usr") / name, root / name, code);
   for (const std::string& bind : host_root_binds()) fs::create_directories(root / bind.substr(1));

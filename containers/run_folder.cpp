@@ -48,7 +48,7 @@ std::string RunFolder::path_of(const std::string& name) { return run_folder_root
 
 std::string RunFolder::planned_name(const std::string& run_id) {
   for (int number = 0; number < kMostEnvironmentsPerRun; ++number) {
-    const std::string name = numbered_name(run_id, number);
+    std::string name = numbered_name(run_id, number);
     if (!fs::exists(path_of(name))) return name;
   }
   return numbered_name(run_id, 0);

@@ -50,7 +50,7 @@ std::string malloc_knob_mistake(const std::string& knob, const std::vector<std::
   const std::string name = knob.substr(kMallocKnob.size());
   for (const std::string& value : values) {
     if (value == "default") continue;
-    if (const auto mistake = malloc_setting_mistake(name, value); !mistake.empty()) return mistake;
+    if (auto mistake = malloc_setting_mistake(name, value); !mistake.empty()) return mistake;
   }
   return values.empty() ? malloc_setting_mistake(name, "true") : "";
 }

@@ -113,7 +113,7 @@ std::string without_unit_of(const std::string& value, const std::string& bound) 
 }
 
 std::string cell_text(const std::vector<Value>& row, const Source& source) {
-  const std::string text = human_text(row[source.value], source.unit);
+  std::string text = human_text(row[source.value], source.unit);
   if (!source.low || !source.high) return text;
   if (std::holds_alternative<std::monostate>(row[*source.low])) return text;
   return fmt::format("{} [{}, {}]", text,

@@ -79,6 +79,9 @@ class GpuQueue {
   virtual void note(std::size_t number) = 0;
   /// What `stream` is given from now on waits for that note.
   virtual void hold_back(void* stream, std::size_t number) = 0;
+  /// What is called, followed and noted from now on is on this lane, one of those that
+  /// Communicator::open_lanes() made. Lane 0 before the communicator's owner does anything else.
+  virtual void use_lane(std::size_t /*lane*/) {}
 
  protected:
   GpuQueue() = default;
@@ -158,6 +161,11 @@ class Communicator {
   virtual void complete() {}
   /// The library's GPU stream, nullptr where calls block.
   [[nodiscard]] virtual GpuQueue* queue() { return nullptr; }
+  /// Gives queue() so many lanes, and takes surplus ones away: collectives on different lanes go on
+  /// side by side, each over connections of its own. Ranks: all, with the same number; the default
+  /// algorithm is chosen.
+  /// @returns how many there are, 1 where the library's calls cannot go on side by side
+  virtual std::size_t open_lanes(std::size_t /*count*/) { return 1; }
   /// Sends to one rank while receiving from another, in buffers of the library's kind of memory.
   virtual void send_receive(const void* send, int to, void* receive, int from, std::size_t bytes);
   /// Makes the ranks leave at the same time. Ranks: all.

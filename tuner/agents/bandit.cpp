@@ -20,7 +20,8 @@ Eigen::MatrixXd draw(const Posterior& posterior, int count, FastRandom& random) 
   Eigen::MatrixXd samples(arms, count);
   for (Eigen::Index i = 0; i < samples.size(); ++i) samples.data()[i] = random.normal();
   // What rounding has made slightly indefinite.
-  for (double jitter = 1e-9; jitter < 1e-2; jitter *= 100) {
+  double jitter = 1e-9;
+  for (int attempt = 0; attempt < 4; ++attempt, jitter *= 100) {
     const Eigen::LLT<Eigen::MatrixXd> factor(posterior.covariance +
                                              jitter * Eigen::MatrixXd::Identity(arms, arms));
     if (factor.info() != Eigen::Success) continue;

@@ -1,17 +1,14 @@
 #include "workers/backends/cuda_queue.hpp"
 
+#include <algorithm>
+
+#include "core/error.hpp"
 #include "workers/device/cuda_check.hpp"
 
 namespace dynamiccl {
 
 CudaQueue::CudaQueue() {
-  // Computation beside it, which fills the GPU, must not keep other ranks waiting.
-  int least = 0;
-  int greatest = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
-             "cudaDeviceGetStreamPriorityRange");
-  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest),
-             "cudaStreamCreateWithPriority");
+  set_lanes(1);
   check_cuda(cudaEventCreate(&start_), "cudaEventCreate");
   check_cuda(cudaEventCreate(&stop_), "cudaEventCreate");
   check_cuda(cudaEventCreateWithFlags(&followed_, cudaEventDisableTiming), "cudaEventCreate");
@@ -23,12 +20,42 @@ CudaQueue::~CudaQueue() {
   cudaEventDestroy(stop_);
   cudaEventDestroy(followed_);
   for (cudaEvent_t event : notes_) cudaEventDestroy(event);
-  cudaStreamDestroy(stream_);
+  for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
 }
 
-void CudaQueue::mark_start() { check_cuda(cudaEventRecord(start_, stream_), "cudaEventRecord"); }
+void CudaQueue::set_lanes(std::size_t count) {
+  // Computation beside it, which fills the GPU, must not keep other ranks waiting.
+  int least = 0;
+  int greatest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+             "cudaDeviceGetStreamPriorityRange");
+  while (streams_.size() < count) {
+    cudaStream_t stream = nullptr;
+    check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
+               "cudaStreamCreateWithPriority");
+    streams_.push_back(stream);
+  }
+  for (; streams_.size() > count; streams_.pop_back())
+    check_cuda(cudaStreamDestroy(streams_.back()), "cudaStreamDestroy");
+  lane_ = 0;
+}
 
-void CudaQueue::mark_stop() { check_cuda(cudaEventRecord(stop_, stream_), "cudaEventRecord"); }
+void CudaQueue::use_lane(std::size_t lane) {
+  DYN_ASSERT(lane < streams_.size(), "a lane that was not opened");
+  lane_ = lane;
+}
+
+bool CudaQueue::is_done() const {
+  return std::all_of(streams_.begin(), streams_.end(), [](cudaStream_t stream) {
+    const cudaError_t code = cudaStreamQuery(stream);
+    if (code != cudaErrorNotReady) check_cuda(code, "cudaStreamQuery");
+    return code == cudaSuccess;
+  });
+}
+
+void CudaQueue::mark_start() { check_cuda(cudaEventRecord(start_, stream()), "cudaEventRecord"); }
+
+void CudaQueue::mark_stop() { check_cuda(cudaEventRecord(stop_, stream()), "cudaEventRecord"); }
 
 double CudaQueue::marked_us() {
   float milliseconds = 0;
@@ -39,24 +66,24 @@ double CudaQueue::marked_us() {
 void CudaQueue::begin_capture() {
   drop_graph();
   // NCCL's own threads may call CUDA meanwhile; only this thread's calls belong to the graph.
-  check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+  check_cuda(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
 }
 
 void CudaQueue::end_capture() {
   cudaGraph_t graph = nullptr;
-  check_cuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  check_cuda(cudaStreamEndCapture(stream(), &graph), "cudaStreamEndCapture");
   const cudaError_t code = cudaGraphInstantiate(&graph_, graph, 0);
   cudaGraphDestroy(graph);
   check_cuda(code, "cudaGraphInstantiate");
 }
 
-void CudaQueue::replay() { check_cuda(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+void CudaQueue::replay() { check_cuda(cudaGraphLaunch(graph_, stream()), "cudaGraphLaunch"); }
 
 void CudaQueue::follow(void* stream) {
   // The wait is for the event as it is now: it may be recorded anew at once.
   check_cuda(cudaEventRecord(followed_, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
-  check_cuda(cudaStreamWaitEvent(stream_, followed_, 0), "cudaStreamWaitEvent");
+  check_cuda(cudaStreamWaitEvent(streams_[lane_], followed_, 0), "cudaStreamWaitEvent");
 }
 
 void CudaQueue::note(std::size_t number) {
@@ -65,7 +92,7 @@ void CudaQueue::note(std::size_t number) {
     check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
     notes_.push_back(event);
   }
-  check_cuda(cudaEventRecord(notes_[number], stream_), "cudaEventRecord");
+  check_cuda(cudaEventRecord(notes_[number], stream()), "cudaEventRecord");
 }
 
 void CudaQueue::hold_back(void* stream, std::size_t number) {

@@ -8,7 +8,8 @@
 
 namespace dynamiccl {
 
-/// A CUDA stream with two event marks and at most one recorded graph.
+/// CUDA streams side by side, its lanes, of which the first has two event marks and at most one
+/// recorded graph.
 class CudaQueue final : public GpuQueue {
  public:
   /// On the current device.
@@ -17,7 +18,12 @@ class CudaQueue final : public GpuQueue {
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
 
-  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  /// Of the lane in use.
+  [[nodiscard]] cudaStream_t stream() const { return streams_[lane_]; }
+  [[nodiscard]] std::size_t lane() const { return lane_; }
+  void set_lanes(std::size_t count);
+  /// True when the GPU has done what every lane held. @throws Error(environment)
+  [[nodiscard]] bool is_done() const;
   void mark_start() override;
   void mark_stop() override;
   double marked_us() override;
@@ -27,11 +33,13 @@ class CudaQueue final : public GpuQueue {
   void follow(void* stream) override;
   void note(std::size_t number) override;
   void hold_back(void* stream, std::size_t number) override;
+  void use_lane(std::size_t lane) override;
   /// A graph must go before the communicator whose calls it holds.
   void drop_graph();
 
  private:
-  cudaStream_t stream_ = nullptr;
+  std::vector<cudaStream_t> streams_;
+  std::size_t lane_ = 0;
   cudaEvent_t start_ = nullptr;
   cudaEvent_t stop_ = nullptr;
   cudaGraphExec_t graph_ = nullptr;

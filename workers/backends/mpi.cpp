@@ -358,14 +358,13 @@ namespace {
 class CudaAwareMpiCommunicator final : public MpiCommunicator {
  public:
   explicit CudaAwareMpiCommunicator(const RunConfig& config) : MpiCommunicator(config) {
-    const auto own = static_cast<std::size_t>(rank());
     try {
       if (!library_takes_gpu_memory())
         throw Error(ErrorKind::environment,
                     fmt::format("{} was not built to take GPU memory (MPIX_Query_cuda_support says "
                                 "no): scripts/build_cuda_openmpi.sh builds one that does",
                                 library()));
-      device_ = open_device(own < config.gpu_of_rank.size() ? config.gpu_of_rank[own] : rank());
+      device_ = open_device(planned_gpu(config.gpu_of_rank, rank(), rank()));
     } catch (const Error& error) {
       unusable_ = error.what();
     }

@@ -44,7 +44,7 @@ class Variable {
 
 /// NCCL tells its choices only in its log: one file per rank, unless the user directs it elsewhere.
 std::string direct_log(const RunConfig& config, int rank) {
-  const std::string path = fmt::format("{}/nccl.rank{}.log", config.output_dir, rank);
+  std::string path = fmt::format("{}/nccl.rank{}.log", config.output_dir, rank);
   if (std::getenv("NCCL_DEBUG") != nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return "";
   setenv("NCCL_DEBUG", "INFO", 1);
   // Only what is told when connections are made: nothing is written while cells are timed.
@@ -85,8 +85,7 @@ NcclCommunicator::~NcclCommunicator() = default;
 
 void NcclCommunicator::open(const RunConfig& config) {
   if (!in_nccl()) return;
-  const auto own = static_cast<std::size_t>(rank());
-  device_ = open_device(own < config.gpu_of_rank.size() ? config.gpu_of_rank[own] : nccl_rank_);
+  device_ = open_device(planned_gpu(config.gpu_of_rank, rank(), nccl_rank_));
   log_path_ = direct_log(config, rank());
   witness_.load();
   api_ = &nccl_api();
@@ -181,15 +180,34 @@ void NcclCommunicator::complete() {
   // A rank that failed elsewhere shows as an asynchronous error only; asking costs too much to do
   // it on every turn.
   constexpr unsigned kTurnsPerCheck = 4096;
-  for (unsigned turn = 1;; ++turn) {
-    const cudaError_t code = cudaStreamQuery(queue_->stream());
-    if (code == cudaSuccess) return;
-    if (code != cudaErrorNotReady) check_cuda(code, "cudaStreamQuery");
+  for (unsigned turn = 1; !queue_->is_done(); ++turn) {
     if (turn % kTurnsPerCheck != 0) continue;
-    ncclResult_t state = ncclSuccess;
-    check(api_->comm_get_async_error(comm_, &state), "ncclCommGetAsyncError");
-    check(state, "an NCCL collective");
+    check_state(comm_);
+    for (const ncclComm_t lane : lanes_) check_state(lane);
   }
+}
+
+void NcclCommunicator::check_state(ncclComm_t comm) const {
+  ncclResult_t state = ncclSuccess;
+  check(api_->comm_get_async_error(comm, &state), "ncclCommGetAsyncError");
+  check(state, "an NCCL collective");
+}
+
+std::size_t NcclCommunicator::open_lanes(std::size_t count) {
+  if (!queue_ || server_apart()) return 1;
+  complete();
+  queue_->drop_graph();
+  comm_ = pool_.at({});
+  for (; lanes_.size() + 1 > count; lanes_.pop_back())
+    check(api_->comm_destroy(lanes_.back()), "ncclCommDestroy");
+  while (lanes_.size() + 1 < count) lanes_.push_back(make({}));
+  queue_->set_lanes(count);
+  return count;
+}
+
+ncclComm_t NcclCommunicator::now() const {
+  const std::size_t lane = queue_->lane();
+  return lane == 0 ? comm_ : lanes_[lane - 1];
 }
 
 void NcclCommunicator::synchronise() {
@@ -219,17 +237,17 @@ std::optional<PhaseTimes> NcclCommunicator::take_phases() {
 }
 
 void NcclCommunicator::allreduce(const void* in, void* out, std::size_t count, DataType type) {
-  check(api_->all_reduce(in, out, count, nccl_type(type), ncclSum, comm_, queue_->stream()),
+  check(api_->all_reduce(in, out, count, nccl_type(type), ncclSum, now(), queue_->stream()),
         "ncclAllReduce");
 }
 
 void NcclCommunicator::allgather(const void* in, void* out, std::size_t count, DataType type) {
-  check(api_->all_gather(in, out, count, nccl_type(type), comm_, queue_->stream()),
+  check(api_->all_gather(in, out, count, nccl_type(type), now(), queue_->stream()),
         "ncclAllGather");
 }
 
 void NcclCommunicator::reduce_scatter(const void* in, void* out, std::size_t count, DataType type) {
-  check(api_->reduce_scatter(in, out, count, nccl_type(type), ncclSum, comm_, queue_->stream()),
+  check(api_->reduce_scatter(in, out, count, nccl_type(type), ncclSum, now(), queue_->stream()),
         "ncclReduceScatter");
 }
 
@@ -315,6 +333,8 @@ void NcclCommunicator::destroy_all() {
     if (comm != nullptr) check(api_->comm_destroy(comm), "ncclCommDestroy");
   }
   pool_.clear();
+  for (const ncclComm_t lane : lanes_) check(api_->comm_destroy(lane), "ncclCommDestroy");
+  lanes_.clear();
 }
 
 void NcclCommunicator::finalize() {

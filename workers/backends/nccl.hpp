@@ -62,6 +62,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] Device* device() override { return device_.get(); }
   void complete() override;
   [[nodiscard]] GpuQueue* queue() override { return queue_.get(); }
+  std::size_t open_lanes(std::size_t count) override;
   void synchronise() override;
   [[nodiscard]] std::string barrier_name() const override;
   std::optional<PhaseTimes> take_phases() override;
@@ -83,9 +84,12 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] int chief() const { return apart_ == 0 ? 1 : 0; }
   void open(const RunConfig& config);
   ncclComm_t make(const NcclSettings& settings);
+  /// Of the queue's lane in use.
+  [[nodiscard]] ncclComm_t now() const;
   ncclUniqueId share_id();
   void destroy_all();
   void check(ncclResult_t code, const char* call) const;
+  void check_state(ncclComm_t comm) const;
   std::byte* staging(std::size_t bytes);
   std::byte* gathered(std::size_t bytes);
   void send_down(const void* device, std::size_t bytes);
@@ -105,6 +109,7 @@ class NcclCommunicator final : public Communicator {
   int nccl_size_ = 1;
   ncclComm_t comm_ = nullptr;
   std::map<NcclSettings, ncclComm_t> pool_;
+  std::vector<ncclComm_t> lanes_;  ///< of lane 1 and above
   std::shared_ptr<std::byte> barrier_word_;
   std::shared_ptr<std::byte> staging_;
   std::size_t staging_bytes_ = 0;

@@ -48,4 +48,10 @@ class Device {
 /// @throws Error(environment) saying why there is none
 std::unique_ptr<Device> open_device(int index);
 
+/// The GPU that the plan gives a rank; `otherwise` where it says nothing of this rank.
+inline int planned_gpu(const std::vector<int>& gpu_of_rank, int rank, int otherwise) {
+  const auto own = static_cast<std::size_t>(rank);
+  return own < gpu_of_rank.size() ? gpu_of_rank[own] : otherwise;
+}
+
 }  // namespace dynamiccl

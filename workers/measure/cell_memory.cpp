@@ -19,17 +19,12 @@ bool needs_own_gpu(const RunConfig& config) {
                      [](const WorkCell& cell) { return asked_memory(cell).starts_with("device"); });
 }
 
-int gpu_of(const RunConfig& config, int rank) {
-  const auto index = static_cast<std::size_t>(rank);
-  return index < config.gpu_of_rank.size() ? config.gpu_of_rank[index] : rank;
-}
-
 }  // namespace
 
 CellMemory::CellMemory(Communicator& comm, const RunConfig& config) : comm_(comm) {
   if (comm.works_on_gpu() || !needs_own_gpu(config)) return;
   try {
-    own_ = open_device(gpu_of(config, comm.rank()));
+    own_ = open_device(planned_gpu(config.gpu_of_rank, comm.rank(), comm.rank()));
   } catch (const Error& error) {
     no_gpu_ = error.what();
   }
@@ -41,11 +36,11 @@ CellMemory::CellMemory(Communicator& comm, const RunConfig& config) : comm_(comm
 
 std::string CellMemory::unsupported(const WorkCell& cell) const {
   const std::string asked = asked_memory(cell);
-  if (asked != "" && asked != "host" && asked != "device" && asked != "device-pageable")
+  if (!asked.empty() && asked != "host" && asked != "device" && asked != "device-pageable")
     return fmt::format("knob memory is \"{}\"; {}", asked,
                        suggestion(asked, {"host", "device", "device-pageable"}));
   if (comm_.works_on_gpu()) {
-    if (asked == "" || asked == "device") return "";
+    if (asked.empty() || asked == "device") return "";
     return fmt::format("memory = \"{}\": this library takes its data from the GPU", asked);
   }
   return asked.starts_with("device") ? no_gpu_ : "";

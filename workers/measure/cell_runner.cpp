@@ -203,6 +203,7 @@ void CellRunner::capture(const Work& work, int batch) {
 
 double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
   GpuQueue* queue = comm_.queue();
+  DYN_ASSERT(!work.graph || queue != nullptr, "graphs belong to a queue");
   if (work.graph) capture(work, batch);
   PhaseTimes times;
   double collective_us = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "workers/device/device.hpp"
 #include "workers/train/learner.hpp"
 
 namespace dynamiccl {
@@ -42,6 +43,11 @@ std::string why_not_trainable(Communicator& comm, const RunConfig& config,
   if (spec.method == TrainingMethod::ddp)
     if (auto reason = why_no_ddp(config); !reason.empty()) return reason;
   return comm.works_on_gpu() ? why_not_on_gpu(comm, spec) : why_not_on_host(spec);
+}
+
+std::optional<int> gpu_of(Communicator& comm, const RunConfig& config) {
+  if (!comm.works_on_gpu()) return std::nullopt;
+  return planned_gpu(config.gpu_of_rank, comm.rank(), comm.rank());
 }
 
 }  // namespace dynamiccl

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/training.hpp"
@@ -10,5 +11,8 @@ namespace dynamiccl {
 /// Why these ranks cannot train the cell; empty when they can.
 std::string why_not_trainable(Communicator& comm, const RunConfig& config,
                               const TrainingSpec& spec);
+
+/// This rank's GPU as communicators choose it; nullopt where training is on host memory.
+std::optional<int> gpu_of(Communicator& comm, const RunConfig& config);
 
 }  // namespace dynamiccl

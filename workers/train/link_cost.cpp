@@ -23,6 +23,13 @@ constexpr double kCalibrationUs = 20'000;
 constexpr std::size_t kMostTogether = 8;
 constexpr std::size_t kTogetherElements = 1U << 20;
 constexpr std::size_t kPipelined = 4;
+/// Lanes are tried with messages of at most so many elements each, and not below so few: small
+/// models gain nothing that making communicators would be worth.
+constexpr std::size_t kLaneElements = 4U << 20;
+constexpr std::size_t kLeastLaneElements = 1U << 18;
+constexpr std::size_t kMostLanes = 4;
+/// More of them take memory and threads: they are to save this share of the time.
+constexpr double kLanesSave = 0.2;
 
 double cpu_now_us() {
   timespec now{};
@@ -133,11 +140,12 @@ void steady_losses(std::vector<CostTable::Point>& lost, const std::vector<CostTa
   }
 }
 
-ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size,
-                     std::size_t messages) {
+ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, std::size_t messages,
+                     std::size_t lanes) {
   ExchangePlan plan;
   plan.method = spec.method;
   plan.servers = servers;
+  plan.lanes = lanes;
   plan.server_sgd = server_sgd(spec);
   plan.counts.assign(messages, size);
   // One message at a time is what an all-reduce by urgency does.
@@ -164,8 +172,38 @@ std::string link_key(const TrainingSpec& spec) {
   }
 }
 
+std::size_t choose_lanes(Communicator& comm, const std::vector<std::size_t>& counts,
+                         TrainingWorker& worker) {
+  const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  constexpr std::size_t kMessages = 2 * kMostLanes;
+  const std::size_t size = std::min(all / kMessages, kLaneElements);
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_a2a;
+  if (!can_be_queued(comm, plan_of(spec, 0, size, kMessages, 1)) || size < kLeastLaneElements)
+    return 1;
+  std::size_t best = 1;
+  double best_us = 0;
+  for (std::size_t lanes = 1; lanes <= kMostLanes; lanes *= 2) {
+    if (comm.open_lanes(lanes) != lanes) break;
+    const ExchangePlan plan = plan_of(spec, 0, size, kMessages, lanes);
+    barrier(comm);
+    double total_us = 0;
+    {
+      const auto exchange =
+          make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory());
+      total_us = typical(time_idle_often(*exchange, kMessages), &Timing::total_us, kMessages);
+    }
+    total_us = max_over_ranks(comm, {total_us})[0];
+    if (lanes > 1 && total_us > best_us * (1 - kLanesSave)) break;
+    best = lanes;
+    best_us = total_us;
+  }
+  return best;
+}
+
 LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
-                      const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads) {
+                      const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads,
+                      std::size_t lanes) {
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   const std::size_t whole = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
   const std::size_t largest = std::min(whole, largest_piece(spec));
@@ -175,10 +213,13 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
   std::array<std::vector<CostTable::Point>, 6> tables;
   for (const std::size_t size : sizes_up_to(largest)) {
+    // Where several go on side by side, every lane is in use.
+    const std::size_t side_by_side = lanes > 1 ? 2 * lanes : 1;
     const std::size_t small =
         std::clamp<std::size_t>(kTogetherElements / size, 1, std::min(kMostTogether, all / size));
-    const std::size_t messages = std::max(small, servers > 0 ? kPipelined : 1);
-    const ExchangePlan plan = plan_of(spec, servers, size, messages);
+    const std::size_t wide = std::min(side_by_side, all / size);
+    const std::size_t messages = std::max({small, wide, servers > 0 ? kPipelined : 1});
+    const ExchangePlan plan = plan_of(spec, servers, size, messages, lanes);
     barrier(comm);
     std::vector<double> values(tables.size(), 0);
     if (comm.rank() < servers) {

@@ -85,6 +85,7 @@ void describe(TrainingFigures& figures, const TrainingSpec& spec, const Exchange
   details["library"] = learner_library();
   details["messages"] = plan.pieces.size();
   details["credit_bytes"] = plan.credit_bytes;
+  details["lanes"] = plan.lanes;
   json pieces = json::array();
   for (const auto& piece : plan.pieces) pieces.push_back({piece.offset, piece.count, piece.server});
   details["pieces"] = std::move(pieces);

@@ -51,11 +51,11 @@ class TrainingRun final : public TrainingRunner {
 
  private:
   [[nodiscard]] std::string unsupported(const WorkCell& cell);
-  [[nodiscard]] std::optional<int> gpu() const;
   [[nodiscard]] bool is_server() const { return comm_.rank() < servers_; }
   [[nodiscard]] bool is_first_worker() const { return comm_.rank() == servers_; }
   void prepare_model();
-  const LinkCost& link();
+  std::size_t open_lanes();
+  const LinkCost& link(std::size_t lanes);
   void check_oracle(CellRecord& record, const ExchangePlan& plan);
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
@@ -85,7 +85,8 @@ class TrainingRun final : public TrainingRunner {
   std::map<std::string, ModelProfile> profiles_;
   ModelProfile* profile_ = nullptr;
   std::map<std::string, LinkCost> links_;
-  std::unique_ptr<EngineGroup> engine_;  ///< joined by the first cell that needs it
+  std::map<std::string, std::size_t> lanes_;  ///< of each model
+  std::unique_ptr<EngineGroup> engine_;       ///< joined by the first cell that needs it
   std::uint64_t payload_bytes_ = 0;
 };
 
@@ -109,20 +110,13 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
   }
 }
 
-/// This rank's GPU as communicators choose it.
-std::optional<int> TrainingRun::gpu() const {
-  if (!comm_.works_on_gpu()) return std::nullopt;
-  const auto rank = static_cast<std::size_t>(comm_.rank());
-  return rank < config_.gpu_of_rank.size() ? config_.gpu_of_rank[rank] : comm_.rank();
-}
-
 void TrainingRun::prepare_model() {
   const std::string key = model_key(spec_, workers_, comm_.works_on_gpu());
   if (!is_server()) {
     if (key != model_key_) {
       worker_.reset();
       learner_.reset();
-      learner_ = make_learner(spec_, config_.seed, threads_, gpu());
+      learner_ = make_learner(spec_, config_.seed, threads_, gpu_of(comm_, config_));
       learner_->keep_samples(*data_);
     } else {
       worker_->reset();
@@ -226,14 +220,22 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
   return epochs * per_epoch;
 }
 
+/// Collectives that go on side by side, tried by the first cell of a model.
+std::size_t TrainingRun::open_lanes() {
+  if (servers_ > 0) return 1;
+  const auto [found, is_new] = lanes_.try_emplace(model_key_, 1);
+  if (is_new) found->second = choose_lanes(comm_, profile_->counts, *worker_);
+  return comm_.open_lanes(found->second);
+}
+
 /// Cost table of the cell's path, measured by the first cell that takes it.
-const LinkCost& TrainingRun::link() {
+const LinkCost& TrainingRun::link(std::size_t lanes) {
   const auto [found, is_new] =
       links_.try_emplace(fmt::format("{}|{}", model_key_, link_key(spec_)));
   if (is_new) {
     if (!is_server()) worker_->hold(true, servers_ > 0);
     found->second = measure_link(comm_, spec_, servers_, profile_->counts,
-                                 is_server() ? nullptr : &*worker_, threads_);
+                                 is_server() ? nullptr : &*worker_, threads_, lanes);
     if (!is_server()) worker_->hold(true, false);
   }
   return found->second;
@@ -362,8 +364,10 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   }
   prepare_model();
   const std::string method = std::string(name_of(spec_.method));
-  const LinkCost& cost = link();
-  const auto plan = make_exchange_plan(spec_, profile_->step, cost);
+  const std::size_t lanes = open_lanes();
+  const LinkCost& cost = link(lanes);
+  auto plan = make_exchange_plan(spec_, profile_->step, cost);
+  plan.lanes = lanes;
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
   figures.role = is_server() ? "server" : "worker";

@@ -25,9 +25,14 @@ class LoggingQueue final : public GpuQueue {
   void hold_back(void* /*stream*/, std::size_t number) override {
     log_.push_back(fmt::format("hold {}", number));
   }
+  void use_lane(std::size_t lane) override {
+    if (lane != lane_) log_.push_back(fmt::format("lane {}", lane));
+    lane_ = lane;
+  }
 
  private:
   Log& log_;
+  std::size_t lane_ = 0;
 };
 
 class LoggingCommunicator final : public Communicator {
@@ -80,8 +85,9 @@ class LoggingCommunicator final : public Communicator {
 };
 
 /// Gradients of 6, 3, 1 and 9 elements: the two in the middle make one piece.
-ExchangePlan plan_of(TrainingMethod method) {
+ExchangePlan plan_of(TrainingMethod method, std::size_t lanes = 1) {
   ExchangePlan plan;
+  plan.lanes = lanes;
   plan.method = method;
   plan.counts = {6, 3, 1, 9};
   plan.pieces = {{0, 6, 0, 1}, {6, 4, 1, 3}, {10, 9, 3, 4}};
@@ -89,10 +95,10 @@ ExchangePlan plan_of(TrainingMethod method) {
 }
 
 struct Queued {
-  explicit Queued(TrainingMethod method)
+  explicit Queued(TrainingMethod method, std::size_t lanes = 1)
       : comm(log, gradients.data()),
         memory(make_host_memory()),
-        exchange(comm, plan_of(method), gradients.data(), *memory) {
+        exchange(comm, plan_of(method, lanes), gradients.data(), *memory) {
     exchange.start_step();
   }
   Log log;
@@ -138,6 +144,20 @@ TEST_CASE("DeAR's queued halves cover every element once, gathered in forward or
                           "scatter 10+9", "gather 10+9", "note 2", "gather 6+3", "note 1",
                           "gather 0+6", "note 0"});
   CHECK(queued.exchange.sent_bytes() == 4 * (2 * 6 * 2 / 3 + 2 * 9 * 2 / 3) + 2 * 16 * 2 / 3);
+}
+
+TEST_CASE("pieces on lanes side by side each follow the gradients, halves stay on one lane",
+          "[d-53]") {
+  Queued sums(TrainingMethod::mg_wfbp, 2);
+  for (std::size_t i = 0; i < 4; ++i) sums.exchange.ready(i);
+  // Six elements on the first lane, four on the second, which has fewest when the nine come.
+  CHECK(sums.log == Log{"follow", "sum 0+6", "note 0", "lane 1", "follow", "sum 6+4", "note 1",
+                        "lane 0", "lane 1", "follow", "sum 10+9", "note 2", "lane 0"});
+  Queued halves(TrainingMethod::dear, 2);
+  for (std::size_t i = 4; i-- > 0;) halves.exchange.ready(i);
+  CHECK(halves.log == Log{"follow", "scatter 0+6", "lane 1", "follow", "scatter 6+3", "sum 9+1",
+                          "scatter 10+9", "gather 10+9", "note 2", "gather 6+3", "note 1", "lane 0",
+                          "gather 0+6", "note 0"});
 }
 
 TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {

@@ -3,6 +3,22 @@
 #include <algorithm>
 
 namespace dynamiccl {
+namespace {
+
+/// Each piece goes where fewest bytes went before it: the same on every rank, and no lane is left
+/// with more than a piece when the others are done.
+std::vector<std::size_t> shared_out(const ExchangePlan& plan) {
+  std::vector<std::size_t> lanes;
+  std::vector<std::size_t> load(plan.lanes, 0);
+  for (const Piece& piece : plan.pieces) {
+    const auto least = std::min_element(load.begin(), load.end());
+    lanes.push_back(static_cast<std::size_t>(least - load.begin()));
+    *least += piece.count;
+  }
+  return lanes;
+}
+
+}  // namespace
 
 QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
                                TensorMemory& memory)
@@ -11,6 +27,8 @@ QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, flo
       plan_(plan),
       gradients_(gradients),
       memory_(memory),
+      lane_of_(shared_out(plan)),
+      followed_(plan.lanes, false),
       split_(plan.method == TrainingMethod::dear),
       missing_(plan.pieces.size(), 0),
       awaited_(plan.pieces.size(), true) {}
@@ -28,14 +46,26 @@ void QueuedExchange::ready(std::size_t gradient) {
   if (next_ == missing_.size() || missing_[next_] > 0) return;
   memory_.flush_copies();
   comm_.enter_thread();  // the backward pass has a thread of its own
-  queue_.follow(memory_.stream());
+  std::fill(followed_.begin(), followed_.end(), false);
   // In the plan's order on every rank, whatever the order in which gradients come.
   for (; next_ < missing_.size() && missing_[next_] == 0; ++next_) reduce(next_);
-  if (!split_ || next_ < missing_.size()) return;
-  for (std::size_t i = plan_.pieces.size(); i-- > 0;) {
-    gather_sums(plan_.pieces[i]);
-    summed(i);
+  if (split_ && next_ == missing_.size()) {
+    for (std::size_t i = plan_.pieces.size(); i-- > 0;) {
+      queue_.use_lane(lane_of_[i]);
+      gather_sums(plan_.pieces[i]);
+      summed(i);
+    }
   }
+  queue_.use_lane(0);
+}
+
+/// What the lane is given from now on comes after the gradients that are ready.
+void QueuedExchange::use_lane_of(std::size_t index) {
+  const std::size_t lane = lane_of_[index];
+  queue_.use_lane(lane);
+  if (followed_[lane]) return;
+  queue_.follow(memory_.stream());
+  followed_[lane] = true;
 }
 
 /// The weights of these gradients are done with: the backward pass is below them.
@@ -47,6 +77,7 @@ void QueuedExchange::summed(std::size_t index) {
 }
 
 void QueuedExchange::reduce(std::size_t index) {
+  use_lane_of(index);
   const Piece& piece = plan_.pieces[index];
   const auto ranks = static_cast<std::uint64_t>(comm_.size());
   sent_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;

@@ -34,6 +34,7 @@ class QueuedExchange final : public StepExchange {
   [[nodiscard]] std::size_t extra_bytes() const override { return 0; }
 
  private:
+  void use_lane_of(std::size_t piece);
   void reduce(std::size_t piece);
   void summed(std::size_t piece);
   void scatter_sums(const Piece& piece);
@@ -44,6 +45,8 @@ class QueuedExchange final : public StepExchange {
   ExchangePlan plan_;
   float* gradients_;
   TensorMemory& memory_;
+  std::vector<std::size_t> lane_of_;  ///< of each piece
+  std::vector<bool> followed_;        ///< of each lane: it waits for the gradients ready now
   bool split_;                        ///< DeAR: all-gathers follow in the order of the forward pass
   std::vector<std::size_t> missing_;  ///< of each piece: gradients that are not ready
   std::size_t next_ = 0;              ///< pieces before it are queued
