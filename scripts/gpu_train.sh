@@ -8,10 +8,11 @@
 #   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER build check=60 ratio=200
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/check.md, ratio.md, network.md (per model the methods' step times over DDP's, the
-# geometric mean over pairs of launches with its 95 % interval), train.sqlite.xz (all launches), ddp-*.jsonl, settings.txt.
+# geometric mean over pairs of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl,
+# steps-*.json, settings.txt and logs).
 # All of the machine's GPUs take part, or the first RANKS. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -146,6 +147,6 @@ done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"
 rm -f "$out"/train.sqlite "$out"/train.sqlite-{wal,shm}
 # Few files travel better than many.
-(cd "$out" && tar -czf texts.tar.gz ./*.log ./*.md ./*.json ./*.jsonl ./*.txt 2>/dev/null && rm -f ./*.log ./*.json)
+(cd "$out" && tar -czf texts.tar.gz ./*.log ./*.md ./*.json ./*.jsonl ./*.txt 2>/dev/null && rm -rf ./*.log ./*.json ./*.jsonl ./settings.txt ./runs)
 say "end"; ls -l "$out"
 exit $failed
