@@ -72,8 +72,9 @@ std::optional<std::string> nccl_unsupported(const CallShape& shape) {
   std::vector<std::string> known{std::string(kThresholds)};
   for (const NumberKnob& knob : kNumbers) known.emplace_back(knob.name);
   for (const auto& [name, value] : shape.knobs) {
-    const auto* row = std::find_if(kNumbers.begin(), kNumbers.end(),
-                                   [&](const NumberKnob& knob) { return knob.name == name; });
+    const auto* row = std::find_if(
+        kNumbers.begin(), kNumbers.end(),
+        [asked = std::string_view(name)](const NumberKnob& knob) { return knob.name == asked; });
     if (row == kNumbers.end() && name != kThresholds)
       return fmt::format("NCCL has no knob \"{}\" per cell; {}", name, suggestion(name, known));
     if (row != kNumbers.end() && !number(value, row->least, row->most))
