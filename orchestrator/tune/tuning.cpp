@@ -95,6 +95,7 @@ class LiveTuning {
     }
     std::sort(result.tasks.begin(), result.tasks.end(),
               [](const TunedTask& a, const TunedTask& b) { return a.task < b.task; });
+    if (evaluator_.interrupted_by() == 0) measure_references(result);
     if (evaluator_.interrupted_by() == 0) confirm(result);
     for (TunedTask& tuned : result.tasks) finish(tuned);
     log_finals(result);
@@ -163,15 +164,44 @@ class LiveTuning {
     return own;
   }
 
+  /// Defaults that the search had no use for: what the table and the flags compare with. They
+  /// decide no choice but by Gloo's floor.
+  void measure_references(TuningResult& result) {
+    std::vector<Ask> asks;
+    for (const TunedTask& tuned : result.tasks)
+      if (!tuned.outcome.default_time && tuned.outcome.guard == GuardVerdict::pass)
+        asks.push_back({tuned.task, 0});
+    if (asks.empty()) return;
+    const auto measured = evaluator_.measure(asks);
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      if (!measured[i].trial.ok) continue;
+      const auto tuned = std::find_if(result.tasks.begin(), result.tasks.end(),
+                                      [&](const TunedTask& t) { return t.task == asks[i].task; });
+      tuned->outcome.default_time = measured[i].trial.time;
+      SearchTask& own = plan_.tasks[asks[i].task].search;
+      if (!measured[i].regime_id.empty()) own.task.key.regime = measured[i].regime_id;
+      if (own.task.key.task.backend != Backend::gloo) continue;
+      for (TuneTask& other : plan_.tasks)
+        if (&other.search != &own && other.environment == plan_.tasks[asks[i].task].environment &&
+            is_floor(own, other.search))
+          other.search.gloo_floor = measured[i].trial.time;
+    }
+  }
+
+  /// Is one Gloo's task of the same shape as the other's?
+  static bool is_floor(const SearchTask& gloo, const SearchTask& of) {
+    TaskKey other = of.task.key.task;
+    other.backend = Backend::gloo;
+    return other == gloo.task.key.task && of.size == gloo.size;
+  }
+
   /// Gloo's default is the floor of the same task on other backends (E-143).
   void set_floor(const SearchStep& step) {
     const TaskKey& gloo = searched_[step.task].task.key.task;
     if (gloo.backend != Backend::gloo || step.choice.arm != 0 || !step.measured.trial.ok) return;
     const std::string& environment = plan_.tasks[order_[step.task]].environment;
     for (std::size_t i = 0; i < searched_.size(); ++i) {
-      TaskKey other = searched_[i].task.key.task;
-      other.backend = Backend::gloo;
-      if (other == gloo && searched_[i].size == searched_[step.task].size && i != step.task &&
+      if (i != step.task && is_floor(searched_[step.task], searched_[i]) &&
           plan_.tasks[order_[i]].environment == environment)
         searched_[i].gloo_floor = step.measured.trial.time;
     }
@@ -200,8 +230,8 @@ class LiveTuning {
         weigh(tuned, times[{tuned.task, 0}], times[{tuned.task, tuned.outcome.arm}]);
   }
 
-  static void weigh(TunedTask& tuned, const std::vector<double>& before,
-                    const std::vector<double>& after) {
+  void weigh(TunedTask& tuned, const std::vector<double>& before,
+             const std::vector<double>& after) const {
     std::vector<double> defaults;
     std::vector<double> chosen;
     for (std::size_t i = 0; i < before.size(); ++i) {
@@ -226,6 +256,9 @@ class LiveTuning {
     // Kept when it is faster with confidence, be it by less than the band.
     if (!ratio.interval || ratio.interval->high >= 1)
       tuned.outcome.guard = GuardVerdict::slower_than_default;
+    const auto& floor = plan_.tasks[tuned.task].search.gloo_floor;
+    if (floor && evidence.tuned_us > GuardLimits{}.gloo_floor * floor->count())
+      tuned.outcome.guard = GuardVerdict::above_gloo_floor;
   }
 
   /// The table's row: the choice, or the default where it was not confirmed.

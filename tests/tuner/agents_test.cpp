@@ -187,13 +187,21 @@ TEST_CASE("the posterior is that of Gaussian regression computed directly") {
   const BeliefView view = make_view(problem.task, options);
   const BeliefView view_other = make_view(other.task, options);
   CHECK(belief.posterior(view).mean.isZero());
-  const Posterior before = belief.posterior(view);
+  const Posterior before = belief.posterior(view_other);
+  const Posterior first = belief.posterior(view);
   belief.observe(view_other, 5, 1.0);
   // One observation: mean = k / (k0 + noise) * y.
   const auto [mean_of_other, variance_of_other] = belief.marginal(view_other, 5);
-  const double k0 = 1.5 * 1.5 + 0.35 * 0.35 + 0.2 * 0.2 + 0.06 * 0.06;
-  CHECK(std::abs(mean_of_other - k0 / (k0 + 0.05 * 0.05)) < 1e-9);
-  CHECK(std::abs(variance_of_other - (k0 - k0 * k0 / (k0 + 0.05 * 0.05))) < 1e-9);
+  const double k0 = before.covariance(5, 5);
+  const auto squared = [](double x) { return x * x; };
+  const double pieces = (*view_other.arms)[5].pieces;
+  CHECK(std::abs(k0 - (squared(options.regime_sd) + squared(options.level_sd) +
+                       squared(options.task_sd) + squared(options.implementation_sd) +
+                       squared(options.resource_sd) + squared(options.pieces_sd * pieces) +
+                       squared(options.arm_sd))) < 1e-9);
+  const double noise = squared(options.noise_sd);
+  CHECK(std::abs(mean_of_other - k0 / (k0 + noise)) < 1e-9);
+  CHECK(std::abs(variance_of_other - (k0 - k0 * k0 / (k0 + noise))) < 1e-9);
   belief.observe(view, 3, 2.0);
   belief.observe(view, 7, 2.5);
   const Posterior after = belief.posterior(view);
@@ -201,7 +209,7 @@ TEST_CASE("the posterior is that of Gaussian regression computed directly") {
     const auto [mean, variance] = belief.marginal(view, static_cast<std::size_t>(a));
     CHECK(std::abs(mean - after.mean[a]) < 1e-9);
     CHECK(std::abs(variance - after.covariance(a, a)) < 1e-9);
-    CHECK(after.covariance(a, a) < before.covariance(a, a));
+    CHECK(after.covariance(a, a) < first.covariance(a, a));
   }
   const PosteriorMargins margins = belief.margins(view);
   CHECK((margins.mean - after.mean).cwiseAbs().maxCoeff() < 1e-9);

@@ -29,6 +29,12 @@ struct Choice {
   bool exploratory = true;  ///< false: the arm is what the agent would recommend
 };
 
+/// What an agent that plans wants measured: a choice for one of the tasks that it was shown.
+struct PlannedChoice {
+  std::size_t task = 0;
+  Choice choice;
+};
+
 /// What running an arm brought.
 struct Trial {
   bool ok = true;  ///< false: failed, refused or wrong data; such an arm is not tried again
@@ -43,6 +49,12 @@ class Agent {
   [[nodiscard]] virtual std::string_view name() const = 0;
   /// The next arm to measure. After finished() it keeps answering recommend().
   virtual Choice act(const Task& task) = 0;
+  /// Does it choose by itself where to measure? Then plan() is asked instead of act(), and no task
+  /// has its default measured unless the plan says so.
+  [[nodiscard]] virtual bool plans() const { return false; }
+  /// What to measure next, at most `most` choices of different tasks, the most valuable first;
+  /// none when nothing is worth measuring any more.
+  virtual std::vector<PlannedChoice> plan(const std::vector<const Task*>& tasks, std::size_t most);
   /// One measurement; also of an arm that somebody else chose.
   virtual void learn(const Task& task, std::size_t arm, const Trial& trial) = 0;
   /// Nothing more to learn: the key is frozen (E-107).
@@ -84,7 +96,7 @@ struct AgentOptions {
   double stop_gain = 0.02;  ///< expected relative gain below which a task is finished
   std::string policy_path;  ///< of the "ppo" agent
   /// Bandit and PPO: an arm replaces the default when it is faster with at least this probability.
-  double safety = 0.9;
+  double safety = 0.8;
 };
 
 /// "default", "random", "exhaustive", "coordinate-descent", "bandit", "ppo".

@@ -6,6 +6,8 @@
 
 namespace dynamiccl {
 
+std::vector<PlannedChoice> Agent::plan(const std::vector<const Task*>&, std::size_t) { return {}; }
+
 void ArmHistory::add(std::size_t arm, const Trial& trial) {
   Arm& entry = arms_.at(arm);
   if (!trial.ok || !(trial.time.count() > 0)) {

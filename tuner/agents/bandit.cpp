@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/statistics.hpp"
+#include "tuner/agents/joint_value.hpp"
 
 namespace dynamiccl {
 namespace {
 
+/// Measurements after which an arm counts as known.
+constexpr int kLooks = 3;
 constexpr double kInverseSqrt2Pi = 0.3989422804014327;
 
 double normal_density(double z) { return kInverseSqrt2Pi * std::exp(-0.5 * z * z); }
@@ -94,13 +96,18 @@ const BeliefMemory::Entry* BeliefMemory::find(const Task& task) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+const PosteriorMargins& BeliefMemory::margins(const Entry& state) const {
+  belief_.refresh(state.view, state.margins);
+  return state.margins;
+}
+
 const ArmOutlook& BeliefMemory::outlook(const Entry& state) const {
   if (state.outlook_version == belief_.version()) return state.outlook;
-  const PosteriorMargins margins = belief_.margins(state.view);
+  const PosteriorMargins& margins = this->margins(state);
   state.outlook = outlook_of(
       margins.mean, margins.variance,
       [&](std::size_t arm) { return belief_.covariance_with(state.view, margins, arm); },
-      state.failed, belief_.options().noise_sd, options_.safety);
+      state.failed, belief_.noise_sd(), options_.safety);
   state.outlook_version = belief_.version();
   return state.outlook;
 }
@@ -114,9 +121,22 @@ void BeliefMemory::learn(const Task& task, std::size_t arm, const Trial& trial) 
     return;
   }
   const double log_us = std::log(trial.time.count());
+  if (state.tries[arm] > 0) weigh_noise(log_us - state.seen[arm], state.tries[arm]);
   ++state.tries[arm];
   state.seen[arm] += (log_us - state.seen[arm]) / state.tries[arm];
   belief_.observe(state.view, arm, log_us);
+}
+
+/// One more measurement of an arm that differs from the mean of those before it.
+void BeliefMemory::weigh_noise(double difference, int before) {
+  constexpr double kNoticed = 1.2;
+  // One spoiled launch does not make all of them noisy.
+  const double squared = std::min(difference * difference / (1 + 1.0 / before), 9 * squared_noise_);
+  squared_noise_ += (squared - squared_noise_) / ++noise_weight_;
+  const double sd = std::max(std::sqrt(squared_noise_), 0.01);
+  // Every change makes the belief anew.
+  if (sd > belief_.noise_sd() * kNoticed || sd * kNoticed < belief_.noise_sd())
+    belief_.set_noise(sd);
 }
 
 void BeliefMemory::reopen(const RegimeKey& key) {
@@ -126,8 +146,14 @@ void BeliefMemory::reopen(const RegimeKey& key) {
   entries_.erase(found);
 }
 
+std::vector<bool> BeliefMemory::unsettled_arms(const Entry& state) {
+  std::vector<bool> open(state.failed.size());
+  for (std::size_t a = 0; a < open.size(); ++a)
+    open[a] = !state.failed[a] && state.tries[a] < kLooks;
+  return open;
+}
+
 std::vector<bool> BeliefMemory::open_arms(const Entry& state, const ArmOutlook& now) const {
-  constexpr int kLooks = 3;
   std::vector<bool> open(state.failed.size(), false);
   for (std::size_t a = 0; a < open.size(); ++a) {
     const double gain = now.expected_gain[static_cast<Eigen::Index>(a)];
@@ -198,6 +224,32 @@ Choice Bandit::act(const Task& task) {
     return {most, 1, true};
   }
   return {*chosen, static_cast<double>(wins[*chosen]) / counted, true};
+}
+
+std::vector<PlannedChoice> Bandit::plan(const std::vector<const Task*>& tasks, std::size_t most) {
+  constexpr int kDraws = 8;
+  std::vector<const BeliefMemory::Entry*> entries;
+  std::vector<PlannedChoice> candidates;
+  for (const Task* task : tasks) memory_.entry(*task);
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const BeliefMemory::Entry& entry = memory_.entry(*tasks[t]);
+    entries.push_back(&entry);
+    const std::vector<bool> open = BeliefMemory::unsettled_arms(entry);
+    if (open[0]) candidates.push_back({t, {0, 1, false}});
+    const Eigen::MatrixXd samples = draw(memory_.posterior(entry), kDraws, random_);
+    std::map<std::size_t, int> wins;
+    for (int d = 0; d < kDraws; ++d) {
+      std::size_t winner = 0;
+      for (std::size_t a = 1; a < open.size(); ++a)
+        if (!entry.failed[a] && samples(static_cast<Eigen::Index>(a), d) <
+                                    samples(static_cast<Eigen::Index>(winner), d))
+          winner = a;
+      if (winner != 0 && open[winner]) ++wins[winner];
+    }
+    for (const auto& [arm, count] : wins)
+      candidates.push_back({t, {arm, static_cast<double>(count) / kDraws, true}});
+  }
+  return most_valuable(memory_, entries, candidates, most);
 }
 
 }  // namespace dynamiccl

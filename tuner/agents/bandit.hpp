@@ -35,7 +35,7 @@ ArmOutlook outlook_of(const Eigen::VectorXd& mean, const Eigen::VectorXd& varian
 class BeliefMemory {
  public:
   BeliefMemory(const BeliefOptions& belief, const AgentOptions& options)
-      : belief_(belief), options_(options) {}
+      : belief_(belief), options_(options), squared_noise_(belief.noise_sd * belief.noise_sd) {}
 
   struct Entry {
     BeliefView view;
@@ -43,6 +43,7 @@ class BeliefMemory {
     std::vector<int> tries;
     std::vector<double> seen;  ///< mean ln(us) of the arm's measurements
     int evaluations = 0;
+    mutable PosteriorMargins margins;
     mutable std::optional<std::uint64_t> outlook_version;  ///< of the belief that `outlook` shows
     mutable ArmOutlook outlook;
   };
@@ -53,6 +54,8 @@ class BeliefMemory {
   [[nodiscard]] Posterior posterior(const Entry& entry) const {
     return belief_.posterior(entry.view);
   }
+  /// Of what was measured so far; valid until the next learn() or reopen().
+  [[nodiscard]] const PosteriorMargins& margins(const Entry& entry) const;
   /// Made once for what was measured so far; valid until the next learn() or reopen().
   [[nodiscard]] const ArmOutlook& outlook(const Entry& entry) const;
   /// Is there too little left to gain, or is the budget used up?
@@ -60,12 +63,18 @@ class BeliefMemory {
   [[nodiscard]] std::size_t recommend(const Task& task) const;
   /// Arms whose measurement may still change the recommendation.
   [[nodiscard]] std::vector<bool> open_arms(const Entry& entry, const ArmOutlook& outlook) const;
+  /// Arms that were not looked at often enough to know them; for plans over many tasks.
+  [[nodiscard]] static std::vector<bool> unsettled_arms(const Entry& entry);
   [[nodiscard]] const TimeBelief& belief() const { return belief_; }
   [[nodiscard]] const AgentOptions& options() const { return options_; }
 
  private:
+  void weigh_noise(double difference, int before);
+
   TimeBelief belief_;
   AgentOptions options_;
+  double squared_noise_;     ///< estimate
+  double noise_weight_ = 6;  ///< measurements that the estimate counts for
   std::map<RegimeKey, Entry> entries_;
 };
 
@@ -79,6 +88,10 @@ class Bandit final : public Agent {
   Bandit(const AgentOptions& options, const BeliefOptions& belief);
   [[nodiscard]] std::string_view name() const override { return "bandit"; }
   Choice act(const Task& task) override;
+  [[nodiscard]] bool plans() const override { return true; }
+  /// Thompson sampling says which settings of every task may be the best; of them, and of the
+  /// defaults, those are measured that bring most to all tasks together.
+  std::vector<PlannedChoice> plan(const std::vector<const Task*>& tasks, std::size_t most) override;
   void learn(const Task& task, std::size_t arm, const Trial& trial) override {
     memory_.learn(task, arm, trial);
   }

@@ -11,7 +11,7 @@ namespace {
 
 /// Place of "default" on a resource axis: away from every number, yet not beyond all likeness.
 constexpr double kDefaultResource = -100;
-constexpr double kDefaultDistance = 1.5;  // in resource scales
+constexpr double kDefaultDistance = 2;  // in resource scales
 
 std::uint64_t number_of(const std::string& text) {
   return std::stoull(stable_id(text), nullptr, 16);
@@ -25,10 +25,18 @@ std::uint32_t short_hash(std::string_view text) {
 
 double square(double x) { return x * x; }
 
+/// log2 of how many segments a message of 2^log2_size bytes is cut into; 0 where nothing is said.
+double pieces_of(const ActionSpace& space, const Action& action, int log2_size) {
+  const auto knob = space.knob_index("segment_bytes");
+  const auto magnitude = knob ? space.magnitude(*knob, action[*knob]) : std::nullopt;
+  return magnitude ? std::max(0.0, log2_size - *magnitude) : 0;
+}
+
 }  // namespace
 
 BeliefView make_view(const Task& task, const BeliefOptions& options) {
   const ActionSpace& space = *task.space;
+  const TaskKey& key = task.key.task;
   auto arms = std::make_shared<std::vector<BeliefArm>>();
   for (const Action& action : space.arms()) {
     BeliefArm arm;
@@ -44,10 +52,10 @@ BeliefView make_view(const Task& task, const BeliefOptions& options) {
                                                : 3.0 * action[k]);
       }
     }
+    arm.pieces = pieces_of(space, action, key.bin.log2);
     arms->push_back(std::move(arm));
   }
   BeliefView view;
-  const TaskKey& key = task.key.task;
   view.task = {.id = number_of(task.key.regime + "|" + key.text()),
                .regime = number_of(task.key.regime + "|" + std::string(name_of(key.backend)) + "|" +
                                    std::string(name_of(key.architecture))),
@@ -67,23 +75,30 @@ BeliefView make_view(const Task& task, const BeliefOptions& options) {
 }
 
 TimeBelief::TimeBelief(const BeliefOptions& options, std::size_t capacity)
-    : options_(options), capacity_(std::max<std::size_t>(capacity, 2)) {}
+    : options_(options),
+      capacity_(std::max<std::size_t>(capacity, 2)),
+      noise_sd_(options.noise_sd) {}
 
-double TimeBelief::task_kernel(const BeliefTask& a, const BeliefTask& b) const {
-  double k = std::exp(-0.5 * square((a.log2_size - b.log2_size) / options_.size_scale));
-  if (a.regime != b.regime) k *= options_.other_regime;
-  if (a.collective != b.collective) k *= options_.other_collective;
+TimeBelief::TaskKernel TimeBelief::task_kernel(const BeliefTask& a, const BeliefTask& b) const {
+  TaskKernel k;
+  k.same = a.id == b.id;
+  const double size = square(a.log2_size - b.log2_size);
+  double distance = 0;
   if (a.group_size != b.group_size)
-    k *= std::exp(-0.5 * square(std::log2(static_cast<double>(a.group_size) / b.group_size) / 2));
+    distance =
+        square(std::log2(static_cast<double>(a.group_size) / b.group_size) / options_.ranks_scale);
+  double common = k.same || a.regime == b.regime ? 1 : options_.other_regime;
+  k.level = common * square(options_.regime_sd);
+  if (a.collective != b.collective) common *= options_.other_collective;
+  k.level += common * square(options_.level_sd) *
+             std::exp(-0.5 * (size / square(options_.level_scale) + distance));
+  if (k.same) k.level += square(options_.task_sd);
+  k.shared = common * std::exp(-0.5 * (size / square(options_.size_scale) + distance));
   return k;
 }
 
-double TimeBelief::kernel(const BeliefTask& ta, const BeliefArm& a, const BeliefTask& tb,
-                          const BeliefArm& b) const {
-  const bool same_task = ta.id == tb.id;
-  const double shared = same_task ? 1 : task_kernel(ta, tb);
-  double k = same_task ? square(options_.task_sd) : 0;
-  if (shared < 1e-4) return k;
+double TimeBelief::arm_kernel(const TaskKernel& tasks, const BeliefArm& a,
+                              const BeliefArm& b) const {
   double implementation = 1;
   if (a.implementation.size() != b.implementation.size()) {
     implementation = options_.other_implementation;
@@ -102,12 +117,20 @@ double TimeBelief::kernel(const BeliefTask& ta, const BeliefArm& a, const Belief
       distance += da || db ? square(kDefaultDistance)
                            : square((a.resources[i] - b.resources[i]) / options_.resource_scale);
     }
-    resource = std::exp(-0.5 * distance);
+    if (distance > 0) resource = std::exp(-0.5 * distance);
   }
-  k += shared * implementation *
-       (square(options_.implementation_sd) + square(options_.resource_sd) * resource);
-  if (same_task && implementation == 1 && resource == 1) k += square(options_.arm_sd);
+  // What cutting costs grows with the number of segments, whatever passes them on.
+  const double pieces = square(options_.pieces_sd) * a.pieces * b.pieces;
+  double k = tasks.level +
+             tasks.shared * (pieces + implementation * (square(options_.implementation_sd) +
+                                                        square(options_.resource_sd) * resource));
+  if (tasks.same && implementation == 1 && resource == 1) k += square(options_.arm_sd);
   return k;
+}
+
+double TimeBelief::kernel(const BeliefTask& ta, const BeliefArm& a, const BeliefTask& tb,
+                          const BeliefArm& b) const {
+  return arm_kernel(task_kernel(ta, tb), a, b);
 }
 
 Eigen::VectorXd TimeBelief::row_for(const BeliefTask& task, const BeliefArm& arm) const {
@@ -130,7 +153,7 @@ void TimeBelief::append(const Point& point) {
   const auto lower = factor_.topLeftCorner(n, n).triangularView<Eigen::Lower>();
   const Eigen::VectorXd solved = lower.solve(row);
   const double self =
-      kernel(point.task, arm, point.task, arm) + square(options_.noise_sd) - solved.squaredNorm();
+      kernel(point.task, arm, point.task, arm) + square(noise_sd_) - solved.squaredNorm();
   const double diagonal = std::sqrt(std::max(self, 1e-10));
   factor_.row(n).head(n) = solved.transpose();
   factor_(n, n) = diagonal;
@@ -139,6 +162,7 @@ void TimeBelief::append(const Point& point) {
 }
 
 void TimeBelief::rebuild() {
+  ++generation_;
   std::vector<Point> kept;
   kept.swap(points_);
   for (const Point& point : kept) append(point);
@@ -146,7 +170,7 @@ void TimeBelief::rebuild() {
 
 void TimeBelief::observe(const BeliefView& view, std::size_t arm, double log_us) {
   const auto [expected, variance] = marginal(view, arm);
-  const double reach = 6 * std::sqrt(variance + square(options_.noise_sd));
+  const double reach = 6 * std::sqrt(variance + square(noise_sd_));
   if (points_.size() >= capacity_) {
     points_.erase(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(capacity_ / 2));
     rebuild();
@@ -167,60 +191,85 @@ std::pair<double, double> TimeBelief::marginal(const BeliefView& view, std::size
           std::max(self - solved.squaredNorm(), 1e-10)};
 }
 
-Eigen::MatrixXd TimeBelief::solved_for(const BeliefView& view) const {
-  const auto arms = static_cast<Eigen::Index>(view.arms->size());
-  const auto n = static_cast<Eigen::Index>(points_.size());
-  Eigen::MatrixXd cross(n, arms);
-  for (Eigen::Index a = 0; a < arms; ++a)
-    cross.col(a) = row_for(view.task, (*view.arms)[static_cast<std::size_t>(a)]);
-  factor_.topLeftCorner(n, n).triangularView<Eigen::Lower>().solveInPlace(cross);
-  return cross;
+PosteriorMargins TimeBelief::margins(const BeliefView& view) const {
+  PosteriorMargins result;
+  refresh(view, result);
+  return result;
 }
 
-PosteriorMargins TimeBelief::margins(const BeliefView& view) const {
+void TimeBelief::refresh(const BeliefView& view, PosteriorMargins& margins) const {
   const auto arms = static_cast<Eigen::Index>(view.arms->size());
   const auto n = static_cast<Eigen::Index>(points_.size());
-  PosteriorMargins result;
-  result.mean = Eigen::Map<const Eigen::VectorXd>(view.prior.data(), arms);
-  const BeliefArm& any = view.arms->front();
-  result.variance = Eigen::VectorXd::Constant(arms, kernel(view.task, any, view.task, any));
-  if (n == 0) {
-    result.solved.resize(0, arms);
-    return result;
+  if (margins.generation != generation_) {
+    margins.generation = generation_;
+    margins.points = 0;
+    margins.mean = Eigen::Map<const Eigen::VectorXd>(view.prior.data(), arms);
+    margins.variance.resize(arms);
+    const TaskKernel self = task_kernel(view.task, view.task);
+    for (Eigen::Index a = 0; a < arms; ++a) {
+      const BeliefArm& arm = (*view.arms)[static_cast<std::size_t>(a)];
+      margins.variance[a] = arm_kernel(self, arm, arm);
+    }
+    margins.solved.resize(arms, n);
   }
-  result.solved = solved_for(view);
-  result.mean.noalias() += result.solved.transpose() * whitened_.head(n);
-  result.variance -= result.solved.colwise().squaredNorm().transpose();
-  return result;
+  if (margins.solved.cols() < n)
+    margins.solved.conservativeResize(arms, std::max<Eigen::Index>(32, 2 * n));
+  // Forward substitution, one measurement after the other.
+  for (; margins.points < n; ++margins.points) {
+    const Eigen::Index i = margins.points;
+    const Point& point = points_[static_cast<std::size_t>(i)];
+    const BeliefArm& measured = (*point.arms)[point.arm];
+    const TaskKernel tasks = task_kernel(point.task, view.task);
+    auto column = margins.solved.col(i);
+    for (Eigen::Index a = 0; a < arms; ++a)
+      column[a] = arm_kernel(tasks, measured, (*view.arms)[static_cast<std::size_t>(a)]);
+    column.noalias() -= margins.solved.leftCols(i) * factor_.row(i).head(i).transpose();
+    column /= factor_(i, i);
+    margins.mean += whitened_[i] * column;
+    margins.variance -= column.cwiseAbs2();
+  }
 }
 
 Eigen::VectorXd TimeBelief::covariance_with(const BeliefView& view, const PosteriorMargins& margins,
                                             std::size_t arm) const {
-  Eigen::VectorXd column(static_cast<Eigen::Index>(view.arms->size()));
+  return covariance_between(view, margins, arm, view, margins);
+}
+
+Eigen::VectorXd TimeBelief::covariance_between(const BeliefView& view,
+                                               const PosteriorMargins& margins, std::size_t arm,
+                                               const BeliefView& of,
+                                               const PosteriorMargins& margins_of) const {
+  const TaskKernel tasks = task_kernel(view.task, of.task);
+  Eigen::VectorXd column(static_cast<Eigen::Index>(of.arms->size()));
   for (Eigen::Index a = 0; a < column.size(); ++a)
-    column[a] =
-        kernel(view.task, (*view.arms)[static_cast<std::size_t>(a)], view.task, (*view.arms)[arm]);
+    column[a] = arm_kernel(tasks, (*view.arms)[arm], (*of.arms)[static_cast<std::size_t>(a)]);
   column.noalias() -=
-      margins.solved.transpose() * margins.solved.col(static_cast<Eigen::Index>(arm));
+      margins_of.solved.leftCols(margins_of.points) *
+      margins.solved.row(static_cast<Eigen::Index>(arm)).head(margins.points).transpose();
   return column;
 }
 
 Posterior TimeBelief::posterior(const BeliefView& view) const {
   const auto arms = static_cast<Eigen::Index>(view.arms->size());
-  const auto n = static_cast<Eigen::Index>(points_.size());
+  const PosteriorMargins known = margins(view);
   Posterior result;
-  result.mean = Eigen::Map<const Eigen::VectorXd>(view.prior.data(), arms);
+  result.mean = known.mean;
   result.covariance.resize(arms, arms);
+  const TaskKernel self = task_kernel(view.task, view.task);
   for (Eigen::Index i = 0; i < arms; ++i)
     for (Eigen::Index j = 0; j <= i; ++j)
       result.covariance(i, j) = result.covariance(j, i) =
-          kernel(view.task, (*view.arms)[static_cast<std::size_t>(i)], view.task,
-                 (*view.arms)[static_cast<std::size_t>(j)]);
-  if (n == 0) return result;
-  const Eigen::MatrixXd solved = solved_for(view);
-  result.mean += solved.transpose() * whitened_.head(n);
-  result.covariance.noalias() -= solved.transpose() * solved;
+          arm_kernel(self, (*view.arms)[static_cast<std::size_t>(i)],
+                     (*view.arms)[static_cast<std::size_t>(j)]);
+  const auto solved = known.solved.leftCols(known.points);
+  result.covariance.noalias() -= solved * solved.transpose();
   return result;
+}
+
+void TimeBelief::set_noise(double sd) {
+  noise_sd_ = sd;
+  ++version_;
+  rebuild();
 }
 
 void TimeBelief::forget(std::uint64_t task) {

@@ -12,18 +12,25 @@ namespace dynamiccl {
 /// share, and over which distances they stop sharing. A Gaussian process with this kernel is
 /// Bayesian linear regression in the kernel's feature space, so that sampling from it is linear
 /// Thompson sampling (Agrawal & Goyal 2013; kernelised: Chowdhury & Gopalan 2017).
+/// The values are rounded from the largest marginal likelihood of tune_ranks' bare-metal cells that
+/// are not held out; half or twice of any changes little.
 struct BeliefOptions {
-  double task_sd = 1.5;                ///< level of a task: common to its arms
-  double implementation_sd = 0.35;     ///< of an implementation choice
-  double resource_sd = 0.20;           ///< of a resource setting within an implementation
-  double arm_sd = 0.06;                ///< of one arm in one task alone
-  double size_scale = 5;               ///< doublings of the size over which behaviour changes
-  double resource_scale = 3;           ///< doublings of a resource
+  double regime_sd = 1.5;           ///< level of a regime: common to its tasks and their arms
+  double level_sd = 1.5;            ///< level that changes with size, ranks and collective
+  double task_sd = 0.2;             ///< level of one task alone
+  double implementation_sd = 0.25;  ///< of an implementation choice
+  double resource_sd = 0.25;        ///< of a resource setting within an implementation
+  double pieces_sd = 0.07;          ///< per doubling of the segments that a message is cut into
+  double arm_sd = 0.08;             ///< of one arm in one task alone
+  double level_scale = 10;          ///< doublings of the size over which the level changes
+  double size_scale = 8;            ///< doublings of the size over which an arm's standing changes
+  double ranks_scale = 2;           ///< doublings of the ranks, for both
+  double resource_scale = 3;        ///< doublings of a resource
   double other_implementation = 0.15;  ///< correlation of arms that differ in the implementation
   double other_regime = 0.45;          ///< of the same task in another regime
-  double other_collective = 0.10;
-  double noise_sd = 0.05;     ///< between launches of one arm
-  double prior_weight = 0.4;  ///< trust in the differences that the analytic prior claims, 0 to 1
+  double other_collective = 0.4;
+  double noise_sd = 0.10;     ///< between launches of one arm, until repeats say
+  double prior_weight = 0.3;  ///< trust in the differences that the analytic prior claims, 0 to 1
 };
 
 /// What the kernel compares: a task's place and an arm's choices, in numbers.
@@ -37,6 +44,7 @@ struct BeliefTask {
 struct BeliefArm {
   std::vector<std::uint32_t> implementation;  ///< digests of the values, one per knob
   std::vector<double> resources;              ///< log2; kDefaultResource for "default"
+  double pieces = 0;                          ///< log2 of the segments of a message; 0 = one
 };
 
 /// Arms of a task as the belief sees them; made once per task.
@@ -59,7 +67,9 @@ struct Posterior {
 struct PosteriorMargins {
   Eigen::VectorXd mean;
   Eigen::VectorXd variance;
-  Eigen::MatrixXd solved;  ///< [measurements, arms]
+  Eigen::MatrixXd solved;        ///< [arms, at least `points`]
+  Eigen::Index points = 0;       ///< measurements that are in
+  std::uint64_t generation = 0;  ///< of the belief whose measurements they are
 };
 
 /// What all measurements say of any task's arms. Exact; grows by one row per measurement and
@@ -74,12 +84,22 @@ class TimeBelief {
   /// Shape: arms of the view.
   [[nodiscard]] Posterior posterior(const BeliefView& view) const;
   [[nodiscard]] PosteriorMargins margins(const BeliefView& view) const;
+  /// Brings margins of the same view up to date; cheap when only measurements were added.
+  void refresh(const BeliefView& view, PosteriorMargins& margins) const;
   /// Covariance of every arm with one of them. @param margins of the same view and measurements
   [[nodiscard]] Eigen::VectorXd covariance_with(const BeliefView& view,
                                                 const PosteriorMargins& margins,
                                                 std::size_t arm) const;
+  /// The same with the arms of another task. [arms of `of`]
+  [[nodiscard]] Eigen::VectorXd covariance_between(const BeliefView& view,
+                                                   const PosteriorMargins& margins, std::size_t arm,
+                                                   const BeliefView& of,
+                                                   const PosteriorMargins& margins_of) const;
   /// Mean and variance of one arm without the others.
   [[nodiscard]] std::pair<double, double> marginal(const BeliefView& view, std::size_t arm) const;
+  /// Another noise than the options say, from what repeated measurements differed by.
+  void set_noise(double sd);
+  [[nodiscard]] double noise_sd() const { return noise_sd_; }
   /// Drops what was measured of a task.
   void forget(std::uint64_t task);
   [[nodiscard]] std::size_t observations() const { return points_.size(); }
@@ -95,18 +115,26 @@ class TimeBelief {
     double prior;
     double log_us;
   };
-  [[nodiscard]] double task_kernel(const BeliefTask& a, const BeliefTask& b) const;
+  /// What two tasks share, whatever the arms.
+  struct TaskKernel {
+    double level = 0;   ///< covariance of their levels
+    double shared = 0;  ///< correlation of an arm's standing
+    bool same = false;
+  };
+  [[nodiscard]] TaskKernel task_kernel(const BeliefTask& a, const BeliefTask& b) const;
+  [[nodiscard]] double arm_kernel(const TaskKernel& tasks, const BeliefArm& a,
+                                  const BeliefArm& b) const;
   [[nodiscard]] double kernel(const BeliefTask& ta, const BeliefArm& a, const BeliefTask& tb,
                               const BeliefArm& b) const;
   [[nodiscard]] Eigen::VectorXd row_for(const BeliefTask& task, const BeliefArm& arm) const;
-  /// Covariances of all measurements with all arms, whitened. [measurements, arms]
-  [[nodiscard]] Eigen::MatrixXd solved_for(const BeliefView& view) const;
   void append(const Point& point);
   void rebuild();
 
   BeliefOptions options_;
   std::size_t capacity_;
+  double noise_sd_;
   std::uint64_t version_ = 0;
+  std::uint64_t generation_ = 1;  ///< another after measurements were dropped
   std::vector<Point> points_;
   Eigen::MatrixXd factor_;    ///< lower Cholesky factor in its top left corner
   Eigen::VectorXd whitened_;  ///< factor^-1 (log_us - prior)

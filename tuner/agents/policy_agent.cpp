@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tuner/agents/joint_value.hpp"
+
 namespace dynamiccl {
 
 PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidden,
@@ -63,21 +65,53 @@ PolicyAgent::PolicyAgent(const Policy& policy, const AgentOptions& options,
       memory_(belief, options),
       random_(options.seed) {}
 
+Eigen::VectorXf PolicyAgent::advanced(const Task& task) {
+  const auto known = hidden_.find(task.key.regime);
+  Feedback& feedback = feedback_[task.key];
+  feedback.interference = task.state.interference;
+  return network_.advance(policy_input(task.state, feedback),
+                          known == hidden_.end() ? network_.initial_state() : known->second);
+}
+
 Choice PolicyAgent::act(const Task& task) {
   const BeliefMemory::Entry& entry = memory_.entry(task);
   if (memory_.finished(task)) return {memory_.recommend(task), 1, false};
-  auto hidden = hidden_.try_emplace(task.key.regime, network_.initial_state()).first;
-  Feedback& feedback = feedback_[task.key];
-  feedback.interference = task.state.interference;
-  hidden->second = network_.advance(policy_input(task.state, feedback), hidden->second);
+  const Eigen::VectorXf hidden = advanced(task);
+  hidden_[task.key.regime] = hidden;
   const ArmOutlook& outlook = memory_.outlook(entry);
   // Arms with nothing left to show count as failed for the walk: the masks keep them out.
   const std::vector<bool> open = memory_.open_arms(entry, outlook);
   std::vector<bool> closed(open.size());
   for (std::size_t a = 0; a < open.size(); ++a) closed[a] = !open[a];
   const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
-  const PolicyWalk walk = walk_heads(network_, hidden->second, *task.space, known, &random_);
+  const PolicyWalk walk = walk_heads(network_, hidden, *task.space, known, &random_);
   return {walk.arm, walk.probability, true};
+}
+
+std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tasks,
+                                             std::size_t most) {
+  constexpr int kWalks = 4;
+  std::vector<const BeliefMemory::Entry*> entries;
+  std::vector<Eigen::VectorXf> hidden;
+  std::vector<PlannedChoice> candidates;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const BeliefMemory::Entry& entry = memory_.entry(*tasks[t]);
+    entries.push_back(&entry);
+    hidden.push_back(advanced(*tasks[t]));
+    std::vector<bool> closed = BeliefMemory::unsettled_arms(entry);
+    closed.flip();
+    if (!closed[0]) candidates.push_back({t, {0, 1, false}});
+    if (std::all_of(closed.begin(), closed.end(), [](bool c) { return c; })) continue;
+    const ArmKnowledge known{memory_.outlook(entry), closed, entry.tries, entry.view.prior};
+    for (int w = 0; w < kWalks; ++w) {
+      const PolicyWalk walk = walk_heads(network_, hidden[t], *tasks[t]->space, known, &random_);
+      if (walk.arm != 0) candidates.push_back({t, {walk.arm, walk.probability, true}});
+    }
+  }
+  const std::vector<PlannedChoice> chosen = most_valuable(memory_, entries, candidates, most);
+  for (const PlannedChoice& proposal : chosen)
+    hidden_[tasks[proposal.task]->key.regime] = hidden[proposal.task];
+  return chosen;
 }
 
 void PolicyAgent::learn(const Task& task, std::size_t arm, const Trial& trial) {

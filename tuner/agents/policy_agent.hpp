@@ -34,6 +34,10 @@ class PolicyAgent final : public Agent {
   [[nodiscard]] std::string_view name() const override { return "ppo"; }
   [[nodiscard]] const std::string& version() const { return version_; }
   Choice act(const Task& task) override;
+  [[nodiscard]] bool plans() const override { return true; }
+  /// The policy names settings of every task; of them, and of the defaults, those are measured that
+  /// bring most to all tasks together.
+  std::vector<PlannedChoice> plan(const std::vector<const Task*>& tasks, std::size_t most) override;
   void learn(const Task& task, std::size_t arm, const Trial& trial) override;
   [[nodiscard]] bool finished(const Task& task) const override { return memory_.finished(task); }
   [[nodiscard]] std::size_t recommend(const Task& task) const override {
@@ -42,6 +46,9 @@ class PolicyAgent final : public Agent {
   void reopen(const RegimeKey& key) override;
 
  private:
+  /// The recurrent state of a task's regime after what came of its last measurement.
+  Eigen::VectorXf advanced(const Task& task);
+
   PolicyNetwork network_;
   std::string version_;
   BeliefMemory memory_;

@@ -41,7 +41,9 @@ class Searcher {
 
   std::vector<SearchOutcome> run() {
     const std::size_t width = options_.in_flight == 0 ? tasks_.size() : options_.in_flight;
-    while (!stopped_) {
+    while (!stopped_ && agent_.plans() && planned_round(width)) {
+    }
+    while (!stopped_ && !agent_.plans()) {
       admit_tasks(width);
       if (active_.empty()) break;
       if (!round()) break;
@@ -89,6 +91,32 @@ class Searcher {
     return true;
   }
 
+  /// One round of an agent that says itself where to measure.
+  /// @returns false when nothing is left to ask
+  bool planned_round(std::size_t width) {
+    std::vector<std::size_t> open;
+    std::vector<const Task*> shown;
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      const bool choice = tasks_[t].task.space->arms().size() > 1;
+      if (!choice || !progress_[t].open || admit(tasks_[t].task.state) != GuardVerdict::pass)
+        continue;
+      open.push_back(t);
+      shown.push_back(&tasks_[t].task);
+    }
+    if (options_.max_evaluations != 0)
+      width = std::min(
+          width, static_cast<std::size_t>(std::max(0, options_.max_evaluations - evaluations_)));
+    if (open.empty() || width == 0) return false;
+    std::vector<Ask> asks;
+    for (const PlannedChoice& proposal : agent_.plan(shown, width)) {
+      choices_[open[proposal.task]] = proposal.choice;
+      asks.push_back({open[proposal.task], proposal.choice.arm});
+    }
+    if (asks.empty()) return false;
+    measure(asks, "explore");
+    return true;
+  }
+
   void measure(const std::vector<Ask>& asks, const char* kind) {
     const std::vector<Measured> results = evaluate_(asks);
     if (results.size() != asks.size()) {
@@ -101,12 +129,12 @@ class Searcher {
   void digest(const Ask& ask, const Measured& measured, const char* kind) {
     SearchTask& owner = tasks_[ask.task];
     Progress& progress = progress_[ask.task];
-    if (progress.steps == 0) meet(owner, measured);
+    if (progress.steps == 0) meet(ask.task, measured);
     SearchStep step;
     step.task = ask.task;
     step.step = progress.steps++;
     step.choice = choices_[ask.task];
-    step.kind = !step.choice.exploratory && ask.arm != 0 ? "exploit" : kind;
+    step.kind = step.choice.exploratory ? kind : ask.arm != 0 ? "exploit" : "reference";
     step.measured = measured;
     ++evaluations_;
     ++progress.outcome.evaluations;
@@ -117,7 +145,10 @@ class Searcher {
     const auto reference = progress.outcome.default_time;
     step.guard = judge_trial(measured.trial.ok, measured.trial.time, reference.value_or(Micros{}),
                              owner.gloo_floor, options_.limits);
-    if (ask.arm == 0 && step.guard != GuardVerdict::failed) step.guard = admit(owner.task.state);
+    if ((ask.arm == 0 || step.step == 0) && step.guard != GuardVerdict::failed) {
+      const GuardVerdict admitted = admit(owner.task.state);
+      if (ask.arm == 0 || admitted != GuardVerdict::pass) step.guard = admitted;
+    }
     step.state = owner.task.state;
     step.reference = reference;
     if (reference) step.reward = reward_of(step, progress, *reference);
@@ -128,8 +159,20 @@ class Searcher {
     if (on_step_) on_step_(step);
   }
 
-  /// The first launch of a task says where it is.
-  void meet(SearchTask& owner, const Measured& measured) {
+  /// The first launch of a task says where it is, and where those are that were not met yet.
+  void meet(std::size_t met, const Measured& measured) {
+    const RegimeKey before = tasks_[met].task.key;
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      const RegimeKey& key = tasks_[t].task.key;
+      const bool alike = progress_[t].steps == 0 && key.regime == before.regime &&
+                         key.task.backend == before.task.backend &&
+                         key.task.architecture == before.task.architecture &&
+                         key.task.nodes == before.task.nodes;
+      if (t == met || (agent_.plans() && alike)) place(tasks_[t], measured);
+    }
+  }
+
+  static void place(SearchTask& owner, const Measured& measured) {
     if (!measured.regime_id.empty()) owner.task.key.regime = measured.regime_id;
     if (measured.regime.is_object())
       owner.task.state = state_from_regime(measured.regime, owner.nodes);
@@ -171,7 +214,9 @@ class Searcher {
   SearchOutcome conclude(std::size_t t) {
     Progress& progress = progress_[t];
     SearchOutcome& outcome = progress.outcome;
-    if (progress.steps == 0 || outcome.guard != GuardVerdict::pass) {
+    const bool unknown = progress.steps == 0 &&
+                         (!agent_.plans() || admit(tasks_[t].task.state) != GuardVerdict::pass);
+    if (unknown || outcome.guard != GuardVerdict::pass) {
       outcome.best_time = outcome.default_time;
       return outcome;
     }

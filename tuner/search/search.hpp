@@ -71,9 +71,12 @@ struct SearchOutcome {
   GuardVerdict guard = GuardVerdict::pass;
 };
 
-/// Lets an agent search all tasks. Every task's default is measured first, as the reference of its
-/// reward, and counts as an evaluation; it also tells the regime. Tasks enter in their order,
-/// `in_flight` at a time; each round asks for one arm per open task, so that a launch serves many.
+/// Lets an agent search all tasks. An agent that plans says in each round what of which tasks is
+/// measured, at most `in_flight` settings of different tasks; a task without a choice is left
+/// alone, and what is known of others may decide one that was never measured. For all other agents
+/// every task's default is measured first, as the reference of its reward; it counts as an
+/// evaluation. Tasks enter in their order, `in_flight` at a time; each round asks for one arm per
+/// open task, so that a launch serves many. A task's first measurement tells its regime.
 /// @param on_step called for every choice with its result, in order
 /// @returns one outcome per task
 std::vector<SearchOutcome> search(Agent& agent, std::vector<SearchTask>& tasks,
