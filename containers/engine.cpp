@@ -128,7 +128,7 @@ std::string why_none(const EngineFacts& facts) {
     if (!socket.permitted)
       return fmt::format(
           "user {} may not open the Docker socket {}: run `sudo usermod -aG docker {}` and log in "
-          "again, or start dynamiccl with sudo, or use Podman: sudo apt-get install podman",
+          "again, or start dynamiccl with sudo",
           facts.user, socket.path, facts.user);
   if (!facts.remote_host.empty())
     return fmt::format(

@@ -10,13 +10,15 @@ namespace {
 using nlohmann::json;
 
 json cell_to_json(const WorkCell& cell) {
-  return {{"id", cell.id},
-          {"collective", name_of(cell.collective)},
-          {"size_bytes", cell.size.count()},
-          {"datatype", name_of(cell.datatype)},
-          {"algorithm", cell.algorithm},
-          {"in_place", cell.in_place},
-          {"knobs", cell.knobs}};
+  json object = {{"id", cell.id},
+                 {"collective", name_of(cell.collective)},
+                 {"size_bytes", cell.size.count()},
+                 {"datatype", name_of(cell.datatype)},
+                 {"algorithm", cell.algorithm},
+                 {"in_place", cell.in_place},
+                 {"knobs", cell.knobs}};
+  if (cell.batch > 0) object["batch"] = cell.batch;
+  return object;
 }
 
 WorkCell cell_from_json(const json& object) {
@@ -28,6 +30,7 @@ WorkCell cell_from_json(const json& object) {
   cell.algorithm = object.at("algorithm").get<std::string>();
   cell.in_place = object.at("in_place").get<bool>();
   cell.knobs = object.at("knobs").get<std::map<std::string, std::string>>();
+  cell.batch = object.value("batch", 0);
   return cell;
 }
 

@@ -26,6 +26,9 @@ struct WorkCell {
   std::string algorithm = "library";
   bool in_place = false;
   std::map<std::string, std::string> knobs;  ///< per-communicator and per-call knobs, by name
+  /// Calls per sample, as an earlier launch has settled them; 0: this launch settles them, by
+  /// Protocol::batch_target.
+  int batch = 0;
 };
 
 /// How cells are timed. Defaults: 10 + 100 iterations; launches are the orchestrator's.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "core/statistics.hpp"
 #include "core/warmup.hpp"
@@ -80,11 +81,13 @@ void worsen(MeasurementOutcome& outcome, CellStatus status, const std::string& r
 struct Aggregated {
   std::vector<double> totals;
   std::vector<std::size_t> from;
+  std::vector<double> scale;  ///< of that rank's parts, so that they are parts of the total
 };
 
 Aggregated aggregate(const std::vector<const SampleArrays*>& ranks, RankAggregation how) {
   const std::size_t n = ranks.front()->total_us.size();
-  Aggregated result{ranks.front()->total_us, std::vector<std::size_t>(n, 0)};
+  Aggregated result{ranks.front()->total_us, std::vector<std::size_t>(n, 0),
+                    std::vector<double>(n, 1)};
   for (std::size_t r = 1; r < ranks.size(); ++r) {
     const auto& totals = ranks[r]->total_us;
     for (std::size_t i = 0; i < n; ++i) {
@@ -103,6 +106,27 @@ Aggregated aggregate(const std::vector<const SampleArrays*>& ranks, RankAggregat
   return result;
 }
 
+/// Where one rank computes for the others, the parts are that rank's: the workers' share of the
+/// same time is waiting for it, whichever of them ends last by a hair. Its parts are scaled to the
+/// total.
+void take_parts_of_server(const std::vector<const SampleArrays*>& ranks, Aggregated& aggregated) {
+  std::size_t server = 0;
+  double most_us = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto& compute = ranks[r]->compute_us;
+    const double sum_us = std::accumulate(compute.begin(), compute.end(), 0.0);
+    if (sum_us <= most_us) continue;
+    most_us = sum_us;
+    server = r;
+  }
+  if (most_us <= 0) return;
+  for (std::size_t i = 0; i < aggregated.totals.size(); ++i) {
+    const double own_us = ranks[server]->total_us[i];
+    aggregated.from[i] = server;
+    aggregated.scale[i] = own_us > 0 ? aggregated.totals[i] / own_us : 1;
+  }
+}
+
 std::optional<double> component_median(const std::vector<const SampleArrays*>& ranks,
                                        const Aggregated& aggregated, RankAggregation how,
                                        Values component) {
@@ -116,7 +140,7 @@ std::optional<double> component_median(const std::vector<const SampleArrays*>& r
   std::vector<double> values(aggregated.totals.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (how != RankAggregation::mean) {
-      values[i] = at(aggregated.from[i], i);
+      values[i] = at(aggregated.from[i], i) * aggregated.scale[i];
       continue;
     }
     for (std::size_t r = 0; r < ranks.size(); ++r) values[i] += at(r, i);
@@ -187,7 +211,8 @@ std::optional<MeasurementSummary> summarise(const std::vector<RankCell>& cells,
   for (const auto* rank : ranks) {
     if (rank->total_us.size() != n) return std::nullopt;
   }
-  const Aggregated aggregated = aggregate(ranks, aggregation);
+  Aggregated aggregated = aggregate(ranks, aggregation);
+  if (aggregation != RankAggregation::mean) take_parts_of_server(ranks, aggregated);
   std::vector<double> sorted = aggregated.totals;
   std::sort(sorted.begin(), sorted.end());
 

@@ -191,6 +191,22 @@ std::set<LaunchKey> Store::finished_launches(const std::string& run_id) const {
   });
 }
 
+std::vector<SettledBatch> Store::settled_batches(const std::string& run_id) const {
+  return impl_->read("reading the calls of samples", [&] {
+    std::vector<SettledBatch> batches;
+    auto rows = impl_->statement(
+        "SELECT g.key, c.key, m.batch, min(m.id) FROM plan_group g "
+        "JOIN run_cell c ON c.group_id = g.id JOIN measurement m ON m.cell_id = c.id "
+        "JOIN launch l ON l.id = m.launch_id WHERE g.run_id = ? AND l.status = 'ok' "
+        "AND m.status = 'ok' AND m.batch IS NOT NULL GROUP BY c.id ORDER BY 4",
+        impl_->run_row(run_id));
+    while (rows.executeStep())
+      batches.push_back({rows.getColumn(0).getString(), rows.getColumn(1).getString(),
+                         rows.getColumn(2).getInt()});
+    return batches;
+  });
+}
+
 std::vector<CellMedians> Store::launch_medians(const std::string& run_id) const {
   return impl_->read("reading launch medians", [&] {
     std::vector<CellMedians> cells;

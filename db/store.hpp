@@ -84,6 +84,13 @@ struct CellMedians {
   std::vector<double> median_us;
 };
 
+/// Calls that one sample of a cell counts in a run.
+struct SettledBatch {
+  std::string group_id;
+  std::string cell_id;
+  int calls = 1;
+};
+
 /// What a stored run still lacks, for `run --resume`.
 struct LaunchKey {
   std::string group_id;
@@ -158,6 +165,8 @@ class Store {
   std::set<std::string> planned_groups(const std::string& run_id) const;
   /// Launches with status ok of a run.
   std::set<LaunchKey> finished_launches(const std::string& run_id) const;
+  /// Of every cell with a result, by its first one.
+  std::vector<SettledBatch> settled_batches(const std::string& run_id) const;
   /// Every cell with at least one result: what a stopping rule looks at.
   std::vector<CellMedians> launch_medians(const std::string& run_id) const;
   /// Newest run of this experiment (same spec text and overrides) that is neither complete nor

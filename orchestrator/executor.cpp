@@ -121,6 +121,7 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
     store_.resume_run(*resumed);
     store_.replan_cells(*resumed, cell_rows(plan_));
     finished_ = store_.finished_launches(*resumed);
+    cadences_.note(plan_, store_.settled_batches(*resumed));
   } else {
     store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
   }
@@ -287,7 +288,7 @@ FinishedLaunch Executor::attempt(const PlannedGroup& group, int block, int posit
   }
   auto launch = prepare_launch(group, profile, *environment, site_, experiment_.protocol,
                                launch_seed(experiment_.seed, group.id, block, number),
-                               replayed_ ? &*replayed_ : nullptr);
+                               replayed_ ? &*replayed_ : nullptr, &cadences_);
   launch.start.block = block;
   launch.start.attempt = number;
   launch.start.position = position;
@@ -299,6 +300,7 @@ FinishedLaunch Executor::attempt(const PlannedGroup& group, int block, int posit
                                  ? [](const std::string& text) { fmt::print(stderr, "{}", text); }
                                  : std::function<void(const std::string&)>());
   store_.finish_launch(row, finished.end, finished.records);
+  if (finished.end.status == LaunchStatus::ok) cadences_.note(group, finished.records);
   if (finished.end.status == LaunchStatus::ok && !site_.keep_files) remove_launch_folder(launch);
   return finished;
 }

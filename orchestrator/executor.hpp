@@ -104,6 +104,7 @@ class Executor {
   RunSummary summary_;
   std::optional<RunConfig> replayed_;
   std::set<LaunchKey> finished_;
+  CadenceBook cadences_;
   std::set<std::string> settled_;   ///< groups whose intervals are as narrow as asked
   std::set<std::string> left_out_;  ///< environments that cannot be prepared
 };

@@ -144,6 +144,9 @@ Json protocol() {
                                       "faster calls are timed in batches that last as "
                                       "long; 50us, 0 = off")},
            {"max_batch", described(integer(1), "calls in a batch; 1000")},
+           {"batch_rooted", described(boolean(),
+                                      "batches operations with one root, too, whose mean is then a "
+                                      "throughput, as the root runs ahead; false")},
            {"rank_aggregation",
             described(named<RankAggregation>(), "how one iteration's ranks become one time; max")},
            {"verify", described(boolean(), "check every element of the results; true")},

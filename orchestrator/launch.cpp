@@ -178,7 +178,7 @@ RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
 PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
                               const Environment& environment, const LaunchSite& site,
                               const RunProtocol& protocol, std::uint64_t seed,
-                              const RunConfig* replayed) {
+                              const RunConfig* replayed, const CadenceBook* cadences) {
   PreparedLaunch launch;
   launch.start.uuid = random_uuid();
   launch.start.group_id = group.id;
@@ -190,6 +190,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
     launch.config =
         make_run_config(group, protocol, launch.start.uuid, seed, launch.folder, shape.interface);
     launch.config.gpu_of_rank = gpus_of_ranks(group, profile, launch.config.server_rank);
+    if (cadences != nullptr) cadences->apply(group, launch.config.cells);
   }
   std::error_code error;
   fs::create_directories(

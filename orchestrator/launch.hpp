@@ -8,6 +8,7 @@
 
 #include "containers/environment.hpp"
 #include "db/store.hpp"
+#include "orchestrator/cadence.hpp"
 #include "orchestrator/experiment.hpp"
 #include "orchestrator/launcher.hpp"
 #include "orchestrator/plan.hpp"
@@ -59,11 +60,13 @@ std::vector<Command> make_commands(
 /// Makes the launch's folder with run.json and the commands.
 /// @param replayed run.json of a stored launch: seed, cells, their order and their protocol are
 /// taken from it, only ids and paths are new; nullptr = the group's cells in the seed's order
+/// @param cadences calls per sample that are settled already; nullptr = none
 /// @throws Error(environment) when the folder cannot be written
 PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
                               const Environment& environment, const LaunchSite& site,
                               const RunProtocol& protocol, std::uint64_t seed,
-                              const RunConfig* replayed = nullptr);
+                              const RunConfig* replayed = nullptr,
+                              const CadenceBook* cadences = nullptr);
 
 /// run.json of a stored launch for a new one: its ids, paths and interface.
 RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,

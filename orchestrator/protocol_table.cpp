@@ -56,6 +56,7 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
   set(cells.cell_time_cap, table->duration("cell_time_cap"));
   set(cells.batch_target, table->duration("batch_target"));
   set(cells.max_batch, table->integer("max_batch", 1, 1'000'000));
+  set(cells.batch_rooted, table->boolean("batch_rooted"));
   set(cells.rank_aggregation, table->name<RankAggregation>("rank_aggregation"));
   set(cells.verify, table->boolean("verify"));
   read_stopping(*table, protocol);
@@ -69,7 +70,7 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
 }
 
 nlohmann::json to_json(const RunProtocol& protocol) {
-  return {
+  nlohmann::json object = {
       {"warmup", protocol.cells.warmup},
       {"iterations", protocol.cells.iterations},
       {"min_iterations", protocol.cells.min_iterations},
@@ -89,6 +90,9 @@ nlohmann::json to_json(const RunProtocol& protocol) {
       {"retries", protocol.retries},
       {"launch_timeout_s", protocol.launch_timeout.seconds()},
       {"connect_timeout_s", protocol.connect_timeout.seconds()}};
+  // Said where it is asked for, so that protocols of before read the same.
+  if (protocol.cells.batch_rooted) object["batch_rooted"] = true;
+  return object;
 }
 
 }  // namespace dynamiccl

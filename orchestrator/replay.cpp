@@ -218,6 +218,22 @@ Rehearsal rehearse(const StoredLaunch& launch, const LaunchSite& site) {
   return rehearsal;
 }
 
+/// A launch that settled the calls of its samples by itself counts the same ones again.
+void keep_batches(const Reader& reader, StoredLaunch& launch) {
+  const Table table = reader.query(
+      "SELECT c.key, m.batch FROM measurement m JOIN run_cell c ON c.id = m.cell_id "
+      "JOIN launch l ON l.id = m.launch_id WHERE l.uuid = ?1 AND m.status = 'ok'",
+      {launch.uuid});
+  const TableView rows(table);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (WorkCell& cell : launch.config.cells) {
+      const bool trains = cell.collective == Collective::training;
+      if (cell.id == rows.text(i, "key") && !trains)
+        cell.batch = static_cast<int>(rows.integer(i, "batch"));
+    }
+  }
+}
+
 }  // namespace
 
 StoredLaunch load_launch(const Reader& reader, const std::string& name) {
@@ -232,6 +248,7 @@ StoredLaunch load_launch(const Reader& reader, const std::string& name) {
   launch.run_id = row.text(0, "run_id");
   launch.block = static_cast<int>(row.integer(0, "block"));
   launch.config = run_config_from_json(row.text(0, "run_config_json"));
+  keep_batches(reader, launch);
   launch.experiment = experiment_of(row, launch.config, launch.uuid);
   launch.plan.groups.push_back(group_of(row, launch.config));
   for (const auto& word : stored_json(row.text(0, "argv_json")))

@@ -106,7 +106,7 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
   for (const char* name :
        {"launches", "median_us", "median_low_us", "median_high_us", "bare_metal_us",
         "bare_metal_low_us", "bare_metal_high_us", "ratio", "ratio_low", "ratio_high",
-        "ratio_method", "difference_percent", "verdict"}) {
+        "ratio_method", "difference_percent", "cadence", "verdict"}) {
     table.columns.emplace_back(name);
   }
   const BareMetal bare_metal(figures);
@@ -115,7 +115,11 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
   for (const auto& f : figures) {
     const CellFigure* base = bare_metal.of(f);
     if (base == nullptr || base == &f) continue;
-    const Ratio ratio = time_ratio(f, *base);
+    Ratio ratio = time_ratio(f, *base);
+    std::set<std::string> cadences = f.cadences;
+    cadences.insert(base->cadences.begin(), base->cadences.end());
+    // A mean of calls back to back against single calls says nothing sure of the environment.
+    if (cadences.size() > 1) ratio.interval.reset();
     auto row = cell_values(f);
     append(row, {count_of(f)});
     for (const auto* side : {&f, base}) {
@@ -125,7 +129,8 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
     append(row, {ratio.value});
     add_bounds(row, ratio.interval);
     append(row, {or_null(ratio.interval ? ratio.interval->method : ""),
-                 percent_faster(std::max(ratio.value, 1.0), std::min(ratio.value, 1.0))});
+                 percent_faster(std::max(ratio.value, 1.0), std::min(ratio.value, 1.0)),
+                 or_null(joined(cadences))});
     table.rows.push_back(std::move(row));
     runs.push_back(f.run_id);
     ratios.push_back(ratio);
@@ -179,15 +184,19 @@ Table components_table(const std::vector<CellFigure>& figures, const QueryScope&
   for (const auto& f : figures) {
     auto row = cell_values(f);
     append(row, {count_of(f), f.median_us()});
+    std::vector<std::optional<double>> parts;
     double named = 0;
     for (const auto component :
          {&LaunchFigure::collective_us, &LaunchFigure::h2d_us, &LaunchFigure::d2h_us,
           &LaunchFigure::send_us, &LaunchFigure::compute_us}) {
-      const auto value = f.component_us(component);
-      named += value.value_or(0);
-      append(row, {or_null(value)});
+      parts.push_back(f.component_us(component));
+      named += parts.back().value_or(0);
     }
-    append(row, {std::max(0.0, f.median_us() - named)});
+    // Medians of parts need not sum to the median of the whole: shares of it do.
+    const double scale = named > f.median_us() ? f.median_us() / named : 1;
+    for (const auto& part : parts)
+      append(row, {part ? Value(*part * scale) : Value(std::monostate{})});
+    append(row, {std::max(0.0, f.median_us() - named * scale)});
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -104,7 +104,7 @@ bool wanted(const DoctorArguments& arguments, const Finding& finding) {
 nlohmann::json read_machine(const std::string& path) {
   auto facts = nlohmann::json::parse(read_text(path), nullptr, false);
   if (facts.is_object() && facts.contains("host")) facts = facts["host"];
-  if (!facts.is_object() || !facts.contains("gpu"))
+  if (!facts.is_object() || !facts.value("gpu", nlohmann::json()).is_object())
     throw Error(ErrorKind::input,
                 fmt::format("{}: no facts of a machine: expected what dynamiccl-probe or "
                             "`dynamiccl doctor --json` prints there",

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 struct Arguments {
   std::string table;
   std::vector<std::string> measured;
-  std::string backend = "nccl";
+  std::string backend;
   std::vector<std::string> formats;
   std::string out;
   std::string regime;
@@ -44,6 +44,15 @@ void write(const fs::path& path, const std::string& text) {
         fmt::format("cannot write {}: is the folder writable, the disk full?", path.string()));
 }
 
+/// The library that the first file is for, unless one is named.
+Backend backend_of(const Arguments& arguments) {
+  if (!arguments.backend.empty()) return parse_named<Backend>(arguments.backend);
+  const std::string& format = arguments.formats.front();
+  for (const Backend backend : {Backend::openmpi, Backend::mpich, Backend::gloo})
+    if (format == name_of(backend)) return backend;
+  return Backend::nccl;
+}
+
 ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   if (arguments.measured.empty()) {
     if (!arguments.up_to.empty())
@@ -56,8 +65,8 @@ ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   }
   JointOptions options;
   if (!arguments.up_to.empty()) options.largest = parse_bytes(arguments.up_to);
-  const ConfigurationTable table = measured_table(Reader(shared.db), arguments.measured,
-                                                  parse_named<Backend>(arguments.backend), options);
+  const ConfigurationTable table =
+      measured_table(Reader(shared.db), arguments.measured, backend_of(arguments), options);
   if (!arguments.table.empty()) write_table(table, arguments.table);
   return table;
 }
@@ -103,7 +112,8 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "configuration table (left by tune; written with --measured)");
   verb->add_option("--measured", arguments->measured,
                    "choose the settings from these runs' measurements: id, its beginning, or last");
-  verb->add_option("--backend", arguments->backend, "with --measured: whose settings");
+  verb->add_option("--backend", arguments->backend,
+                   "with --measured: whose settings (those of the first format)");
   verb->add_option("--format", arguments->formats,
                    "nccl, env, openmpi, mpich, gloo, toml; several may be given")
       ->required()

@@ -118,7 +118,7 @@ void print_json(const StoredLaunch& launch, const std::string& run,
 std::string about(const StoredLaunch& launch) {
   const auto& group = launch.group();
   return fmt::format("launch {} of run {} ({}), block {}: {} {} {} {} ranks, {} cells", launch.uuid,
-                     launch.run_id.substr(0, 8), launch.experiment.name, launch.block + 1,
+                     launch.run_id.substr(0, 8), launch.experiment.name, launch.block,
                      group.environment, name_of(group.backend), name_of(group.architecture),
                      group.ranks, group.cells.size());
 }

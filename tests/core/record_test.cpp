@@ -88,7 +88,9 @@ TEST_CASE("run.json survives the round trip and other versions are refused") {
   config.seed = 0xFFFFFFFFFFFFFFFFULL;
   config.cells.push_back(
       {"c1", Collective::push_pull, Bytes(4), DataType::float16, "library", true, {{"k", "v"}}});
+  config.cells.back().batch = 3;
   const auto back = run_config_from_json(to_json(config));
+  CHECK(back.cells.back().batch == 3);
   CHECK(back.seed == config.seed);
   CHECK(back.cells.at(0).collective == Collective::push_pull);
   CHECK(back.cells.at(0).knobs.at("k") == "v");

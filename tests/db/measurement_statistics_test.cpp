@@ -50,6 +50,19 @@ TEST_CASE("components are those of the rank that gave the iteration its time", "
   CHECK(summarise(ranks(records), RankAggregation::mean)->send_us == 7.5);
 }
 
+TEST_CASE("where a server computes, the parts are the server's, scaled to the total", "[G-03]") {
+  // The worker ends last by a hair: its time holds the server's computing as waiting.
+  std::vector<CellRecord> records{timed({80, 80, 80}), timed({100, 100, 100})};
+  records[0].measured.send_us = {20, 20, 20};
+  records[0].measured.compute_us = {60, 60, 60};
+  records[1].measured.send_us = {100, 100, 100};
+  records[1].measured.compute_us = {0, 0, 0};
+  const auto summary = summarise(ranks(records), RankAggregation::max);
+  CHECK(summary->median_us == 100.0);
+  CHECK(summary->compute_us == 75.0);
+  CHECK(summary->send_us == 25.0);
+}
+
 TEST_CASE("percentiles need enough iterations, drift and outliers are flagged, none dropped") {
   std::vector<double> flat(30, 10.0);
   for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.01 * static_cast<double>(i % 5);

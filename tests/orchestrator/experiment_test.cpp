@@ -142,7 +142,8 @@ TEST_CASE("overrides win over the file and are checked like it") {
   CHECK(experiment.seed == 11);
   CHECK(experiment.protocol.cells.iterations == 9);
   CHECK(mistakes(kGood, {"protocol.itertions=9"}) ==
-        "--set protocol.itertions=9: unknown key \"itertions\" in [protocol]; known: batch_target, "
+        "--set protocol.itertions=9: unknown key \"itertions\" in [protocol]; known: batch_rooted, "
+        "batch_target, "
         "cell_time_cap, connect_timeout, iterations, launch_timeout, launches, max_batch, "
         "max_launches, min_iterations, noise, rank_aggregation, retries, target_interval, "
         "time_budget, "

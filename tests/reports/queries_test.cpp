@@ -65,8 +65,9 @@ TEST_CASE("coverage has one object per cell with exactly the documented keys", "
   const auto list = nlohmann::json::parse(
       render_table(named_query(run.reader(), "coverage", {}), OutputFormat::json));
   REQUIRE(list.size() == 3);
-  const std::set<std::string> keys{"environment", "backend",  "architecture", "collective", "ranks",
-                                   "size_bytes",  "launches", "status",       "reason"};
+  const std::set<std::string> keys{
+      "environment", "backend",  "architecture", "collective", "ranks",    "size_bytes", "datatype",
+      "algorithm",   "in_place", "group_knobs",  "cell_knobs", "launches", "status",     "reason"};
   for (const auto& cell : list) {
     std::set<std::string> have;
     for (const auto& [key, value] : cell.items()) have.insert(key);

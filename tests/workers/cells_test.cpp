@@ -209,6 +209,21 @@ TEST_CASE("fast calls are timed in batches that all ranks agree on, rooted ones 
   }
 }
 
+TEST_CASE("calls of a sample that were settled before are counted so, fast or slow") {
+  RunConfig config = config_of(Architecture::ring);
+  config.protocol.warmup = 4;
+  config.protocol.iterations = 6;
+  config.cells = {cell_of(Collective::allreduce, 8), cell_of(Collective::allreduce, 1 << 20)};
+  config.cells[0].batch = 1;
+  config.cells[1].batch = 5;
+  const auto records = run_all(config);
+  CHECK(records[0].batch == 1);
+  CHECK(records[0].cadence == Cadence::isolated);
+  CHECK(records[1].batch == 5);
+  CHECK(records[1].cadence == Cadence::batched);
+  CHECK(records[1].wrong == 0);
+}
+
 TEST_CASE("calls that take turns over the buffers leave checked data behind") {
   RunConfig config = config_of(Architecture::ring);
   config.protocol.iterations = 4;

@@ -249,19 +249,21 @@ int CellRunner::warm_up(const Work& work, SampleArrays& samples) {
   const bool batches = !work.layout.rooted || protocol.batch_rooted;
   const double target_us = batches ? protocol.batch_target.count() : 0.0;
   const double start_us = now_us();
-  int batch = 1;
+  // Launches that are compared count the same calls as one sample.
+  const bool settled = work.cell.batch > 0;
+  int batch = std::max(work.cell.batch, 1);
   reserve(samples, protocol.warmup);
   for (int i = 0; i < protocol.warmup; ++i) {
     const double call_us = sample(work, batch, samples);
     const auto agreed = max_over_ranks(comm_, {call_us, now_us() - start_us});
     // The first call of a cell sets up connections and says nothing of later ones.
-    if (i > 0 && agreed[0] * batch < target_us) {
+    if (!settled && i > 0 && agreed[0] * batch < target_us) {
       const double calls = std::ceil(target_us / std::max(agreed[0], 1e-3));
       batch = static_cast<int>(std::min<double>(calls, protocol.max_batch));
     }
     if (agreed[1] > protocol.cell_time_cap.count() / 2) break;
   }
-  return std::max(batch, 1);
+  return batch;
 }
 
 void CellRunner::measure(Work& work, int batch, CellRecord& record) {
