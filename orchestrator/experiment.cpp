@@ -263,6 +263,8 @@ Profiles with_overrides(TableReader& root, const std::string& source, const Prof
       base.name = name;
       profiles[name] = apply_profile_keys(base, keys);
     } catch (const Error& error) {
+      // A profile with a mistake in it is still there for [axes].
+      profiles.try_emplace(name);
       const std::string message = error.what();
       if (message.starts_with(source)) {
         root.mistakes().add_placed(message);

@@ -88,7 +88,7 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
       "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'");
   verb->callback([arguments, &shared] {
-    if (arguments->what.empty()) {
+    if (trim(arguments->what).empty()) {
       fmt::print("{}", query_list());
       return;
     }

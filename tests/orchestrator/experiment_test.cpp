@@ -162,6 +162,11 @@ TEST_CASE("a profile is overridden or extended inside the experiment") {
             .starts_with("demo.toml:11:1: [profile.odd] is no known profile: write extends"));
   CHECK(mistakes(kGood + "[profile.cross-docker]\nipk = \"shared\"\n")
             .starts_with("demo.toml:12:1: unknown key \"ipk\" in [profile.cross-docker]"));
+  // One mistake is told once: the name in [axes] is that of a profile.
+  const auto once = mistakes(kGood + "[profile.mine]\nextends = \"cross-docker\"\nipk = 1\n",
+                             {"axes.environment=\"mine\""});
+  CHECK(once.starts_with("demo.toml:13:1: unknown key \"ipk\" in [profile.mine]"));
+  CHECK(once.find("unknown environment") == std::string::npos);
 }
 
 TEST_CASE("knobs belong to a backend and a scope") {
