@@ -16,8 +16,9 @@ constexpr double kInverseSqrt2Pi = 0.3989422804014327;
 double normal_density(double z) { return kInverseSqrt2Pi * std::exp(-0.5 * z * z); }
 double normal_distribution(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
-/// Draws from a joint posterior, one per column.
-Eigen::MatrixXd draw(const Posterior& posterior, int count, FastRandom& random) {
+}  // namespace
+
+Eigen::MatrixXd draw_times(const Posterior& posterior, int count, FastRandom& random) {
   const Eigen::Index arms = posterior.mean.size();
   Eigen::MatrixXd samples(arms, count);
   for (Eigen::Index i = 0; i < samples.size(); ++i) samples.data()[i] = random.normal();
@@ -35,8 +36,6 @@ Eigen::MatrixXd draw(const Posterior& posterior, int count, FastRandom& random) 
              .colwise() +
          posterior.mean;
 }
-
-}  // namespace
 
 ArmOutlook outlook_of(const Posterior& posterior, const std::vector<bool>& failed, double noise_sd,
                       double safety) {
@@ -197,7 +196,7 @@ Choice Bandit::act(const Task& task) {
   const std::vector<bool> open = memory_.open_arms(state, outlook);
   // Propensity by counting draws: the exact one has no closed form.
   constexpr int kDraws = 64;
-  const Eigen::MatrixXd samples = draw(posterior, kDraws, random_);
+  const Eigen::MatrixXd samples = draw_times(posterior, kDraws, random_);
   std::vector<int> wins(open.size(), 0);
   int counted = 0;
   std::optional<std::size_t> chosen;
@@ -236,7 +235,7 @@ std::vector<PlannedChoice> Bandit::plan(const std::vector<const Task*>& tasks, s
     entries.push_back(&entry);
     const std::vector<bool> open = BeliefMemory::unsettled_arms(entry);
     if (open[0]) candidates.push_back({t, {0, 1, false}});
-    const Eigen::MatrixXd samples = draw(memory_.posterior(entry), kDraws, random_);
+    const Eigen::MatrixXd samples = draw_times(memory_.posterior(entry), kDraws, random_);
     std::map<std::size_t, int> wins;
     for (int d = 0; d < kDraws; ++d) {
       std::size_t winner = 0;

@@ -31,6 +31,9 @@ ArmOutlook outlook_of(const Eigen::VectorXd& mean, const Eigen::VectorXd& varian
                       const std::function<Eigen::VectorXd(std::size_t)>& with_best,
                       const std::vector<bool>& failed, double noise_sd, double safety);
 
+/// Draws from a joint posterior, one per column. [arms, count]
+Eigen::MatrixXd draw_times(const Posterior& posterior, int count, FastRandom& random);
+
 /// What agents that share a belief over tasks keep per task.
 class BeliefMemory {
  public:

