@@ -15,6 +15,7 @@ namespace dynamiccl {
 namespace {
 
 using Knobs = std::map<std::string, std::string>;
+constexpr double kLeastProcessBytes = 4 << 20;  // a worker and its library, before any buffer
 
 bool splits_over_ranks(Collective collective) {
   return collective == Collective::allgather || collective == Collective::reduce_scatter ||
@@ -89,12 +90,12 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
     return fmt::format("alltoallv over {} ranks has {} shares, {} are fewer {} elements",
                        group.ranks, shares_of_alltoallv(group.ranks), format_bytes(cell.size),
                        name_of(cell.datatype));
-  // Input, output and the expected result of every rank on this machine.
-  const double needed =
-      3.0 * static_cast<double>(group.ranks) * static_cast<double>(cell.size.count());
+  // Every rank on this machine has a process, an input, an output and the expected result.
+  const double needed = static_cast<double>(group.ranks) *
+                        (kLeastProcessBytes + 3.0 * static_cast<double>(cell.size.count()));
   if (needed > static_cast<double>(can.memory.count()))
-    return fmt::format("{} ranks' buffers need about {:.1f} GiB, the machine has {:.1f} GiB",
-                       group.ranks, needed / (1ULL << 30),
+    return fmt::format("{} ranks need about {:.1f} GiB, the machine has {:.1f} GiB", group.ranks,
+                       needed / (1ULL << 30),
                        static_cast<double>(can.memory.count()) / (1ULL << 30));
   return "";
 }

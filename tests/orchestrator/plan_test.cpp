@@ -95,7 +95,9 @@ TEST_CASE("each kind of impossible cell is told apart") {
   Capabilities small;
   small.memory = Bytes(1 << 30);
   CHECK(reason({"work.0.size=1GiB"}, small) ==
-        "2 ranks' buffers need about 6.0 GiB, the machine has 1.0 GiB");
+        "2 ranks need about 6.0 GiB, the machine has 1.0 GiB");
+  CHECK(reason({"axes.ranks=1024"}, small) ==
+        "1024 ranks need about 4.0 GiB, the machine has 1.0 GiB");
   Capabilities none;
   none.environment_reasons["bare-metal"] = "no such machine";
   CHECK(reason({}, none) == "no such machine");
