@@ -11,22 +11,26 @@ plugin=$PWD/build/release/libdynamiccl-nccl-plugin.so
 table=$out/profiler.csv
 failed=0
 echo "round,events,bytes,gpus,us_without,us_added,low,high" >"$table"
+# EVENTS: calls (choices alone), sampled (the default: GPU times of one call in four), kernels (of every call).
 with_plugin() { # EVENTS NCCL_STORM_ARGUMENTS
+  local events=kernels every=
+  case $1 in calls) events=calls ;; kernels) every=1 ;; esac
   rm -rf "$out/calls"; mkdir -p "$out/calls"
-  NCCL_PROFILER_PLUGIN=$plugin DYNAMICCL_PROFILE_FILE=$out/calls/call DYNAMICCL_PROFILE_EVENTS=$1 \
+  NCCL_PROFILER_PLUGIN=$plugin DYNAMICCL_PROFILE_FILE=$out/calls/call DYNAMICCL_PROFILE_EVENTS=$events \
+    DYNAMICCL_PROFILE_EVERY=$every \
     build/release/nccl_storm "${@:2}" 2>>"$out/profiler.log"
 }
 for ((round = 1; round <= rounds; ++round)); do
   # Calls, bytes, calls of a block: events are off and on in turn within one process.
   for row in 40000:1024:250 1200:67108864:20; do
     IFS=: read -r calls bytes block <<<"$row"
-    for events in calls kernels; do
+    for events in calls sampled kernels; do
       with_plugin $events "$calls" 1 "$bytes" "$block" |
         sed -n "s/.*\"gpus\": \([0-9]*\).*\"us_without\": \([0-9.]*\), \"us_added\": \([-0-9.]*\), \"us_added_low\": \([-0-9.]*\), \"us_added_high\": \([-0-9.]*\).*/$round,$events,$bytes,\1,\2,\3,\4,\5/p" >>"$table"
     done
   done
 done
-with_plugin kernels 1000000 3 1024 | tee "$out/million.json" || failed=1
+with_plugin sampled 1000000 3 1024 | tee "$out/million.json" || failed=1
 wc -l "$out"/calls/* 2>/dev/null | tail -n 1
 python3 - "$table" <<'PY' | tee "$out/profiler.md"
 import csv, statistics, sys

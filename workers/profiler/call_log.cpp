@@ -17,6 +17,8 @@ constexpr std::size_t kCalls = 1024;
 constexpr std::size_t kChannels = kCalls * 16;
 constexpr std::size_t kFlushBytes = std::size_t{64} << 10;
 constexpr unsigned kThreadsPerWarp = 32;
+// NCCL's own work for the GPU's times is most of what profiling costs a small call.
+constexpr unsigned kUsuallyEvery = 4;
 
 struct Sessions {
   std::mutex mutex;
@@ -76,7 +78,7 @@ void Session::close() {
   file_ = -1;
 }
 
-Call* Session::start_call(const Applied& applied) {
+Call* Session::start_call(const Applied& applied, bool timed) {
   {
     Last& newest = last();
     const std::lock_guard lock(newest.mutex);
@@ -93,6 +95,7 @@ Call* Session::start_call(const Applied& applied) {
   call = Call{{Event::Kind::call, this},
               applied,
               generation,
+              timed && kernels_,
               true,
               false,
               0,
@@ -100,6 +103,17 @@ Call* Session::start_call(const Applied& applied) {
               0,
               member_ == nullptr ? 0 : member_->epoch()};
   return &call;
+}
+
+bool Session::times_next(std::uint64_t sequence, unsigned every) {
+  const std::lock_guard lock(mutex_);
+  if (every == 0) every = member_ != nullptr ? 1 : kUsuallyEvery;
+  // Mixed as splitmix64 does: a step of training has its calls in the same order each time, and a
+  // plain count would time the same ones of them.
+  std::uint64_t x = (comm_id_ + sequence + 1) * 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return (x ^ (x >> 31)) % every == 0;
 }
 
 Channel* Session::start_channel(Call* call, std::uint64_t timer_ns) {
@@ -130,7 +144,7 @@ void Session::stop(Event* event) {
   auto& call = *static_cast<Call*>(event);
   if (!call.open) return;
   call.enqueued = true;
-  if (!kernels_ || call.channels_done >= call.applied.channels) close_call(call);
+  if (!call.timed || call.channels_done >= call.applied.channels) close_call(call);
 }
 
 void Session::close_call(Call& call) {

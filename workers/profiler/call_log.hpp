@@ -35,6 +35,7 @@ struct Applied {
 struct Call : Event {
   Applied applied;
   std::uint64_t generation = 0;
+  bool timed = false;     ///< the GPU's times of its channels are to come
   bool open = false;      ///< in use and not yet written
   bool enqueued = false;  ///< stopped: NCCL has queued its kernel
   unsigned channels_done = 0;
@@ -60,7 +61,11 @@ class Session {
   /// Writes what is still open.
   void close();
 
-  Call* start_call(const Applied& applied);
+  /// @param timed NCCL was asked for the GPU's times of this call
+  Call* start_call(const Applied& applied, bool timed);
+  /// True where this call's successor is to be timed: one of `every` on average, the same ones on
+  /// all ranks; 0 leaves it to the session: all of them where a tuner learns from them.
+  [[nodiscard]] bool times_next(std::uint64_t sequence, unsigned every);
   /// @returns nullptr for a channel of a call that is gone
   Channel* start_channel(Call* call, std::uint64_t timer_ns);
   void stop(Event* event);

@@ -4,7 +4,10 @@
 //   DYNAMICCL_PROFILE_FILE    prefix of the JSON lines files; unset: nothing is written
 //   DYNAMICCL_PROFILE_EVENTS  "calls": choices alone; "kernels" (the default): GPU times too;
 //                             "off": nothing until dynamiccl_profiler_watch()
+//   DYNAMICCL_PROFILE_EVERY   GPU times of one call in so many, drawn alike on all ranks; unset:
+//                             every call where the tuner half learns from them, else one in four
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -21,12 +24,38 @@ namespace {
 std::atomic<int*> g_mask{nullptr};
 // Outlives the making of communicators, each of which starts from what the environment asks.
 std::atomic<bool> g_watched{false};
+// What the environment asks for, read where communicators are made.
+std::atomic<std::uint64_t> g_wanted{0};
+std::atomic<unsigned> g_every{0};
 
 std::uint64_t wanted_events() {
   const char* text = std::getenv("DYNAMICCL_PROFILE_EVENTS");
   const std::string_view value = text == nullptr ? "kernels" : text;
   if (value == "off") return 0;
   return value == "calls" ? kColl : kColl | kKernelChannel;
+}
+
+unsigned wanted_interval() {
+  const char* text = std::getenv("DYNAMICCL_PROFILE_EVERY");
+  unsigned every = 0;
+  if (text != nullptr) std::from_chars(text, text + std::strlen(text), every);
+  return every;
+}
+
+bool times_now() {
+  const int* mask = g_mask.load();
+  return mask != nullptr && (__atomic_load_n(mask, __ATOMIC_RELAXED) & kKernelChannel) != 0;
+}
+
+/// NCCL looks at the mask when a call is made, before it tells of that call: this is for the next.
+void choose_next(Session& session, std::uint64_t sequence) {
+  int* mask = g_mask.load();
+  if (mask == nullptr) return;
+  const int now = __atomic_load_n(mask, __ATOMIC_RELAXED);
+  if ((now & kColl) == 0 || (g_wanted.load() & kKernelChannel) == 0) return;
+  const bool timed = session.times_next(sequence, g_every.load());
+  const int kernels = static_cast<int>(kKernelChannel);
+  __atomic_store_n(mask, timed ? now | kernels : now & ~kernels, __ATOMIC_RELAXED);
 }
 
 template <std::size_t n>
@@ -51,9 +80,12 @@ void init(void** context, std::uint64_t comm_id, int* mask, int ranks, int rank)
   Session* session = take_session();
   session->open(comm_id, rank, ranks, (wanted & kKernelChannel) != 0);
   *context = session;
-  g_mask.store(mask);
+  g_wanted.store(wanted);
+  g_every.store(wanted_interval());
   const std::uint64_t watched = g_watched.load() ? kColl : 0;
   __atomic_store_n(mask, static_cast<int>(wanted | watched), __ATOMIC_RELAXED);
+  // Last: other communicators' threads read the mask through it.
+  g_mask.store(mask);
 }
 
 Result init_v5(void** context, std::uint64_t comm_id, int* mask, const char* /*name*/,
@@ -82,7 +114,8 @@ Result start_event(void* context, void** handle, EventType* event) {
       copy_text(applied.protocol, coll.protocol);
       applied.channels = coll.channels;
       applied.warps = coll.warps;
-      *handle = static_cast<Event*>(session->start_call(applied));
+      *handle = static_cast<Event*>(session->start_call(applied, times_now()));
+      choose_next(*session, coll.sequence);
     } else if (event->type == kKernelChannel && event->parent != nullptr) {
       auto* parent = static_cast<Event*>(event->parent);
       if (parent->kind == Event::Kind::call)

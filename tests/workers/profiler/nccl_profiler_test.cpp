@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
@@ -153,19 +154,63 @@ TEST_CASE("a program can ask for what was applied and leave its timed calls alon
   plugin->finalize(context);
 }
 
+TEST_CASE("one call in four is timed, the same ones on all ranks, every one where asked",
+          "[A-09]") {
+  // Which of 4,000 calls NCCL would have been asked to time on this rank of communicator 9.
+  const auto timed = [](int rank, const char* every) {
+    const Folder folder;
+    const Library library;
+    const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
+    if (every != nullptr) setenv("DYNAMICCL_PROFILE_EVERY", every, 1);
+    void* context = nullptr;
+    int mask = 0;
+    plugin->init(&context, 9, &mask, "", 1, 2, rank, nullptr);
+    unsetenv("DYNAMICCL_PROFILE_EVERY");
+    std::vector<std::uint64_t> calls;
+    for (std::uint64_t i = 0; i < 4000; ++i) {
+      const bool asked = (mask & static_cast<int>(kKernelChannel)) != 0;
+      void* call = start(*plugin, context, coll(i, 1));
+      plugin->stop_event(call);
+      if (!asked) continue;
+      calls.push_back(i);
+      end_kernel(*plugin, start_kernel(*plugin, context, call, 1), 11);
+    }
+    CHECK((mask & static_cast<int>(kColl)) != 0);
+    plugin->finalize(context);
+    // A call that nobody times is written as one, at once and once.
+    const auto lines = folder.lines();
+    REQUIRE(lines.size() == 4000);
+    std::size_t with_time = 0;
+    for (const auto& line : lines) with_time += line["device_ns"] == 10 ? 1U : 0U;
+    CHECK(with_time == calls.size());
+    return calls;
+  };
+  const auto first = timed(0, nullptr);
+  CHECK(first.size() > 900);
+  CHECK(first.size() < 1100);
+  // Training repeats its calls: each place of a step of 4, 8 or 16 calls is timed.
+  for (const std::uint64_t step : {4U, 8U, 16U})
+    for (std::uint64_t place = 0; place < step; ++place)
+      CHECK(std::any_of(first.begin(), first.end(),
+                        [&](std::uint64_t call) { return call % step == place; }));
+  CHECK(timed(1, nullptr) == first);
+  CHECK(timed(0, "1").size() == 4000);
+}
+
 TEST_CASE("a million collectives of three communicators on their threads lose none",
           "[A-09][threads]") {
   constexpr std::uint64_t kCalls = 1'000'000 / 3 + 1;
   const Folder folder;
+  setenv("DYNAMICCL_PROFILE_EVERY", "1", 1);
   const Library library;
   const auto* plugin = library.symbol<const PluginV5*>("ncclProfiler_v5");
-  std::array<int, 3> masks{};
+  int mask = 0;  // one for all communicators of the process, as NCCL has it
   std::vector<std::thread> threads;
   std::atomic<int> refused{0};
   for (std::uint64_t comm = 0; comm < 3; ++comm) {
     threads.emplace_back([&, comm] {
       void* context = nullptr;
-      plugin->init(&context, comm, &masks[comm], "", 1, 1, 0, nullptr);
+      plugin->init(&context, comm, &mask, "", 1, 1, 0, nullptr);
       for (std::uint64_t i = 0; i < kCalls; ++i) {
         EventV5 event = coll(i, 1);
         void* call = nullptr;
@@ -184,6 +229,7 @@ TEST_CASE("a million collectives of three communicators on their threads lose no
     });
   }
   for (auto& thread : threads) thread.join();
+  unsetenv("DYNAMICCL_PROFILE_EVERY");
   CHECK(refused == 0);
   std::size_t lines = 0;
   std::size_t timed = 0;
@@ -204,7 +250,9 @@ TEST_CASE("one thread enqueues while another reports what the GPU did", "[A-09][
   const auto* plugin = library.symbol<const PluginV4*>("ncclProfiler_v4");
   void* context = nullptr;
   int mask = 0;
+  setenv("DYNAMICCL_PROFILE_EVERY", "1", 1);
   plugin->init(&context, &mask, "", 5, 1, 1, 0, nullptr);
+  unsetenv("DYNAMICCL_PROFILE_EVERY");
   constexpr int kCalls = 20'000;
   std::array<std::atomic<void*>, 64> passed{};
   std::thread progress([&] {
