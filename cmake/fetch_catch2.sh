@@ -5,7 +5,7 @@ set -euo pipefail
 umask 022
 . "$(cd "$(dirname "$0")" && pwd)/../containers/images/apt.sh"
 [ $# -eq 1 ] || fail "usage: fetch_catch2.sh FOLDER"
-target=$1
+target=$(realpath -m "$1")
 mkdir -p "$(dirname "$target")"
 work=$(mktemp -d "$target.part.XXXXXX")
 trap 'rm -rf "$work"' EXIT
