@@ -105,6 +105,34 @@ std::optional<RankEstimate> rank_centre(const std::vector<double>& values, doubl
   return estimate(std::move(averages), signed_rank_left_out(n, confidence));
 }
 
+std::optional<RankEstimate> rank_median(std::vector<double> values, double confidence) {
+  const std::size_t n = values.size();
+  const auto count = static_cast<double>(n);
+  // The k-th smallest and k-th largest enclose the median unless fewer than k of n fair coins fall
+  // on one side.
+  const auto share = [&](std::size_t k) {
+    const auto i = static_cast<double>(k);
+    return std::exp(std::lgamma(count + 1) - std::lgamma(i + 1) - std::lgamma(count - i + 1) -
+                    count * std::log(2.0));
+  };
+  std::size_t k = 1;
+  double wider = n == 0 ? 0 : 1 - 2 * share(0);
+  if (wider < confidence) return std::nullopt;
+  double narrower = wider - 2 * share(1);
+  while (narrower >= confidence) {
+    wider = narrower;
+    ++k;
+    narrower = wider - 2 * share(k);
+  }
+  std::sort(values.begin(), values.end());
+  const double rest = (wider - confidence) / (wider - narrower);
+  const auto place = static_cast<double>(k);
+  const double inwards = (count - place) * rest / (place + (count - 2 * place) * rest);
+  const auto towards = [&](double from, double to) { return from + inwards * (to - from); };
+  return RankEstimate{median(values), towards(values[k - 1], values[k]),
+                      towards(values[n - k], values[n - k - 1])};
+}
+
 std::optional<RankEstimate> rank_shift(const std::vector<double>& other,
                                        const std::vector<double>& base, double confidence) {
   if (other.empty() || base.empty()) return std::nullopt;

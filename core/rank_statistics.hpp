@@ -18,6 +18,13 @@ struct RankEstimate {
 /// nullopt where so few values reach no such confidence (fewer than 6 at 95 %).
 std::optional<RankEstimate> rank_centre(const std::vector<double>& values, double confidence);
 
+/// Median with an interval of order statistics, which needs no symmetry: launches of two kinds or
+/// with a long tail have their median inside it as often as said. Between the two neighbouring
+/// pairs of order statistics whose exact confidences enclose the one asked for it interpolates
+/// (Hettmansperger and Sheather 1986). nullopt where the smallest and largest value do not reach
+/// the confidence (fewer than 6 at 95 %).
+std::optional<RankEstimate> rank_median(std::vector<double> values, double confidence);
+
 /// Shift from `base` to `other`: the median of all differences, with the interval of the rank-sum
 /// test (Wilcoxon, Mann and Whitney). nullopt where so few values reach no such confidence.
 std::optional<RankEstimate> rank_shift(const std::vector<double>& other,

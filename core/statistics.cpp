@@ -167,8 +167,8 @@ std::optional<Interval> launch_interval(const std::vector<double>& launch_median
   const auto logs = logarithms(launch_medians);
   std::optional<Interval> interval;
   if (n >= kFewestForRanks) {
-    if (const auto ranked = rank_centre(logs, confidence))
-      interval = exponential(*ranked, confidence, "signed-rank");
+    if (const auto ranked = rank_median(logs, confidence))
+      interval = exponential(*ranked, confidence, "order-statistics");
   }
   if (!interval) {
     const double centre = mean(logs);
@@ -176,7 +176,7 @@ std::optional<Interval> launch_interval(const std::vector<double>& launch_median
                          standard_deviation(logs) / std::sqrt(static_cast<double>(n));
     interval = Interval{std::exp(centre - reach), std::exp(centre + reach), confidence, "t-log"};
   }
-  // Launches in two groups can leave the median of all outside.
+  // Of few launches in two groups, t can leave the median outside.
   const double middle = median(launch_medians);
   interval->low = std::min(interval->low, middle);
   interval->high = std::max(interval->high, middle);
@@ -184,7 +184,8 @@ std::optional<Interval> launch_interval(const std::vector<double>& launch_median
 }
 
 std::string words_of_method(const std::string& method) {
-  if (method == "signed-rank") return "signed ranks of the logarithms of launch medians";
+  if (method == "order-statistics") return "order statistics of launch medians";
+  if (method == "signed-rank") return "signed ranks of blocks";
   if (method == "t-log") return "t on the logarithms of launch medians";
   if (method == "signed-rank-paired")
     return "paired by block, signed ranks of differences of logarithms";

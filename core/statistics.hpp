@@ -11,8 +11,8 @@ struct Interval {
   double low = 0;
   double high = 0;
   double confidence = 0.95;
-  /// "signed-rank", "signed-rank-paired", "rank-sum" (core/rank_statistics.hpp), or of few values
-  /// "t-log", "t-log-paired", "welch-log"
+  /// "order-statistics", "signed-rank", "signed-rank-paired", "rank-sum"
+  /// (core/rank_statistics.hpp), or of few values "t-log", "t-log-paired", "welch-log"
   std::string method;
 };
 
@@ -35,15 +35,15 @@ double student_t_quantile(double probability, double degrees);
 /// Quantile of the standard normal distribution.
 double normal_quantile(double probability);
 
-/// Interval of the typical launch from launch medians (the unit of replication; Hunold,
+/// Interval of the launches' median from launch medians (the unit of replication; Hunold,
 /// Carpen-Amarie arXiv 1505.07734), on the logarithms: the launch medians are positive and skewed.
-/// From six launches on of the signed-rank test, as launches have far outliers; of t below. It
-/// always holds the median. nullopt below three launches: one has no interval, and the interval of
-/// two spans orders of magnitude.
+/// From six launches on of order statistics, as launches come in groups and have far outliers; of t
+/// below. It always holds the median. nullopt below three launches: one has no interval, and the
+/// interval of two spans orders of magnitude.
 std::optional<Interval> launch_interval(const std::vector<double>& launch_medians,
                                         double confidence = 0.95);
 
-/// What a reader is told of Interval::method: "signed ranks of the logarithms of launch medians".
+/// What a reader is told of Interval::method: "order statistics of launch medians".
 std::string words_of_method(const std::string& method);
 
 /// A ratio of two typical values with its interval.
