@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "core/units.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -26,7 +27,9 @@ std::set<std::string> values_of(const std::vector<CellFigure>& figures, const st
   return values;
 }
 
-/// Axes in which every cell of A differs from every cell of B.
+/// Axes in which every cell of A differs from every cell of B. They are set aside for the pairing.
+/// @throws Error(input) where a side has several values of such an axis: which of them would be the
+/// partner of which nobody knows
 std::vector<Difference> unlike_axes(const ComparisonSide& a, const ComparisonSide& b,
                                     const std::string& compared) {
   std::vector<Difference> unlike;
@@ -37,8 +40,15 @@ std::vector<Difference> unlike_axes(const ComparisonSide& a, const ComparisonSid
     const bool common = std::any_of(of_a.begin(), of_a.end(),
                                     [&](const auto& value) { return of_b.contains(value); });
     if (common || of_a.empty() || of_b.empty()) continue;
-    unlike.push_back(
-        {axis, join({of_a.begin(), of_a.end()}, ", "), join({of_b.begin(), of_b.end()}, ", ")});
+    const std::string all_a = join({of_a.begin(), of_a.end()}, ", ");
+    const std::string all_b = join({of_b.begin(), of_b.end()}, ", ");
+    if (of_a.size() > 1 || of_b.size() > 1)
+      throw Error(ErrorKind::input,
+                  fmt::format("compare: {} and {} have no {} in common (A {}; B {}), and a side "
+                              "with several of them has no one partner for each cell. Compare runs "
+                              "that share a {} or that have one each",
+                              a.selection.label, b.selection.label, axis, all_a, all_b, axis));
+    unlike.push_back({axis, all_a, all_b});
   }
   return unlike;
 }
@@ -102,6 +112,16 @@ std::optional<Difference> unlike_placement(const ComparedCell& cell, const Compa
   return Difference{std::string(kPlacement), told(a), told(b)};
 }
 
+/// The ratio is the typical one of launches; where the launches of a side are of two kinds, that of
+/// the two medians can point the other way.
+std::string medians_note(const ComparedCell& cell, const EquivalenceBand& band) {
+  const double of_medians = cell.b.median_us() / cell.a.median_us();
+  const bool outside = std::max(of_medians, 1 / of_medians) > 1 + band.relative ||
+                       cell.verdict == Verdict::faster || cell.verdict == Verdict::slower;
+  if (!outside || (of_medians > 1) == (cell.time_ratio.value > 1)) return "";
+  return fmt::format("the medians alone have ratio {:.3f}", of_medians);
+}
+
 void judge_cells(Comparison& result) {
   std::vector<Ratio> judged;
   std::vector<ComparedCell*> places;
@@ -123,6 +143,7 @@ void judge_cells(Comparison& result) {
     auto& cell = *places[i];
     const Verdict alone = judge(cell.time_ratio, band);
     cell.verdict = result.options.correct_for_table ? verdicts[i] : alone;
+    if (const auto note = medians_note(cell, band); !note.empty()) add_note(cell.note, note);
     if (cell.verdict != Verdict::unclear) continue;
     if (alone != Verdict::unclear) {
       add_note(cell.note,
@@ -135,9 +156,26 @@ void judge_cells(Comparison& result) {
   }
 }
 
+/// Cells of a side by what they have in common with their partner.
+/// @throws Error(input) where two cells of the side would have the same partner
+std::map<std::string, const CellFigure*> by_key(const ComparisonSide& side,
+                                                const std::set<std::string>& dropped) {
+  std::map<std::string, const CellFigure*> cells;
+  for (const auto& figure : side.figures) {
+    if (cells.emplace(key_of(figure, dropped), &figure).second) continue;
+    throw Error(
+        ErrorKind::input,
+        fmt::format("compare: {} has two cells {} {} {} of {} B that differ in {} alone, "
+                    "which is what is compared; choose one of them with --where",
+                    side.selection.label, figure.environment, figure.backend, figure.collective,
+                    figure.size_bytes, join({dropped.begin(), dropped.end()}, ", ")));
+  }
+  return cells;
+}
+
 void pair_cells(Comparison& result, const std::set<std::string>& dropped) {
-  std::map<std::string, const CellFigure*> partners;
-  for (const auto& figure : result.b.figures) partners.emplace(key_of(figure, dropped), &figure);
+  by_key(result.a, dropped);
+  const auto partners = by_key(result.b, dropped);
   std::set<std::string> paired;
   const auto lonely = [&](const CellFigure& figure, const std::string& key,
                           const ComparisonSide& other, const char* name, int& only) {
@@ -220,6 +258,46 @@ Verdict Comparison::overall() const {
   return count(Verdict::faster) > 0 ? Verdict::faster : Verdict::same;
 }
 
+std::vector<MissingGroup> missing_groups(const Comparison& comparison) {
+  struct Cells {
+    std::set<std::string> collectives;
+    std::set<std::int64_t> sizes;
+    int count = 0;
+  };
+  std::vector<MissingGroup> groups;
+  std::map<std::string, std::size_t> places;
+  std::vector<Cells> cells;
+  for (const auto& cell : comparison.missing) {
+    const CellFigure& f = cell.figure;
+    const std::string key = group_key(f) + "\n" + cell.missing_in + "\n" + cell.reason;
+    const auto [place, is_new] = places.try_emplace(key, groups.size());
+    if (is_new) {
+      groups.push_back({"", f, cell.missing_in, cell.reason});
+      cells.emplace_back();
+    }
+    Cells& of_group = cells[place->second];
+    of_group.collectives.insert(f.collective);
+    of_group.sizes.insert(f.size_bytes);
+    ++of_group.count;
+  }
+  const auto size = [](std::int64_t bytes) {
+    return format_bytes(Bytes(static_cast<std::uint64_t>(bytes)));
+  };
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto& [collectives, sizes, count] = cells[i];
+    const CellFigure& f = groups[i].first;
+    std::string knobs = f.group_knobs == "{}" ? "" : f.group_knobs;
+    if (!knobs.empty()) knobs = " " + knobs;
+    groups[i].what =
+        fmt::format("{} {} {}, {} ranks{}: {} cell{} ({}; {})", f.environment, f.backend,
+                    f.architecture, f.ranks, knobs, count, count == 1 ? "" : "s",
+                    join({collectives.begin(), collectives.end()}, ", "),
+                    sizes.size() == 1 ? size(*sizes.begin())
+                                      : size(*sizes.begin()) + " to " + size(*sizes.rbegin()));
+  }
+  return groups;
+}
+
 Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOptions& options) {
   if (a.selection.axis != b.selection.axis) {
     throw Error(ErrorKind::input,
@@ -230,8 +308,8 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   require_figures(a, "A");
   require_figures(b, "B");
   const std::string axis = a.selection.axis;
-  if (a.run_id == b.run_id && a.selection.value == b.selection.value &&
-      a.selection.db == b.selection.db) {
+  // A run is itself in every copy of its database.
+  if (a.run_id == b.run_id && a.selection.value == b.selection.value) {
     throw Error(ErrorKind::input,
                 fmt::format("compare: {} and {} are the same measurements: run {}; name another "
                             "run (`dynamiccl list`), or two environments or values of an axis of "

@@ -111,6 +111,14 @@ struct CellWithoutPartner {
   std::string reason;
 };
 
+/// Cells of one environment and backend that one side lacks for one reason.
+struct MissingGroup {
+  std::string what;  ///< "cross-docker nccl ring, 2 ranks: 12 cells (allreduce, broadcast; ...)"
+  CellFigure first;
+  std::string missing_in;
+  std::string reason;
+};
+
 struct Comparison {
   ComparisonSide a;  ///< without its figures
   ComparisonSide b;
@@ -136,14 +144,17 @@ struct Comparison {
 /// options.anyway is not set, and when no cell is on both sides
 Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOptions& options);
 
+/// comparison.missing, in the order of the first cell of each group.
+std::vector<MissingGroup> missing_groups(const Comparison& comparison);
+
 /// A row per cell: both medians with intervals, ratio with interval, verdict.
 Table comparison_table(const Comparison& comparison);
 /// For people: table, summary, method, and the provenance that differs.
 std::string render_comparison(const Comparison& comparison, OutputFormat format);
 /// Everything, as one JSON object.
 std::string comparison_json(const Comparison& comparison, int exit_code);
-/// JUnit XML: a test case per cell; SLOWER is a failure, UNCLEAR is skipped, a cell without a
-/// result on one side is an error.
+/// JUnit XML: a test case per cell; SLOWER is a failure, UNCLEAR is skipped. What has no result on
+/// one side is an error for each missing_groups().
 std::string comparison_junit(const Comparison& comparison);
 /// JUnit XML of a comparison that did not come about: one error with the reason, so that no file of
 /// an earlier one passes for it.

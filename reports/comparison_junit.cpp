@@ -31,7 +31,16 @@ std::string xml(const std::string& text) {
   return out;
 }
 
-std::string open_case(const CellFigure& f, double seconds) {
+std::string class_of(const CellFigure& f) {
+  return fmt::format("{}.{}.{}", f.environment, f.backend, f.architecture);
+}
+
+std::string open_case(const std::string& class_name, const std::string& name, double seconds) {
+  return fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.9f}\">", xml(class_name),
+                     xml(name), seconds);
+}
+
+std::string name_of_case(const CellFigure& f) {
   std::string name = fmt::format("{} {}, {} ranks, {}", f.collective,
                                  format_bytes(Bytes(static_cast<std::uint64_t>(f.size_bytes))),
                                  f.ranks, f.datatype);
@@ -40,9 +49,7 @@ std::string open_case(const CellFigure& f, double seconds) {
   for (const auto& knobs : {f.group_knobs, f.cell_knobs}) {
     if (!knobs.empty() && knobs != "{}") name += ", " + knobs;
   }
-  return fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.9f}\">",
-                     xml(fmt::format("{}.{}.{}", f.environment, f.backend, f.architecture)),
-                     xml(name), seconds);
+  return name;
 }
 
 std::string ratio_text(const ComparedCell& cell) {
@@ -77,17 +84,19 @@ std::string document(const std::string& totals, const std::string& a, const std:
 }  // namespace
 
 std::string comparison_junit(const Comparison& comparison) {
-  const std::string totals = fmt::format(
-      "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
-      comparison.cells.size() + comparison.missing.size(), comparison.count(Verdict::slower),
-      comparison.missing.size(), comparison.count(Verdict::unclear));
+  const auto missing = missing_groups(comparison);
+  const std::string totals =
+      fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
+                  comparison.cells.size() + missing.size(), comparison.count(Verdict::slower),
+                  missing.size(), comparison.count(Verdict::unclear));
   std::string cases;
   for (const auto& cell : comparison.cells)
-    cases += open_case(cell.b, cell.b.median_us() * 1e-6) + outcome(cell) + "</testcase>\n";
-  for (const auto& cell : comparison.missing) {
-    cases += open_case(cell.figure, 0) +
+    cases += open_case(class_of(cell.b), name_of_case(cell.b), cell.b.median_us() * 1e-6) +
+             outcome(cell) + "</testcase>\n";
+  for (const auto& group : missing) {
+    cases += open_case(class_of(group.first), group.what, 0) +
              fmt::format("<error type=\"NO_RESULT\" message=\"no result in {}: {}\"/></testcase>\n",
-                         cell.missing_in, xml(cell.reason));
+                         group.missing_in, xml(group.reason));
   }
   return document(totals, comparison.a.selection.label, comparison.b.selection.label, cases);
 }

@@ -32,6 +32,13 @@ Value axis_cell(const CellFigure& figure, const std::string& axis) {
   return axis_value(figure, axis);
 }
 
+/// Sides without a value in common are compared all the same: both are shown.
+Value axis_of_both(const ComparedCell& cell, const std::string& axis) {
+  const std::string a = axis_value(cell.a, axis);
+  const std::string b = axis_value(cell.b, axis);
+  return a == b ? axis_cell(cell.a, axis) : Value(a + " | " + b);
+}
+
 void add_interval(std::vector<Value>& row, double value, const std::optional<Interval>& interval) {
   row.emplace_back(value);
   add_bounds(row, interval);
@@ -86,7 +93,9 @@ std::string method_line(const Comparison& comparison) {
                 format_number(100 * comparison.options.false_discovery_rate), comparison.judged)
           : "each cell is judged as if it were the only one";
   return fmt::format(
-      "method: ratio = time of B / time of A; {}; equal means within {} % ([{:.4f}, {:.4f}]): SAME "
+      "method: ratio = time of a launch of B / of A, typical of their pairs (Hodges-Lehmann; "
+      "geometric mean below six launches), not that of the two medians; {}; equal means within {} "
+      "% ([{:.4f}, {:.4f}]): SAME "
       "when the interval is wholly inside, FASTER or SLOWER when wholly outside, else UNCLEAR; {}",
       methods_of(comparison), format_number(100 * band), 1 / (1 + band), 1 + band, table);
 }
@@ -131,12 +140,8 @@ std::string difference_lines(const std::string& title, const std::vector<Differe
 
 std::string missing_lines(const Comparison& comparison) {
   std::string text;
-  for (const auto& cell : comparison.missing) {
-    text += fmt::format("  {} {} {} {}: no result in {}: {}\n", cell.figure.environment,
-                        cell.figure.backend, cell.figure.collective,
-                        format_bytes(Bytes(static_cast<std::uint64_t>(cell.figure.size_bytes))),
-                        cell.missing_in, cell.reason);
-  }
+  for (const auto& group : missing_groups(comparison))
+    text += fmt::format("  {}: no result in {}: {}\n", group.what, group.missing_in, group.reason);
   if (!text.empty()) text = "\nmeasured on one side only: counted as UNCLEAR\n" + text;
   if (comparison.only_in_a > 0)
     text += fmt::format("{} cells of A are not in B's plan\n", comparison.only_in_a);
@@ -191,7 +196,7 @@ Table comparison_table(const Comparison& comparison) {
   }
   for (const auto& cell : comparison.cells) {
     auto& row = table.rows.emplace_back();
-    for (const auto& axis : axes) row.push_back(axis_cell(cell.a, axis));
+    for (const auto& axis : axes) row.push_back(axis_of_both(cell, axis));
     add_interval(row, cell.a.median_us(), cell.a.interval());
     add_interval(row, cell.b.median_us(), cell.b.interval());
     add_interval(row, cell.time_ratio.value, cell.time_ratio.interval);

@@ -278,13 +278,14 @@ ComparisonSide load_side(const SideSelection& selection,
   QueryScope scope;
   scope.where = where;
   if (!selection.axis.empty()) scope.where.emplace_back(selection.axis, selection.value);
-  side.figures = filter_figures(load_figures(reader, run_scope(reader, side.run_id)), scope);
+  const auto of_run = load_figures(reader, run_scope(reader, side.run_id));
+  side.figures = filter_figures(of_run, scope);
   for (auto& cell : cells_missing(reader, side.run_id)) {
     if (!filter_figures({cell.figure}, scope).empty())
       side.without_result.push_back(std::move(cell));
   }
   read_facts(side, reader);
-  side.trust = trust_notes(reader, side.run_id, side.figures);
+  side.trust = trust_notes(reader, side.run_id, of_run, side.figures);
   return side;
 }
 

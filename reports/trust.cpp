@@ -104,8 +104,13 @@ std::string warmup_note(const Reader& reader, const std::string& run) {
       row.integer(0, "warmup") + row.integer(0, "most"));
 }
 
-std::string independence_note(const std::vector<CellFigure>& figures) {
-  const auto groups = test_groups(figures);
+std::string independence_note(const std::vector<CellFigure>& figures,
+                              const std::vector<CellFigure>& shown) {
+  std::set<std::string> spoken_of;
+  for (const auto& figure : shown) spoken_of.insert(group_key(figure));
+  auto groups = test_groups(figures);
+  std::erase_if(groups,
+                [&](const auto& group) { return !spoken_of.contains(group_key(group.group)); });
   std::size_t tested = 0;
   std::vector<std::string> failing;
   for (const auto& group : groups) {
@@ -246,10 +251,11 @@ Table independence_table(const std::vector<CellFigure>& figures, const QueryScop
 }
 
 std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
-                                     const std::vector<CellFigure>& figures) {
-  std::vector<std::string> notes{replay_note(reader, run_uuid),  stopping_note(reader, run_uuid),
-                                 noise_note(reader, run_uuid),   warmup_note(reader, run_uuid),
-                                 independence_note(figures),     clock_note(reader, run_uuid),
+                                     const std::vector<CellFigure>& figures,
+                                     const std::vector<CellFigure>& shown) {
+  std::vector<std::string> notes{replay_note(reader, run_uuid),     stopping_note(reader, run_uuid),
+                                 noise_note(reader, run_uuid),      warmup_note(reader, run_uuid),
+                                 independence_note(figures, shown), clock_note(reader, run_uuid),
                                  stragglers_of(reader, run_uuid)};
   std::erase(notes, std::string());
   return notes;

@@ -30,7 +30,14 @@ Table independence_table(const std::vector<CellFigure>& figures, const QueryScop
 /// What speaks for and against a run's intervals, one sentence each: noise gate, warm-up,
 /// independence of launches, clocks, stragglers, stopping. Nothing is left out of the figures for
 /// any of it.
+/// @param figures all of the run: the test of independence is adjusted for all of its groups
+/// @param shown those spoken of
 std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
-                                     const std::vector<CellFigure>& figures);
+                                     const std::vector<CellFigure>& figures,
+                                     const std::vector<CellFigure>& shown);
+inline std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
+                                            const std::vector<CellFigure>& figures) {
+  return trust_notes(reader, run_uuid, figures, figures);
+}
 
 }  // namespace dynamiccl

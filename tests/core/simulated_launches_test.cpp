@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <functional>
 #include <random>
 
@@ -48,6 +49,28 @@ TEST_CASE("intervals over launches cover the truth in 93 to 97 of 100 experiment
     });
     CHECK(paired >= 93);
     CHECK(paired <= 97);
+  }
+}
+
+TEST_CASE("intervals cover the median of skewed launches and of launches of two kinds") {
+  std::mt19937_64 random(21);
+  std::exponential_distribution<double> waiting(1.0);
+  std::normal_distribution<double> spread(0.0, 0.02);
+  std::bernoulli_distribution other_kind(0.3);
+  const auto launches = [](int count, const auto& draw) {
+    std::vector<double> medians;
+    for (int i = 0; i < count; ++i) medians.push_back(draw());
+    return medians;
+  };
+  const auto skewed = [&] { return 1 + waiting(random); };
+  const auto two_kinds = [&] { return std::exp(spread(random) + (other_kind(random) ? 1 : 0)); };
+  // Median of the mixture: where the lower kind holds half of all, its share being 0.7.
+  const double of_two = std::exp(0.02 * normal_quantile(0.5 / 0.7));
+  for (const int count : {6, 10, 20, 40}) {
+    CAPTURE(count);
+    CHECK(coverage(1 + std::log(2.0), [&] { return launch_interval(launches(count, skewed)); }) >=
+          93);
+    CHECK(coverage(of_two, [&] { return launch_interval(launches(count, two_kinds)); }) >= 93);
   }
 }
 

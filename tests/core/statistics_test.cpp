@@ -70,6 +70,32 @@ TEST_CASE("rank intervals leave out as many averages as the printed tables say")
   CHECK(rank_centre(many, 0.95)->low == Approx(all[89]).epsilon(0.02));
 }
 
+TEST_CASE("the median's interval lies between the order statistics that enclose its confidence") {
+  const std::vector<double> ten{70, 10, 90, 30, 50, 20, 60, 100, 40, 80};
+  // Binomial(10, 1/2): 2nd to 9th hold the median in 97.85 % of samples, 3rd to 8th in 89.06 %.
+  const auto of_ten = rank_median(ten, 0.95);
+  REQUIRE(of_ten);
+  CHECK(of_ten->value == 55);
+  CHECK(of_ten->low == Approx(20 + 6.575).epsilon(1e-3));  // Hettmansperger and Sheather's lambda
+  CHECK(of_ten->high == Approx(90 - 6.575).epsilon(1e-3));
+  CHECK(rank_median(ten, 1 - 2 * 11.0 / 1024)->low == Approx(20));
+  CHECK(rank_median(ten, 1 - 2 * 56.0 / 1024)->low == Approx(30));
+  CHECK_FALSE(rank_median({1, 2, 3, 4, 5}, 0.95));
+  CHECK(rank_median({1, 2, 3, 4, 5, 6}, 0.95));
+  CHECK_FALSE(rank_median({}, 0.95));
+}
+
+TEST_CASE("launches of two kinds have the median inside their interval, not at its edge") {
+  // Six of ten launches on one page colour, four on another: the pseudo-median lies in the gap.
+  const auto interval =
+      launch_interval({1.00, 1.01, 1.02, 1.03, 1.04, 1.05, 5.00, 5.01, 5.02, 5.03});
+  REQUIRE(interval);
+  CHECK(interval->method == "order-statistics");
+  CHECK(interval->low < 1.02);
+  CHECK(interval->high > 5);
+  CHECK(launch_interval({1.0, 1.1, 1.2, 1.3})->method == "t-log");
+}
+
 TEST_CASE("one or two launches have no interval") {
   CHECK_FALSE(launch_interval({1.0}));
   CHECK_FALSE(launch_interval({1.0, 1.1}));

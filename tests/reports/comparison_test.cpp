@@ -7,54 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "tests/db/synthetic.hpp"
+#include "tests/reports/compared_runs.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;
-
-namespace {
-
-/// Launch medians that differ a little from launch to launch, and a lot from block to block.
-double planted(const std::string& environment, int block) {
-  const double little = 1 + 0.001 * ((block * 7 + (environment == "bare-metal" ? 0 : 3)) % 5);
-  return (environment == "bare-metal" ? 100.0 : 110.0) * (1 + 0.3 * block) * little;
-}
-
-class Runs {
- public:
-  Runs() : store(folder.file("a.sqlite")) {}
-
-  /// @param factor all times times this, without the spread between blocks
-  void add(const std::string& id, double factor, int launches = 6,
-           const std::function<void(SyntheticPlan&)>& change = {}) {
-    auto plan = make_plan(id, {"bare-metal", "cross-docker"}, {"allreduce"}, {1024, 65536});
-    if (change) change(plan);
-    store.begin_run(plan.run, plan.groups, plan.cells);
-    for (int block = 0; block < launches; ++block) {
-      for (const auto& group : plan.groups) {
-        store_launch(store, plan, group, block, [&](const CellInfo&, int, int) {
-          return factor > 0 ? factor * (1 + 0.001 * (block % 3))
-                            : planted(group.environment, block);
-        });
-      }
-    }
-    store.end_run(id, "complete");
-  }
-
-  [[nodiscard]] Comparison compare(const std::string& a, const std::string& b,
-                                   const ComparisonOptions& options = {}) const {
-    const SideDefaults defaults{folder.file("a.sqlite"), "last"};
-    return compare_sides(load_side(parse_side(a, defaults), {}),
-                         load_side(parse_side(b, defaults), {}), options);
-  }
-
-  ScratchFolder folder;
-  Store store;
-};
-
-}  // namespace
 
 TEST_CASE("environments of one run are compared block by block", "[G-04]") {
   Runs runs;

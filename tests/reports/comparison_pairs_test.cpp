@@ -1,0 +1,126 @@
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "reports/answer.hpp"
+#include "reports/figure_queries.hpp"
+#include "reports/trust.hpp"
+#include "tests/reports/compared_runs.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const auto kElsewhere = [](SyntheticPlan& plan) {
+  plan.groups = {plan.groups[1]};
+  std::erase_if(plan.cells, [&](const CellInfo& c) { return c.group_id != plan.groups[0].id; });
+  plan.groups[0].environment = "single-docker";
+};
+
+}  // namespace
+
+TEST_CASE("a side of several environments has no one partner in a third", "[G-04]") {
+  Runs runs;
+  runs.add("run-1", 100);
+  runs.add("run-2", 150, 6, kElsewhere);
+  CHECK_THROWS_WITH(runs.compare("run-1", "run-2"),
+                    ContainsSubstring("no environment in common (A bare-metal, cross-docker; B "
+                                      "single-docker)") &&
+                        ContainsSubstring("no one partner for each cell"));
+  // Told to compare anyway, nobody would know better.
+  ComparisonOptions anyway;
+  anyway.anyway = true;
+  CHECK_THROWS_AS(runs.compare("run-2", "run-1", anyway), Error);
+}
+
+TEST_CASE("a row of two environments names both", "[G-04]") {
+  Runs runs;
+  const auto bare = [](SyntheticPlan& plan) {
+    plan.groups = {plan.groups[0]};
+    std::erase_if(plan.cells, [&](const CellInfo& c) { return c.group_id != plan.groups[0].id; });
+  };
+  runs.add("run-1", 100, 6, bare);
+  runs.add("run-2", 150, 6, kElsewhere);
+  const auto result = runs.compare("run-1", "run-2");
+  CHECK(result.cells.size() == 2);
+  CHECK_THAT(render_comparison(result, OutputFormat::text),
+             ContainsSubstring("environment bare-metal | single-docker"));
+  CHECK_THAT(render_comparison(result, OutputFormat::csv),
+             ContainsSubstring("bare-metal | single-docker"));
+}
+
+TEST_CASE("a run is itself in a copy of its database, too", "[G-04]") {
+  Runs runs;
+  runs.add("run-1", 100);
+  Runs copy;
+  copy.add("run-1", 100);
+  CHECK_THROWS_WITH(runs.compare("run-1", copy.folder.file("a.sqlite")),
+                    ContainsSubstring("same measurements"));
+}
+
+TEST_CASE("what is missing for one reason is told once", "[G-04]") {
+  Runs runs;
+  runs.add("run-1", 100);
+  runs.add("run-2", 100);
+  auto a = load_side(parse_side("run-1", {runs.folder.file("a.sqlite"), "last"}), {});
+  auto b = load_side(parse_side("run-2", {runs.folder.file("a.sqlite"), "last"}), {});
+  while (b.figures.size() > 1) {
+    b.without_result.push_back({b.figures.back(), "failed: the link went down"});
+    b.figures.pop_back();
+  }
+  const auto result = compare_sides(std::move(a), std::move(b), {});
+  REQUIRE(result.missing.size() == 3);
+  const auto groups = missing_groups(result);
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[1].what == "bare-metal openmpi ring, 2 ranks: 1 cell (allreduce; 64 KiB)");
+  CHECK(groups[0].what ==
+        "cross-docker openmpi ring, 2 ranks: 2 cells (allreduce; 1 KiB to 64 KiB)");
+  CHECK_THAT(render_comparison(result, OutputFormat::text),
+             ContainsSubstring("2 cells (allreduce; 1 KiB to 64 KiB): no result in B: failed: the "
+                               "link went down"));
+  CHECK_THAT(comparison_junit(result),
+             ContainsSubstring("tests=\"3\" failures=\"0\" errors=\"2\""));
+}
+
+TEST_CASE("a ratio that the two medians contradict says so", "[G-04]") {
+  Runs runs;
+  // Launches of two kinds: of all pairs the typical ratio is 0.73, that of the medians is 1.1.
+  runs.add("run-1", 10, [](const GroupInfo&, int block) { return block < 8 ? 100.0 : 150.0; });
+  runs.add("run-2", 10, [](const GroupInfo&, int block) { return block < 4 ? 60.0 : 110.0; });
+  const auto result = runs.compare("run-1", "run-2");
+  CHECK(result.cells[0].time_ratio.value < 0.8);
+  CHECK_THAT(result.cells[0].note, ContainsSubstring("the medians alone have ratio 1.100"));
+  CHECK_THAT(render_comparison(result, OutputFormat::text),
+             ContainsSubstring("Hodges-Lehmann; geometric mean below six launches"));
+}
+
+TEST_CASE("a side's independence is judged among all groups of its run", "[G-04]") {
+  // Alone the drifting one would fail at 5 %, among two it does not.
+  Runs runs;
+  const std::array<double, 6> drifting{1.00, 1.01, 1.03, 1.02, 1.05, 1.04};
+  const std::array<double, 6> steady{1.02, 1.00, 1.03, 1.01, 1.00, 1.02};
+  runs.add("run-1", 6, [&](const GroupInfo& group, int block) {
+    const auto& series = group.environment == "bare-metal" ? drifting : steady;
+    return 100 * series[static_cast<std::size_t>(block)];
+  });
+  const Reader reader(runs.folder.file("a.sqlite"));
+  const auto figures = load_figures(reader, run_scope(reader, "run-1"));
+  const auto of_run = trust_notes(reader, "run-1", figures);
+  QueryScope scope;
+  scope.where = {{"environment", "bare-metal"}};
+  const auto shown = filter_figures(figures, scope);
+  const auto alone = test_groups(shown);
+  const auto all = test_groups(figures);
+  REQUIRE(alone.size() == 1);
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].p == std::min(1.0, 2 * alone[0].p));
+  CHECK(alone[0].fails());
+  CHECK_FALSE(all[0].fails());
+  const auto side =
+      load_side(parse_side("environment=bare-metal", {runs.folder.file("a.sqlite"), "last"}), {});
+  CHECK_THAT(join(side.trust, "\n"), ContainsSubstring("nothing against it in 1 group"));
+}
