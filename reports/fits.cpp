@@ -67,9 +67,38 @@ std::vector<TimedSize> medians_between(const Curve& curve, Bytes from, Bytes to)
   return points;
 }
 
+/// A block's own line. Its alpha is where the line meets size 0, also below time 0: cut off there,
+/// as the fit's is, the blocks of a short start-up would all agree in 0 and hide how they differ.
+struct BlockLine {
+  double alpha_us = 0;
+  double beta_us_per_byte = 0;
+};
+
+/// Least squares on relative residuals as fit_alpha_beta, with nothing kept above zero.
+double free_alpha(const std::vector<TimedSize>& points) {
+  double w = 0;
+  double wm = 0;
+  double wmm = 0;
+  double wt = 0;
+  double wmt = 0;
+  for (const auto& point : points) {
+    const double time = point.time.count();
+    if (time <= 0) continue;
+    const auto size = static_cast<double>(point.size.count());
+    const double weight = 1 / (time * time);
+    w += weight;
+    wm += weight * size;
+    wmm += weight * size * size;
+    wt += weight * time;
+    wmt += weight * size * time;
+  }
+  const double determinant = w * wmm - wm * wm;
+  return determinant > 0 ? (wmm * wt - wm * wmt) / determinant : 0;
+}
+
 /// The same line, fitted to each block alone: launches of a block were started one after another,
 /// so blocks are what repeats.
-std::vector<AlphaBeta> fits_by_block(const Curve& curve, Bytes from, Bytes to) {
+std::vector<BlockLine> lines_by_block(const Curve& curve, Bytes from, Bytes to) {
   std::map<std::int64_t, std::vector<TimedSize>> blocks;
   std::size_t most = 0;
   for (const auto& figure : curve.cells) {
@@ -81,16 +110,20 @@ std::vector<AlphaBeta> fits_by_block(const Curve& curve, Bytes from, Bytes to) {
       most = std::max(most, points.size());
     }
   }
-  std::vector<AlphaBeta> fits;
+  std::vector<BlockLine> lines;
   for (const auto& [block, points] : blocks) {
     // A block that lacks a size would bend the line by what it lacks.
     if (points.size() < most) continue;
-    if (const auto fit = fit_alpha_beta(points)) fits.push_back(*fit);
+    const auto fit = fit_alpha_beta(points);
+    if (!fit) continue;
+    const double alpha = fit->alpha.count() > 0 ? fit->alpha.count() : free_alpha(points);
+    lines.push_back({alpha, fit->beta_us_per_byte});
   }
-  return fits;
+  return lines;
 }
 
-/// Parameters may be zero, so not on logarithms; cut off at zero.
+/// Parameters may be zero, so not on logarithms; cut off at zero. Where all of it lies there, the
+/// launches tell no more than that the parameter is too small for them: no interval.
 std::optional<Interval> parameter_interval(const std::vector<double>& values, double point) {
   if (values.size() < 3) return std::nullopt;
   Interval interval;
@@ -103,6 +136,7 @@ std::optional<Interval> parameter_interval(const std::vector<double>& values, do
                          standard_deviation(values) / std::sqrt(n);
     interval = {mean(values) - reach, mean(values) + reach, kConfidence, "t"};
   }
+  if (interval.high <= 0) return std::nullopt;
   interval.low = std::max(0.0, std::min(interval.low, point));
   interval.high = std::max(interval.high, point);
   return interval;
@@ -124,8 +158,8 @@ FittedLine fitted(const Curve& curve, std::string model, Bytes from, Bytes to,
   line.sizes = medians_between(curve, from, to).size();
   std::vector<double> alphas;
   std::vector<double> betas;
-  for (const auto& one : fits_by_block(curve, from, to)) {
-    alphas.push_back(one.alpha.count());
+  for (const auto& one : lines_by_block(curve, from, to)) {
+    alphas.push_back(one.alpha_us);
     betas.push_back(one.beta_us_per_byte);
   }
   line.blocks = alphas.size();

@@ -56,6 +56,22 @@ std::size_t find(const TableView& view, const std::string& column, const std::st
   return 0;
 }
 
+/// The one row of a fit to launches whose lines meet size 0 at the times given.
+Table fit_of(const std::vector<double>& alphas) {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024, 16384, 262144});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (std::size_t block = 0; block < alphas.size(); ++block) {
+    store_launch(store, plan, plan.groups[0], static_cast<int>(block),
+                 [&](const CellInfo& cell, int, int) {
+                   return alphas[block] + 1e-3 * static_cast<double>(cell.size_bytes);
+                 });
+  }
+  store.end_run("run-1", "complete");
+  return named_query(Reader(folder.file("a.sqlite")), "fit", {});
+}
+
 }  // namespace
 
 TEST_CASE("the fit gives back start-up time and bandwidth, with intervals from the blocks",
@@ -137,6 +153,23 @@ TEST_CASE("launches of two regimes have a line each") {
   CHECK_THAT(*view.real(shared, "alpha_us"), WithinRel(9.98, 0.001));
   CHECK_THAT(*view.real(bridge, "alpha_us"), WithinRel(5 * 9.98, 0.001));
   CHECK(view.integer(bridge, "blocks") == 3);
+}
+
+TEST_CASE("a start-up time that was cut off at zero has no interval of width zero", "[A-23]") {
+  // All blocks' lines end below zero: nothing is known of the start-up but that it is short.
+  const Table below = fit_of({-0.30, -0.31, -0.32, -0.30, -0.31, -0.33});
+  const TableView cut(below);
+  CHECK(cut.real(0, "alpha_us") == 0.0);
+  CHECK_FALSE(cut.real(0, "alpha_low_us"));
+  CHECK_FALSE(cut.real(0, "alpha_high_us"));
+  CHECK(cut.real(0, "bandwidth_low_bytes_per_s"));
+  // So far apart that a start-up above zero is possible: the end above is the launches' own.
+  const Table about = fit_of({-0.30, -0.01, -0.02});
+  const TableView wide(about);
+  CHECK(wide.real(0, "alpha_us") == 0.0);
+  CHECK(wide.real(0, "alpha_low_us") == 0.0);
+  // Mean -0.11, standard deviation 0.1646: up to -0.11 + 4.3027 * 0.1646 / sqrt(3).
+  CHECK_THAT(*wide.real(0, "alpha_high_us"), WithinRel(0.2990, 0.001));
 }
 
 TEST_CASE("two launches have a fit without interval") {
