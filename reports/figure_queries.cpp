@@ -24,16 +24,25 @@ std::int64_t count_of(const CellFigure& figure) {
   return static_cast<std::int64_t>(figure.launches.size());
 }
 
-/// Of the copies' share of each launch's time, percent.
-std::optional<Interval> share_interval(const CellFigure& figure) {
+/// The copies' share of a cell's time, percent: the median of its launches' shares, so that value
+/// and interval are of the same figures. The median copy over the median time is another number,
+/// which can lie outside.
+struct CopyShare {
+  std::optional<double> percent;
+  std::optional<Interval> interval;
+};
+
+CopyShare copy_share(const CellFigure& figure) {
   std::vector<double> shares;
   for (const auto& launch : figure.launches) {
-    const double copies = launch.h2d_us.value_or(0) + launch.d2h_us.value_or(0);
-    // The interval is made on logarithms.
-    if (launch.median_us <= 0 || copies <= 0) return std::nullopt;
-    shares.push_back(100 * copies / launch.median_us);
+    // Without a timed copy the share is not zero but unknown.
+    if (launch.median_us <= 0 || (!launch.h2d_us && !launch.d2h_us)) continue;
+    shares.push_back(100 * (launch.h2d_us.value_or(0) + launch.d2h_us.value_or(0)) /
+                     launch.median_us);
   }
-  return launch_interval(shares);
+  if (shares.empty()) return {};
+  const bool of_all = shares.size() == figure.launches.size();
+  return {median(shares), of_all ? launch_interval(shares) : std::nullopt};
 }
 
 std::string path_of(const std::optional<Interval>& share_percent) {
@@ -215,12 +224,11 @@ Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&
     // Without a timed copy the share is not zero but unknown, or there is nothing to copy.
     if (!h2d && !d2h) continue;
     const double copies = h2d.value_or(0) + d2h.value_or(0);
-    const double share = f.median_us() > 0 ? 100 * copies / f.median_us() : 0.0;
-    const auto interval = share_interval(f);
+    const auto share = copy_share(f);
     auto row = cell_values(f);
-    append(row, {count_of(f), f.median_us(), copies, share});
-    add_bounds(row, interval);
-    row.emplace_back(path_of(interval));
+    append(row, {count_of(f), f.median_us(), copies, or_null(share.percent)});
+    add_bounds(row, share.interval);
+    row.emplace_back(path_of(share.interval));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -228,7 +236,8 @@ Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&
 
 std::string copy_path_method() {
   return fmt::format(
-      "method: path = what the copies' share of the time tells of, inferred and not read from the "
+      "method: copies_share = median over launches of the copies' share of each launch's time, "
+      "with its 95 % interval; path = what this share tells of, inferred and not read from the "
       "library: staged = the 95 % interval over launches is above {0:g} %, so that the library is "
       "not given device memory; not told = it is below (large messages copy fast, this is no "
       "proof of a path without copies); UNCLEAR = it holds {0:g} %, or there are fewer than three "

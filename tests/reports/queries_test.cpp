@@ -211,6 +211,36 @@ TEST_CASE("components and the share of copies come out as planted", "[A-08][G-03
   CHECK(shares.real(row_of(shares, "bare-metal"), "copies_share_percent") == 25.0);
 }
 
+TEST_CASE("the share of copies is the median of the launches' shares, inside its interval",
+          "[A-08]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  // The median copy is 30 us, the median time 50 us: 60 %, which is one launch's share alone.
+  for (int block = 0; block < 9; ++block) {
+    const double total = 10.0 * (block + 1);
+    const double share = block < 4 ? 0.2 : block == 4 ? 0.6 : 0.5;
+    const auto start = make_start(plan.groups[0].id, block);
+    auto ranks = make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10,
+                              [&](const CellInfo&, int, int) { return total; });
+    for (auto& rank : ranks) {
+      for (auto& record : rank.records) {
+        if (auto* cell = std::get_if<CellRecord>(&record))
+          cell->measured.h2d_us.assign(10, share * total);
+      }
+    }
+    store.finish_launch(store.begin_launch("run-1", start), make_end(), ranks);
+  }
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "copy_share", {});
+  const TableView rows(table);
+  CHECK(rows.real(0, "copies_us") == 30.0);
+  CHECK(rows.real(0, "median_us") == 50.0);
+  CHECK_THAT(*rows.real(0, "copies_share_percent"), WithinRel(50.0, 1e-12));
+  CHECK(*rows.real(0, "copies_share_low_percent") <= *rows.real(0, "copies_share_percent"));
+  CHECK(*rows.real(0, "copies_share_high_percent") >= *rows.real(0, "copies_share_percent"));
+}
+
 TEST_CASE("a cell measured in one launch is printed without an interval", "[G-01]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
