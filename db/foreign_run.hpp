@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,12 @@ namespace dynamiccl {
 struct ForeignFigure {
   std::string cell_id;
   CellStatus status = CellStatus::ok;
-  std::string reason;      ///< why not ok
-  double time_us = 0;      ///< what the table calls the time, per call
-  std::int64_t n = 1;      ///< times that the table repeats it; time_us is their median
-  std::int64_t calls = 1;  ///< calls that one time is the mean of
+  std::string reason;             ///< why not ok
+  std::optional<double> time_us;  ///< what the table calls the time, per call; nullopt = no row
+  std::int64_t n = 1;             ///< times that the table repeats it; time_us is their median
+  std::int64_t calls = 1;         ///< calls that one time is the mean of
   std::uint64_t wrong = 0;
-  std::string reported_json;  ///< the row's numbers as printed
+  std::string reported_json;  ///< the row's numbers as printed; empty = no row
 };
 
 /// One start of the other program.

@@ -77,8 +77,9 @@ void Store::Impl::insert_foreign_figure(const ForeignRun& foreign, const Foreign
   insert.bind(8, std::string(name_of(foreign.aggregation)));
   insert.bind(9, static_cast<std::int64_t>(figure.wrong));
   insert.bind(10, figure.n);
-  insert.bind(11, figure.time_us);
+  if (figure.time_us) insert.bind(11, *figure.time_us);
   DYN_ASSERT(insert.exec() == 1, "an imported figure has its cell in the plan");
+  if (figure.reported_json.empty()) return;
   execute("INSERT INTO imported_measurement(measurement_id, reported_json) VALUES (?,?)",
           static_cast<std::int64_t>(db_.getLastInsertRowid()), figure.reported_json);
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/vocabulary.hpp"
@@ -20,6 +22,7 @@ struct ForeignRow {
   bool in_place = false;
   std::map<std::string, std::string> knobs;  ///< reduction and root where they are not the usual
   double time_us = 0;
+  std::optional<std::int64_t> calls;  ///< that the time is the mean of; nullopt = as the start says
   std::optional<std::uint64_t> wrong;  ///< nullopt = the program did not check
   nlohmann::ordered_json reported;     ///< the row's numbers by their names, as printed
 };
@@ -27,7 +30,7 @@ struct ForeignRow {
 /// What one start of the other program printed.
 struct ForeignStart {
   std::optional<int> ranks;  ///< nullopt = the table does not say
-  std::int64_t calls = 1;    ///< calls that each time is the mean of
+  std::int64_t calls = 1;    ///< calls that each time is the mean of, where its row does not say
   std::vector<std::string> argv;
   nlohmann::json environment = nlohmann::json::object();             ///< allow-listed variables
   nlohmann::ordered_json source = nlohmann::ordered_json::object();  ///< what it says of itself
@@ -78,15 +81,33 @@ std::vector<std::string> words_of(const std::string& line);
 /// A number that is the whole word; nullopt for anything else.
 std::optional<double> number_of(const std::string& word);
 
-/// Makes a run of the starts. Starts of one operation and as many ranks are launches of one cell.
-/// Its id follows from what the files hold and the options, so that the same import is known again.
-/// @param files paths and contents, in the order given
-/// @throws Error(input) when the number of ranks is not known
+/// Digits alone, as sizes and counts are printed.
+/// @param where "x.txt:18" or "x.json: results[2]", for the message
+/// @param what "size in bytes", for the message
+/// @throws Error(data) for anything else and for what is above the limit, by default what the
+/// database holds
+std::uint64_t count_of(const std::string& word, const std::string& where, std::string_view what,
+                       std::uint64_t limit = std::numeric_limits<std::int64_t>::max());
+/// A time or bandwidth: a finite number above 0.
+/// @throws Error(data) as count_of
+double positive_of(const std::string& word, const std::string& where, std::string_view what);
+/// A count of wrong values as nccl-tests prints it, a decimal fraction; nullopt for N/A and null.
+/// @throws Error(data) as count_of
+std::optional<std::uint64_t> wrong_of(const std::string& word, const std::string& where);
+
+/// A file of another program's output and what was read from it.
 struct ImportedFile {
   std::string path;
   std::string text;
   std::vector<ForeignStart> starts;
 };
+
+/// Makes a run of the starts. Starts of as many ranks that have an operation (collective, datatype,
+/// knobs) in common are launches of one group; a cell that one of them does not print is recorded
+/// there as missing. Its id follows from what the files hold and the options, so that the same
+/// import is known again.
+/// @param files in the order given; each file's starts are in blocks of their own
+/// @throws Error(input) when the number of ranks is not known, and for output that is there twice
 ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::string& format,
                             const ImportOptions& options);
 

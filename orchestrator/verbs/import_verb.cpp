@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "core/error.hpp"
@@ -70,39 +71,50 @@ struct Imported {
   std::string outcome;
   std::int64_t launches = 0;
   std::int64_t cells = 0;
+  std::int64_t incomplete = 0;  ///< cells that some launch of theirs has no row of
 };
 
-Imported store_run(Store& store, const std::vector<ImportedFile>& files, const std::string& format,
-                   const ImportOptions& options) {
-  const auto run = make_foreign_run(files, format, options);
+std::int64_t incomplete_cells(const ForeignRun& run) {
+  std::set<std::string> cells;
+  for (const auto& launch : run.launches) {
+    for (const auto& figure : launch.figures) {
+      if (!figure.time_us) cells.insert(figure.cell_id);
+    }
+  }
+  return static_cast<std::int64_t>(cells.size());
+}
+
+Imported store_run(Store& store, const ForeignRun& run) {
   const bool is_new = store.import_run(run);
   return {run.source,
-          format,
+          run.format,
           run.run.id,
           is_new ? "imported" : "already there",
           static_cast<std::int64_t>(run.launches.size()),
-          static_cast<std::int64_t>(run.cells.size())};
+          static_cast<std::int64_t>(run.cells.size()),
+          incomplete_cells(run)};
 }
 
 void merge_database(Store& store, const std::string& path, std::vector<Imported>& done) {
   const auto summary = store.merge(path);
-  for (const auto& run : summary.runs) done.push_back({path, "dynamiccl", run, "imported", 0, 0});
+  for (const auto& run : summary.runs) done.push_back({path, "dynamiccl", run, "imported"});
   if (summary.already_there > 0)
     done.push_back(
-        {path, "dynamiccl", "", fmt::format("{} runs already there", summary.already_there), 0, 0});
+        {path, "dynamiccl", "", fmt::format("{} runs already there", summary.already_there)});
   if (summary.running > 0)
     done.push_back({path, "dynamiccl", "",
-                    fmt::format("{} runs left out: still being measured", summary.running), 0, 0});
+                    fmt::format("{} runs left out: still being measured", summary.running)});
 }
 
 Table table_of(const std::vector<Imported>& done) {
   Table table;
-  table.columns = {"file", "format", "run_id", "outcome", "launches", "cells"};
+  table.columns = {"file", "format", "run_id", "outcome", "launches", "cells", "incomplete_cells"};
   for (const auto& row : done) {
     const bool foreign = row.format != "dynamiccl";
     table.rows.push_back({row.file, row.format, row.run_id.empty() ? Value{} : Value{row.run_id},
                           row.outcome, foreign ? Value{row.launches} : Value{},
-                          foreign ? Value{row.cells} : Value{}});
+                          foreign ? Value{row.cells} : Value{},
+                          foreign ? Value{row.incomplete} : Value{}});
   }
   return table;
 }
@@ -126,17 +138,19 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
     auto starts = read_starts(format, text, path, options);
     tables[format].push_back({fs::absolute(path).string(), std::move(text), std::move(starts)});
   }
+  std::vector<ForeignRun> runs;
+  for (const auto& [format, files] : tables) {
+    if (arguments.as_launches) {
+      runs.push_back(make_foreign_run(files, format, options));
+    } else {
+      for (const auto& file : files) runs.push_back(make_foreign_run({file}, format, options));
+    }
+  }
   std::error_code ignored;
   fs::create_directories(fs::absolute(shared.db).parent_path(), ignored);
   Store store(shared.db);
   std::vector<Imported> done;
-  for (const auto& [format, files] : tables) {
-    if (arguments.as_launches) {
-      done.push_back(store_run(store, files, format, options));
-    } else {
-      for (const auto& file : files) done.push_back(store_run(store, {file}, format, options));
-    }
-  }
+  for (const auto& run : runs) done.push_back(store_run(store, run));
   for (const auto& path : databases) merge_database(store, path, done);
   fmt::print("{}",
              render_table(table_of(done), shared.json ? OutputFormat::json : OutputFormat::text));
@@ -169,6 +183,7 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   verb->footer(
       "Each file of another program becomes a run; importing it again changes nothing. What one\n"
       "start printed is one launch: no interval, so a comparison of two gives ratios and UNCLEAR.\n"
+      "incomplete_cells: what some launch's table has no row of; it counts with those that have.\n"
       "Examples:\n"
       "  dynamiccl import all_reduce.txt --environment bare-metal\n"
       "  dynamiccl import run1.json run2.json run3.json --as-launches\n"

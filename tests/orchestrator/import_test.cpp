@@ -42,6 +42,23 @@ std::vector<std::vector<std::string>> rows_of(const std::string& text) {
   return rows;
 }
 
+/// A table as another launch would print it: times by size times what `factor` says.
+std::string launch_table(const std::string& name,
+                         const std::function<double(std::uint64_t)>& factor) {
+  std::string text;
+  for (const auto& line : clean_lines(text_of(name))) {
+    auto words = words_of(line);
+    if (line.empty() || line.starts_with('#') || words.size() != 13) {
+      text += line + "\n";
+      continue;
+    }
+    for (const std::size_t time : {5U, 9U})
+      words[time] = fmt::format("{:.4f}", std::stod(words[time]) * factor(std::stoull(words[0])));
+    text += "  " + join(words, "  ") + "\n";
+  }
+  return text;
+}
+
 class Folder {
  public:
   Folder() : path_(std::filesystem::temp_directory_path() / random_uuid()) {
@@ -183,7 +200,10 @@ TEST_CASE("repeated starts are launches, and the same import has the same id") {
   const auto once = make_foreign_run({file(text)}, "nccl-tests", {});
   CHECK(once.launches.size() == 1);
   CHECK(once.cells.size() == 22);
-  const auto thrice = make_foreign_run({file(text), file(text), file(text)}, "nccl-tests", {});
+  const auto again = [&](double factor) {
+    return file(launch_table("all_reduce_h200x8.txt", [=](std::uint64_t) { return factor; }));
+  };
+  const auto thrice = make_foreign_run({file(text), again(1.01), again(1.02)}, "nccl-tests", {});
   REQUIRE(thrice.launches.size() == 3);
   CHECK(thrice.launches[2].block == 2);
   CHECK(thrice.cells.size() == 22);
@@ -225,22 +245,6 @@ TEST_CASE("two imported tables are compared: ratios, no interval, UNCLEAR, code 
   CHECK(run({"list", "--db", db}).out.find("nccl-tests") != std::string::npos);
 }
 
-/// The bridge table as another launch would print it: times by size times what `factor` says.
-std::string launch_table(const std::function<double(std::uint64_t)>& factor) {
-  std::string text;
-  for (const auto& line : clean_lines(text_of("all_reduce_bridge.txt"))) {
-    auto words = words_of(line);
-    if (line.empty() || line.starts_with('#') || words.size() != 13) {
-      text += line + "\n";
-      continue;
-    }
-    for (const std::size_t time : {5U, 9U})
-      words[time] = fmt::format("{:.4f}", std::stod(words[time]) * factor(std::stoull(words[0])));
-    text += "  " + join(words, "  ") + "\n";
-  }
-  return text;
-}
-
 /// Every element of a document by name, with its attributes as written. Fails on what is left open.
 std::vector<std::pair<std::string, std::string>> elements_of(const std::string& xml) {
   std::vector<std::pair<std::string, std::string>> elements;
@@ -277,9 +281,9 @@ TEST_CASE("a cell that is slower ends compare with 3, and JUnit tells it from wh
     std::vector<std::string> words{"import"};
     for (int launch = 0; launch < 6; ++launch) {
       const auto path = folder.path(fmt::format("{}-{}.txt", after ? "after" : "before", launch));
-      std::ofstream(path) << launch_table([&](std::uint64_t size) {
-        const double little = 1 + 0.001 * (launch % 3);
-        if (after && size == kOpen) return launch % 2 == 0 ? 0.5 : 2.0;
+      std::ofstream(path) << launch_table("all_reduce_bridge.txt", [&](std::uint64_t size) {
+        const double little = 1 + 0.001 * (launch % 3) + 1e-4 * launch;
+        if (after && size == kOpen) return (launch % 2 == 0 ? 0.5 : 2.0) * little;
         return after && size == kSlow ? 1.5 * little : little;
       });
       words.push_back(path);

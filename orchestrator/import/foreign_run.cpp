@@ -1,0 +1,339 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "core/digest.hpp"
+#include "core/error.hpp"
+#include "core/statistics.hpp"
+#include "core/text.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// So many printed times are never all equal in two launches; fewer can be by chance.
+constexpr std::size_t kRowsThatTellACopy = 8;
+
+/// An id in the form of the others that is the same for the same import.
+std::string uuid_of(const std::string& what) {
+  const std::string digest = sha256_hex(what);
+  return fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
+                     digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
+}
+
+std::string time_of_file(const std::string& path) {
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  const auto now = fs::file_time_type::clock::now();
+  const auto age = error ? fs::file_time_type::duration::zero() : now - written;
+  const auto at = std::chrono::system_clock::now() -
+                  std::chrono::duration_cast<std::chrono::system_clock::duration>(age);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.000Z",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(at)));
+}
+
+std::string backend_of(const std::string& format, const ImportOptions& options) {
+  if (!options.backend.empty()) return options.backend;
+  return format == "osu" ? "mpi" : "nccl";
+}
+
+int ranks_of(const ForeignStart& start, const std::string& path, const ImportOptions& options) {
+  const int ranks = options.ranks > 0 ? options.ranks : start.ranks.value_or(0);
+  if (ranks > 0) return ranks;
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{}: does not say with how many ranks it was measured; give --ranks N", path));
+}
+
+/// What every row of a start prints; empty for a start too short to know it again.
+std::string figures_of(const ForeignStart& start) {
+  if (start.rows.size() < kRowsThatTellACopy) return "";
+  std::string figures;
+  for (const auto& row : start.rows) figures += row.collective + row.reported.dump() + "\n";
+  return figures;
+}
+
+/// Intervals are over independent launches: a copy would only make them narrower.
+void refuse_copies(const std::vector<ImportedFile>& files) {
+  constexpr std::string_view kWhy =
+      "a copy is no independent launch, it would only make the intervals narrower; give the "
+      "output of each launch once";
+  std::map<std::string, std::string> texts;
+  std::map<std::string, std::string> starts;
+  for (const auto& file : files) {
+    const auto text = sha256_hex(std::string(trim(join(clean_lines(file.text), "\n"))));
+    if (const auto [first, is_new] = texts.emplace(text, file.path); !is_new) {
+      throw Error(ErrorKind::input, first->second == file.path
+                                        ? fmt::format("{} is given twice: {}", file.path, kWhy)
+                                        : fmt::format("{} and {} hold the same output: {}",
+                                                      first->second, file.path, kWhy));
+    }
+    for (const auto& start : file.starts) {
+      const auto figures = figures_of(start);
+      if (figures.empty()) continue;
+      const auto [first, is_new] = starts.emplace(figures, file.path);
+      if (is_new) continue;
+      const auto where = first->second == file.path ? file.path + " holds one start twice"
+                                                    : fmt::format("{} and {} hold the same start",
+                                                                  first->second, file.path);
+      throw Error(ErrorKind::input,
+                  fmt::format("{}, equal in all {} rows: {}", where, start.rows.size(), kWhy));
+    }
+  }
+}
+
+/// A start, where it was printed, and what is told apart between starts of as many ranks.
+struct PlacedStart {
+  const ForeignStart* start = nullptr;
+  const ImportedFile* file = nullptr;
+  int ranks = 0;
+  std::set<std::string> operations;
+  std::size_t job = 0;
+};
+
+std::string operation_of(const ForeignRow& row) {
+  return fmt::format("{} {} {}", row.collective, row.datatype, nlohmann::json(row.knobs).dump());
+}
+
+std::vector<PlacedStart> placed(const std::vector<ImportedFile>& files,
+                                const ImportOptions& options) {
+  std::vector<PlacedStart> starts;
+  for (const auto& file : files) {
+    for (const auto& start : file.starts) {
+      PlacedStart one{&start, &file, ranks_of(start, file.path, options), {}, starts.size()};
+      for (const auto& row : start.rows) one.operations.insert(operation_of(row));
+      starts.push_back(std::move(one));
+    }
+  }
+  return starts;
+}
+
+/// Starts of one job have as many ranks and, if only by way of others, an operation in common: so
+/// every cell belongs to one job. A job is named by its first start.
+void find_jobs(std::vector<PlacedStart>& starts) {
+  std::map<std::pair<int, std::string>, std::size_t> job_of;
+  for (auto& start : starts) {
+    for (const auto& operation : start.operations) {
+      const auto [known, is_new] = job_of.emplace(std::pair(start.ranks, operation), start.job);
+      const std::size_t theirs = known->second;
+      if (is_new || theirs == start.job) continue;
+      const std::size_t first = std::min(theirs, start.job);
+      const std::size_t later = std::max(theirs, start.job);
+      for (auto& [key, job] : job_of) job = job == later ? first : job;
+      for (auto& other : starts) other.job = other.job == later ? first : other.job;
+    }
+  }
+}
+
+/// Builds the run start by start.
+class RunBuilder {
+ public:
+  RunBuilder(std::string format, const ImportOptions& options)
+      : format_(std::move(format)), options_(options) {}
+
+  void add(const std::vector<PlacedStart>& starts) {
+    for (const auto& start : starts) operations_[start.job].merge(std::set(start.operations));
+    const ImportedFile* file = nullptr;
+    int first_block = 0;
+    for (const auto& start : starts) {
+      // What one file holds was measured beside each other: the next one's blocks come behind.
+      if (start.file != file) {
+        file = start.file;
+        for (const auto& [job, next] : next_block_) first_block = std::max(first_block, next);
+      }
+      add_launch(start, first_block);
+    }
+    note_missing();
+  }
+
+  ForeignRun take() { return std::move(run_); }
+
+ private:
+  void add_launch(const PlacedStart& placed, int first_block) {
+    const ForeignStart& start = *placed.start;
+    ForeignLaunch launch;
+    launch.group_id = add_group(placed);
+    int& next = next_block_[placed.job];
+    launch.block = std::max(next, first_block);
+    next = launch.block + 1;
+    launch.argv = start.argv;
+    launch.environment_json = start.environment.dump();
+    std::vector<std::string> order;
+    std::map<std::string, std::vector<const ForeignRow*>> by_cell;
+    for (const auto& row : start.rows) {
+      const auto cell = add_cell(launch.group_id, row);
+      if (by_cell[cell].empty()) order.push_back(cell);
+      by_cell[cell].push_back(&row);
+    }
+    for (const auto& cell : order)
+      launch.figures.push_back(figure_of(cell, start, by_cell.at(cell)));
+    run_.launches.push_back(std::move(launch));
+    files_.push_back(fs::path(placed.file->path).filename().string());
+  }
+
+  std::string add_group(const PlacedStart& start) {
+    const auto& operations = operations_.at(start.job);
+    GroupInfo group;
+    group.environment = options_.environment;
+    group.backend = backend_of(format_, options_);
+    group.architecture = "ring";
+    group.ranks = start.ranks;
+    group.id =
+        stable_id(fmt::format("imported {} {} {}\n{}", group.environment, group.backend,
+                              group.ranks, join({operations.begin(), operations.end()}, "\n")));
+    if (groups_.insert(group.id).second) run_.groups.push_back(group);
+    return group.id;
+  }
+
+  std::string add_cell(const std::string& group, const ForeignRow& row) {
+    CellInfo cell;
+    cell.id = stable_id(
+        fmt::format("{}\n{} {} {}", group, operation_of(row), row.size_bytes, row.in_place));
+    cell.group_id = group;
+    cell.collective = row.collective;
+    cell.size_bytes = row.size_bytes;
+    cell.datatype = row.datatype;
+    cell.algorithm = "library";
+    cell.in_place = row.in_place;
+    cell.knobs_json = nlohmann::json(row.knobs).dump();
+    if (cells_.insert(cell.id).second) run_.cells.push_back(cell);
+    return cell.id;
+  }
+
+  /// A cell that other launches of its group have: a launch without its row did not measure it,
+  /// which says nothing against theirs.
+  void note_missing() {
+    for (std::size_t i = 0; i < run_.launches.size(); ++i) {
+      auto& launch = run_.launches[i];
+      std::set<std::string> printed;
+      for (const auto& figure : launch.figures) printed.insert(figure.cell_id);
+      for (const auto& cell : run_.cells) {
+        if (cell.group_id != launch.group_id || printed.contains(cell.id)) continue;
+        ForeignFigure figure;
+        figure.cell_id = cell.id;
+        figure.status = CellStatus::interrupted;
+        figure.reason = files_[i] + " has no row of it";
+        figure.n = 0;
+        launch.figures.push_back(std::move(figure));
+      }
+    }
+  }
+
+  static ForeignFigure figure_of(const std::string& cell, const ForeignStart& start,
+                                 const std::vector<const ForeignRow*>& rows) {
+    ForeignFigure figure;
+    figure.cell_id = cell;
+    figure.calls = rows.front()->calls.value_or(start.calls);
+    figure.n = static_cast<std::int64_t>(rows.size());
+    std::vector<double> times;
+    auto reported = nlohmann::ordered_json::array();
+    for (const auto* row : rows) {
+      times.push_back(row->time_us);
+      figure.wrong += row->wrong.value_or(0);
+      reported.push_back(row->reported);
+    }
+    figure.time_us = median(std::move(times));
+    figure.reported_json = rows.size() == 1 ? reported[0].dump() : reported.dump();
+    if (figure.wrong > 0) {
+      figure.status = CellStatus::failed;
+      figure.reason = fmt::format("the table reports {} wrong values", figure.wrong);
+    }
+    return figure;
+  }
+
+  std::string format_;
+  const ImportOptions& options_;
+  ForeignRun run_;
+  std::vector<std::string> files_;                           ///< of the launches, by name
+  std::map<std::size_t, std::set<std::string>> operations_;  ///< of each job
+  std::map<std::size_t, int> next_block_;                    ///< of each job
+  std::set<std::string> groups_;
+  std::set<std::string> cells_;
+};
+
+/// The protocol that all starts agree in; what they do not say is left out.
+nlohmann::json protocol_of(const std::vector<PlacedStart>& starts, const ImportOptions& options) {
+  nlohmann::json protocol = {{"rank_aggregation", name_of(options.aggregation)}};
+  const auto add = [&](const char* name, auto member) {
+    const auto& first = starts.front().start->*member;
+    const bool agreed = std::all_of(starts.begin(), starts.end(), [&](const PlacedStart& one) {
+      return one.start->*member == first;
+    });
+    if (first && agreed) protocol[name] = *first;
+  };
+  add("warmup", &ForeignStart::warmup);
+  add("iterations", &ForeignStart::iterations);
+  add("verify", &ForeignStart::verify);
+  return protocol;
+}
+
+nlohmann::ordered_json sources_of(const std::vector<PlacedStart>& starts) {
+  auto sources = nlohmann::ordered_json::array();
+  for (const auto& one : starts) {
+    auto source = one.start->source;
+    source["file"] = fs::path(one.file->path).filename().string();
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+/// What the first start says of program and machine.
+void add_origin(RunInfo& run, const ForeignStart& start, const std::string& format) {
+  run.argv = start.argv;
+  run.tool_version = format == "osu" ? "OSU micro-benchmarks" : "nccl-tests";
+  if (const auto version = start.source.find("version");
+      version != start.source.end() && version->is_string()) {
+    run.tool_version += " " + version->get<std::string>();
+  }
+  nlohmann::json hosts = nlohmann::json::object();
+  if (const auto devices = start.source.find("devices"); devices != start.source.end())
+    hosts["devices"] = *devices;
+  run.host_json = hosts.dump();
+}
+
+}  // namespace
+
+ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::string& format,
+                            const ImportOptions& options) {
+  refuse_copies(files);
+  std::string contents;
+  for (const auto& file : files) contents += sha256_hex(file.text) + "\n";
+  auto starts = placed(files, options);
+  DYN_ASSERT(!starts.empty(), "a reader of tables gives at least one start");
+  find_jobs(starts);
+  RunBuilder builder(format, options);
+  builder.add(starts);
+  ForeignRun run = builder.take();
+  run.run.id = uuid_of(fmt::format("{}{} {} {} {} {} {}", contents, format, options.environment,
+                                   backend_of(format, options), options.operation, options.ranks,
+                                   name_of(options.aggregation)));
+  const std::string& path = files.front().path;
+  run.run.name = options.name.empty() ? fs::path(path).stem().string() : options.name;
+  run.run.spec_path = path;
+  run.run.spec_text = fmt::format("# imported from {}: {}\n", format, run.run.id);
+  add_origin(run.run, *starts.front().start, format);
+  run.run.protocol_json = protocol_of(starts, options).dump();
+  run.started_utc = time_of_file(path);
+  run.format = format;
+  run.source = path;
+  run.sha256 = files.size() == 1 ? sha256_hex(files.front().text) : sha256_hex(contents);
+  run.source_json =
+      nlohmann::ordered_json{
+          {"starts", sources_of(starts)},
+          {"assumed",
+           {fmt::format("times are the {} over the ranks", name_of(options.aggregation)),
+            "started when the file was written"}}}
+          .dump();
+  run.barrier = format == "osu" ? "MPI_Barrier between calls" : "";
+  run.aggregation = options.aggregation;
+  return run;
+}
+
+}  // namespace dynamiccl
