@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
+#include <limits>
 #include <regex>
 
 #include "core/error.hpp"
@@ -107,54 +109,77 @@ class OsuReader {
     }
   }
 
+  [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
+
   /// Time of a message in microseconds from the first column that tells it.
-  std::optional<double> time_of(const std::vector<std::string>& words, double size) const {
+  [[nodiscard]] double time_of(const std::vector<std::string>& words, std::uint64_t size) const {
     for (std::size_t i = 1; i < columns_.size() && i < words.size(); ++i) {
-      const auto value = number_of(words[i]);
-      if (!value) continue;
-      if (columns_[i].find("Latency") != std::string::npos) return value;
+      if (columns_[i].find("Latency") != std::string::npos)
+        return positive_of(words[i], here(), "time in microseconds");
+      if (columns_[i].find("MB/s") == std::string::npos) continue;
+      const double bandwidth = positive_of(words[i], here(), "bandwidth in MB/s");
+      if (size == 0)
+        throw Error(ErrorKind::data,
+                    here() + ": a message of 0 bytes has a bandwidth; remove the row");
       // A MB is 10^6 bytes there, so that bytes per (MB/s) are microseconds.
-      if (columns_[i].find("MB/s") != std::string::npos && *value > 0) return size / *value;
+      return static_cast<double>(size) / bandwidth;
     }
-    return std::nullopt;
+    throw Error(ErrorKind::data,
+                fmt::format("{}: no time or bandwidth under the heading \"{}\": {}", here(),
+                            join(columns_, " | "), join(words, " ")));
   }
 
   int ranks() const {
     if (options_.ranks > 0) return options_.ranks;
     if (const auto known = starts_.back().ranks) return *known;
-    throw Error(
-        ErrorKind::input,
-        fmt::format("{}:{}: OSU does not print the number of ranks; give --ranks N", path_, line_));
+    throw Error(ErrorKind::input,
+                here() + ": OSU does not print the number of ranks; give --ranks N");
+  }
+
+  /// Parts of the size printed that ours counts together.
+  [[nodiscard]] std::uint64_t parts() const {
+    return test_->size_per_rank ? static_cast<std::uint64_t>(ranks()) : 1;
+  }
+
+  /// Launchers and schedulers write between the rows. A line of a row's form is one, whatever its
+  /// numbers are.
+  [[nodiscard]] bool is_row(const std::vector<std::string>& words) const {
+    if (words.empty()) return false;
+    if (number_of(words[0])) return true;
+    const auto first = static_cast<unsigned char>(words[0].front());
+    return (std::isdigit(first) != 0 || first == '-' || first == '+') &&
+           words.size() == columns_.size() && words.size() > 1 && number_of(words[1]);
   }
 
   void read_row(const std::vector<std::string>& words) {
-    if (words.empty() || !number_of(words[0])) return;
-    const auto time = time_of(words, *number_of(words[0]));
-    if (!time) {
-      throw Error(ErrorKind::data,
-                  fmt::format("{}:{}: no time or bandwidth under the heading \"{}\": "
-                              "{}",
-                              path_, line_, join(columns_, " | "), join(words, " ")));
-    }
+    if (!is_row(words)) return;
+    const auto size = count_of(words[0], here(), "size in bytes",
+                               std::numeric_limits<std::int64_t>::max() / parts());
     auto& start = starts_.back();
     ForeignRow row;
+    row.time_us = time_of(words, size);
     row.collective = std::string(test_->collective);
-    const auto size = std::stoull(words[0]);
-    row.size_bytes = test_->size_per_rank ? size * static_cast<std::uint64_t>(ranks()) : size;
+    row.size_bytes = size * parts();
     row.datatype = datatype_;
     // A window of messages is another measurement than one there and back.
     if (is_point_to_point(*test_) && test_->title != "Latency")
       row.knobs["test"] = std::string(test_->title);
-    row.time_us = *time;
     row.reported["size"] = size;
     for (std::size_t i = 1; i < columns_.size() && i < words.size(); ++i) {
       const auto value = number_of(words[i]);
       row.reported[columns_[i]] =
           value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(words[i]);
-      if (columns_[i] == "Iterations" && value) start.calls = static_cast<std::int64_t>(*value);
+      // Large messages have fewer than small ones.
+      if (columns_[i] == "Iterations") row.calls = calls_of(words[i]);
     }
     if (!datatype_known_) start.source["assumed_datatype"] = datatype_;
     start.rows.push_back(std::move(row));
+  }
+
+  [[nodiscard]] std::int64_t calls_of(const std::string& word) const {
+    const auto calls = static_cast<std::int64_t>(count_of(word, here(), "number of iterations"));
+    if (calls > 0) return calls;
+    throw Error(ErrorKind::data, here() + ": a time of 0 iterations is none; remove the row");
   }
 
   std::string path_;

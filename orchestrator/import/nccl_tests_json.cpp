@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/nccl_tests.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+/// More than anyone makes or has; what is multiplied from two of them is still a number.
+constexpr std::uint64_t kMostCalls = 1'000'000'000;
+
+/// Variables that steer the library; the file holds the whole environment, secrets too.
+bool may_be_kept(const std::string& name) {
+  if (name == "CUDA_VISIBLE_DEVICES") return true;
+  if (!name.starts_with("NCCL_")) return false;
+  static const std::regex secret("TOKEN|KEY|SECRET|PASS|AUTH|CRED");
+  return !std::regex_search(name, secret);
+}
+
+json kept_variables(const json& document) {
+  json kept = json::object();
+  if (!document.contains("env") || !document["env"].is_array()) return kept;
+  for (const auto& entry : document["env"]) {
+    if (!entry.is_string()) continue;
+    const auto text = entry.get<std::string>();
+    const auto equals = text.find('=');
+    if (equals != std::string::npos && may_be_kept(text.substr(0, equals)))
+      kept[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return kept;
+}
+
+/// 22703 is NCCL 2.27.3.
+std::string nccl_version(int code) {
+  return code < 10000 ? fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100)
+                      : fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
+std::string text_of(const json& row, const char* name) {
+  const auto found = row.find(name);
+  return found != row.end() && found->is_string() ? std::string(trim(found->get<std::string>()))
+                                                  : "";
+}
+
+/// A count of the document, by its place in it; as it is read in text.
+std::uint64_t count_in(const json& object, const char* key, const std::string& where,
+                       std::uint64_t otherwise) {
+  const auto found = object.find(key);
+  return found == object.end() ? otherwise
+                               : count_of(found->dump(), where + "." + key, "value", kMostCalls);
+}
+
+/// Ranks whose times these are, and in how many groups all ranks were. A device stands for the
+/// process whose first it is; a split makes groups of processes that measure beside each other, and
+/// the first process, which writes, is in the one that counts.
+struct RankGroups {
+  std::uint64_t processes = 1;
+  std::size_t groups = 1;
+};
+
+RankGroups groups_of(const json& devices) {
+  if (devices.empty()) return {};
+  const int measured = devices.front().value("group", 0);
+  RankGroups ranks{0, 0};
+  std::set<int> groups;
+  for (const auto& device : devices) {
+    const int group = device.value("group", 0);
+    groups.insert(group);
+    if (group == measured) ++ranks.processes;
+  }
+  ranks.groups = groups.size();
+  return ranks;
+}
+
+/// Reads one document of -J.
+class JsonReader {
+ public:
+  JsonReader(std::string path, const ImportOptions& options)
+      : path_(std::move(path)), options_(options) {}
+
+  ForeignStart read(const json& document) {
+    start_.argv = document.value("args", std::vector<std::string>{});
+    start_.environment = kept_variables(document);
+    if (document.contains("nccl_version"))
+      start_.source["nccl_library"] = nccl_version(document["nccl_version"].get<int>());
+    for (const char* key : {"start_time", "end_time", "average_bus_bandwidth"}) {
+      if (document.contains(key)) start_.source[key] = document[key];
+    }
+    if (!start_.argv.empty()) start_.source["program"] = start_.argv.front();
+    read_config(document.value("config", json::object()));
+    std::size_t place = 0;
+    for (const auto& row : document["results"]) {
+      const auto where = fmt::format("{}: results[{}]", path_, place++);
+      for (const char* direction : {"out_of_place", "in_place"}) add_row(row, direction, where);
+    }
+    return std::move(start_);
+  }
+
+ private:
+  void read_config(const json& config) {
+    const std::string where = path_ + ": config";
+    const auto number = [&](const char* key, std::uint64_t otherwise) {
+      return count_in(config, key, where, otherwise);
+    };
+    if (config.contains("warmup_iters"))
+      start_.warmup = static_cast<int>(number("warmup_iters", 0));
+    if (config.contains("iterations"))
+      start_.iterations = static_cast<int>(number("iterations", 0));
+    together_ = static_cast<std::int64_t>(number("aggregated_iterations", 1));
+    start_.calls = std::max<std::int64_t>(1, start_.iterations.value_or(1) * together_);
+    if (config.contains("validation")) start_.verify = number("validation", 0) != 0;
+    const auto devices = config.value("devices", json::array());
+    const auto ranks = groups_of(devices);
+    groups_ = ranks.groups;
+    const auto each = std::min(kMostCalls, number("nthreads", 1) * number("ngpus", 1));
+    start_.ranks = static_cast<int>(std::min(kMostCalls, ranks.processes * each));
+    for (const auto& device : devices) {
+      ordered_json told{{"rank", device.value("rank", 0)}};
+      if (device.contains("group")) told["group"] = device["group"];
+      told["host"] = device.value("hostname", "");
+      told["device"] = device.value("device_info", "");
+      start_.source["devices"].push_back(std::move(told));
+    }
+  }
+
+  [[nodiscard]] std::string operation(const json& row, const std::string& where) const {
+    const std::string program = !options_.operation.empty() ? options_.operation
+                                : !start_.argv.empty()      ? start_.argv.front()
+                                                            : text_of(row, "experiment_name");
+    if (!program.empty()) return collective_of_program(program);
+    throw Error(ErrorKind::input,
+                where +
+                    ": the document does not name its operation; give --operation, as in "
+                    "--operation all_reduce");
+  }
+
+  void add_row(const json& row, const char* direction, const std::string& where) {
+    const auto size = count_of(row.at("size").dump(), where + ".size", "size in bytes");
+    const auto body = row.find(direction);
+    if (body == row.end() || !body->is_object()) return;
+    const std::string there = where + "." + direction;
+    const char* clock = body->contains("time") ? "time" : "cpu_time";
+    ForeignRow made;
+    made.collective = operation(row, where);
+    made.size_bytes = size;
+    made.datatype = datatype_of(text_of(row, "type"));
+    made.in_place = std::string_view(direction) == "in_place";
+    made.knobs = nccl_tests_knobs(text_of(row, "redop"), text_of(row, "root"), groups_);
+    made.time_us =
+        positive_of(body->value(clock, json()).dump(), there + "." + clock, "time in microseconds");
+    made.wrong = wrong_of(body->value("nwrong", json()).dump(), there + ".nwrong");
+    if (row.contains("actual_iterations")) {
+      const auto calls = count_in(row, "actual_iterations", where, 1);
+      made.calls = std::max<std::int64_t>(1, static_cast<std::int64_t>(calls) * together_);
+    }
+    made.reported = {{"size", size}, {"count", json()}};
+    if (row.contains("count"))
+      made.reported["count"] = count_of(row["count"].dump(), where + ".count", "count of elements");
+    for (const char* name : {"type", "redop", "root"}) made.reported[name] = text_of(row, name);
+    made.reported["in_place"] = made.in_place;
+    for (const auto& [name, value] : body->items()) made.reported[name] = value;
+    const std::string each = std::string(direction) + "_per_iter";
+    if (row.contains(each)) made.reported["per_iteration"] = row[each];
+    start_.rows.push_back(std::move(made));
+  }
+
+  std::string path_;
+  const ImportOptions& options_;
+  std::int64_t together_ = 1;  ///< calls that one iteration makes
+  std::size_t groups_ = 1;
+  ForeignStart start_;
+};
+
+json parsed(const std::string& text, const std::string& path) {
+  try {
+    return json::parse(text);
+  } catch (const json::exception& error) {
+    throw Error(ErrorKind::data, fmt::format("{}: is no document of nccl-tests -J and no JSON: {}",
+                                             path, error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<ForeignStart> read_nccl_tests_json(const std::string& text, const std::string& path,
+                                               const ImportOptions& options) {
+  const json document = parsed(text, path);
+  if (!document.is_object() || !document.contains("results") || !document["results"].is_array()) {
+    throw Error(ErrorKind::data,
+                path + ": is no document of nccl-tests -J: it has no list \"results\"");
+  }
+  ForeignStart start;
+  try {
+    start = JsonReader(path, options).read(document);
+  } catch (const json::exception& error) {
+    throw Error(ErrorKind::data,
+                fmt::format("{}: is no document of nccl-tests -J: {}", path, error.what()));
+  }
+  if (start.rows.empty())
+    throw Error(ErrorKind::data, path + ": its list \"results\" holds no times");
+  return {std::move(start)};
+}
+
+}  // namespace dynamiccl
