@@ -102,6 +102,12 @@ TEST_CASE("tests of one operation that differ otherwise are jobs of their own", 
   CHECK(rows.integer(0, "n") == 8);
   CHECK(rows.integer(0, "ok") == 8);
   CHECK(rows.integer(0, "launches") == 16);
+  // --ranks 4 is of the collectives: point to point there are always two.
+  const Table ranks = Reader(imported.db())
+                          .query(
+                              "SELECT group_concat(DISTINCT ranks) AS ranks FROM v_cell WHERE "
+                              "collective = 'sendrecv'");
+  CHECK(TableView(ranks).text(0, "ranks") == "2");
 }
 
 TEST_CASE("a size that one file lacks is missing there and counts where it is", "[G-01]") {
