@@ -6,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/text.hpp"
 #include "core/vocabulary.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "reports/figures.hpp"
@@ -77,9 +78,6 @@ const std::vector<NamedWords>& fixed_words() {
       {"", "SHELL", candidates({"bash", "zsh", "fish"})},
       {"import", "--format",
        candidates({"auto", "nccl-tests", "nccl-tests-json", "osu", "dynamiccl"})},
-      {"export", "--format", candidates({"nccl", "env", "openmpi", "mpich", "toml"})},
-      {"report", "--format", candidates({"html", "markdown", "csv"})},
-      {"", "--format", candidates({"table", "markdown", "csv", "json"})},
       {"", "--backend", candidates(all_names<Backend>())},
       {"", "--cause", causes()},
       {"", "--rank-aggregation", candidates(all_names<RankAggregation>())},
@@ -153,8 +151,17 @@ std::vector<Candidate> sides_of(const std::string& current, const CompletionSour
   return sides;
 }
 
-std::vector<Candidate> values_of(const std::string& verb, const std::string& name,
+/// What an option that add_choice_option made takes: its help shows "table|csv" as its value.
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  const std::string shown = option.get_type_name();
+  return shown.find('|') == std::string::npos ? std::vector<std::string>{} : split(shown, '|');
+}
+
+/// @param argument an option or a positional argument of the verb
+std::vector<Candidate> values_of(const std::string& verb, const CLI::Option& argument,
                                  const std::string& current, const CompletionSources& sources) {
+  const std::string name = argument.get_name(argument.get_positional());
+  if (const auto words = choices_of(argument); !words.empty()) return candidates(words);
   if (const auto* fixed = row_of(fixed_words(), verb, name)) return fixed->words;
   const auto* known = row_of(kKinds, verb, name);
   switch (known == nullptr ? Kind::file : known->kind) {
@@ -242,13 +249,13 @@ std::vector<Candidate> complete_verb(const CLI::App& verb, const std::vector<std
   const std::string& current = words[index];
   const CLI::Option* before = option_named(verb, words[index - 1]);
   if (before != nullptr && takes_value(*before))
-    return values_of(verb.get_name(), before->get_name(), current, sources);
+    return values_of(verb.get_name(), *before, current, sources);
   if (const auto equals = current.find('=');
       current.starts_with("--") && equals != std::string::npos) {
     const std::string value = current.substr(equals + 1);
-    // What stands before "=" is the shell's own business: it completes the word behind it.
-    return beginning_with(values_of(verb.get_name(), current.substr(0, equals), value, sources),
-                          value);
+    const CLI::Option* option = option_named(verb, current.substr(0, equals));
+    if (option == nullptr) return {};
+    return beginning_with(values_of(verb.get_name(), *option, value, sources), value);
   }
   if (current.starts_with("-")) return options_of(verb);
   std::size_t given = 0;
@@ -260,7 +267,7 @@ std::vector<Candidate> complete_verb(const CLI::App& verb, const std::vector<std
   }
   const CLI::Option* argument = positional(verb, given);
   if (argument == nullptr) return options_of(verb);
-  return values_of(verb.get_name(), argument->get_name(true), current, sources);
+  return values_of(verb.get_name(), *argument, current, sources);
 }
 
 }  // namespace
@@ -290,6 +297,7 @@ std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::stri
   std::vector<std::string> line = words;
   if (index >= line.size()) line.resize(index + 1);
   line.resize(index + 1);  // what stands behind the cursor does not matter
+  const std::string typed = line[index];
   line = joined_at_equals(line, index);
   if (index == 0) return {};
   const std::string current = line[index];
@@ -301,7 +309,11 @@ std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::stri
     if (verb->get_name() != line[1]) continue;
     auto candidates = complete_verb(*verb, line, index, sources);
     const bool behind_equals = current.starts_with("--") && current.find('=') != std::string::npos;
-    return behind_equals ? candidates : beginning_with(std::move(candidates), current);
+    if (!behind_equals) return beginning_with(std::move(candidates), current);
+    // bash completes the word behind "=", other shells the whole "--format=csv".
+    if (typed.starts_with("--") && typed.find('=') != std::string::npos)
+      for (auto& candidate : candidates) candidate.word.insert(0, typed, 0, typed.find('=') + 1);
+    return candidates;
   }
   return {};
 }
@@ -330,8 +342,10 @@ _dynamiccl() {
     [[ -n $word ]] || continue
     if [[ $word == *[/=] ]]; then
       open+=("$word")
-    else
+    elif [[ $line == *$'\t'* ]]; then
       plain+=("${word//:/\\:}:${line#*$'\t'}")
+    else
+      plain+=("${word//:/\\:}")
     fi
   done
   (( $#plain )) && _describe -t words 'dynamiccl' plain && found=0

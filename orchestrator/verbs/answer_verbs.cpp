@@ -26,6 +26,10 @@ OutputFormat format_of(const std::string& name, const Shared& shared) {
   return name.empty() ? OutputFormat::text : parse_named<OutputFormat>(name);
 }
 
+void add_format_option(CLI::App& verb, std::string& format) {
+  add_choice_option(verb, "--format", format, all_names<OutputFormat>(), "how it is written");
+}
+
 struct QueryArguments {
   std::string what;
   std::vector<std::string> runs;
@@ -77,7 +81,7 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       ->allow_extra_args(false);
   verb->add_option("--vary", arguments->vary,
                    "axis, crossover, tradeoffs: the axis that varies (environment)");
-  verb->add_option("--format", arguments->format, "table, markdown, csv or json");
+  add_format_option(*verb, arguments->format);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
@@ -103,7 +107,7 @@ void add_query_verb(CLI::App& app, Shared& shared) {
 void add_list_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand("list", "the runs in the database, newest first");
   auto format = std::make_shared<std::string>();
-  verb->add_option("--format", *format, "table, markdown, csv or json");
+  add_format_option(*verb, *format);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer("Example:\n  dynamiccl list --json");
@@ -119,7 +123,7 @@ void add_show_verb(CLI::App& app, Shared& shared) {
   auto format = std::make_shared<std::string>();
   verb->add_option("RUN", *runs, "run id, its beginning, last or last~1; two with --diff");
   verb->add_flag("--diff", *diff, "what differs between two runs, and their figures side by side");
-  verb->add_option("--format", *format, "table, markdown, csv or json");
+  add_format_option(*verb, *format);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(

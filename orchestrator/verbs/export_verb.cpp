@@ -114,8 +114,8 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "choose the settings from these runs' measurements: id, its beginning, or last");
   verb->add_option("--backend", arguments->backend,
                    "with --measured: whose settings (those of the first format)");
-  verb->add_option("--format", arguments->formats,
-                   "nccl, env, openmpi, mpich, gloo, toml; several may be given")
+  add_choice_option(*verb, "--format", arguments->formats, all_names<ExportFormat>(),
+                    "what the files are for; several may be given")
       ->required()
       ->delimiter(',');
   verb->add_option("--out", arguments->out,

@@ -21,6 +21,8 @@ struct ReportArguments {
   std::string out;
 };
 
+const std::vector<std::string> kFormats{"html", "markdown", "csv", "json"};
+
 std::string render(const Reader& reader, const ReportArguments& arguments) {
   if (arguments.format == "html") return render_report_html(reader, arguments.run);
   if (arguments.format == "csv")
@@ -28,9 +30,8 @@ std::string render(const Reader& reader, const ReportArguments& arguments) {
   if (arguments.format == "json")
     return render_report_figures(reader, arguments.run, OutputFormat::json);
   if (arguments.format == "markdown") return render_report_markdown(reader, arguments.run);
-  throw Error(ErrorKind::input,
-              fmt::format("unknown report format \"{}\"; {}", arguments.format,
-                          suggestion(arguments.format, {"html", "markdown", "csv", "json"})));
+  throw Error(ErrorKind::input, fmt::format("unknown report format \"{}\"; {}", arguments.format,
+                                            suggestion(arguments.format, kFormats)));
 }
 
 void write_report(ReportArguments arguments, const Shared& shared) {
@@ -67,7 +68,7 @@ void add_report_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<ReportArguments>();
   verb->add_option("RUN", arguments->run, "run id, its beginning, last or last~1");
   verb->add_flag("--html", arguments->html, "short for --format html");
-  verb->add_option("--format", arguments->format, "html, markdown, csv or json");
+  add_choice_option(*verb, "--format", arguments->format, kFormats, "how it is written");
   verb->add_option("--out", arguments->out,
                    "file to write, - for stdout (html: report.html unless said, else stdout)");
   add_db_option(*verb, shared);

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
+#include "core/text.hpp"
 #include "orchestrator/console.hpp"
 
 namespace dynamiccl {
@@ -48,6 +50,15 @@ void add_import_verb(CLI::App& app, Shared& shared);
 void add_replay_verb(CLI::App& app, Shared& shared);
 void add_completion_verb(CLI::App& app, Shared& shared);
 void add_schema_verb(CLI::App& app, Shared& shared);
+
+/// An option that takes some words only: help lists them as its value, and completion offers what
+/// help lists. The verb itself checks the value, for a message that names the nearest word.
+template <class Target>
+CLI::Option* add_choice_option(CLI::App& verb, const std::string& name, Target& target,
+                               const std::vector<std::string>& words,
+                               const std::string& description) {
+  return verb.add_option(name, target, description)->type_name(join(words, "|"));
+}
 
 /// Options that verbs share: --db, --json, -q, -v.
 void add_db_option(CLI::App& verb, Shared& shared);

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "containers/command.hpp"
+#include "core/text.hpp"
+#include "db/store.hpp"
 #include "orchestrator/identity.hpp"
 
 using namespace dynamiccl;
@@ -270,22 +272,22 @@ TEST_CASE("zsh completes verbs, options, files and ids by asking the program") {
   if (find_program("zsh").empty()) SKIP("no zsh here: apt-get install zsh");
   const Folder folder;
   // What the line editor would hand over, and a _describe and compadd that say what they were told.
-  const std::string script =
-      folder.file("complete.zsh",
-                  "compdef() { :; }\n"
-                  "_describe() { print -rl -- ${${(P)4}%%:*}; }\n"
-                  "compadd() { print -rl -- \"${(@P)4}\"; }\n"
-                  "source <(" +
-                      kProgram +
-                      " completion zsh)\n"
-                      "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n" +
-                      ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experi",
-                               "query lat", "show --db " + folder.path("none.sqlite") + " la"}));
+  const std::string script = folder.file(
+      "complete.zsh",
+      "compdef() { :; }\n"
+      "_describe() { print -rl -- ${${(P)4}%%:*}; }\n"
+      "compadd() { print -rl -- \"${(@P)4}\"; }\n"
+      "source <(" +
+          kProgram +
+          " completion zsh)\n"
+          "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n" +
+          ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experi", "query lat",
+                   "export --format=gl", "show --db " + folder.path("none.sqlite") + " la"}));
   const auto asked = run_command({"zsh", "-f", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
   CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/\nlatency\nlast\nlast~1\n");
+                     "/experiments/\nlatency\n--format=gloo\nlast\nlast~1\n");
 }
 
 TEST_CASE("fish completes verbs, options, files and ids by asking the program") {
@@ -303,13 +305,14 @@ TEST_CASE("fish completes verbs, options, files and ids by asking the program") 
       "ask run " DYNAMICCL_SOURCE_DIR
       "/experiments/quick\n"
       "ask query lat\n"
+      "ask report --format=js\n"
       "ask show --db " +
           folder.path("none.sqlite") + " la\n");
   const auto asked = run_command({"fish", "--no-config", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
   CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/quickstart.toml\nlatency\nlast\nlast~1\n");
+                     "/experiments/quickstart.toml\nlatency\n--format=json\nlast\nlast~1\n");
 }
 
 TEST_CASE("every verb of the table can be completed, the hidden options cannot") {
@@ -322,4 +325,27 @@ TEST_CASE("every verb of the table can be completed, the hidden options cannot")
   const auto shell = run({"completion", "tcsh"});
   CHECK(shell.exit_code == 2);
   CHECK(shell.err.find("known: bash, zsh, fish") != std::string::npos);
+}
+
+TEST_CASE("completion offers the formats that a verb takes, and no other") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const Store empty(db);
+  for (std::vector<std::string> words : {std::vector<std::string>{"query", "runs"},
+                                         {"list"},
+                                         {"show"},
+                                         {"report"},
+                                         {"compare", "last"},
+                                         {"import", db}}) {
+    const auto offered =
+        run({"completion", "--index", "3", "--", "dynamiccl", words.front(), "--format", ""});
+    words.insert(words.end(), {"--format", "zzz", "--db", db});
+    const auto refused = run(words);
+    INFO(words.front() << ": " << offered.out << refused.err);
+    CHECK(refused.exit_code == 2);
+    auto known = split(std::string(trim(offered.out)), '\n');
+    CHECK(refused.err.find("known: " + join(known, ", ") + "\n") != std::string::npos);
+  }
+  const auto of_export = run({"export", "--help"});
+  CHECK(of_export.out.find("nccl|env|openmpi|mpich|gloo|toml") != std::string::npos);
 }
