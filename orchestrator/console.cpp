@@ -1,11 +1,14 @@
 #include "orchestrator/console.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
+#include "core/text.hpp"
 #include "orchestrator/interrupt.hpp"
 
 namespace dynamiccl {
@@ -15,6 +18,34 @@ bool stderr_may_be_coloured() {
   const char* term = std::getenv("TERM");
   return isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
          term != nullptr && std::string_view(term) != "dumb";
+}
+
+std::size_t stdout_columns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
+}
+
+std::string two_columns(const std::vector<std::pair<std::string, std::string>>& entries,
+                        std::size_t columns) {
+  constexpr std::size_t kNarrowest = 24;  // below that a terminal's own breaks read better
+  std::size_t longest = 0;
+  for (const auto& [name, text] : entries) longest = std::max(longest, name.size());
+  const std::size_t indent = longest + 4;
+  const bool wraps = columns >= indent + kNarrowest;
+  std::string lines;
+  for (const auto& [name, text] : entries) {
+    std::string line = fmt::format("  {:<{}} ", name, longest);
+    for (const auto& word : split(text, ' ')) {
+      if (wraps && line.size() > indent && line.size() + 1 + word.size() > columns) {
+        lines += line + '\n';
+        line = std::string(indent - 1, ' ');
+      }
+      line += ' ' + word;
+    }
+    lines += line + '\n';
+  }
+  return lines;
 }
 
 Progress preparation_progress() {

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "containers/progress.hpp"
 
@@ -13,6 +15,14 @@ enum class Verbosity { quiet, normal, verbose };
 
 /// Whether stderr may be coloured: a terminal, and neither NO_COLOR nor TERM=dumb is set.
 bool stderr_may_be_coloured();
+
+/// Columns of the terminal that stdout is; 0 where it is a file or a pipe, which has no end.
+std::size_t stdout_columns();
+
+/// A line for each name and what it is, in two columns.
+/// @param columns what is longer goes on below itself; 0 = one line each, whatever its length
+std::string two_columns(const std::vector<std::pair<std::string, std::string>>& entries,
+                        std::size_t columns);
 
 /// Messages and progress on stderr; data never goes here. One line per finished launch, no cursor
 /// movement, so that logs read like a terminal.

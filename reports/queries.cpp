@@ -120,14 +120,23 @@ constexpr std::array kRunQueries{
         "sums and computing; arrival: after the barrier), in how many iterations and launches?",
         straggler_table}};
 
-/// Value of a "-- key: value" line at the head of a query file.
+/// Value of a "-- key: value" line at the head of a query file; lines that go on with it begin with
+/// "--   ".
 std::string header_of(std::string_view sql, std::string_view key) {
+  constexpr std::string_view kGoesOn = "--   ";
   const std::string prefix = fmt::format("-- {}: ", key);
+  std::string value;
+  bool found = false;
   for (const auto& line : split(std::string(sql), '\n')) {
-    if (line.rfind("--", 0) != 0) break;
-    if (line.rfind(prefix, 0) == 0) return line.substr(prefix.size());
+    if (found && line.starts_with(kGoesOn)) {
+      value += ' ' + line.substr(kGoesOn.size());
+      continue;
+    }
+    if (found || !line.starts_with("--")) break;
+    found = line.starts_with(prefix);
+    if (found) value = line.substr(prefix.size());
   }
-  return "";
+  return value;
 }
 
 /// @returns row keys of run, newest first when all are meant

@@ -6,6 +6,7 @@
 #include "core/text.hpp"
 #include "core/vocabulary.hpp"
 #include "db/reader.hpp"
+#include "orchestrator/console.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "reports/reports.hpp"
 
@@ -41,10 +42,10 @@ struct QueryArguments {
 };
 
 std::string query_list() {
-  std::string text = "named queries:\n";
-  for (const auto& query : named_queries())
-    text += fmt::format("  {:<12} {}\n", query.name, query.description);
-  return text + "anything else is taken as SQL and run read-only\n";
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (const auto& query : named_queries()) entries.emplace_back(query.name, query.description);
+  return "named queries:\n" + two_columns(entries, stdout_columns()) +
+         "anything else is taken as SQL and run read-only\n";
 }
 
 Table answer(const Reader& reader, const QueryArguments& arguments) {

@@ -1,6 +1,6 @@
 -- title: Architecture by model
 -- row: one model, batch, environment, backend and number of ranks: the method whose throughput is expected to be the
--- highest from what links and model were measured to cost (H-23), what it gave, and the best that was measured
+--   highest from what links and model were measured to cost (H-23), what it gave, and the best that was measured
 -- Ranks are what a job is given: a server among them computes nothing. other_expected: the best that is expected of the
 -- other architecture, over the chosen one's. lost: what choosing by expectation costs against the best (0 = nothing).
 -- PyTorch's engine is a baseline, no choice.

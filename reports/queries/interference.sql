@@ -1,6 +1,6 @@
 -- title: Interference between computing and sending
 -- row: one size of message on one path (an all-reduce, one in two halves, or a method's own): its time on idle
--- processors and while every worker computes, and how much of its computation a worker loses meanwhile (H-19)
+--   processors and while every worker computes, and how much of its computation a worker loses meanwhile (H-19)
 -- Means over launches, of the slowest rank. slowdown: busy over idle time. lost_share: of the time under way.
 -- cpu_us: CPU time of the transport on idle processors.
 WITH tables AS (

@@ -1,8 +1,8 @@
 -- title: Predicted training steps
 -- row: one training cell: the step expected from the profile and the cost table of the same launch beside the
--- measured one (A-13, G-24), by the launch with the median error; worst_error over all launches. Parts in
--- microseconds: computing (with what the transport slows it down), exposed (waiting for gradients), sending
--- (communication busy, hidden or not). within_bar: the error is at most 15 %.
+--   measured one (A-13, G-24), by the launch with the median error
+-- worst_error: over all launches. Parts in microseconds: computing (with what the transport slows it down), exposed
+-- (waiting for gradients), sending (communication busy, hidden or not). within_bar: the error is at most 15 %.
 WITH launch_error AS (
   SELECT v.*, v.predicted_us / v.step_us - 1 AS error,
          json_extract(t.details_json, '$.predicted') AS parts

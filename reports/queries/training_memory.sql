@@ -1,7 +1,8 @@
 -- title: Memory of training methods
 -- row: one training cell and role, its rank with the most: gradient memory that the method holds beside the weights,
--- one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
--- gradients, a server N + 1 times its shard with N workers. copies: held in units of that copy or shard.
+--   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
+--   gradients, a server N + 1 times its shard with N workers
+-- copies: held in units of that copy or shard.
 -- peak_extra_bytes: by how much the process's largest resident memory in these steps exceeded that of the same steps
 -- without communication, so with what the library and the tensors' allocator took; NULL where the kernel tells none.
 WITH held AS (

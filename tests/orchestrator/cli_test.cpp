@@ -349,3 +349,10 @@ TEST_CASE("completion offers the formats that a verb takes, and no other") {
   const auto of_export = run({"export", "--help"});
   CHECK(of_export.out.find("nccl|env|openmpi|mpich|gloo|toml") != std::string::npos);
 }
+
+TEST_CASE("the list of queries tells each to its end") {
+  const auto list = run({"query"});
+  CHECK(list.exit_code == 0);
+  CHECK(list.out.find("highest from what links and model were measured to cost") !=
+        std::string::npos);
+}

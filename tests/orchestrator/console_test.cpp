@@ -63,3 +63,17 @@ TEST_CASE("quiet tells failures only, verbose tells details") {
   verbose.detail("detail");
   CHECK(verbose_out.text() == "detail\n");
 }
+
+TEST_CASE("two columns end where the terminal ends, and nowhere in a pipe") {
+  const std::vector<std::pair<std::string, std::string>> entries{
+      {"best", "fastest and slowest of what was measured"}, {"latency", "one cell"}};
+  CHECK(two_columns(entries, 0) ==
+        "  best     fastest and slowest of what was measured\n"
+        "  latency  one cell\n");
+  CHECK(two_columns(entries, 36) ==
+        "  best     fastest and slowest of\n"
+        "           what was measured\n"
+        "  latency  one cell\n");
+  // No room for a second column: the terminal breaks the lines itself.
+  CHECK(two_columns(entries, 20) == two_columns(entries, 0));
+}
