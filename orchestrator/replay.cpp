@@ -42,6 +42,31 @@ std::string find_launch(const Reader& reader, const std::string& name) {
   return TableView(newest).text(0, "uuid");
 }
 
+/// A launch that left no run.json cannot be made again.
+[[noreturn]] void refuse_replay(const Reader& reader, const std::string& launch) {
+  const Table table = reader.query(
+      "SELECT r.uuid AS run_id, i.format, i.source FROM launch l "
+      "JOIN plan_group g ON g.id = l.group_id JOIN run r ON r.id = g.run_id "
+      "LEFT JOIN imported_run i ON i.run_id = r.id WHERE l.uuid = ?1",
+      {launch});
+  const TableView row(table);
+  const std::string format = row.text(0, "format");
+  const std::string source = format.empty() ? "" : " (imported from " + row.text(0, "source") + ")";
+  if (format.empty() || format == "dynamiccl")
+    throw Error(ErrorKind::data,
+                fmt::format("launch {}{}: nothing was recorded that could be replayed: its "
+                            "environment did not start",
+                            launch, source));
+  const std::string run = row.text(0, "run_id").substr(0, 8);
+  throw Error(
+      ErrorKind::input,
+      fmt::format("launch {} of run {} cannot be replayed: it was imported from {} ({}), the "
+                  "results of another program, for which DynamICCL has no command to start. Run "
+                  "that program again and import what it prints, or measure the same sizes with "
+                  "`dynamiccl run FILE`; `dynamiccl compare {} last` sets both side by side",
+                  launch, run, row.text(0, "source"), format, run));
+}
+
 Table launch_row(const Reader& reader, const std::string& uuid) {
   return reader.query(
       "SELECT l.block, l.argv_json, l.run_config_json, l.environment_json, l.container_json, "
@@ -241,10 +266,7 @@ StoredLaunch load_launch(const Reader& reader, const std::string& name) {
   launch.uuid = find_launch(reader, name);
   const Table table = launch_row(reader, launch.uuid);
   const TableView row(table);
-  if (row.size() != 1 || row.text(0, "run_config_json") == "{}")
-    throw Error(ErrorKind::data, fmt::format("launch {}: nothing was recorded that could be "
-                                             "replayed: its environment did not start",
-                                             launch.uuid));
+  if (row.size() != 1 || row.text(0, "run_config_json") == "{}") refuse_replay(reader, launch.uuid);
   launch.run_id = row.text(0, "run_id");
   launch.block = static_cast<int>(row.integer(0, "block"));
   launch.config = run_config_from_json(row.text(0, "run_config_json"));
