@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/vocabulary.hpp"
 #include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
@@ -58,16 +59,25 @@ std::string collective_of(const std::string& published) {
   return published == "bcast" ? "broadcast" : published;
 }
 
+/// Where the study has the operation from: its server broadcasts and gathers (their times add up to
+/// its training time with one), its ring does the others.
+std::string architecture_of(const std::string& collective) {
+  const bool server = collective == "broadcast" || collective == "gather";
+  return std::string(name_of(server ? Architecture::ps : Architecture::ring));
+}
+
 void add_shell_ratios(const Study& study, ReferenceFigures& figures) {
   study.each("rows", [&](const toml::table& row) {
-    figures.ratios.push_back({"nccl", collective_of(text_of(row, "subroutine")), "cross-docker",
+    const std::string collective = collective_of(text_of(row, "subroutine"));
+    figures.ratios.push_back({"nccl", architecture_of(collective), collective, "cross-docker",
                               number_of(row, "cross_docker") / number_of(row, "bare_metal"),
                               "micro-benchmark", "s000.nccl_cross_docker_shell"});
   });
 }
 
 void add_singularity_ratio(const Study& study, ReferenceFigures& figures) {
-  figures.ratios.push_back({"mpich", study.text("subroutine"), "singularity",
+  const std::string collective = study.text("subroutine");
+  figures.ratios.push_back({"mpich", architecture_of(collective), collective, "singularity",
                             study.number("singularity") / study.number("bare_metal"),
                             "micro-benchmark", "s000.shell_mpich_singularity"});
 }
@@ -82,7 +92,7 @@ void add_training_ratios(const Study& study, ReferenceFigures& figures) {
     for (const auto& [key, environment] :
          {std::pair{"singularity", "singularity"}, std::pair{"single_docker", "single-docker"},
           std::pair{"cross_docker", "cross-docker"}}) {
-      figures.ratios.push_back({"nccl", what, environment,
+      figures.ratios.push_back({"nccl", architecture_of(what), what, environment,
                                 number_of(row, key) / number_of(row, "bare_metal"), "training",
                                 "s000.environment_tradeoff"});
     }
@@ -92,9 +102,9 @@ void add_training_ratios(const Study& study, ReferenceFigures& figures) {
 void add_extremes(const Study& study, ReferenceFigures& figures) {
   for (const bool best : {true, false}) {
     study.each(best ? "best" : "worst", [&](const toml::table& row) {
-      figures.extremes.push_back({collective_of(text_of(row, "subroutine")),
-                                  text_of(row, "backend"), text_of(row, "environment"),
-                                  number_of(row, "seconds"), best});
+      const std::string collective = collective_of(text_of(row, "subroutine"));
+      figures.extremes.push_back({architecture_of(collective), collective, text_of(row, "backend"),
+                                  text_of(row, "environment"), number_of(row, "seconds"), best});
     });
   }
   figures.extremes_note = study.text("note");
@@ -156,8 +166,8 @@ ReferenceFigures parse_reference_figures(const std::string& toml_text, const std
                           table("s000.training_allreduce_baremetal_4gpu"), figures);
   add_server_rankings(table("s000.backend_tradeoff"), figures);
   table("s000.shell_copy_share").each("rows", [&](const toml::table& row) {
-    figures.copy_shares.push_back({text_of(row, "backend"),
-                                   collective_of(text_of(row, "subroutine")),
+    const std::string collective = collective_of(text_of(row, "subroutine"));
+    figures.copy_shares.push_back({text_of(row, "backend"), architecture_of(collective), collective,
                                    number_of(row, "share_percent")});
   });
   table("s000.training_time").each("rows", [&](const toml::table& row) {

@@ -7,16 +7,18 @@ namespace dynamiccl {
 
 /// A published time of one environment over the same on bare metal.
 struct PublishedRatio {
-  std::string backend;      ///< name of the vocabulary
-  std::string collective;   ///< name of the vocabulary
-  std::string environment;  ///< name of the vocabulary
-  double ratio = 0;         ///< above 1: slower than bare metal
-  std::string where;        ///< "micro-benchmark" or "training"
-  std::string table;        ///< its table in profiles/reference/figures.toml
+  std::string backend;       ///< name of the vocabulary
+  std::string architecture;  ///< name of the vocabulary
+  std::string collective;    ///< name of the vocabulary
+  std::string environment;   ///< name of the vocabulary
+  double ratio = 0;          ///< above 1: slower than bare metal
+  std::string where;         ///< "micro-benchmark" or "training"
+  std::string table;         ///< its table in profiles/reference/figures.toml
 };
 
 /// The best or the worst published choice for an operation.
 struct PublishedExtreme {
+  std::string architecture;
   std::string collective;
   std::string backend;  ///< as published: "mpi" stands for the family
   std::string environment;
@@ -27,6 +29,7 @@ struct PublishedExtreme {
 /// Share of copies between host and device in an operation's time.
 struct PublishedCopyShare {
   std::string backend;
+  std::string architecture;
   std::string collective;
   double percent = 0;
 };

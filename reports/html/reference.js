@@ -1,14 +1,22 @@
 // Best and worst, beside the container study's published figures.
 (() => {
+  /** A server's broadcast and a ring's are different work: both names have to be the published ones. */
+  const sameOperation = (operation, published) => {
+    const o = Report.lists.operations[operation];
+    return o.architecture === published.architecture && o.collective === published.collective;
+  };
+  const publishedName = p => `${p.architecture} ${p.collective}`;
+  /** Measured cells that a published figure of an operation may be set beside: those of several ranks. */
+  const alike = published => Report.visible().filter(cell => sameOperation(cell.operation, published) && Report.lists.operations[cell.operation].ranks > 1);
+  const largestFirst = (a, b) => b.size - a.size || Report.lists.operations[b.operation].ranks - Report.lists.operations[a.operation].ranks;
+
   /** Best and worst of each operation at its largest size, with the published ones. */
   function extremesOf(cells, published) {
-    const { lists } = Report;
     return Report.operations().map(operation => {
       const mine = cells.filter(cell => cell.operation === operation);
       const size = mine.reduce((most, cell) => Math.max(most, cell.size), 0);
       const sorted = mine.filter(cell => cell.size === size).sort((a, b) => a.median - b.median);
-      const collective = lists.operations[operation].collective;
-      const of = best => published.extremes.find(e => e.collective === collective && e.best === best);
+      const of = best => published.extremes.find(e => sameOperation(operation, e) && e.best === best);
       return { operation, size, best: sorted[0], worst: sorted[sorted.length - 1], publishedBest: of(true), publishedWorst: of(false) };
     }).filter(row => row.best);
   }
@@ -44,20 +52,17 @@
   }
 
   function overheadTable(published) {
-    const { lists, format, visible } = Report;
-    const here = p => {
-      const mine = visible().filter(cell => lists.environments[cell.environment] === p.environment && lists.backends[cell.backend] === p.backend &&
-        lists.operations[cell.operation].collective === p.collective && cell.ratio !== null).sort((a, b) => b.size - a.size);
-      return mine[0];
-    };
+    const { lists, format } = Report;
+    const compared = p => alike(p).filter(cell => lists.environments[cell.environment] === p.environment && cell.ratio !== null);
+    const here = p => compared(p).filter(cell => lists.backends[cell.backend] === p.backend).sort(largestFirst)[0];
     const stand = p => {  // the same environment and operation with any backend
-      const mine = visible().filter(cell => lists.environments[cell.environment] === p.environment && lists.operations[cell.operation].collective === p.collective && cell.ratio !== null);
+      const mine = compared(p);
       const largest = mine.reduce((most, cell) => Math.max(most, cell.size), 0);
       const sorted = mine.filter(cell => cell.size === largest).sort((a, b) => a.ratio - b.ratio);
       return sorted.length ? `${format.ratio(sorted[0].ratio)} to ${format.ratio(sorted[sorted.length - 1].ratio)} at ${format.size(largest)}` : "not measured";
     };
     return Report.table({ caption: `Time over bare metal's. Published: ${published.testbed}`, rows: published.ratios, columns: [
-      { name: "operation", text: p => p.collective }, { name: "backend", text: p => p.backend }, { name: "environment", text: p => p.environment },
+      { name: "operation", text: publishedName }, { name: "backend", text: p => p.backend }, { name: "environment", text: p => p.environment },
       { name: "published", right: true, text: p => format.ratio(p.ratio) }, { name: "from", text: p => p.where },
       { name: "same backend here", right: true, text: p => { const c = here(p); return c ? `${format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio)} at ${format.size(c.size)}` : "not measured"; } },
       { name: "all backends here", right: true, text: stand }] });
@@ -65,21 +70,22 @@
 
   /** Shares of copies beside the published ones; null where no copy was timed. */
   function copiesTable(published) {
-    const { lists, format, visible } = Report;
+    const { lists, format } = Report;
     const copies = published.copy_shares.map(p => {
-      const mine = visible().filter(c => lists.backends[c.backend] === p.backend && lists.operations[c.operation].collective === p.collective &&
-        lists.environments[c.environment] === "bare-metal" && (c.h2d_us !== null || c.d2h_us !== null) && c.median > 0).sort((a, b) => b.size - a.size)[0];
+      const mine = alike(p).filter(c => lists.backends[c.backend] === p.backend && lists.environments[c.environment] === "bare-metal" &&
+        (c.h2d_us !== null || c.d2h_us !== null) && c.median > 0).sort(largestFirst)[0];
       return { p, mine };
     });
     if (!copies.some(row => row.mine)) return null;
     return Report.table({ caption: "Bare metal, largest size", rows: copies, columns: [
-      { name: "operation", text: r => r.p.collective }, { name: "backend", text: r => r.p.backend }, { name: "published", right: true, text: r => r.p.percent + " %" },
+      { name: "operation", text: r => publishedName(r.p) }, { name: "backend", text: r => r.p.backend }, { name: "published", right: true, text: r => r.p.percent + " %" },
       { name: "here", right: true, text: r => r.mine ? `${format.number(100 * ((r.mine.h2d_us || 0) + (r.mine.d2h_us || 0)) / r.mine.median)} % at ${format.size(r.mine.size)}` : "not measured" }] });
   }
 
   Report.section({
     id: "reference", short: "Best and worst", title: "Best and worst choice, beside published figures",
     lead: "The largest size measured for each operation: fastest and slowest of all environments and backends that pass the filter.",
+    shown: () => Report.cells.length > 0,
     draw(root, published) {
       const { el, visible } = Report;
       const cells = visible().filter(cell => cell.median > 0);

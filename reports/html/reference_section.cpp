@@ -19,6 +19,7 @@ nlohmann::json reference_data(const PageContext&) {
   json ratios = json::array();
   for (const auto& ratio : figures.ratios) {
     ratios.push_back({{"backend", ratio.backend},
+                      {"architecture", ratio.architecture},
                       {"collective", ratio.collective},
                       {"environment", ratio.environment},
                       {"ratio", rounded(ratio.ratio)},
@@ -26,7 +27,8 @@ nlohmann::json reference_data(const PageContext&) {
   }
   json extremes = json::array();
   for (const auto& extreme : figures.extremes) {
-    extremes.push_back({{"collective", extreme.collective},
+    extremes.push_back({{"architecture", extreme.architecture},
+                        {"collective", extreme.collective},
                         {"backend", extreme.backend},
                         {"environment", extreme.environment},
                         {"seconds", extreme.seconds},
@@ -34,8 +36,10 @@ nlohmann::json reference_data(const PageContext&) {
   }
   json shares = json::array();
   for (const auto& share : figures.copy_shares) {
-    shares.push_back(
-        {{"backend", share.backend}, {"collective", share.collective}, {"percent", share.percent}});
+    shares.push_back({{"backend", share.backend},
+                      {"architecture", share.architecture},
+                      {"collective", share.collective},
+                      {"percent", share.percent}});
   }
   return {{"testbed", figures.testbed},
           {"ratios", ratios},

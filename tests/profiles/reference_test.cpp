@@ -29,9 +29,11 @@ TEST_CASE("published ratios are times over bare metal's, in our words") {
       });
   REQUIRE(broadcast != figures.ratios.end());
   CHECK(broadcast->environment == "cross-docker");
+  CHECK(broadcast->architecture == "ps");
   CHECK_THAT(broadcast->ratio, WithinAbs(2.384 / 1.008, 1e-9));
   for (const auto& ratio : figures.ratios) {
     INFO(ratio.table << " " << ratio.collective << " " << ratio.environment);
+    CHECK(ratio.architecture == (ratio.collective == "broadcast" ? "ps" : "ring"));
     CHECK(ratio.ratio > 0.5);
     CHECK(ratio.ratio < 5);
   }
