@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <map>
 
+#include "core/text.hpp"
 #include "core/verdict.hpp"
 #include "reports/answer.hpp"
+#include "reports/figure_queries.hpp"
 #include "reports/html/section.hpp"
 #include "reports/reports.hpp"
 
@@ -31,12 +33,10 @@ class Names {
 };
 
 std::string settings_of(const CellFigure& f) {
-  std::string text = f.algorithm == "library" ? "" : f.algorithm;
-  for (const auto& knobs : {f.group_knobs, f.cell_knobs}) {
-    if (knobs.empty() || knobs == "{}") continue;
-    text += (text.empty() ? "" : " ") + knobs;
-  }
-  return text.empty() ? "library defaults" : text;
+  std::vector<std::string> parts;
+  if (f.algorithm != "library") parts.push_back(f.algorithm);
+  if (auto knobs = knobs_of(f); !knobs.empty()) parts.push_back(std::move(knobs));
+  return parts.empty() ? "library defaults" : join(parts, " ");
 }
 
 struct Operations {
@@ -128,11 +128,14 @@ json page_cells(const PageContext& page) {
   Names settings;
   Operations operations;
   Columns columns;
-  for (const auto& f : page.figures) {
+  // The page sets backends beside each other, at equal settings.
+  const auto stated = with_stated_memory(page.figures);
+  for (std::size_t i = 0; i < page.figures.size(); ++i) {
+    const CellFigure& f = page.figures[i];
     columns.add("environment", environments.index_of(f.environment));
     columns.add("backend", backends.index_of(f.backend));
     columns.add("operation", operations.add(f));
-    columns.add("settings", settings.index_of(settings_of(f)));
+    columns.add("settings", settings.index_of(settings_of(stated[i])));
     columns.add("size", f.size_bytes);
     add_times(f, columns);
   }

@@ -89,12 +89,20 @@ const Report = (() => {
     return cell;
   });
 
-  const usual = (() => {  // the settings that most cells have
+  /** The library's defaults, or else the settings that most of these cells have. */
+  const libraryDefaults = lists.settings.indexOf("library defaults");
+  const usual = some => {
     const counts = new Map();
-    for (const cell of cells) counts.set(cell.settings, (counts.get(cell.settings) || 0) + 1);
-    return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? 0;
-  })();
-  const defaultSettings = Math.max(lists.settings.indexOf("library defaults"), -1) >= 0 ? lists.settings.indexOf("library defaults") : usual;
+    for (const cell of some) counts.set(cell.settings, (counts.get(cell.settings) || 0) + 1);
+    return counts.has(libraryDefaults) ? libraryDefaults : [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? 0;
+  };
+  // The page begins with settings that every backend has; where there are none, with each backend's own.
+  const eachOwn = -1;
+  const byBackend = lists.backends.map((_, backend) => cells.filter(cell => cell.backend === backend));
+  const ownSettings = byBackend.map(usual);
+  const known = byBackend.map(mine => new Set(mine.map(cell => cell.settings)));
+  const shared = cells.filter(cell => known.every(settings => settings.has(cell.settings)));
+  const defaultSettings = shared.length || !cells.length ? usual(shared) : eachOwn;
   const state = {
     environments: new Set(lists.environments.keys()), backends: new Set(lists.backends.keys()),
     architecture: "all", operation: -1, settings: defaultSettings,
@@ -103,7 +111,8 @@ const Report = (() => {
     const o = lists.operations[cell.operation];
     return (but === "environment" || state.environments.has(cell.environment)) && state.backends.has(cell.backend) &&
       (state.architecture === "all" || o.architecture === state.architecture) &&
-      (state.operation < 0 || cell.operation === state.operation) && (but === "settings" || cell.settings === state.settings);
+      (state.operation < 0 || cell.operation === state.operation) &&
+      (but === "settings" || cell.settings === (state.settings === eachOwn ? ownSettings[cell.backend] : state.settings));
   };
   /** Cells that the filter lets through. */
   const visible = but => cells.filter(cell => matches(cell, but));
@@ -152,7 +161,8 @@ const Report = (() => {
         value => { state.architecture = value; }) : null,
       lists.operations.length > 1 ? choice("operation ", [[-1, "all"], ...lists.operations.map((_, o) => [o, operationName(o)])], -1,
         value => { state.operation = Number(value); }) : null,
-      lists.settings.length > 1 ? choice("settings ", lists.settings.map((name, index) => [index, name]), state.settings,
+      lists.settings.length > 1 ? choice("settings ", [...defaultSettings === eachOwn ? [[eachOwn, "each backend's usual"]] : [],
+        ...lists.settings.map((name, index) => [index, name])], state.settings,
         value => { state.settings = Number(value); }) : null,
     ].filter(Boolean);
     form.replaceChildren(...parts);

@@ -125,6 +125,22 @@ TEST_CASE("a cell has one verdict, on the page and in the query") {
   CHECK(query.text(1, "verdict") == "SAME");
 }
 
+TEST_CASE("backends on the GPU's memory share their settings, asked for or not") {
+  const ScratchFolder folder;
+  Store store(folder.file("page.sqlite"));
+  auto plan = make_plan("page", {"bare-metal", "cross-docker"}, {"allreduce"}, {1024});
+  plan.groups[0].backend = "nccl";
+  plan.groups[1].backend = "gloo";
+  plan.cells[1].knobs_json = R"({"memory":"device"})";
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (const auto& group : plan.groups)
+    store_launch(store, plan, group, 0, [](const CellInfo&, int, int) { return 10.0; });
+  const json cells =
+      data_of(render_report_html(Reader(folder.file("page.sqlite")), "last")).at("cells");
+  CHECK(cells.at("backends").size() == 2);
+  CHECK(cells.at("settings") == json{R"({"memory":"device"})"});
+}
+
 TEST_CASE("the page says what is missing and where its figures come from") {
   const ScratchFolder folder;
   const json sections = data_of(planted_page(folder)).at("sections");
@@ -143,6 +159,8 @@ TEST_CASE("the page says what is missing and where its figures come from") {
   CHECK(sections["provenance"]["groups"][0]["command"] == "mpirun -np 2");
   CHECK(sections["regimes"]["transports"][0]["transport"] == "cma");
   CHECK(sections["reference"]["extremes"].size() == 6);
+  for (const auto& extreme : sections["reference"]["extremes"])
+    CHECK(extreme["architecture"] == (extreme["collective"] == "allreduce" ? "ring" : "ps"));
 }
 
 TEST_CASE("ranks that share a core are a cause on the page") {
