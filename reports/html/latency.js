@@ -17,6 +17,7 @@
   Report.section({
     id: "latency", short: "Latency and bandwidth", title: "Latency and bandwidth over message size",
     lead: "Panels share their scale. Both axes are logarithmic.",
+    shown: () => Report.cells.length > 0,
     draw(root, own) {
       const { el, format, visible, operationName } = Report;
       const operation = Report.chartOperation();

@@ -89,6 +89,7 @@
   Report.section({
     id: "overview", short: "Cost", title: "What each environment costs, and why",
     lead: "Time against bare metal for the same operation, size, backend and settings. A mark is one cell; right of 1× is slower.",
+    shown: () => Report.cells.length > 0,
     draw(root) {
       const { el, lists, format, visible, environmentOrder } = Report;
       // One rank alone has nobody to talk to: its cells say nothing of what an environment costs.
