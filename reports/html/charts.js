@@ -195,6 +195,7 @@
     const data = [xs, ...spec.series.map(s => column(s, "value")), ...spec.series.flatMap(s => [column(s, "low"), column(s, "high")])];
     const draw = width => {
       const height = Math.max(220, Math.min(300, Math.round(width * .62)));
+      host.style.setProperty("--drawn", width);  // print shrinks it into its column
       chart.tip = tooltip(host, chart);
       chart.u = new uPlot(options(spec, width, height, chart, xs), data, host);
       chart.u.over.append(...chart.tip.nodes);

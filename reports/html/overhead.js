@@ -34,12 +34,12 @@ Report.section({
       const color = cell.ratio > 1 ? "--heat-slow" : "--heat-fast";
       return verdict === "SAME" || verdict === "UNCLEAR" ? null : `background: rgb(var(${color}) / ${(0.08 + 0.5 * strength).toFixed(2)})`;
     };
-    const matrix = () => Report.table({ className: "heat",
-      caption: "Ratio to bare metal. Orange: surely slower, blue: surely faster, the deeper the more; grey with ?: unclear.", rows,
+    const legend = "Orange: surely slower, blue: surely faster, the deeper the more; grey with ?: unclear.";
+    const matrixOf = (columns, part) => Report.table({ className: "heat", caption: `Ratio to bare metal${part}. ${legend}`, rows,
       columns: [
         { name: "operation", text: row => operationName(row.operation) },
         { name: "size", right: true, text: row => format.size(row.size) },
-        ...groups.map(([environment, backend]) => {
+        ...columns.map(([environment, backend]) => {
           const of = row => row.cells.get(environment + " " + backend);
           return { name: el("span", {}, lists.environments[environmentOrder[environment]], el("br"), lists.backends[backend]), right: true,
             text: row => { const c = of(row); return !c ? "" : format.ratio(c.ratio) + (lists.verdicts[c.verdict] === "UNCLEAR" ? " ?" : ""); },
@@ -47,6 +47,15 @@ Report.section({
             title: row => { const c = of(row); return c ? `${format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio)} ${lists.verdicts[c.verdict]}, ${c.launches.length} launches` : null; } };
         }),
       ] });
+    // A window scrolls sideways, paper does not: there the environments stand below each other.
+    const columnsOnPaper = 10, pieces = [];
+    for (const environment of new Set(groups.map(group => group[0]))) {
+      const mine = groups.filter(group => group[0] === environment);
+      if (!pieces.length || pieces[pieces.length - 1].length + mine.length > columnsOnPaper) pieces.push([]);
+      pieces[pieces.length - 1].push(...mine);
+    }
+    const matrix = () => pieces.length < 2 ? matrixOf(groups, "") : el("div", {}, el("div", { class: "screen" }, matrixOf(groups, "")),
+      el("div", { class: "paper" }, pieces.map((piece, i) => matrixOf(piece, ` (${i + 1} of ${pieces.length})`))));
     if (rows.length <= 60) root.append(matrix()); else root.append(Report.tableBehind(matrix, `Ratios of all ${all.length} cells`));
     root.append(Report.tableBehind(() => Report.table({ caption: "Ratios with intervals", rows: chosen, columns: Report.cellColumns([
       { name: "ratio [interval]", right: true, text: c => format.interval(c.ratio, c.ratio_low, c.ratio_high, format.ratio) },
