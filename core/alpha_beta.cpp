@@ -12,6 +12,7 @@ struct Fit {
   double alpha = 0;
   double beta = 0;
   double squares = 0;  ///< sum of squared relative residuals
+  double free_alpha = 0;
 };
 
 double squares_of(const std::vector<TimedSize>& points, double alpha, double beta) {
@@ -45,6 +46,7 @@ Fit fit_line(const std::vector<TimedSize>& points) {
     alpha = (wmm * wt - wm * wmt) / determinant;
     beta = (w * wmt - wm * wt) / determinant;
   }
+  const double free_alpha = alpha;
   if (alpha < 0) {
     alpha = 0;
     beta = wmm > 0 ? wmt / wmm : 0;
@@ -52,7 +54,8 @@ Fit fit_line(const std::vector<TimedSize>& points) {
     beta = 0;
     alpha = wt / w;
   }
-  return {alpha, beta, squares_of(points, alpha, beta)};
+  // A falling line starts above the level one that stands for it: that is no start-up time.
+  return {alpha, beta, squares_of(points, alpha, beta), std::min(free_alpha, alpha)};
 }
 
 bool usable(const std::vector<TimedSize>& points) {
@@ -64,7 +67,8 @@ bool usable(const std::vector<TimedSize>& points) {
 }
 
 AlphaBeta to_line(const Fit& fit, std::size_t count) {
-  return {Micros(fit.alpha), fit.beta, std::sqrt(fit.squares / static_cast<double>(count))};
+  return {Micros(fit.alpha), fit.beta, std::sqrt(fit.squares / static_cast<double>(count)),
+          Micros(fit.free_alpha)};
 }
 
 std::vector<TimedSize> slice(const std::vector<TimedSize>& points, std::size_t from,

@@ -19,6 +19,9 @@ struct AlphaBeta {
   double beta_us_per_byte = 0;
   /// Root mean square of the relative residuals over the fitted points.
   double relative_error = 0;
+  /// Where the line meets size 0 with nothing kept above zero: alpha, or below zero where alpha is
+  /// 0.
+  Micros free_alpha;
   [[nodiscard]] Micros at(Bytes size) const {
     return alpha + Micros(beta_us_per_byte * static_cast<double>(size.count()));
   }

@@ -74,28 +74,6 @@ struct BlockLine {
   double beta_us_per_byte = 0;
 };
 
-/// Least squares on relative residuals as fit_alpha_beta, with nothing kept above zero.
-double free_alpha(const std::vector<TimedSize>& points) {
-  double w = 0;
-  double wm = 0;
-  double wmm = 0;
-  double wt = 0;
-  double wmt = 0;
-  for (const auto& point : points) {
-    const double time = point.time.count();
-    if (time <= 0) continue;
-    const auto size = static_cast<double>(point.size.count());
-    const double weight = 1 / (time * time);
-    w += weight;
-    wm += weight * size;
-    wmm += weight * size * size;
-    wt += weight * time;
-    wmt += weight * size * time;
-  }
-  const double determinant = w * wmm - wm * wm;
-  return determinant > 0 ? (wmm * wt - wm * wmt) / determinant : 0;
-}
-
 /// The same line, fitted to each block alone: launches of a block were started one after another,
 /// so blocks are what repeats.
 std::vector<BlockLine> lines_by_block(const Curve& curve, Bytes from, Bytes to) {
@@ -114,10 +92,8 @@ std::vector<BlockLine> lines_by_block(const Curve& curve, Bytes from, Bytes to) 
   for (const auto& [block, points] : blocks) {
     // A block that lacks a size would bend the line by what it lacks.
     if (points.size() < most) continue;
-    const auto fit = fit_alpha_beta(points);
-    if (!fit) continue;
-    const double alpha = fit->alpha.count() > 0 ? fit->alpha.count() : free_alpha(points);
-    lines.push_back({alpha, fit->beta_us_per_byte});
+    if (const auto fit = fit_alpha_beta(points))
+      lines.push_back({fit->free_alpha.count(), fit->beta_us_per_byte});
   }
   return lines;
 }

@@ -77,6 +77,14 @@ std::optional<double> number_of(const std::string& word) {
   return value;
 }
 
+std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std::string& path,
+                                    std::string_view expected) {
+  std::erase_if(starts, [](const ForeignStart& start) { return start.rows.empty(); });
+  if (starts.empty())
+    throw Error(ErrorKind::data, fmt::format("{}: holds no table of {}", path, expected));
+  return starts;
+}
+
 std::uint64_t count_of(const std::string& word, const std::string& where, std::string_view what,
                        std::uint64_t limit) {
   std::uint64_t value = 0;

@@ -81,6 +81,12 @@ std::vector<std::string> words_of(const std::string& line);
 /// A number that is the whole word; nullopt for anything else.
 std::optional<double> number_of(const std::string& word);
 
+/// The starts that printed a row.
+/// @param expected "nccl-tests: a heading ...", for the message
+/// @throws Error(data) when there is none
+std::vector<ForeignStart> with_rows(std::vector<ForeignStart> starts, const std::string& path,
+                                    std::string_view expected);
+
 /// Digits alone, as sizes and counts are printed.
 /// @param where "x.txt:18" or "x.json: results[2]", for the message
 /// @param what "size in bytes", for the message

@@ -46,14 +46,9 @@ class TextReader {
       ++line_;
       read_line(line);
     }
-    std::erase_if(starts_, [](const ForeignStart& start) { return start.rows.empty(); });
-    if (starts_.empty()) {
-      throw Error(ErrorKind::data,
-                  fmt::format("{}: holds no table of nccl-tests: a heading \"# size count type ... "
-                              "time algbw busbw\" and rows of numbers below it",
-                              path_));
-    }
-    return std::move(starts_);
+    return with_rows(std::move(starts_), path_,
+                     "nccl-tests: a heading \"# size count type ... time algbw busbw\" and rows of "
+                     "numbers below it");
   }
 
  private:

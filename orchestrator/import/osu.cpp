@@ -74,14 +74,9 @@ class OsuReader {
         read_row(words_of(line));
       }
     }
-    std::erase_if(starts_, [](const ForeignStart& start) { return start.rows.empty(); });
-    if (starts_.empty()) {
-      throw Error(ErrorKind::data,
-                  fmt::format("{}: holds no table of the OSU micro-benchmarks: a line \"# OSU MPI "
-                              "... Test v...\", a heading \"# Size ...\" and rows below it",
-                              path_));
-    }
-    return std::move(starts_);
+    return with_rows(std::move(starts_), path_,
+                     "the OSU micro-benchmarks: a line \"# OSU MPI ... Test v...\", a heading \"# "
+                     "Size ...\" and rows below it");
   }
 
  private:

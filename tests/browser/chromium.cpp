@@ -199,6 +199,12 @@ json Chromium::evaluate(const std::string& expression) {
   return result.at("result").value("value", json());
 }
 
+bool Chromium::open_report(const std::string& path, const Screen& screen) {
+  show(screen);
+  open(path);
+  return becomes_true("document.documentElement.dataset.firstChartMs");
+}
+
 bool Chromium::becomes_true(const std::string& expression) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (std::chrono::steady_clock::now() < deadline) {

@@ -31,6 +31,8 @@ class Chromium {
   void show(const Screen& screen);
   /// Opens a local file and waits until it is loaded and drawn.
   void open(const std::string& path);
+  /// Shows a report page on this screen. @returns false when it draws no chart within ten seconds
+  bool open_report(const std::string& path, const Screen& screen);
   /// Value of an expression in the page. @throws std::runtime_error with the page's exception
   nlohmann::json evaluate(const std::string& expression);
   /// Waits until an expression is true. @returns false after ten seconds

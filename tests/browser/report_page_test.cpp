@@ -36,11 +36,7 @@ class OpenPage {
     browser = std::make_unique<Chromium>(std::filesystem::path(path_).parent_path().string());
     open({});
   }
-  void open(const Chromium::Screen& screen) {
-    browser->show(screen);
-    browser->open(path_);
-    REQUIRE(browser->becomes_true("document.documentElement.dataset.firstChartMs"));
-  }
+  void open(const Chromium::Screen& screen) { REQUIRE(browser->open_report(path_, screen)); }
   [[nodiscard]] std::int64_t count(const std::string& selector) const {
     return browser->evaluate("document.querySelectorAll('" + selector + "').length")
         .get<std::int64_t>();

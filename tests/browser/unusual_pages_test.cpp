@@ -93,9 +93,7 @@ class Opened {
     open({});
   }
   void open(const Chromium::Screen& screen) {
-    browser->show(screen);
-    browser->open(path_);
-    REQUIRE(browser->becomes_true("document.documentElement.dataset.firstChartMs"));
+    REQUIRE(browser->open_report(path_, screen));
     browser->evaluate("Report.drawAll()");
   }
   [[nodiscard]] nlohmann::json value(const std::string& expression) const {

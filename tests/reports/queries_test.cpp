@@ -3,8 +3,6 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -16,7 +14,6 @@
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::EndsWith;
 using Catch::Matchers::WithinRel;
 
 namespace {
@@ -365,34 +362,6 @@ TEST_CASE("every listed query runs, on an empty database too", "[G-01]") {
     CHECK_NOTHROW(named_query(nothing, query.name, {}));
   }
   CHECK_THROWS_WITH(render_answer(nothing, "last"), ContainsSubstring("holds no run yet"));
-}
-
-TEST_CASE("a query's description is told to its end, however many lines its file gives it") {
-  const auto queries = named_queries();
-  const auto described = [&](const std::string& name) {
-    return std::find_if(queries.begin(), queries.end(),
-                        [&](const auto& query) { return query.name == name; })
-        ->description;
-  };
-  CHECK_THAT(described("architecture"), ContainsSubstring("is expected to be the highest from") &&
-                                            EndsWith("and the best that was measured"));
-  CHECK_THAT(described("training"), EndsWith("what was expected (A-13)"));
-  // A line that goes on is indented; what follows at the margin is a remark of its own.
-  for (const auto& file :
-       std::filesystem::directory_iterator(DYNAMICCL_SOURCE_DIR "/reports/queries")) {
-    INFO(file.path());
-    std::ifstream text(file.path());
-    std::string line;
-    bool row = false;
-    while (std::getline(text, line) && line.starts_with("--")) {
-      if (row && !line.starts_with("--   ")) {
-        const auto word = line.substr(3, line.find(' ', 3) - 3);
-        CHECK((std::isupper(static_cast<unsigned char>(line[3])) != 0 || word.ends_with(":")));
-        break;
-      }
-      row = row || line.starts_with("-- row: ");
-    }
-  }
 }
 
 TEST_CASE("an unknown query names the known ones and the nearest", "[A-56]") {
