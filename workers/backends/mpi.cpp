@@ -12,7 +12,7 @@
 #include "workers/backends/mpi_algorithms.hpp"
 #include "workers/backends/mpi_finish.hpp"
 #include "workers/backends/mpi_threads.hpp"
-#include "workers/collectives/sum.hpp"
+#include "workers/backends/mpi_types.hpp"
 #include "workers/device/device.hpp"
 
 namespace dynamiccl {
@@ -25,68 +25,25 @@ namespace {
 #endif
 constexpr std::size_t kMaxCount = DYNAMICCL_MPI_MAX_COUNT;
 
-void check(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  const std::string why(text.data(), static_cast<std::size_t>(length));
-  // Open MPI's error class and MPICH's text for a forced algorithm that does not suit the call.
-  int error_class = MPI_SUCCESS;
-  MPI_Error_class(code, &error_class);
-  if (error_class == MPI_ERR_UNSUPPORTED_OPERATION ||
-      why.find("algorithm is not usable") != std::string::npos) {
-    throw NotApplicable(fmt::format("{} refuses the chosen algorithm for these arguments", call));
-  }
-  throw Error(ErrorKind::environment, fmt::format("{} failed: {}", call, why));
-}
-
 int int_count(std::size_t count) {
   DYN_ASSERT(count <= INT_MAX, "unsupported() must have refused this count");
   return static_cast<int>(count);
 }
 
-template <DataType type>
-void sum_16_bit(void* in, void* in_out, int* count, MPI_Datatype* /*datatype*/) {
-  sum_elements(in_out, in_out, in, static_cast<std::size_t>(*count), type);
+template <typename Part>
+[[gnu::noinline]] void in_many_parts(std::size_t count, DataType type, const char* call,
+                                     Part part) {
+  for (std::size_t done = 0; done < count; done += kMaxCount)
+    check(part(done * element_bytes(type), int_count(std::min(kMaxCount, count - done))), call);
 }
 
-/// The library's type and sum for ours. 16-bit floats travel as 16-bit words and are added by our
-/// own function: Open MPI 4.1 has no such type and MPICH 4.0's aborts in MPI_Allreduce.
-class MpiTypes {
- public:
-  MpiTypes() {
-    check(MPI_Op_create(sum_16_bit<DataType::float16>, 1, &sum_float16_), "MPI_Op_create");
-    check(MPI_Op_create(sum_16_bit<DataType::bfloat16>, 1, &sum_bfloat16_), "MPI_Op_create");
-  }
-  void free() {
-    MPI_Op_free(&sum_float16_);
-    MPI_Op_free(&sum_bfloat16_);
-  }
-  static MPI_Datatype type(DataType type) {
-    switch (type) {
-      case DataType::float32:
-        return MPI_FLOAT;
-      case DataType::float64:
-        return MPI_DOUBLE;
-      case DataType::int32:
-        return MPI_INT32_T;
-      case DataType::float16:
-      case DataType::bfloat16:
-        return MPI_UINT16_T;
-    }
-    return MPI_BYTE;
-  }
-  [[nodiscard]] MPI_Op sum(DataType type) const {
-    if (type == DataType::float16) return sum_float16_;
-    if (type == DataType::bfloat16) return sum_bfloat16_;
-    return MPI_SUM;
-  }
-
- private:
-  MPI_Op sum_float16_ = MPI_OP_NULL;
-  MPI_Op sum_bfloat16_ = MPI_OP_NULL;
-};
+/// `part(skipped bytes, count)` for each part that one call may count: one as a rule, and then
+/// nothing else is done, as what stands before a call of 1 us shows in its time.
+template <typename Part>
+void in_parts(std::size_t count, DataType type, const char* call, Part part) {
+  if (count > kMaxCount) return in_many_parts(count, type, call, part);
+  check(part(std::size_t{0}, static_cast<int>(count)), call);
+}
 
 /// Requests by index, so that the interface needs no MPI type.
 class RequestPool {
@@ -225,36 +182,27 @@ std::optional<std::string> MpiCommunicator::unsupported(const CallShape& shape) 
 }
 
 void MpiCommunicator::broadcast(void* data, std::size_t count, DataType type, int root) {
-  for (std::size_t done = 0; done < count; done += kMaxCount) {
-    void* at = static_cast<std::byte*>(data) + done * element_bytes(type);
-    check(MPI_Bcast(at, int_count(std::min(kMaxCount, count - done)), MpiTypes::type(type), root,
-                    comm_),
-          "MPI_Bcast");
-  }
+  in_parts(count, type, "MPI_Bcast", [=, this](std::size_t skip, int n) {
+    return MPI_Bcast(static_cast<std::byte*>(data) + skip, n, MpiTypes::type(type), root, comm_);
+  });
 }
 
 void MpiCommunicator::reduce(const void* in, void* out, std::size_t count, DataType type,
                              int root) {
-  for (std::size_t done = 0; done < count; done += kMaxCount) {
-    const std::size_t skip = done * element_bytes(type);
+  in_parts(count, type, "MPI_Reduce", [=, this](std::size_t skip, int n) {
     void* to = out == nullptr ? nullptr : static_cast<std::byte*>(out) + skip;
     const void* from = static_cast<const std::byte*>(in) + skip;
     if (in == out && rank_ == root) from = MPI_IN_PLACE;
-    check(MPI_Reduce(from, to, int_count(std::min(kMaxCount, count - done)), MpiTypes::type(type),
-                     types_->sum(type), root, comm_),
-          "MPI_Reduce");
-  }
+    return MPI_Reduce(from, to, n, MpiTypes::type(type), types_->sum(type), root, comm_);
+  });
 }
 
 void MpiCommunicator::allreduce(const void* in, void* out, std::size_t count, DataType type) {
-  for (std::size_t done = 0; done < count; done += kMaxCount) {
-    const std::size_t skip = done * element_bytes(type);
+  in_parts(count, type, "MPI_Allreduce", [=, this](std::size_t skip, int n) {
     const void* from = in == out ? MPI_IN_PLACE : static_cast<const std::byte*>(in) + skip;
-    check(MPI_Allreduce(from, static_cast<std::byte*>(out) + skip,
-                        int_count(std::min(kMaxCount, count - done)), MpiTypes::type(type),
-                        types_->sum(type), comm_),
-          "MPI_Allreduce");
-  }
+    return MPI_Allreduce(from, static_cast<std::byte*>(out) + skip, n, MpiTypes::type(type),
+                         types_->sum(type), comm_);
+  });
 }
 
 void MpiCommunicator::allgather(const void* in, void* out, std::size_t count, DataType type) {

@@ -57,8 +57,9 @@ class CellRunner {
   void place_buffers(Work& work) const;
   void prepare(const Work& work);
   void check(Work& work, CellRecord& record);
-  /// @param left calls of the sample that follow this one: the last works on the checked data
-  void call(const Work& work, int left, PhaseTimes& times, double& collective_us);
+  void staged_call(const Work& work, const Call& call, PhaseTimes& times, double& collective_us);
+  /// The calls of one sample, the last one on the checked data.
+  void make_calls(const Work& work, int count, PhaseTimes& times, double& collective_us);
   void capture(const Work& work, int batch);
   double sample(const Work& work, int batch, SampleArrays& samples);
   int warm_up(const Work& work, SampleArrays& samples);
