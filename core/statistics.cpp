@@ -53,12 +53,15 @@ double incomplete_beta(double a, double b, double x) {
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-/// A ratio from its logarithm's estimate.
+/// A ratio of few launches: its value stays the median's, as a mean of logarithms follows one
+/// launch that went wrong; t tells how far it may lie.
 void set_interval(Ratio& ratio, double centre, double standard_error, double degrees,
                   double confidence, const char* method) {
   const double reach = student_t_quantile(0.5 + confidence / 2, degrees) * standard_error;
-  ratio.value = std::exp(centre);
-  ratio.interval = Interval{std::exp(centre - reach), std::exp(centre + reach), confidence, method};
+  ratio.interval = Interval{std::min(ratio.value, std::exp(centre - reach)),
+                            std::max(ratio.value, std::exp(centre + reach)), confidence, method};
+  ratio.centre = std::exp(centre);
+  ratio.reach = reach;
   ratio.degrees = degrees;
 }
 
@@ -68,8 +71,9 @@ Interval exponential(const RankEstimate& logs, double confidence, const char* me
 
 void set_interval(Ratio& ratio, const RankEstimate& logs, double degrees, double confidence,
                   const char* method) {
-  ratio.value = std::exp(logs.value);
+  ratio.value = ratio.centre = std::exp(logs.value);
   ratio.interval = exponential(logs, confidence, method);
+  ratio.reach = ratio.centre > 1 ? logs.value - logs.low : logs.high - logs.value;
   ratio.degrees = degrees;
 }
 
@@ -241,6 +245,7 @@ Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<doubl
       return ratio;
     }
   }
+  ratio.value = std::exp(median(differences));
   set_interval(ratio, mean(differences), standard_deviation(differences) / std::sqrt(n), n - 1,
                confidence, "t-log-paired");
   return ratio;

@@ -50,17 +50,20 @@ std::string words_of_method(const std::string& method);
 struct Ratio {
   double value = 0;
   std::optional<Interval> interval = std::nullopt;
-  /// Of the t distribution that stands for the estimate's own at other confidences; 0 without an
-  /// interval.
+  /// The t distribution that stands for the estimate's own at other confidences: where it is
+  /// centred, how far its interval reaches from there towards 1 on the logarithm, and its degrees;
+  /// 0 without an interval. Of few launches its centre is not the value, which is a median then.
+  double centre = 0;
+  double reach = 0;
   double degrees = 0;
 };
 
 /// numerator/denominator from unpaired launch medians, on logarithms: the shift of the rank-sum
-/// test from six launches on each side, Welch's t below.
+/// test from six launches on each side, below that the medians' ratio with Welch's t.
 Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                      double confidence = 0.95);
 /// numerator[i]/denominator[i] from the same block i, on the logarithms' differences: the centre
-/// of the signed-rank test from six blocks on, t below.
+/// of the signed-rank test from six blocks on, below that their median with t's interval.
 /// @throws Error(bug) when the lengths differ
 Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                    double confidence = 0.95);

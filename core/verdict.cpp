@@ -28,14 +28,16 @@ Verdict judge(const Ratio& time_ratio, EquivalenceBand band) {
 std::optional<int> launches_needed(const Ratio& time_ratio, EquivalenceBand band,
                                    int launches_now) {
   if (!time_ratio.interval || launches_now < 2) return std::nullopt;
+  const double at = std::log(time_ratio.value);
+  // The farther side: a rank interval reaches less far on the other.
   const double half =
-      0.5 * (std::log(time_ratio.interval->high) - std::log(time_ratio.interval->low));
+      std::max(std::log(time_ratio.interval->high) - at, at - std::log(time_ratio.interval->low));
   const double edge = std::log1p(band.relative);
-  const double gap = std::fabs(edge - std::fabs(std::log(time_ratio.value)));
+  const double gap = std::fabs(edge - std::fabs(at));
   // A ratio right at the edge would need for ever; the band itself bounds what is worth resolving.
   const double wanted = std::max(gap, 0.25 * edge);
   const double factor = (half / wanted) * (half / wanted);
-  return std::max(launches_now, static_cast<int>(std::ceil(launches_now * factor)));
+  return std::max(launches_now + 1, static_cast<int>(std::ceil(launches_now * factor)));
 }
 
 int last_look(int launches, const StoppingRule& rule) {
@@ -47,15 +49,17 @@ int last_look(int launches, const StoppingRule& rule) {
 
 double outside_band_probability(const Ratio& time_ratio, EquivalenceBand band) {
   if (!time_ratio.interval) return 1;
-  const double beyond = std::fabs(std::log(time_ratio.value)) - std::log1p(band.relative);
+  // Of few launches, t may lie where the medians do not.
+  const bool one_side = (time_ratio.value > 1) == (time_ratio.centre > 1);
+  const double edge = std::log1p(band.relative);
+  if (!one_side || std::fabs(std::log(time_ratio.value)) <= edge) return 1;
+  const double beyond = std::fabs(std::log(time_ratio.centre)) - edge;
   if (beyond <= 0) return 1;
-  const Interval& interval = *time_ratio.interval;
-  const double reach = time_ratio.value > 1 ? std::log(time_ratio.value / interval.low)
-                                            : std::log(interval.high / time_ratio.value);
   // Launches without any spread: whatever is outside is surely outside.
-  if (reach <= 0) return 0;
-  const double quantile = student_t_quantile(0.5 + interval.confidence / 2, time_ratio.degrees);
-  return 2 * (1 - student_t_probability(beyond / reach * quantile, time_ratio.degrees));
+  if (time_ratio.reach <= 0) return 0;
+  const double quantile =
+      student_t_quantile(0.5 + time_ratio.interval->confidence / 2, time_ratio.degrees);
+  return 2 * (1 - student_t_probability(beyond / time_ratio.reach * quantile, time_ratio.degrees));
 }
 
 std::vector<double> adjusted_for_false_discoveries(const std::vector<double>& probabilities) {
@@ -86,7 +90,7 @@ std::vector<Verdict> judge_table(const std::vector<Ratio>& time_ratios, Equivale
     if (!ratio.interval) {
       verdicts.push_back(Verdict::unclear);
     } else if (*next++ <= false_discovery_rate) {
-      verdicts.push_back(ratio.value > 1 ? Verdict::slower : Verdict::faster);
+      verdicts.push_back(ratio.centre > 1 ? Verdict::slower : Verdict::faster);
     } else {
       verdicts.push_back(judge(ratio, band) == Verdict::same ? Verdict::same : Verdict::unclear);
     }

@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/rank_statistics.hpp"
+#include "core/verdict.hpp"
 
 using namespace dynamiccl;
 using Catch::Approx;
@@ -116,4 +117,18 @@ TEST_CASE("a paired ratio ignores what both launches of a block share") {
 
 TEST_CASE("percent faster divides by the faster time", "[A-21]") {
   CHECK(percent_faster(3.877, 2.285) == Approx(69.67).epsilon(1e-3));
+}
+
+TEST_CASE("one launch gone wrong among five does not move a ratio", "[A-22]") {
+  const std::vector<double> base{100, 1000, 101, 99, 100};
+  const std::vector<double> other{101, 100, 100, 100, 101};
+  for (const auto& ratio : {ratio_paired(other, base), ratio_unpaired(other, base)}) {
+    CHECK(ratio.value == Approx(1).margin(0.02));
+    REQUIRE(ratio.interval);
+    // It still widens what is known.
+    CHECK(ratio.interval->low < 0.7);
+    CHECK(ratio.interval->high >= ratio.value);
+    CHECK(judge(ratio, {0.02}) == Verdict::unclear);
+    CHECK(outside_band_probability(ratio, {0.02}) > 0.05);
+  }
 }

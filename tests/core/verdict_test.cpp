@@ -30,6 +30,10 @@ TEST_CASE("an unclear verdict says how many launches would settle it") {
   CHECK(*more > 80);
   CHECK(*more < 120);
   CHECK_FALSE(launches_needed(Ratio{1.0}, {0.02}, 1));
+  // An interval that crosses the band by a hair needs more than there are.
+  const auto hair = launches_needed(with_interval(1.0108, 1.0034, 1.0201), {0.02}, 40);
+  REQUIRE(hair);
+  CHECK(*hair > 40);
 }
 
 TEST_CASE("launches are looked at in growing batches, and at the maximum") {
