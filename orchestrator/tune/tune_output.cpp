@@ -87,14 +87,15 @@ Table replay_table(const std::vector<ReplayScore>& scores) {
     const auto percent = [](double share) {
       return std::isfinite(share) ? Value(100 * share) : Value();
     };
-    table.rows.push_back({score.agent, count(static_cast<std::size_t>(score.tasks)),
-                          count(static_cast<std::size_t>(score.seeds)), score.evaluations,
-                          percent(score.share_of_exhaustive), percent(score.gain_share),
-                          percent(score.gain_share_lowest),
-                          count(static_cast<std::size_t>(score.held_out_tasks)),
-                          score.held_out_tasks > 0 ? percent(score.held_out_gain_share) : Value(),
-                          score.evaluations_to_95, percent(score.reached_95),
-                          count(static_cast<std::size_t>(score.slower)), score.worst_ratio});
+    table.rows.push_back(
+        {score.agent, count(static_cast<std::size_t>(score.tasks)),
+         count(static_cast<std::size_t>(score.seeds)), score.evaluations,
+         percent(score.share_of_exhaustive), percent(score.gain_share),
+         percent(score.gain_share_lowest), count(static_cast<std::size_t>(score.held_out_tasks)),
+         score.held_out_tasks > 0 ? percent(score.held_out_gain_share) : Value(),
+         std::isfinite(score.evaluations_to_95) ? Value(score.evaluations_to_95) : Value(),
+         percent(score.reached_95), count(static_cast<std::size_t>(score.slower)),
+         score.worst_ratio});
   }
   return table;
 }

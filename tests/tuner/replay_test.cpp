@@ -54,6 +54,8 @@ TEST_CASE("exhaustive finds all that the oracle finds, the default nothing", "[E
   // The reference is measured apart from exhaustive's own round.
   CHECK(scores[1].share_of_exhaustive >= 1);
   CHECK(scores[1].reached_95 == Catch::Approx(1));
+  CHECK(std::isinf(scores[0].evaluations_to_95));
+  CHECK(scores[1].evaluations_to_95 <= static_cast<double>(tasks[0].arm_us.size()) + 1);
   CHECK(scores[1].slower == 0);
 }
 

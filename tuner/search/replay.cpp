@@ -75,7 +75,7 @@ class Run {
       sampled_.push_back(&tasks[t]);
       tasks_.push_back(tasks[t].search);
     }
-    reached_.assign(tasks_.size(), 0);
+    reached_.assign(tasks_.size(), INFINITY);
   }
 
   void go(const std::function<void(const ReplayStep&)>& on_step) {
@@ -130,10 +130,11 @@ class Run {
       if (ratio > 1 + judged.band) ++score.slower;
       if (!judged.worth) continue;
       ++counted;
-      if (reached_[i] > 0) ++reached;
-      const std::size_t arms = sampled_[i]->arm_us.size();
-      if (many_only && arms < kManyArms) continue;
-      to_95.push_back(reached_[i] > 0 ? reached_[i] : static_cast<double>(arms));
+      double evaluations = reached_[i];
+      // What was measured of other tasks may have told all there is to know of this one.
+      if (outcomes_[i].evaluations == 0 && near_oracle(i, outcomes_[i].arm)) evaluations = 0;
+      if (std::isfinite(evaluations)) ++reached;
+      if (!many_only || sampled_[i]->arm_us.size() >= kManyArms) to_95.push_back(evaluations);
     }
     if (counted > 0) score.reached_95 += static_cast<double>(reached) / counted / options_.seeds;
   }
@@ -162,11 +163,14 @@ class Run {
   }
 
   void note_reached(const Agent& agent, const SearchStep& step) {
-    if (reached_[step.task] > 0) return;
-    const Judged& judged = judged_[order_[step.task]];
-    const std::size_t arm = agent.recommend(tasks_[step.task].task);
-    if (judged.saved(arm) >= 0.95 * judged.saved(judged.oracle))
+    if (std::isfinite(reached_[step.task])) return;
+    if (near_oracle(step.task, agent.recommend(tasks_[step.task].task)))
       reached_[step.task] = step.step + 1;
+  }
+
+  [[nodiscard]] bool near_oracle(std::size_t task, std::size_t arm) const {
+    const Judged& judged = judged_[order_[task]];
+    return judged.saved(arm) >= 0.95 * judged.saved(judged.oracle);
   }
 
   const std::vector<Judged>& judged_;
@@ -177,7 +181,7 @@ class Run {
   std::vector<std::size_t> order_;
   std::vector<const SampledTask*> sampled_;
   std::vector<SearchTask> tasks_;
-  std::vector<double> reached_;
+  std::vector<double> reached_;  ///< own evaluations until then, infinite = not yet
   std::vector<SearchOutcome> outcomes_;
 };
 

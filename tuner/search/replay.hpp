@@ -42,8 +42,8 @@ struct ReplayScore {
   int held_out_tasks = 0;
   double held_out_gain_share = 0;
   /// Median over tasks (with at least 24 arms, or all where none has) and seeds of the evaluations
-  /// after which the recommendation saves 95 % of what the oracle saves; a task where it never does
-  /// counts with all its arms.
+  /// of the task after which the recommendation saves 95 % of what the oracle saves; infinite where
+  /// half of them never get there.
   double evaluations_to_95 = 0;
   double reached_95 = 0;   ///< share of (task, seed) that get there
   int slower = 0;          ///< (task, seed) whose choice is slower than the default beyond its band

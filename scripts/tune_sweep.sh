@@ -1,0 +1,60 @@
+#!/bin/bash
+# Measures every setting of an experiment's cells (`tune --sweep`), its environments and backends side by
+# side, on a machine with two cores for each pair of them and more; then lets the agents search
+# what is stored (`tune --replay`).
+#   [BUNDLE=FOLDER] scripts/tune_sweep.sh STATE_FOLDER OUTPUT_FOLDER SECONDS [EXPERIMENT [SEEDS]]
+#   [BUNDLE=FOLDER] scripts/tune_sweep.sh build/sweep results/sweep 3000 experiments/tune_cpu.toml 10
+# One database per environment and backend is kept in STATE_FOLDER; called again, unfinished ones are
+# completed. Leaves sweeps.tar.xz.* (databases and tables) and summary.txt in OUTPUT_FOLDER; no seeds, no replay.
+# Further arguments of `dynamiccl tune --sweep` stand in SWEEP_FLAGS, of the replay in REPLAY_FLAGS.
+set -uo pipefail
+[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+state=$(mkdir -p "$1" && cd "$1" && pwd)
+out=$(mkdir -p "$2" && cd "$2" && pwd)
+seconds=$3 experiment=${4:-experiments/tune_cpu.toml} seeds=${5:-10}
+cd "$(dirname "$0")/.."
+. scripts/gpu_setup.sh
+read -ra sweep_flags <<<"${SWEEP_FLAGS:-}"
+read -ra replay_flags <<<"${REPLAY_FLAGS:-}"
+environments=${ENVIRONMENTS:-bare-metal singularity single-docker cross-docker}
+backends=${BACKENDS:-openmpi mpich gloo}
+
+# One engine for all of them: each would end its own.
+if ! docker version >/dev/null 2>&1; then
+  engine=$(mktemp -d /tmp/sweep-engine-XXXX)
+  export DOCKER_HOST=unix://$engine/s.sock
+  setsid dockerd --data-root "$engine/data" --exec-root "$engine/exec" --host "$DOCKER_HOST" \
+    --pidfile "$engine/pid" >"$engine/log" 2>&1 &
+  trap 'kill "$(cat "$engine/pid")" 2>/dev/null' EXIT
+  for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
+fi
+
+sweep() { # ENVIRONMENT BACKEND
+  local name=$1-$2 resume=()
+  [ -e "$state/$name.sqlite" ] && resume=(--resume)
+  timeout --signal=INT --kill-after=30 "$seconds" "$program" tune "$experiment" --sweep "${resume[@]}" \
+    --only "environment == $1 and backend == $2" "${sweep_flags[@]}" --db "$state/$name.sqlite" \
+    >"$state/sweep-$name.md" 2>"$state/sweep-$name.log"
+  echo "sweep $name: exit code $? after $SECONDS s: $(tail -n 1 "$state/sweep-$name.log" | tail -c 200)" >>"$out/summary.txt"
+}
+
+replay() { # ENVIRONMENT BACKEND
+  local name=$1-$2
+  "$program" tune "$experiment" --replay --seeds "$seeds" --only "environment == $1 and backend == $2" \
+    "${replay_flags[@]}" --db "$state/$name.sqlite" >"$state/replay-$name.md" 2>"$state/replay-$name.log"
+  echo "replay $name: exit code $? after $SECONDS s: $(tail -n 1 "$state/replay-$name.log" | tail -c 200)" >>"$out/summary.txt"
+}
+
+side_by_side() { # sweep|replay
+  local pids=() environment backend
+  for environment in $environments; do
+    for backend in $backends; do "$1" "$environment" "$backend" & pids+=($!); done
+  done
+  wait "${pids[@]}"
+}
+
+: >"$out/summary.txt"
+side_by_side sweep
+[ "$seeds" -eq 0 ] || side_by_side replay
+cat "$out/summary.txt"
+tar -C "$state" -c . | xz -T0 -3 | split -b 15M - "$out/sweeps.tar.xz."
