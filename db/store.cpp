@@ -232,7 +232,11 @@ std::optional<std::string> Store::unfinished_run(const std::string& spec_text,
     auto rows = impl_->statement(
         "SELECT r.uuid, r.id, r.status, r.owner_pid, r.owner_host "
         "FROM run r JOIN experiment e ON e.id = r.experiment_id "
-        "WHERE e.sha256 = ? AND r.status <> 'complete' ORDER BY r.id DESC",
+        "WHERE e.sha256 = ? AND (r.status <> 'complete' OR EXISTS (SELECT 1 FROM plan_group g "
+        "JOIN launch l ON l.group_id = g.id WHERE g.run_id = r.id AND l.status IN "
+        "('failed', 'timed_out') AND NOT "
+        "EXISTS (SELECT 1 FROM launch k WHERE k.group_id = l.group_id AND k.block = l.block AND "
+        "k.status = 'ok'))) ORDER BY r.id DESC",
         experiment_digest(spec_text, overrides));
     std::string busy;
     while (rows.executeStep()) {

@@ -169,8 +169,9 @@ class Store {
   std::vector<SettledBatch> settled_batches(const std::string& run_id) const;
   /// Every cell with at least one result: what a stopping rule looks at.
   std::vector<CellMedians> launch_medians(const std::string& run_id) const;
-  /// Newest run of this experiment (same spec text and overrides) that is neither complete nor
-  /// being written by a live process; nullopt when there is none.
+  /// Newest run of this experiment (same spec text and overrides) that lacks something, a launch
+  /// that failed in all its attempts included, and that no live process is writing; nullopt when
+  /// there is none.
   /// @throws Error(input) when there is only one that a process may be writing, naming it
   std::optional<std::string> unfinished_run(const std::string& spec_text,
                                             const std::vector<std::string>& overrides) const;

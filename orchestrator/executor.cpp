@@ -67,8 +67,8 @@ void Executor::fail_environment(const std::string& environment, const std::strin
     int block = 0;
     while (block < first_launches(experiment_.protocol) && !wanted(group, block)) ++block;
     if (block == first_launches(experiment_.protocol)) continue;
-    environment_failed(group, block, 0, store_.next_attempt(summary_.run_id, group.id, block),
-                       reason);
+    not_started(group, block, 0, store_.next_attempt(summary_.run_id, group.id, block),
+                "the environment did not start: " + reason);
     ++summary_.launches;
     ++summary_.failed_launches;
   }
@@ -274,21 +274,26 @@ FinishedLaunch Executor::attempt(const PlannedGroup& group, int block, int posit
                                  EnvironmentPool& pool) {
   const auto& profile = profile_of(group);
   Environment* environment = nullptr;
+  PreparedLaunch launch;
   try {
     environment = &pool.get(profile, group.ranks);
+    if (interrupt_signal() != 0) {
+      FinishedLaunch nothing;
+      nothing.end.status = LaunchStatus::interrupted;
+      nothing.interrupted_by = interrupt_signal();
+      return nothing;
+    }
+    launch = prepare_launch(group, profile, *environment, site_, experiment_.protocol,
+                            launch_seed(experiment_.seed, group.id, block, number),
+                            replayed_ ? &*replayed_ : nullptr, &cadences_);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::environment) throw;
-    return environment_failed(group, block, position, number, error.what());
+    // One group that cannot be started is no reason to leave the others unmeasured.
+    if (error.kind() == ErrorKind::bug) throw;
+    return not_started(
+        group, block, position, number,
+        (environment == nullptr ? "the environment did not start: " : "cannot be started: ") +
+            std::string(error.what()));
   }
-  if (interrupt_signal() != 0) {
-    FinishedLaunch nothing;
-    nothing.end.status = LaunchStatus::interrupted;
-    nothing.interrupted_by = interrupt_signal();
-    return nothing;
-  }
-  auto launch = prepare_launch(group, profile, *environment, site_, experiment_.protocol,
-                               launch_seed(experiment_.seed, group.id, block, number),
-                               replayed_ ? &*replayed_ : nullptr, &cadences_);
   launch.start.block = block;
   launch.start.attempt = number;
   launch.start.position = position;
@@ -305,8 +310,8 @@ FinishedLaunch Executor::attempt(const PlannedGroup& group, int block, int posit
   return finished;
 }
 
-FinishedLaunch Executor::environment_failed(const PlannedGroup& group, int block, int position,
-                                            int number, const std::string& reason) {
+FinishedLaunch Executor::not_started(const PlannedGroup& group, int block, int position, int number,
+                                     const std::string& reason) {
   LaunchStart start;
   start.uuid = random_uuid();
   start.group_id = group.id;
@@ -318,7 +323,7 @@ FinishedLaunch Executor::environment_failed(const PlannedGroup& group, int block
   finished.interrupted_by = interrupt_signal();
   finished.end.status =
       finished.interrupted_by != 0 ? LaunchStatus::interrupted : LaunchStatus::failed;
-  finished.end.reason = "the environment did not start: " + reason;
+  finished.end.reason = reason;
   finished.end.exit_code = -1;
   finished.end.noise_json = "{}";
   store_.finish_launch(store_.begin_launch(summary_.run_id, start), finished.end, {});

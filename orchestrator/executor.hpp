@@ -86,8 +86,9 @@ class Executor {
   void run_group(const PlannedGroup& group, int block, int position, EnvironmentPool& pool);
   FinishedLaunch attempt(const PlannedGroup& group, int block, int position, int number,
                          EnvironmentPool& pool);
-  FinishedLaunch environment_failed(const PlannedGroup& group, int block, int position, int number,
-                                    const std::string& reason);
+  /// Stores a launch that never came to its command.
+  FinishedLaunch not_started(const PlannedGroup& group, int block, int position, int number,
+                             const std::string& reason);
   void note_left_over(const std::string& problem);
   void leave_out(const std::string& environment, const std::string& reason);
   void fail_environment(const std::string& environment, const std::string& reason);

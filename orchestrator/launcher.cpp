@@ -44,7 +44,7 @@ std::string expand(std::string text, const BackendSetting& setting, const Launch
   for (const auto& [placeholder, value] : values) {
     for (auto at = text.find(placeholder); at != std::string::npos; at = text.find(placeholder)) {
       if (value->empty()) {
-        throw Error(ErrorKind::environment,
+        throw Error(ErrorKind::input,
                     fmt::format("profile {}: {} = \"{}\" needs {}, which this environment has not "
                                 "(it uses the host's network); write the value itself",
                                 profile, setting.name, setting.value, placeholder));

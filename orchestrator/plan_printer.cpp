@@ -4,47 +4,16 @@
 
 #include <map>
 
-#include "containers/environment.hpp"
 #include "core/text.hpp"
 #include "orchestrator/console.hpp"
 #include "orchestrator/estimate.hpp"
+#include "orchestrator/group_commands.hpp"
 #include "orchestrator/stopping.hpp"
 
 namespace dynamiccl {
 namespace {
 
 using nlohmann::json;
-
-constexpr const char* kRunId = "RUN";
-constexpr const char* kLaunchId = "LAUNCH";
-
-struct GroupCommands {
-  std::vector<std::vector<std::string>> environment;  ///< once per block
-  std::vector<std::vector<std::string>> launch;       ///< per launch
-  std::string problem;                                ///< why they cannot be told
-};
-
-GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& profile,
-                          const LaunchSite& site) {
-  GroupCommands commands;
-  if (group.possible_cells() == 0) return commands;
-  const StartRequest request{kRunId, group.ranks, {site.worker_folder, site.run_folder}};
-  try {
-    commands.environment = start_commands(profile, request);
-    const auto run_json = fmt::format("{}/{}/{}/run.json", site.run_folder, kRunId, kLaunchId);
-    const auto made =
-        make_commands(group, profile, planned_shape(profile, request), site, run_json,
-                      [&](int rank, const std::vector<std::string>& command,
-                          const std::map<std::string, std::string>& env) {
-                        return planned_rank_command(profile, request, rank, command, env);
-                      });
-    for (const auto& command : made) commands.launch.push_back(command.argv);
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::bug) throw;
-    commands.problem = error.what();
-  }
-  return commands;
-}
 
 std::string shell_line(const std::vector<std::string>& argv) {
   std::vector<std::string> quoted;

@@ -5,6 +5,7 @@
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "core/error.hpp"
+#include "orchestrator/group_commands.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/machine.hpp"
 
@@ -57,6 +58,7 @@ LoadedExperiment load_experiment(const ExperimentArguments& arguments) {
   if (loaded.plan.groups.empty())
     throw Error(ErrorKind::input,
                 arguments.file + ": no cell is left: where, exclude or --only drop all of them");
+  rule_out_groups_without_commands(loaded.plan, loaded.experiment);
   if (loaded.plan.trains()) use_training_image();
   return loaded;
 }

@@ -103,6 +103,12 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
         fmt::format("{} did not come up (the reason stands above): mend it and continue with\n  "
                     "dynamiccl run {} --resume --db {}",
                     join(summary.not_prepared, ", "), arguments.experiment.file, shared.db));
+  else if (summary.failed_launches > 0)
+    console.warning(fmt::format(
+        "{} launch{} failed (query failures tells why): mend the cause and try {} "
+        "again with\n  dynamiccl run {} --resume --db {}",
+        summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
+        summary.failed_launches == 1 ? "it" : "them", arguments.experiment.file, shared.db));
   return summary.ok() ? exit_code::kFine : exit_code::kCellFailed;
 }
 

@@ -188,6 +188,23 @@ TEST_CASE("what a dead writer left running is interrupted at the next open and r
   CHECK(count(reader, "SELECT count(*) FROM launch") == 3);
 }
 
+TEST_CASE("a run whose every launch was tried is resumed where one failed", "[B-08]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto& group = plan.groups.front();
+  auto failed = make_end();
+  failed.status = LaunchStatus::timed_out;
+  store.finish_launch(store.begin_launch("run-1", make_start(group.id, 0)), failed, {});
+  store.end_run("run-1", "complete");
+  CHECK(store.unfinished_run(plan.run.spec_text, {}) == "run-1");
+  store.resume_run("run-1");
+  store.finish_launch(store.begin_launch("run-1", make_start(group.id, 0, 1)), make_end(), {});
+  store.end_run("run-1", "complete");
+  CHECK_FALSE(store.unfinished_run(plan.run.spec_text, {}).has_value());
+}
+
 TEST_CASE("a run that ends by an error leaves no launch running") {
   const ScratchFolder folder;
   const auto path = folder.file("a.sqlite");

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <set>
 
+#include "orchestrator/group_commands.hpp"
+
 using namespace dynamiccl;
 
 namespace {
@@ -69,6 +71,27 @@ TEST_CASE("impossible cells stay in the plan with their reason") {
         CHECK(cell.impossible.empty());
       }
     }
+  }
+}
+
+TEST_CASE("a group that its profile leaves no command for is impossible, the others are not") {
+  const auto experiment = parsed(kMatrix + R"([profile.bridged]
+extends = "bare-metal"
+[[profile.bridged.backend.openmpi]]
+name = "mca:btl_tcp_if_include"
+value = "{subnet}"
+reason = "a bridge that is not there"
+)",
+                                 {"axes.environment=[\"bare-metal\", \"bridged\"]"});
+  auto plan = make_plan(experiment, no_gpu(), nullptr);
+  const auto possible = plan.possible_cells();
+  rule_out_groups_without_commands(plan, experiment);
+  CHECK(plan.possible_cells() < possible);
+  for (const auto& group : plan.groups) {
+    const bool ruled_out = group.environment == "bridged" && group.backend == Backend::openmpi;
+    CHECK((group.possible_cells() == 0) == (ruled_out || group.backend == Backend::nccl));
+    if (ruled_out)
+      CHECK(group.cells.front().impossible.find("needs {subnet}") != std::string::npos);
   }
 }
 
