@@ -24,6 +24,8 @@ struct ForeignRow {
   double time_us = 0;
   std::optional<std::int64_t> calls;  ///< that the time is the mean of; nullopt = as the start says
   std::optional<std::uint64_t> wrong;  ///< nullopt = the program did not check
+  std::string wrong_reason;            ///< of values that are wrong but not counted; "" = `wrong`
+                                       ///< is their number
   nlohmann::ordered_json reported;     ///< the row's numbers by their names, as printed
 };
 

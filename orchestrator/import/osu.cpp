@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <limits>
@@ -167,8 +168,27 @@ class OsuReader {
       // Large messages have fewer than small ones.
       if (columns_[i] == "Iterations") row.calls = calls_of(words[i]);
     }
+    if (const auto passed = passed_validation(words)) {
+      start.verify = true;
+      row.wrong = *passed ? 0 : 1;
+      if (!*passed) row.wrong_reason = "OSU's own validation says Fail";
+    }
     if (!datatype_known_) start.source["assumed_datatype"] = datatype_;
     start.rows.push_back(std::move(row));
+  }
+
+  /// What -c found; nullopt where nothing was checked. It counts no values.
+  [[nodiscard]] std::optional<bool> passed_validation(const std::vector<std::string>& words) const {
+    const auto column = std::find(columns_.begin(), columns_.end(), "Validation");
+    if (column == columns_.end()) return std::nullopt;
+    const auto place = static_cast<std::size_t>(column - columns_.begin());
+    const std::string word = place < words.size() ? words[place] : "";
+    if (word == "Pass") return true;
+    if (word == "Fail") return false;
+    throw Error(ErrorKind::data,
+                fmt::format("{}: the validation has to be Pass or Fail; found \"{}\". Correct or "
+                            "remove this entry, or import the program's own output",
+                            here(), word));
   }
 
   [[nodiscard]] std::int64_t calls_of(const std::string& word) const {

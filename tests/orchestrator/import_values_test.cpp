@@ -183,6 +183,35 @@ TEST_CASE("values of OSU that are none are refused by their line", "[G-01]") {
                     ContainsSubstring("osu.txt:3: a message of 0 bytes has a bandwidth"));
 }
 
+TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto table = [&](const std::string& rows) {
+    return read_osu_text(
+        "# OSU MPI Allreduce Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
+        "# Size       Avg Latency(us)        Validation\n" +
+            rows,
+        "osu.txt", options);
+  };
+  const auto starts = table("4  2.10  Pass\n8  2.30  Fail\n");
+  CHECK(starts[0].verify == true);
+  CHECK(starts[0].rows[0].wrong == 0U);
+  CHECK(starts[0].rows[1].wrong == 1U);
+  CHECK(starts[0].rows[1].reported["Validation"] == "Fail");
+  const auto run = make_foreign_run({{"osu.txt", "", starts}}, "osu", options);
+  const auto& figures = run.launches[0].figures;
+  CHECK(figures[0].status == CellStatus::ok);
+  CHECK(figures[1].status == CellStatus::failed);
+  CHECK(figures[1].reason == "OSU's own validation says Fail");
+  for (const std::string word : {"Maybe", ""})
+    CHECK_THROWS_WITH(
+        table("4  2.10  " + word + "\n"),
+        ContainsSubstring("osu.txt:4: the validation has to be Pass or Fail; found \"" + word +
+                          "\""));
+  // Without -c nothing was checked.
+  CHECK_FALSE(osu("8 1.5 1.2 1000\n")[0].rows[0].wrong);
+}
+
 TEST_CASE("every row counts the calls that it says itself", "[G-01]") {
   ImportOptions options;
   options.ranks = 4;
