@@ -107,22 +107,52 @@ class OsuReader {
 
   [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
 
-  /// Time of a message in microseconds from the first column that tells it.
+  /// The least and the largest over the ranks stand beside the average with -f. A program of two
+  /// ranks prints one time, which is no least and no largest.
+  [[nodiscard]] bool is_time(const std::string& title) const {
+    if (title.find("Latency") == std::string::npos) return false;
+    const bool least = title.starts_with("Min ");
+    const bool largest = title.starts_with("Max ");
+    switch (options_.aggregation) {
+      case RankAggregation::min:
+        return least;
+      case RankAggregation::max:
+        return largest;
+      case RankAggregation::mean:
+        break;
+    }
+    return !least && !largest;
+  }
+
+  /// Time of a message in microseconds from the column of --rank-aggregation, or by a bandwidth.
   [[nodiscard]] double time_of(const std::vector<std::string>& words, std::uint64_t size) const {
     for (std::size_t i = 1; i < columns_.size() && i < words.size(); ++i) {
-      if (columns_[i].find("Latency") != std::string::npos)
-        return positive_of(words[i], here(), "time in microseconds");
-      if (columns_[i].find("MB/s") == std::string::npos) continue;
-      const double bandwidth = positive_of(words[i], here(), "bandwidth in MB/s");
-      if (size == 0)
-        throw Error(ErrorKind::data,
-                    here() + ": a message of 0 bytes has a bandwidth; remove the row");
-      // A MB is 10^6 bytes there, so that bytes per (MB/s) are microseconds.
-      return static_cast<double>(size) / bandwidth;
+      if (is_time(columns_[i])) return positive_of(words[i], here(), "time in microseconds");
+      if (options_.aggregation == RankAggregation::mean &&
+          columns_[i].find("MB/s") != std::string::npos)
+        return time_by_bandwidth(words[i], size);
     }
+    const std::string heading = join(columns_, " | ");
+    if (options_.aggregation != RankAggregation::mean &&
+        std::none_of(columns_.begin(), columns_.end(),
+                     [&](const std::string& title) { return is_time(title); }))
+      throw Error(ErrorKind::data,
+                  fmt::format("{0}: the heading \"{1}\" has no column of the {2} over the ranks, "
+                              "which --rank-aggregation {2} asks for; measure again with OSU's -f, "
+                              "or import the averages without --rank-aggregation",
+                              here(), heading, name_of(options_.aggregation)));
     throw Error(ErrorKind::data,
                 fmt::format("{}: no time or bandwidth under the heading \"{}\": {}", here(),
-                            join(columns_, " | "), join(words, " ")));
+                            heading, join(words, " ")));
+  }
+
+  [[nodiscard]] double time_by_bandwidth(const std::string& word, std::uint64_t size) const {
+    const double bandwidth = positive_of(word, here(), "bandwidth in MB/s");
+    if (size == 0)
+      throw Error(ErrorKind::data,
+                  here() + ": a message of 0 bytes has a bandwidth; remove the row");
+    // A MB is 10^6 bytes there, so that bytes per (MB/s) are microseconds.
+    return static_cast<double>(size) / bandwidth;
   }
 
   int ranks() const {

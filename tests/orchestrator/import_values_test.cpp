@@ -212,6 +212,31 @@ TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
   CHECK_FALSE(osu("8 1.5 1.2 1000\n")[0].rows[0].wrong);
 }
 
+TEST_CASE("the time of an OSU row is of the column that --rank-aggregation names", "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto table = [&](const std::string& columns, RankAggregation aggregation) {
+    options.aggregation = aggregation;
+    return read_osu_text("# OSU MPI Allreduce Latency Test v7.5\n# Size  " + columns +
+                             "\n8   10.00   9.00   30.00   1000\n",
+                         "osu.txt", options)[0]
+        .rows[0]
+        .time_us;
+  };
+  const std::string full = "Avg Latency(us)  Min Latency(us)  Max Latency(us)  Iterations";
+  CHECK(table(full, RankAggregation::mean) == 10);
+  CHECK(table(full, RankAggregation::min) == 9);
+  CHECK(table(full, RankAggregation::max) == 30);
+  CHECK(table("Max Latency(us)  Latency (us)  Min Latency(us)", RankAggregation::mean) == 9);
+  CHECK_THROWS_WITH(table("Avg Latency(us)", RankAggregation::max),
+                    ContainsSubstring("osu.txt:3: the heading \"Size | Avg Latency(us)\" has no "
+                                      "column of the max over the ranks") &&
+                        ContainsSubstring("OSU's -f") &&
+                        ContainsSubstring("without --rank-aggregation"));
+  CHECK_THROWS_WITH(table("Bandwidth (MB/s)", RankAggregation::min),
+                    ContainsSubstring("no column of the min over the ranks"));
+}
+
 TEST_CASE("every row counts the calls that it says itself", "[G-01]") {
   ImportOptions options;
   options.ranks = 4;
