@@ -76,7 +76,8 @@ std::string collective_of_program(const std::string& program);
 /// Our name of "float", "half", "MPI_INT"; else the name itself.
 std::string datatype_of(const std::string& name);
 
-/// Lines of a text without what mpirun --tag-output puts before them, and without indentation.
+/// Lines of a text without indentation and without the rank that launchers put before them: mpirun
+/// --tag-output, srun -l, mpiexec -prepend-rank.
 std::vector<std::string> clean_lines(const std::string& text);
 /// Words between blanks.
 std::vector<std::string> words_of(const std::string& line);
