@@ -76,8 +76,6 @@ std::vector<Candidate> causes() {
 const std::vector<NamedWords>& fixed_words() {
   static const std::vector<NamedWords> all{
       {"", "SHELL", candidates({"bash", "zsh", "fish"})},
-      {"import", "--format",
-       candidates({"auto", "nccl-tests", "nccl-tests-json", "osu", "dynamiccl"})},
       {"", "--backend", candidates(all_names<Backend>())},
       {"", "--cause", causes()},
       {"", "--rank-aggregation", candidates(all_names<RankAggregation>())},

@@ -164,8 +164,8 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<ImportArguments>();
   auto& options = arguments->options;
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
-  verb->add_option("--format", arguments->format,
-                   "auto, nccl-tests, nccl-tests-json, osu or dynamiccl");
+  add_choice_option(*verb, "--format", arguments->format, kFormats,
+                    "what the files are (auto: by what they hold)");
   verb->add_option("--environment", options.environment,
                    "where it was measured, as in bare-metal (unknown)");
   verb->add_option("--backend", options.backend, "nccl, openmpi, ... (nccl; OSU: mpi)");

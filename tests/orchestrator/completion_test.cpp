@@ -30,7 +30,8 @@ class Table {
     query->add_option("--where", text_, "condition");
     auto* import = app.add_subcommand("import", "other programs' tables");
     import->add_option("FILE", texts_, "tables");
-    import->add_option("--format", text_, "format");
+    add_choice_option(*import, "--format", text_, {"auto", "nccl-tests", "nccl-tests-json"},
+                      "what the files are");
     auto* write = app.add_subcommand("export", "files for jobs");
     add_choice_option(*write, "--format", texts_, {"nccl", "gloo"}, "what for");
     auto* compare = app.add_subcommand("compare", "two sides");
