@@ -260,34 +260,36 @@ TEST_CASE("bash completes verbs, options, files and ids by asking the program") 
           "echo \"${COMPREPLY[@]}\"; }\n"
           "compopt() { :; }\n" +
           ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experiments/quick", "query lat",
-                   "list --format = mark", "show --db " + folder.path("none.sqlite") + " la"}));
+                   "list --format = mark", "compare --where backend = g",
+                   "show --db " + folder.path("none.sqlite") + " la"}));
   const auto asked = run_command({"bash", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
   CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/quickstart.toml\nlatency\nmarkdown\nlast last~1\n");
+                     "/experiments/quickstart.toml\nlatency\nmarkdown\ngloo\nlast last~1\n");
 }
 
 TEST_CASE("zsh completes verbs, options, files and ids by asking the program") {
   if (find_program("zsh").empty()) SKIP("no zsh here: apt-get install zsh");
   const Folder folder;
   // What the line editor would hand over, and a _describe and compadd that say what they were told.
-  const std::string script = folder.file(
-      "complete.zsh",
-      "compdef() { :; }\n"
-      "_describe() { print -rl -- ${${(P)4}%%:*}; }\n"
-      "compadd() { print -rl -- \"${(@P)4}\"; }\n"
-      "source <(" +
-          kProgram +
-          " completion zsh)\n"
-          "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n" +
-          ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experi", "query lat",
-                   "export --format=gl", "show --db " + folder.path("none.sqlite") + " la"}));
+  const std::string script =
+      folder.file("complete.zsh",
+                  "compdef() { :; }\n"
+                  "_describe() { print -rl -- ${${(P)4}%%:*}; }\n"
+                  "compadd() { print -rl -- \"${(@P)4}\"; }\n"
+                  "source <(" +
+                      kProgram +
+                      " completion zsh)\n"
+                      "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n" +
+                      ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experi",
+                               "query lat", "export --format=gl", "compare --where backend=g",
+                               "show --db " + folder.path("none.sqlite") + " la"}));
   const auto asked = run_command({"zsh", "-f", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
   CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/\nlatency\n--format=gloo\nlast\nlast~1\n");
+                     "/experiments/\nlatency\n--format=gloo\nbackend=gloo\nlast\nlast~1\n");
 }
 
 TEST_CASE("fish completes verbs, options, files and ids by asking the program") {
@@ -311,8 +313,9 @@ TEST_CASE("fish completes verbs, options, files and ids by asking the program") 
   const auto asked = run_command({"fish", "--no-config", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
-  CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/quickstart.toml\nlatency\n--format=json\nlast\nlast~1\n");
+  CHECK(asked.out ==
+        "run\n--resume\n" DYNAMICCL_SOURCE_DIR
+        "/experiments/quickstart.toml\nlatency\n--format=json\nbackend=gloo\nlast\nlast~1\n");
 }
 
 TEST_CASE("every verb of the table can be completed, the hidden options cannot") {
@@ -321,6 +324,7 @@ TEST_CASE("every verb of the table can be completed, the hidden options cannot")
   for (const char* verb : {"run", "show", "replay", "completion", "schema"})
     CHECK(verbs.out.find(std::string(verb) + "\n") != std::string::npos);
   const auto options = run({"completion", "--index", "2", "--", "dynamiccl", "completion", "--"});
+      "ask compare --where backend=g\n"
   CHECK(options.out == "--help\n");
   const auto shell = run({"completion", "tcsh"});
   CHECK(shell.exit_code == 2);

@@ -105,6 +105,34 @@ TEST_CASE("a shell that leaves --format=csv in one piece gets the whole of it ba
   CHECK(table.at({"query", "x", "--where=back"}) == Words{"--where=backend="});
 }
 
+TEST_CASE("the values of an axis are completed behind its equals sign") {
+  const Table table;
+  const Words backends{"cuda-aware-mpi", "gloo", "mpich", "nccl", "openmpi"};
+  // bash splits at "=" and takes what follows it.
+  CHECK(table.at({"query", "x", "--where", "backend", "="}) == backends);
+  CHECK(table.at({"query", "x", "--where", "backend", "=", "g"}) == Words{"gloo"});
+  CHECK(table.at({"query", "x", "--where", "=", "backend", "=", "g"}) == Words{"gloo"});
+  CHECK(table.at({"query", "x", "--where", "=", "back"}) == Words{"backend="});
+  CHECK(table.at({"query", "x", "--where", "in_place", "="}) == Words{"0", "1"});
+  CHECK(table.at({"query", "x", "--where", "collective", "=", "allre"}) == Words{"allreduce"});
+  CHECK(table.at({"compare", "backend", "=", "m"}) == Words{"mpich"});
+  // zsh and fish leave the word whole.
+  CHECK(table.at({"query", "x", "--where", "backend=g"}) == Words{"backend=gloo"});
+  CHECK(table.at({"query", "x", "--where=backend=g"}) == Words{"--where=backend=gloo"});
+  CHECK(table.at({"compare", "backend=m"}) == Words{"backend=mpich"});
+  // An axis without names, one that no list has, and one whose source fails.
+  for (const char* axis : {"ranks", "nothing", "environment"}) {
+    CAPTURE(axis);
+    CHECK(table.at({"query", "x", "--where", axis, "="}).empty());
+    CHECK(table.at({"query", "x", "--where", axis, "=", "g"}).empty());
+    CHECK(table.at({"query", "x", "--where", std::string(axis) + "=g"}).empty());
+  }
+  // What was typed before is one word, and the next one begins behind a blank.
+  CHECK(table.at({"compare", "backend", "=", "mpich", ""}) == Words{"--help"});
+  CHECK(table.at({"query", "--where", "backend", "=", "mpich", "lat"}) == Words{"latency"});
+  CHECK(table.at({"query", "x", "--where", "backend", "=", "mpich", "--va"}) == Words{"--vary"});
+}
+
 TEST_CASE("one name may mean something else in another verb") {
   const Table table;
   CHECK(table.at({"import", "--format", "nccl"}) == Words{"nccl-tests", "nccl-tests-json"});
