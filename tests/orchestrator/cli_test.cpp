@@ -172,6 +172,21 @@ TEST_CASE("a report is a page in a file, text on stdout, and nothing else") {
   const auto figures = run({"report", "--json", "--db", db});
   CHECK(nlohmann::json::parse(figures.out).at(0).at("environment") == "bare-metal");
   CHECK(run({"report", "--html", "--json", "--db", db}).exit_code == 2);
+  const auto written = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), {"report", "--db", db, "--out", folder.path(name)});
+    CHECK(run(more).exit_code == 0);
+    std::ifstream file(folder.path(name));
+    return std::string(std::istreambuf_iterator<char>(file), {}).substr(0, 15);
+  };
+  CHECK(written("by-name.html", {}) == "<!DOCTYPE html>");
+  CHECK(written("by-name.htm", {}) == "<!DOCTYPE html>");
+  CHECK(written("by-name.md", {}).starts_with("# all_reduce"));
+  CHECK(written("by-name.csv", {}).starts_with("run_id,"));
+  CHECK(written("by-name.json", {}).starts_with("["));
+  CHECK(written("report", {}).starts_with("# all_reduce"));
+  // What is asked for goes before what the name says.
+  CHECK(written("other.html", {"--format", "csv"}).starts_with("run_id,"));
+  CHECK(written("other.md", {"--html"}) == "<!DOCTYPE html>");
   const auto unknown = run({"report", "--format", "htm", "--db", db});
   CHECK(unknown.exit_code == 2);
   CHECK(unknown.err.find("unknown report format \"htm\"") != std::string::npos);
@@ -308,6 +323,7 @@ TEST_CASE("fish completes verbs, options, files and ids by asking the program") 
       "/experiments/quick\n"
       "ask query lat\n"
       "ask report --format=js\n"
+      "ask compare --where backend=g\n"
       "ask show --db " +
           folder.path("none.sqlite") + " la\n");
   const auto asked = run_command({"fish", "--no-config", script});
@@ -324,7 +340,6 @@ TEST_CASE("every verb of the table can be completed, the hidden options cannot")
   for (const char* verb : {"run", "show", "replay", "completion", "schema"})
     CHECK(verbs.out.find(std::string(verb) + "\n") != std::string::npos);
   const auto options = run({"completion", "--index", "2", "--", "dynamiccl", "completion", "--"});
-      "ask compare --where backend=g\n"
   CHECK(options.out == "--help\n");
   const auto shell = run({"completion", "tcsh"});
   CHECK(shell.exit_code == 2);
