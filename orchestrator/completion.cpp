@@ -76,8 +76,6 @@ std::vector<Candidate> causes() {
 const std::vector<NamedWords>& fixed_words() {
   static const std::vector<NamedWords> all{
       {"", "SHELL", candidates({"bash", "zsh", "fish"})},
-      {"import", "--format",
-       candidates({"auto", "nccl-tests", "nccl-tests-json", "osu", "dynamiccl"})},
       {"", "--backend", candidates(all_names<Backend>())},
       {"", "--cause", causes()},
       {"", "--rank-aggregation", candidates(all_names<RankAggregation>())},
@@ -151,6 +149,31 @@ std::vector<Candidate> sides_of(const std::string& current, const CompletionSour
   return sides;
 }
 
+/// Values of an axis that has names for them.
+std::vector<Candidate> values_of_axis(const std::string& axis, const CompletionSources& sources) {
+  if (axis == "environment") return asked(sources.environments);
+  if (axis == "backend") return candidates(all_names<Backend>());
+  if (axis == "architecture") return candidates(all_names<Architecture>());
+  if (axis == "collective") return candidates(all_names<Collective>());
+  if (axis == "datatype") return candidates(all_names<DataType>());
+  if (axis == "in_place") return candidates({"0", "1"});
+  return {};
+}
+
+/// Where the word is "backend=" or goes on behind it, and that was offered: its values instead.
+std::vector<Candidate> with_axis_values(std::vector<Candidate> offered, const std::string& current,
+                                        const CompletionSources& sources) {
+  const std::string start = current.substr(0, current.find('=') + 1);
+  if (std::erase_if(offered, [&](const Candidate& one) { return one.word == start; }) == 0)
+    return offered;
+  constexpr std::string_view section = "axes.";  // of --set
+  std::string axis = start.substr(0, start.size() - 1);
+  if (axis.starts_with(section)) axis.erase(0, section.size());
+  for (auto& value : values_of_axis(axis, sources))
+    offered.push_back({start + value.word, std::move(value.description)});
+  return offered;
+}
+
 /// What an option that add_choice_option made takes: its help shows "table|csv" as its value.
 std::vector<std::string> choices_of(const CLI::Option& option) {
   const std::string shown = option.get_type_name();
@@ -162,7 +185,8 @@ std::vector<Candidate> values_of(const std::string& verb, const CLI::Option& arg
                                  const std::string& current, const CompletionSources& sources) {
   const std::string name = argument.get_name(argument.get_positional());
   if (const auto words = choices_of(argument); !words.empty()) return candidates(words);
-  if (const auto* fixed = row_of(fixed_words(), verb, name)) return fixed->words;
+  if (const auto* fixed = row_of(fixed_words(), verb, name))
+    return with_axis_values(fixed->words, current, sources);
   const auto* known = row_of(kKinds, verb, name);
   switch (known == nullptr ? Kind::file : known->kind) {
     case Kind::experiment:
@@ -181,7 +205,7 @@ std::vector<Candidate> values_of(const std::string& verb, const CLI::Option& arg
     case Kind::environment:
       return asked(sources.environments);
     case Kind::side:
-      return sides_of(current, sources);
+      return with_axis_values(sides_of(current, sources), current, sources);
     case Kind::words:
       break;
   }
@@ -220,15 +244,15 @@ const CLI::Option* positional(const CLI::App& verb, std::size_t given) {
   return last != nullptr && last->get_items_expected_max() > 1 ? last : nullptr;
 }
 
-/// "--format" "=" "csv" of bash as "--format=csv", with the index moved along.
+/// "backend" "=" "gloo" of bash as "backend=gloo", with the index moved along.
 std::vector<std::string> joined_at_equals(const std::vector<std::string>& words,
                                           std::size_t& index) {
   std::vector<std::string> joined;
   const std::size_t asked_for = index;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const bool option = !joined.empty() && joined.back().starts_with("--");
-    const bool after_equals = option && joined.back().ends_with("=") && words[i] != "=";
-    if (!joined.empty() && ((words[i] == "=" && option) || after_equals)) {
+    // An empty word is one that begins behind a blank.
+    const bool behind = i > 0 && words[i - 1] == "=" && !words[i].empty();
+    if (!joined.empty() && (words[i] == "=" || behind)) {
       joined.back() += words[i];
     } else {
       joined.push_back(words[i]);
@@ -255,7 +279,9 @@ std::vector<Candidate> complete_verb(const CLI::App& verb, const std::vector<std
     const std::string value = current.substr(equals + 1);
     const CLI::Option* option = option_named(verb, current.substr(0, equals));
     if (option == nullptr) return {};
-    return beginning_with(values_of(verb.get_name(), *option, value, sources), value);
+    auto values = values_of(verb.get_name(), *option, value, sources);
+    for (auto& candidate : values) candidate.word.insert(0, current, 0, equals + 1);
+    return values;
   }
   if (current.starts_with("-")) return options_of(verb);
   std::size_t given = 0;
@@ -307,12 +333,10 @@ std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::stri
   }
   for (const auto* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (verb->get_name() != line[1]) continue;
-    auto candidates = complete_verb(*verb, line, index, sources);
-    const bool behind_equals = current.starts_with("--") && current.find('=') != std::string::npos;
-    if (!behind_equals) return beginning_with(std::move(candidates), current);
-    // bash completes the word behind "=", other shells the whole "--format=csv".
-    if (typed.starts_with("--") && typed.find('=') != std::string::npos)
-      for (auto& candidate : candidates) candidate.word.insert(0, typed, 0, typed.find('=') + 1);
+    auto candidates = beginning_with(complete_verb(*verb, line, index, sources), current);
+    // bash replaces what stands behind "=" alone, other shells the whole word.
+    const std::size_t kept = typed == "=" ? current.size() : current.size() - typed.size();
+    for (auto& candidate : candidates) candidate.word.erase(0, kept);
     return candidates;
   }
   return {};

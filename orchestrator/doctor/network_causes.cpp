@@ -1,11 +1,12 @@
 // Causes on the way of messages that leave a rank by TCP.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "core/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/interface_lists.hpp"
 #include "orchestrator/doctor/mends.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/regime_links.hpp"
@@ -38,52 +39,108 @@ std::string text_of(const json& object, const char* key) {
 }
 
 /// Interfaces that only join containers: docker0 and other engines' bridges.
-std::set<std::string> bridges(const json& facts) {
-  std::set<std::string> names;
+std::vector<NamedInterface> bridges(const json& facts) {
+  std::vector<NamedInterface> found;
   const json& interfaces = fact(facts, "network", "interfaces");
-  if (!interfaces.is_array()) return names;
+  if (!interfaces.is_array()) return found;
   for (const json& interface : interfaces) {
     if (!interface.is_object() || text_of(interface, "kind") != "bridge") continue;
-    const std::string name = text_of(interface, "name");
+    NamedInterface bridge{text_of(interface, "name"), {}};
     const json addresses = interface.value("addresses", json::array());
+    if (!addresses.is_array()) continue;
+    for (const json& address : addresses)
+      if (address.is_string()) bridge.addresses.push_back(address.get<std::string>());
     // One without an address is offered to nobody.
-    if (!name.empty() && addresses.is_array() && !addresses.empty()) names.insert(name);
+    if (!bridge.name.empty() && !bridge.addresses.empty()) found.push_back(std::move(bridge));
   }
-  return names;
+  return found;
 }
 
-/// Which of `bridges` an Open MPI without or with these parameters may use.
-std::set<std::string> open_to_openmpi(const BackendLook& look, std::set<std::string> bridges) {
-  const auto include = look.mca.find(kInclude);
-  const auto exclude = look.mca.find(kExclude);
-  if (include != look.mca.end()) {
-    const auto named = split(include->second, ',');
-    std::erase_if(bridges, [&](const std::string& name) {
-      return std::find(named.begin(), named.end(), name) == named.end();
-    });
-  } else if (exclude != look.mca.end()) {
-    const auto named = split(exclude->second, ',');
-    std::erase_if(bridges, [&](const std::string& name) {
-      return std::find(named.begin(), named.end(), name) != named.end();
-    });
-  } else if (!look.many_hosts) {
-    bridges.clear();  // the launcher keeps a single host's TCP on the loopback interface
-  }
-  return bridges;
+bool is_openmpi(Backend backend) {
+  return backend == Backend::openmpi || backend == Backend::cuda_aware_mpi;
 }
 
-std::set<std::string> wrong_interfaces(const BackendLook& look,
-                                       const std::set<std::string>& bridges) {
-  if (look.backend == Backend::openmpi) return open_to_openmpi(look, bridges);
-  const char* variable = look.backend == Backend::nccl   ? "NCCL_SOCKET_IFNAME"
-                         : look.backend == Backend::gloo ? "GLOO_SOCKET_IFNAME"
-                                                         : "UCX_NET_DEVICES";
-  const auto named = look.environment.find(variable);
-  std::set<std::string> wrong;
-  if (named != look.environment.end())
-    for (const auto& name : split(named->second, ','))
-      if (bridges.contains(name)) wrong.insert(name);
-  return wrong;
+/// The variable by which a library that is no Open MPI is told its interfaces.
+const char* interface_variable(Backend backend) {
+  return backend == Backend::nccl   ? "NCCL_SOCKET_IFNAME"
+         : backend == Backend::gloo ? "GLOO_SOCKET_IFNAME"
+                                    : "UCX_NET_DEVICES";
+}
+
+bool openmpi_may_use(const BackendLook& look, const NamedInterface& bridge) {
+  if (const auto include = look.mca.find(kInclude); include != look.mca.end())
+    return openmpi_list_names(include->second, bridge);
+  if (const auto exclude = look.mca.find(kExclude); exclude != look.mca.end())
+    return !openmpi_list_names(exclude->second, bridge);
+  return look.many_hosts;  // the launcher keeps a single host's TCP on the loopback interface
+}
+
+bool may_use(const BackendLook& look, const NamedInterface& bridge) {
+  if (is_openmpi(look.backend)) return openmpi_may_use(look, bridge);
+  const auto told = look.environment.find(interface_variable(look.backend));
+  if (told == look.environment.end()) return false;
+  return look.backend == Backend::nccl ? nccl_list_admits(told->second, bridge.name)
+                                       : plain_list_names(told->second, bridge.name);
+}
+
+/// Bytes went by TCP, or the launch failed: one that hung is what a wrong interface looks like.
+bool depends_on_interface(const BackendLook& look) {
+  if (!look.impossible.empty()) return false;
+  return !look.ran() || look.moved_by("tcp") || look.moved_by("mixed") ||
+         (look.backend == Backend::nccl && look.moved_by("net"));
+}
+
+/// A backend and the container bridges that it may use.
+struct Misled {
+  const BackendLook* look;
+  std::vector<std::string> bridges;
+};
+
+std::vector<Misled> misled_backends(const Patient& patient) {
+  std::vector<Misled> misled;
+  if (patient.facts.empty()) return misled;
+  const auto known = bridges(patient.facts.front());
+  for (const auto& look : patient.looks) {
+    if (!depends_on_interface(look)) continue;
+    Misled one{&look, {}};
+    for (const auto& bridge : known)
+      if (may_use(look, bridge)) one.bridges.push_back(bridge.name);
+    if (!one.bridges.empty()) misled.push_back(std::move(one));
+  }
+  return misled;
+}
+
+/// Takes a variable away, wherever the profile sets it.
+void drop_variable(EnvironmentProfile& profile, Backend backend, const std::string& name) {
+  drop_setting(profile, backend, name);
+  profile.environment.erase(name);
+}
+
+/// Gives a backend the network that the ranks share.
+/// @returns how a user does
+std::string use_shared_network(EnvironmentProfile& profile, const BackendLook& look) {
+  const Backend backend = look.backend;
+  const bool host = profile.network == Sharing::host;
+  const std::string value = host ? "{interface}" : "{subnet}";
+  const std::string reason =
+      "the network the ranks share; a container bridge reaches no other rank";
+  const std::string place = fmt::format(" (backend.{})", name_of(backend));
+  if (is_openmpi(backend)) {
+    drop_setting(profile, backend, std::string("mca:") + kExclude);
+    put_setting(profile, backend, {std::string("mca:") + kInclude, value, reason});
+    put_setting(profile, backend, {"mca:oob_tcp_if_include", value, reason});
+    // Open MPI takes one of the two only.
+    return fmt::format(
+        "--mca {0} {1} --mca oob_tcp_if_include {1}{2}{3}", kInclude, host ? "INTERFACE" : "SUBNET",
+        look.mca.contains(kExclude) ? fmt::format(" without {}", kExclude) : "", place);
+  }
+  const std::string variable = interface_variable(backend);
+  if (backend == Backend::nccl) {
+    put_setting(profile, backend, {variable, "{interface}", reason});
+    return variable + "=INTERFACE" + place;
+  }
+  drop_variable(profile, backend, variable);
+  return "without " + variable + place;
 }
 
 }  // namespace
@@ -118,45 +175,29 @@ Mend mend_capped_link(const Patient& patient) {
 }
 
 std::optional<Symptom> look_for_wrong_interface(const Patient& patient) {
-  if (patient.facts.empty()) return std::nullopt;
-  const auto known = bridges(patient.facts.front());
+  const auto misled = misled_backends(patient);
+  if (misled.empty()) return std::nullopt;
   Symptom symptom;
-  std::set<std::string> names;
-  for (const auto& look : patient.looks) {
-    // A launch that hung is what this looks like.
-    if (!look.impossible.empty() ||
-        (look.ran() && !look.moved_by("tcp") && !look.moved_by("mixed")))
-      continue;
-    const auto wrong = wrong_interfaces(look, known);
-    if (wrong.empty()) continue;
-    names.insert(wrong.begin(), wrong.end());
-    symptom.backends.push_back(look.backend);
-    symptom.evidence =
-        fmt::format("{} may use {}, which joins containers and reaches no other rank",
-                    name_of(look.backend), join({names.begin(), names.end()}, ", "));
-    if (look.timed_out) symptom.evidence += "; its launch did not come to an end";
+  std::vector<std::string> seen;
+  std::string hung;
+  for (const auto& [look, bridges] : misled) {
+    symptom.backends.push_back(look->backend);
+    seen.push_back(fmt::format("{} may use {}", name_of(look->backend), join(bridges, ", ")));
+    if (look->timed_out)
+      hung += fmt::format("; {}'s launch did not come to an end", name_of(look->backend));
   }
-  if (symptom.backends.empty()) return std::nullopt;
+  symptom.evidence =
+      fmt::format("{}: a container bridge joins containers and reaches no other rank{}",
+                  join(seen, "; "), hung);
   return symptom;
 }
 
 Mend mend_wrong_interface(const Patient& patient) {
   EnvironmentProfile profile = patient.profile;
-  const std::string value = profile.network == Sharing::host ? "{interface}" : "{subnet}";
-  const std::string reason =
-      "the network the ranks share; a container bridge reaches no other rank";
-  for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi}) {
-    drop_setting(profile, backend, std::string("mca:") + kExclude);
-    put_setting(profile, backend, {std::string("mca:") + kInclude, value, reason});
-    put_setting(profile, backend, {"mca:oob_tcp_if_include", value, reason});
-  }
-  put_setting(profile, Backend::nccl, {"NCCL_SOCKET_IFNAME", "{interface}", reason});
-  drop_setting(profile, Backend::gloo, "GLOO_SOCKET_IFNAME");
-  drop_setting(profile, Backend::mpich, "UCX_NET_DEVICES");
-  return {fmt::format("--mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0} "
-                      "(backend.openmpi)",
-                      value == "{subnet}" ? "SUBNET" : "INTERFACE"),
-          std::move(profile)};
+  std::vector<std::string> flags;
+  for (const auto& misled : misled_backends(patient))
+    flags.push_back(use_shared_network(profile, *misled.look));
+  return {join(flags, ", "), std::move(profile)};
 }
 
 }  // namespace dynamiccl

@@ -237,17 +237,21 @@ class RunBuilder {
     figure.calls = rows.front()->calls.value_or(start.calls);
     figure.n = static_cast<std::int64_t>(rows.size());
     std::vector<double> times;
+    std::string wrong_reason;
     auto reported = nlohmann::ordered_json::array();
     for (const auto* row : rows) {
       times.push_back(row->time_us);
       figure.wrong += row->wrong.value_or(0);
+      if (!row->wrong_reason.empty()) wrong_reason = row->wrong_reason;
       reported.push_back(row->reported);
     }
     figure.time_us = median(std::move(times));
     figure.reported_json = rows.size() == 1 ? reported[0].dump() : reported.dump();
     if (figure.wrong > 0) {
       figure.status = CellStatus::failed;
-      figure.reason = fmt::format("the table reports {} wrong values", figure.wrong);
+      figure.reason = wrong_reason.empty()
+                          ? fmt::format("the table reports {} wrong values", figure.wrong)
+                          : wrong_reason;
     }
     return figure;
   }

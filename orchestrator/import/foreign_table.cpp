@@ -38,6 +38,29 @@ std::string translated(const std::array<Alias, N>& table, const std::string& nam
   return name;
 }
 
+/// The rank that srun -l ("0:") and mpiexec -prepend-rank of MPICH ("[0]") put before every line,
+/// up to the blank behind it; "" where there is none.
+std::string label_of(const std::string& line) {
+  static const std::regex label(R"((\d+:|\[\d+\])(?=\s|$))");
+  std::smatch match;
+  return std::regex_search(line, match, label, std::regex_constants::match_continuous)
+             ? match[1].str()
+             : std::string();
+}
+
+/// A number that begins a line may be data. It is a label when the same stands before a
+/// heading: the rank that prints the heading prints the rows.
+std::string label_of_heading(const std::vector<std::string>& lines) {
+  for (const auto& line : lines) {
+    const auto label = label_of(line);
+    if (label.empty()) continue;
+    const auto words = words_of(line.substr(label.size()));
+    if (words.size() > 1 && words[0] == "#" && (words[1] == "size" || words[1] == "Size"))
+      return label;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string collective_of_program(const std::string& program) {
@@ -52,14 +75,21 @@ std::string collective_of_program(const std::string& program) {
 std::string datatype_of(const std::string& name) { return translated(kTypes, name); }
 
 std::vector<std::string> clean_lines(const std::string& text) {
-  static const std::regex tag(R"(^\[\d+,\d+\]<std(out|err)>:)");
+  // "[1,0]<stdout>:", and "[prterun-host-1@1,0]<stdout>: " of Open MPI 5.
+  static const std::regex tag(R"(\[[^\]\s]*\d+,\d+\](\[[^\]\s]*\])?<std(out|err)>:)");
   std::vector<std::string> lines;
   for (const auto& line : split(text, '\n')) {
-    const auto trimmed = std::string(trim(line));
-    lines.push_back(trimmed.starts_with('[')
-                        ? std::string(trim(std::regex_replace(trimmed, tag, "")))
-                        : trimmed);
+    std::string cleaned(trim(line));
+    if (std::smatch match;
+        cleaned.starts_with('[') &&
+        std::regex_search(cleaned, match, tag, std::regex_constants::match_continuous))
+      cleaned = trim(match.suffix().str());
+    lines.push_back(std::move(cleaned));
   }
+  const std::string label = label_of_heading(lines);
+  if (label.empty()) return lines;
+  for (auto& line : lines)
+    if (label_of(line) == label) line = trim(line.substr(label.size()));
   return lines;
 }
 

@@ -24,6 +24,8 @@ struct ForeignRow {
   double time_us = 0;
   std::optional<std::int64_t> calls;  ///< that the time is the mean of; nullopt = as the start says
   std::optional<std::uint64_t> wrong;  ///< nullopt = the program did not check
+  std::string wrong_reason;            ///< of values that are wrong but not counted; "" = `wrong`
+                                       ///< is their number
   nlohmann::ordered_json reported;     ///< the row's numbers by their names, as printed
 };
 
@@ -74,7 +76,8 @@ std::string collective_of_program(const std::string& program);
 /// Our name of "float", "half", "MPI_INT"; else the name itself.
 std::string datatype_of(const std::string& name);
 
-/// Lines of a text without what mpirun --tag-output puts before them, and without indentation.
+/// Lines of a text without indentation and without the rank that launchers put before them: mpirun
+/// --tag-output, srun -l, mpiexec -prepend-rank.
 std::vector<std::string> clean_lines(const std::string& text);
 /// Words between blanks.
 std::vector<std::string> words_of(const std::string& line);

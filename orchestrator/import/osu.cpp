@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <limits>
@@ -106,22 +107,52 @@ class OsuReader {
 
   [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
 
-  /// Time of a message in microseconds from the first column that tells it.
+  /// The least and the largest over the ranks stand beside the average with -f. A program of two
+  /// ranks prints one time, which is no least and no largest.
+  [[nodiscard]] bool is_time(const std::string& title) const {
+    if (title.find("Latency") == std::string::npos) return false;
+    const bool least = title.starts_with("Min ");
+    const bool largest = title.starts_with("Max ");
+    switch (options_.aggregation) {
+      case RankAggregation::min:
+        return least;
+      case RankAggregation::max:
+        return largest;
+      case RankAggregation::mean:
+        break;
+    }
+    return !least && !largest;
+  }
+
+  /// Time of a message in microseconds from the column of --rank-aggregation, or by a bandwidth.
   [[nodiscard]] double time_of(const std::vector<std::string>& words, std::uint64_t size) const {
     for (std::size_t i = 1; i < columns_.size() && i < words.size(); ++i) {
-      if (columns_[i].find("Latency") != std::string::npos)
-        return positive_of(words[i], here(), "time in microseconds");
-      if (columns_[i].find("MB/s") == std::string::npos) continue;
-      const double bandwidth = positive_of(words[i], here(), "bandwidth in MB/s");
-      if (size == 0)
-        throw Error(ErrorKind::data,
-                    here() + ": a message of 0 bytes has a bandwidth; remove the row");
-      // A MB is 10^6 bytes there, so that bytes per (MB/s) are microseconds.
-      return static_cast<double>(size) / bandwidth;
+      if (is_time(columns_[i])) return positive_of(words[i], here(), "time in microseconds");
+      if (options_.aggregation == RankAggregation::mean &&
+          columns_[i].find("MB/s") != std::string::npos)
+        return time_by_bandwidth(words[i], size);
     }
+    const std::string heading = join(columns_, " | ");
+    if (options_.aggregation != RankAggregation::mean &&
+        std::none_of(columns_.begin(), columns_.end(),
+                     [&](const std::string& title) { return is_time(title); }))
+      throw Error(ErrorKind::data,
+                  fmt::format("{0}: the heading \"{1}\" has no column of the {2} over the ranks, "
+                              "which --rank-aggregation {2} asks for; measure again with OSU's -f, "
+                              "or import the averages without --rank-aggregation",
+                              here(), heading, name_of(options_.aggregation)));
     throw Error(ErrorKind::data,
                 fmt::format("{}: no time or bandwidth under the heading \"{}\": {}", here(),
-                            join(columns_, " | "), join(words, " ")));
+                            heading, join(words, " ")));
+  }
+
+  [[nodiscard]] double time_by_bandwidth(const std::string& word, std::uint64_t size) const {
+    const double bandwidth = positive_of(word, here(), "bandwidth in MB/s");
+    if (size == 0)
+      throw Error(ErrorKind::data,
+                  here() + ": a message of 0 bytes has a bandwidth; remove the row");
+    // A MB is 10^6 bytes there, so that bytes per (MB/s) are microseconds.
+    return static_cast<double>(size) / bandwidth;
   }
 
   int ranks() const {
@@ -167,8 +198,27 @@ class OsuReader {
       // Large messages have fewer than small ones.
       if (columns_[i] == "Iterations") row.calls = calls_of(words[i]);
     }
+    if (const auto passed = passed_validation(words)) {
+      start.verify = true;
+      row.wrong = *passed ? 0 : 1;
+      if (!*passed) row.wrong_reason = "OSU's own validation says Fail";
+    }
     if (!datatype_known_) start.source["assumed_datatype"] = datatype_;
     start.rows.push_back(std::move(row));
+  }
+
+  /// What -c found; nullopt where nothing was checked. It counts no values.
+  [[nodiscard]] std::optional<bool> passed_validation(const std::vector<std::string>& words) const {
+    const auto column = std::find(columns_.begin(), columns_.end(), "Validation");
+    if (column == columns_.end()) return std::nullopt;
+    const auto place = static_cast<std::size_t>(column - columns_.begin());
+    const std::string word = place < words.size() ? words[place] : "";
+    if (word == "Pass") return true;
+    if (word == "Fail") return false;
+    throw Error(ErrorKind::data,
+                fmt::format("{}: the validation has to be Pass or Fail; found \"{}\". Correct or "
+                            "remove this entry, or import the program's own output",
+                            here(), word));
   }
 
   [[nodiscard]] std::int64_t calls_of(const std::string& word) const {

@@ -164,8 +164,8 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<ImportArguments>();
   auto& options = arguments->options;
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
-  verb->add_option("--format", arguments->format,
-                   "auto, nccl-tests, nccl-tests-json, osu or dynamiccl");
+  add_choice_option(*verb, "--format", arguments->format, kFormats,
+                    "what the files are (auto: by what they hold)");
   verb->add_option("--environment", options.environment,
                    "where it was measured, as in bare-metal (unknown)");
   verb->add_option("--backend", options.backend, "nccl, openmpi, ... (nccl; OSU: mpi)");
@@ -174,7 +174,8 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   verb->add_option("--ranks", options.ranks, "where the file does not say: OSU collectives")
       ->check(CLI::PositiveNumber);
   verb->add_option("--rank-aggregation", arguments->aggregation,
-                   "how the times of the ranks became one: mean (both programs' own), max, min");
+                   "how the times of the ranks became one, and the column of OSU: mean (usual), "
+                   "max, min");
   verb->add_option("--name", options.name, "name of the run (the file's)");
   verb->add_flag("--as-launches", arguments->as_launches,
                  "the files are repeated launches of one job: one run, with intervals from three");

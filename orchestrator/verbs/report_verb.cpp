@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -16,12 +17,20 @@ namespace {
 
 struct ReportArguments {
   std::string run = "last";
-  std::string format = "markdown";
+  std::string format;  ///< "" = as the name of the file says
   bool html = false;
   std::string out;
 };
 
 const std::vector<std::string> kFormats{"html", "markdown", "csv", "json"};
+
+std::string format_by_name(const std::string& out) {
+  const std::string ending = std::filesystem::path(out).extension().string();
+  if (ending == ".html" || ending == ".htm") return "html";
+  if (ending == ".csv") return "csv";
+  if (ending == ".json") return "json";
+  return "markdown";
+}
 
 std::string render(const Reader& reader, const ReportArguments& arguments) {
   if (arguments.format == "html") return render_report_html(reader, arguments.run);
@@ -39,6 +48,7 @@ void write_report(ReportArguments arguments, const Shared& shared) {
     throw Error(ErrorKind::input, "report: --html is a page and --json are its figures; give one");
   if (arguments.html) arguments.format = "html";
   if (shared.json) arguments.format = "json";
+  if (arguments.format.empty()) arguments.format = format_by_name(arguments.out);
   const std::string text = render(Reader(shared.db), arguments);
   // Nobody reads a page in a terminal.
   if (arguments.format == "html" && arguments.out.empty()) arguments.out = "report.html";
@@ -68,13 +78,14 @@ void add_report_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<ReportArguments>();
   verb->add_option("RUN", arguments->run, "run id, its beginning, last or last~1");
   verb->add_flag("--html", arguments->html, "short for --format html");
-  add_choice_option(*verb, "--format", arguments->format, kFormats, "how it is written");
+  add_choice_option(*verb, "--format", arguments->format, kFormats,
+                    "how it is written (by the ending of --out, as in r.html; else markdown)");
   verb->add_option("--out", arguments->out,
                    "file to write, - for stdout (html: report.html unless said, else stdout)");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
-      "Examples:\n  dynamiccl report --html --out report.html\n  dynamiccl report --out report.md\n"
+      "Examples:\n  dynamiccl report --out report.html\n  dynamiccl report --out report.md\n"
       "  dynamiccl report last~1 --format csv");
   verb->callback([arguments, &shared] { write_report(*arguments, shared); });
 }

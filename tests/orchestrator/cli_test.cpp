@@ -172,6 +172,21 @@ TEST_CASE("a report is a page in a file, text on stdout, and nothing else") {
   const auto figures = run({"report", "--json", "--db", db});
   CHECK(nlohmann::json::parse(figures.out).at(0).at("environment") == "bare-metal");
   CHECK(run({"report", "--html", "--json", "--db", db}).exit_code == 2);
+  const auto written = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), {"report", "--db", db, "--out", folder.path(name)});
+    CHECK(run(more).exit_code == 0);
+    std::ifstream file(folder.path(name));
+    return std::string(std::istreambuf_iterator<char>(file), {}).substr(0, 15);
+  };
+  CHECK(written("by-name.html", {}) == "<!DOCTYPE html>");
+  CHECK(written("by-name.htm", {}) == "<!DOCTYPE html>");
+  CHECK(written("by-name.md", {}).starts_with("# all_reduce"));
+  CHECK(written("by-name.csv", {}).starts_with("run_id,"));
+  CHECK(written("by-name.json", {}).starts_with("["));
+  CHECK(written("report", {}).starts_with("# all_reduce"));
+  // What is asked for goes before what the name says.
+  CHECK(written("other.html", {"--format", "csv"}).starts_with("run_id,"));
+  CHECK(written("other.md", {"--html"}) == "<!DOCTYPE html>");
   const auto unknown = run({"report", "--format", "htm", "--db", db});
   CHECK(unknown.exit_code == 2);
   CHECK(unknown.err.find("unknown report format \"htm\"") != std::string::npos);
@@ -260,34 +275,36 @@ TEST_CASE("bash completes verbs, options, files and ids by asking the program") 
           "echo \"${COMPREPLY[@]}\"; }\n"
           "compopt() { :; }\n" +
           ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experiments/quick", "query lat",
-                   "list --format = mark", "show --db " + folder.path("none.sqlite") + " la"}));
+                   "list --format = mark", "compare --where backend = g",
+                   "show --db " + folder.path("none.sqlite") + " la"}));
   const auto asked = run_command({"bash", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
   CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/quickstart.toml\nlatency\nmarkdown\nlast last~1\n");
+                     "/experiments/quickstart.toml\nlatency\nmarkdown\ngloo\nlast last~1\n");
 }
 
 TEST_CASE("zsh completes verbs, options, files and ids by asking the program") {
   if (find_program("zsh").empty()) SKIP("no zsh here: apt-get install zsh");
   const Folder folder;
   // What the line editor would hand over, and a _describe and compadd that say what they were told.
-  const std::string script = folder.file(
-      "complete.zsh",
-      "compdef() { :; }\n"
-      "_describe() { print -rl -- ${${(P)4}%%:*}; }\n"
-      "compadd() { print -rl -- \"${(@P)4}\"; }\n"
-      "source <(" +
-          kProgram +
-          " completion zsh)\n"
-          "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n" +
-          ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experi", "query lat",
-                   "export --format=gl", "show --db " + folder.path("none.sqlite") + " la"}));
+  const std::string script =
+      folder.file("complete.zsh",
+                  "compdef() { :; }\n"
+                  "_describe() { print -rl -- ${${(P)4}%%:*}; }\n"
+                  "compadd() { print -rl -- \"${(@P)4}\"; }\n"
+                  "source <(" +
+                      kProgram +
+                      " completion zsh)\n"
+                      "ask() { words=(\"$@\"); CURRENT=$#; _dynamiccl; }\n" +
+                      ask_all({"ru", "run --res", "run " DYNAMICCL_SOURCE_DIR "/experi",
+                               "query lat", "export --format=gl", "compare --where backend=g",
+                               "show --db " + folder.path("none.sqlite") + " la"}));
   const auto asked = run_command({"zsh", "-f", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
   CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/\nlatency\n--format=gloo\nlast\nlast~1\n");
+                     "/experiments/\nlatency\n--format=gloo\nbackend=gloo\nlast\nlast~1\n");
 }
 
 TEST_CASE("fish completes verbs, options, files and ids by asking the program") {
@@ -306,13 +323,15 @@ TEST_CASE("fish completes verbs, options, files and ids by asking the program") 
       "/experiments/quick\n"
       "ask query lat\n"
       "ask report --format=js\n"
+      "ask compare --where backend=g\n"
       "ask show --db " +
           folder.path("none.sqlite") + " la\n");
   const auto asked = run_command({"fish", "--no-config", script});
   CHECK(asked.exit_code == 0);
   CHECK(asked.err.empty());
-  CHECK(asked.out == "run\n--resume\n" DYNAMICCL_SOURCE_DIR
-                     "/experiments/quickstart.toml\nlatency\n--format=json\nlast\nlast~1\n");
+  CHECK(asked.out ==
+        "run\n--resume\n" DYNAMICCL_SOURCE_DIR
+        "/experiments/quickstart.toml\nlatency\n--format=json\nbackend=gloo\nlast\nlast~1\n");
 }
 
 TEST_CASE("every verb of the table can be completed, the hidden options cannot") {

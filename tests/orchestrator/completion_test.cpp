@@ -30,7 +30,8 @@ class Table {
     query->add_option("--where", text_, "condition");
     auto* import = app.add_subcommand("import", "other programs' tables");
     import->add_option("FILE", texts_, "tables");
-    import->add_option("--format", text_, "format");
+    add_choice_option(*import, "--format", text_, {"auto", "nccl-tests", "nccl-tests-json"},
+                      "what the files are");
     auto* write = app.add_subcommand("export", "files for jobs");
     add_choice_option(*write, "--format", texts_, {"nccl", "gloo"}, "what for");
     auto* compare = app.add_subcommand("compare", "two sides");
@@ -102,6 +103,34 @@ TEST_CASE("a shell that leaves --format=csv in one piece gets the whole of it ba
   CHECK(table.at({"show", "--format=c"}) == Words{"--format=csv"});
   CHECK(table.at({"show", "--nothing=c"}).empty());
   CHECK(table.at({"query", "x", "--where=back"}) == Words{"--where=backend="});
+}
+
+TEST_CASE("the values of an axis are completed behind its equals sign") {
+  const Table table;
+  const Words backends{"cuda-aware-mpi", "gloo", "mpich", "nccl", "openmpi"};
+  // bash splits at "=" and takes what follows it.
+  CHECK(table.at({"query", "x", "--where", "backend", "="}) == backends);
+  CHECK(table.at({"query", "x", "--where", "backend", "=", "g"}) == Words{"gloo"});
+  CHECK(table.at({"query", "x", "--where", "=", "backend", "=", "g"}) == Words{"gloo"});
+  CHECK(table.at({"query", "x", "--where", "=", "back"}) == Words{"backend="});
+  CHECK(table.at({"query", "x", "--where", "in_place", "="}) == Words{"0", "1"});
+  CHECK(table.at({"query", "x", "--where", "collective", "=", "allre"}) == Words{"allreduce"});
+  CHECK(table.at({"compare", "backend", "=", "m"}) == Words{"mpich"});
+  // zsh and fish leave the word whole.
+  CHECK(table.at({"query", "x", "--where", "backend=g"}) == Words{"backend=gloo"});
+  CHECK(table.at({"query", "x", "--where=backend=g"}) == Words{"--where=backend=gloo"});
+  CHECK(table.at({"compare", "backend=m"}) == Words{"backend=mpich"});
+  // An axis without names, one that no list has, and one whose source fails.
+  for (const char* axis : {"ranks", "nothing", "environment"}) {
+    CAPTURE(axis);
+    CHECK(table.at({"query", "x", "--where", axis, "="}).empty());
+    CHECK(table.at({"query", "x", "--where", axis, "=", "g"}).empty());
+    CHECK(table.at({"query", "x", "--where", std::string(axis) + "=g"}).empty());
+  }
+  // What was typed before is one word, and the next one begins behind a blank.
+  CHECK(table.at({"compare", "backend", "=", "mpich", ""}) == Words{"--help"});
+  CHECK(table.at({"query", "--where", "backend", "=", "mpich", "lat"}) == Words{"latency"});
+  CHECK(table.at({"query", "x", "--where", "backend", "=", "mpich", "--va"}) == Words{"--vary"});
 }
 
 TEST_CASE("one name may mean something else in another verb") {

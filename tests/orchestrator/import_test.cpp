@@ -117,11 +117,8 @@ TEST_CASE("an nccl-tests table of eleven sizes is read with every number", "[G-0
   }
 }
 
-TEST_CASE("tables come as mpirun tags them, repeated, one-sided and unchecked") {
-  std::string text = text_of("all_reduce_bridge.txt");
-  std::string tagged;
-  for (const auto& line : split(text, '\n')) tagged += "[1,0]<stdout>:" + line + "\n";
-  CHECK(read_nccl_tests_text(tagged, "x", {})[0].rows.size() == 22);
+TEST_CASE("tables come repeated, one-sided and unchecked") {
+  const std::string text = text_of("all_reduce_bridge.txt");
   CHECK(read_nccl_tests_text(text + text, "x", {}).size() == 2);
 
   const std::string old =
@@ -139,6 +136,31 @@ TEST_CASE("tables come as mpirun tags them, repeated, one-sided and unchecked") 
   CHECK_FALSE(one[0].rows[0].wrong);
   CHECK_THROWS_WITH(make_foreign_run({{"x", old, one}}, "nccl-tests", options),
                     ContainsSubstring("--ranks"));
+}
+
+TEST_CASE("the ranks that launchers put before every line are no part of a table", "[G-01]") {
+  const auto with = [](const std::string& prefix, const std::string& name) {
+    std::string text = "srun: job 7 queued and waiting for resources\n1: a word of another rank\n";
+    for (const auto& line : split(text_of(name), '\n')) text += prefix + line + "\n";
+    return text + "1: 8 16 32\n";
+  };
+  ImportOptions options;
+  options.ranks = 4;
+  for (const std::string prefix :
+       {"[1,0]<stdout>:", "[1,0]<stdout>: ", "[prterun-h-1@1,0]<stdout>: ",
+        "[prterun-node-7-1234@1,12][node-7:99]<stdout>: ", "0: ", " 0: ", "12:  ", "[0] "}) {
+    INFO(prefix);
+    CHECK(read_nccl_tests_text(with(prefix, "all_reduce_bridge.txt"), "x", {})[0].rows.size() ==
+          22);
+    const auto osu = read_osu_text(with(prefix, "osu.txt"), "x", options);
+    REQUIRE(osu.size() == 4);
+    CHECK(osu[0].rows.size() == 3);
+    CHECK(osu[2].rows[1].time_us == 16.93);
+  }
+  // A number is a label where the heading has it too; others are data.
+  CHECK(clean_lines("# size\n0: 8 16\n") == std::vector<std::string>{"# size", "0: 8 16", ""});
+  CHECK(clean_lines("1: # hi\n0: # size\n0: 8\n0:\n0:9\n1: 7\n8 0: 1") ==
+        std::vector<std::string>{"1: # hi", "# size", "8", "", "0:9", "1: 7", "8 0: 1"});
 }
 
 TEST_CASE("a row that does not fit its heading is named by its line") {

@@ -183,6 +183,60 @@ TEST_CASE("values of OSU that are none are refused by their line", "[G-01]") {
                     ContainsSubstring("osu.txt:3: a message of 0 bytes has a bandwidth"));
 }
 
+TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto table = [&](const std::string& rows) {
+    return read_osu_text(
+        "# OSU MPI Allreduce Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
+        "# Size       Avg Latency(us)        Validation\n" +
+            rows,
+        "osu.txt", options);
+  };
+  const auto starts = table("4  2.10  Pass\n8  2.30  Fail\n");
+  CHECK(starts[0].verify == true);
+  CHECK(starts[0].rows[0].wrong == 0U);
+  CHECK(starts[0].rows[1].wrong == 1U);
+  CHECK(starts[0].rows[1].reported["Validation"] == "Fail");
+  const auto run = make_foreign_run({{"osu.txt", "", starts}}, "osu", options);
+  const auto& figures = run.launches[0].figures;
+  CHECK(figures[0].status == CellStatus::ok);
+  CHECK(figures[1].status == CellStatus::failed);
+  CHECK(figures[1].reason == "OSU's own validation says Fail");
+  for (const std::string word : {"Maybe", ""})
+    CHECK_THROWS_WITH(
+        table("4  2.10  " + word + "\n"),
+        ContainsSubstring("osu.txt:4: the validation has to be Pass or Fail; found \"" + word +
+                          "\""));
+  // Without -c nothing was checked.
+  CHECK_FALSE(osu("8 1.5 1.2 1000\n")[0].rows[0].wrong);
+}
+
+TEST_CASE("the time of an OSU row is of the column that --rank-aggregation names", "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto table = [&](const std::string& columns, RankAggregation aggregation) {
+    options.aggregation = aggregation;
+    return read_osu_text("# OSU MPI Allreduce Latency Test v7.5\n# Size  " + columns +
+                             "\n8   10.00   9.00   30.00   1000\n",
+                         "osu.txt", options)[0]
+        .rows[0]
+        .time_us;
+  };
+  const std::string full = "Avg Latency(us)  Min Latency(us)  Max Latency(us)  Iterations";
+  CHECK(table(full, RankAggregation::mean) == 10);
+  CHECK(table(full, RankAggregation::min) == 9);
+  CHECK(table(full, RankAggregation::max) == 30);
+  CHECK(table("Max Latency(us)  Latency (us)  Min Latency(us)", RankAggregation::mean) == 9);
+  CHECK_THROWS_WITH(table("Avg Latency(us)", RankAggregation::max),
+                    ContainsSubstring("osu.txt:3: the heading \"Size | Avg Latency(us)\" has no "
+                                      "column of the max over the ranks") &&
+                        ContainsSubstring("OSU's -f") &&
+                        ContainsSubstring("without --rank-aggregation"));
+  CHECK_THROWS_WITH(table("Bandwidth (MB/s)", RankAggregation::min),
+                    ContainsSubstring("no column of the min over the ranks"));
+}
+
 TEST_CASE("every row counts the calls that it says itself", "[G-01]") {
   ImportOptions options;
   options.ranks = 4;

@@ -1,99 +1,15 @@
 #include "orchestrator/doctor/causes.hpp"
 
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <set>
 
 #include "orchestrator/doctor/examine.hpp"
 #include "orchestrator/doctor/prove.hpp"
+#include "tests/orchestrator/doctor/patients.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
-namespace {
-
-const std::map<std::string, EnvironmentProfile>& profiles() {
-  static const auto known = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  return known;
-}
-
-/// A rank of a machine with two cores; `container` tells its namespaces from another's.
-json rank_in(int container) {
-  return {
-      {"system", {{"boot_id", "b"}, {"hostname", "w" + std::to_string(container)}}},
-      {"namespaces",
-       {{"net", container},
-        {"ipc", container},
-        {"uts", container},
-        {"pid", container},
-        {"user", 1},
-        {"mnt", container}}},
-      {"shm", {{"device", container}, {"size_bytes", std::uint64_t{1} << 30}}},
-      {"cma", {{"allowed", true}, {"outcome", "read 8 bytes of a child process"}}},
-      {"process", {{"affinity", {0, 1}}, {"capabilities", {{"sys_ptrace", true}}}, {"seccomp", 2}}},
-      {"cpu", {{"core_cpus", json::array({{0}, {1}})}}},
-      {"cgroup", json::object()},
-      {"libraries", {{"blas", "openblas"}}},
-      {"network",
-       {{"interfaces",
-         {{{"name", "lo"}, {"kind", "loopback"}, {"addresses", {"127.0.0.1"}}},
-          {{"name", "docker0"}, {"kind", "bridge"}, {"addresses", {"172.17.0.1"}}},
-          {{"name", "br-idle"}, {"kind", "bridge"}, {"addresses", json::array()}},
-          {{"name", "eth0"}, {"kind", "ethernet"}, {"addresses", {"192.0.2.2"}}}}}}}};
-}
-
-BackendLook look(Backend backend, const std::string& used, const std::string& asked) {
-  BackendLook seen;
-  seen.backend = backend;
-  seen.used = used;
-  seen.asked = asked;
-  return seen;
-}
-
-/// Both ranks in one container, nothing wrong with it.
-Patient healthy() {
-  Patient patient;
-  patient.profile = profiles().at("single-docker");
-  patient.host = rank_in(0);
-  patient.facts = {rank_in(1), rank_in(1)};
-  patient.looks = {look(Backend::openmpi, "cma", "cma"), look(Backend::mpich, "cma", "cma"),
-                   look(Backend::gloo, "tcp", "tcp")};
-  for (auto& seen : patient.looks) seen.facts = patient.facts;
-  return patient;
-}
-
-/// A container for each rank on a bridge.
-Patient cross() {
-  Patient patient = healthy();
-  patient.profile = profiles().at("cross-docker");
-  patient.facts = {rank_in(1), rank_in(2)};
-  for (auto& seen : patient.looks) {
-    seen.facts = patient.facts;
-    seen.used = seen.asked = "tcp";
-    seen.many_hosts = true;
-  }
-  patient.looks[0].mca["btl_tcp_if_include"] = "172.30.1.0/24";
-  return patient;
-}
-
-std::set<std::string> ids(const Patient& patient) {
-  std::set<std::string> found;
-  for (const auto& finding : find_causes(patient)) found.insert(std::string(finding.cause->id));
-  return found;
-}
-
-Finding only(const Patient& patient, const std::string& id) {
-  for (auto& finding : find_causes(patient))
-    if (finding.cause->id == id) return finding;
-  FAIL("not found: " << id);
-  return {};
-}
-
-using Ids = std::set<std::string>;
-
-}  // namespace
+using namespace dynamiccl::testing;
 
 TEST_CASE("one container without faults shows no cause") { CHECK(ids(healthy()).empty()); }
 
@@ -166,31 +82,6 @@ TEST_CASE("a small /dev/shm matters to ranks that share it") {
   auto alone = cross();
   for (auto& facts : alone.facts) facts["shm"]["size_bytes"] = 1 << 20;
   CHECK_FALSE(ids(alone).contains("small-shm"));
-}
-
-TEST_CASE("Open MPI on a container bridge is found, named or left open") {
-  auto patient = cross();
-  patient.profile = profiles().at("cross-docker-host-network");
-  for (auto& facts : patient.facts) facts["namespaces"]["net"] = 0;
-  auto& openmpi = patient.looks[0];
-  openmpi.mca["btl_tcp_if_include"] = "lo";
-  CHECK_FALSE(ids(patient).contains("wrong-interface"));
-  openmpi.mca["btl_tcp_if_include"] = "docker0";
-  REQUIRE(ids(patient).contains("wrong-interface"));
-  openmpi.mca.clear();
-  openmpi.failure = "no end after 20 s";
-  openmpi.timed_out = true;
-  const auto finding = only(patient, "wrong-interface");
-  CHECK_THAT(finding.symptom.evidence, ContainsSubstring("docker0"));
-  CHECK_THAT(finding.symptom.evidence, ContainsSubstring("did not come to an end"));
-  CHECK_THAT(finding.symptom.evidence, !ContainsSubstring("br-idle"));
-  const auto& settings = finding.mend.profile->backend_settings.at(Backend::openmpi);
-  CHECK(std::any_of(settings.begin(), settings.end(), [](const auto& setting) {
-    return setting.name == "mca:btl_tcp_if_include" && setting.value == "{interface}";
-  }));
-  // One host's TCP is kept on the loopback interface by the launcher.
-  openmpi.many_hosts = false;
-  CHECK_FALSE(ids(patient).contains("wrong-interface"));
 }
 
 TEST_CASE("ranks that share a core by binding, by quota and by number are told apart") {
