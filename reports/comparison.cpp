@@ -129,6 +129,8 @@ void judge_cells(Comparison& result) {
     cell.time_ratio = time_ratio(cell.b, cell.a);
     cell.note = unlike_note(cell);
     if (!cell.note.empty() && !result.options.anyway) continue;
+    for (const auto& [side, failures] : {std::pair("A", &cell.failures_a), {"B", &cell.failures_b}})
+      if (!failures->empty()) add_note(cell.note, fmt::format("{} {}", side, *failures));
     if (!cell.time_ratio.interval) {
       add_note(cell.note, no_interval_note(cell));
       continue;
@@ -144,6 +146,10 @@ void judge_cells(Comparison& result) {
     const Verdict alone = judge(cell.time_ratio, band);
     cell.verdict = result.options.correct_for_table ? verdicts[i] : alone;
     if (const auto note = medians_note(cell, band); !note.empty()) add_note(cell.note, note);
+    if (cell.fails_in_b() && cell.verdict != Verdict::slower) {
+      cell.verdict = Verdict::unclear;
+      continue;
+    }
     if (cell.verdict != Verdict::unclear) continue;
     if (alone != Verdict::unclear) {
       add_note(cell.note,
@@ -173,17 +179,32 @@ std::map<std::string, const CellFigure*> by_key(const ComparisonSide& side,
   return cells;
 }
 
+/// Why launches of a cell do not count, where some do not.
+std::map<std::string, std::string> failures_by_key(const ComparisonSide& side,
+                                                   const std::set<std::string>& dropped) {
+  std::map<std::string, std::string> reasons;
+  for (const auto& cell : side.with_failures) reasons[key_of(cell.figure, dropped)] = cell.reason;
+  return reasons;
+}
+
+std::string text_at(const std::map<std::string, std::string>& texts, const std::string& key) {
+  const auto found = texts.find(key);
+  return found == texts.end() ? "" : found->second;
+}
+
 void pair_cells(Comparison& result, const std::set<std::string>& dropped) {
   by_key(result.a, dropped);
   const auto partners = by_key(result.b, dropped);
+  const auto failures_a = failures_by_key(result.a, dropped);
+  const auto failures_b = failures_by_key(result.b, dropped);
   std::set<std::string> paired;
   const auto lonely = [&](const CellFigure& figure, const std::string& key,
-                          const ComparisonSide& other, const char* name, int& only) {
+                          const ComparisonSide& other, const char* name) {
     const auto planned = std::find_if(
         other.without_result.begin(), other.without_result.end(),
-        [&](const CellWithoutResult& cell) { return key_of(cell.figure, dropped) == key; });
+        [&](const CellWithReason& cell) { return key_of(cell.figure, dropped) == key; });
     if (planned == other.without_result.end()) {
-      ++only;
+      result.unplanned.push_back({figure, name, "not in its plan"});
     } else {
       result.missing.push_back({figure, name, planned->reason});
     }
@@ -192,7 +213,7 @@ void pair_cells(Comparison& result, const std::set<std::string>& dropped) {
     const auto key = key_of(figure, dropped);
     const auto partner = partners.find(key);
     if (partner == partners.end()) {
-      lonely(figure, key, result.b, "B", result.only_in_a);
+      lonely(figure, key, result.b, "B");
       continue;
     }
     paired.insert(key);
@@ -200,10 +221,12 @@ void pair_cells(Comparison& result, const std::set<std::string>& dropped) {
     cell.a = figure;
     cell.b = *partner->second;
     cell.placement = unlike_placement(cell, result);
+    cell.failures_a = text_at(failures_a, key);
+    cell.failures_b = text_at(failures_b, key);
     result.cells.push_back(std::move(cell));
   }
   for (const auto& [key, figure] : partners) {
-    if (!paired.contains(key)) lonely(*figure, key, result.a, "A", result.only_in_b);
+    if (!paired.contains(key)) lonely(*figure, key, result.a, "A");
   }
 }
 
@@ -252,13 +275,18 @@ int Comparison::count(Verdict verdict) const {
                                         [&](const auto& cell) { return cell.verdict == verdict; }));
 }
 
+int Comparison::unplanned_in(std::string_view side) const {
+  return static_cast<int>(std::count_if(unplanned.begin(), unplanned.end(),
+                                        [&](const auto& cell) { return cell.missing_in == side; }));
+}
+
 Verdict Comparison::overall() const {
   if (count(Verdict::slower) > 0) return Verdict::slower;
   if (count(Verdict::unclear) > 0 || !missing.empty()) return Verdict::unclear;
   return count(Verdict::faster) > 0 ? Verdict::faster : Verdict::same;
 }
 
-std::vector<MissingGroup> missing_groups(const Comparison& comparison) {
+std::vector<MissingGroup> missing_groups(const std::vector<CellWithoutPartner>& missing) {
   struct Cells {
     std::set<std::string> collectives;
     std::set<std::int64_t> sizes;
@@ -267,7 +295,7 @@ std::vector<MissingGroup> missing_groups(const Comparison& comparison) {
   std::vector<MissingGroup> groups;
   std::map<std::string, std::size_t> places;
   std::vector<Cells> cells;
-  for (const auto& cell : comparison.missing) {
+  for (const auto& cell : missing) {
     const CellFigure& f = cell.figure;
     const std::string key = group_key(f) + "\n" + cell.missing_in + "\n" + cell.reason;
     const auto [place, is_new] = places.try_emplace(key, groups.size());
@@ -316,7 +344,7 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
                             "this one, as in backend=gloo",
                             a.selection.label, b.selection.label, a.run_id));
   }
-  Comparison result{std::move(a), std::move(b), options, {}, {}, 0, 0, 0, {}, {}};
+  Comparison result{std::move(a), std::move(b), options, {}, {}, {}, 0, {}, {}};
   std::set<std::string> dropped;
   if (!axis.empty()) dropped.insert(axis);
   result.method = differences(result.a.method, result.b.method);

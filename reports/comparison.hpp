@@ -51,8 +51,8 @@ struct Placement {
   std::set<std::string> layouts;
 };
 
-/// A planned cell that was not measured, or not well.
-struct CellWithoutResult {
+/// A planned cell of which something was not measured, or not well.
+struct CellWithReason {
   CellFigure figure;   ///< its axes
   std::string reason;  ///< status and why
 };
@@ -64,7 +64,9 @@ struct ComparisonSide {
   std::string run_name;
   std::string started_utc;
   std::vector<CellFigure> figures;
-  std::vector<CellWithoutResult> without_result;
+  std::vector<CellWithReason> without_result;
+  /// Figures that stand on the launches that were left: the others failed or were wrong.
+  std::vector<CellWithReason> with_failures;
   Facts method;                                 ///< how was measured: must be equal
   Facts provenance;                             ///< where and with what: told when different
   std::map<std::string, Placement> placements;  ///< by group_key; without groups that did not tell
@@ -102,9 +104,14 @@ struct ComparedCell {
   Verdict verdict = Verdict::unclear;
   std::optional<int> launches_needed;  ///< per side, for an UNCLEAR that more would settle
   std::string note;                    ///< why there is no verdict, or what to bear in mind
+  std::string failures_a;              ///< of launches of A that failed or were wrong, "" = none
+  std::string failures_b;
+
+  /// B lost launches and A none: what is left of B does not speak for it.
+  [[nodiscard]] bool fails_in_b() const { return failures_a.empty() && !failures_b.empty(); }
 };
 
-/// A cell that both sides planned and only one has a result of.
+/// A cell that only one side has a result of.
 struct CellWithoutPartner {
   CellFigure figure;
   std::string missing_in;  ///< "A" or "B"
@@ -124,14 +131,14 @@ struct Comparison {
   ComparisonSide b;
   ComparisonOptions options;
   std::vector<ComparedCell> cells;
-  std::vector<CellWithoutPartner> missing;
+  std::vector<CellWithoutPartner> missing;    ///< planned by both sides
+  std::vector<CellWithoutPartner> unplanned;  ///< planned by one
   int judged = 0;  ///< cells with an interval and of one method: what a false alarm can come from
-  int only_in_a = 0;  ///< cells that the other side did not plan
-  int only_in_b = 0;
   std::vector<Difference> method;
   std::vector<Difference> provenance;
 
   [[nodiscard]] int count(Verdict verdict) const;
+  [[nodiscard]] int unplanned_in(std::string_view side) const;
   /// SLOWER when any cell is; else UNCLEAR when any cell is or has no partner; else FASTER when any
   /// is; else SAME.
   [[nodiscard]] Verdict overall() const;
@@ -139,13 +146,14 @@ struct Comparison {
 
 /// Pairs equal cells of both sides and judges them: paired by block in one run, else unpaired
 /// (Welch), both on logarithms of launch medians. A cell that was timed in another way or whose
-/// ranks were let run on other cores has a ratio and no verdict, unless options.anyway is set.
+/// ranks were let run on other cores has a ratio and no verdict, unless options.anyway is set. A
+/// cell with launches that failed in B alone is SLOWER or UNCLEAR.
 /// @throws Error(input) naming what differs when the methods do, or when all cells are such and
 /// options.anyway is not set, and when no cell is on both sides
 Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOptions& options);
 
-/// comparison.missing, in the order of the first cell of each group.
-std::vector<MissingGroup> missing_groups(const Comparison& comparison);
+/// Of comparison.missing or comparison.unplanned, in the order of the first cell of each group.
+std::vector<MissingGroup> missing_groups(const std::vector<CellWithoutPartner>& cells);
 
 /// A row per cell: both medians with intervals, ratio with interval, verdict.
 Table comparison_table(const Comparison& comparison);
@@ -153,8 +161,9 @@ Table comparison_table(const Comparison& comparison);
 std::string render_comparison(const Comparison& comparison, OutputFormat format);
 /// Everything, as one JSON object.
 std::string comparison_json(const Comparison& comparison, int exit_code);
-/// JUnit XML: a test case per cell; SLOWER is a failure, UNCLEAR is skipped. What has no result on
-/// one side is an error for each missing_groups().
+/// JUnit XML: a test case per cell; SLOWER is a failure, UNCLEAR is skipped, or an error where
+/// launches failed in B alone. What has no result on one side is an error for each
+/// missing_groups(), what one side did not plan is skipped.
 std::string comparison_junit(const Comparison& comparison);
 /// JUnit XML of a comparison that did not come about: one error with the reason, so that no file of
 /// an earlier one passes for it.

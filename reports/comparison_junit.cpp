@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/text.hpp"
 #include "core/units.hpp"
 #include "reports/comparison.hpp"
@@ -68,6 +70,8 @@ std::string outcome(const ComparedCell& cell) {
   const std::string text = xml(ratio_text(cell));
   if (cell.verdict == Verdict::slower)
     return fmt::format("<failure type=\"SLOWER\" message=\"{}\"/>", text);
+  if (cell.verdict == Verdict::unclear && cell.fails_in_b())
+    return fmt::format("<error type=\"LAUNCHES_FAILED\" message=\"{}\"/>", text);
   if (cell.verdict == Verdict::unclear)
     return fmt::format("<skipped message=\"UNCLEAR: {}\"/>", text);
   return fmt::format("<system-out>{}: {}</system-out>", name_of(cell.verdict), text);
@@ -84,11 +88,17 @@ std::string document(const std::string& totals, const std::string& a, const std:
 }  // namespace
 
 std::string comparison_junit(const Comparison& comparison) {
-  const auto missing = missing_groups(comparison);
+  const auto missing = missing_groups(comparison.missing);
+  const auto unplanned = missing_groups(comparison.unplanned);
+  const auto failed = static_cast<std::size_t>(std::count_if(
+      comparison.cells.begin(), comparison.cells.end(),
+      [](const auto& cell) { return cell.verdict == Verdict::unclear && cell.fails_in_b(); }));
+  const auto unclear = static_cast<std::size_t>(comparison.count(Verdict::unclear));
   const std::string totals =
       fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
-                  comparison.cells.size() + missing.size(), comparison.count(Verdict::slower),
-                  missing.size(), comparison.count(Verdict::unclear));
+                  comparison.cells.size() + missing.size() + unplanned.size(),
+                  comparison.count(Verdict::slower), missing.size() + failed,
+                  unclear - failed + unplanned.size());
   std::string cases;
   for (const auto& cell : comparison.cells)
     cases += open_case(class_of(cell.b), name_of_case(cell.b), cell.b.median_us() * 1e-6) +
@@ -98,6 +108,9 @@ std::string comparison_junit(const Comparison& comparison) {
              fmt::format("<error type=\"NO_RESULT\" message=\"no result in {}: {}\"/></testcase>\n",
                          group.missing_in, xml(group.reason));
   }
+  for (const auto& group : unplanned)
+    cases += open_case(class_of(group.first), group.what, 0) +
+             fmt::format("<skipped message=\"not in {}'s plan\"/></testcase>\n", group.missing_in);
   return document(totals, comparison.a.selection.label, comparison.b.selection.label, cases);
 }
 

@@ -94,7 +94,7 @@ std::string method_line(const Comparison& comparison) {
           : "each cell is judged as if it were the only one";
   return fmt::format(
       "method: ratio = time of a launch of B / of A, typical of their pairs (Hodges-Lehmann; "
-      "geometric mean below six launches), not that of the two medians; {}; equal means within {} "
+      "their median below six launches), not that of the two medians; {}; equal means within {} "
       "% ([{:.4f}, {:.4f}]): SAME "
       "when the interval is wholly inside, FASTER or SLOWER when wholly outside, else UNCLEAR; {}",
       methods_of(comparison), format_number(100 * band), 1 / (1 + band), 1 + band, table);
@@ -140,13 +140,13 @@ std::string difference_lines(const std::string& title, const std::vector<Differe
 
 std::string missing_lines(const Comparison& comparison) {
   std::string text;
-  for (const auto& group : missing_groups(comparison))
+  for (const auto& group : missing_groups(comparison.missing))
     text += fmt::format("  {}: no result in {}: {}\n", group.what, group.missing_in, group.reason);
   if (!text.empty()) text = "\nmeasured on one side only: counted as UNCLEAR\n" + text;
-  if (comparison.only_in_a > 0)
-    text += fmt::format("{} cells of A are not in B's plan\n", comparison.only_in_a);
-  if (comparison.only_in_b > 0)
-    text += fmt::format("{} cells of B are not in A's plan\n", comparison.only_in_b);
+  if (const int cells = comparison.unplanned_in("B"); cells > 0)
+    text += fmt::format("{} cells of A are not in B's plan\n", cells);
+  if (const int cells = comparison.unplanned_in("A"); cells > 0)
+    text += fmt::format("{} cells of B are not in A's plan\n", cells);
   return text;
 }
 
@@ -252,8 +252,8 @@ std::string comparison_json(const Comparison& comparison, int exit_code) {
       {"false_discovery_rate", comparison.options.false_discovery_rate},
       {"verdict", name_of(comparison.overall())},
       {"counts", counts},
-      {"only_in_a", comparison.only_in_a},
-      {"only_in_b", comparison.only_in_b},
+      {"only_in_a", comparison.unplanned_in("B")},
+      {"only_in_b", comparison.unplanned_in("A")},
       {"exit_code", exit_code},
       {"cells", std::move(cells)},
       {"missing", std::move(missing)},

@@ -180,20 +180,25 @@ void read_facts(ComparisonSide& side, const Reader& reader) {
   add_variables(side.provenance, reader, side.run_id);
 }
 
-std::vector<CellWithoutResult> cells_missing(const Reader& reader, const std::string& run) {
+/// The cells for which a condition holds on v_cell, with their status and why.
+std::vector<CellWithReason> cells_with_reason(const Reader& reader, const ComparisonSide& side,
+                                              const QueryScope& scope,
+                                              const std::string& condition) {
   const Table table = reader.query(
       "SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, datatype, "
       "algorithm, in_place, group_knobs, cell_knobs, status, reason FROM v_cell "
-      "WHERE run_id = ?1 AND launches = 0",
-      {run});
+      "WHERE run_id = ?1 AND " +
+          condition,
+      {side.run_id});
   const TableView rows(table);
-  std::vector<CellWithoutResult> missing;
+  std::vector<CellWithReason> cells;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto reason = rows.text(i, "reason");
-    missing.push_back(
-        {figure_cell(rows, i), rows.text(i, "status") + (reason.empty() ? "" : ": " + reason)});
+    CellWithReason cell{figure_cell(rows, i),
+                        rows.text(i, "status") + (reason.empty() ? "" : ": " + reason)};
+    if (!filter_figures({cell.figure}, scope).empty()) cells.push_back(std::move(cell));
   }
-  return missing;
+  return cells;
 }
 
 bool has_environment(const SideDefaults& defaults, const std::string& word) {
@@ -280,10 +285,9 @@ ComparisonSide load_side(const SideSelection& selection,
   if (!selection.axis.empty()) scope.where.emplace_back(selection.axis, selection.value);
   const auto of_run = load_figures(reader, run_scope(reader, side.run_id));
   side.figures = filter_figures(of_run, scope);
-  for (auto& cell : cells_missing(reader, side.run_id)) {
-    if (!filter_figures({cell.figure}, scope).empty())
-      side.without_result.push_back(std::move(cell));
-  }
+  side.without_result = cells_with_reason(reader, side, scope, "launches = 0");
+  side.with_failures =
+      cells_with_reason(reader, side, scope, "launches > 0 AND status IN ('failed', 'timed_out')");
   read_facts(side, reader);
   side.trust = trust_notes(reader, side.run_id, of_run, side.figures);
   return side;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "core/text.hpp"
 #include "core/warmup.hpp"
@@ -50,22 +52,39 @@ void adjust(std::vector<GroupIndependence>& groups) {
   }
 }
 
-std::string noise_note(const Reader& reader, const std::string& run) {
-  const Table table = reader.query(
-      "SELECT count(*) AS n, coalesce(sum(noisy), 0) AS noisy, "
-      "coalesce(sum(noise_flags_json IS NOT NULL), 0) AS judged "
-      "FROM v_launch WHERE run_id = ?1 AND launch_status = 'ok'",
-      {run});
+/// Keeps the rows of groups in ?2, a JSON list of group_key()s; "" keeps all.
+constexpr std::string_view kOfGroups =
+    "(?2 = '' OR run_id || '|' || environment || '|' || backend || '|' || architecture || '|' || "
+    "ranks || '|' || group_knobs IN (SELECT value FROM json_each(?2)))";
+
+/// What is said of a part of a run speaks of that part.
+std::string groups_of(const std::vector<CellFigure>& figures,
+                      const std::vector<CellFigure>& shown) {
+  std::set<std::string> all;
+  std::set<std::string> part;
+  for (const auto& figure : figures) all.insert(group_key(figure));
+  for (const auto& figure : shown) part.insert(group_key(figure));
+  return part.size() == all.size() ? "" : nlohmann::json(part).dump();
+}
+
+std::string noise_note(const Reader& reader, const std::string& run, const std::string& groups) {
+  const Table table =
+      reader.query(fmt::format("SELECT count(*) AS n, coalesce(sum(noisy), 0) AS noisy, "
+                               "coalesce(sum(noise_flags_json IS NOT NULL), 0) AS judged "
+                               "FROM v_launch WHERE run_id = ?1 AND launch_status = 'ok' AND {}",
+                               kOfGroups),
+                   {run, groups});
   const TableView row(table);
   if (row.integer(0, "n") == 0) return "";
   if (row.integer(0, "judged") == 0) return "noise gate: no launch was judged";
   if (row.integer(0, "noisy") == 0)
     return fmt::format("noise gate: none of {} launches flagged", row.integer(0, "judged"));
   const Table why = reader.query(
-      "SELECT substr(value, 1, instr(value, ':') - 1) AS what, count(*) AS n "
-      "FROM v_launch, json_each(noise_flags_json) WHERE run_id = ?1 AND launch_status = 'ok' "
-      "GROUP BY what ORDER BY n DESC, what",
-      {run});
+      fmt::format("SELECT substr(flag.value, 1, instr(flag.value, ':') - 1) AS what, count(*) AS n "
+                  "FROM v_launch, json_each(noise_flags_json) AS flag WHERE run_id = ?1 "
+                  "AND launch_status = 'ok' AND {} GROUP BY what ORDER BY n DESC, what",
+                  kOfGroups),
+      {run, groups});
   std::vector<std::string> reasons;
   const TableView rows(why);
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -76,12 +95,15 @@ std::string noise_note(const Reader& reader, const std::string& run) {
       row.integer(0, "noisy"), row.integer(0, "judged"), join(reasons, ", "));
 }
 
-std::string warmup_note(const Reader& reader, const std::string& run) {
+std::string warmup_note(const Reader& reader, const std::string& run, const std::string& groups) {
   const Table table = reader.query(
-      "SELECT count(*) AS n, count(settled_at) AS judged, coalesce(sum(settled_at > 0), 0) AS "
-      "short, coalesce(max(settled_at), 0) AS most, (SELECT protocol_json ->> '$.warmup' FROM run "
-      "WHERE uuid = ?1) AS warmup FROM v_measurement WHERE run_id = ?1 AND counts",
-      {run});
+      fmt::format(
+          "SELECT count(*) AS n, count(settled_at) AS judged, coalesce(sum(settled_at > 0), "
+          "0) AS short, coalesce(max(settled_at), 0) AS most, (SELECT protocol_json ->> "
+          "'$.warmup' FROM run WHERE uuid = ?1) AS warmup FROM v_measurement "
+          "WHERE run_id = ?1 AND counts AND {}",
+          kOfGroups),
+      {run, groups});
   const TableView row(table);
   const auto all = row.integer(0, "n");
   const auto judged = row.integer(0, "judged");
@@ -133,19 +155,21 @@ std::string independence_note(const std::vector<CellFigure>& figures,
       failing.size(), tested, join(failing, ", "));
 }
 
-std::string clock_note(const Reader& reader, const std::string& run) {
+std::string clock_note(const Reader& reader, const std::string& run, const std::string& groups) {
   const Table table = reader.query(
-      "SELECT count(*) AS ranks, coalesce(sum(k.clock_shared = 0), 0) AS apart, "
-      "max(max(k.clock_error_us, k.clock_end_error_us)) AS error FROM v_launch v JOIN launch_rank "
-      "k ON k.launch_id = v.launch_row WHERE v.run_id = ?1 AND k.clock_shared IS NOT NULL "
-      "AND k.rank > 0",
-      {run});
+      fmt::format("SELECT count(*) AS ranks, coalesce(sum(k.clock_shared = 0), 0) AS apart, "
+                  "max(max(k.clock_error_us, k.clock_end_error_us)) AS error FROM v_launch v JOIN "
+                  "launch_rank k ON k.launch_id = v.launch_row WHERE v.run_id = ?1 AND "
+                  "k.clock_shared IS NOT NULL AND k.rank > 0 AND {}",
+                  kOfGroups),
+      {run, groups});
   const TableView row(table);
   if (row.integer(0, "ranks") == 0) return "";
   const Table skew = reader.query(
-      "SELECT avg(skew_us) AS mean, max(skew_us) AS most FROM v_measurement WHERE run_id = ?1 AND "
-      "counts AND skew_us IS NOT NULL",
-      {run});
+      fmt::format("SELECT avg(skew_us) AS mean, max(skew_us) AS most FROM v_measurement "
+                  "WHERE run_id = ?1 AND counts AND skew_us IS NOT NULL AND {}",
+                  kOfGroups),
+      {run, groups});
   const TableView skews(skew);
   std::string text = row.integer(0, "apart") == 0
                          ? std::string("clocks: one clock for all ranks")
@@ -253,10 +277,12 @@ Table independence_table(const std::vector<CellFigure>& figures, const QueryScop
 std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
                                      const std::vector<CellFigure>& figures,
                                      const std::vector<CellFigure>& shown) {
-  std::vector<std::string> notes{replay_note(reader, run_uuid),     stopping_note(reader, run_uuid),
-                                 noise_note(reader, run_uuid),      warmup_note(reader, run_uuid),
-                                 independence_note(figures, shown), clock_note(reader, run_uuid),
-                                 stragglers_of(reader, run_uuid)};
+  const std::string groups = groups_of(figures, shown);
+  std::vector<std::string> notes{
+      replay_note(reader, run_uuid),        stopping_note(reader, run_uuid),
+      noise_note(reader, run_uuid, groups), warmup_note(reader, run_uuid, groups),
+      independence_note(figures, shown),    clock_note(reader, run_uuid, groups),
+      stragglers_of(reader, run_uuid)};
   std::erase(notes, std::string());
   return notes;
 }

@@ -74,7 +74,7 @@ TEST_CASE("what is missing for one reason is told once", "[G-04]") {
   }
   const auto result = compare_sides(std::move(a), std::move(b), {});
   REQUIRE(result.missing.size() == 3);
-  const auto groups = missing_groups(result);
+  const auto groups = missing_groups(result.missing);
   REQUIRE(groups.size() == 2);
   CHECK(groups[1].what == "bare-metal openmpi ring, 2 ranks: 1 cell (allreduce; 64 KiB)");
   CHECK(groups[0].what ==
@@ -95,7 +95,7 @@ TEST_CASE("a ratio that the two medians contradict says so", "[G-04]") {
   CHECK(result.cells[0].time_ratio.value < 0.8);
   CHECK_THAT(result.cells[0].note, ContainsSubstring("the medians alone have ratio 1.100"));
   CHECK_THAT(render_comparison(result, OutputFormat::text),
-             ContainsSubstring("Hodges-Lehmann; geometric mean below six launches"));
+             ContainsSubstring("Hodges-Lehmann; their median below six launches"));
 }
 
 TEST_CASE("a side's independence is judged among all groups of its run", "[G-04]") {
@@ -123,4 +123,56 @@ TEST_CASE("a side's independence is judged among all groups of its run", "[G-04]
   const auto side =
       load_side(parse_side("environment=bare-metal", {runs.folder.file("a.sqlite"), "last"}), {});
   CHECK_THAT(join(side.trust, "\n"), ContainsSubstring("nothing against it in 1 group"));
+}
+
+TEST_CASE("launches that failed in B alone leave no verdict in its favour", "[G-04]") {
+  Runs runs;
+  runs.add("run-1", 100);
+  runs.add("run-2", 100);
+  const auto plan =
+      make_plan("run-2", {"bare-metal", "cross-docker"}, {"allreduce"}, {1024, 65536});
+  for (int block = 6; block < 8; ++block) {
+    const auto row = runs.store.begin_launch("run-2", make_start(plan.groups[0].id, block));
+    runs.store.finish_launch(row, make_end(LaunchStatus::failed, "rank 1 was killed by signal 11"),
+                             {});
+  }
+  const auto result = runs.compare("run-1", "run-2");
+  CHECK(result.count(Verdict::same) == 2);
+  CHECK(result.count(Verdict::unclear) == 2);
+  CHECK(result.overall() == Verdict::unclear);
+  CHECK_THAT(render_comparison(result, OutputFormat::text),
+             ContainsSubstring("B failed: 2 of 8 launches not ok, worst: rank 1 was killed"));
+  const auto junit = comparison_junit(result);
+  CHECK_THAT(junit, ContainsSubstring("tests=\"4\" failures=\"0\" errors=\"2\" skipped=\"0\""));
+  CHECK_THAT(junit, ContainsSubstring("<error type=\"LAUNCHES_FAILED\""));
+  // The other way round it is A that they speak against.
+  const auto mended = runs.compare("run-2", "run-1");
+  CHECK(mended.overall() == Verdict::same);
+  CHECK_THAT(mended.cells[0].note + mended.cells[2].note, ContainsSubstring("A failed: 2 of 8"));
+}
+
+TEST_CASE("the noise told under a side is that of its own launches", "[G-04]") {
+  Runs runs;
+  auto plan = make_plan("run-1", {"bare-metal", "cross-docker"}, {"allreduce"}, {1024});
+  runs.store.begin_run(plan.run, plan.groups, plan.cells);
+  for (int block = 0; block < 4; ++block) {
+    for (const auto& group : plan.groups) {
+      auto end = make_end();
+      end.noise_flags_json = group.environment == "cross-docker"
+                                 ? R"x(["others used the CPUs meanwhile: 80 % (limit 25 %)"])x"
+                                 : "[]";
+      const auto start = make_start(group.id, block);
+      runs.store.finish_launch(
+          runs.store.begin_launch("run-1", start), end,
+          make_records(plan.cells, group.id, start.uuid, 2, 10,
+                       [](const CellInfo&, int, int iteration) { return 100 + iteration % 3; }));
+    }
+  }
+  runs.store.end_run("run-1", "complete");
+  const auto trust = [&](const char* side) {
+    const SideDefaults defaults{runs.folder.file("a.sqlite"), "last"};
+    return join(load_side(parse_side(side, defaults), {}).trust, "\n");
+  };
+  CHECK_THAT(trust("bare-metal"), ContainsSubstring("noise gate: none of 4 launches flagged"));
+  CHECK_THAT(trust("cross-docker"), ContainsSubstring("noise gate: 4 of 4 launches FLAGGED"));
 }

@@ -265,10 +265,11 @@ TEST_CASE("a cell that failed on one side counts as UNCLEAR, one that nobody pla
   const auto result = compare_sides(std::move(a), std::move(b), {});
   REQUIRE(result.missing.size() == 1);
   CHECK(result.missing[0].missing_in == "B");
-  CHECK(result.only_in_a == 1);
+  CHECK(result.unplanned_in("B") == 1);
   CHECK(result.overall() == Verdict::unclear);
   const auto junit = comparison_junit(result);
-  CHECK_THAT(junit, ContainsSubstring("tests=\"3\" failures=\"0\" errors=\"1\" skipped=\"0\""));
+  CHECK_THAT(junit, ContainsSubstring("tests=\"4\" failures=\"0\" errors=\"1\" skipped=\"1\""));
+  CHECK_THAT(junit, ContainsSubstring("<skipped message=\"not in B's plan\"/>"));
   CHECK_THAT(junit, ContainsSubstring("no result in B: unsupported: no such device"));
 }
 
