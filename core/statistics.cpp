@@ -193,9 +193,10 @@ std::string words_of_method(const std::string& method) {
   if (method == "t-log") return "t on the logarithms of launch medians";
   if (method == "signed-rank-paired")
     return "paired by block, signed ranks of differences of logarithms";
-  if (method == "t-log-paired") return "paired by block, t on differences of logarithms";
+  if (method == "t-log-paired")
+    return "median of the blocks' ratios, interval by t on their logarithms";
   if (method == "rank-sum") return "unpaired, rank sum of logarithms";
-  if (method == "welch-log") return "unpaired, Welch on logarithms";
+  if (method == "welch-log") return "unpaired, ratio of medians, interval by Welch on logarithms";
   return method;
 }
 

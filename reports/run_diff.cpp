@@ -176,9 +176,10 @@ SideBySide figures_side_by_side(const Reader& reader, const std::string& a, cons
   for (const auto& figure : left) by_cell[cell_key(figure)] = &figure;
   SideBySide result;
   result.table.columns = {"environment", "backend",   "architecture", "collective", "size_bytes",
-                          "ranks",       "algorithm", "group_knobs",  "A_us",       "A_low_us",
-                          "A_high_us",   "B_us",      "B_low_us",     "B_high_us",  "x A",
-                          "x A_low",     "x A_high",  "launches_A",   "launches_B"};
+                          "ranks",       "datatype",  "algorithm",    "in_place",   "group_knobs",
+                          "cell_knobs",  "A_us",      "A_low_us",     "A_high_us",  "B_us",
+                          "B_low_us",    "B_high_us", "x A",          "x A_low",    "x A_high",
+                          "launches_A",  "launches_B"};
   for (const auto& figure : right) {
     const auto found = by_cell.find(cell_key(figure));
     if (found == by_cell.end()) {
@@ -188,7 +189,8 @@ SideBySide figures_side_by_side(const Reader& reader, const std::string& a, cons
     const CellFigure& base = *found->second;
     std::vector<Value> row{figure.environment, figure.backend,    figure.architecture,
                            figure.collective,  figure.size_bytes, figure.ranks,
-                           figure.algorithm,   figure.group_knobs};
+                           figure.datatype,    figure.algorithm,  figure.in_place,
+                           figure.group_knobs, figure.cell_knobs};
     row.emplace_back(base.median_us());
     add_bounds(row, base.interval());
     row.emplace_back(figure.median_us());
@@ -241,7 +243,8 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
   if (!figures.table.rows.empty()) {
     out +=
         "\nfigures: median of launch medians [95 % interval]; x A = time of B / time of A, "
-        "unpaired (rank sum of logarithms, Welch below six launches); one launch gives no "
+        "unpaired (rank sum of logarithms; below six launches the medians' ratio, Welch); one "
+        "launch gives no "
         "interval\n" +
         render_table(figures.table, format);
   }

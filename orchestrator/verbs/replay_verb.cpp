@@ -61,7 +61,10 @@ std::vector<Value> compared_row(const CellFigure& before, const CellFigure& now,
   };
   return {now.collective,
           now.size_bytes,
+          now.datatype,
           now.algorithm,
+          now.in_place,
+          now.cell_knobs,
           then == before.launches.end() ? Value{} : Value(then->median_us),
           *low,
           *high,
@@ -81,9 +84,10 @@ std::vector<Value> compared_row(const CellFigure& before, const CellFigure& now,
 Table compared_figures(const Reader& reader, const StoredLaunch& launch,
                        const std::string& new_run) {
   Table table;
-  table.columns = {"collective", "size_bytes",   "algorithm", "then_us",    "run_from_us",
-                   "run_to_us",  "run_launches", "now_us",    "now_low_us", "now_high_us",
-                   "launches",   "x run",        "x run_low", "x run_high", "of the run's range"};
+  table.columns = {"collective", "size_bytes", "datatype",          "algorithm", "in_place",
+                   "cell_knobs", "then_us",    "run_from_us",       "run_to_us", "run_launches",
+                   "now_us",     "now_low_us", "now_high_us",       "launches",  "x run",
+                   "x run_low",  "x run_high", "of the run's range"};
   const auto before = load_figures(reader, run_scope(reader, launch.run_id));
   for (const auto& figure : load_figures(reader, run_scope(reader, new_run))) {
     const auto found = std::find_if(before.begin(), before.end(), [&](const auto& other) {
