@@ -73,6 +73,18 @@ TEST_CASE("help shows every verb with examples, at once, on stdout") {
   }
 }
 
+TEST_CASE("help is a verb too, alone and before another one") {
+  const auto help = run({"help"});
+  CHECK(help.exit_code == 0);
+  CHECK(help.out == run({"--help"}).out);
+  const auto of_verb = run({"help", "plan"});
+  CHECK(of_verb.exit_code == 0);
+  CHECK(of_verb.out == run({"plan", "--help"}).out);
+  const auto unknown = run({"help", "pln"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err.find("Did you mean \"plan\"?") != std::string::npos);
+}
+
 TEST_CASE("wrong usage ends with 2 and says what to do") {
   const auto verb = run({"runn"});
   CHECK(verb.exit_code == 2);
