@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace dynamiccl {
@@ -44,6 +45,9 @@ int whole(const std::string& knob, const std::string& value, int least) {
   int number = 0;
   const auto* end = value.data() + value.size();
   const auto [stop, error] = std::from_chars(value.data(), end, number);
+  if (error == std::errc::result_out_of_range && stop == end)
+    refuse(knob, value,
+           fmt::format("a whole number {}..{}", least, std::numeric_limits<int>::max()).c_str());
   if (error != std::errc() || stop != end || number < least)
     refuse(knob, value, fmt::format("a whole number from {} on", least).c_str());
   return number;

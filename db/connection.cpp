@@ -170,6 +170,13 @@ SQLite::Database open_for_reading(const std::string& path) {
                             "name another one with --db",
                             path));
   }
+  if (std::filesystem::is_regular_file(path, ignored) &&
+      std::filesystem::file_size(path, ignored) == 0) {
+    throw Error(ErrorKind::input,
+                fmt::format("database {}: is empty (0 bytes); `dynamiccl run FILE --db {}` fills "
+                            "it, or name another one with --db",
+                            path, path));
+  }
   return explained(path, "opening", [&] {
     SQLite::Database db = open_read_only(path);
     db.exec("PRAGMA query_only=ON; PRAGMA cache_size=-65536");

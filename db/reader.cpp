@@ -43,19 +43,39 @@ void bind(SQLite::Statement& statement, int index, const Value& value) {
       value);
 }
 
-/// Where in the SQL a statement ends; npos when nothing but blanks, comments or ';' follows.
-std::size_t second_statement(const std::string& sql) {
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < sql.size(); ++i) {
-    if (sql[i] != ';') continue;
-    // sqlite3_complete knows strings, comments and triggers, so that we need not.
-    if (sqlite3_complete(sql.substr(begin, i + 1 - begin).c_str()) == 0) continue;
-    begin = i + 1;
-    const std::string rest = sql.substr(begin);
-    const bool only_blank = trim(rest).empty() || trim(rest).substr(0, 2) == "--";
-    return only_blank ? std::string::npos : begin;
+/// `sql` without the blanks, comments and empty statements at its beginning.
+std::string_view without_empty_start(std::string_view sql) {
+  constexpr std::string_view kEmpty = " \t\n\f\r;";
+  while (!sql.empty()) {
+    std::size_t end = sql.find_first_not_of(kEmpty);
+    if (sql.starts_with("--")) {
+      end = sql.find('\n');
+    } else if (sql.starts_with("/*")) {
+      end = sql.find("*/", 2);
+      if (end != std::string_view::npos) end += 2;
+    }
+    if (end == 0) break;
+    sql.remove_prefix(std::min(end, sql.size()));
   }
-  return std::string::npos;
+  return sql;
+}
+
+/// The statement that `sql` consists of, without what is empty around it.
+/// @throws Error(input) when there is none or another one follows
+std::string only_statement(const std::string& sql) {
+  const std::string_view text = without_empty_start(sql);
+  if (text.empty())
+    throw Error(ErrorKind::input,
+                "query: there is no statement, only blanks or comments; write a SELECT, or a name "
+                "that `dynamiccl query` lists");
+  for (std::size_t i = text.find(';'); i != std::string_view::npos; i = text.find(';', i + 1)) {
+    const std::string statement(text.substr(0, i + 1));
+    // sqlite3_complete knows strings, comments and triggers, so that we need not.
+    if (sqlite3_complete(statement.c_str()) == 0) continue;
+    if (without_empty_start(text.substr(i + 1)).empty()) return statement;
+    throw Error(ErrorKind::input, "query: one statement at a time; leave out what follows the ';'");
+  }
+  return std::string(text);
 }
 
 /// Allows what only reads. A read-only connection alone would still let VACUUM INTO write a file.
@@ -116,11 +136,9 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 const std::string& Reader::path() const { return impl_->path_; }
 
 Table Reader::query(const std::string& sql, const std::vector<Value>& params) const {
-  if (second_statement(sql) != std::string::npos) {
-    throw Error(ErrorKind::input, "query: one statement at a time; leave out what follows the ';'");
-  }
+  const std::string only = only_statement(sql);
   try {
-    SQLite::Statement statement(impl_->db_, sql);
+    SQLite::Statement statement(impl_->db_, only);
     for (std::size_t i = 0; i < params.size(); ++i) {
       bind(statement, static_cast<int>(i + 1), params[i]);
     }

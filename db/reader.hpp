@@ -21,8 +21,8 @@ class Reader {
 
   /// One SELECT. Blobs come out as text.
   /// @param params values of ?1, ?2, ...
-  /// @throws Error(input) with SQLite's message when the SQL is wrong, holds more than one
-  /// statement or tries to write
+  /// @throws Error(input) with SQLite's message when the SQL is wrong, holds no
+  /// statement or several, or tries to write
   [[nodiscard]] Table query(const std::string& sql, const std::vector<Value>& params = {}) const;
 
   /// Full id of a run from a unique prefix of it, "last" or "last~N" (N runs before the last).

@@ -51,6 +51,14 @@ std::string unknown_verb(const CLI::App& app, const std::vector<std::string>& ar
   return fmt::format("unknown verb \"{}\"; {}", argv[1], suggestion(argv[1], verbs));
 }
 
+/// `help` and `help VERB` as `--help` and `VERB --help`.
+std::vector<std::string> without_help_verb(std::vector<std::string> argv) {
+  if (argv.size() < 2 || argv[1] != "help") return argv;
+  argv.erase(argv.begin() + 1);
+  argv.emplace_back("--help");
+  return argv;
+}
+
 int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Shared& shared) {
   if (const auto problem = unknown_verb(app, argv); !problem.empty())
     throw Error(ErrorKind::input, problem);
@@ -93,7 +101,7 @@ int run_command_line(const std::vector<std::string>& argv) {
   app.footer(kFooter);
   for (const auto add : kVerbs) add(app, shared);
   try {
-    return parse_and_run(app, argv, shared);
+    return parse_and_run(app, without_help_verb(argv), shared);
   } catch (const Error& error) {
     fmt::print(
         stderr, "dynamiccl: {}{}\n", error.what(),

@@ -21,6 +21,10 @@ using Profiles = std::map<std::string, EnvironmentProfile>;
 /// More than any job has had; a slip of the finger must not become a plan of a billion processes.
 constexpr int kMostRanks = 1 << 20;
 
+/// Of the settings of one backend, or of one training [[work]]: each becomes a launch or a cell,
+/// and a million launches of a second take twelve days.
+constexpr std::size_t kMostCombinations = 1'000'000;
+
 std::vector<std::string> names_of(const Profiles& profiles) {
   std::vector<std::string> names;
   for (const auto& [name, profile] : profiles) names.push_back(name);
@@ -123,11 +127,25 @@ void read_dimensions(TableReader& root, const Profiles& known, Experiment& exper
   }
 }
 
+/// Complains at the setting with which the combinations of all become more than can be planned.
+/// @param known combinations of the settings before this one; 0 once it was complained about
+void bound_combinations(const TableReader& table, const std::string& name, std::size_t values,
+                        std::size_t& known) {
+  known *= values;
+  if (known <= kMostCombinations) return;
+  table.complain(name,
+                 fmt::format("{}.{}: with it the settings have {} combinations, more than {}: "
+                             "give fewer values, or sweep some of them in another file",
+                             table.path(), name, known, kMostCombinations));
+  known = 0;
+}
+
 /// `training = ["mg-wfbp", ...]`: methods, and every setting as one value or a list of them.
 void read_training(TableReader& table, Work& work) {
   work.training = table.names<TrainingMethod>("training");
   work.architectures = table.names<Architecture>("architecture");
   work.backends = table.names<Backend>("backend");
+  std::size_t combinations = 1;
   for (const auto& name : training_settings()) {
     if (!table.has(name)) continue;
     KnobAxis axis{name, table.scalars(name)};
@@ -140,6 +158,7 @@ void read_training(TableReader& table, Work& work) {
         table.complain(name, error.what());
       }
     }
+    bound_combinations(table, name, axis.values.size(), combinations);
     work.settings.push_back(std::move(axis));
   }
   table.finish();
@@ -190,7 +209,7 @@ bool is_variable(const std::string& name) {
 
 /// The settings of one scope: knobs.openmpi.mca.
 void read_scope(TableReader& scopes, const std::string& scope, Backend backend,
-                std::vector<KnobAxis>& axes) {
+                std::vector<KnobAxis>& axes, std::size_t& combinations) {
   auto knobs = scopes.table(scope);
   if (!knobs) return;
   if (scope == "mca" && backend != Backend::openmpi && backend != Backend::cuda_aware_mpi)
@@ -205,6 +224,7 @@ void read_scope(TableReader& scopes, const std::string& scope, Backend backend,
     KnobAxis axis{fmt::format("{}.{}", scope, name), knobs->scalars(name)};
     if (const auto mistake = malloc_knob_mistake(axis.name, axis.values); !mistake.empty())
       knobs->complain(name, mistake);
+    bound_combinations(*knobs, name, axis.values.size(), combinations);
     axes.push_back(std::move(axis));
   }
 }
@@ -221,8 +241,9 @@ void read_knobs(TableReader& root, Experiment& experiment) {
     }
     auto scopes = table->table(backend_name);
     if (!scopes) continue;
+    std::size_t combinations = 1;
     for (const char* scope : {"env", "mca", "malloc", "call"})
-      read_scope(*scopes, scope, *backend, experiment.knobs[*backend]);
+      read_scope(*scopes, scope, *backend, experiment.knobs[*backend], combinations);
     scopes->finish();
   }
 }
@@ -230,7 +251,7 @@ void read_knobs(TableReader& root, Experiment& experiment) {
 void read_expressions(TableReader& root, const std::string& key,
                       const std::vector<std::string>& environments,
                       std::vector<Expression>& expressions) {
-  const auto texts = root.texts(key);
+  const auto texts = root.texts(key, Lines::many);
   const toml::node* node = root.node(key);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const toml::node* place = node->is_array() ? node->as_array()->get(i) : node;
@@ -266,7 +287,7 @@ Profiles with_overrides(TableReader& root, const std::string& source, const Prof
       // A profile with a mistake in it is still there for [axes].
       profiles.try_emplace(name);
       const std::string message = error.what();
-      if (message.starts_with(source)) {
+      if (message.starts_with(source) || message.starts_with("--set ")) {
         root.mistakes().add_placed(message);
       } else {
         one->complain("extends", message);
@@ -307,7 +328,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   } else {
     root.complain("name", "expected name = \"...\": what the runs are listed under");
   }
-  experiment.description = root.text("description").value_or("");
+  experiment.description = root.text("description", Lines::many).value_or("");
   experiment.seed = static_cast<std::uint64_t>(
       root.integer("seed", 0, std::numeric_limits<std::int64_t>::max()).value_or(1));
   const Profiles all = with_overrides(root, source, profiles);

@@ -1,5 +1,7 @@
 #include "orchestrator/protocol_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace dynamiccl {
@@ -8,6 +10,35 @@ namespace {
 template <class Target, class Value>
 void set(Target& target, const std::optional<Value>& value) {
   if (value) target = static_cast<Target>(*value);
+}
+
+/// A duration that must be more than 0; one that is none has been complained about already.
+void set_positive(TableReader& table, const char* key, Micros& target) {
+  const auto value = table.duration(key);
+  set(target, value);
+  if (value && value->count() <= 0)
+    table.complain(key, fmt::format("protocol.{}: expected more than 0", key));
+}
+
+bool from_command_line(const TableReader& table, const char* key) {
+  const auto& path = table.node(key)->source().path;
+  return path && path->starts_with("--");
+}
+
+void read_iterations(TableReader& table, Protocol& cells) {
+  const auto iterations = table.integer("iterations", 1, 10'000'000);
+  const auto least = table.integer("min_iterations", 1, 10'000'000);
+  set(cells.iterations, iterations);
+  set(cells.min_iterations, least);
+  // `--set protocol.iterations=3` asks for fewer than the file's least and gets them.
+  const bool overridden = iterations && least && from_command_line(table, "iterations") &&
+                          !from_command_line(table, "min_iterations");
+  if (least && *least > cells.iterations && !overridden)
+    table.complain("min_iterations",
+                   fmt::format("protocol.min_iterations: {} are more than protocol.iterations, {}; "
+                               "lower it or raise those",
+                               *least, cells.iterations));
+  cells.min_iterations = std::min(cells.min_iterations, cells.iterations);
 }
 
 void read_noise(TableReader& protocol, NoiseLimits& limits) {
@@ -27,16 +58,16 @@ void read_noise(TableReader& protocol, NoiseLimits& limits) {
 
 void read_stopping(TableReader& table, RunProtocol& protocol) {
   set(protocol.target_interval, table.number("target_interval", 0.001, 1));
-  set(protocol.max_launches, table.integer("max_launches", 2, 10'000));
-  set(protocol.time_budget, table.duration("time_budget"));
-  if (table.has("time_budget") && protocol.time_budget.count() <= 0)
-    table.complain("time_budget", "protocol.time_budget: expected more than 0");
+  const auto most = table.integer("max_launches", 2, 10'000);
+  set(protocol.max_launches, most);
+  set_positive(table, "time_budget", protocol.time_budget);
   if (table.has("max_launches") && !table.has("target_interval"))
     table.complain(
         "max_launches",
         "protocol.max_launches bounds what protocol.target_interval asks for: give both, "
         "or launches alone");
-  if (protocol.target_interval > 0 && protocol.max_launches < protocol.launches)
+  const bool told = table.has("max_launches") && !most;
+  if (protocol.target_interval > 0 && protocol.max_launches < protocol.launches && !told)
     table.complain("max_launches", "protocol.max_launches: expected at least protocol.launches");
 }
 
@@ -48,11 +79,10 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
   Protocol& cells = protocol.cells;
   set(protocol.launches, table->integer("launches", 1, 10'000));
   set(protocol.retries, table->integer("retries", 0, 100));
-  set(protocol.launch_timeout, table->duration("launch_timeout"));
-  set(protocol.connect_timeout, table->duration("connect_timeout"));
+  set_positive(*table, "launch_timeout", protocol.launch_timeout);
+  set_positive(*table, "connect_timeout", protocol.connect_timeout);
   set(cells.warmup, table->integer("warmup", 0, 1'000'000));
-  set(cells.iterations, table->integer("iterations", 1, 10'000'000));
-  set(cells.min_iterations, table->integer("min_iterations", 1, 10'000'000));
+  read_iterations(*table, cells);
   set(cells.cell_time_cap, table->duration("cell_time_cap"));
   set(cells.batch_target, table->duration("batch_target"));
   set(cells.max_batch, table->integer("max_batch", 1, 1'000'000));
@@ -62,11 +92,6 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
   read_stopping(*table, protocol);
   read_noise(*table, protocol.noise);
   table->finish();
-  cells.min_iterations = std::min(cells.min_iterations, cells.iterations);
-  if (table->has("launch_timeout") && protocol.launch_timeout.count() <= 0)
-    table->complain("launch_timeout", "protocol.launch_timeout: expected more than 0");
-  if (protocol.connect_timeout.count() <= 0)
-    table->complain("connect_timeout", "protocol.connect_timeout: expected more than 0");
 }
 
 nlohmann::json to_json(const RunProtocol& protocol) {

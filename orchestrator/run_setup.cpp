@@ -15,6 +15,22 @@ namespace dynamiccl {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Workers and scripts are told their files in JSON.
+void require_utf8(const std::string& path) {
+  try {
+    static_cast<void>(nlohmann::json(path).dump());
+  } catch (const nlohmann::json::type_error&) {
+    throw Error(ErrorKind::input,
+                fmt::format("{}: the name of this folder is no UTF-8, in which the files of a run "
+                            "name each other; choose another place with --out",
+                            path));
+  }
+}
+
+}  // namespace
+
 void make_folder(const std::string& path, const std::string& remedy) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -48,6 +64,7 @@ LaunchSite launch_site(const std::string& db, const std::string& out) {
   site.cores = usable_cores();
   site.keep_files = !out.empty();
   const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
+  require_utf8(base.string());
   make_folder(base.string(), "choose another place with --out");
   site.run_folder = fs::canonical(base).string();
   return site;

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/text.hpp"
+#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -22,10 +23,22 @@ std::string describe(const toml::node& node) {
   return "a date or time";
 }
 
-std::string whole_number(std::int64_t minimum, std::int64_t maximum) {
-  return maximum >= std::numeric_limits<int>::max()
+/// The largest number an int holds is named only to who exceeds it.
+std::string whole_number(std::int64_t minimum, std::int64_t maximum,
+                         const std::optional<std::int64_t>& found) {
+  return maximum >= std::numeric_limits<int>::max() && !(found && *found > maximum)
              ? fmt::format("a whole number from {}", minimum)
              : fmt::format("a whole number {}..{}", minimum, maximum);
+}
+
+/// "U+001B" for the first control character in a text, "" where there is none.
+std::string control_character(std::string_view text, Lines lines) {
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (lines == Lines::many && (c == '\n' || c == '\r' || c == '\t')) continue;
+    if (code < 0x20 || code == 0x7f) return fmt::format("U+{:04X}", code);
+  }
+  return "";
 }
 
 }  // namespace
@@ -66,13 +79,25 @@ void TableReader::for_each(const std::string& key,
   }
 }
 
-std::optional<std::string> TableReader::text(const std::string& key) {
+std::optional<std::string> TableReader::string(const std::string& key, const toml::node& node,
+                                               Lines lines) {
+  auto value = node.value_exact<std::string>();
+  if (!value) {
+    wrong_type(key, node, "a text in quotes");
+  } else if (const auto control = control_character(*value, lines); !control.empty()) {
+    mistakes_.add(node.source(), fmt::format("{}: the text holds the control character {}: leave "
+                                             "it out, no name or setting has one",
+                                             dotted(key), control));
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<std::string> TableReader::text(const std::string& key, Lines lines) {
   known_.insert(key);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return std::nullopt;
-  auto value = node->value_exact<std::string>();
-  if (!value) wrong_type(key, *node, "a text in quotes");
-  return value;
+  return string(key, *node, lines);
 }
 
 std::optional<bool> TableReader::boolean(const std::string& key) {
@@ -91,7 +116,7 @@ std::optional<std::int64_t> TableReader::integer(const std::string& key, std::in
   if (node == nullptr) return std::nullopt;
   const auto value = node->value_exact<std::int64_t>();
   if (!value || *value < minimum || *value > maximum) {
-    wrong_type(key, *node, whole_number(minimum, maximum));
+    wrong_type(key, *node, whole_number(minimum, maximum, value));
     return std::nullopt;
   }
   return value;
@@ -134,14 +159,10 @@ std::optional<Micros> TableReader::duration(const std::string& key) {
   return result;
 }
 
-std::vector<std::string> TableReader::texts(const std::string& key) {
+std::vector<std::string> TableReader::texts(const std::string& key, Lines lines) {
   std::vector<std::string> values;
   for_each(key, [&](const toml::node& node) {
-    if (const auto value = node.value_exact<std::string>()) {
-      values.push_back(*value);
-    } else {
-      wrong_type(key, node, "a text in quotes");
-    }
+    if (auto value = string(key, node, lines)) values.push_back(*std::move(value));
   });
   return values;
 }
@@ -153,7 +174,7 @@ std::vector<int> TableReader::integers(const std::string& key, int minimum, int 
     if (value && *value >= minimum && *value <= maximum) {
       values.push_back(static_cast<int>(*value));
     } else {
-      wrong_type(key, node, whole_number(minimum, maximum));
+      wrong_type(key, node, whole_number(minimum, maximum, value));
     }
   });
   return values;
@@ -226,7 +247,7 @@ std::vector<std::string> TableReader::scalars(const std::string& key) {
   std::vector<std::string> values;
   for_each(key, [&](const toml::node& node) {
     if (node.is_string()) {
-      values.push_back(*node.value<std::string>());
+      if (auto value = string(key, node, Lines::one)) values.push_back(*std::move(value));
     } else if (node.is_integer()) {
       values.push_back(fmt::format("{}", *node.value<std::int64_t>()));
     } else if (node.is_boolean()) {
@@ -337,6 +358,7 @@ toml::table parse_override(const std::string& text) {
                                               "--set protocol.iterations=50",
                                               source));
   }
+  check_key_parts(text, source.size() > 80 ? source.substr(0, 80) + "..." : source);
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error&) {

@@ -46,6 +46,9 @@ class Mistakes {
   std::vector<Mistake> mistakes_;
 };
 
+/// Whether a text may go on over several lines, as a description may and a setting may not.
+enum class Lines { one, many };
+
 /// Reads one TOML table strictly: asked keys are known, finish() complains about every other.
 /// A wrong value is noted in `Mistakes` and reads as absent, so that all mistakes are found at
 /// once.
@@ -54,7 +57,8 @@ class TableReader {
   /// @param path dotted name in messages, "" for the file's top level
   TableReader(const toml::table& table, std::string path, Mistakes& mistakes);
 
-  std::optional<std::string> text(const std::string& key);
+  /// Control characters are a mistake in any text; line ends and tabs are none with Lines::many.
+  std::optional<std::string> text(const std::string& key, Lines lines = Lines::one);
   std::optional<bool> boolean(const std::string& key);
   std::optional<std::int64_t> integer(const std::string& key, std::int64_t minimum,
                                       std::int64_t maximum = std::numeric_limits<int>::max());
@@ -64,7 +68,7 @@ class TableReader {
   std::optional<Micros> duration(const std::string& key);
 
   /// A single value reads as a list of one; an empty list is a mistake.
-  std::vector<std::string> texts(const std::string& key);
+  std::vector<std::string> texts(const std::string& key, Lines lines = Lines::one);
   std::vector<int> integers(const std::string& key, int minimum,
                             int maximum = std::numeric_limits<int>::max());
   std::vector<bool> booleans(const std::string& key);
@@ -117,6 +121,7 @@ class TableReader {
  private:
   void for_each(const std::string& key, const std::function<void(const toml::node&)>& visit);
   void wrong_type(const std::string& key, const toml::node& node, const std::string& expected);
+  std::optional<std::string> string(const std::string& key, const toml::node& node, Lines lines);
   void size_range(const std::string& key, const toml::table& range, std::vector<Bytes>& sizes);
   std::optional<Bytes> size(const std::string& key, const toml::node& node);
   [[nodiscard]] std::string dotted(const std::string& key) const;

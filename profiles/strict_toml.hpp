@@ -15,6 +15,10 @@
 
 namespace dynamiccl {
 
+/// Refuses a key or [header] of more parts than any of ours: what walks such a tree, toml++ itself
+/// among them, calls itself once per part. @throws Error(input) as parse_toml
+void check_key_parts(const std::string& text, const std::string& source);
+
 /// Parses TOML. @throws Error(input) as `source:line:col: ...`
 toml::table parse_toml(const std::string& text, const std::string& source);
 

@@ -8,6 +8,7 @@
 #include "core/text.hpp"
 #include "core/units.hpp"
 #include "core/verdict.hpp"
+#include "core/vocabulary.hpp"
 #include "embedded/query_list.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/pooling.hpp"
@@ -54,8 +55,10 @@ constexpr std::array kFigureQueries{
     FigureQuery{"bandwidth", "Bandwidth",
                 "one cell: algorithm and bus bandwidth as nccl-tests defines them", true,
                 bandwidth_table},
-    FigureQuery{"components", "Components", "one cell: where its time goes", true,
-                components_table},
+    FigureQuery{"components", "Components",
+                "one cell: where its time goes; each part of a sample adds up to its time, the "
+                "medians of the parts only about to the median of the whole",
+                true, components_table},
     FigureQuery{"copy_share", "Share of memory copies",
                 "one cell with copies between host and device: their share of its time", true,
                 copy_share_table},
@@ -203,6 +206,14 @@ Table figure_table(const Reader& reader, const FigureQuery& query,
   return table;
 }
 
+/// A name that there is not leaves nothing, which looks like a run that did not measure it.
+template <class E>
+void refuse_unknown_name(const std::string& column, const std::string& value) {
+  if (column != NameTable<E>::what || find_named<E>(value)) return;
+  throw Error(ErrorKind::input, fmt::format("--where {0}={1}: unknown {0} \"{1}\"; {2}", column,
+                                            value, suggestion(value, all_names<E>())));
+}
+
 }  // namespace
 
 std::vector<NamedQuery> named_queries() {
@@ -245,7 +256,9 @@ std::string judging_method(const std::string& query) {
       100 * EquivalenceBand{}.relative);
 }
 
-Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope) {
+namespace {
+
+Table table_of(const Reader& reader, const std::string& name, const QueryScope& scope) {
   const auto is_pooled = [&](const FigureQuery& query) { return query.name == name; };
   if (scope.pool && std::none_of(kFigureQueries.begin(), kFigureQueries.end(), is_pooled)) {
     throw Error(ErrorKind::input, fmt::format("query {}: --pool is for queries of figures, such as "
@@ -285,6 +298,24 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
   for (const auto& query : named_queries()) names.push_back(query.name);
   throw Error(ErrorKind::input,
               fmt::format("unknown query \"{}\"; {}", name, suggestion(name, names)));
+}
+
+}  // namespace
+
+bool takes_vary(const std::string& query) {
+  return query == "axis" || query == "crossover" || query == "tradeoffs";
+}
+
+Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope) {
+  Table table = table_of(reader, name, scope);
+  if (!table.rows.empty()) return table;
+  for (const auto& [column, value] : scope.where) {
+    refuse_unknown_name<Backend>(column, value);
+    refuse_unknown_name<Architecture>(column, value);
+    refuse_unknown_name<Collective>(column, value);
+    refuse_unknown_name<DataType>(column, value);
+  }
+  return table;
 }
 
 Table any_query(const Reader& reader, const std::string& name_or_sql, const QueryScope& scope) {

@@ -26,7 +26,7 @@ struct QueryScope {
   bool pool = false;  ///< the runs as one, where they are alike; queries of figures only
   /// Column = value, all must hold: {"backend", "openmpi"}. Sizes may be written "64KiB".
   std::vector<std::pair<std::string, std::string>> where;
-  /// Query "axis" only: the axis that varies while all others are fixed.
+  /// Queries that take it (takes_vary): the axis that varies while all others are fixed.
   std::string vary = "environment";
 };
 
@@ -42,9 +42,14 @@ std::vector<NamedQuery> named_queries();
 /// How the verdicts of a named query's table came about; "" for a query that gives none.
 std::string judging_method(const std::string& query);
 
+/// Whether a query looks at QueryScope::vary.
+bool takes_vary(const std::string& query);
+
 /// Runs a named query. Figures come from launches and cells with status ok only, each with its
 /// number of launches; one launch gives no interval.
-/// @throws Error(input) for an unknown name (with the nearest one), run, column or axis
+/// @throws Error(input) for an unknown name (with the nearest one), run, column or axis, and where
+/// nothing is left because --where names a backend, architecture, collective or datatype that there
+/// is not
 Table named_query(const Reader& reader, const std::string& name, const QueryScope& scope);
 
 /// `query NAME or SQL`: one word is a named query, anything else SQL of the user's own.

@@ -95,8 +95,8 @@ TuneOptions read_tune(TableReader& root, const std::vector<std::string>& environ
   if (const auto percent = table->integer("budget_percent", 1, 100))
     options.budget = static_cast<double>(*percent) / 100;
   if (const auto time = table->duration("allowed_time")) options.allowed_time = *time;
-  for (const std::string& text :
-       table->has("held_out") ? table->texts("held_out") : std::vector<std::string>{}) {
+  for (const std::string& text : table->has("held_out") ? table->texts("held_out", Lines::many)
+                                                        : std::vector<std::string>{}) {
     try {
       options.held_out.push_back(Expression::parse(text, environments));
     } catch (const Error& error) {

@@ -23,6 +23,9 @@ struct NameTable<OutputFormat> {
 namespace {
 
 OutputFormat format_of(const std::string& name, const Shared& shared) {
+  if (shared.json && !name.empty() && name != name_of(OutputFormat::json))
+    throw Error(ErrorKind::input,
+                fmt::format("--json and --format {} are two formats; give one", name));
   if (shared.json) return OutputFormat::json;
   return name.empty() ? OutputFormat::text : parse_named<OutputFormat>(name);
 }
@@ -80,8 +83,8 @@ void add_query_verb(CLI::App& app, Shared& shared) {
   verb->add_option("--where", arguments->where, "COLUMN=VALUE must hold")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_option("--vary", arguments->vary,
-                   "axis, crossover, tradeoffs: the axis that varies (environment)");
+  const auto* vary = verb->add_option(
+      "--vary", arguments->vary, "axis, crossover, tradeoffs: the axis that varies (environment)");
   add_format_option(*verb, arguments->format);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
@@ -92,7 +95,12 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl query latency --all --pool\n"
       "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
       "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'");
-  verb->callback([arguments, &shared] {
+  verb->callback([arguments, vary, &shared] {
+    if (vary->count() > 0 && !takes_vary(arguments->what))
+      throw Error(
+          ErrorKind::input,
+          fmt::format("query {}: --vary goes with the queries axis, crossover and tradeoffs",
+                      arguments->what));
     if (trim(arguments->what).empty()) {
       fmt::print("{}", query_list());
       return;

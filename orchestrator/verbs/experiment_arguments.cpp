@@ -5,6 +5,7 @@
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "orchestrator/group_commands.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/machine.hpp"
@@ -17,7 +18,11 @@ void ExperimentArguments::add_to(CLI::App& verb) {
       ->take_all()
       ->allow_extra_args(false);
   verb.add_option("--only", only,
-                  "keep the cells for which this holds: 'backend == gloo and size >= 1MiB'");
+                  "keep the cells for which this holds: 'backend == gloo and size >= 1MiB'")
+      ->check([](const std::string& text) -> std::string {
+        if (!trim(text).empty()) return "";
+        return "the condition is empty; leave --only out to keep all cells";
+      });
   verb.add_option("--profiles", profile_folders, "folder with further environment profiles")
       ->take_all()
       ->allow_extra_args(false);

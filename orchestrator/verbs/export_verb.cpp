@@ -84,18 +84,21 @@ void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::j
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {
+  std::vector<ExportFormat> formats;
+  for (const std::string& name : arguments.formats)
+    formats.push_back(parse_named<ExportFormat>(name));
+  const ConfigurationTable table = table_of(arguments, shared);
   std::error_code problem;
   const fs::path folder = fs::absolute(arguments.out);
   fs::create_directories(folder, problem);
-  const ConfigurationTable table = table_of(arguments, shared);
   ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
                         arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
                                                  : arguments.plugin};
   nlohmann::json json{{"files", nlohmann::json::array()},
                       {"use", nlohmann::json::array()},
                       {"notes", nlohmann::json::array()}};
-  for (const std::string& name : arguments.formats) {
-    const Export made = export_table(table, parse_named<ExportFormat>(name), options);
+  for (const ExportFormat format : formats) {
+    const Export made = export_table(table, format, options);
     for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
     say(made, folder, shared, json);
   }

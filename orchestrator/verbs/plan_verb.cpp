@@ -19,7 +19,9 @@ int print_plan(const ExperimentArguments& arguments, const Shared& shared) {
   site.cores = usable_cores();
   site.run_folder = (std::filesystem::absolute(shared.db).parent_path() / "runs").string();
   if (shared.json) {
-    fmt::print("{}\n", plan_json(loaded.experiment, loaded.plan, site).dump(1));
+    // A path need not be UTF-8, JSON has to be.
+    fmt::print("{}\n", plan_json(loaded.experiment, loaded.plan, site)
+                           .dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("{}", plan_text(loaded.experiment, loaded.plan, site));
   }

@@ -70,7 +70,7 @@ void print_answer(const RunSummary& summary, const Shared& shared) {
                                  {"not_prepared", summary.not_prepared},
                                  {"latency", rows("latency")},
                                  {"coverage", rows("coverage")}};
-  fmt::print("{}\n", answer.dump(1));
+  fmt::print("{}\n", answer.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 int run_experiment(const RunArguments& arguments, const Shared& shared) {

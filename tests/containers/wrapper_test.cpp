@@ -186,6 +186,66 @@ TEST_CASE("an ordinary user who lacks what only some environments need measures 
                                "--no-install-recommends no-such-package-dyn"));
 }
 
+TEST_CASE("root declines what only some environments need, and measures the others") {
+  if (!is_root()) SKIP("only root is asked whether to install");
+  const Repository repository;
+  repository.configured();
+  repository.packages("build coreutils\nrun no-such-package-dyn\n");
+  const TempFolder tools;
+  const std::string asked = tools.path() + "/asked";
+  for (const char* tool : {"apt-get", "apt-cache"}) {
+    const fs::path script = fs::path(tools.path()) / tool;
+    std::ofstream(script) << "#!/bin/sh\necho \"$0 $*\" >> " << asked << "\nexit 1\n";
+    fs::permissions(script, fs::perms::owner_all);
+  }
+  const std::map<std::string, std::string> offline{
+      {"PATH", tools.path() + ":/usr/sbin:/usr/bin:/sbin:/bin"}};
+  const auto unsupported = ContainsSubstring(
+      "recorded as unsupported; to have it: apt-get install -y "
+      "--no-install-recommends no-such-package-dyn");
+
+  auto never = offline;
+  never["DYNAMICCL_NO_INSTALL"] = "1";
+  const CommandResult told = repository.run({"run", "x.toml"}, never);
+  CHECK(told.exit_code == 0);
+  CHECK(told.out == "<run>\n<x.toml>\n");
+  CHECK_THAT(told.err, unsupported);
+  CHECK_FALSE(fs::exists(asked));
+
+  const CommandResult failed = repository.run({"run", "x.toml", "--yes"}, offline);
+  CHECK(failed.exit_code == 0);
+  CHECK(failed.out == "<run>\n<x.toml>\n");
+  CHECK_THAT(failed.err, ContainsSubstring("apt-get failed") && unsupported);
+  CHECK(fs::exists(asked));
+
+  // A terminal of its own, in which the answer is typed.
+  CommandOptions options;
+  options.environment = offline;
+  const CommandResult answered =
+      run_command({"sh", "-c", "echo n | script -qec \"$0 run x.toml\" /dev/null",
+                   repository.root() + "/dynamiccl"},
+                  options);
+  CHECK(answered.exit_code == 0);
+  CHECK_THAT(answered.out, ContainsSubstring("not installed, as you answered") && unsupported &&
+                               ContainsSubstring("<x.toml>"));
+
+  repository.packages(kMissing);
+  CHECK(repository.run({"run", "x.toml", "--yes"}, offline).exit_code == 1);
+  CHECK(repository.run({"run", "x.toml"}, never).exit_code == 2);
+}
+
+TEST_CASE("the suite needs a build and MPI's launchers; what else is missing, its tests skip") {
+  if (!is_root()) SKIP("only root is asked whether to install");
+  const Repository repository;
+  const std::map<std::string, std::string> never{{"DYNAMICCL_NO_INSTALL", "1"}};
+  repository.packages("build coreutils\nrun no-such-package-dyn\n");
+  const CommandResult launcher = repository.run({"test"}, never);
+  CHECK(launcher.exit_code == 2);
+  CHECK_THAT(launcher.err, !ContainsSubstring("skipped by the tests"));
+  repository.packages("build coreutils\ntest no-such-package-dyn\n");
+  CHECK_THAT(repository.run({"test"}, never).err, ContainsSubstring("skipped by the tests"));
+}
+
 TEST_CASE("the wrapper works through a link and from any folder") {
   const Repository repository;
   repository.configured();

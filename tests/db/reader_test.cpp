@@ -47,7 +47,26 @@ TEST_CASE("wrong SQL gives SQLite's message and where to look things up") {
   CHECK_THROWS_WITH(reader.query("SELECT 1; SELECT 2"), ContainsSubstring("one statement"));
   CHECK(reader.query("SELECT ';' AS a; -- done").rows.size() == 1);
   CHECK(reader.query("SELECT 1 AS a;\n").rows.size() == 1);
-  CHECK_THROWS_AS(reader.query(""), Error);
+}
+
+TEST_CASE("what is empty around a statement is no second one, and alone it is no statement") {
+  const ScratchFolder folder;
+  const Store store(folder.file("a.sqlite"));
+  const Reader reader(folder.file("a.sqlite"));
+  for (const char* sql : {"SELECT 1 AS a;;", "SELECT 1 AS a; /* x */", "SELECT 1 AS a; -- x\n ; /*",
+                          "; -- x\n/* ; */ SELECT 1 AS a", "SELECT 1 AS a /* ; */;\t"}) {
+    INFO(sql);
+    CHECK(reader.query(sql).rows.size() == 1);
+  }
+  for (const char* sql : {"", " ", ";", "-- only", "/* only */ ;", "/* open", "--"}) {
+    INFO(sql);
+    CHECK_THROWS_WITH(reader.query(sql), ContainsSubstring("there is no statement"));
+  }
+  for (const char* sql : {"SELECT 1; -- x\nSELECT 2", "SELECT 1; /* x */ DELETE FROM run",
+                          "; SELECT 1;; SELECT 2", "SELECT 1; /* x */ */"}) {
+    INFO(sql);
+    CHECK_THROWS_WITH(reader.query(sql), ContainsSubstring("one statement at a time"));
+  }
 }
 
 TEST_CASE("values come out with their types and parameters go in with theirs") {

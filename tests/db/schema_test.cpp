@@ -183,6 +183,15 @@ TEST_CASE("files that are no database of ours are refused and left untouched") {
   CHECK_THROWS_WITH(Store(foreign), ContainsSubstring("of another program"));
   CHECK_THROWS_WITH(Reader(foreign), ContainsSubstring("not written by DynamICCL"));
 
+  // What a command that failed before its first write, or `touch`, leaves: `run` takes it.
+  const auto empty = folder.file("empty.sqlite");
+  std::ofstream(empty).close();
+  CHECK_THROWS_WITH(
+      Reader(empty),
+      ContainsSubstring("is empty (0 bytes); `dynamiccl run FILE --db " + empty + "` fills it"));
+  CHECK_NOTHROW(Store(empty));
+  CHECK_NOTHROW(Reader(empty));
+
   CHECK_THROWS_WITH(Reader(folder.file("none.sqlite")), ContainsSubstring("does not exist yet"));
   CHECK_THROWS_WITH(Store(folder.file("no/such/folder.sqlite")),
                     ContainsSubstring("its folder") && ContainsSubstring("does not exist"));

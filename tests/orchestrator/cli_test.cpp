@@ -73,6 +73,18 @@ TEST_CASE("help shows every verb with examples, at once, on stdout") {
   }
 }
 
+TEST_CASE("help is a verb too, alone and before another one") {
+  const auto help = run({"help"});
+  CHECK(help.exit_code == 0);
+  CHECK(help.out == run({"--help"}).out);
+  const auto of_verb = run({"help", "plan"});
+  CHECK(of_verb.exit_code == 0);
+  CHECK(of_verb.out == run({"plan", "--help"}).out);
+  const auto unknown = run({"help", "pln"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err.find("Did you mean \"plan\"?") != std::string::npos);
+}
+
 TEST_CASE("wrong usage ends with 2 and says what to do") {
   const auto verb = run({"runn"});
   CHECK(verb.exit_code == 2);
@@ -239,6 +251,55 @@ TEST_CASE("an expression that leaves nothing, or is wrong, is refused") {
   CHECK(wrong.exit_code == 2);
   CHECK(wrong.err.find("--only 'backend = gloo': column 9: found \"=\"; did you mean \"==\"?") !=
         std::string::npos);
+}
+
+TEST_CASE("an option that would be ignored is refused") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  for (const char* only : {"", " "}) {
+    const auto refused = run({"plan", path, "--only", only});
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("the condition is empty; leave --only out") != std::string::npos);
+  }
+  const auto db = folder.path("x.sqlite");
+  const Store empty(db);
+  const auto vary = run({"query", "latency", "--vary", "nope", "--db", db});
+  CHECK(vary.exit_code == 2);
+  CHECK(vary.err.find("query latency: --vary goes with the queries axis, crossover and "
+                      "tradeoffs") != std::string::npos);
+  for (const char* verb : {"query", "list", "show"}) {
+    std::vector<std::string> words{verb, "--json", "--format", "csv", "--db", db};
+    if (words.front() == "query") words.insert(words.begin() + 1, "runs");
+    const auto two = run(words);
+    CHECK(two.exit_code == 2);
+    CHECK(two.err.find("--json and --format csv are two formats; give one") != std::string::npos);
+  }
+  CHECK(run({"query", "runs", "--json", "--format", "json", "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("export looks at its formats before its input, and a missing table is input") {
+  const Folder folder;
+  const auto out = folder.path("out");
+  const auto format = run({"export", "--measured", "last", "--format", "zzz", "--out", out, "--db",
+                           folder.path("none.sqlite")});
+  CHECK(format.exit_code == 2);
+  CHECK(format.err.find("\"zzz\"") != std::string::npos);
+  const auto table = run({"export", folder.path("no.json"), "--format", "nccl", "--out", out});
+  CHECK(table.exit_code == 2);
+  CHECK(table.err.find("no.json: cannot be read") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("a path that is no UTF-8 leaves the plan's JSON readable, and no run begins there") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto plan = run({"plan", path, "--json", "--db", folder.path("\xe9/x.sqlite")});
+  CHECK(plan.exit_code == 0);
+  CHECK(nlohmann::json::parse(plan.out).at("groups").size() == 2);
+  const auto measured = run({"run", path, "--db", folder.path("\xe9/x.sqlite")});
+  CHECK(measured.exit_code == 2);
+  CHECK(measured.err.find("is no UTF-8") != std::string::npos);
+  CHECK(measured.err.find("choose another place with --out") != std::string::npos);
 }
 
 TEST_CASE("resuming nothing is refused before anything starts") {

@@ -117,6 +117,45 @@ TEST_CASE("launches follow a target interval, a maximum and a time budget") {
                          "gpu_capped, load, psi_cpu"));
 }
 
+TEST_CASE("a duration that is none is complained about once") {
+  for (const char* key : {"launch_timeout", "connect_timeout", "time_budget"}) {
+    const std::string name(key);
+    const auto none = mistakes(kGood + "[protocol]\n" + name + " = \"1 fortnight\"\n");
+    CHECK(none.find("expected a duration") != std::string::npos);
+    CHECK(none.find("more than 0") == std::string::npos);
+    CHECK(mistakes(kGood + "[protocol]\n" + name + " = 0\n")
+              .ends_with("protocol." + name + ": expected more than 0"));
+  }
+  CHECK(mistakes(kGood + "[protocol]\ntarget_interval = 0.1\nlaunches = 50\nmax_launches = 1\n")
+            .find("at least protocol.launches") == std::string::npos);
+}
+
+TEST_CASE("no fewer iterations than the least of them, unless --set asks for fewer") {
+  const std::string more = ": 100 are more than protocol.iterations, 5; lower it or raise those";
+  const std::string protocol = kGood + "[protocol]\nmin_iterations = 100\n";
+  CHECK(mistakes(protocol + "iterations = 5\n") ==
+        "demo.toml:12:18: protocol.min_iterations" + more);
+  CHECK(mistakes(kGood + "[protocol]\niterations = 5\n", {"protocol.min_iterations=100"}) ==
+        "--set protocol.min_iterations=100: protocol.min_iterations" + more);
+  CHECK(parsed(protocol).protocol.cells.min_iterations == 100);
+  CHECK(parsed(protocol, {"protocol.iterations=3"}).protocol.cells.min_iterations == 3);
+  CHECK(parsed(kGood + "[protocol]\niterations = 2\n").protocol.cells.min_iterations == 2);
+}
+
+TEST_CASE("settings whose combinations nobody could measure are refused before they are made") {
+  std::string knobs = "[knobs.gloo]\n";
+  for (int i = 0; i < 9; ++i)
+    knobs += "env.K" + std::to_string(i) + " = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
+  CHECK(mistakes(kGood + knobs) ==
+        "demo.toml:18:10: knobs.gloo.env.K6: with it the settings have 10000000 combinations, more "
+        "than 1000000: give fewer values, or sweep some of them in another file");
+  std::string work = kGood + "[[work]]\ntraining = \"dear\"\nmodel = \"cnn\"\n";
+  for (const char* name : {"batch", "samples", "steps", "epochs", "oracle", "threads", "servers"})
+    work += std::string(name) + " = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n";
+  CHECK(mistakes(work).find("with it the settings have 10000000 combinations") !=
+        std::string::npos);
+}
+
 TEST_CASE("text that is no TOML is refused with its place") {
   CHECK(mistakes("name = \"x\nseed = 1\n").starts_with("demo.toml:1:10: "));
 }
@@ -162,6 +201,9 @@ TEST_CASE("a profile is overridden or extended inside the experiment") {
             .starts_with("demo.toml:11:1: [profile.odd] is no known profile: write extends"));
   CHECK(mistakes(kGood + "[profile.cross-docker]\nipk = \"shared\"\n")
             .starts_with("demo.toml:12:1: unknown key \"ipk\" in [profile.cross-docker]"));
+  // What --set gave stands in no file.
+  const std::string set = "profile.x={extends=\"cross-docker\",launcher=\"inside\"}";
+  CHECK(mistakes(kGood, {set}).starts_with("--set " + set + ": "));
   // One mistake is told once: the name in [axes] is that of a profile.
   const auto once = mistakes(kGood + "[profile.mine]\nextends = \"cross-docker\"\nipk = 1\n",
                              {"axes.environment=\"mine\""});
@@ -184,6 +226,8 @@ TEST_CASE("knobs belong to a backend and a scope") {
         "demo.toml:12:15: malloc keep is \"64MiB\": expected true or false");
   CHECK(mistakes(kGood + "[knobs.gloo]\nmalloc.kepp = true\n").find("Did you mean \"keep\"?") !=
         std::string::npos);
+  CHECK(mistakes(kGood + "[knobs.gloo]\nenv.A = \"a\\u0000b\"\n")
+            .starts_with("demo.toml:12:9: knobs.gloo.env.A: the text holds the control character"));
   CHECK(mistakes(kGood + "[knobs.gluu]\nenv.A = 1\n")
             .starts_with("demo.toml:11:1: unknown backend \"gluu\""));
 }

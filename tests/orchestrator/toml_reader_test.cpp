@@ -53,6 +53,37 @@ TEST_CASE("every wrong value of a table is reported with its place, all at once"
         "Did you mean \"color\"?");
 }
 
+TEST_CASE("a number above the largest one is told what that is") {
+  const auto table = parse_toml("a = 99999999999\nb = [2, 99999999999]\n", "x.toml");
+  Mistakes mistakes("x.toml");
+  TableReader reader(table, "", mistakes);
+  CHECK_FALSE(reader.integer("a", 1));
+  reader.integers("b", 1);
+  CHECK(raised(mistakes) ==
+        "x.toml:1:5: a: expected a whole number 1..2147483647, found the number 99999999999\n"
+        "x.toml:2:9: b: expected a whole number 1..2147483647, found the number 99999999999");
+}
+
+TEST_CASE("control characters are refused in every text, line ends only in one line") {
+  const auto table = parse_toml(
+      "nul = \"a\\u0000b\"\nescape = [\"a\", \"\\u001b[2J\"]\nline = \"a\\nb\"\n"
+      "scalar = [1, \"a\\tb\"]\nlong = \"\"\"a\n\tb\"\"\"\n",
+      "x.toml");
+  Mistakes mistakes("x.toml");
+  TableReader reader(table, "", mistakes);
+  CHECK_FALSE(reader.text("nul"));
+  CHECK(reader.texts("escape") == std::vector<std::string>{"a"});
+  CHECK_FALSE(reader.text("line"));
+  CHECK(reader.scalars("scalar") == std::vector<std::string>{"1"});
+  CHECK(reader.text("long", Lines::many) == "a\n\tb");
+  const std::string rest = ": leave it out, no name or setting has one";
+  CHECK(raised(mistakes) ==
+        "x.toml:1:7: nul: the text holds the control character U+0000" + rest +
+            "\nx.toml:2:16: escape: the text holds the control character U+001B" + rest +
+            "\nx.toml:3:8: line: the text holds the control character U+000A" + rest +
+            "\nx.toml:4:14: scalar: the text holds the control character U+0009" + rest);
+}
+
 TEST_CASE("a duration that no deadline can hold is refused") {
   const auto table = parse_toml(
       "year = \"8784h\"\nlong = \"8785h\"\nmore = 1e300\nendless = inf\nnothing = nan\n"
@@ -100,6 +131,24 @@ TEST_CASE("overrides reach nested keys, lists and new tables, and bare words are
   CHECK(table["axes"]["backend"].value<std::string>() == "gloo");
   CHECK(table["axes"]["environment"].as_array()->size() == 2);
   CHECK(table["work"][0]["size"][1].value<int>() == 16);
+}
+
+TEST_CASE("an override of endless parts is refused before anything walks it") {
+  std::string deep = "a";
+  for (int i = 0; i < 20'000; ++i) deep += ".a";
+  auto table = parse_toml("x = 1\n", "x.toml");
+  for (const std::string& text : {deep + "=1", "x={" + deep + "=1}"}) {
+    try {
+      apply_overrides(table, {text});
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).starts_with("--set "));
+      CHECK(std::string(error.what())
+                .ends_with("...: a key of more than 16 parts; none that is known has so many"));
+    }
+  }
+  apply_overrides(table, {"x=1.5", "y=" + std::string(15, 'b') + ".c"});
+  CHECK(table["x"].value<double>() == 1.5);
 }
 
 TEST_CASE("a wrong override is named as the user wrote it") {

@@ -80,6 +80,36 @@ TEST_CASE("text that is no TOML names the line and column of the damage") {
   }
 }
 
+TEST_CASE("a key or header of endless parts is refused with its place") {
+  std::string deep = "a";
+  for (int i = 0; i < 20'000; ++i) deep += i % 2 == 0 ? ".a" : ".\"a\"";
+  for (const std::string& text :
+       {deep + " = 1", "[" + deep + "]", "x = { y = 1, " + deep + " = 1 }",
+        "x = [{a = \"\"\"q\"\"\"\"\", " + deep + " = 1}]"}) {
+    try {
+      parse_toml("z = 1 # " + std::string(50, '.') + "\n" + text, "deep.toml");
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).starts_with("deep.toml:2:"));
+      CHECK(std::string(error.what())
+                .ends_with(": a key of more than 16 parts; none that is known has so many"));
+    }
+  }
+}
+
+TEST_CASE("dots in texts, comments and numbers are no parts of a key") {
+  const std::string dots(50, '.');
+  const auto table =
+      parse_toml("a = \"" + dots + "\" # " + dots + "\nb = '" + dots + "\\'\n" + "c = \"\"\"\n" +
+                     dots + "\"\\\"" + dots + "\"\"\"\nd = [" +
+                     "1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, " +
+                     "1.5, 1.5, 1.5, 1.5, 1.5, 1.5]\n[a1.b.c.d.e.f.g.h]\ni.j.k = 1\n",
+                 "x.toml");
+  CHECK(table["a"].value<std::string>() == dots);
+  CHECK(table["b"].value<std::string>() == dots + "\\");
+  CHECK(table["d"].as_array()->size() == 18);
+}
+
 TEST_CASE("a file that is not there is an input error that names it") {
   CHECK_THROWS_AS(read_input_file("/nonexistent/x.toml"), Error);
 }

@@ -371,6 +371,22 @@ TEST_CASE("an unknown query names the known ones and the nearest", "[A-56]") {
                         ContainsSubstring("Did you mean \"latency\""));
 }
 
+TEST_CASE("rows cannot be chosen by a name that there is not", "[A-56]") {
+  const PlantedRun run;
+  const auto rows = [&](const char* query, const char* column, const char* value) {
+    QueryScope scope;
+    scope.where = {{column, value}};
+    return named_query(run.reader(), query, scope).rows.size();
+  };
+  CHECK_THROWS_WITH(rows("latency", "backend", "glo"),
+                    ContainsSubstring("--where backend=glo: unknown backend \"glo\"; known: ") &&
+                        ContainsSubstring("Did you mean \"gloo\"?"));
+  CHECK_THROWS_WITH(rows("coverage", "collective", "alreduce"),
+                    ContainsSubstring("Did you mean \"allreduce\"?"));
+  CHECK(rows("latency", "backend", "nccl") == 0);
+  CHECK(rows("latency", "backend", "openmpi") > 0);
+}
+
 TEST_CASE("one word is a named query, anything else SQL", "[G-01]") {
   const PlantedRun run;
   const Reader reader = run.reader();

@@ -177,7 +177,7 @@ void write_table(const ConfigurationTable& table, const std::string& path) {
 ConfigurationTable read_table(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw Error(ErrorKind::environment,
+    throw Error(ErrorKind::input,
                 path + ": cannot be read; `dynamiccl tune FILE --table " + path + "` makes it");
   return table_from_json(std::string{std::istreambuf_iterator<char>(file), {}}, path);
 }

@@ -85,7 +85,7 @@ ConfigurationTable table_from_json(const std::string& text, const std::string& s
 /// Written beside the target and renamed, so that a reader never sees half a file.
 /// @throws Error(environment) when it cannot be written
 void write_table(const ConfigurationTable& table, const std::string& path);
-/// @throws Error(environment) when it cannot be read, Error(data) as table_from_json()
+/// @throws Error(input) when it cannot be read, Error(data) as table_from_json()
 ConfigurationTable read_table(const std::string& path);
 
 }  // namespace dynamiccl
