@@ -16,6 +16,7 @@
 #include "orchestrator/verbs/experiment_arguments.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "reports/reports.hpp"
+#include "reports/table_view.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -73,6 +74,19 @@ void print_answer(const RunSummary& summary, const Shared& shared) {
   fmt::print("{}\n", answer.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+/// Names of algorithms that nothing in the run has, each with what a library said of one: more
+/// likely a slip of the pen than something unsupported.
+std::vector<std::string> algorithms_of_nobody(const std::string& db, const std::string& run) {
+  const Table table = Reader(db).query(
+      "SELECT algorithm, max(reason) AS reason FROM v_cell WHERE run_id = ?1 GROUP BY algorithm "
+      "HAVING sum(launches) = 0 AND sum(reason LIKE 'no algorithm \"%') = count(*)",
+      {run});
+  std::vector<std::string> reasons;
+  const TableView rows(table);
+  for (std::size_t i = 0; i < rows.size(); ++i) reasons.push_back(rows.text(i, "reason"));
+  return reasons;
+}
+
 int run_experiment(const RunArguments& arguments, const Shared& shared) {
   const InterruptGuard guard;
   Console console(shared.verbosity());
@@ -109,7 +123,9 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
         "again with\n  dynamiccl run {} --resume --db {}",
         summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
         summary.failed_launches == 1 ? "it" : "them", arguments.experiment.file, shared.db));
-  return summary.ok() ? exit_code::kFine : exit_code::kCellFailed;
+  const auto nobody = algorithms_of_nobody(shared.db, summary.run_id);
+  for (const auto& reason : nobody) console.warning("nothing was measured: " + reason);
+  return summary.ok() && nobody.empty() ? exit_code::kFine : exit_code::kCellFailed;
 }
 
 }  // namespace

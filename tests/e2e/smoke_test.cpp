@@ -54,3 +54,17 @@ TEST_CASE("each launch gets fresh data and a random order, the same seed gives t
   CHECK(program.value("SELECT count(DISTINCT json_extract(run_config_json, '$.seed')) FROM "
                       "launch") == 2);
 }
+
+TEST_CASE("an algorithm that nothing has is told, and the run does not count as fine") {
+  const Program program;
+  const auto path = program.file("slip.toml", one_cell("\"bare-metal\"", "gloo") +
+                                                  "[protocol]\nwarmup = 1\niterations = 3\n"
+                                                  "launches = 1\n");
+  const auto result =
+      program.run({"run", path, "--set", "axes.algorithm=[\"library\", \"own_rng\"]"});
+  INFO(result.err);
+  CHECK(result.exit_code == 1);
+  CHECK(result.err.find("no algorithm \"own_rng\"") != std::string::npos);
+  CHECK(result.err.find("own_ring") != std::string::npos);
+  CHECK(program.value("SELECT count(*) FROM v_cell WHERE status = 'ok'") == 1);
+}
