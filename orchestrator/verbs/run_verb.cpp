@@ -79,7 +79,7 @@ void print_answer(const RunSummary& summary, const Shared& shared) {
 std::vector<std::string> algorithms_of_nobody(const std::string& db, const std::string& run) {
   const Table table = Reader(db).query(
       "SELECT algorithm, max(reason) AS reason FROM v_cell WHERE run_id = ?1 GROUP BY algorithm "
-      "HAVING sum(launches) = 0 AND sum(reason LIKE 'no algorithm \"%') = count(*)",
+      "HAVING sum(launches) = 0 AND sum(reason LIKE '%no algorithm \"%') = count(*)",
       {run});
   std::vector<std::string> reasons;
   const TableView rows(table);
