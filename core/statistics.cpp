@@ -94,7 +94,9 @@ double quantile(std::vector<double> values, double q) {
   const double low = at(lower);
   const double rest = place - static_cast<double>(lower);
   if (rest == 0) return low;
-  return low + rest * (at(lower + 1) - low);
+  const double high = at(lower + 1);
+  // Also between two infinities, whose difference is no number.
+  return high == low ? low : low + rest * (high - low);
 }
 
 double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }

@@ -14,6 +14,8 @@ using namespace dynamiccl;
 using Catch::Approx;
 
 TEST_CASE("median and quantiles interpolate between order statistics") {
+  CHECK(std::isinf(median({INFINITY, INFINITY})));
+  CHECK(std::isinf(median({1, INFINITY})));
   CHECK(median({3, 1, 2}) == Approx(2));
   CHECK(median({4, 1, 2, 3}) == Approx(2.5));
   CHECK(quantile({0, 10}, 0.9) == Approx(9));
