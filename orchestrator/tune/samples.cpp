@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
+#include "core/malloc_settings.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {
@@ -23,7 +26,47 @@ std::string find_sweep(const Reader& reader, const std::string& experiment_name,
   return TableView(found).text(0, "run_id");
 }
 
-std::vector<SampledTask> load_samples(const Reader& reader, const TunePlan& plan,
+bool measured_huge_pages(const Reader& reader, const std::string& run_id) {
+  const Table found = reader.query(
+      "SELECT 1 FROM plan_group g JOIN run r ON r.id = g.run_id WHERE r.uuid = ?1 AND EXISTS "
+      "(SELECT 1 FROM json_each(g.knobs_json) WHERE key = ?2) LIMIT 1",
+      {run_id, std::string(kMallocKnob) + std::string(kHugePagesSetting)});
+  return !found.rows.empty();
+}
+
+void keep_measured_cells(Plan& plan, const Reader& reader, const std::string& run_id) {
+  const Table rows = reader.query(
+      "SELECT DISTINCT cell_id FROM v_measurement WHERE run_id = ?1 AND counts", {run_id});
+  const TableView view(rows);
+  std::set<std::string> measured;
+  for (std::size_t row = 0; row < view.size(); ++row) measured.insert(view.text(row, "cell_id"));
+  for (PlannedGroup& group : plan.groups)
+    for (PlannedCell& cell : group.cells)
+      if (!measured.contains(cell.work.id)) cell.impossible = "run " + run_id + " has no figure";
+}
+
+namespace {
+
+/// Tasks without any sample leave plan and samples alike.
+void drop_unmeasured(TunePlan& plan, std::vector<SampledTask>& tasks) {
+  std::size_t kept = 0;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const auto& arms = tasks[t].arm_us;
+    if (std::all_of(arms.begin(), arms.end(), [](const auto& arm) { return arm.empty(); }))
+      continue;
+    if (kept != t) {
+      tasks[kept] = std::move(tasks[t]);
+      plan.tasks[kept] = std::move(plan.tasks[t]);
+    }
+    ++kept;
+  }
+  tasks.resize(kept);
+  plan.tasks.resize(kept);
+}
+
+}  // namespace
+
+std::vector<SampledTask> load_samples(const Reader& reader, TunePlan& plan,
                                       const std::string& run_id) {
   std::vector<SampledTask> tasks;
   std::map<std::string, Ask> arms;
@@ -32,14 +75,16 @@ std::vector<SampledTask> load_samples(const Reader& reader, const TunePlan& plan
     task.search = plan.tasks[t].search;
     task.held_out = plan.tasks[t].held_out;
     task.arm_us.resize(plan.tasks[t].arms());
+    task.arm_launch.resize(task.arm_us.size());
     for (std::size_t a = 0; a < task.arm_us.size(); ++a)
       arms[place_of(plan, {t, a}, "").cell_id] = {t, a};
     tasks.push_back(std::move(task));
   }
   const Table rows = reader.query(
       "SELECT m.cell_id AS cell_id, m.median_us AS median_us, m.regime_id AS regime_id, "
-      "l.regime_json AS regime_json FROM v_measurement m JOIN launch l ON l.id = m.launch_row "
-      "WHERE m.run_id = ?1 AND m.counts AND m.median_us > 0 ORDER BY m.block",
+      "m.launch_row AS launch_row, l.regime_json AS regime_json FROM v_measurement m "
+      "JOIN launch l ON l.id = m.launch_row WHERE m.run_id = ?1 AND m.counts AND m.median_us > 0 "
+      "ORDER BY m.block",
       {run_id});
   const TableView view(rows);
   for (std::size_t row = 0; row < view.size(); ++row) {
@@ -47,10 +92,17 @@ std::vector<SampledTask> load_samples(const Reader& reader, const TunePlan& plan
     if (arm == arms.end()) continue;
     SampledTask& task = tasks[arm->second.task];
     task.arm_us[arm->second.arm].push_back(view.real(row, "median_us").value_or(0));
+    task.arm_launch[arm->second.arm].push_back(view.integer(row, "launch_row"));
     if (!task.regime_id.empty()) continue;
     task.regime_id = view.text(row, "regime_id");
     task.regime = nlohmann::json::parse(view.text(row, "regime_json"), nullptr, false);
   }
+  drop_unmeasured(plan, tasks);
+  if (tasks.empty())
+    throw Error(ErrorKind::input,
+                fmt::format("run {} measured none of these cells; `dynamiccl query coverage --run "
+                            "{}` shows what it measured",
+                            run_id, run_id));
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     const std::size_t launches = tasks[t].arm_us[0].size();
     if (launches < 3)

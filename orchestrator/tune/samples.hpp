@@ -17,9 +17,16 @@ inline constexpr const char* kSweepMark = "tune=sweep";
 std::string find_sweep(const Reader& reader, const std::string& experiment_name,
                        const std::string& file);
 
-/// What a sweep measured of every arm of every task.
-/// @throws Error(input) when it measured a task's default in fewer than three launches
-std::vector<SampledTask> load_samples(const Reader& reader, const TunePlan& plan,
+/// Did the run measure settings that ask for huge pages? Where it did not, there are none.
+bool measured_huge_pages(const Reader& reader, const std::string& run_id);
+
+/// Makes the cells impossible that the run did not measure: it could not, or was not asked to.
+void keep_measured_cells(Plan& plan, const Reader& reader, const std::string& run_id);
+
+/// What a sweep measured of every arm of every task. Tasks of which it measured nothing are dropped
+/// from the plan.
+/// @throws Error(input) when it measured none, or a task's default in fewer than three launches
+std::vector<SampledTask> load_samples(const Reader& reader, TunePlan& plan,
                                       const std::string& run_id);
 
 }  // namespace dynamiccl

@@ -100,4 +100,13 @@ Table replay_table(const std::vector<ReplayScore>& scores) {
   return table;
 }
 
+void append_part(Table& table, const Table& part, Backend backend) {
+  table.columns = part.columns;
+  table.columns.insert(table.columns.begin(), "backend");
+  for (auto row : part.rows) {
+    row.insert(row.begin(), std::string(name_of(backend)));
+    table.rows.push_back(std::move(row));
+  }
+}
+
 }  // namespace dynamiccl

@@ -17,5 +17,7 @@ std::vector<std::string> flag_advice(const TuningResult& result);
 
 /// One row per agent.
 Table replay_table(const std::vector<ReplayScore>& scores);
+/// Adds a part's rows behind a column that names the backend.
+void append_part(Table& table, const Table& part, Backend backend);
 
 }  // namespace dynamiccl

@@ -1,6 +1,7 @@
 #include "orchestrator/verbs/experiment_arguments.hpp"
 
 #include <filesystem>
+#include <limits>
 
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
@@ -38,33 +39,55 @@ std::vector<std::string> profile_folders(const std::vector<std::string>& further
   return folders;
 }
 
-LoadedExperiment load_experiment(const ExperimentArguments& arguments) {
-  LoadedExperiment loaded;
-  const auto profiles = load_profiles(profile_folders(arguments.profile_folders));
-  loaded.experiment = read_experiment(arguments.file, arguments.overrides, profiles);
+namespace {
+
+Experiment read_file(const ExperimentArguments& arguments) {
+  Experiment experiment =
+      read_experiment(arguments.file, arguments.overrides,
+                      load_profiles(profile_folders(arguments.profile_folders)));
   if (only_user_namespaces()) {
-    const auto asked = loaded.experiment.profiles;
+    const auto asked = experiment.profiles;
     for (const auto& [name, profile] : asked)
-      loaded.experiment.profiles[name] = profile_for_user(asked, name, true);
+      experiment.profiles[name] = profile_for_user(asked, name, true);
   }
+  return experiment;
+}
+
+Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
+            const Capabilities& can) {
   std::optional<Expression> only;
   if (!arguments.only.empty()) {
     std::vector<std::string> environments;
-    for (const auto& [name, profile] : loaded.experiment.profiles) environments.push_back(name);
+    for (const auto& [name, profile] : experiment.profiles) environments.push_back(name);
     try {
       only = Expression::parse(arguments.only, environments);
     } catch (const Error& error) {
       throw error.with_context("--only '" + arguments.only + "'");
     }
   }
-  loaded.plan =
-      make_plan(loaded.experiment, inspect_machine(loaded.experiment.profiles, program_folder()),
-                only ? &*only : nullptr);
-  if (loaded.plan.groups.empty())
+  Plan plan = make_plan(experiment, can, only ? &*only : nullptr);
+  if (plan.groups.empty())
     throw Error(ErrorKind::input,
                 arguments.file + ": no cell is left: where, exclude or --only drop all of them");
+  return plan;
+}
+
+}  // namespace
+
+LoadedExperiment load_experiment(const ExperimentArguments& arguments) {
+  LoadedExperiment loaded{read_file(arguments), {}};
+  loaded.plan = expand(loaded.experiment, arguments,
+                       inspect_machine(loaded.experiment.profiles, program_folder()));
   rule_out_groups_without_commands(loaded.plan, loaded.experiment);
   if (loaded.plan.trains()) use_training_image();
+  return loaded;
+}
+
+LoadedExperiment load_experiment_of_anywhere(const ExperimentArguments& arguments) {
+  Capabilities all;
+  all.gpus = std::numeric_limits<int>::max();
+  LoadedExperiment loaded{read_file(arguments), {}};
+  loaded.plan = expand(loaded.experiment, arguments, all);
   return loaded;
 }
 

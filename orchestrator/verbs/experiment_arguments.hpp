@@ -30,6 +30,11 @@ struct LoadedExperiment {
 /// @throws Error(input) with one line per mistake
 LoadedExperiment load_experiment(const ExperimentArguments& arguments);
 
+/// The same without a look at the machine: every cell that can be measured anywhere counts as
+/// possible. For what was measured before, perhaps elsewhere.
+/// @throws Error(input) with one line per mistake
+LoadedExperiment load_experiment_of_anywhere(const ExperimentArguments& arguments);
+
 /// The folders of environment profiles: the project's own, then the user's.
 std::vector<std::string> profile_folders(const std::vector<std::string>& further);
 

@@ -58,16 +58,6 @@ void print_table(const Table& table, const Shared& shared) {
   fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text));
 }
 
-/// Adds a part's rows behind a column that names the backend.
-void append(Table& table, const Table& part, const std::string& backend) {
-  table.columns = part.columns;
-  table.columns.insert(table.columns.begin(), "backend");
-  for (auto row : part.rows) {
-    row.insert(row.begin(), backend);
-    table.rows.push_back(std::move(row));
-  }
-}
-
 std::vector<Backend> backends_of(const TunePlan& plan) {
   std::vector<Backend> backends;
   for (const PlannedGroup& group : plan.base.groups)
@@ -141,8 +131,8 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   else
     fmt::print("{}\n", summary.run_id);
   if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
-  console.note(fmt::format("compare agents on it with\n  dynamiccl tune {} --replay --db {}",
-                           arguments.experiment.file, shared.db));
+  console.note("compare agents on it with\n  dynamiccl tune " + arguments.experiment.file +
+               " --replay --db " + shared.db);
   return summary.failed_launches == 0 ? exit_code::kFine : exit_code::kCellFailed;
 }
 
@@ -183,29 +173,43 @@ class ReplayLog {
   std::vector<DecisionInfo> rows_;
 };
 
-int run_replay(const TuneArguments& arguments, const Shared& shared) {
-  const Loaded loaded = load(arguments);
-  const Console console(shared.verbosity());
+/// A stored sweep, wherever it was measured: what this machine can do does not matter.
+struct StoredSweep {
   std::string run_id;
+  TunePlan plan;
   std::vector<SampledTask> tasks;
-  {
-    const Reader reader(shared.db);
-    run_id = arguments.from.empty()
-                 ? find_sweep(reader, loaded.experiment.name, arguments.experiment.file)
-                 : reader.resolve_run(arguments.from);
-    tasks = load_samples(reader, loaded.plan, run_id);
-  }
+};
+
+StoredSweep load_sweep(const TuneArguments& arguments, const std::string& db) {
+  LoadedExperiment loaded = load_experiment_of_anywhere(arguments.experiment);
+  const Reader reader(db);
+  StoredSweep sweep;
+  sweep.run_id = arguments.from.empty()
+                     ? find_sweep(reader, loaded.experiment.name, arguments.experiment.file)
+                     : reader.resolve_run(arguments.from);
+  TuneOptions options = tune_options_of(loaded.experiment);
+  options.huge_pages = measured_huge_pages(reader, sweep.run_id);
+  if (arguments.between_runs) keep_measured_cells(loaded.plan, reader, sweep.run_id);
+  sweep.plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
+                                      : make_tune_plan(loaded.experiment, loaded.plan, options);
+  sweep.tasks = load_samples(reader, sweep.plan, sweep.run_id);
+  return sweep;
+}
+
+int run_replay(const TuneArguments& arguments, const Shared& shared) {
+  const Console console(shared.verbosity());
+  const auto [run_id, plan, tasks] = load_sweep(arguments, shared.db);
   ReplayOptions options;
   options.agents = arguments.agents.empty() ? agent_names() : arguments.agents;
   options.seeds = arguments.seeds;
   options.agent = agent_options(arguments);
-  options.budget = loaded.plan.options.budget;
+  options.budget = plan.options.budget;
   console.note(fmt::format("replaying sweep {}: {} tasks, {} settings, {} seeds", run_id,
-                           tasks.size(), loaded.plan.arm_count(), options.seeds));
-  ReplayLog log(loaded.plan, shared.db, run_id, options.agent);
+                           tasks.size(), plan.arm_count(), options.seeds));
+  ReplayLog log(plan, shared.db, run_id, options.agent);
   // Backends are judged apart: evaluations are counted over all cells of one.
   Table table;
-  for (const Backend backend : backends_of(loaded.plan)) {
+  for (const Backend backend : backends_of(plan)) {
     std::vector<SampledTask> own;
     std::vector<std::size_t> place;
     for (std::size_t t = 0; t < tasks.size(); ++t) {
@@ -213,12 +217,12 @@ int run_replay(const TuneArguments& arguments, const Shared& shared) {
       own.push_back(tasks[t]);
       place.push_back(t);
     }
-    Table part = replay_table(replay(own, options, [&](ReplayStep step) {
+    const auto scores = replay(own, options, [&](ReplayStep step) {
       step.task = place[step.task];
       log.add(step);
-    }));
+    });
     log.flush();
-    append(table, part, std::string(name_of(backend)));
+    append_part(table, replay_table(scores), backend);
   }
   print_table(table, shared);
   return exit_code::kFine;

@@ -191,3 +191,28 @@ TEST_CASE("a measurement is worth more where it speaks for more tasks") {
   REQUIRE(chosen.size() == 2);
   CHECK(chosen[0].task != chosen[1].task);
 }
+
+TEST_CASE("what one launch had in common is not taken for a setting's own", "[E-103]") {
+  const World world(0.8);
+  const Task& task = world.tasks[0].task;
+  const BeliefView view = make_view(task, {});
+  const std::size_t arms = task.space->arms().size();
+  const auto faster = [&](bool told) {
+    TimeBelief belief{BeliefOptions{}};
+    const auto launch = [&](std::int64_t number) {
+      return told ? std::optional(number) : std::nullopt;
+    };
+    // Launch 1 was slow throughout; the last setting, a tenth faster, was measured in it alone, the
+    // default in launch 2 alone.
+    for (std::size_t a = 1; a + 1 < arms; ++a) {
+      belief.observe(view, a, 5.25, launch(1));
+      belief.observe(view, a, 5.0, launch(2));
+    }
+    belief.observe(view, 0, 5.0, launch(2));
+    belief.observe(view, arms - 1, 5.15, launch(1));
+    const Posterior known = belief.posterior(view);
+    return known.mean[0] - known.mean[static_cast<Eigen::Index>(arms) - 1];
+  };
+  CHECK(faster(true) > 0.02);
+  CHECK(faster(false) < 0);
+}

@@ -1,9 +1,11 @@
 #include "tuner/search/replay.hpp"
 
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <map>
 
 #include "tuner/action/spaces.hpp"
 #include "tuner/simulator/fast_random.hpp"
@@ -90,4 +92,22 @@ TEST_CASE("failed arms are drawn as failures and too few launches are refused") 
   CHECK(failed);
   CHECK_THROWS_WITH(replay({sampled(20, 3, 0, 1, 2)}, options({"default"}), nullptr),
                     ContainsSubstring("at least 3 launches"));
+}
+
+TEST_CASE("a search is told which of its measurements one launch made", "[E-136]") {
+  auto task = sampled(20, 3, 0.01, 1, 9);
+  for (std::size_t a = 0; a < task.arm_us.size(); ++a)
+    task.arm_launch.push_back({10, 11, 12, 13, 14, 15, 16, 17, 18});
+  std::map<std::size_t, std::vector<std::int64_t>> shown;
+  auto settings = options({"exhaustive"});
+  settings.seeds = 1;
+  const auto scores = replay({task}, settings, [&](const ReplayStep& step) {
+    shown[step.step->choice.arm].push_back(step.step->measured.origin.value_or(0));
+  });
+  // The launches to choose on, each once: what the oracle knows.
+  for (std::size_t a = 1; a < task.arm_us.size(); ++a) {
+    std::sort(shown[a].begin(), shown[a].end());
+    CHECK(shown[a] == std::vector<std::int64_t>{10, 13, 16});
+  }
+  CHECK(scores[0].share_of_exhaustive >= 1);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,9 @@ struct PlannedChoice {
 struct Trial {
   bool ok = true;  ///< false: failed, refused or wrong data; such an arm is not tried again
   Micros time;     ///< typical time of one call; read only when ok
+  /// Its launch, any number: what one launch measured shares whatever made it fast or slow.
+  /// nullopt = in a launch of its own.
+  std::optional<std::int64_t> launch = std::nullopt;
 };
 
 /// Chooses settings. One interface for all, so that they run on the same tasks and are compared.

@@ -123,7 +123,7 @@ void BeliefMemory::learn(const Task& task, std::size_t arm, const Trial& trial) 
   if (state.tries[arm] > 0) weigh_noise(log_us - state.seen[arm], state.tries[arm]);
   ++state.tries[arm];
   state.seen[arm] += (log_us - state.seen[arm]) / state.tries[arm];
-  belief_.observe(state.view, arm, log_us);
+  belief_.observe(state.view, arm, log_us, trial.launch);
 }
 
 /// One more measurement of an arm that differs from the mean of those before it.

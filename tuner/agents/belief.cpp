@@ -144,7 +144,11 @@ Eigen::VectorXd TimeBelief::row_for(const BeliefTask& task, const BeliefArm& arm
 void TimeBelief::append(const Point& point) {
   const auto n = static_cast<Eigen::Index>(points_.size());
   const BeliefArm& arm = (*point.arms)[point.arm];
-  const Eigen::VectorXd row = row_for(point.task, arm);
+  Eigen::VectorXd row = row_for(point.task, arm);
+  if (point.launch)
+    for (std::size_t i = 0; i < points_.size(); ++i)
+      if (points_[i].launch == point.launch)
+        row[static_cast<Eigen::Index>(i)] += options_.launch_share * square(noise_sd_);
   if (factor_.rows() <= n) {
     const Eigen::Index size = std::max<Eigen::Index>(32, 2 * n);
     factor_.conservativeResize(size, size);
@@ -168,7 +172,8 @@ void TimeBelief::rebuild() {
   for (const Point& point : kept) append(point);
 }
 
-void TimeBelief::observe(const BeliefView& view, std::size_t arm, double log_us) {
+void TimeBelief::observe(const BeliefView& view, std::size_t arm, double log_us,
+                         std::optional<std::int64_t> launch) {
   const auto [expected, variance] = marginal(view, arm);
   const double reach = 6 * std::sqrt(variance + square(noise_sd_));
   if (points_.size() >= capacity_) {
@@ -177,7 +182,7 @@ void TimeBelief::observe(const BeliefView& view, std::size_t arm, double log_us)
   }
   ++version_;
   append({view.task, view.arms, arm, view.prior[arm],
-          std::clamp(log_us, expected - reach, expected + reach)});
+          std::clamp(log_us, expected - reach, expected + reach), launch});
 }
 
 std::pair<double, double> TimeBelief::marginal(const BeliefView& view, std::size_t arm) const {

@@ -2,6 +2,7 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tuner/agents/agent.hpp"
@@ -13,7 +14,8 @@ namespace dynamiccl {
 /// Bayesian linear regression in the kernel's feature space, so that sampling from it is linear
 /// Thompson sampling (Agrawal & Goyal 2013; kernelised: Chowdhury & Gopalan 2017).
 /// The values follow the marginal likelihood of tune_ranks' bare-metal sweep and were then chosen
-/// among by replays of that sweep, held-out cells included.
+/// among by replays of that sweep and of tune_cpu's first (reports/measured/tune-cpu-2026-11),
+/// held-out cells included.
 struct BeliefOptions {
   double regime_sd = 1.5;           ///< level of a regime: common to its tasks and their arms
   double level_sd = 1.5;            ///< level that changes with size, ranks and collective
@@ -30,6 +32,7 @@ struct BeliefOptions {
   double other_regime = 0.45;          ///< of the same task in another regime
   double other_collective = 0.1;
   double noise_sd = 0.10;     ///< between launches of one arm, until repeats say
+  double launch_share = 0.6;  ///< of its square: common to all that one launch measured
   double prior_weight = 0.3;  ///< trust in the differences that the analytic prior claims, 0 to 1
 };
 
@@ -80,7 +83,9 @@ class TimeBelief {
 
   /// @param log_us as measured; values further from what was expected than 6 standard deviations
   /// are pulled in, as one launch can always be spoiled
-  void observe(const BeliefView& view, std::size_t arm, double log_us);
+  /// @param launch of the measurement; nullopt = it shares its launch with no other
+  void observe(const BeliefView& view, std::size_t arm, double log_us,
+               std::optional<std::int64_t> launch = std::nullopt);
   /// Shape: arms of the view.
   [[nodiscard]] Posterior posterior(const BeliefView& view) const;
   [[nodiscard]] PosteriorMargins margins(const BeliefView& view) const;
@@ -114,6 +119,7 @@ class TimeBelief {
     std::size_t arm;
     double prior;
     double log_us;
+    std::optional<std::int64_t> launch;
   };
   /// What two tasks share, whatever the arms.
   struct TaskKernel {
@@ -126,6 +132,7 @@ class TimeBelief {
                                   const BeliefArm& b) const;
   [[nodiscard]] double kernel(const BeliefTask& ta, const BeliefArm& a, const BeliefTask& tb,
                               const BeliefArm& b) const;
+  /// Covariance of the noise-free time with every measurement.
   [[nodiscard]] Eigen::VectorXd row_for(const BeliefTask& task, const BeliefArm& arm) const;
   void append(const Point& point);
   void rebuild();

@@ -22,7 +22,7 @@ constexpr std::array kNodes{Node{-2.856970013872806, 0.011257411327721},
 /// Without, nothing would be confirmed; with much more, nothing new would be tried.
 constexpr double kCaution = 0.3;
 /// Weight of the value without caution beside it: of two that confirm nothing, which may.
-constexpr double kHope = 0.3;
+constexpr double kHope = 1;
 
 /// Of the default's time, by what is faster by `log_factor`.
 double share_saved(double log_factor) { return log_factor > 0 ? -std::expm1(-log_factor) : 0; }

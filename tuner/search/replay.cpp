@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "core/statistics.hpp"
@@ -76,18 +77,20 @@ class Run {
       tasks_.push_back(tasks[t].search);
     }
     reached_.assign(tasks_.size(), INFINITY);
+    first_launch_ = random_.below(oracle_launches());
   }
 
   void go(const std::function<void(const ReplayStep&)>& on_step) {
     AgentOptions agent_options = options_.agent;
     agent_options.seed = mixed(seed_);
+    agent_options.repeats = static_cast<int>(oracle_launches());
     const auto agent = make_agent(name_, agent_options);
     SearchOptions search_options;
     search_options.limits = options_.limits;
-    // One task after the other: what is learnt of one serves the next.
-    search_options.in_flight = 1;
+    // As many as a live search has; what is learnt of one serves the next.
+    search_options.in_flight = std::max<std::size_t>(1, (tasks_.size() + 3) / 4);
     if (name_ != "exhaustive" && options_.budget > 0)
-      search_options.max_evaluations = static_cast<int>(options_.budget * all_arms());
+      search_options.max_evaluations = static_cast<int>(options_.budget * exhaustive());
     outcomes_ = search(
         *agent, tasks_, [&](const std::vector<Ask>& asks) { return draw(asks); }, search_options,
         [&](const SearchStep& step) {
@@ -101,10 +104,11 @@ class Run {
     for (const SearchOutcome& outcome : outcomes_) sum += outcome.evaluations;
     return sum;
   }
-  [[nodiscard]] int all_arms() const {
+  /// Evaluations that the oracle's choice rests on.
+  [[nodiscard]] double exhaustive() const {
     std::size_t sum = 0;
     for (const SearchTask& task : tasks_) sum += task.task.space->arms().size();
-    return static_cast<int>(sum);
+    return static_cast<double>(sum * oracle_launches());
   }
 
   /// Time saved over the oracle's, over the tasks that count. NaN when none does.
@@ -144,21 +148,43 @@ class Run {
     return 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(seed + 1);
   }
 
+  [[nodiscard]] std::size_t oracle_launches() const {
+    std::size_t most = 1;
+    for (const SampledTask* task : sampled_)
+      most = std::max(most, (task->arm_us.front().size() + 2) / 3);
+    return most;
+  }
+
+  /// Which of its launches an arm is shown: the round's, or the next that it was not shown yet.
+  std::size_t next_launch(const Ask& ask, std::size_t launches) {
+    std::vector<bool>& shown = shown_[ask];
+    if (std::all_of(shown.begin(), shown.end(), [](bool one) { return one; }))
+      shown.assign(launches, false);
+    std::size_t next = (first_launch_ + round_) % launches;
+    while (shown[next]) next = (next + 1) % launches;
+    shown[next] = true;
+    return next;
+  }
+
   std::vector<Measured> draw(const std::vector<Ask>& asks) {
     std::vector<Measured> results;
     for (const Ask& ask : asks) {
       const SampledTask& task = *sampled_[ask.task];
-      const auto launches = third(task.arm_us[ask.arm], 0);
+      const auto& all = task.arm_us[ask.arm];
       Measured measured;
       measured.regime_id = task.regime_id;
       measured.regime = task.regime;
-      measured.trial.ok = !launches.empty();
+      measured.trial.ok = !all.empty();
       if (measured.trial.ok) {
-        measured.trial.time = Micros{launches[random_.below(launches.size())]};
+        // As third() takes them.
+        const std::size_t launch = 3 * next_launch(ask, (all.size() + 2) / 3);
+        measured.trial.time = Micros{all[launch]};
         measured.calls = 1;
+        if (!task.arm_launch.empty()) measured.origin = task.arm_launch[ask.arm][launch];
       }
       results.push_back(measured);
     }
+    ++round_;
     return results;
   }
 
@@ -181,6 +207,9 @@ class Run {
   std::vector<std::size_t> order_;
   std::vector<const SampledTask*> sampled_;
   std::vector<SearchTask> tasks_;
+  std::map<Ask, std::vector<bool>> shown_;  ///< of an arm's launches
+  std::size_t first_launch_ = 0;
+  std::size_t round_ = 0;
   std::vector<double> reached_;  ///< own evaluations until then, infinite = not yet
   std::vector<SearchOutcome> outcomes_;
 };
@@ -204,8 +233,7 @@ ReplayScore score_agent(const std::vector<SampledTask>& tasks, const std::vector
     Run run(tasks, judged, options, name, seed);
     run.go(on_step);
     score.evaluations += static_cast<double>(run.evaluations()) / options.seeds;
-    score.share_of_exhaustive +=
-        static_cast<double>(run.evaluations()) / run.all_arms() / options.seeds;
+    score.share_of_exhaustive += run.evaluations() / run.exhaustive() / options.seeds;
     const double share = run.gain_share(false);
     score.gain_share += share / options.seeds;
     score.gain_share_lowest = std::min(score.gain_share_lowest, share);

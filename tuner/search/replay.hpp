@@ -16,14 +16,16 @@ struct SampledTask {
   /// Microseconds by arm and launch; launches in the order of their blocks. An arm without any is
   /// one that failed.
   std::vector<std::vector<double>> arm_us;
+  /// The launches' numbers, in the same shape; empty = not known.
+  std::vector<std::vector<std::int64_t>> arm_launch;
 };
 
 struct ReplayOptions {
   std::vector<std::string> agents;
   int seeds = 10;
   AgentOptions agent;  ///< its seed is replaced
-  /// Evaluations of all tasks together, as a share of exhaustive's; default and exhaustive have no
-  /// such limit.
+  /// Evaluations of all tasks together, as a share of exhaustive's, which measures every arm as
+  /// often as the oracle does; default and exhaustive have no such limit.
   double budget = 0.25;
   double worth = 1.1;  ///< speed-up from which on a task counts for the gain
   GuardLimits limits;
@@ -61,7 +63,9 @@ struct ReplayStep {
 
 /// Lets agents search stored samples instead of launches. Launches are split in three by block, so
 /// that nothing is chosen and judged on the same noise: the first third is what searches draw from
-/// and the oracle chooses on, the second says which tasks are worth it, the third scores.
+/// and the oracle chooses on, the second says which tasks are worth it, the third scores. A search
+/// is shown another launch each time it measures an arm, and the same again only after all were; in
+/// one round it is shown the same launch of all arms, as far as that goes.
 /// @throws Error(input) for a task with fewer than three launches of its default
 std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
                                 const std::function<void(const ReplayStep&)>& on_step);

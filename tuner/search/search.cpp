@@ -138,7 +138,9 @@ class Searcher {
     step.measured = measured;
     ++evaluations_;
     ++progress.outcome.evaluations;
-    agent_.learn(owner.task, ask.arm, measured.trial);
+    Trial trial = measured.trial;
+    trial.launch = measured.origin;
+    agent_.learn(owner.task, ask.arm, trial);
     if (measured.trial.ok && measured.trial.time.count() > 0)
       progress.times[ask.arm].push_back(measured.trial.time.count());
     if (ask.arm == 0) progress.outcome.default_time = typical(progress, 0);
