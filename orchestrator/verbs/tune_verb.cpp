@@ -217,6 +217,7 @@ int run_replay(const TuneArguments& arguments, const Shared& shared) {
       own.push_back(tasks[t]);
       place.push_back(t);
     }
+    if (own.empty()) continue;
     const auto scores = replay(own, options, [&](ReplayStep step) {
       step.task = place[step.task];
       log.add(step);
