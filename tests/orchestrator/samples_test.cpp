@@ -39,9 +39,11 @@ TunePlan planned(const Experiment& experiment, bool huge_pages) {
   return make_tune_plan(experiment, make_plan(experiment, {}, nullptr), options);
 }
 
-/// Stores a sweep of one environment: launch b of every group takes 100 + b us.
-void store_sweep(Store& store, const Experiment& experiment, const TunePlan& tuned,
-                 const std::string& environment, int blocks) {
+/// The database of a sweep of one environment: launch b of every group takes 100 + b us.
+Reader stored_sweep(const testing::ScratchFolder& folder, const Experiment& experiment,
+                    bool huge_pages, const std::string& environment, int blocks) {
+  const TunePlan tuned = planned(experiment, huge_pages);
+  Store store(folder.file("runs.sqlite"));
   Plan plan = plan_for(tuned, all_arms(tuned), "");
   std::erase_if(plan.groups,
                 [&](const PlannedGroup& group) { return group.environment != environment; });
@@ -56,19 +58,15 @@ void store_sweep(Store& store, const Experiment& experiment, const TunePlan& tun
     for (const GroupInfo& group : stored.groups)
       testing::store_launch(store, stored, group, block,
                             [&](const CellInfo&, int, int) { return 100.0 + block; });
+  return Reader(folder.file("runs.sqlite"));
 }
 
 }  // namespace
 
 TEST_CASE("a stored sweep is read without the machine that made it", "[E-136]") {
   const testing::ScratchFolder folder;
-  const std::string path = folder.file("runs.sqlite");
   const Experiment experiment = parsed();
-  {
-    Store store(path);
-    store_sweep(store, experiment, planned(experiment, true), "cross-docker", 3);
-  }
-  const Reader reader(path);
+  const Reader reader = stored_sweep(folder, experiment, true, "cross-docker", 3);
   const std::string run_id = find_sweep(reader, "demo", "demo.toml");
   CHECK(measured_huge_pages(reader, run_id));
 
@@ -96,13 +94,8 @@ TEST_CASE("a stored sweep is read without the machine that made it", "[E-136]") 
 
 TEST_CASE("a sweep without huge pages has none among its settings, an empty one is refused") {
   const testing::ScratchFolder folder;
-  const std::string path = folder.file("runs.sqlite");
   const Experiment experiment = parsed();
-  {
-    Store store(path);
-    store_sweep(store, experiment, planned(experiment, false), "bare-metal", 0);
-  }
-  const Reader reader(path);
+  const Reader reader = stored_sweep(folder, experiment, false, "bare-metal", 0);
   const std::string run_id = find_sweep(reader, "demo", "demo.toml");
   CHECK_FALSE(measured_huge_pages(reader, run_id));
   TunePlan plan = planned(experiment, false);
