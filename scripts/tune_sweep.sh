@@ -6,9 +6,10 @@
 #   [BUNDLE=FOLDER] scripts/tune_sweep.sh build/sweep results/sweep 3000 experiments/tune_cpu.toml 10
 # One database per environment and backend is kept in STATE_FOLDER; called again, unfinished ones are
 # completed. Leaves sweeps.tar.xz.* (databases and tables) and summary.txt in OUTPUT_FOLDER; no seeds, no replay.
-# Further arguments of `dynamiccl tune --sweep` stand in SWEEP_FLAGS, of the replay in REPLAY_FLAGS.
+# Further arguments of `dynamiccl tune --sweep` stand in SWEEP_FLAGS, of the replay in REPLAY_FLAGS: with --confirm
+# all that was chosen is measured on fresh launches, for REPLAY_SECONDS at most (complete rounds count).
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 state=$(mkdir -p "$1" && cd "$1" && pwd)
 out=$(mkdir -p "$2" && cd "$2" && pwd)
 seconds=$3 experiment=${4:-experiments/tune_cpu.toml} seeds=${5:-10}
@@ -40,7 +41,7 @@ sweep() { # ENVIRONMENT BACKEND
 
 replay() { # ENVIRONMENT BACKEND
   local name=$1-$2
-  "$program" tune "$experiment" --replay --seeds "$seeds" --only "environment == $1 and backend == $2" \
+  timeout --signal=INT --kill-after=30 "${REPLAY_SECONDS:-infinity}" "$program" tune "$experiment" --replay --seeds "$seeds" --only "environment == $1 and backend == $2" \
     "${replay_flags[@]}" --db "$state/$name.sqlite" >"$state/replay-$name.md" 2>"$state/replay-$name.log"
   echo "replay $name: exit code $? after $SECONDS s: $(tail -n 1 "$state/replay-$name.log" | tail -c 200)" >>"$out/summary.txt"
 }

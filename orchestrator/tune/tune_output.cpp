@@ -13,6 +13,9 @@ namespace {
 Value number(double value) { return std::isfinite(value) ? Value(value) : Value(); }
 Value count(std::size_t value) { return static_cast<std::int64_t>(value); }
 
+Value count(int value) { return static_cast<std::int64_t>(value); }
+Value percent(double share) { return std::isfinite(share) ? Value(100 * share) : Value(); }
+
 std::size_t flagged(const TuningResult& result, std::string_view flag) {
   return static_cast<std::size_t>(
       std::count_if(result.tasks.begin(), result.tasks.end(), [&](const TunedTask& tuned) {
@@ -84,19 +87,41 @@ Table replay_table(const std::vector<ReplayScore>& scores) {
                    "slower",
                    "worst_ratio"};
   for (const ReplayScore& score : scores) {
-    const auto percent = [](double share) {
-      return std::isfinite(share) ? Value(100 * share) : Value();
-    };
     table.rows.push_back(
-        {score.agent, count(static_cast<std::size_t>(score.tasks)),
-         count(static_cast<std::size_t>(score.seeds)), score.evaluations,
+        {score.agent, count(score.tasks), count(score.seeds), score.evaluations,
          percent(score.share_of_exhaustive), percent(score.gain_share),
-         percent(score.gain_share_lowest), count(static_cast<std::size_t>(score.held_out_tasks)),
+         percent(score.gain_share_lowest), count(score.held_out_tasks),
          score.held_out_tasks > 0 ? percent(score.held_out_gain_share) : Value(),
          std::isfinite(score.evaluations_to_95) ? Value(score.evaluations_to_95) : Value(),
-         percent(score.reached_95), count(static_cast<std::size_t>(score.slower)),
-         score.worst_ratio});
+         percent(score.reached_95), count(score.slower), score.worst_ratio});
   }
+  return table;
+}
+
+Table confirmed_table(const std::vector<ConfirmedScore>& scores) {
+  Table table;
+  table.columns = {"agent",
+                   "tasks",
+                   "oracle_saves_percent",
+                   "gain_percent_of_oracle",
+                   "lowest_seed_percent",
+                   "held_out_tasks",
+                   "held_out_gain_percent",
+                   "choices",
+                   "kept",
+                   "slower",
+                   "unconfirmed_gain_percent",
+                   "unconfirmed_slower",
+                   "faster_than_descent",
+                   "slower_than_descent"};
+  for (const ConfirmedScore& score : scores)
+    table.rows.push_back({score.agent, count(score.tasks), percent(score.oracle_saves),
+                          percent(score.gain_share), percent(score.gain_share_lowest),
+                          count(score.held_out_tasks),
+                          score.held_out_tasks > 0 ? percent(score.held_out_gain_share) : Value(),
+                          count(score.choices), count(score.kept), count(score.slower),
+                          percent(score.unconfirmed_gain_share), count(score.unconfirmed_slower),
+                          count(score.faster_than_descent), count(score.slower_than_descent)});
   return table;
 }
 

@@ -5,7 +5,7 @@
 
 #include "db/table.hpp"
 #include "orchestrator/tune/tuning.hpp"
-#include "tuner/search/replay.hpp"
+#include "tuner/search/confirmation.hpp"
 
 namespace dynamiccl {
 
@@ -17,6 +17,8 @@ std::vector<std::string> flag_advice(const TuningResult& result);
 
 /// One row per agent.
 Table replay_table(const std::vector<ReplayScore>& scores);
+/// One row per agent, from fresh launches.
+Table confirmed_table(const std::vector<ConfirmedScore>& scores);
 /// Adds a part's rows behind a column that names the backend.
 void append_part(Table& table, const Table& part, Backend backend);
 

@@ -7,6 +7,7 @@
 
 #include "core/verdict.hpp"
 #include "tuner/policy/policy_file.hpp"
+#include "tuner/search/confirmation.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/table/nearest_regime.hpp"
 
@@ -253,9 +254,7 @@ class LiveTuning {
     evidence.ratio_low = ratio.interval ? ratio.interval->low : 0;
     evidence.ratio_high = ratio.interval ? ratio.interval->high : 0;
     evidence.verdict = name_of(judge(ratio, EquivalenceBand{}));
-    // Kept when it is faster with confidence, be it by less than the band.
-    if (!ratio.interval || ratio.interval->high >= 1)
-      tuned.outcome.guard = GuardVerdict::slower_than_default;
+    if (!is_confirmed(ratio)) tuned.outcome.guard = GuardVerdict::slower_than_default;
     const auto& floor = plan_.tasks[tuned.task].search.gloo_floor;
     if (floor && evidence.tuned_us > GuardLimits{}.gloo_floor * floor->count())
       tuned.outcome.guard = GuardVerdict::above_gloo_floor;

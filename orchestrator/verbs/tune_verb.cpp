@@ -19,52 +19,11 @@
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
 #include "orchestrator/tune/tune_reader.hpp"
-#include "orchestrator/verbs/experiment_arguments.hpp"
-#include "orchestrator/verbs/verbs.hpp"
+#include "orchestrator/verbs/tune_arguments.hpp"
 #include "reports/reports.hpp"
 
 namespace dynamiccl {
 namespace {
-
-struct TuneArguments {
-  ExperimentArguments experiment;
-  std::string agent;
-  std::string policy;
-  std::string table = "results/tuned.json";
-  std::string out;
-  std::string from;
-  std::string apply;
-  std::vector<std::string> agents;
-  int evaluations = 0;
-  int seeds = 10;
-  std::uint64_t seed = 1;
-  bool sweep = false;
-  bool replay = false;
-  bool resume = false;
-  bool between_runs = false;
-};
-
-AgentOptions agent_options(const TuneArguments& arguments) {
-  AgentOptions options;
-  options.seed = arguments.seed;
-  options.policy_path = arguments.policy;
-  // The policy that comes with the program, where its data are.
-  if (options.policy_path.empty() && std::filesystem::exists(DYNAMICCL_POLICY))
-    options.policy_path = DYNAMICCL_POLICY;
-  return options;
-}
-
-void print_table(const Table& table, const Shared& shared) {
-  fmt::print("{}", render_table(table, shared.json ? OutputFormat::json : OutputFormat::text));
-}
-
-std::vector<Backend> backends_of(const TunePlan& plan) {
-  std::vector<Backend> backends;
-  for (const PlannedGroup& group : plan.base.groups)
-    if (std::find(backends.begin(), backends.end(), group.backend) == backends.end())
-      backends.push_back(group.backend);
-  return backends;
-}
 
 int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared& shared) {
   print_table(tuning_table(plan, result), shared);
@@ -91,15 +50,6 @@ Loaded load(const TuneArguments& arguments) {
   return {std::move(loaded.experiment), std::move(plan)};
 }
 
-RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment,
-                 const Shared& shared) {
-  auto info = new_run(experiment, std::filesystem::absolute(arguments.experiment.file).string(),
-                      shared.argv);
-  if (!arguments.experiment.only.empty())
-    info.overrides.push_back("only=" + arguments.experiment.only);
-  return info;
-}
-
 int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   Loaded loaded = load(arguments);
   Console console(shared.verbosity());
@@ -107,8 +57,7 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   const Plan plan = plan_for(loaded.plan, all_arms(loaded.plan), "");
   make_db_folder(shared.db);
   Store store(shared.db);
-  RunInfo info = tune_run(arguments, loaded.experiment, shared);
-  info.overrides.emplace_back(kSweepMark);
+  const RunInfo info = tune_run(arguments, loaded.experiment, shared, kSweepMark);
   std::optional<std::string> resumed;
   if (arguments.resume) {
     resumed = store.unfinished_run(info.spec_text, info.overrides);
@@ -134,99 +83,6 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
   console.note("compare agents on it with\n  dynamiccl tune " + arguments.experiment.file +
                " --replay --db " + shared.db);
   return summary.failed_launches == 0 ? exit_code::kFine : exit_code::kCellFailed;
-}
-
-/// Logs the steps of a replay, a search per agent and seed. States and candidates are the sweep's
-/// and are not repeated in every row.
-class ReplayLog {
- public:
-  ReplayLog(const TunePlan& plan, const std::string& db, std::string run_id, AgentOptions options)
-      : plan_(plan), log_(db), run_id_(std::move(run_id)), options_(std::move(options)) {}
-
-  void add(const ReplayStep& step) {
-    if (step.agent != agent_ || step.seed != seed_) {
-      flush();
-      agent_ = step.agent;
-      seed_ = step.seed;
-      tuning_ =
-          log_.begin({run_id_, "replay", agent_, policy_version(agent_, options_),
-                      static_cast<std::uint64_t>(seed_), options_json(agent_, options_).dump()});
-    }
-    DecisionInfo row = decision_of(plan_, plan_.tasks[step.task], *step.search, *step.step, 0);
-    row.state_json.clear();
-    row.candidates_json.clear();
-    rows_.push_back(std::move(row));
-  }
-  void flush() {
-    if (!rows_.empty()) log_.add(tuning_, rows_);
-    rows_.clear();
-  }
-
- private:
-  const TunePlan& plan_;
-  DecisionLog log_;
-  std::string run_id_;
-  AgentOptions options_;
-  std::string agent_;
-  int seed_ = -1;
-  std::int64_t tuning_ = 0;
-  std::vector<DecisionInfo> rows_;
-};
-
-/// A stored sweep, wherever it was measured: what this machine can do does not matter.
-struct StoredSweep {
-  std::string run_id;
-  TunePlan plan;
-  std::vector<SampledTask> tasks;
-};
-
-StoredSweep load_sweep(const TuneArguments& arguments, const std::string& db) {
-  LoadedExperiment loaded = load_experiment_of_anywhere(arguments.experiment);
-  const Reader reader(db);
-  StoredSweep sweep;
-  sweep.run_id = arguments.from.empty()
-                     ? find_sweep(reader, loaded.experiment.name, arguments.experiment.file)
-                     : reader.resolve_run(arguments.from);
-  TuneOptions options = tune_options_of(loaded.experiment);
-  options.huge_pages = measured_huge_pages(reader, sweep.run_id);
-  if (arguments.between_runs) keep_measured_cells(loaded.plan, reader, sweep.run_id);
-  sweep.plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
-                                      : make_tune_plan(loaded.experiment, loaded.plan, options);
-  sweep.tasks = load_samples(reader, sweep.plan, sweep.run_id);
-  return sweep;
-}
-
-int run_replay(const TuneArguments& arguments, const Shared& shared) {
-  const Console console(shared.verbosity());
-  const auto [run_id, plan, tasks] = load_sweep(arguments, shared.db);
-  ReplayOptions options;
-  options.agents = arguments.agents.empty() ? agent_names() : arguments.agents;
-  options.seeds = arguments.seeds;
-  options.agent = agent_options(arguments);
-  options.budget = plan.options.budget;
-  console.note(fmt::format("replaying sweep {}: {} tasks, {} settings, {} seeds", run_id,
-                           tasks.size(), plan.arm_count(), options.seeds));
-  ReplayLog log(plan, shared.db, run_id, options.agent);
-  // Backends are judged apart: evaluations are counted over all cells of one.
-  Table table;
-  for (const Backend backend : backends_of(plan)) {
-    std::vector<SampledTask> own;
-    std::vector<std::size_t> place;
-    for (std::size_t t = 0; t < tasks.size(); ++t) {
-      if (tasks[t].search.task.key.task.backend != backend) continue;
-      own.push_back(tasks[t]);
-      place.push_back(t);
-    }
-    if (own.empty()) continue;
-    const auto scores = replay(own, options, [&](ReplayStep step) {
-      step.task = place[step.task];
-      log.add(step);
-    });
-    log.flush();
-    append_part(table, replay_table(scores), backend);
-  }
-  print_table(table, shared);
-  return exit_code::kFine;
 }
 
 ConfigurationTable configuration_of(const TuningResult& result, const LaunchEvaluator& evaluator,
@@ -278,44 +134,29 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
   options.evaluations = arguments.evaluations;
   options.confirm_launches = loaded.plan.options.confirm_launches;
   make_agent(options.agent, options.agent_options);  // says what is wrong before anything starts
-  for (const auto& line : clean_leftovers())
-    console.note("removed what a killed run had left: " + line);
-  make_db_folder(shared.db);
-  Store store(shared.db);
-  RunInfo info = tune_run(arguments, loaded.experiment, shared);
-  info.overrides.emplace_back(arguments.between_runs    ? "tune=between-runs"
-                              : arguments.apply.empty() ? "tune=live"
-                                                        : "tune=apply");
-  if (arguments.between_runs) {
-    options.experience = earlier_runs(Reader(shared.db), loaded.plan);
-    console.note(
-        fmt::format("{} measurements of earlier runs are known", options.experience.size()));
-  }
-  LaunchSite site = launch_site(shared.db, arguments.out);
-  site.run_folder += "/" + info.id;
-  make_folder(site.run_folder, "choose another place with --out");
-  store.begin_run(info, {}, {});
-  console.note(fmt::format("tune {}: {} tasks, {} settings in all", info.id,
-                           loaded.plan.tasks.size(), loaded.plan.arm_count()));
-  int code = exit_code::kCellFailed;
-  try {
-    LaunchEvaluator evaluator(loaded.experiment, loaded.plan, site, store, console, info.id);
+  std::optional<ConfigurationTable> table;
+  if (!arguments.apply.empty()) table = read_table(arguments.apply);
+  const RunInfo info = tune_run(arguments, loaded.experiment, shared,
+                                arguments.between_runs ? "tune=between-runs"
+                                : table                ? "tune=apply"
+                                                       : "tune=live");
+  const auto search = [&](LaunchEvaluator& evaluator) {
+    if (arguments.between_runs) {
+      options.experience = earlier_runs(Reader(shared.db), loaded.plan);
+      console.note(
+          fmt::format("{} measurements of earlier runs are known", options.experience.size()));
+    }
+    console.note(fmt::format("tune {}: {} tasks, {} settings in all", info.id,
+                             loaded.plan.tasks.size(), loaded.plan.arm_count()));
     DecisionLog log(shared.db);
-    const auto result = arguments.apply.empty()
-                            ? tune_live(loaded.plan, evaluator, log, console, info.id, options)
-                            : apply_table(loaded.plan, evaluator, log, console, info.id, options,
-                                          read_table(arguments.apply));
-    code = arguments.apply.empty()
-               ? finish_tuning(result, loaded.plan, evaluator, arguments, info, shared, console)
-               : finish_apply(result, loaded.plan, shared);
-    store.end_run(info.id, result.interrupted_by == 0 ? "complete" : "interrupted");
-  } catch (...) {
-    store.end_run(info.id, "failed");
-    throw;
-  }
-  std::error_code ignored;
-  std::filesystem::remove(site.run_folder, ignored);
-  return code;
+    if (table)
+      return finish_apply(
+          apply_table(loaded.plan, evaluator, log, console, info.id, options, *table), loaded.plan,
+          shared);
+    const auto result = tune_live(loaded.plan, evaluator, log, console, info.id, options);
+    return finish_tuning(result, loaded.plan, evaluator, arguments, info, shared, console);
+  };
+  return measure_in_run(arguments, shared, info, loaded.experiment, loaded.plan, console, search);
 }
 
 int run_tune(const TuneArguments& arguments, const Shared& shared) {
@@ -325,6 +166,8 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
     throw Error(ErrorKind::input, "tune: --between-runs goes with neither --sweep nor --apply");
   if (arguments.resume && !arguments.sweep)
     throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
+  if (arguments.confirm && (!arguments.replay || arguments.between_runs))
+    throw Error(ErrorKind::input, "tune: --confirm goes with --replay, without --between-runs");
   if (arguments.replay) return run_replay(arguments, shared);
   const InterruptGuard guard;
   return arguments.sweep ? run_sweep(arguments, shared) : run_live(arguments, shared);
@@ -357,6 +200,8 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   verb->add_flag("--resume", arguments->resume, "complete the newest unfinished sweep of FILE");
   verb->add_flag("--replay", arguments->replay,
                  "let agents search a stored sweep, and compare them");
+  verb->add_flag("--confirm", arguments->confirm,
+                 "with --replay: measure what the agents and the oracle chose on fresh launches");
   verb->add_option("--from", arguments->from, "the sweep to replay (the newest of FILE)");
   verb->add_option("--seeds", arguments->seeds, "searches per agent with --replay (10)")
       ->check(CLI::PositiveNumber);
@@ -373,6 +218,8 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl tune experiments/tune_cpu.toml --sweep              every setting, for "
       "--replay\n"
       "  dynamiccl tune experiments/tune_cpu.toml --replay --agent ppo,bandit,coordinate-descent\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --replay --confirm   their choices measured "
+      "again\n"
       "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
       "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
       "schedule\n"

@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::size_t kManyArms = 24;
 
-/// Launches of one third: every third one from `part` on.
-std::vector<double> third(const std::vector<double>& launches, std::size_t part) {
+/// Launches of one of `parts` parts: every so manieth one from `part` on.
+std::vector<double> launches_of(const std::vector<double>& launches, std::size_t part,
+                                std::size_t parts) {
   std::vector<double> chosen;
-  for (std::size_t i = part; i < launches.size(); i += 3) chosen.push_back(launches[i]);
+  for (std::size_t i = part; i < launches.size(); i += parts) chosen.push_back(launches[i]);
   return chosen;
 }
 
@@ -26,7 +27,7 @@ std::vector<double> third(const std::vector<double>& launches, std::size_t part)
 struct Judged {
   std::size_t oracle = 0;
   bool worth = false;
-  std::vector<double> score_us;  ///< by arm, on the scoring third; 0 = failed
+  std::vector<double> score_us;  ///< by arm, on the scoring part; 0 = failed
   double band = 0.02;            ///< default against default, relative
 
   [[nodiscard]] double saved(std::size_t arm) const {
@@ -34,30 +35,31 @@ struct Judged {
   }
 };
 
-Judged judge_task(const SampledTask& task, double worth) {
+Judged judge_task(const SampledTask& task, const ReplayOptions& options) {
   Judged judged;
-  if (task.arm_us.empty() || task.arm_us[0].size() < 3)
+  const std::size_t parts = options.parts;
+  if (task.arm_us.empty() || task.arm_us[0].size() < parts)
     throw Error(ErrorKind::input,
-                fmt::format("{}: a replay needs at least 3 launches of the default, it has {}; "
+                fmt::format("{}: a replay needs at least {} launches of the default, it has {}; "
                             "sweep with more launches (tune.sweep_launches)",
-                            task.search.task.key.task.text(),
+                            task.search.task.key.task.text(), parts,
                             task.arm_us.empty() ? 0 : task.arm_us[0].size()));
   double best = INFINITY;
   for (std::size_t a = 0; a < task.arm_us.size(); ++a) {
-    const auto seen = third(task.arm_us[a], 0);
-    const auto scored = third(task.arm_us[a], 2);
+    const auto seen = launches_of(task.arm_us[a], 0, parts);
+    const auto scored = launches_of(task.arm_us[a], parts - 1, parts);
     judged.score_us.push_back(scored.empty() ? 0 : median(scored));
     if (!seen.empty() && !scored.empty() && median(seen) < best) {
       best = median(seen);
       judged.oracle = a;
     }
   }
-  const auto reference = third(task.arm_us[0], 1);
-  const auto oracle = third(task.arm_us[judged.oracle], 1);
-  judged.worth = !oracle.empty() && median(reference) / median(oracle) >= worth;
+  const auto reference = launches_of(task.arm_us[0], 1, parts);
+  const auto oracle = launches_of(task.arm_us[judged.oracle], 1, parts);
+  judged.worth = !oracle.empty() && median(reference) / median(oracle) >= options.worth;
   std::vector<double> logs;
   for (const double us : task.arm_us[0]) logs.push_back(std::log(us));
-  const double n = static_cast<double>(third(task.arm_us[0], 2).size());
+  const double n = static_cast<double>(launches_of(task.arm_us[0], parts - 1, parts).size());
   judged.band = std::max(0.02, std::exp(2.5 * standard_deviation(logs) / std::sqrt(n)) - 1);
   return judged;
 }
@@ -111,6 +113,13 @@ class Run {
     return static_cast<double>(sum * oracle_launches());
   }
 
+  /// By task.
+  [[nodiscard]] std::vector<std::size_t> choices() const {
+    std::vector<std::size_t> arms(outcomes_.size());
+    for (std::size_t i = 0; i < outcomes_.size(); ++i) arms[order_[i]] = outcomes_[i].arm;
+    return arms;
+  }
+
   /// Time saved over the oracle's, over the tasks that count. NaN when none does.
   [[nodiscard]] double gain_share(bool held_out_only) const {
     double saved = 0;
@@ -148,10 +157,15 @@ class Run {
     return 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(seed + 1);
   }
 
+  /// As launches_of(0) counts them.
+  [[nodiscard]] std::size_t shown_launches(std::size_t launches) const {
+    return (launches + options_.parts - 1) / options_.parts;
+  }
+
   [[nodiscard]] std::size_t oracle_launches() const {
     std::size_t most = 1;
     for (const SampledTask* task : sampled_)
-      most = std::max(most, (task->arm_us.front().size() + 2) / 3);
+      most = std::max(most, shown_launches(task->arm_us.front().size()));
     return most;
   }
 
@@ -176,8 +190,7 @@ class Run {
       measured.regime = task.regime;
       measured.trial.ok = !all.empty();
       if (measured.trial.ok) {
-        // As third() takes them.
-        const std::size_t launch = 3 * next_launch(ask, (all.size() + 2) / 3);
+        const std::size_t launch = options_.parts * next_launch(ask, shown_launches(all.size()));
         measured.trial.time = Micros{all[launch]};
         measured.calls = 1;
         if (!task.arm_launch.empty()) measured.origin = task.arm_launch[ask.arm][launch];
@@ -239,17 +252,30 @@ ReplayScore score_agent(const std::vector<SampledTask>& tasks, const std::vector
     score.gain_share_lowest = std::min(score.gain_share_lowest, share);
     if (score.held_out_tasks > 0) score.held_out_gain_share += run.gain_share(true) / options.seeds;
     run.add_to(score, to_95, many);
+    score.choices.push_back(run.choices());
   }
   if (!to_95.empty()) score.evaluations_to_95 = median(to_95);
   return score;
 }
 
+std::vector<Judged> judge_all(const std::vector<SampledTask>& tasks, const ReplayOptions& options) {
+  std::vector<Judged> judged;
+  for (const SampledTask& task : tasks) judged.push_back(judge_task(task, options));
+  return judged;
+}
+
 }  // namespace
+
+std::vector<Oracle> oracles(const std::vector<SampledTask>& tasks, const ReplayOptions& options) {
+  std::vector<Oracle> found;
+  for (const Judged& judged : judge_all(tasks, options))
+    found.push_back({judged.oracle, judged.worth});
+  return found;
+}
 
 std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
                                 const std::function<void(const ReplayStep&)>& on_step) {
-  std::vector<Judged> judged;
-  for (const SampledTask& task : tasks) judged.push_back(judge_task(task, options.worth));
+  const std::vector<Judged> judged = judge_all(tasks, options);
   std::vector<ReplayScore> scores;
   for (const std::string& name : options.agents)
     scores.push_back(score_agent(tasks, judged, options, name, on_step));

@@ -28,6 +28,8 @@ struct ReplayOptions {
   /// often as the oracle does; default and exhaustive have no such limit.
   double budget = 0.25;
   double worth = 1.1;  ///< speed-up from which on a task counts for the gain
+  /// In how many parts launches are split: 3, or 2 where fresh launches will score (see replay()).
+  std::size_t parts = 3;
   GuardLimits limits;
 };
 
@@ -50,6 +52,7 @@ struct ReplayScore {
   double reached_95 = 0;   ///< share of (task, seed) that get there
   int slower = 0;          ///< (task, seed) whose choice is slower than the default beyond its band
   double worst_ratio = 1;  ///< largest time of a choice over its default's
+  std::vector<std::vector<std::size_t>> choices;  ///< arms, by seed and task
 };
 
 /// One evaluation of a replayed search, for regret curves.
@@ -65,9 +68,19 @@ struct ReplayStep {
 /// that nothing is chosen and judged on the same noise: the first third is what searches draw from
 /// and the oracle chooses on, the second says which tasks are worth it, the third scores. A search
 /// is shown another launch each time it measures an arm, and the same again only after all were; in
-/// one round it is shown the same launch of all arms, as far as that goes.
-/// @throws Error(input) for a task with fewer than three launches of its default
+/// one round it is shown the same launch of all arms, as far as that goes. Where choices are
+/// measured again (confirmation.hpp), halves do: the second says what is worth it, and its scores
+/// are provisional.
+/// @throws Error(input) for a task with fewer launches of its default than parts
 std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
                                 const std::function<void(const ReplayStep&)>& on_step);
+
+/// What is best of a task, chosen on the first part of the launches.
+struct Oracle {
+  std::size_t arm = 0;
+  bool counts = false;  ///< at least `worth` times faster on the second part
+};
+/// By task. @throws as replay()
+std::vector<Oracle> oracles(const std::vector<SampledTask>& tasks, const ReplayOptions& options);
 
 }  // namespace dynamiccl

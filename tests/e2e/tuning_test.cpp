@@ -1,0 +1,72 @@
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/e2e/program.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+std::string small_search(const Program& program) {
+  return program.file("search.toml", one_cell("\"bare-metal\"", "gloo") +
+                                         "[protocol]\nwarmup = 1\niterations = 5\n"
+                                         "[tune]\nsweep_launches = 4\nconfirm_launches = 3\n"
+                                         "budget_percent = 50\n"
+                                         "[tune.gloo]\nsegments = [\"8KiB\"]\n");
+}
+
+std::string run_of(const Program& program, const std::string& kind, const std::string& what) {
+  const auto found = program.value("SELECT " + what +
+                                   " FROM run r JOIN experiment e ON e.id = r.experiment_id WHERE "
+                                   "EXISTS (SELECT 1 FROM json_each(e.overrides_json) WHERE "
+                                   "value = 'tune=" +
+                                   kind + "') ORDER BY r.id DESC");
+  return found.is_string() ? found.get<std::string>() : found.dump();
+}
+
+}  // namespace
+
+TEST_CASE("a sweep is replayed, and what agents chose is measured on fresh launches", "[E-136]") {
+  const Program program;
+  const std::string file = small_search(program);
+  CHECK(program.run({"tune", file, "--replay"}).exit_code == 2);
+  CHECK(program.run({"tune", file, "--confirm"}).exit_code == 2);
+
+  const auto sweep = program.run({"tune", file, "--sweep"});
+  INFO(sweep.err);
+  REQUIRE(sweep.exit_code == 0);
+  const auto launches = program.value(kOkLaunches).get<int>();
+  const auto replay = program.run(
+      {"tune", file, "--replay", "--confirm", "--seeds", "2", "--agent", "ppo,coordinate-descent"});
+  INFO(replay.err);
+  REQUIRE(replay.exit_code == 0);
+  for (const char* column : {"of_exhaustive", "evaluations_to_95", "kept", "slower_than_descent"})
+    CHECK(replay.out.find(column) != std::string::npos);
+  // Six rounds, in each the choices and the default again.
+  CHECK(program.value(kOkLaunches).get<int>() == launches + 12);
+  CHECK(run_of(program, "confirm", "r.status") == "complete");
+  CHECK(program.processes().empty());
+}
+
+TEST_CASE("a search leaves a table whose settings are loaded again") {
+  const Program program;
+  const std::string file = small_search(program);
+  const std::string table = program.folder() + "/tuned.json";
+  const auto tuned = program.run({"tune", file, "--agent", "bandit", "--table", table});
+  INFO(tuned.err);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(std::filesystem::exists(table));
+  CHECK(program.value("SELECT count(*) FROM decision").get<int>() > 0);
+  CHECK(run_of(program, "live", "r.status") == "complete");
+  const auto applied = program.run({"tune", file, "--apply", table});
+  INFO(applied.err);
+  // A setting may turn out slower in these few launches; that is an answer, not a failure.
+  CHECK((applied.exit_code == 0 || applied.exit_code == 3));
+  CHECK(run_of(program, "apply", "r.status") == "complete");
+  // A table that cannot be read leaves no run behind.
+  const auto runs = program.value("SELECT count(*) FROM run").get<int>();
+  CHECK(program.run({"tune", file, "--apply", program.file("no.json", "{")}).exit_code == 2);
+  CHECK(program.value("SELECT count(*) FROM run").get<int>() == runs);
+  CHECK(program.processes().empty());
+}
