@@ -202,6 +202,20 @@ std::string words_of_method(const std::string& method) {
   return method;
 }
 
+namespace {
+
+/// A shift of ranks is one of two samples of the same shape. Six launches 10 % apart against forty
+/// 1 % apart: its intervals cover 79 % and 9 % of equal sides are called different; with Welch's
+/// where one spreads more than twice as much, 94 % and 2 %.
+bool alike_spreads(const std::vector<double>& a, const std::vector<double>& b) {
+  constexpr double kMostTimes = 2;
+  const double one = median_absolute_deviation(a);
+  const double other = median_absolute_deviation(b);
+  return std::max(one, other) <= kMostTimes * std::min(one, other);
+}
+
+}  // namespace
+
 Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                      double confidence) {
   Ratio ratio;
@@ -220,7 +234,7 @@ Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<dou
                                           (va * va / static_cast<double>(a.size() - 1) +
                                            vb * vb / static_cast<double>(b.size() - 1))
                                     : static_cast<double>(a.size() + b.size() - 2);
-  if (std::min(a.size(), b.size()) >= kFewestForRanks) {
+  if (std::min(a.size(), b.size()) >= kFewestForRanks && alike_spreads(a, b)) {
     if (const auto shift = rank_shift(a, b, confidence)) {
       set_interval(ratio, *shift, degrees, confidence, "rank-sum");
       return ratio;

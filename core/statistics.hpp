@@ -58,8 +58,8 @@ struct Ratio {
   double degrees = 0;
 };
 
-/// numerator/denominator from unpaired launch medians, on logarithms: the shift of the rank-sum
-/// test from six launches on each side, below that the medians' ratio with Welch's t.
+/// numerator/denominator from unpaired launch medians, on logarithms: the rank-sum test's shift for
+/// six launches or more a side of like spreads, else the medians' ratio with Welch's t.
 Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                      double confidence = 0.95);
 /// numerator[i]/denominator[i] from the same block i, on the logarithms' differences: the centre

@@ -7,7 +7,7 @@
 namespace dynamiccl {
 namespace {
 
-/// Looks at growing counts keep the coverage that looking after every launch would cost.
+/// Looks at growing counts: each more costs coverage.
 int grown(int look) {
   constexpr double kGrowth = 1.5;
   return std::max(look + 1, static_cast<int>(std::ceil(look * kGrowth)));

@@ -34,7 +34,7 @@ Verdict judge(const Ratio& time_ratio, EquivalenceBand band);
 std::optional<int> launches_needed(const Ratio& time_ratio, EquivalenceBand band, int launches_now);
 
 /// When to stop adding launches: the interval's relative half-width against a target, looked at
-/// only at geometrically growing counts, which keeps the coverage (min 6, then x1.5).
+/// at geometrically growing counts alone (min 6, then x1.5) and reached at two of them in a row.
 struct StoppingRule {
   double target_relative_half_width = 0.05;
   int min_launches = 6;

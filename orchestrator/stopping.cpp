@@ -10,13 +10,23 @@ namespace {
 
 constexpr int kFewestBeforeALook = 6;
 
-/// Of the launches up to the last look; nullopt before the first.
-std::optional<double> half_width_at_last_look(const CellMedians& cell, const StoppingRule& rule) {
-  const int look = last_look(static_cast<int>(cell.median_us.size()), rule);
+/// Of the first `look` launches; nullopt before the first look.
+std::optional<double> half_width(const CellMedians& cell, int look) {
   if (look == 0) return std::nullopt;
   const auto interval = launch_interval({cell.median_us.begin(), cell.median_us.begin() + look});
   if (!interval) return std::nullopt;
   return std::sqrt(interval->high / interval->low) - 1;
+}
+
+/// Twice in a row: one narrow interval may be luck, and stopping at luck costs coverage. Of
+/// launches 2 to 10 % apart and targets of 1 to 5 %, intervals so stopped cover 93 to 95 %; stopped
+/// at the first narrow one, 91 to 93 %. With the most launches nothing is chosen any more.
+bool is_narrow_enough(const CellMedians& cell, int look, const StoppingRule& rule) {
+  const auto narrow = [&](int at) {
+    const auto width = half_width(cell, at);
+    return width && *width <= rule.target_relative_half_width;
+  };
+  return narrow(look) && (look == rule.max_launches || narrow(last_look(look - 1, rule)));
 }
 
 }  // namespace
@@ -52,10 +62,11 @@ GroupProgress progress_of(const std::vector<CellMedians>& cells, const StoppingR
   for (const auto& cell : cells) {
     const int launches = static_cast<int>(cell.median_us.size());
     progress.launches = &cell == &cells.front() ? launches : std::min(progress.launches, launches);
-    const auto half_width = half_width_at_last_look(cell, rule);
-    if (!half_width || *half_width > rule.target_relative_half_width) ++progress.wide_cells;
-    if (half_width && (!progress.widest || *half_width > *progress.widest)) {
-      progress.widest = half_width;
+    const int look = last_look(launches, rule);
+    if (!is_narrow_enough(cell, look, rule)) ++progress.wide_cells;
+    const auto width = half_width(cell, look);
+    if (width && (!progress.widest || *width > *progress.widest)) {
+      progress.widest = width;
       progress.widest_cell = cell.cell_id;
     }
   }

@@ -22,10 +22,11 @@ std::string launches_text(const RunProtocol& protocol);
 
 /// How far a group is.
 struct GroupProgress {
-  bool reached = false;  ///< every cell's interval was narrow enough at its last look
-  int launches = 0;      ///< of the cell that has least
+  /// Every cell's interval was narrow enough at its last two looks, or with the most launches.
+  bool reached = false;
+  int launches = 0;  ///< of the cell that has least
   std::size_t cells = 0;
-  std::size_t wide_cells = 0;    ///< whose interval is wider than asked, or has none yet
+  std::size_t wide_cells = 0;    ///< which are not narrow enough yet
   std::optional<double> widest;  ///< relative half-width; nullopt when no cell has an interval
   std::string widest_cell;       ///< id
 };

@@ -154,3 +154,29 @@ TEST_CASE("of the rows that a table calls different, few are not") {
   CHECK(called > 400);
   CHECK(wrongly <= 0.05 * called);
 }
+
+TEST_CASE("a noisy side against a quiet one of more launches is not called different") {
+  std::mt19937_64 random(15);
+  std::normal_distribution<double> normal;
+  const auto launches = [&](int count, double spread) {
+    std::vector<double> medians;
+    for (int i = 0; i < count; ++i) medians.push_back(std::exp(spread * normal(random)));
+    return medians;
+  };
+  for (const int noisy : {6, 10}) {
+    for (const int quiet : {10, 40}) {
+      CAPTURE(noisy, quiet);
+      int different = 0;
+      int covered = 0;
+      constexpr int experiments = 2000;
+      for (int e = 0; e < experiments; ++e) {
+        const auto ratio = ratio_unpaired(launches(noisy, 0.1), launches(quiet, 0.01));
+        const auto verdict = judge(ratio, {0.02});
+        different += verdict == Verdict::faster || verdict == Verdict::slower ? 1 : 0;
+        covered += ratio.interval->low <= 1 && 1 <= ratio.interval->high ? 1 : 0;
+      }
+      CHECK(different <= 0.05 * experiments);
+      CHECK(covered >= 0.93 * experiments);
+    }
+  }
+}

@@ -15,8 +15,9 @@ RunProtocol adaptive() {
   return protocol;
 }
 
-const std::vector<double> kSteady{100, 101, 99, 100, 100, 100};
-const std::vector<double> kWild{100, 200, 50, 400, 100, 30};
+const std::vector<double> kSteadyAtFirst{100, 101, 99, 100, 100, 100};
+const std::vector<double> kSteady{100, 101, 99, 100, 100, 100, 101, 99, 100};
+const std::vector<double> kWild{100, 200, 50, 400, 100, 30, 100, 200, 50};
 
 }  // namespace
 
@@ -43,12 +44,15 @@ TEST_CASE("with a target the first look comes after six launches or more, never 
   CHECK(launches_text(protocol).ends_with("within 5 %, within 90 s"));
 }
 
-TEST_CASE("a group is done when every cell is narrow enough at its last look") {
+TEST_CASE("a group is done when every cell is narrow enough at its last two looks") {
   const auto rule = *stopping_rule(adaptive());
   CHECK(progress_of({{"g", "a", kSteady}, {"g", "b", kSteady}}, rule).reached);
   const auto wide = progress_of({{"g", "a", kSteady}, {"g", "b", kWild}}, rule);
   CHECK_FALSE(wide.reached);
   CHECK(wide.wide_cells == 1);
+  const auto once = progress_of({{"g", "a", kSteadyAtFirst}}, rule);
+  CHECK_FALSE(once.reached);
+  CHECK(*once.widest < 0.05);
   CHECK(wide.widest_cell == "b");
   CHECK(*wide.widest > 0.5);
   CHECK_FALSE(progress_of({}, rule).reached);
@@ -57,9 +61,9 @@ TEST_CASE("a group is done when every cell is narrow enough at its last look") {
 TEST_CASE("between two looks the earlier one counts") {
   const auto rule = *stopping_rule(adaptive());
   auto between = kSteady;
-  between.push_back(1000);  // the seventh launch; the next look is after nine
+  between.push_back(1000);  // the tenth launch; the next look is after fourteen
   CHECK(progress_of({{"g", "a", between}}, rule).reached);
-  between = {kSteady.begin(), kSteady.begin() + 5};
+  between.resize(5);
   const auto early = progress_of({{"g", "a", between}}, rule);
   CHECK_FALSE(early.reached);
   CHECK_FALSE(early.widest);
@@ -83,31 +87,39 @@ TEST_CASE("how a group stopped is a document") {
   const auto progress = progress_of({{"g", "a", kSteady}}, *stopping_rule(protocol));
   const auto document = stopping_json(progress, protocol, "target");
   CHECK(document["reached"] == true);
-  CHECK(document["launches"] == 6);
+  CHECK(document["launches"] == 9);
   CHECK(document["stopped_by"] == "target");
   CHECK(document["target_interval"] == 0.05);
   CHECK(document["widest"].get<double>() < 0.05);
 }
 
+TEST_CASE("the most launches suffice with one narrow interval") {
+  auto protocol = adaptive();
+  protocol.max_launches = 6;
+  const auto rule = *stopping_rule(protocol);
+  CHECK(progress_of({{"g", "a", kSteadyAtFirst}}, rule).reached);
+}
+
 TEST_CASE("stopping at a target interval keeps its coverage") {
-  // Looks at growing counts stop at a lucky narrow interval now and then; what that costs is held.
-  testing::SimulatedMachine machine(21);
-  constexpr int experiments = 500;
+  // Launches of the simulated machine are 2 % apart: the target is reached early, late, hardly
+  // ever.
+  constexpr int experiments = 1000;
   constexpr double truth = testing::kTrueTime;
-  const StoppingRule rule{0.02, 6, 40};
-  int covered = 0;
-  int reached = 0;
-  for (int e = 0; e < experiments; ++e) {
-    CellMedians cell{"g", "a", {}};
-    GroupProgress progress;
-    while (!progress.reached && progress.launches < rule.max_launches) {
-      cell.median_us.push_back(machine.launch_medians(1).front());
-      progress = progress_of({cell}, rule);
+  for (const double target : {0.02, 0.01, 0.007}) {
+    testing::SimulatedMachine machine(21);
+    const StoppingRule rule{target, 6, 40};
+    int covered = 0;
+    for (int e = 0; e < experiments; ++e) {
+      CellMedians cell{"g", "a", {}};
+      GroupProgress progress;
+      while (!progress.reached && progress.launches < rule.max_launches) {
+        cell.median_us.push_back(machine.launch_medians(1).front());
+        progress = progress_of({cell}, rule);
+      }
+      const auto interval = launch_interval(cell.median_us).value();
+      covered += interval.low <= truth && truth <= interval.high ? 1 : 0;
     }
-    const auto interval = launch_interval(cell.median_us).value();
-    covered += interval.low <= truth && truth <= interval.high ? 1 : 0;
-    reached += progress.reached ? 1 : 0;
+    CAPTURE(target);
+    CHECK(covered >= 0.925 * experiments);
   }
-  CHECK(covered >= 0.93 * experiments);
-  CHECK(reached >= 0.95 * experiments);
 }
