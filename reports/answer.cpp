@@ -107,6 +107,7 @@ std::string figures_method(const std::vector<const CellFigure*>& figures,
   std::size_t least = figures.front()->launches.size();
   std::size_t most = least;
   std::set<std::string> ratios;
+  bool mixed_ratios = false;
   std::set<std::string> intervals;
   for (const auto* f : figures) {
     least = std::min(least, f->launches.size());
@@ -120,6 +121,7 @@ std::string figures_method(const std::vector<const CellFigure*>& figures,
     if (base == nullptr || base == f) continue;
     const auto ratio = time_ratio(*f, *base);
     if (ratio.interval) ratios.insert(words_of_method(ratio.interval->method));
+    mixed_ratios |= cadences_of({f, base}).size() > 1;
   }
   const auto list = [](const std::set<std::string>& set) {
     return join({set.begin(), set.end()}, ", ");
@@ -134,6 +136,8 @@ std::string figures_method(const std::vector<const CellFigure*>& figures,
           : intervals.empty() ? "two launches give no interval"
                               : fmt::format("[95 % interval: {}]", list(intervals));
   if (!ratios.empty()) text += "; ratio to bare-metal " + list(ratios);
+  if (mixed_ratios)
+    text += "; no interval of the ratio where environment and bare-metal have different cadences";
   return text;
 }
 

@@ -83,8 +83,10 @@ Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
       const Trained& best = methods.front();
       const CellFigure& f = best.figure;
       const bool alone = methods.size() < 2;
+      std::vector<const CellFigure*> candidates;
+      for (const auto& method : methods) candidates.push_back(&method.figure);
       // One method against nothing has no lead: a ratio without an interval is never sure.
-      const Ratio lead = alone ? Ratio{} : time_ratio(methods[1].figure, f);
+      const Ratio lead = lead_ratio(candidates);
       std::vector<Value> row{f.run_id,
                              f.environment,
                              f.backend,

@@ -40,7 +40,7 @@ class Leads {
   void add(const Candidates& candidates, std::size_t row) {
     if (candidates.size() < 2) return;
     runs_.push_back(candidates[0]->run_id);
-    ratios_.push_back(time_ratio(*candidates[1], *candidates[0]));
+    ratios_.push_back(lead_ratio(candidates));
     rows_.push_back(row);
   }
   /// Writes "yes" where the lead is beyond noise and beyond the band inside which times count as
@@ -57,6 +57,11 @@ class Leads {
   std::vector<Ratio> ratios_;
   std::vector<std::size_t> rows_;
 };
+
+std::string cadence_text(const Candidates& candidates) {
+  const auto cadences = cadences_of(candidates);
+  return join({cadences.begin(), cadences.end()}, ", ");
+}
 
 /// @param candidates the fastest first
 std::vector<Value> best_row(const Candidates& candidates) {
@@ -77,13 +82,15 @@ std::vector<Value> best_row(const Candidates& candidates) {
                          static_cast<std::int64_t>(best.launches.size()),
                          best.median_us()};
   add_bounds(row, best.interval());
+  const Value cadence = or_null(cadence_text(candidates));
   if (candidates.size() < 2) {
     row.resize(row.size() + 8);
+    row.push_back(cadence);
     return row;
   }
   const CellFigure& second = *candidates[1];
   const CellFigure& worst = *candidates.back();
-  const Ratio lead = time_ratio(second, best);
+  const Ratio lead = lead_ratio(candidates);
   row.emplace_back(choice_of(second));
   row.emplace_back(second.median_us());
   row.emplace_back(lead.value);
@@ -91,6 +98,7 @@ std::vector<Value> best_row(const Candidates& candidates) {
   row.emplace_back();  // whether that is sure: Leads
   row.emplace_back(choice_of(worst));
   row.emplace_back(worst.median_us());
+  row.push_back(cadence);
   return row;
 }
 
@@ -157,7 +165,8 @@ Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
                    "lead_high",
                    "lead_is_sure",
                    "worst",
-                   "worst_median_us"};
+                   "worst_median_us",
+                   "cadence"};
   const auto key = [](const CellFigure& f) {
     return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", f.run_id, f.environment, f.collective,
                        f.size_bytes, f.ranks, f.datatype, f.in_place);
@@ -185,7 +194,8 @@ Table axis_table(const std::vector<CellFigure>& given, const QueryScope& scope) 
   table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(at));
   table.columns.pop_back();  // the regime is not the same on both sides
   for (const auto& value : values) table.columns.push_back(value_title(axis, value) + "_us");
-  if (has_winner) table.columns.insert(table.columns.end(), {"winner", "winner_is_sure"});
+  if (has_winner)
+    table.columns.insert(table.columns.end(), {"winner", "winner_is_sure", "cadence"});
   const auto groups = group_by(figures, [&](const CellFigure& f) { return key_without(f, axis); });
   Leads leads;
   for (auto candidates : groups) {
@@ -203,6 +213,7 @@ Table axis_table(const std::vector<CellFigure>& given, const QueryScope& scope) 
       fastest_first(candidates);
       row.emplace_back(axis_value(*candidates[0], axis));
       row.emplace_back();  // whether that is sure: Leads
+      row.push_back(or_null(cadence_text(candidates)));
       leads.add(candidates, table.rows.size());
     }
     table.rows.push_back(std::move(row));

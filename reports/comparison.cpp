@@ -126,7 +126,7 @@ void judge_cells(Comparison& result) {
   std::vector<Ratio> judged;
   std::vector<ComparedCell*> places;
   for (auto& cell : result.cells) {
-    cell.time_ratio = time_ratio(cell.b, cell.a);
+    cell.time_ratio = time_ratio_anyway(cell.b, cell.a);
     cell.note = unlike_note(cell);
     if (!cell.note.empty() && !result.options.anyway) continue;
     for (const auto& [side, failures] : {std::pair("A", &cell.failures_a), {"B", &cell.failures_b}})

@@ -2,7 +2,9 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "core/text.hpp"
 #include "core/verdict.hpp"
 #include "reports/exchanges.hpp"
 #include "reports/figure_queries.hpp"
@@ -17,6 +19,7 @@ struct Point {
   Ratio ratio;           ///< of B's time to A's
   double log_ratio = 0;  ///< its logarithm
   Verdict verdict = Verdict::unclear;
+  std::set<std::string> cadences;  ///< of both
 };
 
 /// A size at which the faster of two becomes the slower.
@@ -79,7 +82,8 @@ std::vector<Point> points_of(const BySize& a, const BySize& b) {
     const auto partner = b.find(size);
     if (partner == b.end()) continue;
     const Ratio ratio = time_ratio(*partner->second, *figure);
-    points.push_back({size, ratio, std::log(ratio.value), Verdict::unclear});
+    points.push_back({size, ratio, std::log(ratio.value), Verdict::unclear,
+                      cadences_of({figure, partner->second})});
   }
   return points;
 }
@@ -109,6 +113,22 @@ void judge_points(std::vector<Pair>& pairs) {
   }
 }
 
+/// That one side wins at all sizes is sure where each size is: an unclear one may be the other's.
+bool all_decided(const std::vector<Point>& points) {
+  return std::none_of(points.begin(), points.end(),
+                      [](const Point& p) { return p.verdict == Verdict::unclear; });
+}
+
+/// Sizes may be timed in different ways, as long as both sides of each are timed alike.
+std::string cadence_text(const std::vector<Point>& points) {
+  std::set<std::string> texts;
+  for (const auto& point : points) {
+    if (!point.cadences.empty())
+      texts.insert(join({point.cadences.begin(), point.cadences.end()}, " against "));
+  }
+  return join({texts.begin(), texts.end()}, ", ");
+}
+
 class Rows {
  public:
   Rows(Table& table, std::string axis) : table_(table), axis_(std::move(axis)) {}
@@ -117,17 +137,17 @@ class Rows {
     const auto& [example, a, b, points] = pair;
     auto found = crossings(points, true);
     // Without intervals nothing is sure; then the ratios themselves are all there is to tell.
-    const bool sure = std::any_of(points.begin(), points.end(),
-                                  [](const Point& p) { return winner(p, true) != 0; });
-    if (!sure) found = crossings(points, false);
-    if (found.empty()) add_row(*example, a, b, points, std::nullopt, sure);
+    const bool by_verdict = std::any_of(points.begin(), points.end(),
+                                        [](const Point& p) { return winner(p, true) != 0; });
+    if (!by_verdict) found = crossings(points, false);
+    if (found.empty()) add_row(*example, a, b, points, std::nullopt, by_verdict);
     for (const auto& crossing : found) add_row(*example, a, b, points, crossing, crossing.sure);
   }
 
  private:
   void add_row(const CellFigure& example, const std::string& a, const std::string& b,
                const std::vector<Point>& points, const std::optional<Crossing>& crossing,
-               bool sure) {
+               bool by_verdict) {
     std::vector<Value> row{example.run_id};
     for (const auto& axis : axis_names()) {
       if (axis == axis_ || axis == "size_bytes") continue;
@@ -135,7 +155,7 @@ class Rows {
     }
     row.insert(row.end(), {a, b, static_cast<std::int64_t>(points.size())});
     const auto name = [&](std::size_t at) -> Value {
-      const int who = winner(points[at], sure);
+      const int who = winner(points[at], by_verdict);
       return who == 0 ? Value{} : Value{who > 0 ? a : b};
     };
     if (crossing) {
@@ -147,7 +167,7 @@ class Rows {
     } else {
       // One of them wins wherever there is a winner.
       const auto decided = std::find_if(points.begin(), points.end(),
-                                        [&](const Point& p) { return winner(p, sure) != 0; });
+                                        [&](const Point& p) { return winner(p, by_verdict) != 0; });
       const Value all = decided == points.end()
                             ? Value{}
                             : name(static_cast<std::size_t>(decided - points.begin()));
@@ -155,7 +175,9 @@ class Rows {
     }
     row.emplace_back(std::exp(points.front().log_ratio));
     row.emplace_back(std::exp(points.back().log_ratio));
+    const bool sure = crossing ? crossing->sure : by_verdict && all_decided(points);
     row.emplace_back(std::string(sure ? "yes" : "no"));
+    row.push_back(or_null(cadence_text(points)));
     table_.rows.push_back(std::move(row));
   }
 
@@ -192,7 +214,7 @@ Table crossover_table(const std::vector<CellFigure>& given, const QueryScope& sc
   }
   for (const char* name :
        {"a", "b", "sizes", "faster_below", "faster_above", "crossover_bytes", "crossover_low_bytes",
-        "crossover_high_bytes", "ratio_smallest", "ratio_largest", "is_sure"}) {
+        "crossover_high_bytes", "ratio_smallest", "ratio_largest", "is_sure", "cadence"}) {
     table.columns.emplace_back(name);
   }
   if (axis == "size_bytes") return table;

@@ -124,11 +124,7 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
   for (const auto& f : figures) {
     const CellFigure* base = bare_metal.of(f);
     if (base == nullptr || base == &f) continue;
-    Ratio ratio = time_ratio(f, *base);
-    std::set<std::string> cadences = f.cadences;
-    cadences.insert(base->cadences.begin(), base->cadences.end());
-    // A mean of calls back to back against single calls says nothing sure of the environment.
-    if (cadences.size() > 1) ratio.interval.reset();
+    const Ratio ratio = time_ratio(f, *base);
     auto row = cell_values(f);
     append(row, {count_of(f)});
     for (const auto* side : {&f, base}) {
@@ -139,7 +135,7 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
     add_bounds(row, ratio.interval);
     append(row, {or_null(ratio.interval ? ratio.interval->method : ""),
                  percent_faster(std::max(ratio.value, 1.0), std::min(ratio.value, 1.0)),
-                 or_null(joined(cadences))});
+                 or_null(joined(cadences_of({&f, base})))});
     table.rows.push_back(std::move(row));
     runs.push_back(f.run_id);
     ratios.push_back(ratio);

@@ -80,9 +80,22 @@ CellFigure group_figure(const TableView& rows, std::size_t row);
 /// Equal for the cells of one group of one run.
 std::string group_key(const CellFigure& figure);
 
-/// time of `numerator` / time of `base`: paired by block where they share at least two blocks of
-/// one run, else unpaired.
+/// How the calls of any of these were timed: "batched", "isolated" or, where they are not alike,
+/// both. Empty where it is not recorded.
+std::set<std::string> cadences_of(const std::vector<const CellFigure*>& figures);
+
+/// time of `numerator` / time of `base`: paired by block where they share at least three blocks of
+/// one run, else unpaired. Without an interval, so that no verdict comes of it, where the two were
+/// not timed by one cadence.
 Ratio time_ratio(const CellFigure& numerator, const CellFigure& base);
+/// The same whatever the cadences are, for those who look at the method themselves.
+Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base);
+
+/// How far the first of what can be chosen is ahead: time of the second / time of the first.
+/// Without an interval where not all were timed by one cadence, as one of the others may be the
+/// fastest; empty for fewer than two.
+/// @param fastest_first by median
+Ratio lead_ratio(const std::vector<const CellFigure*>& fastest_first);
 
 /// Verdicts of a table's ratios with the band of 2 %, as judge_table gives them to the rows of each
 /// run alone: what else the database holds changes none.

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/error.hpp"
@@ -95,11 +96,18 @@ std::vector<CellFigure> pool_runs(const Reader& reader, const std::vector<std::i
   std::vector<CellFigure> pooled;
   std::map<std::string, std::size_t> place_of;
   std::map<std::string, std::int64_t> number_of;
+  std::map<std::string, std::set<std::string>> first_cadences;
+  std::map<std::pair<std::string, std::set<std::string>>, std::string> run_of_other;
   for (CellFigure figure : figures) {
     const auto number = static_cast<std::int64_t>(number_of.size());
     const std::int64_t run = number_of.try_emplace(figure.run_id, number).first->second;
     for (auto& launch : figure.launches) launch.block += run * kBlocksOfRun;
-    figure.run_id = figures.front().run_id;
+    const std::string own_run = std::exchange(figure.run_id, figures.front().run_id);
+    // Calls timed alone and calls in batches are no sample of one thing. What was timed in another
+    // way than in the newest run keeps the id of a run that did, which no query takes for the same.
+    const std::string cell = key_without(figure, "");
+    if (first_cadences.try_emplace(cell, figure.cadences).first->second != figure.cadences)
+      figure.run_id = run_of_other.try_emplace({cell, figure.cadences}, own_run).first->second;
     const auto [place, is_new] = place_of.try_emplace(key_without(figure, ""), pooled.size());
     if (is_new)
       pooled.push_back(std::move(figure));

@@ -183,6 +183,12 @@ void drop_run_column(Table& table) {
   for (auto& row : table.rows) row.erase(row.begin() + place);
 }
 
+bool of_one_run(const Table& table) {
+  const auto at = column_index(table, "run_id");
+  return !at || std::all_of(table.rows.begin(), table.rows.end(),
+                            [&](const auto& row) { return row[*at] == table.rows.front()[*at]; });
+}
+
 void keep_rows_where(Table& table, const QueryScope& scope) {
   for (const auto& [column, wanted] : scope.where) {
     const auto at = column_index(table, column);
@@ -246,7 +252,8 @@ std::string judging_method(const std::string& query) {
       "method: {}sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate "
       "of "
       "5 % over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies "
-      "inside",
+      "inside; what was timed by different cadences is not judged: a mean of calls back to back "
+      "(batched) is shorter than a call alone (isolated)",
       query == "flips"   ? "equal workers: a server and N workers are N + 1 ranks, a ring of N is "
                            "N; ratio = time of b / time of a, so above 1 a is faster; "
       : query == "tiers" ? "exchange (push_pull or allreduce) and training count workers as ranks; "
@@ -274,7 +281,7 @@ Table table_of(const Reader& reader, const std::string& name, const QueryScope& 
     if (query.name != name) continue;
     const auto runs = runs_in_scope(reader, scope, scope.all_runs);
     Table table = figure_table(reader, query, runs, scope);
-    if (runs.size() < 2 || scope.pool) drop_run_column(table);
+    if (runs.size() < 2 || (scope.pool && of_one_run(table))) drop_run_column(table);
     return table;
   }
   for (const auto& query : kRunQueries) {

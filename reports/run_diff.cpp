@@ -163,10 +163,18 @@ std::string cell_key(CellFigure figure) {
   return key_without(figure, "");
 }
 
+/// "batched", or "batched | isolated" where the sides were timed in different ways.
+std::string both_cadences(const CellFigure& a, const CellFigure& b) {
+  const std::string of_a = join({a.cadences.begin(), a.cadences.end()}, ", ");
+  const std::string of_b = join({b.cadences.begin(), b.cadences.end()}, ", ");
+  return of_a == of_b ? of_a : of_a + " | " + of_b;
+}
+
 struct SideBySide {
   Table table;
   std::size_t only_a = 0;
   std::size_t only_b = 0;
+  std::size_t timed_unlike = 0;
 };
 
 SideBySide figures_side_by_side(const Reader& reader, const std::string& a, const std::string& b) {
@@ -175,11 +183,11 @@ SideBySide figures_side_by_side(const Reader& reader, const std::string& a, cons
   std::map<std::string, const CellFigure*> by_cell;
   for (const auto& figure : left) by_cell[cell_key(figure)] = &figure;
   SideBySide result;
-  result.table.columns = {"environment", "backend",   "architecture", "collective", "size_bytes",
-                          "ranks",       "datatype",  "algorithm",    "in_place",   "group_knobs",
-                          "cell_knobs",  "A_us",      "A_low_us",     "A_high_us",  "B_us",
-                          "B_low_us",    "B_high_us", "x A",          "x A_low",    "x A_high",
-                          "launches_A",  "launches_B"};
+  result.table.columns = {"environment", "backend",    "architecture", "collective", "size_bytes",
+                          "ranks",       "datatype",   "algorithm",    "in_place",   "group_knobs",
+                          "cell_knobs",  "A_us",       "A_low_us",     "A_high_us",  "B_us",
+                          "B_low_us",    "B_high_us",  "x A",          "x A_low",    "x A_high",
+                          "launches_A",  "launches_B", "cadence"};
   for (const auto& figure : right) {
     const auto found = by_cell.find(cell_key(figure));
     if (found == by_cell.end()) {
@@ -195,11 +203,13 @@ SideBySide figures_side_by_side(const Reader& reader, const std::string& a, cons
     add_bounds(row, base.interval());
     row.emplace_back(figure.median_us());
     add_bounds(row, figure.interval());
-    const Ratio ratio = ratio_unpaired(figure.medians_us(), base.medians_us());
+    const Ratio ratio = time_ratio(figure, base);
     row.emplace_back(ratio.value);
     add_bounds(row, ratio.interval);
     row.emplace_back(static_cast<std::int64_t>(base.launches.size()));
     row.emplace_back(static_cast<std::int64_t>(figure.launches.size()));
+    row.push_back(or_null(both_cadences(base, figure)));
+    if (base.cadences != figure.cadences) ++result.timed_unlike;
     result.table.rows.push_back(std::move(row));
     by_cell.erase(found);
   }
@@ -248,6 +258,11 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
         "interval\n" +
         render_table(figures.table, format);
   }
+  if (figures.timed_unlike > 0)
+    out += fmt::format(
+        "cadence differs in {} of {} cells, which have no interval: their ratio speaks of how they "
+        "were timed, as a mean of calls back to back (batched) is shorter than a call alone\n",
+        figures.timed_unlike, figures.table.rows.size());
   if (figures.only_a + figures.only_b > 0)
     out += fmt::format("cells with figures in one run alone: {} in A, {} in B\n", figures.only_a,
                        figures.only_b);

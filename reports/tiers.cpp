@@ -198,7 +198,9 @@ class Rows {
       row.resize(row.size() + 5);
     } else {
       const CellFigure& second = place[1]->figure;
-      const Ratio lead = time_ratio(second, f);
+      std::vector<const CellFigure*> candidates;
+      for (const auto* candidate : place) candidates.push_back(&candidate->figure);
+      const Ratio lead = lead_ratio(candidates);
       row.emplace_back(choice_of(second));
       row.emplace_back(lead.value);
       add_bounds(row, lead.interval);

@@ -9,6 +9,7 @@
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"
+#include "tests/reports/page_data.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -37,12 +38,6 @@ std::string planted_page(const ScratchFolder& folder) {
   }
   store.mark_unsupported(plan.run.id, plan.groups[2].id, "apptainer is not installed");
   return render_report_html(Reader(folder.file("page.sqlite")), "last");
-}
-
-json data_of(const std::string& page) {
-  const std::string begin = R"(<script type="application/json" id="data">)";
-  const auto from = page.find(begin) + begin.size();
-  return json::parse(page.substr(from, page.find("</script>", from) - from));
 }
 
 /// A database with one cell measured once: something for a page to be about.
