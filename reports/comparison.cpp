@@ -112,16 +112,6 @@ std::optional<Difference> unlike_placement(const ComparedCell& cell, const Compa
   return Difference{std::string(kPlacement), told(a), told(b)};
 }
 
-/// The ratio is the typical one of launches; where the launches of a side are of two kinds, that of
-/// the two medians can point the other way.
-std::string medians_note(const ComparedCell& cell, const EquivalenceBand& band) {
-  const double of_medians = cell.b.median_us() / cell.a.median_us();
-  const bool outside = std::max(of_medians, 1 / of_medians) > 1 + band.relative ||
-                       cell.verdict == Verdict::faster || cell.verdict == Verdict::slower;
-  if (!outside || (of_medians > 1) == (cell.time_ratio.value > 1)) return "";
-  return fmt::format("the medians alone have ratio {:.3f}", of_medians);
-}
-
 void judge_cells(Comparison& result) {
   std::vector<Ratio> judged;
   std::vector<ComparedCell*> places;
@@ -145,7 +135,8 @@ void judge_cells(Comparison& result) {
     auto& cell = *places[i];
     const Verdict alone = judge(cell.time_ratio, band);
     cell.verdict = result.options.correct_for_table ? verdicts[i] : alone;
-    if (const auto note = medians_note(cell, band); !note.empty()) add_note(cell.note, note);
+    const auto of_medians = medians_note(cell.b, cell.a, cell.time_ratio, cell.verdict, band);
+    if (!of_medians.empty()) add_note(cell.note, of_medians);
     if (cell.fails_in_b() && cell.verdict != Verdict::slower) {
       cell.verdict = Verdict::unclear;
       continue;

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 
+#include "core/error.hpp"
+#include "core/text.hpp"
 #include "core/units.hpp"
 #include "core/verdict.hpp"
 #include "reports/table_view.hpp"
@@ -51,14 +54,40 @@ std::string path_of(const std::optional<Interval>& share_percent) {
   return share_percent->high < kStagedFromPercent ? "not told" : "UNCLEAR";
 }
 
+/// "X % slower" divides the difference by the faster time, whichever of the two that is;
+/// below 0 where the environment is the faster one.
+double signed_difference_percent(double ratio) {
+  return ratio < 1 ? -percent_faster(1, ratio) : percent_faster(ratio, 1);
+}
+
 }  // namespace
+
+std::string stored_value(const std::string& column, const std::string& wanted) {
+  if (column == "size_bytes") return std::to_string(parse_bytes(wanted).count());
+  if (column == "in_place") {
+    if (wanted == "true" || wanted == "1") return "1";
+    if (wanted == "false" || wanted == "0") return "0";
+    throw Error(ErrorKind::input, fmt::format("--where in_place={}: is either true (one buffer for "
+                                              "both directions) or false",
+                                              wanted));
+  }
+  if (column == "ranks") {
+    std::int64_t ranks = 0;
+    const auto* end = wanted.data() + wanted.size();
+    if (std::from_chars(wanted.data(), end, ranks).ptr != end || ranks < 1)
+      throw Error(ErrorKind::input,
+                  fmt::format("--where ranks={}: expected a whole number of processes, as in "
+                              "ranks=2",
+                              wanted));
+    return std::to_string(ranks);
+  }
+  return wanted;
+}
 
 std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures, const QueryScope& scope) {
   for (const auto& condition : scope.where) {
     const auto& axis = condition.first;
-    const auto& wanted = condition.second;
-    const std::string value =
-        axis == "size_bytes" ? std::to_string(parse_bytes(wanted).count()) : wanted;
+    const std::string value = stored_value(axis, condition.second);
     // An unknown axis is a mistake also where there is no figure to look at.
     axis_value(CellFigure{}, axis);
     std::erase_if(figures, [&](const CellFigure& f) { return axis_value(f, axis) != value; });
@@ -111,16 +140,16 @@ Table latency_table(const std::vector<CellFigure>& figures, const QueryScope&) {
 Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
   add_cell_columns(table);
-  // "X % slower" divides the difference by the faster time, whichever of the two that is.
   for (const char* name :
        {"launches", "median_us", "median_low_us", "median_high_us", "bare_metal_us",
         "bare_metal_low_us", "bare_metal_high_us", "ratio", "ratio_low", "ratio_high",
-        "ratio_method", "difference_percent", "cadence", "verdict"}) {
+        "ratio_method", "difference_percent", "cadence", "verdict", "note"}) {
     table.columns.emplace_back(name);
   }
   const BareMetal bare_metal(figures);
   std::vector<std::string> runs;
   std::vector<Ratio> ratios;
+  std::vector<std::pair<const CellFigure*, const CellFigure*>> pairs;
   for (const auto& f : figures) {
     const CellFigure* base = bare_metal.of(f);
     if (base == nullptr || base == &f) continue;
@@ -134,15 +163,19 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
     append(row, {ratio.value});
     add_bounds(row, ratio.interval);
     append(row, {or_null(ratio.interval ? ratio.interval->method : ""),
-                 percent_faster(std::max(ratio.value, 1.0), std::min(ratio.value, 1.0)),
-                 or_null(joined(cadences_of({&f, base})))});
+                 signed_difference_percent(ratio.value), or_null(joined(cadences_of({&f, base})))});
     table.rows.push_back(std::move(row));
     runs.push_back(f.run_id);
     ratios.push_back(ratio);
+    pairs.emplace_back(&f, base);
   }
   const auto verdicts = judge_by_run(runs, ratios);
-  for (std::size_t i = 0; i < verdicts.size(); ++i)
-    table.rows[i].emplace_back(std::string(name_of(verdicts[i])));
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const auto [figure, base] = pairs[i];
+    append(table.rows[i],
+           {std::string(name_of(verdicts[i])),
+            or_null(medians_note(*figure, *base, ratios[i], verdicts[i], EquivalenceBand{}))});
+  }
   return table;
 }
 

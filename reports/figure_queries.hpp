@@ -12,8 +12,12 @@
 
 namespace dynamiccl {
 
+/// A value of --where as it is stored: "64KiB" as bytes, "true" of in_place as "1".
+/// @throws Error(input) where the column can have no such value
+std::string stored_value(const std::string& column, const std::string& wanted);
+
 /// Keeps figures whose axes have the values asked for.
-/// @throws Error(input) for an unknown axis
+/// @throws Error(input) for an unknown axis, and as stored_value
 std::vector<CellFigure> filter_figures(std::vector<CellFigure> figures, const QueryScope& scope);
 
 /// All settings of a figure, "" where it has none but the library's own.

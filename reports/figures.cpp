@@ -187,6 +187,15 @@ Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base) {
   return ratio_unpaired(numerator.medians_us(), base.medians_us());
 }
 
+std::string medians_note(const CellFigure& numerator, const CellFigure& base, const Ratio& ratio,
+                         Verdict verdict, const EquivalenceBand& band) {
+  const double of_medians = numerator.median_us() / base.median_us();
+  const bool outside = std::max(of_medians, 1 / of_medians) > 1 + band.relative ||
+                       verdict == Verdict::faster || verdict == Verdict::slower;
+  if (!outside || (of_medians > 1) == (ratio.value > 1)) return "";
+  return fmt::format("the medians alone have ratio {:.3f}", of_medians);
+}
+
 Ratio lead_ratio(const std::vector<const CellFigure*>& fastest_first) {
   if (fastest_first.size() < 2) return {};
   Ratio lead = time_ratio(*fastest_first[1], *fastest_first[0]);

@@ -91,6 +91,11 @@ Ratio time_ratio(const CellFigure& numerator, const CellFigure& base);
 /// The same whatever the cadences are, for those who look at the method themselves.
 Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base);
 
+/// "" or what is to be said of a ratio that points the other way than that of the two medians: the
+/// ratio is the typical one of launches, and the launches of a side may be of two kinds.
+std::string medians_note(const CellFigure& numerator, const CellFigure& base, const Ratio& ratio,
+                         Verdict verdict, const EquivalenceBand& band);
+
 /// How far the first of what can be chosen is ahead: time of the second / time of the first.
 /// Without an interval where not all were timed by one cadence, as one of the others may be the
 /// fastest; empty for fewer than two.

@@ -35,15 +35,19 @@ constexpr std::array kFigureQueries{
                 "one cell: median of its launch medians with the interval over launches", true,
                 latency_table},
     FigureQuery{"overhead", "Overhead of environments",
-                "one cell outside bare metal against the same cell there; X % slower = difference "
-                "divided by the faster time",
+                "one cell outside bare metal against the same cell there; ratio = typical one of "
+                "the launches of a block, which can point the other way than the two medians (then "
+                "note tells); difference_percent = difference divided by the faster time, above 0 "
+                "where bare metal is the faster",
                 false, overhead_table},
     FigureQuery{"best", "Best choice",
                 "one operation, size and environment: fastest and slowest of what was measured",
                 true, best_table},
     FigureQuery{"axis", "One axis, all others fixed",
-                "cells that differ in one axis only (--vary), side by side with the winner", true,
-                axis_table},
+                "cells that differ in one axis only (--vary), side by side with the winner, the "
+                "one of the lowest median; whether that is sure is judged by the typical ratio of "
+                "launches",
+                true, axis_table},
     FigureQuery{"crossover", "Crossover sizes",
                 "two environments (--vary: or backends, algorithms) of one operation and the size "
                 "at which the faster becomes the slower",
@@ -196,8 +200,7 @@ void keep_rows_where(Table& table, const QueryScope& scope) {
       throw Error(ErrorKind::input, fmt::format("no column \"{}\" to choose rows by; {}", column,
                                                 suggestion(column, table.columns)));
     }
-    const std::string value =
-        column == "size_bytes" ? std::to_string(parse_bytes(wanted).count()) : wanted;
+    const std::string value = stored_value(column, wanted);
     std::erase_if(table.rows, [&](const auto& row) { return plain_text(row[*at]) != value; });
   }
 }
@@ -254,8 +257,11 @@ std::string judging_method(const std::string& query) {
       "5 % over all rows judged of a run (Benjamini-Hochberg); SAME = its 95 % interval lies "
       "inside; what was timed by different cadences is not judged: a mean of calls back to back "
       "(batched) is shorter than a call alone (isolated)",
-      query == "flips"   ? "equal workers: a server and N workers are N + 1 ranks, a ring of N is "
-                           "N; ratio = time of b / time of a, so above 1 a is faster; "
+      query == "overhead" ? "ratio = the typical one of a block's launches, not that of the two "
+                            "medians; difference = what the slower takes more / the faster's time, "
+                            "below 0 where bare metal is the slower; "
+      : query == "flips"  ? "equal workers: a server and N workers are N + 1 ranks, a ring of N is "
+                            "N; ratio = time of b / time of a, so above 1 a is faster; "
       : query == "tiers" ? "exchange (push_pull or allreduce) and training count workers as ranks; "
                            "kept = time of the nearest tier's configuration here / of the best "
                            "here; "
