@@ -62,6 +62,7 @@ struct ComparisonSide {
   SideSelection selection;
   std::string run_id;
   std::string run_name;
+  std::string run_status;  ///< "complete", or what became of the run instead
   std::string started_utc;
   std::vector<CellFigure> figures;
   std::vector<CellWithReason> without_result;
@@ -75,7 +76,7 @@ struct ComparisonSide {
 };
 
 /// @param where as QueryScope::where
-/// @throws Error as Reader
+/// @throws Error as Reader; Error(input) naming the condition that no measured cell meets
 ComparisonSide load_side(const SideSelection& selection,
                          const std::vector<std::pair<std::string, std::string>>& where);
 

@@ -66,19 +66,50 @@ void drop_constant(Table& table, const std::string& column, std::string& held) {
   for (auto& row : table.rows) row.erase(row.begin() + place);
 }
 
+/// A run that came to no end has fewer launches than were planned, of some cells none.
+std::string incomplete_text(const ComparisonSide& side) {
+  if (side.run_status == "complete") return "";
+  return fmt::format(", NOT COMPLETE: {}", side.run_status);
+}
+
 std::string side_line(const char* name, const ComparisonSide& side) {
-  return fmt::format("{}: {}, run {} ({}, {}){}\n", name, side.selection.label, side.run_id,
-                     side.run_name, side.started_utc,
+  return fmt::format("{}: {}, run {} ({}, {}){}{}\n", name, side.selection.label, side.run_id,
+                     side.run_name, side.started_utc, incomplete_text(side),
                      side.imported ? ", imported: a foreign table, no launches of ours" : "");
 }
 
-std::string methods_of(const Comparison& comparison) {
+std::set<std::string> interval_methods(const Comparison& comparison) {
   std::set<std::string> methods;
   for (const auto& cell : comparison.cells) {
-    if (cell.time_ratio.interval) methods.insert(words_of_method(cell.time_ratio.interval->method));
+    if (cell.time_ratio.interval) methods.insert(cell.time_ratio.interval->method);
   }
-  if (methods.empty()) return "ratio of medians without interval (fewer than three launches)";
-  return "[95 % interval] over launches: " + join({methods.begin(), methods.end()}, "; else ");
+  return methods;
+}
+
+std::string methods_of(const Comparison& comparison) {
+  std::set<std::string> texts;
+  for (const auto& method : interval_methods(comparison)) texts.insert(words_of_method(method));
+  if (texts.empty()) return "ratio of medians without interval (fewer than three launches)";
+  return "[95 % interval] over launches: " + join({texts.begin(), texts.end()}, "; else ");
+}
+
+/// What the ratio is: it depends on how many launches there are and on whether they are paired.
+std::string ratio_text(const Comparison& comparison) {
+  const auto methods = interval_methods(comparison);
+  std::vector<std::string> texts;
+  if (methods.contains("signed-rank-paired") || methods.contains("rank-sum"))
+    texts.emplace_back(
+        "time of a launch of B / of A, typical of their pairs (Hodges-Lehmann), not that of the "
+        "two medians");
+  if (methods.contains("t-log-paired"))
+    texts.emplace_back(
+        "time of a launch of B / of A, median of their pairs (fewer than six), not that of the two "
+        "medians");
+  if (methods.contains("welch-log"))
+    texts.emplace_back(
+        "median of B's launches / of A's (not paired, and fewer than six of a side or of unlike "
+        "spread)");
+  return "ratio = " + join(texts, "; else ");
 }
 
 std::string method_line(const Comparison& comparison) {
@@ -93,11 +124,10 @@ std::string method_line(const Comparison& comparison) {
                 format_number(100 * comparison.options.false_discovery_rate), comparison.judged)
           : "each cell is judged as if it were the only one";
   return fmt::format(
-      "method: ratio = time of a launch of B / of A, typical of their pairs (Hodges-Lehmann; "
-      "their median below six launches), not that of the two medians; {}; equal means within {} "
-      "% ([{:.4f}, {:.4f}]): SAME "
-      "when the interval is wholly inside, FASTER or SLOWER when wholly outside, else UNCLEAR; {}",
-      methods_of(comparison), format_number(100 * band), 1 / (1 + band), 1 + band, table);
+      "method: {}; {}; equal means within {} % ([{:.4f}, {:.4f}]): SAME when the interval is "
+      "wholly inside, FASTER or SLOWER when wholly outside, else UNCLEAR; {}",
+      ratio_text(comparison), methods_of(comparison), format_number(100 * band), 1 / (1 + band),
+      1 + band, table);
 }
 
 std::string counts_text(const Comparison& comparison) {
@@ -167,13 +197,10 @@ std::string trust_lines(const Comparison& comparison) {
 }
 
 ordered_json side_json(const ComparisonSide& side) {
-  return {{"label", side.selection.label},
-          {"db", side.selection.db},
-          {"run_id", side.run_id},
-          {"run_name", side.run_name},
-          {"started_utc", side.started_utc},
-          {"imported", side.imported},
-          {"trust", side.trust}};
+  return {{"label", side.selection.label}, {"db", side.selection.db},
+          {"run_id", side.run_id},         {"run_name", side.run_name},
+          {"run_status", side.run_status}, {"started_utc", side.started_utc},
+          {"imported", side.imported},     {"trust", side.trust}};
 }
 
 ordered_json differences_json(const std::vector<Difference>& differences) {

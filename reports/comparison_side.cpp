@@ -201,6 +201,33 @@ std::vector<CellWithReason> cells_with_reason(const Reader& reader, const Compar
   return cells;
 }
 
+/// A condition that no cell of the side meets is a slip of the pen more often than a question.
+/// @param figures of the side, without conditions
+void refuse_empty_choice(const SideSelection& selection, const std::string& run,
+                         const std::vector<CellFigure>& figures,
+                         const std::vector<std::pair<std::string, std::string>>& where) {
+  std::vector<std::string> all;
+  for (const auto& condition : where) {
+    all.push_back(condition.first + "=" + condition.second);
+    QueryScope one;
+    one.where = {condition};
+    if (!filter_figures(figures, one).empty()) continue;
+    std::vector<std::string> values;
+    for (const auto& figure : figures) {
+      const auto value = axis_value(figure, condition.first);
+      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    }
+    throw Error(ErrorKind::input,
+                fmt::format("compare: --where {}: no measured cell of {} (run {}) has this {}; {}",
+                            all.back(), selection.label, run, condition.first,
+                            suggestion(condition.second, values)));
+  }
+  throw Error(ErrorKind::input,
+              fmt::format("compare: no measured cell of {} (run {}) meets all of --where {}; leave "
+                          "one out, or see `dynamiccl query latency --run {}`",
+                          selection.label, run, join(all, " and "), run));
+}
+
 bool has_environment(const SideDefaults& defaults, const std::string& word) {
   std::error_code ignored;
   if (!std::filesystem::exists(defaults.db, ignored)) return false;
@@ -277,14 +304,18 @@ ComparisonSide load_side(const SideSelection& selection,
   side.selection = selection;
   side.run_id = reader.resolve_run(selection.run);
   const Table about =
-      reader.query("SELECT name, started_utc FROM run WHERE uuid = ?1", {side.run_id});
+      reader.query("SELECT name, status, started_utc FROM run WHERE uuid = ?1", {side.run_id});
   side.run_name = TableView(about).text(0, "name");
+  side.run_status = TableView(about).text(0, "status");
   side.started_utc = TableView(about).text(0, "started_utc");
   QueryScope scope;
-  scope.where = where;
   if (!selection.axis.empty()) scope.where.emplace_back(selection.axis, selection.value);
   const auto of_run = load_figures(reader, run_scope(reader, side.run_id));
+  const auto of_side = filter_figures(of_run, scope);
+  scope.where.insert(scope.where.end(), where.begin(), where.end());
   side.figures = filter_figures(of_run, scope);
+  if (side.figures.empty() && !of_side.empty())
+    refuse_empty_choice(selection, side.run_id, of_side, where);
   side.without_result = cells_with_reason(reader, side, scope, "launches = 0");
   side.with_failures =
       cells_with_reason(reader, side, scope, "launches > 0 AND status IN ('failed', 'timed_out')");

@@ -253,9 +253,8 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
   if (!figures.table.rows.empty()) {
     out +=
         "\nfigures: median of launch medians [95 % interval]; x A = time of B / time of A, "
-        "unpaired (rank sum of logarithms; below six launches the medians' ratio, Welch); one "
-        "launch gives no "
-        "interval\n" +
+        "unpaired (rank sum of logarithms; below six launches or of unlike spread the medians' "
+        "ratio, Welch); one launch gives no interval\n" +
         render_table(figures.table, format);
   }
   if (figures.timed_unlike > 0)

@@ -95,7 +95,7 @@ TEST_CASE("a ratio that the two medians contradict says so", "[G-04]") {
   CHECK(result.cells[0].time_ratio.value < 0.8);
   CHECK_THAT(result.cells[0].note, ContainsSubstring("the medians alone have ratio 1.100"));
   CHECK_THAT(render_comparison(result, OutputFormat::text),
-             ContainsSubstring("Hodges-Lehmann; their median below six launches"));
+             ContainsSubstring("typical of their pairs (Hodges-Lehmann), not that of"));
 }
 
 TEST_CASE("a side's independence is judged among all groups of its run", "[G-04]") {
@@ -175,4 +175,67 @@ TEST_CASE("the noise told under a side is that of its own launches", "[G-04]") {
   };
   CHECK_THAT(trust("bare-metal"), ContainsSubstring("noise gate: none of 4 launches flagged"));
   CHECK_THAT(trust("cross-docker"), ContainsSubstring("noise gate: 4 of 4 launches FLAGGED"));
+}
+
+TEST_CASE("what --where leaves nothing of is named, with what there is", "[G-04]") {
+  Runs runs;
+  runs.add("run-1", 0);
+  const auto side = [&](const std::vector<std::pair<std::string, std::string>>& where) {
+    const SideDefaults defaults{runs.folder.file("a.sqlite"), "last"};
+    return load_side(parse_side("bare-metal", defaults), where);
+  };
+  CHECK(side({{"backend", "openmpi"}}).figures.size() == 2);
+  CHECK_THROWS_WITH(side({{"backend", "opnmpi"}}),
+                    ContainsSubstring("--where backend=opnmpi: no measured cell of bare-metal") &&
+                        ContainsSubstring("known: openmpi. Did you mean \"openmpi\"?"));
+  CHECK_THROWS_WITH(side({{"backend", ""}}), ContainsSubstring("--where backend=: no measured"));
+  CHECK_THROWS_WITH(
+      side({{"backend", "openmpi"}, {"size_bytes", "1MB"}}),
+      ContainsSubstring("--where size_bytes=1MB") && ContainsSubstring("known: 1024, 65536"));
+  // Each value is there, but not in one cell.
+  runs.add("run-2", 100, 3, [](SyntheticPlan& plan) {
+    plan.cells[0].collective = "broadcast";
+    plan.cells[2].collective = "broadcast";
+  });
+  CHECK_THROWS_WITH(side({{"collective", "broadcast"}, {"size_bytes", "64KiB"}}),
+                    ContainsSubstring("meets all of --where collective=broadcast and "
+                                      "size_bytes=64KiB") &&
+                        ContainsSubstring("query latency"));
+}
+
+TEST_CASE("the method line says what the ratio is, by launches and pairs", "[G-04]") {
+  Runs runs;
+  runs.add("run-1", 100, 4);
+  runs.add("run-2", 110, 4);
+  runs.add("run-4", 100, 6);
+  runs.add("run-5", 110, 6);
+  const auto method = [&](const char* a, const char* b) {
+    return render_comparison(runs.compare(a, b), OutputFormat::text);
+  };
+  CHECK_THAT(method("run-1", "run-2"),
+             ContainsSubstring("method: ratio = median of B's launches / of A's (not paired, and "
+                               "fewer than six of a side or of unlike spread); [95 %") &&
+                 !ContainsSubstring("not that of"));
+  CHECK_THAT(method("run-4", "run-5"),
+             ContainsSubstring("ratio = time of a launch of B / of A, typical of their pairs "
+                               "(Hodges-Lehmann), not that of the two medians; ["));
+  runs.add("run-6", 0, 4);
+  CHECK_THAT(method("bare-metal", "cross-docker"),
+             ContainsSubstring("ratio = time of a launch of B / of A, median of their pairs (fewer "
+                               "than six), not that of the two medians; ["));
+}
+
+TEST_CASE("a side that came to no end says so", "[G-04]") {
+  Runs runs;
+  runs.add("run-1", 100);
+  runs.add("run-2", 100);
+  runs.store.end_run("run-2", "interrupted");
+  const auto result = runs.compare("run-1", "run-2");
+  const auto text = render_comparison(result, OutputFormat::text);
+  CHECK_THAT(text, ContainsSubstring("run run-2 (synthetic") &&
+                       ContainsSubstring("NOT COMPLETE: interrupted\n"));
+  CHECK(text.find("NOT COMPLETE") > text.find("B: run-2"));
+  const auto document = nlohmann::json::parse(comparison_json(result, 0));
+  CHECK(document["a"]["run_status"] == "complete");
+  CHECK(document["b"]["run_status"] == "interrupted");
 }
