@@ -21,9 +21,9 @@ constexpr std::array<std::string_view, 10> kQuiet{
     "group_knobs", "cell_knobs", "confidence", "interval_method", "ratio_method"};
 
 /// Columns for what only some runs have; left out where no row has it.
-constexpr std::array<std::string_view, 11> kOptional{
-    "model",        "batch", "setting",      "left_by_search", "before",         "faster_before",
-    "ratio_before", "after", "faster_after", "ratio_after",    "crossover_bytes"};
+constexpr std::array<std::string_view, 12> kOptional{
+    "note",          "model",        "batch", "setting",      "left_by_search", "before",
+    "faster_before", "ratio_before", "after", "faster_after", "ratio_after",    "crossover_bytes"};
 
 struct Unit {
   std::string_view suffix;
@@ -105,20 +105,26 @@ std::vector<Source> sources_of(const Table& table) {
   return kept;
 }
 
-/// "11.9" instead of "11.9 us" beside "12.3 us".
-std::string without_unit_of(const std::string& value, const std::string& bound) {
-  const auto unit = value.find(' ');
-  if (unit == std::string::npos || !ends_with(bound, value.substr(unit))) return bound;
-  return bound.substr(0, bound.size() - (value.size() - unit));
+/// The unit behind a number with its space, "" where there is none.
+std::string_view unit_in(std::string_view text) {
+  const auto space = text.find(' ');
+  return space == std::string_view::npos ? "" : text.substr(space);
 }
 
+/// "12.3 us [11.9, 12.8]"; where a bound has a unit of its own, both show theirs: a bound without
+/// one beside another unit would be taken for that.
 std::string cell_text(const std::vector<Value>& row, const Source& source) {
   std::string text = human_text(row[source.value], source.unit);
   if (!source.low || !source.high) return text;
   if (std::holds_alternative<std::monostate>(row[*source.low])) return text;
-  return fmt::format("{} [{}, {}]", text,
-                     without_unit_of(text, human_text(row[*source.low], source.unit)),
-                     without_unit_of(text, human_text(row[*source.high], source.unit)));
+  std::string low = human_text(row[*source.low], source.unit);
+  std::string high = human_text(row[*source.high], source.unit);
+  const std::string_view unit = unit_in(text);
+  if (unit_in(low) == unit && unit_in(high) == unit) {
+    low.resize(low.size() - unit.size());
+    high.resize(high.size() - unit.size());
+  }
+  return fmt::format("{} [{}, {}]", text, low, high);
 }
 
 bool all_numbers(const Table& table, std::size_t column) {
@@ -149,6 +155,26 @@ std::string fixed_text(const std::string& column, const Value& value) {
 }
 
 }  // namespace
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+std::string markdown_text(const std::string& text) {
+  std::string out;
+  for (const char c : one_line(text)) {
+    if (c == '|' || c == '\\') out += '\\';
+    if (c == '<') {
+      out += "&lt;";
+      continue;
+    }
+    out += c;
+  }
+  return out;
+}
 
 std::string format_number(double value) {
   if (!std::isfinite(value)) return "-";

@@ -19,6 +19,12 @@ struct HumanTable {
 /// x_high into "x [low, high]", and takes settings that are the same in all rows out of the rows.
 HumanTable humanise(const Table& table);
 
+/// Control characters from a library's message must not break lines or move the cursor.
+std::string one_line(std::string text);
+
+/// Text that Markdown shows as it is, without breaking a table or adding HTML.
+std::string markdown_text(const std::string& text);
+
 /// "1.23 GB/s": decimal, as link speeds are.
 std::string format_bandwidth(double bytes_per_s);
 

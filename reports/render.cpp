@@ -18,14 +18,6 @@ std::size_t width_of(std::string_view text) {
   }));
 }
 
-/// Control characters from a library's message must not break lines or move the cursor.
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return text;
-}
-
 std::string padded(const std::string& text, std::size_t width, bool right, bool last) {
   const std::string blanks(width - std::min(width, width_of(text)), ' ');
   if (right) return blanks + text;
@@ -67,26 +59,13 @@ std::string text_table(const Table& table) {
   return out;
 }
 
-std::string markdown_cell(const std::string& text) {
-  std::string out;
-  for (const char c : one_line(text)) {
-    if (c == '|' || c == '\\') out += '\\';
-    if (c == '<') {
-      out += "&lt;";
-      continue;
-    }
-    out += c;
-  }
-  return out;
-}
-
 std::string markdown_table(const Table& table) {
   if (table.columns.empty()) return "";
   const HumanTable human = humanise(table);
   std::string out;
   const auto line = [&](const std::vector<std::string>& cells) {
     out += "|";
-    for (const auto& cell : cells) out += " " + markdown_cell(cell) + " |";
+    for (const auto& cell : cells) out += " " + markdown_text(cell) + " |";
     out += "\n";
   };
   line(human.columns);

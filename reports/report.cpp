@@ -5,6 +5,7 @@
 #include "core/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/figure_queries.hpp"
+#include "reports/humanise.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_report.hpp"
@@ -54,7 +55,7 @@ std::string head(const Reader& reader, const std::string& run) {
   return fmt::format(
       "# {}\n\nRun `{}`, {}, {} to {}. {}.\n\nDynamICCL {}, experiment `{}` (SHA-256 {}), seed {}, "
       "protocol `{}`.\n",
-      row.text(0, "name"), run, row.text(0, "status"), row.text(0, "started_utc"),
+      markdown_text(row.text(0, "name")), run, row.text(0, "status"), row.text(0, "started_utc"),
       row.text(0, "ended_utc").empty() ? "now" : row.text(0, "ended_utc"), cell_counts(reader, run),
       row.text(0, "tool_version"), row.text(0, "spec_path"), row.text(0, "sha256"),
       row.text(0, "seed"), row.text(0, "protocol_json"));

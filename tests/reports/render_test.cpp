@@ -3,8 +3,10 @@
 
 #include "reports/humanise.hpp"
 #include "reports/reports.hpp"
+#include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
+using namespace dynamiccl::testing;
 
 TEST_CASE("CSV quotes commas, quotes and line ends as RFC 4180 says") {
   const Table table{{"name", "a,b"},
@@ -69,4 +71,29 @@ TEST_CASE("numbers keep three digits") {
   CHECK(format_number(-1.5) == "-1.50");
   CHECK(format_bandwidth(1.234e9) == "1.23 GB/s");
   CHECK(format_bandwidth(12) == "12.0 B/s");
+}
+
+TEST_CASE("where a bound of an interval has another unit, each has its own") {
+  const Table times{{"t_us", "t_low_us", "t_high_us"},
+                    {{3680.0, 60.4, 52300.0}, {3680.0, 60.4, 9000.0}, {3680.0, 2000.0, 52300.0}}};
+  const auto human = humanise(times);
+  CHECK(human.rows[0][0] == "3.68 ms [60.4 us, 52.3 ms]");
+  CHECK(human.rows[1][0] == "3.68 ms [60.4 us, 9.00 ms]");
+  CHECK(human.rows[2][0] == "3.68 ms [2.00, 52.3]");
+  const Table rates{{"r_bytes_per_s", "r_low_bytes_per_s", "r_high_bytes_per_s"},
+                    {{2.72e6, 11.4e3, 94e6}}};
+  CHECK(humanise(rates).rows[0][0] == "2.72 MB/s [11.4 kB/s, 94.0 MB/s]");
+  const Table sizes{{"s_bytes", "s_low_bytes", "s_high_bytes"},
+                    {{std::int64_t{294} << 10, std::int64_t{64} << 10, std::int64_t{4} << 20}}};
+  CHECK(humanise(sizes).rows[0][0] == "294 KiB [64 KiB, 4 MiB]");
+}
+
+TEST_CASE("a run's name adds no HTML to its Markdown report") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  plan.run.name = "mine <img src=x>";
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto report = render_report_markdown(Reader(folder.file("a.sqlite")), "run-1");
+  CHECK(report.starts_with("# mine &lt;img src=x>\n"));
 }
