@@ -115,7 +115,7 @@ void add_ratios(const PageContext& page, Columns& columns) {
 
 json rounded(double value) {
   if (!std::isfinite(value)) return {};
-  return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr);
+  return std::strtod(fmt::format("{:.7g}", value).c_str(), nullptr);
 }
 
 json rounded(const std::optional<double>& value) { return value ? rounded(*value) : json(); }

@@ -33,7 +33,7 @@ struct PageSection {
 const std::vector<PageSection>& page_sections();
 
 /// Every measured cell with its figures, column by column; names are indexes into lists. Times are
-/// microseconds, four significant digits.
+/// microseconds.
 nlohmann::json page_cells(const PageContext& page);
 
 // The data of the sections, each in a file of its own.
@@ -45,7 +45,8 @@ nlohmann::json coverage_data(const PageContext& page);
 nlohmann::json training_data(const PageContext& page);
 nlohmann::json provenance_data(const PageContext& page);
 
-/// Four significant digits: what a reader can use, in a quarter of the file.
+/// Seven significant digits, in half of the file. The page shows three: rounding what was rounded
+/// to few more would end in another digit than the tables of the queries.
 nlohmann::json rounded(double value);
 /// null for nullopt.
 nlohmann::json rounded(const std::optional<double>& value);

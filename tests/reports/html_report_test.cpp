@@ -328,3 +328,9 @@ TEST_CASE("a run without training has no section for it") {
   const ScratchFolder folder;
   CHECK(data_of(planted_page(folder)).at("sections").at("training").is_null());
 }
+
+TEST_CASE("times keep enough digits for the page to round as the tables of the queries do") {
+  // 5.20 ms; rounded to four digits first, it would become 5.21 ms.
+  CHECK(rounded(5204.63) == 5204.63);
+  CHECK(rounded(1.0 / 3) == 0.3333333);
+}
