@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "core/warmup.hpp"
 #include "reports/run_queries.hpp"
@@ -67,6 +68,16 @@ std::string groups_of(const std::vector<CellFigure>& figures,
   return part.size() == all.size() ? "" : nlohmann::json(part).dump();
 }
 
+Unverified unverified_of(const Reader& reader, const std::string& run, const std::string& groups) {
+  const Table table = reader.query(
+      fmt::format("SELECT count(*) AS n, coalesce(sum(checked = 0 AND size_bytes > 0), 0) AS none "
+                  "FROM v_measurement WHERE run_id = ?1 AND counts AND {}",
+                  kOfGroups),
+      {run, groups});
+  const TableView row(table);
+  return {row.integer(0, "none"), row.integer(0, "n")};
+}
+
 std::string noise_note(const Reader& reader, const std::string& run, const std::string& groups) {
   const Table table =
       reader.query(fmt::format("SELECT count(*) AS n, coalesce(sum(noisy), 0) AS noisy, "
@@ -93,6 +104,17 @@ std::string noise_note(const Reader& reader, const std::string& run, const std::
       "noise gate: {} of {} launches FLAGGED, by limits fixed before, and kept in "
       "every figure: {}; see `query noise`",
       row.integer(0, "noisy"), row.integer(0, "judged"), join(reasons, ", "));
+}
+
+std::string verification_note(const Reader& reader, const std::string& run,
+                              const std::string& groups) {
+  const auto unverified = unverified_of(reader, run, groups);
+  if (unverified.cells == 0) return "";
+  return fmt::format(
+      "results: NOT VERIFIED in {} of {} cells of launches, which nothing compared with what was "
+      "to "
+      "be expected; for a run of your own leave protocol.verify on",
+      unverified.cells, unverified.of);
 }
 
 std::string warmup_note(const Reader& reader, const std::string& run, const std::string& groups) {
@@ -166,20 +188,22 @@ std::string clock_note(const Reader& reader, const std::string& run, const std::
   const TableView row(table);
   if (row.integer(0, "ranks") == 0) return "";
   const Table skew = reader.query(
-      fmt::format("SELECT avg(skew_us) AS mean, max(skew_us) AS most FROM v_measurement "
-                  "WHERE run_id = ?1 AND counts AND skew_us IS NOT NULL AND {}",
+      fmt::format("SELECT skew_us FROM v_measurement WHERE run_id = ?1 AND counts AND skew_us IS "
+                  "NOT NULL AND {}",
                   kOfGroups),
       {run, groups});
-  const TableView skews(skew);
+  std::vector<double> skews;
+  for (std::size_t i = 0; i < skew.rows.size(); ++i)
+    skews.push_back(TableView(skew).real(i, "skew_us").value_or(0));
   std::string text = row.integer(0, "apart") == 0
                          ? std::string("clocks: one clock for all ranks")
                          : fmt::format("clocks: compared by ping-pong to within {:.1f} us",
                                        row.real(0, "error").value_or(0));
-  if (const auto most = skews.real(0, "most"))
+  if (!skews.empty())
     text += fmt::format(
-        "; ranks begin {:.1f} us apart on average, {:.1f} us in the worst cell; "
+        "; ranks begin {:.1f} us apart in half of the cells of launches, {:.1f} us in the worst; "
         "see `query skew`",
-        skews.real(0, "mean").value_or(0), *most);
+        median(skews), *std::max_element(skews.begin(), skews.end()));
   return text;
 }
 
@@ -221,6 +245,10 @@ std::string replay_note(const Reader& reader, const std::string& run) {
 }
 
 }  // namespace
+
+Unverified unverified_cells(const Reader& reader, const std::string& run_uuid) {
+  return unverified_of(reader, run_uuid, "");
+}
 
 std::vector<GroupIndependence> test_groups(const std::vector<CellFigure>& figures) {
   std::vector<std::string> order;
@@ -278,11 +306,14 @@ std::vector<std::string> trust_notes(const Reader& reader, const std::string& ru
                                      const std::vector<CellFigure>& figures,
                                      const std::vector<CellFigure>& shown) {
   const std::string groups = groups_of(figures, shown);
-  std::vector<std::string> notes{
-      replay_note(reader, run_uuid),        stopping_note(reader, run_uuid),
-      noise_note(reader, run_uuid, groups), warmup_note(reader, run_uuid, groups),
-      independence_note(figures, shown),    clock_note(reader, run_uuid, groups),
-      stragglers_of(reader, run_uuid)};
+  std::vector<std::string> notes{replay_note(reader, run_uuid),
+                                 stopping_note(reader, run_uuid),
+                                 verification_note(reader, run_uuid, groups),
+                                 noise_note(reader, run_uuid, groups),
+                                 warmup_note(reader, run_uuid, groups),
+                                 independence_note(figures, shown),
+                                 clock_note(reader, run_uuid, groups),
+                                 stragglers_of(reader, run_uuid)};
   std::erase(notes, std::string());
   return notes;
 }

@@ -27,9 +27,17 @@ std::vector<GroupIndependence> test_groups(const std::vector<CellFigure>& figure
 /// Query `independence`.
 Table independence_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
 
-/// What speaks for and against a run's intervals, one sentence each: noise gate, warm-up,
-/// independence of launches, clocks, stragglers, stopping. Nothing is left out of the figures for
-/// any of it.
+/// Measurements of a run that count although none of their results was compared with what was to
+/// be expected. Those without data have nothing to compare.
+struct Unverified {
+  std::int64_t cells = 0;
+  std::int64_t of = 0;  ///< all that count
+};
+Unverified unverified_cells(const Reader& reader, const std::string& run_uuid);
+
+/// What speaks for and against a run's intervals, one sentence each: verification, noise gate,
+/// warm-up, independence of launches, clocks, stragglers, stopping. Nothing is left out of the
+/// figures for any of it.
 /// @param figures all of the run: the test of independence is adjusted for all of its groups
 /// @param shown those spoken of
 std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,

@@ -28,15 +28,20 @@ Report.section({
     const bare = cells.filter(c => c.low === null).length;
     const drifting = cells.filter(c => c.drifting > 0).length;
     const unclear = cells.filter(c => lists.verdicts[c.verdict] === "UNCLEAR").length;
+    const unjudged = cells.filter(c => c.ratio !== null && c.low !== null && c.ratio_low === null).length;
     const trust = [...own.trust.map(text => text[0].toUpperCase() + text.slice(1) + "."),
       bare ? `${bare} of ${cells.length} measured cells have fewer than 3 launches and therefore no interval.` : null,
       drifting ? `${drifting} of ${cells.length} measured cells drifted within at least one launch: first and last third differ by more than their noise.` : null,
       unclear ? `${unclear} of ${cells.filter(c => c.ratio !== null).length} ratios to bare metal are unclear: neither surely outside the band of ±2 % nor wholly inside it. More launches narrow it.` : null,
+      unjudged ? `${unjudged} ratios have no interval, as bare metal has fewer than 3 launches or another cadence (calls timed alone against calls back to back).` : null,
     ].filter(Boolean);
     if (trust.length) root.append(el("h3", {}, "How far the figures can be trusted"), el("ul", {}, trust.map(text => el("li", {}, withCommands(text)))));
     if (own.events.length) root.append(el("h3", {}, "Events"), Report.table({ caption: "What happened during the run", rows: own.events, columns: [
       { name: "kind", text: row => row.kind }, { name: "times", right: true, text: row => String(row.times) }, { name: "for example", wide: true, text: row => row.example }] }));
     if (!own.missing.length && !own.attempts.length) root.append(el("p", {}, "Nothing is missing."));
-    root.append(el("p", { class: "method" }, `${Report.data.counts}. A cell counts when its launch ended well and every rank's result was verified; ${format.number(cells.length)} cells have figures.`));
+    const verified = !own.unverified ? "every rank's result was verified"
+      : own.unverified === own.measurements ? "no result was found wrong; here none was verified"
+      : `no result was found wrong; ${format.number(own.unverified)} of ${format.number(own.measurements)} results were not verified`;
+    root.append(el("p", { class: "method" }, `${Report.data.counts}. A cell counts when its launch ended well and ${verified}; ${format.number(cells.length)} cells have figures.`));
   },
 });

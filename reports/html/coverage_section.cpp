@@ -28,7 +28,10 @@ nlohmann::json coverage_data(const PageContext& page) {
       page.reader.query("SELECT kind, count(*) AS times, min(message) AS example FROM event "
                         "WHERE run_id = ?1 GROUP BY kind ORDER BY times DESC",
                         {page.run_row}));
+  const auto unverified = unverified_cells(page.reader, page.run);
   return {{"counts", counts},
+          {"unverified", unverified.cells},
+          {"measurements", unverified.of},
           {"missing", missing},
           {"attempts", attempts},
           {"events", events},

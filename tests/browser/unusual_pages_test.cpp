@@ -214,3 +214,21 @@ TEST_CASE("long names of settings do not widen a telephone's page") {
                      "s.getBoundingClientRect().right > 380).length") == 0);
   }
 }
+
+TEST_CASE("the page calls no result verified that was not") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  const Opened page({.backends = {{"openmpi", "{}"}}});
+  CHECK_THAT(page.text("#coverage"), ContainsSubstring("every rank's result was verified"));
+  const auto with = [&](const std::string& unverified) {
+    return page
+        .value(
+            "(() => { const own = Report.data.sections.coverage; own.unverified = " + unverified +
+            "; Report.registered.forEach(s => { s.dirty = true; }); Report.drawAll(); "
+            "return document.querySelector('#coverage').innerText; })()")
+        .get<std::string>();
+  };
+  CHECK_THAT(with("own.measurements"),
+             ContainsSubstring("no result was found wrong; here none was verified") &&
+                 !ContainsSubstring("result was verified"));
+  CHECK_THAT(with("3"), ContainsSubstring("3 of 12 results were not verified"));
+}

@@ -10,6 +10,7 @@
 #include "reports/table_view.hpp"
 #include "reports/trust.hpp"
 #include "tests/db/synthetic.hpp"
+#include "tests/reports/page_data.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -245,4 +246,38 @@ TEST_CASE("the interconnect is flat, steep or unknown", "[B-29]") {
   CHECK(shape("nvlink", "400Gb/s", 2) == "flat");
   CHECK(shape("nvlink", "virtual", 18) == "unknown");
   CHECK(shape("shm", "400Gb/s", 18) == "unknown");
+}
+
+TEST_CASE("skew is the median over launches, which a disturbed one does not move") {
+  EditedRun run({"allreduce"}, {1024}, 2);
+  const std::vector<double> late_us{40, 50, 45, 3000};
+  for (std::size_t block = 0; block < late_us.size(); ++block)
+    run.launch(
+        static_cast<int>(block), [](const CellInfo&, int, int) { return 100.0; },
+        arrivals(1, late_us[block], 0));
+  const Table table = run.query("skew");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.integer(0, "launches") == 4);
+  CHECK_THAT(*rows.real(0, "skew_us"), WithinRel(47.5, 1e-9));
+  CHECK_THAT(*rows.real(0, "share_of_time"), WithinRel(0.475, 1e-9));
+  CHECK_THAT(*rows.real(0, "skew_max_us"), WithinRel(3000, 1e-9));
+  CHECK_THAT(run.notes(), ContainsSubstring("ranks begin 47.5 us apart in half of the cells of "
+                                            "launches, 3000.0 us in the worst; see `query skew`"));
+}
+
+TEST_CASE("results that nothing verified are told by the run's notes and to the page") {
+  EditedRun run({"allreduce"}, {1024, 4096}, 2);
+  const auto time = [](const CellInfo&, int, int) { return 100.0; };
+  run.launch(0, time);
+  CHECK_THAT(run.notes(), !ContainsSubstring("VERIFIED"));
+  CHECK(data_of(render_report_html(run.reader(), "run-1"))["sections"]["coverage"]["unverified"] ==
+        0);
+  run.launch(1, time, [](std::vector<RecordFile>& files, LaunchEnd&) {
+    each<CellRecord>(files, [](CellRecord& cell, int) { cell.checked = 0; });
+  });
+  CHECK_THAT(run.notes(), ContainsSubstring("results: NOT VERIFIED in 2 of 4 cells of launches"));
+  const auto page = data_of(render_report_html(run.reader(), "run-1"))["sections"]["coverage"];
+  CHECK(page["unverified"] == 2);
+  CHECK(page["measurements"] == 4);
 }
