@@ -177,7 +177,12 @@ class Doctor {
     const auto& looks = diagnosis.patient.looks;
     const bool failed = std::any_of(looks.begin(), looks.end(),
                                     [](const auto& look) { return !look.failure.empty(); });
-    found_ = found_ || failed || !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
+    // As with environments: of the usual backends one may be missing here, a named one may not.
+    const bool missing = !arguments_.backends.empty() &&
+                         std::any_of(looks.begin(), looks.end(),
+                                     [](const auto& look) { return !look.impossible.empty(); });
+    found_ = found_ || failed || missing || !diagnosis.patient.any_ran() ||
+             !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
     return diagnosis;
   }
 
@@ -253,8 +258,8 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor single-docker-no-cma --prove\n"
       "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
-      "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, or a "
-      "named environment that cannot run.");
+      "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, an\n"
+      "environment in which no backend ran, or a named environment or backend that cannot run.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 
