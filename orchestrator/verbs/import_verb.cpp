@@ -26,6 +26,7 @@ struct ImportArguments {
   std::string format = "auto";
   std::string aggregation = "mean";
   bool as_launches = false;
+  std::vector<const CLI::Option*> of_tables;  ///< say what other programs' tables do not
   ImportOptions options;
 };
 
@@ -163,6 +164,16 @@ void note_strange_environment(const std::string& name, const Console& console) {
         fmt::format("environment \"{}\" is stored as it stands; did you mean \"{}\"?", name, near));
 }
 
+/// A run of ours says everything itself: what is said beside it would be lost.
+void refuse_options_of_tables(const ImportArguments& arguments) {
+  for (const auto* option : arguments.of_tables)
+    if (option->count() > 0)
+      throw Error(ErrorKind::input,
+                  fmt::format("import: {} is for tables of other programs; the runs of a DynamICCL "
+                              "database say it themselves: leave it out",
+                              option->get_name()));
+}
+
 void run_import(const ImportArguments& arguments, const Shared& shared) {
   auto options = arguments.options;
   check_import_options(options);
@@ -185,6 +196,7 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
     auto starts = read_starts(format, text, path, options);
     tables[format].push_back({fs::absolute(path).string(), std::move(text), std::move(starts)});
   }
+  if (tables.empty()) refuse_options_of_tables(arguments);
   std::vector<ReadRun> runs;
   for (const auto& [format, files] : tables) {
     if (arguments.as_launches) {
@@ -214,20 +226,27 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
   add_choice_option(*verb, "--format", arguments->format, kFormats,
                     "what the files are (auto: by what they hold)");
-  verb->add_option("--environment", options.environment,
-                   "where it was measured, as in bare-metal (unknown)");
-  verb->add_option("--backend", options.backend,
-                   "the library: openmpi, mpich, ... (as the file says, nccl or mpi)");
-  verb->add_option("--operation", options.operation,
-                   "of an old nccl-tests table, which does not name it: all_reduce");
-  verb->add_option("--ranks", options.ranks, "where the file does not say: OSU collectives")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--rank-aggregation", arguments->aggregation,
-                   "how the times of the ranks became one, and the column of OSU: mean (usual), "
-                   "max, min");
-  verb->add_option("--name", options.name, "name of the run (the file's)");
-  verb->add_flag("--as-launches", arguments->as_launches,
-                 "the files are repeated launches of one job: one run, with intervals from three");
+  const auto add_of_tables = [&](const CLI::Option* option) {
+    arguments->of_tables.push_back(option);
+  };
+  add_of_tables(verb->add_option("--environment", options.environment,
+                                 "where it was measured, as in bare-metal (unknown)"));
+  add_of_tables(
+      verb->add_option("--backend", options.backend,
+                       "the library: openmpi, mpich, ... (as the file says, nccl or mpi)"));
+  add_of_tables(verb->add_option("--operation", options.operation,
+                                 "of an old nccl-tests table, which does not name it: all_reduce"));
+  add_of_tables(
+      verb->add_option("--ranks", options.ranks, "where the file does not say: OSU collectives")
+          ->check(CLI::PositiveNumber));
+  add_of_tables(verb->add_option(
+      "--rank-aggregation", arguments->aggregation,
+      "how the times of the ranks became one, and the column of OSU: mean (usual), "
+      "max, min"));
+  add_of_tables(verb->add_option("--name", options.name, "name of the run (the file's)"));
+  add_of_tables(verb->add_flag(
+      "--as-launches", arguments->as_launches,
+      "the files are repeated launches of one job: one run, with intervals from three"));
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
