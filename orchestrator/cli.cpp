@@ -54,7 +54,8 @@ std::string unknown_verb(const CLI::App& app, const std::vector<std::string>& ar
 /// `help` and `help VERB` as `--help` and `VERB --help`.
 std::vector<std::string> without_help_verb(std::vector<std::string> argv) {
   if (argv.size() < 2 || argv[1] != "help") return argv;
-  argv.erase(argv.begin() + 1);
+  // The help of help is the program's.
+  while (argv.size() > 1 && argv[1] == "help") argv.erase(argv.begin() + 1);
   argv.emplace_back("--help");
   return argv;
 }
@@ -76,6 +77,12 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Sha
 }
 
 }  // namespace
+
+void refuse_two_formats(const Shared& shared, const std::string& format) {
+  if (shared.json && !format.empty() && format != "json")
+    throw Error(ErrorKind::input,
+                fmt::format("--json and --format {} are two formats; give one", format));
+}
 
 void add_db_option(CLI::App& verb, Shared& shared) {
   verb.add_option("--db", shared.db,

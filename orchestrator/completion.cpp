@@ -9,6 +9,7 @@
 #include "core/text.hpp"
 #include "core/vocabulary.hpp"
 #include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/import/foreign_table.hpp"
 #include "reports/figures.hpp"
 #include "tuner/agents/agent.hpp"
 namespace dynamiccl {
@@ -51,7 +52,11 @@ constexpr std::array kKinds{NamedKind{"import", "FILE", Kind::file},
                             NamedKind{"", "--profile", Kind::experiment},
                             NamedKind{"", "--db", Kind::database},
                             NamedKind{"", "--profiles", Kind::folder},
-                            NamedKind{"", "--only", Kind::words}};
+                            NamedKind{"", "--only", Kind::words},
+                            NamedKind{"", "--band", Kind::words},
+                            NamedKind{"", "--name", Kind::words},
+                            NamedKind{"", "--up-to", Kind::words},
+                            NamedKind{"", "--regime", Kind::words}};
 
 struct NamedWords {
   std::string_view verb;  ///< "" = every verb
@@ -79,6 +84,7 @@ const std::vector<NamedWords>& fixed_words() {
       {"", "--backend", candidates(all_names<Backend>())},
       {"", "--cause", causes()},
       {"", "--rank-aggregation", candidates(all_names<RankAggregation>())},
+      {"", "--operation", candidates(operations_of_nccl_tests())},
       {"", "--vary", candidates(axis_names())},
       {"", "--where", candidates(axis_names(), "=")},
       {"", "--agent", candidates(agent_names())},
@@ -187,6 +193,8 @@ std::vector<Candidate> values_of(const std::string& verb, const CLI::Option& arg
   if (const auto words = choices_of(argument); !words.empty()) return candidates(words);
   if (const auto* fixed = row_of(fixed_words(), verb, name))
     return with_axis_values(fixed->words, current, sources);
+  // CLI11 calls a text "TEXT" and numbers by their kind, "INT:POSITIVE": no file is one.
+  if (!argument.get_type_name().starts_with("TEXT")) return {};
   const auto* known = row_of(kKinds, verb, name);
   switch (known == nullptr ? Kind::file : known->kind) {
     case Kind::experiment:
@@ -340,56 +348,6 @@ std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::stri
     return candidates;
   }
   return {};
-}
-
-std::string completion_script(const std::string& shell) {
-  if (shell == "bash")
-    return R"SH(# bash: source <(dynamiccl completion bash)
-_dynamiccl() {
-  local IFS=$'\n'
-  COMPREPLY=($("${COMP_WORDS[0]}" completion --index "$COMP_CWORD" -- "${COMP_WORDS[@]}" 2>/dev/null))
-  if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/=] ]]; then
-    compopt -o nospace
-  fi
-}
-complete -F _dynamiccl dynamiccl
-)SH";
-  if (shell == "zsh")
-    return R"SH(#compdef dynamiccl
-# zsh: source <(dynamiccl completion zsh), or put it into a file _dynamiccl of a folder in $fpath
-_dynamiccl() {
-  local -a lines plain open
-  local line word found=1
-  lines=("${(@f)$("${words[1]}" completion --describe --index $((CURRENT - 1)) -- "${words[@]}" 2>/dev/null)}")
-  for line in $lines; do
-    word=${line%%$'\t'*}
-    [[ -n $word ]] || continue
-    if [[ $word == *[/=] ]]; then
-      open+=("$word")
-    elif [[ $line == *$'\t'* ]]; then
-      plain+=("${word//:/\\:}:${line#*$'\t'}")
-    else
-      plain+=("${word//:/\\:}")
-    fi
-  done
-  (( $#plain )) && _describe -t words 'dynamiccl' plain && found=0
-  (( $#open )) && compadd -S '' -a open && found=0
-  return found  # not 0: zsh goes on with its other completers
-}
-if [[ $funcstack[1] == _dynamiccl ]]; then
-  _dynamiccl "$@"
-else
-  compdef _dynamiccl dynamiccl
-fi
-)SH";
-  return R"SH(# fish: dynamiccl completion fish | source
-function __dynamiccl_words
-  set -l words (commandline -opc)
-  set -l current (commandline -ct)
-  command $words[1] completion --describe --index (count $words) -- $words "$current" 2>/dev/null
-end
-complete -c dynamiccl -f -a '(__dynamiccl_words)'
-)SH";
 }
 
 }  // namespace dynamiccl

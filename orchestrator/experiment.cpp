@@ -18,9 +18,6 @@ namespace {
 
 using Profiles = std::map<std::string, EnvironmentProfile>;
 
-/// More than any job has had; a slip of the finger must not become a plan of a billion processes.
-constexpr int kMostRanks = 1 << 20;
-
 /// Of the settings of one backend, or of one training [[work]]: each becomes a launch or a cell,
 /// and a million launches of a second take twelve days.
 constexpr std::size_t kMostCombinations = 1'000'000;
@@ -119,7 +116,7 @@ void read_dimensions(TableReader& root, const Profiles& known, Experiment& exper
     }
     experiment.dimensions.push_back(zipped(axes, zip));
   }
-  for (const char* required : {"environment", "backend", "architecture", "ranks"}) {
+  for (const char* required : kRequiredAxes) {
     if (!given.contains(required))
       root.complain("axes",
                     fmt::format("expected axes.{0}, as in `{0} = {1}` below [axes]", required,

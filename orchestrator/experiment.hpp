@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,6 +16,12 @@
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
+
+/// More than any job has had; a slip of the finger must not become a plan of a billion processes.
+inline constexpr int kMostRanks = 1 << 20;
+
+/// Axes that have no default: each stands in [axes] or in a [[zip]].
+inline constexpr std::array kRequiredAxes{"environment", "backend", "architecture", "ranks"};
 
 /// One choice of sweep axes; what a dimension leaves open stays unset.
 struct AxisChoice {

@@ -1,11 +1,14 @@
 #include "orchestrator/experiment_schema.hpp"
 
+#include <limits>
 #include <string>
 #include <string_view>
 
 #include "core/malloc_settings.hpp"
 #include "core/training.hpp"
 #include "core/vocabulary.hpp"
+#include "orchestrator/experiment.hpp"
+#include "orchestrator/toml_reader.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
@@ -13,9 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// As parse_bytes() and parse_duration() take them.
-constexpr const char* kSize = "^[0-9]+(\\.[0-9]+)? *(B|[KMG](iB|B)?)?$";
-constexpr const char* kDuration = "^[0-9]+(\\.[0-9]+)? *(us|ms|s|min|m|h)?$";
+// Of profiles, as parse_bytes() takes it: 0 is the engine's default.
+constexpr const char* kProfileSize = "^[0-9]+(\\.[0-9]+)? *(B|[KMG](iB|B)?)?$";
 constexpr const char* kVariable = "^[A-Za-z_][A-Za-z0-9_]*$";
 
 Json described(Json schema, std::string_view description) {
@@ -25,13 +27,27 @@ Json described(Json schema, std::string_view description) {
 
 Json text() { return {{"type", "string"}}; }
 Json boolean() { return {{"type", "boolean"}}; }
-Json integer(std::int64_t low) { return {{"type", "integer"}, {"minimum", low}}; }
+/// No bound but the file format's.
+Json whole(std::int64_t low) { return {{"type", "integer"}, {"minimum", low}}; }
+/// As TableReader::integer() takes it.
+Json integer(std::int64_t low, std::int64_t high = std::numeric_limits<int>::max()) {
+  return {{"type", "integer"}, {"minimum", low}, {"maximum", high}};
+}
 Json number(double low, double high) {
   return {{"type", "number"}, {"minimum", low}, {"maximum", high}};
 }
-Json pattern(const char* expression) { return {{"type", "string"}, {"pattern", expression}}; }
+Json pattern(const std::string& expression) {
+  return {{"type", "string"}, {"pattern", expression}};
+}
 Json any_of(std::initializer_list<Json> choices) { return {{"anyOf", Json(choices)}}; }
-Json duration() { return any_of({pattern(kDuration), Json{{"type", "number"}, {"minimum", 0}}}); }
+Json duration() {
+  return any_of({pattern(kDurationPattern), number(0, kLongestDuration.seconds())});
+}
+Json positive_duration() {
+  const Json seconds{
+      {"type", "number"}, {"exclusiveMinimum", 0}, {"maximum", kLongestDuration.seconds()}};
+  return any_of({pattern(kPositiveDurationPattern), seconds});
+}
 Json list_of(Json item) { return {{"type", "array"}, {"items", std::move(item)}, {"minItems", 1}}; }
 Json one_or_more(const Json& item) { return any_of({item, list_of(item)}); }
 
@@ -50,12 +66,12 @@ Json requiring(Json schema, std::initializer_list<const char*> keys) {
   return schema;
 }
 
-Json size() { return any_of({pattern(kSize), integer(1)}); }
+Json size() { return any_of({pattern(kSizePattern), whole(1)}); }
 
 Json sizes() {
   const Json range =
       requiring(object({{"from", size()}, {"to", size()}, {"factor", integer(2)}}), {"from", "to"});
-  const Json one = any_of({pattern(kSize), integer(1), range});
+  const Json one = any_of({pattern(kSizePattern), whole(1), range});
   return one_or_more(one);
 }
 
@@ -66,7 +82,7 @@ Json axis_keys() {
       {"backend", described(one_or_more(named<Backend>()), "communication libraries")},
       {"architecture", described(one_or_more(named<Architecture>()),
                                  "ps: parameter server, ring: all ranks alike")},
-      {"ranks", described(one_or_more(integer(1)), "processes")},
+      {"ranks", described(one_or_more(integer(1, kMostRanks)), "processes")},
       {"datatype", described(one_or_more(named<DataType>()), "element type; float32 by default")},
       {"algorithm", described(one_or_more(text()),
                               "\"library\" lets the backend choose; own_ring is this project's")},
@@ -126,36 +142,45 @@ Json noise() {
 }
 
 Json protocol() {
-  return described(
+  Json schema = described(
       object(
-          {{"launches", described(integer(1), "blocks: independent launches of each group; 5")},
+          {{"launches",
+            described(integer(1, 10'000), "blocks: independent launches of each group; 5")},
            {"target_interval",
             described(number(0.001, 1),
                       "launches are added until the 95 % interval of each median "
                       "is within this share of it")},
-           {"max_launches", described(integer(2), "with target_interval: no group gets more; 40")},
-           {"time_budget", described(duration(), "no block begins that would not end within it")},
-           {"retries", described(integer(0), "further attempts of a launch that failed; 1")},
-           {"warmup", described(integer(0), "iterations kept out of every statistic; 10")},
-           {"iterations", described(integer(1), "timed samples of a cell in a launch; 100")},
-           {"min_iterations", described(integer(1), "never fewer, whatever cell_time_cap says; 5")},
+           {"max_launches",
+            described(integer(2, 10'000), "with target_interval: no group gets more; 40")},
+           {"time_budget",
+            described(positive_duration(), "no block begins that would not end within it")},
+           {"retries", described(integer(0, 100), "further attempts of a launch that failed; 1")},
+           {"warmup",
+            described(integer(0, 1'000'000), "iterations kept out of every statistic; 10")},
+           {"iterations",
+            described(integer(1, 10'000'000), "timed samples of a cell in a launch; 100")},
+           {"min_iterations",
+            described(integer(1, 10'000'000), "never fewer, whatever cell_time_cap says; 5")},
            {"cell_time_cap", described(duration(), "timed part of a cell in a launch; 2 s")},
            {"batch_target", described(duration(),
                                       "faster calls are timed in batches that last as "
                                       "long; 50us, 0 = off")},
-           {"max_batch", described(integer(1), "calls in a batch; 1000")},
+           {"max_batch", described(integer(1, 1'000'000), "calls in a batch; 1000")},
            {"batch_rooted", described(boolean(),
                                       "batches operations with one root, too, whose mean is then a "
                                       "throughput, as the root runs ahead; false")},
            {"rank_aggregation",
             described(named<RankAggregation>(), "how one iteration's ranks become one time; max")},
            {"verify", described(boolean(), "check every element of the results; true")},
-           {"launch_timeout", described(duration(),
+           {"launch_timeout", described(positive_duration(),
                                         "a launch without an end is ended; made from "
                                         "the cells where absent")},
-           {"connect_timeout", described(duration(), "for ranks to find each other; 30 s")},
+           {"connect_timeout",
+            described(positive_duration(), "for ranks to find each other; 30 s")},
            {"noise", noise()}}),
       "how often and how long");
+  schema["dependencies"] = {{"max_launches", Json::array({"target_interval"})}};
+  return schema;
 }
 
 Json knob_values(std::string_view description) {
@@ -204,7 +229,7 @@ Json profile() {
       {{"extends", described(text(), "the profile that this one starts from")},
        {"kind", named<EnvironmentKind>()},
        {"description", text()},
-       {"ranks_per_container", described(integer(0), "0: all ranks in one container")},
+       {"ranks_per_container", described(whole(0), "0: all ranks in one container")},
        {"network", sharing},
        {"ipc", sharing},
        {"uts", sharing},
@@ -212,7 +237,7 @@ Json profile() {
        {"user", sharing},
        {"cpus", described(pattern("^[0-9,-]*$"), "CPUs of every container, \"0-3,8\"")},
        {"cpu_limit", described(number(0.01, 65536), "CPU time of a container, in cores")},
-       {"shm_size", described(any_of({pattern(kSize), integer(0)}), "of a private /dev/shm")},
+       {"shm_size", described(any_of({pattern(kProfileSize), whole(0)}), "of a private /dev/shm")},
        {"capabilities", Json{{"type", "array"},
                              {"items", requiring(object({{"name", text()}, {"reason", text()}}),
                                                  {"name", "reason"})}}},
@@ -249,9 +274,9 @@ Json tune_backend() {
 Json tune() {
   Json keys = {
       {"held_out", described(one_or_more(text()), "cells that no choice of ours was made on")},
-      {"sweep_launches", described(integer(3), "of every setting with --sweep; 6")},
-      {"confirm_launches", described(integer(3), "of default and choice; 10")},
-      {"budget_percent", described(integer(1), "of what all settings need; 25")},
+      {"sweep_launches", described(integer(3, 1000), "of every setting with --sweep; 6")},
+      {"confirm_launches", described(integer(3, 1000), "of default and choice; 10")},
+      {"budget_percent", described(integer(1, 100), "of what all settings need; 25")},
       {"allowed_time", described(duration(), "what the workload leaves for a call")}};
   for (const auto& name : all_names<Backend>()) keys[name] = tune_backend();
   return described(object(std::move(keys)), "which settings `tune` searches");
@@ -261,6 +286,19 @@ Json expressions(std::string_view description) {
   return described(one_or_more(text()), description);
 }
 
+/// Every axis that has no default stands in [axes] or in a [[zip]].
+Json required_axes() {
+  Json all = Json::array();
+  for (const char* axis : kRequiredAxes) {
+    const Json has{{"required", Json::array({axis})}};
+    const Json in_axes{{"required", Json::array({"axes"})}, {"properties", {{"axes", has}}}};
+    const Json in_zip{{"required", Json::array({"zip"})},
+                      {"properties", {{"zip", {{"contains", has}}}}}};
+    all.push_back(any_of({in_axes, in_zip}));
+  }
+  return all;
+}
+
 }  // namespace
 
 Json experiment_schema() {
@@ -268,10 +306,11 @@ Json experiment_schema() {
   zip["minProperties"] = 2;
   Json schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
               {"title", "DynamICCL experiment"}};
+  schema["allOf"] = required_axes();
   schema.update(requiring(
-      object({{"name", described(text(), "what the runs are listed under")},
+      object({{"name", described(pattern("[^ \\t\\r\\n]"), "what the runs are listed under")},
               {"description", described(text(), "one sentence")},
-              {"seed", described(integer(0), "of orders and data; 1")},
+              {"seed", described(whole(0), "of orders and data; 1")},
               {"axes", described(object(axis_keys()), "every combination is measured")},
               {"zip", described(list_of(std::move(zip)), "axes that vary together")},
               {"work", work()},

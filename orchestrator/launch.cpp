@@ -61,8 +61,9 @@ std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
     return fmt::format("interrupted by {}",
                        outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
   if (outcome.timed_out)
-    return fmt::format("no end after {:.0f} s (protocol.launch_timeout): all processes were ended",
-                       timeout.seconds());
+    return fmt::format("no end after {} s (protocol.launch_timeout): all processes were ended",
+                       timeout.seconds() < 10 ? fmt::format("{:.3g}", timeout.seconds())
+                                              : fmt::format("{:.0f}", timeout.seconds()));
   const ProcessResult* failure = outcome.first_failure();
   if (failure == nullptr) return "";
   if (!failure->start_error.empty()) return "could not be started: " + failure->start_error;

@@ -37,7 +37,7 @@ void make_folder(const std::string& path, const std::string& remedy) {
   // A link to a folder is as good as one, although create_directories complains of it.
   std::error_code ignored;
   if (error && !fs::is_directory(path, ignored))
-    throw Error(ErrorKind::environment,
+    throw Error(ErrorKind::input,
                 fmt::format("{}: cannot be made: {}; {}", path, error.message(), remedy));
 }
 

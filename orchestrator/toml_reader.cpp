@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <regex>
 
 #include "core/text.hpp"
 #include "profiles/strict_toml.hpp"
@@ -10,8 +11,20 @@
 namespace dynamiccl {
 namespace {
 
-/// Deadlines are counted in whole microseconds: an endless one would overflow.
-constexpr Micros kLongest{366.0 * 24 * 3600 * 1e6};
+/// The zeros before a number count for nothing; so many digits fit into 64 bits with every suffix.
+std::string size_pattern() {
+  const std::string part = R"((125|25|375|5|625|75|875)0*)";
+  const std::string scaled = fmt::format(R"((0*[1-9][0-9]{{0,8}}(\.(0+|{0}))?|0+\.{0}))", part);
+  return fmt::format("^(0*[1-9][0-9]{{0,17}} *B?|{} *[KMG](iB|B)?)$", scaled);
+}
+
+constexpr const char* kTimeUnit = " *(us|ms|s|min|m|h)?$";
+
+/// Patterns are matched letter by letter in nested calls: what is too long for a number is none.
+bool matches(const std::string& text, const std::regex& pattern) {
+  constexpr std::size_t kLongestNumber = 64;
+  return text.size() <= kLongestNumber && std::regex_match(text, pattern);
+}
 
 std::string describe(const toml::node& node) {
   if (node.is_string()) return fmt::format("the text \"{}\"", *node.value<std::string>());
@@ -42,6 +55,11 @@ std::string control_character(std::string_view text, Lines lines) {
 }
 
 }  // namespace
+
+const std::string kSizePattern = size_pattern();
+const std::string kDurationPattern = std::string(R"(^[0-9]+(\.[0-9]+)?)") + kTimeUnit;
+const std::string kPositiveDurationPattern =
+    std::string(R"(^(0*[1-9][0-9]*(\.[0-9]+)?|0+\.0*[1-9][0-9]*))") + kTimeUnit;
 
 TableReader::TableReader(const toml::table& table, std::string path, Mistakes& mistakes)
     : table_(table), path_(std::move(path)), mistakes_(mistakes) {}
@@ -142,17 +160,14 @@ std::optional<Micros> TableReader::duration(const std::string& key) {
   if (node->is_number()) {
     result = Micros(*node->value<double>() * 1e6);
   } else if (const auto text = node->value_exact<std::string>()) {
-    try {
-      result = parse_duration(*text);
-    } catch (const Error&) {
-      result = std::nullopt;
-    }
+    static const std::regex pattern(kDurationPattern);
+    if (matches(*text, pattern)) result = parse_duration(*text);
   }
   if (!result || !(result->count() >= 0)) {
     wrong_type(key, *node, "a duration such as \"500ms\" or 2 (seconds)");
     return std::nullopt;
   }
-  if (*result > kLongest) {
+  if (*result > kLongestDuration) {
     wrong_type(key, *node, "a duration of at most a year");
     return std::nullopt;
   }
@@ -193,17 +208,15 @@ std::vector<bool> TableReader::booleans(const std::string& key) {
 }
 
 std::optional<Bytes> TableReader::size(const std::string& key, const toml::node& node) {
-  try {
-    if (const auto text = node.value_exact<std::string>()) {
-      const Bytes size = parse_bytes(*text);
-      if (size.count() > 0) return size;
-    }
-    if (const auto number = node.value_exact<std::int64_t>(); number && *number > 0)
-      return Bytes(static_cast<std::uint64_t>(*number));
-  } catch (const Error&) {
-    // The message below says what was expected, with its place.
-  }
-  wrong_type(key, node, "a size such as \"64KiB\" or 65536");
+  const auto text = node.value_exact<std::string>();
+  static const std::regex pattern(kSizePattern);
+  if (text && matches(*text, pattern)) return parse_bytes(*text);
+  if (const auto number = node.value_exact<std::int64_t>(); number && *number > 0)
+    return Bytes(static_cast<std::uint64_t>(*number));
+  wrong_type(key, node,
+             text && text->find('.') != std::string::npos
+                 ? "a size in whole bytes, or in eighths of a K, M or G such as \"1.5MiB\""
+                 : "a size such as \"64KiB\" or 65536");
   return std::nullopt;
 }
 

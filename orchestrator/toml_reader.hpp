@@ -46,6 +46,16 @@ class Mistakes {
   std::vector<Mistake> mistakes_;
 };
 
+/// How sizes and durations are written as text, here and in the schema for editors. A size is a
+/// number of whole bytes, or of eighths of a K, M or G, so that its pattern tells whether it is
+/// one.
+extern const std::string kSizePattern;
+extern const std::string kDurationPattern;
+/// Durations above 0.
+extern const std::string kPositiveDurationPattern;
+/// A year: deadlines are counted in whole microseconds, an endless one would overflow.
+inline constexpr Micros kLongestDuration{366.0 * 24 * 3600 * 1e6};
+
 /// Whether a text may go on over several lines, as a description may and a setting may not.
 enum class Lines { one, many };
 

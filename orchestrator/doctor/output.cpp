@@ -24,6 +24,17 @@ std::string names(const std::vector<Backend>& backends) {
   return join(words, ", ");
 }
 
+/// What an environment without findings is told: only of what ran in it anything is known.
+std::string all_clear(const Patient& patient) {
+  if (!patient.any_ran()) return "  no backend ran in it: what slows it is not known\n";
+  std::vector<Backend> ran;
+  for (const auto& look : patient.looks)
+    if (look.ran()) ran.push_back(look.backend);
+  return ran.size() == patient.looks.size()
+             ? "  nothing found that slows it\n"
+             : fmt::format("  nothing found that slows {} in it\n", names(ran));
+}
+
 std::string transport_text(const BackendLook& look) {
   if (look.used.empty()) return "transport not known";
   if (look.asked.empty()) return fmt::format("transport {}", look.used);
@@ -184,7 +195,7 @@ std::string to_text(const Diagnosis& diagnosis) {
                                   [](const auto& look) { return !look.failure.empty(); });
   if (!failed && patient.unavailable.empty() && patient.problems.empty() &&
       diagnosis.findings.empty())
-    text += "  nothing found that slows it\n";
+    text += all_clear(patient);
   return text;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -60,6 +61,11 @@ struct Patient {
   std::vector<nlohmann::json> facts;  ///< of dynamiccl-probe started as each rank
   Regime regime;                      ///< of those facts
   std::vector<BackendLook> looks;
+  /// Without a launch nothing is known of what slows the backends, however few causes show.
+  [[nodiscard]] bool any_ran() const {
+    return std::any_of(looks.begin(), looks.end(), [](const auto& look) { return look.ran(); });
+  }
+
   std::vector<std::string> problems;  ///< promises of the profile that do not hold, failed probes
 };
 

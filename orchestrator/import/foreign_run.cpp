@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "core/digest.hpp"
 #include "core/error.hpp"
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/import_options.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -37,22 +39,6 @@ std::string time_of_file(const std::string& path) {
                   std::chrono::duration_cast<std::chrono::system_clock::duration>(age);
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.000Z",
                      fmt::gmtime(std::chrono::system_clock::to_time_t(at)));
-}
-
-std::string backend_of(const std::string& format, const ImportOptions& options) {
-  if (!options.backend.empty()) return options.backend;
-  return format == "osu" ? "mpi" : "nccl";
-}
-
-int ranks_of(const ForeignStart& start, const std::string& path, const std::string& format,
-             const ImportOptions& options) {
-  // OSU's point-to-point tests have two, also where --ranks tells those of the collectives.
-  const bool fixed = format == "osu" && start.ranks;
-  const int ranks = options.ranks > 0 && !fixed ? options.ranks : start.ranks.value_or(0);
-  if (ranks > 0) return ranks;
-  throw Error(
-      ErrorKind::input,
-      fmt::format("{}: does not say with how many ranks it was measured; give --ranks N", path));
 }
 
 /// What every row of a start prints; empty for a start too short to know it again.
@@ -97,6 +83,7 @@ struct PlacedStart {
   const ForeignStart* start = nullptr;
   const ImportedFile* file = nullptr;
   int ranks = 0;
+  std::string backend;
   std::set<std::string> operations;
   std::size_t job = 0;
 };
@@ -110,8 +97,12 @@ std::vector<PlacedStart> placed(const std::vector<ImportedFile>& files, const st
   std::vector<PlacedStart> starts;
   for (const auto& file : files) {
     for (const auto& start : file.starts) {
-      PlacedStart one{
-          &start, &file, ranks_of(start, file.path, format, options), {}, starts.size()};
+      PlacedStart one{&start,
+                      &file,
+                      settled_ranks(start, file.path, format, options),
+                      settled_backend(start, file.path, format, options),
+                      {},
+                      starts.size()};
       for (const auto& row : start.rows) one.operations.insert(operation_of(row));
       starts.push_back(std::move(one));
     }
@@ -119,13 +110,14 @@ std::vector<PlacedStart> placed(const std::vector<ImportedFile>& files, const st
   return starts;
 }
 
-/// Starts of one job have as many ranks and, if only by way of others, an operation in common: so
-/// every cell belongs to one job. A job is named by its first start.
+/// Starts of one job have as many ranks, one backend and, if only by way of others, an operation in
+/// common: so every cell belongs to one job. A job is named by its first start.
 void find_jobs(std::vector<PlacedStart>& starts) {
-  std::map<std::pair<int, std::string>, std::size_t> job_of;
+  std::map<std::tuple<int, std::string, std::string>, std::size_t> job_of;
   for (auto& start : starts) {
     for (const auto& operation : start.operations) {
-      const auto [known, is_new] = job_of.emplace(std::pair(start.ranks, operation), start.job);
+      const auto [known, is_new] =
+          job_of.emplace(std::tuple(start.ranks, start.backend, operation), start.job);
       const std::size_t theirs = known->second;
       if (is_new || theirs == start.job) continue;
       const std::size_t first = std::min(theirs, start.job);
@@ -139,8 +131,7 @@ void find_jobs(std::vector<PlacedStart>& starts) {
 /// Builds the run start by start.
 class RunBuilder {
  public:
-  RunBuilder(std::string format, const ImportOptions& options)
-      : format_(std::move(format)), options_(options) {}
+  explicit RunBuilder(const ImportOptions& options) : options_(options) {}
 
   void add(const std::vector<PlacedStart>& starts) {
     for (const auto& start : starts) operations_[start.job].merge(std::set(start.operations));
@@ -186,7 +177,7 @@ class RunBuilder {
     const auto& operations = operations_.at(start.job);
     GroupInfo group;
     group.environment = options_.environment;
-    group.backend = backend_of(format_, options_);
+    group.backend = start.backend;
     group.architecture = "ring";
     group.ranks = start.ranks;
     group.id =
@@ -256,7 +247,6 @@ class RunBuilder {
     return figure;
   }
 
-  std::string format_;
   const ImportOptions& options_;
   ForeignRun run_;
   std::vector<std::string> files_;                           ///< of the launches, by name
@@ -286,6 +276,7 @@ nlohmann::ordered_json sources_of(const std::vector<PlacedStart>& starts) {
   auto sources = nlohmann::ordered_json::array();
   for (const auto& one : starts) {
     auto source = one.start->source;
+    if (!one.start->cut_off.empty()) source["cut_off"] = one.start->cut_off;
     source["file"] = fs::path(one.file->path).filename().string();
     sources.push_back(std::move(source));
   }
@@ -316,11 +307,11 @@ ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::s
   auto starts = placed(files, format, options);
   DYN_ASSERT(!starts.empty(), "a reader of tables gives at least one start");
   find_jobs(starts);
-  RunBuilder builder(format, options);
+  RunBuilder builder(options);
   builder.add(starts);
   ForeignRun run = builder.take();
   run.run.id = uuid_of(fmt::format("{}{} {} {} {} {} {}", contents, format, options.environment,
-                                   backend_of(format, options), options.operation, options.ranks,
+                                   starts.front().backend, options.operation, options.ranks,
                                    name_of(options.aggregation)));
   const std::string& path = files.front().path;
   run.run.name = options.name.empty() ? fs::path(path).stem().string() : options.name;

@@ -23,7 +23,8 @@ constexpr std::array kPrograms{
     Alias{"all_reduce", "allreduce"}, Alias{"all_gather", "allgather"},
     Alias{"alltoall", "alltoall"},    Alias{"broadcast", "broadcast"},
     Alias{"reduce", "reduce"},        Alias{"gather", "gather"},
-    Alias{"sendrecv", "sendrecv"},    Alias{"reduce_scatter", "reduce_scatter"}};
+    Alias{"sendrecv", "sendrecv"},    Alias{"reduce_scatter", "reduce_scatter"},
+    Alias{"scatter", "scatter"},      Alias{"hypercube", "hypercube"}};
 
 constexpr std::array kTypes{Alias{"float", "float32"},      Alias{"double", "float64"},
                             Alias{"half", "float16"},       Alias{"MPI_FLOAT", "float32"},
@@ -70,6 +71,12 @@ std::string collective_of_program(const std::string& program) {
     if (name.ends_with(suffix)) name.resize(name.size() - std::string_view(suffix).size());
   }
   return translated(kPrograms, name);
+}
+
+std::vector<std::string> operations_of_nccl_tests() {
+  std::vector<std::string> names;
+  for (const auto& program : kPrograms) names.emplace_back(program.theirs);
+  return names;
 }
 
 std::string datatype_of(const std::string& name) { return translated(kTypes, name); }

@@ -32,7 +32,9 @@ struct ForeignRow {
 /// What one start of the other program printed.
 struct ForeignStart {
   std::optional<int> ranks;  ///< nullopt = the table does not say
-  std::int64_t calls = 1;    ///< calls that each time is the mean of, where its row does not say
+  /// `ranks` are those of one process: the table lists none, and a job may have had more processes.
+  bool ranks_of_one_process = false;
+  std::int64_t calls = 1;  ///< calls that each time is the mean of, where its row does not say
   std::vector<std::string> argv;
   nlohmann::json environment = nlohmann::json::object();             ///< allow-listed variables
   nlohmann::ordered_json source = nlohmann::ordered_json::object();  ///< what it says of itself
@@ -40,6 +42,7 @@ struct ForeignStart {
   std::optional<int> iterations;
   std::optional<bool> verify;
   std::vector<ForeignRow> rows;
+  std::string cut_off;  ///< how it shows that its output goes on elsewhere; "" = it has an end
 };
 
 /// What the user adds to what the files say.
@@ -73,6 +76,8 @@ std::vector<ForeignStart> read_osu_text(const std::string& text, const std::stri
 /// Our name of a collective as nccl-tests spells its programs ("all_reduce_perf"); else the name
 /// without "_perf".
 std::string collective_of_program(const std::string& program);
+/// The operations of nccl-tests, as it spells its programs.
+std::vector<std::string> operations_of_nccl_tests();
 /// Our name of "float", "half", "MPI_INT"; else the name itself.
 std::string datatype_of(const std::string& name);
 

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/nccl_tests.hpp"
 
 namespace dynamiccl {
@@ -121,6 +122,7 @@ class JsonReader {
     const auto devices = config.value("devices", json::array());
     const auto ranks = groups_of(devices);
     groups_ = ranks.groups;
+    start_.ranks_of_one_process = devices.empty();
     const auto each = std::min(kMostCalls, number("nthreads", 1) * number("ngpus", 1));
     start_.ranks = static_cast<int>(std::min(kMostCalls, ranks.processes * each));
     for (const auto& device : devices) {
@@ -133,14 +135,9 @@ class JsonReader {
   }
 
   [[nodiscard]] std::string operation(const json& row, const std::string& where) const {
-    const std::string program = !options_.operation.empty() ? options_.operation
-                                : !start_.argv.empty()      ? start_.argv.front()
-                                                            : text_of(row, "experiment_name");
-    if (!program.empty()) return collective_of_program(program);
-    throw Error(ErrorKind::input,
-                where +
-                    ": the document does not name its operation; give --operation, as in "
-                    "--operation all_reduce");
+    return settled_collective(
+        !start_.argv.empty() ? start_.argv.front() : text_of(row, "experiment_name"), where,
+        options_);
   }
 
   void add_row(const json& row, const char* direction, const std::string& where) {

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/nccl_tests.hpp"
 
 namespace dynamiccl {
@@ -46,12 +47,25 @@ class TextReader {
       ++line_;
       read_line(line);
     }
+    for (auto& start : starts_) note_end(start);
     return with_rows(std::move(starts_), path_,
                      "nccl-tests: a heading \"# size count type ... time algbw busbw\" and rows of "
                      "numbers below it");
   }
 
  private:
+  /// All versions end with the mean of the bandwidths, whatever went wrong before.
+  static void note_end(ForeignStart& start) {
+    if (start.rows.empty() || start.source.contains("average_bus_bandwidth")) return;
+    std::string asked;
+    if (const auto largest = start.source.find("largest_size_bytes"); largest != start.source.end())
+      asked = fmt::format(", of {} asked for,", largest->dump());
+    start.cut_off = fmt::format(
+        "after its row of {} bytes{} there is no \"# Avg bus bandwidth\" line, with which "
+        "nccl-tests ends",
+        start.rows.back().size_bytes, asked);
+  }
+
   void read_line(const std::string& line) {
     if (auto heading = heading_of(line); !heading.empty()) {
       // Only very old versions print nothing before the heading.
@@ -128,6 +142,7 @@ class TextReader {
   void read_config(const std::string& line, const std::smatch& match) {
     static const std::regex aggregated(R"(agg iters: (\d+))");
     static const std::regex validation(R"(validation: (\d+))");
+    static const std::regex largest(R"(maxBytes (\d+))");
     auto& start = starts_.back();
     const int threads = count_at(match[1], "number of threads (nThread)");
     const int gpus = count_at(match[2], "number of GPUs per thread (nGpus)");
@@ -142,9 +157,12 @@ class TextReader {
     start.calls = std::max<std::int64_t>(1, std::int64_t{*start.iterations} * together);
     if (std::regex_search(line, more, validation))
       start.verify = count_at(more[1], "number of validations") != 0;
+    if (std::regex_search(line, more, largest))
+      start.source["largest_size_bytes"] = count_of(more[1], here(), "largest size (maxBytes)");
     // Without MPI one process has them all; lines of ranks, where there are any, know better.
     start.ranks =
         static_cast<int>(std::min<std::int64_t>(std::int64_t{threads} * gpus, kMostRanks));
+    start.ranks_of_one_process = true;
     groups_.clear();
   }
 
@@ -161,19 +179,16 @@ class TextReader {
     if (groups_.empty()) {
       measured_group_ = group;
       start.ranks = 0;
+      start.ranks_of_one_process = false;
     }
     groups_.insert(group);
     if (group == measured_group_) start.ranks = start.ranks.value_or(0) + 1;
   }
 
   std::string operation() const {
-    if (!options_.operation.empty()) return collective_of_program(options_.operation);
     const auto& source = starts_.back().source;
-    if (source.contains("program")) return collective_of_program(source["program"]);
-    throw Error(ErrorKind::input,
-                fmt::format("{}: the table does not name its operation; give --operation, as in "
-                            "--operation all_reduce",
-                            here()));
+    return settled_collective(
+        source.contains("program") ? source["program"].get<std::string>() : "", here(), options_);
   }
 
   /// The values of a row under the heading's names from column `from` up to the next time.

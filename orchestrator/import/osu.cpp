@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/import_options.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -184,7 +185,7 @@ class OsuReader {
     auto& start = starts_.back();
     ForeignRow row;
     row.time_us = time_of(words, size);
-    row.collective = std::string(test_->collective);
+    row.collective = settled_collective(std::string(test_->collective), here(), options_);
     row.size_bytes = size * parts();
     row.datatype = datatype_;
     // A window of messages is another measurement than one there and back.

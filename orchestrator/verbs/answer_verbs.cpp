@@ -23,9 +23,7 @@ struct NameTable<OutputFormat> {
 namespace {
 
 OutputFormat format_of(const std::string& name, const Shared& shared) {
-  if (shared.json && !name.empty() && name != name_of(OutputFormat::json))
-    throw Error(ErrorKind::input,
-                fmt::format("--json and --format {} are two formats; give one", name));
+  refuse_two_formats(shared, name);
   if (shared.json) return OutputFormat::json;
   return name.empty() ? OutputFormat::text : parse_named<OutputFormat>(name);
 }

@@ -3,8 +3,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -72,7 +74,7 @@ void write_file(const std::string& path, const std::string& text) {
   file << text;
   file.close();
   if (!file)
-    throw Error(ErrorKind::environment,
+    throw Error(ErrorKind::input,
                 fmt::format("{}: cannot be written: {}; choose another file with --junit", path,
                             std::strerror(errno)));
 }
@@ -88,6 +90,21 @@ int exit_code_of(const Comparison& comparison) {
   }
 }
 
+/// A side that is named like a database is none of the other things a side may be, which would be
+/// looked for in the usual database.
+void require_database_file(const std::string& side) {
+  constexpr std::string_view kEnding = ".sqlite";
+  const auto at = side.rfind(kEnding);
+  if (at == std::string::npos || side.find('=') != std::string::npos) return;
+  const std::string file = side.substr(0, at + kEnding.size());
+  const std::string rest = side.substr(file.size());
+  std::error_code ignored;
+  if ((!rest.empty() && !rest.starts_with(':')) || std::filesystem::is_regular_file(file, ignored))
+    return;
+  throw Error(ErrorKind::input,
+              fmt::format("compare: {}: there is no such database file; is the name right?", file));
+}
+
 Comparison comparison_as_asked(const CompareArguments& arguments, const Shared& shared) {
   ComparisonOptions options;
   options.band.relative = parse_band(arguments.band);
@@ -95,6 +112,7 @@ Comparison comparison_as_asked(const CompareArguments& arguments, const Shared& 
   options.anyway = arguments.anyway;
   const SideDefaults defaults{shared.db, arguments.run};
   const auto where = conditions(arguments.where);
+  for (const auto& side : {arguments.a, arguments.b}) require_database_file(side);
   const auto a = parse_side(arguments.a, defaults);
   const auto b = parse_side(arguments.b, defaults);
   return compare_sides(load_side(a, where), load_side(b, where), options);
@@ -111,6 +129,7 @@ Comparison compare_or_report(const CompareArguments& arguments, const Shared& sh
 }
 
 int run_compare(const CompareArguments& arguments, const Shared& shared) {
+  refuse_two_formats(shared, arguments.format);
   const auto format = format_of(arguments.format);
   const auto comparison = compare_or_report(arguments, shared);
   const int code = exit_code_of(comparison);

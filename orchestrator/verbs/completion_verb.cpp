@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -29,10 +30,16 @@ std::vector<Candidate> candidates_of(const Table& table) {
   return found;
 }
 
-/// The database that the command line names, else the usual one.
+/// The database that the command line names, else the usual one. `--db=PATH` is one word, or in
+/// bash three.
 std::string database_of(const std::vector<std::string>& words, const std::string& usual) {
-  for (std::size_t i = 1; i + 1 < words.size(); ++i) {
-    if (words[i] == "--db") return words[i + 1];
+  constexpr std::string_view kJoined = "--db=";
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i].starts_with(kJoined)) return words[i].substr(kJoined.size());
+    if (words[i] != "--db") continue;
+    const bool split_by_bash = i + 1 < words.size() && words[i + 1] == "=";
+    if (const std::size_t value = i + (split_by_bash ? 2 : 1); value < words.size())
+      return words[value];
   }
   return usual;
 }

@@ -36,6 +36,8 @@ struct DoctorArguments {
   std::vector<std::string> causes;    ///< to be proved; empty = all
   std::vector<std::string> profile_folders;
   std::string machine;
+  std::vector<const CLI::Option*> of_proofs;    ///< mean nothing without --prove
+  std::vector<const CLI::Option*> of_launches;  ///< mean nothing with --machine
   int ranks = 2;
   int launches = 6;
   bool prove = false;
@@ -139,7 +141,6 @@ class Doctor {
   int run() {
     const auto profiles = chosen_profiles(arguments_);
     const auto backends = chosen_backends(arguments_);
-    check_causes(arguments_.causes);
     make_db_folder(shared_.db);
     site_ = launch_site(shared_.db, "");
     if (!shared_.json) fmt::print("this machine: {}\n", machine_line(site_.host));
@@ -177,7 +178,12 @@ class Doctor {
     const auto& looks = diagnosis.patient.looks;
     const bool failed = std::any_of(looks.begin(), looks.end(),
                                     [](const auto& look) { return !look.failure.empty(); });
-    found_ = found_ || failed || !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
+    // As with environments: of the usual backends one may be missing here, a named one may not.
+    const bool missing = !arguments_.backends.empty() &&
+                         std::any_of(looks.begin(), looks.end(),
+                                     [](const auto& look) { return !look.impossible.empty(); });
+    found_ = found_ || failed || missing || !diagnosis.patient.any_ran() ||
+             !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
     return diagnosis;
   }
 
@@ -205,7 +211,18 @@ class Doctor {
   bool found_ = false;
 };
 
+void refuse_given(const std::vector<const CLI::Option*>& options, const char* why) {
+  for (const auto* option : options)
+    if (option->count() > 0)
+      throw Error(ErrorKind::input, fmt::format("doctor: {} {}", option->get_name(), why));
+}
+
 int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
+  check_causes(arguments.causes);
+  if (!arguments.prove)
+    refuse_given(arguments.of_proofs, "is for the proof of a cause: it goes with --prove");
+  if (!arguments.machine.empty())
+    refuse_given(arguments.of_launches, "starts something, and --machine starts nothing");
   if (!arguments.machine.empty()) return predict(arguments, shared);
   const InterruptGuard guard;
   return Doctor(arguments, shared).run();
@@ -222,15 +239,20 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
                   "folder with further environment profiles")
       ->take_all()
       ->allow_extra_args(false);
-  verb.add_option("--backend", arguments.backends,
-                  "backends to look at (openmpi, mpich, gloo; nccl where there are GPUs)");
+  const auto* backend =
+      verb.add_option("--backend", arguments.backends,
+                      "backends to look at (openmpi, mpich, gloo; nccl where there are GPUs)");
   verb.add_option("--ranks", arguments.ranks, "ranks that look")->check(CLI::Range(1, 256));
-  verb.add_flag("--prove", arguments.prove,
-                "measure each cause before and after its mend, in alternated launches of one "
-                "stored run");
-  verb.add_option("--cause", arguments.causes, "prove only these causes");
-  verb.add_option("--launches", arguments.launches, "launches of each side of a proof")
-      ->check(CLI::Range(kMinProofLaunches, 1000));
+  const auto* prove =
+      verb.add_flag("--prove", arguments.prove,
+                    "measure each cause before and after its mend, in alternated launches of one "
+                    "stored run");
+  arguments.of_launches = {backend, prove};
+  arguments.of_proofs = {
+      verb.add_option("--cause", arguments.causes, "with --prove: only these causes"),
+      verb.add_option("--launches", arguments.launches,
+                      "with --prove: launches of each side of a proof")
+          ->check(CLI::Range(kMinProofLaunches, 1000))};
   verb.add_option("--machine", arguments.machine,
                   "start nothing: say what the profiles would do on the machine whose facts this "
                   "file holds (dynamiccl-probe, doctor --json)");
@@ -253,8 +275,8 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor single-docker-no-cma --prove\n"
       "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
-      "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, or a "
-      "named environment that cannot run.");
+      "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, an\n"
+      "environment in which no backend ran, or a named environment or backend that cannot run.");
   verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
 }
 

@@ -29,6 +29,14 @@ void ExperimentArguments::add_to(CLI::App& verb) {
       ->allow_extra_args(false);
 }
 
+std::vector<std::string> ExperimentArguments::words() const {
+  std::vector<std::string> words{file};
+  for (const auto& text : overrides) words.insert(words.end(), {"--set", text});
+  if (!only.empty()) words.insert(words.end(), {"--only", only});
+  for (const auto& folder : profile_folders) words.insert(words.end(), {"--profiles", folder});
+  return words;
+}
+
 std::vector<std::string> profile_folders(const std::vector<std::string>& further) {
   // build/<preset>/dynamiccl stands two folders below the root of the tree it was built from.
   const std::string beside = program_folder() + "/../../profiles/environments";

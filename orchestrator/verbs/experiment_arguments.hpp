@@ -18,6 +18,8 @@ struct ExperimentArguments {
   std::vector<std::string> profile_folders;
 
   void add_to(CLI::App& verb);
+  /// The words of a command line that give the same experiment.
+  [[nodiscard]] std::vector<std::string> words() const;
 };
 
 /// An experiment with what this machine makes of it.

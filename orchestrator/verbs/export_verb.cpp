@@ -40,7 +40,7 @@ void write(const fs::path& path, const std::string& text) {
   if (file) fs::rename(draft, path, problem);
   if (!file || problem)
     throw Error(
-        ErrorKind::environment,
+        ErrorKind::input,
         fmt::format("cannot write {}: is the folder writable, the disk full?", path.string()));
 }
 

@@ -11,6 +11,8 @@
 #include "db/foreign_run.hpp"
 #include "db/store.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/import_options.hpp"
+#include "orchestrator/verbs/experiment_arguments.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "reports/reports.hpp"
 
@@ -24,6 +26,7 @@ struct ImportArguments {
   std::string format = "auto";
   std::string aggregation = "mean";
   bool as_launches = false;
+  std::vector<const CLI::Option*> of_tables;  ///< say what other programs' tables do not
   ImportOptions options;
 };
 
@@ -84,12 +87,41 @@ std::int64_t incomplete_cells(const ForeignRun& run) {
   return static_cast<std::int64_t>(cells.size());
 }
 
-Imported store_run(Store& store, const ForeignRun& run) {
+/// What shows that a file's output is not all there; "" = nothing does.
+std::string cut_off(const ImportedFile& file) {
+  for (const auto& start : file.starts)
+    if (!start.cut_off.empty()) return start.cut_off;
+  return "";
+}
+
+/// A run of tables, with the files it was read from.
+struct ReadRun {
+  ForeignRun run;
+  std::vector<ImportedFile> files;
+};
+
+Imported store_run(Store& store, const ReadRun& read, const Console& console) {
+  const ForeignRun& run = read.run;
   const bool is_new = store.import_run(run);
+  std::string outcome = is_new ? "imported" : "already there";
+  bool whole = true;
+  for (const auto& file : read.files) {
+    const auto why = cut_off(file);
+    if (why.empty()) continue;
+    whole = false;
+    console.warning(
+        fmt::format("{}: cut off: {}; the run is stored as interrupted, with the rows that are "
+                    "there. Import the program's whole output to have the rest",
+                    file.path, why));
+  }
+  if (is_new && !whole) {
+    store.end_run(run.run.id, "interrupted");
+    outcome += ", cut off";
+  }
   return {run.source,
           run.format,
           run.run.id,
-          is_new ? "imported" : "already there",
+          outcome,
           static_cast<std::int64_t>(run.launches.size()),
           static_cast<std::int64_t>(run.cells.size()),
           incomplete_cells(run)};
@@ -119,12 +151,38 @@ Table table_of(const std::vector<Imported>& done) {
   return table;
 }
 
+/// Names of other machines are as good as ours, but one letter off is hardly meant.
+void note_strange_environment(const std::string& name, const Console& console) {
+  std::vector<std::string> known;
+  for (const auto& [profile, ignored] : load_profiles(profile_folders({})))
+    known.push_back(profile);
+  if (name == ImportOptions{}.environment ||
+      std::find(known.begin(), known.end(), name) != known.end())
+    return;
+  if (const auto near = nearest_word(name, known); !near.empty())
+    console.note(
+        fmt::format("environment \"{}\" is stored as it stands; did you mean \"{}\"?", name, near));
+}
+
+/// A run of ours says everything itself: what is said beside it would be lost.
+void refuse_options_of_tables(const ImportArguments& arguments) {
+  for (const auto* option : arguments.of_tables)
+    if (option->count() > 0)
+      throw Error(ErrorKind::input,
+                  fmt::format("import: {} is for tables of other programs; the runs of a DynamICCL "
+                              "database say it themselves: leave it out",
+                              option->get_name()));
+}
+
 void run_import(const ImportArguments& arguments, const Shared& shared) {
   auto options = arguments.options;
+  check_import_options(options);
   options.aggregation = parse_named<RankAggregation>(arguments.aggregation);
   if (std::find(kFormats.begin(), kFormats.end(), arguments.format) == kFormats.end())
     throw Error(ErrorKind::input, fmt::format("unknown format \"{}\"; {}", arguments.format,
                                               suggestion(arguments.format, kFormats)));
+  const Console console(shared.verbosity());
+  note_strange_environment(options.environment, console);
   // Everything is read before anything is stored: a mistake in the last file leaves no half import.
   std::map<std::string, std::vector<ImportedFile>> tables;
   std::vector<std::string> databases;
@@ -138,19 +196,21 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
     auto starts = read_starts(format, text, path, options);
     tables[format].push_back({fs::absolute(path).string(), std::move(text), std::move(starts)});
   }
-  std::vector<ForeignRun> runs;
+  if (tables.empty()) refuse_options_of_tables(arguments);
+  std::vector<ReadRun> runs;
   for (const auto& [format, files] : tables) {
     if (arguments.as_launches) {
-      runs.push_back(make_foreign_run(files, format, options));
+      runs.push_back({make_foreign_run(files, format, options), files});
     } else {
-      for (const auto& file : files) runs.push_back(make_foreign_run({file}, format, options));
+      for (const auto& file : files)
+        runs.push_back({make_foreign_run({file}, format, options), {file}});
     }
   }
   std::error_code ignored;
   fs::create_directories(fs::absolute(shared.db).parent_path(), ignored);
   Store store(shared.db);
   std::vector<Imported> done;
-  for (const auto& run : runs) done.push_back(store_run(store, run));
+  for (const auto& run : runs) done.push_back(store_run(store, run, console));
   for (const auto& path : databases) merge_database(store, path, done);
   fmt::print("{}",
              render_table(table_of(done), shared.json ? OutputFormat::json : OutputFormat::text));
@@ -166,24 +226,33 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
   add_choice_option(*verb, "--format", arguments->format, kFormats,
                     "what the files are (auto: by what they hold)");
-  verb->add_option("--environment", options.environment,
-                   "where it was measured, as in bare-metal (unknown)");
-  verb->add_option("--backend", options.backend, "nccl, openmpi, ... (nccl; OSU: mpi)");
-  verb->add_option("--operation", options.operation,
-                   "of an old nccl-tests table, which does not name it: all_reduce");
-  verb->add_option("--ranks", options.ranks, "where the file does not say: OSU collectives")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--rank-aggregation", arguments->aggregation,
-                   "how the times of the ranks became one, and the column of OSU: mean (usual), "
-                   "max, min");
-  verb->add_option("--name", options.name, "name of the run (the file's)");
-  verb->add_flag("--as-launches", arguments->as_launches,
-                 "the files are repeated launches of one job: one run, with intervals from three");
+  const auto add_of_tables = [&](const CLI::Option* option) {
+    arguments->of_tables.push_back(option);
+  };
+  add_of_tables(verb->add_option("--environment", options.environment,
+                                 "where it was measured, as in bare-metal (unknown)"));
+  add_of_tables(
+      verb->add_option("--backend", options.backend,
+                       "the library: openmpi, mpich, ... (as the file says, nccl or mpi)"));
+  add_of_tables(verb->add_option("--operation", options.operation,
+                                 "of an old nccl-tests table, which does not name it: all_reduce"));
+  add_of_tables(
+      verb->add_option("--ranks", options.ranks, "where the file does not say: OSU collectives")
+          ->check(CLI::PositiveNumber));
+  add_of_tables(verb->add_option(
+      "--rank-aggregation", arguments->aggregation,
+      "how the times of the ranks became one, and the column of OSU: mean (usual), "
+      "max, min"));
+  add_of_tables(verb->add_option("--name", options.name, "name of the run (the file's)"));
+  add_of_tables(verb->add_flag(
+      "--as-launches", arguments->as_launches,
+      "the files are repeated launches of one job: one run, with intervals from three"));
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
       "Each file of another program becomes a run; importing it again changes nothing. What one\n"
       "start printed is one launch: no interval, so a comparison of two gives ratios and UNCLEAR.\n"
+      "Output of nccl-tests without its end becomes a run that was interrupted.\n"
       "incomplete_cells: what some launch's table has no row of; it counts with those that have.\n"
       "Examples:\n"
       "  dynamiccl import all_reduce.txt --environment bare-metal\n"

@@ -29,7 +29,13 @@ std::string format_by_name(const std::string& out) {
   if (ending == ".html" || ending == ".htm") return "html";
   if (ending == ".csv") return "csv";
   if (ending == ".json") return "json";
-  return "markdown";
+  for (const char* text : {"", ".md", ".markdown", ".txt"})
+    if (ending == text) return "markdown";
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{}: no report is written as {}; name it .html, .md, .csv or .json, or say "
+                  "with --format how to write it",
+                  out, ending));
 }
 
 std::string render(const Reader& reader, const ReportArguments& arguments) {
@@ -46,6 +52,11 @@ std::string render(const Reader& reader, const ReportArguments& arguments) {
 void write_report(ReportArguments arguments, const Shared& shared) {
   if (arguments.html && shared.json)
     throw Error(ErrorKind::input, "report: --html is a page and --json are its figures; give one");
+  if (arguments.html && !arguments.format.empty() && arguments.format != "html")
+    throw Error(
+        ErrorKind::input,
+        fmt::format("report: --html and --format {} are two formats; give one", arguments.format));
+  refuse_two_formats(shared, arguments.format);
   if (arguments.html) arguments.format = "html";
   if (shared.json) arguments.format = "json";
   if (arguments.format.empty()) arguments.format = format_by_name(arguments.out);
@@ -62,7 +73,7 @@ void write_report(ReportArguments arguments, const Shared& shared) {
   file.close();
   if (!file)
     throw Error(
-        ErrorKind::environment,
+        ErrorKind::input,
         fmt::format("{}: cannot be written{}{}; choose another place with --out", arguments.out,
                     errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : ""));
   if (!shared.quiet)

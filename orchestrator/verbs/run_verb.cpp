@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -45,9 +46,20 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments, const Ru
   if (!unfinished)
     throw Error(ErrorKind::input,
                 fmt::format("{}: nothing to resume: {} holds no unfinished run of this file with "
-                            "these overrides; start one without --resume",
+                            "the same --set and --only; start one without --resume",
                             arguments.experiment.file, db));
   return unfinished;
+}
+
+/// What a shell takes to go on with this run: a run is found again by its overrides, and a program
+/// that is not in $PATH by the name it was started by.
+std::string resume_command(const RunArguments& arguments, const Shared& shared) {
+  std::vector<std::string> argv{shared.argv.front(), "run"};
+  const auto words = arguments.experiment.words();
+  argv.insert(argv.end(), words.begin(), words.end());
+  if (!arguments.out.empty()) argv.insert(argv.end(), {"--out", arguments.out});
+  argv.insert(argv.end(), {"--resume", "--db", shared.db});
+  return command_line(argv);
 }
 
 void print_answer(const RunSummary& summary, const Shared& shared) {
@@ -87,6 +99,24 @@ std::vector<std::string> algorithms_of_nobody(const std::string& db, const std::
   return reasons;
 }
 
+/// Where launches of the plan are missing: why, and the command that makes up for them.
+void say_how_to_go_on(const RunSummary& summary, const std::string& command,
+                      const Console& console) {
+  if (summary.interrupted_by != 0)
+    console.warning(
+        fmt::format("interrupted: all that was measured is stored; continue with\n  {}", command));
+  else if (!summary.not_prepared.empty())
+    console.warning(
+        fmt::format("{} did not come up (the reason stands above): mend it and continue with\n  {}",
+                    join(summary.not_prepared, ", "), command));
+  else if (summary.failed_launches > 0)
+    console.warning(
+        fmt::format("{} launch{} failed (query failures tells why): mend the cause and try {} "
+                    "again with\n  {}",
+                    summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
+                    summary.failed_launches == 1 ? "it" : "them", command));
+}
+
 int run_experiment(const RunArguments& arguments, const Shared& shared) {
   const InterruptGuard guard;
   Console console(shared.verbosity());
@@ -105,24 +135,8 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
                     console);
   const auto summary = executor.run(info, resumed);
   print_answer(summary, shared);
-  if (summary.interrupted_by != 0) {
-    console.warning(
-        fmt::format("interrupted: all that was measured is stored; continue with\n  "
-                    "dynamiccl run {} --resume --db {}",
-                    arguments.experiment.file, shared.db));
-    return 128 + summary.interrupted_by;
-  }
-  if (!summary.not_prepared.empty())
-    console.warning(
-        fmt::format("{} did not come up (the reason stands above): mend it and continue with\n  "
-                    "dynamiccl run {} --resume --db {}",
-                    join(summary.not_prepared, ", "), arguments.experiment.file, shared.db));
-  else if (summary.failed_launches > 0)
-    console.warning(fmt::format(
-        "{} launch{} failed (query failures tells why): mend the cause and try {} "
-        "again with\n  dynamiccl run {} --resume --db {}",
-        summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
-        summary.failed_launches == 1 ? "it" : "them", arguments.experiment.file, shared.db));
+  say_how_to_go_on(summary, resume_command(arguments, shared), console);
+  if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
   const auto nobody = algorithms_of_nobody(shared.db, summary.run_id);
   for (const auto& reason : nobody) console.warning("nothing was measured: " + reason);
   return summary.ok() && nobody.empty() ? exit_code::kFine : exit_code::kCellFailed;

@@ -60,6 +60,10 @@ CLI::Option* add_choice_option(CLI::App& verb, const std::string& name, Target& 
   return verb.add_option(name, target, description)->type_name(join(words, "|"));
 }
 
+/// --json is a format, too.
+/// @throws Error(input) when --json and a --format that is another one are given
+void refuse_two_formats(const Shared& shared, const std::string& format);
+
 /// Options that verbs share: --db, --json, -q, -v.
 void add_db_option(CLI::App& verb, Shared& shared);
 void add_output_options(CLI::App& verb, Shared& shared);

@@ -98,4 +98,10 @@ TEST_CASE("a launch that hangs is ended at its timeout and stored as timed out")
   CHECK_THAT(program.value("SELECT reason FROM launch").get<std::string>(),
              ContainsSubstring("no end after 2 s"));
   CHECK(program.processes().empty());
+  CHECK(program
+            .run({"run", path, "--set", "protocol.retries=0", "--set",
+                  "protocol.launch_timeout=0.05"})
+            .exit_code == 1);
+  CHECK_THAT(program.value("SELECT reason FROM launch ORDER BY id DESC").get<std::string>(),
+             ContainsSubstring("no end after 0.05 s"));
 }

@@ -3,8 +3,11 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
+#include "containers/command.hpp"
+#include "core/text.hpp"
 #include "db/store.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/containers/support.hpp"
@@ -31,6 +34,34 @@ cell_time_cap = "500ms"
 launches = 3
 launch_timeout = "60s"
 )";
+
+/// What somebody pastes into a shell who does as the messages say; fails where they do not say it.
+CommandResult paste_hint(const std::string& messages) {
+  for (const auto& line : split(messages, '\n'))
+    if (line.find(" --resume ") != std::string::npos) {
+      UNSCOPED_INFO("pasted: " << line);
+      return run_command({"/bin/sh", "-c", line});
+    }
+  FAIL("no command to go on with in: " + messages);
+  return {};
+}
+
+std::string read_log(const Program& program) {
+  std::ifstream file(program.folder() + "/program.log");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A folder of profiles, with a blank in its name, that holds the profile `own`.
+std::string folder_of_own_profile(const Program& program, const std::string& value) {
+  const std::string folder = program.folder() + "/my profiles";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/own.toml")
+      << "name = \"own\"\nextends = \"bare-metal\"\n[environment]\nOMP_NUM_THREADS = \"" << value
+      << "\"\n";
+  return folder;
+}
 
 void wait_until_nothing_runs(const Program& program) {
   for (int i = 0; i < 100 && !program.processes().empty(); ++i)
@@ -88,18 +119,54 @@ TEST_CASE("Ctrl-C ends the launch, stores what is there and leaves nothing behin
   CHECK(program.value(kOkLaunches) == 6);
 }
 
+TEST_CASE("what Ctrl-C says to paste goes on with the same overrides, cells and profiles") {
+  const Program program;
+  const std::string profiles = folder_of_own_profile(program, "1");
+  const auto path = program.file("it's slow.toml", kSlow);
+  const pid_t pid =
+      program.start({"run", path, "--set", "protocol.launches=2", "--set",
+                     "axes.environment = \"own\"", "--only", "backend == gloo and size >= '1MiB'",
+                     "--profiles", profiles, "--out", program.folder() + "/kept files"});
+  REQUIRE(program.wait_until(kRunning, 1));
+  kill(pid, SIGINT);
+  REQUIRE(Program::wait(pid) == 130);
+  const auto resumed = paste_hint(read_log(program));
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM run") == 1);
+  CHECK(program.value("SELECT status FROM run") == "complete");
+  CHECK(program.value(kOkLaunches) == 2);
+}
+
+TEST_CASE("what failed launches say to paste tries them again") {
+  const Program program;
+  const auto agent = program.file("agent", "#!/bin/sh\nexit 1\n");
+  std::filesystem::permissions(agent, std::filesystem::perms::owner_all);
+  const auto path =
+      program.file("fails.toml", one_cell("\"bare-metal\"", "openmpi") +
+                                     "[protocol]\nwarmup = 0\niterations = 5\n[knobs.openmpi]\n"
+                                     "mca.orte_fork_agent = \"" +
+                                     agent + "\"\n");
+  const auto failed = program.run({"run", path, "--set", "protocol.retries=0", "--set",
+                                   "protocol.launches=2", "--only", "ranks == 2"});
+  CHECK(failed.exit_code == 1);
+  CHECK(failed.err.find("2 launches failed") != std::string::npos);
+  static_cast<void>(program.file("agent", "#!/bin/sh\nexec \"$@\"\n"));
+  const auto resumed = paste_hint(failed.err);
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM run") == 1);
+  CHECK(program.value(kOkLaunches) == 2);
+}
+
 TEST_CASE("a run is not resumed with another profile under the same name") {
   const Program program;
-  const std::string profiles = program.folder() + "/profiles";
-  std::filesystem::create_directories(profiles);
   const auto write_profile = [&](const char* value) {
-    std::ofstream(profiles + "/own.toml")
-        << "name = \"own\"\nextends = \"bare-metal\"\n[environment]\nOMP_NUM_THREADS = \"" << value
-        << "\"\n";
+    return folder_of_own_profile(program, value);
   };
+  const std::string profiles = write_profile("1");
   const auto path = program.file(
       "x.toml", one_cell("\"own\"", "gloo") + "[protocol]\nlaunches = 1\niterations = 5\n");
-  write_profile("1");
   REQUIRE(program.run({"run", path, "--profiles", profiles}).exit_code == 0);
   const std::string run = program.value("SELECT uuid FROM run");
   Store(program.db()).end_run(run, "interrupted");
@@ -133,15 +200,16 @@ TEST_CASE("an environment that does not come up fails its cells and is tried aga
       program.file("two.toml", one_cell("[\"bare-metal\", \"singularity\"]", "gloo") + R"([protocol]
 warmup = 0
 iterations = 5
-launches = 2
+launches = 5
 )");
+  std::string messages;
   {
     const ScopedVariable missing("DYNAMICCL_APPTAINER_IMAGE", program.folder() + "/no.sif");
-    const auto run = program.run({"run", path});
+    const auto run = program.run({"run", path, "--set", "protocol.launches=2"});
+    messages = run.err;
     INFO(run.err);
     CHECK(run.exit_code == 1);
     CHECK(run.err.find("singularity did not come up") != std::string::npos);
-    CHECK(run.err.find("--resume") != std::string::npos);
   }
   CHECK(program.value("SELECT status FROM run") == "failed");
   CHECK(program.value("SELECT count(*) FROM v_cell WHERE environment = 'bare-metal' AND status = "
@@ -152,7 +220,7 @@ launches = 2
   CHECK(failed[0]["status"] == "failed");
   CHECK(failed[0]["reason"].get<std::string>().find("/no.sif") != std::string::npos);
 
-  const auto resumed = program.run({"run", path, "--resume"});
+  const auto resumed = paste_hint(messages);
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
   CHECK(program.value("SELECT status FROM run") == "complete");

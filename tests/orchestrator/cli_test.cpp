@@ -86,13 +86,13 @@ TEST_CASE("a folder that cannot be made ends a run before anything is stored, wi
   const auto path = folder.file("x.toml", kExperiment);
   const auto db = folder.path("x.sqlite");
   const auto in_a_file = run({"run", path, "--db", db, "--out", path + "/below"});
-  CHECK(in_a_file.exit_code == 1);
+  CHECK(in_a_file.exit_code == 2);
   CHECK(in_a_file.err.find(path + "/below: cannot be made: Not a directory; choose another place "
                                   "with --out") != std::string::npos);
   CHECK(run({"query", "SELECT count(*) AS n FROM run", "--format", "csv", "--db", db})
             .out.find("0") != std::string::npos);
   const auto no_db = run({"run", path, "--db", path + "/below/x.sqlite"});
-  CHECK(no_db.exit_code == 1);
+  CHECK(no_db.exit_code == 2);
   CHECK(no_db.err.find("choose another place with --db") != std::string::npos);
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("a report is a page in a file, text on stdout, and nothing else") {
   CHECK(unknown.err.find("unknown report format \"htm\"") != std::string::npos);
   CHECK(unknown.err.find("Did you mean \"html\"?") != std::string::npos);
   const auto nowhere = run({"report", "--html", "--out", folder.path("no/r.html"), "--db", db});
-  CHECK(nowhere.exit_code == 1);
+  CHECK(nowhere.exit_code == 2);
   CHECK(nowhere.err.find("no/r.html: cannot be written: No such file or directory; choose another "
                          "place with --out") != std::string::npos);
 }

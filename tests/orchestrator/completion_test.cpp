@@ -39,6 +39,9 @@ class Table {
     auto* doctor = app.add_subcommand("doctor", "look");
     doctor->add_option("ENVIRONMENT", texts_, "profiles");
     doctor->add_option("--cause", texts_, "causes");
+    doctor->add_option("--band", text_, "share");
+    doctor->add_option("--out", text_, "a file");
+    doctor->add_option("--launches", number_, "how many")->check(CLI::PositiveNumber);
   }
 
   std::vector<std::string> at(std::vector<std::string> words) const {
@@ -59,6 +62,7 @@ class Table {
   CLI::App app{"test", "dynamiccl"};
 
  private:
+  int number_ = 0;
   std::string text_;
   std::vector<std::string> texts_;
   bool flag_ = false;
@@ -162,6 +166,17 @@ TEST_CASE("files are those that the argument takes") {
   const std::string root = DYNAMICCL_SOURCE_DIR "/";
   CHECK(table.at({"run", root + "exper"}) == Words{root + "experiments/"});
   CHECK(table.at({"run", "--db", root + "CMakeL"}).empty());
+}
+
+TEST_CASE("no file is offered where a number is meant") {
+  const Table table;
+  const std::string root = DYNAMICCL_SOURCE_DIR "/";
+  CHECK(table.at({"doctor", "--out=" + root + "READ"}) == Words{"--out=" + root + "README.md"});
+  for (const char* option : {"--band", "--launches"}) {
+    CAPTURE(option);
+    CHECK(table.at({"doctor", option, root}).empty());
+    CHECK(table.at({"doctor", option + ("=" + root)}).empty());
+  }
 }
 
 TEST_CASE("scripts are there for three shells and ask the program") {

@@ -348,7 +348,7 @@ TEST_CASE("a cell that is slower ends compare with 3, and JUnit tells it from wh
   CHECK(equal.exit_code == 0);
   const auto nowhere =
       run({"compare", "last", "last~1", "--junit", folder.path("no/x.xml"), "--db", db});
-  CHECK(nowhere.exit_code == 1);
+  CHECK(nowhere.exit_code == 2);
   CHECK(nowhere.err.find("no/x.xml: cannot be written: No such file or directory") !=
         std::string::npos);
 }

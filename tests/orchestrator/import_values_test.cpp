@@ -150,7 +150,7 @@ TEST_CASE("a JSON of nccl-tests that does not name its operation needs to be tol
   auto document = all_gather();
   document["args"] = json::array();
   document["results"][0]["experiment_name"] = "";
-  CHECK_THROWS_WITH(nccl_json(document), ContainsSubstring("x.json: results[0]: the document does "
+  CHECK_THROWS_WITH(nccl_json(document), ContainsSubstring("x.json: results[0]: the table does "
                                                            "not name its operation") &&
                                              ContainsSubstring("--operation"));
 }

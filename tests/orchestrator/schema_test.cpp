@@ -6,6 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -46,6 +47,13 @@ std::string invalid_object(const json& value, const json& schema, const std::str
   for (const auto& key : schema.value("required", json::array())) {
     if (!value.contains(key.get<std::string>())) return at + " lacks " + key.get<std::string>();
   }
+  const json dependencies = schema.value("dependencies", json::object());
+  for (const auto& [key, needed] : dependencies.items()) {
+    for (const auto& other : needed) {
+      if (value.contains(key) && !value.contains(other.get<std::string>()))
+        return at + "." + key + " needs " + other.get<std::string>();
+    }
+  }
   if (value.size() < schema.value("minProperties", std::size_t{0})) return at + " has too few keys";
   for (const auto& [key, inner] : value.items()) {
     if (schema.contains("propertyNames")) {
@@ -74,6 +82,10 @@ std::string invalid_any(const json& value, const json& choices, const std::strin
 std::string invalid_array(const json& value, const json& schema, const std::string& at) {
   if (!value.is_array()) return "";
   if (value.size() < schema.value("minItems", std::size_t{0})) return at + " is too short";
+  if (schema.contains("contains") &&
+      std::none_of(value.begin(), value.end(),
+                   [&](const json& item) { return invalid(item, schema["contains"], at).empty(); }))
+    return at + " has none that is asked for";
   for (std::size_t i = 0; i < value.size() && schema.contains("items"); ++i) {
     const auto wrong = invalid(value[i], schema["items"], fmt::format("{}[{}]", at, i));
     if (!wrong.empty()) return wrong;
@@ -83,10 +95,11 @@ std::string invalid_array(const json& value, const json& schema, const std::stri
 
 std::string invalid(const json& value, const json& schema, const std::string& at) {
   static const std::set<std::string> known{
-      "$schema",  "title",   "description",   "type",
-      "enum",     "pattern", "minimum",       "maximum",
-      "minItems", "items",   "minProperties", "propertyNames",
-      "required", "anyOf",   "properties",    "additionalProperties"};
+      "$schema",  "title",    "description",   "type",
+      "enum",     "pattern",  "minimum",       "maximum",
+      "minItems", "items",    "minProperties", "propertyNames",
+      "required", "anyOf",    "properties",    "additionalProperties",
+      "allOf",    "contains", "dependencies",  "exclusiveMinimum"};
   for (const auto& [keyword, ignored] : schema.items()) {
     if (!known.contains(keyword)) return "the validator does not know " + keyword;
   }
@@ -107,9 +120,13 @@ std::string invalid(const json& value, const json& schema, const std::string& at
                          std::regex(schema["pattern"].get<std::string>())))
     return at + " does not look right: " + value.dump();
   if (value.is_number() && (value.get<double>() < schema.value("minimum", -1e300) ||
-                            value.get<double>() > schema.value("maximum", 1e300)))
+                            value.get<double>() > schema.value("maximum", 1e300) ||
+                            value.get<double>() <= schema.value("exclusiveMinimum", -1e300)))
     return at + " is out of range: " + value.dump();
   if (schema.contains("anyOf")) return invalid_any(value, schema["anyOf"], at);
+  for (const auto& all : schema.value("allOf", json::array())) {
+    if (const auto wrong = invalid(value, all, at); !wrong.empty()) return wrong;
+  }
   const auto wrong = invalid_object(value, schema, at);
   return wrong.empty() ? invalid_array(value, schema, at) : wrong;
 }
@@ -191,7 +208,110 @@ TEST_CASE("the schema refuses what the reader refuses") {
   CHECK(wrong(kGood + "[protocol]\niterations = 0\n").find("out of range") != std::string::npos);
   CHECK(wrong(kGood + "[protocol]\ncell_time_cap = \"2 parsecs\"\n").find("look right") !=
         std::string::npos);
-  CHECK(wrong("name = \"x\"\n") == "file lacks work");
+  CHECK(wrong("name = \"x\"\n") == "file lacks axes");
+  CHECK(wrong(kGood.substr(0, kGood.find("[[work]]"))) == "file lacks work");
+}
+
+namespace {
+
+/// What the program and what the schema find wrong with an experiment; "" = nothing.
+std::pair<std::string, std::string> both_find(const std::string& text) {
+  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  std::string program;
+  try {
+    parse_experiment(text, "demo.toml", {}, profiles);
+  } catch (const Error& error) {
+    program = error.what();
+  }
+  return {program, invalid(as_json(text), schema(), "file")};
+}
+
+void both_take(const std::string& text) {
+  const auto [program, by_schema] = both_find(text);
+  INFO(text);
+  CHECK(program == "");
+  CHECK(by_schema == "");
+}
+
+void both_refuse(const std::string& text) {
+  const auto [program, by_schema] = both_find(text);
+  INFO(text);
+  CHECK_FALSE(program.empty());
+  CHECK_FALSE(by_schema.empty());
+}
+
+std::string with_size(const std::string& size) {
+  return kGood.substr(0, kGood.find("size =")) + "size = " + size + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("schema and program take the same sizes") {
+  for (const char* size : {"8", "4B", "007", "64KiB", "1 MiB", "1.5MiB", "0.5KiB", "2.125G", "3.0K",
+                           "1MB", "0.250KB", "999999999999999999"})
+    both_take(with_size(fmt::format("\"{}\"", size)));
+  for (const char* size : {"65536", "{from = \"4B\", to = \"1.5KiB\", factor = 3}", "[1, \"2K\"]"})
+    both_take(with_size(size));
+  for (const char* size :
+       {"0", "0B", "0.0KiB", "3.7", "1.5B", "1.0001KiB", "1e3", "1e3K", ".5K", "1.K", "-4", "+4",
+        "1TiB", "1kB", " 1KiB", "1KiB ", "", "99999999999999999999", "1234567890123G"})
+    both_refuse(with_size(fmt::format("\"{}\"", size)));
+  both_refuse(with_size("\"" + std::string(100'000, '1') + "\""));
+  for (const char* size : {"0", "-1", "1.5", "true", "[]", "{from = \"0\", to = 8}"})
+    both_refuse(with_size(size));
+  CHECK(
+      both_find(with_size("\"1.0001KiB\""))
+          .first.find(
+              "expected a size in whole bytes, or in eighths of a K, M or G such as \"1.5MiB\"") !=
+      std::string::npos);
+}
+
+TEST_CASE("schema and program take the same protocols") {
+  const auto with = [](const std::string& line) { return kGood + "[protocol]\n" + line + "\n"; };
+  for (const char* key : {"launch_timeout", "connect_timeout", "time_budget"}) {
+    for (const char* value : {"\"1ms\"", "\"0.5 s\"", "\"0.01s\"", "\"10m\"", "7", "0.5"})
+      both_take(with(fmt::format("{} = {}", key, value)));
+    for (const char* value : {"0", "0.0", "\"0\"", "\"0s\"", "\"0.00ms\"", "-1", "\"1e3\"",
+                              "\"1e3ms\"", "\".5s\"", "\"1d\"", "\"\"", "1e12", "inf"})
+      both_refuse(with(fmt::format("{} = {}", key, value)));
+  }
+  both_take(with("cell_time_cap = 0"));
+  both_take(with("batch_target = \"0us\""));
+  both_refuse(with("cell_time_cap = \"1e3\""));
+  for (const auto& [key, most] : std::map<std::string, int>{{"launches", 10'000},
+                                                            {"retries", 100},
+                                                            {"iterations", 10'000'000},
+                                                            {"warmup", 1'000'000},
+                                                            {"max_batch", 1'000'000}}) {
+    both_take(with(fmt::format("{} = {}", key, most)));
+    both_refuse(with(fmt::format("{} = {}", key, most + 1)));
+    both_refuse(with(fmt::format("{} = 99999999999", key)));
+    both_refuse(with(fmt::format("{} = -1", key)));
+  }
+  both_take(with("max_launches = 10000\ntarget_interval = 0.1"));
+  both_refuse(with("max_launches = 10001\ntarget_interval = 0.1"));
+  both_refuse(with("max_launches = 50"));
+}
+
+TEST_CASE("schema and program ask for the same names and axes") {
+  const auto axes = kGood.find("[axes]");
+  const auto work = kGood.find("[[work]]");
+  for (const char* name : {"", " ", "\\t"})
+    both_refuse(fmt::format("name = \"{}\"\n", name) + kGood.substr(axes));
+  both_refuse("name = \"x\"\n" + kGood.substr(work));
+  for (const std::string axis : {"environment", "backend", "architecture", "ranks"}) {
+    auto text = kGood;
+    const auto at = text.find(axis + " = ");
+    text.erase(at, text.find('\n', at) + 1 - at);
+    both_refuse(text);
+  }
+  const std::string zipped = "[[zip]]\nbackend = [\"gloo\", \"mpich\"]\nranks = [2, 4]\n";
+  both_take("name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\narchitecture = \"ring\"\n" +
+            zipped + kGood.substr(work));
+  both_refuse("name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\n" + zipped + kGood.substr(work));
+  auto many = kGood;
+  many.replace(many.find("ranks = 2"), 9, "ranks = 2000000");
+  both_refuse(many);
 }
 
 TEST_CASE("the schema file for editors is what the program prints") {

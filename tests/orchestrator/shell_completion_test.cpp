@@ -98,6 +98,27 @@ TEST_CASE("every verb of the table can be completed, the hidden options cannot")
   CHECK(shell.err.find("known: bash, zsh, fish") != std::string::npos);
 }
 
+TEST_CASE("ids are those of the database that the line names, however it names it") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  RunInfo info;
+  info.id = "e8a4c1d2-0000-4000-8000-000000000000";
+  info.name = "named";
+  Store(db).begin_run(info, {}, {});
+  const std::vector<std::vector<std::string>> lines{{"--db", db, "e8"},
+                                                    {"--db=" + db, "e8"},
+                                                    {"--db", "=", db, "e8"},  // as bash splits it
+                                                    {"e8", "--db=" + db}};
+  for (const auto& line : lines) {
+    CAPTURE(line);
+    const std::size_t at = line.front() == "e8" ? 2 : line.size() + 1;
+    std::vector<std::string> words{"completion", "--index",   std::to_string(at),
+                                   "--",         "dynamiccl", "show"};
+    words.insert(words.end(), line.begin(), line.end());
+    CHECK(run(words).out == "e8a4c1d2\n");
+  }
+}
+
 TEST_CASE("completion offers the formats that a verb takes, and no other") {
   const Folder folder;
   const auto db = folder.path("x.sqlite");

@@ -136,6 +136,25 @@ TEST_CASE("launches that fail after the mend leave the verdict open, however fas
   CHECK(proved.note == "before, 3 of 6 launches failed: rank 1 aborted");
 }
 
+TEST_CASE("the doctor gives no all-clear for backends that did not run") {
+  Diagnosis diagnosis;
+  BackendLook nccl;
+  nccl.backend = Backend::nccl;
+  nccl.impossible = "nccl needs an NVIDIA GPU";
+  diagnosis.patient.looks = {nccl};
+  const auto nothing_ran = to_text(diagnosis);
+  CHECK_THAT(nothing_ran, ContainsSubstring("no backend ran in it: what slows it is not known"));
+  CHECK_THAT(nothing_ran, !ContainsSubstring("nothing found"));
+  BackendLook gloo;
+  gloo.backend = Backend::gloo;
+  diagnosis.patient.looks = {gloo, nccl};
+  CHECK_THAT(to_text(diagnosis), ContainsSubstring("nothing found that slows gloo in it"));
+  diagnosis.patient.looks = {gloo};
+  CHECK_THAT(to_text(diagnosis), ContainsSubstring("nothing found that slows it"));
+  diagnosis.patient.looks.clear();
+  CHECK_THAT(to_text(diagnosis), ContainsSubstring("no backend ran in it"));
+}
+
 TEST_CASE("the doctor says how it knows which way the bytes took, in a line") {
   Diagnosis diagnosis;
   diagnosis.patient.profile.name = "single-docker";
