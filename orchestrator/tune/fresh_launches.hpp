@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "orchestrator/console.hpp"
@@ -8,15 +9,22 @@
 
 namespace dynamiccl {
 
-/// Measures all that replayed searches chose, the oracle's choices and the default twice, on fresh
-/// launches: every round has one of each, in an order of its own.
+/// Confirms choices beside their defaults, each round of both in an order of its own. Ends early
+/// when a signal interrupts; only complete rounds count.
+/// @param choices of the evaluator's tasks
+std::map<Ask, std::vector<PairedTime>> confirm_choices(LaunchEvaluator& evaluator,
+                                                       const std::vector<Ask>& choices,
+                                                       const ConfirmationRule& rule);
+
+/// Measures what replayed searches chose: to confirm it, and, in rounds between, to score it beside
+/// the oracle's choices and the default twice.
 /// @param place  the tasks' indices in the evaluator's plan
 /// @param oracles, scores  of these tasks
-/// @returns by task; fewer rounds when a signal interrupts, of which only complete ones are there
+/// @returns by task; complete rounds only, fewer than the rule's when a signal interrupts
 std::vector<FreshTimes> measure_choices(LaunchEvaluator& evaluator,
                                         const std::vector<std::size_t>& place,
                                         const std::vector<Oracle>& oracles,
-                                        const std::vector<ReplayScore>& scores, int rounds,
-                                        const Console& console);
+                                        const std::vector<ReplayScore>& scores,
+                                        const ConfirmationRule& rule, const Console& console);
 
 }  // namespace dynamiccl

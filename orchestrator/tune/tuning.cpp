@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/verdict.hpp"
+#include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
-#include "tuner/search/confirmation.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/table/nearest_regime.hpp"
 
@@ -71,8 +71,8 @@ class LiveTuning {
       tuned.outcome.arm = arm_from(table, search, references[t]);
       result.tasks.push_back(std::move(tuned));
     }
-    if (evaluator_.interrupted_by() == 0) confirm(result);
     keep_verdicts_ = true;
+    if (evaluator_.interrupted_by() == 0) confirm(result);
     for (TunedTask& tuned : result.tasks) finish(tuned);
     log_finals(result);
     result.interrupted_by = evaluator_.interrupted_by();
@@ -210,51 +210,49 @@ class LiveTuning {
 
   /// Default and choice side by side on fresh launches.
   void confirm(TuningResult& result) {
-    std::vector<Ask> asks;
-    for (const TunedTask& tuned : result.tasks) {
-      if (tuned.outcome.arm == 0) continue;
-      asks.push_back({tuned.task, 0});
-      asks.push_back({tuned.task, tuned.outcome.arm});
+    std::vector<Ask> choices;
+    for (const TunedTask& tuned : result.tasks)
+      if (tuned.outcome.arm != 0) choices.push_back({tuned.task, tuned.outcome.arm});
+    if (choices.empty()) return;
+    ConfirmationRule rule{.launches = options_.confirm_launches};
+    if (keep_verdicts_) {  // a table is judged once, by as many launches as were asked for
+      rule.looks = 1;
+      rule.confidence = 0.95;
     }
-    if (asks.empty()) return;
-    console_.note(fmt::format("confirming {} choices on {} fresh launches", asks.size() / 2,
-                              options_.confirm_launches));
-    std::map<Ask, std::vector<double>> times;
-    for (int round = 0; round < options_.confirm_launches; ++round) {
-      const auto measured = evaluator_.measure(asks);
-      if (measured.empty()) return;
-      for (std::size_t i = 0; i < asks.size(); ++i)
-        times[asks[i]].push_back(measured[i].trial.ok ? measured[i].trial.time.count() : NAN);
-    }
+    console_.note(fmt::format(
+        "confirming {} choices on {} fresh launches{}", choices.size(), rule.launches,
+        rule.looks > 1
+            ? fmt::format(", those that stay open on up to {}", rule.launches * rule.looks)
+            : ""));
+    const auto times = confirm_choices(evaluator_, choices, rule);
     for (TunedTask& tuned : result.tasks)
-      if (tuned.outcome.arm != 0)
-        weigh(tuned, times[{tuned.task, 0}], times[{tuned.task, tuned.outcome.arm}]);
+      if (tuned.outcome.arm != 0) weigh(tuned, times.at({tuned.task, tuned.outcome.arm}), rule);
   }
 
-  void weigh(TunedTask& tuned, const std::vector<double>& before,
-             const std::vector<double>& after) const {
+  void weigh(TunedTask& tuned, const std::vector<PairedTime>& rounds,
+             const ConfirmationRule& rule) const {
     std::vector<double> defaults;
     std::vector<double> chosen;
-    for (std::size_t i = 0; i < before.size(); ++i) {
-      if (!(before[i] > 0) || !(after[i] > 0)) continue;
-      defaults.push_back(before[i]);
-      chosen.push_back(after[i]);
+    for (const PairedTime& round : rounds) {
+      if (!(round.chosen_us > 0) || !(round.default_us > 0)) continue;
+      defaults.push_back(round.default_us);
+      chosen.push_back(round.chosen_us);
     }
     TableEvidence& evidence = tuned.entry.evidence;
     evidence.launches = static_cast<int>(chosen.size());
-    if (chosen.size() < 2 || chosen.size() * 2 < before.size()) {
+    const auto ratio = ratio_of(rounds);
+    if (!ratio) {
       evidence.verdict = name_of(Verdict::unclear);
       tuned.outcome.guard = GuardVerdict::failed;
       return;
     }
-    const Ratio ratio = ratio_paired(chosen, defaults);
     evidence.default_us = median(defaults);
     evidence.tuned_us = median(chosen);
-    evidence.ratio = ratio.value;
-    evidence.ratio_low = ratio.interval ? ratio.interval->low : 0;
-    evidence.ratio_high = ratio.interval ? ratio.interval->high : 0;
-    evidence.verdict = name_of(judge(ratio, EquivalenceBand{}));
-    if (!is_confirmed(ratio)) tuned.outcome.guard = GuardVerdict::slower_than_default;
+    evidence.ratio = ratio->value;
+    evidence.ratio_low = ratio->interval ? ratio->interval->low : 0;
+    evidence.ratio_high = ratio->interval ? ratio->interval->high : 0;
+    evidence.verdict = name_of(judge(*ratio, EquivalenceBand{}));
+    if (!is_confirmed(rounds, rule)) tuned.outcome.guard = GuardVerdict::slower_than_default;
     const auto& floor = plan_.tasks[tuned.task].search.gloo_floor;
     if (floor && evidence.tuned_us > GuardLimits{}.gloo_floor * floor->count())
       tuned.outcome.guard = GuardVerdict::above_gloo_floor;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "orchestrator/interrupt.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
@@ -31,21 +32,19 @@ class ReplayLog {
       : plan_(plan), log_(db), run_id_(std::move(run_id)), options_(std::move(options)) {}
 
   void add(const ReplayStep& step) {
-    if (step.agent != agent_ || step.seed != seed_) {
-      flush();
-      agent_ = step.agent;
-      seed_ = step.seed;
-      tuning_ =
-          log_.begin({run_id_, "replay", agent_, policy_version(agent_, options_),
-                      static_cast<std::uint64_t>(seed_), options_json(agent_, options_).dump()});
-    }
     DecisionInfo row = decision_of(plan_, plan_.tasks[step.task], *step.search, *step.step, 0);
     row.state_json.clear();
     row.candidates_json.clear();
-    rows_.push_back(std::move(row));
+    rows_[{step.agent, step.seed}].push_back(std::move(row));
   }
   void flush() {
-    if (!rows_.empty()) log_.add(tuning_, rows_);
+    for (const auto& [search, rows] : rows_) {
+      const auto& [agent, seed] = search;
+      const auto tuning =
+          log_.begin({run_id_, "replay", agent, policy_version(agent, options_),
+                      static_cast<std::uint64_t>(seed), options_json(agent, options_).dump()});
+      log_.add(tuning, rows);
+    }
     rows_.clear();
   }
 
@@ -54,10 +53,7 @@ class ReplayLog {
   DecisionLog log_;
   std::string run_id_;
   AgentOptions options_;
-  std::string agent_;
-  int seed_ = -1;
-  std::int64_t tuning_ = 0;
-  std::vector<DecisionInfo> rows_;
+  std::map<std::pair<std::string, int>, std::vector<DecisionInfo>> rows_;
 };
 
 /// A stored sweep, wherever it was measured: what this machine can do does not matter.
@@ -111,16 +107,16 @@ std::vector<BackendPart> parts_of(const StoredSweep& sweep) {
   return parts;
 }
 
-/// Fewest fresh launches of which half can confirm and half can score.
-constexpr std::size_t kFewestRounds = 6;
+/// Fewest fresh launches that score.
+constexpr std::size_t kFewestRounds = 3;
 
 /// Measures what the searches chose. @returns the exit code
-int confirm_choices(const TuneArguments& arguments, const Shared& shared, const StoredSweep& sweep,
-                    const std::vector<BackendPart>& parts, const ReplayOptions& options,
-                    Console& console) {
+int confirm_replay(const TuneArguments& arguments, const Shared& shared, const StoredSweep& sweep,
+                   const std::vector<BackendPart>& parts, const ReplayOptions& options,
+                   Console& console) {
   const InterruptGuard guard;
   const RunInfo info = tune_run(arguments, sweep.experiment, shared, "tune=confirm");
-  const int rounds = 2 * sweep.plan.options.confirm_launches;
+  const ConfirmationRule rule{.launches = sweep.plan.options.confirm_launches};
   return measure_in_run(
       arguments, shared, info, sweep.experiment, sweep.plan, console,
       [&](LaunchEvaluator& evaluator) {
@@ -128,10 +124,10 @@ int confirm_choices(const TuneArguments& arguments, const Shared& shared, const 
         for (const BackendPart& part : parts) {
           const auto best = oracles(part.tasks, options);
           const auto fresh =
-              measure_choices(evaluator, part.place, best, part.scores, rounds, console);
+              measure_choices(evaluator, part.place, best, part.scores, rule, console);
           if (fresh.front().again_us.size() < kFewestRounds) break;
-          append_part(table, confirmed_table(score_confirmed(part.tasks, best, part.scores, fresh)),
-                      part.backend);
+          const auto confirmed = score_confirmed(part.tasks, best, part.scores, fresh, rule);
+          append_part(table, confirmed_table(confirmed), part.backend);
         }
         print_table(table, shared);
         if (evaluator.interrupted_by() != 0) return 128 + evaluator.interrupted_by();
@@ -166,7 +162,7 @@ int run_replay(const TuneArguments& arguments, const Shared& shared) {
     }
   }
   print_table(table, shared);
-  return arguments.confirm ? confirm_choices(arguments, shared, sweep, parts, options, console)
+  return arguments.confirm ? confirm_replay(arguments, shared, sweep, parts, options, console)
                            : exit_code::kFine;
 }
 

@@ -43,8 +43,10 @@ TEST_CASE("a sweep is replayed, and what agents chose is measured on fresh launc
   REQUIRE(replay.exit_code == 0);
   for (const char* column : {"of_exhaustive", "evaluations_to_95", "kept", "slower_than_descent"})
     CHECK(replay.out.find(column) != std::string::npos);
-  // Six rounds, in each the choices and the default again.
-  CHECK(program.value(kOkLaunches).get<int>() == launches + 12);
+  // Three rounds that score, each with the default again, and three to twelve that confirm.
+  const int fresh = program.value(kOkLaunches).get<int>() - launches;
+  CHECK(fresh >= 6);
+  CHECK(fresh <= 6 + 12);
   CHECK(run_of(program, "confirm", "r.status") == "complete");
   CHECK(program.processes().empty());
 }

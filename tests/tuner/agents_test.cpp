@@ -216,10 +216,22 @@ TEST_CASE("the posterior is that of Gaussian regression computed directly") {
   CHECK((margins.variance - after.covariance.diagonal()).cwiseAbs().maxCoeff() < 1e-9);
   CHECK((belief.covariance_with(view, margins, 3) - after.covariance.col(3)).cwiseAbs().maxCoeff() <
         1e-9);
+  // Brought up to date after each measurement or after all of them: the same.
+  PosteriorMargins grown = margins;
+  for (std::size_t a = 0; a < 6; ++a) {
+    belief.observe(a % 2 == 0 ? view : view_other, a, 1.0 + 0.1 * static_cast<double>(a));
+    if (a != 3) belief.refresh(view, grown);
+  }
+  const PosteriorMargins at_once = belief.margins(view);
+  CHECK((grown.mean - at_once.mean).cwiseAbs().maxCoeff() < 1e-9);
+  CHECK((grown.variance - at_once.variance).cwiseAbs().maxCoeff() < 1e-9);
+  for (std::size_t a = 0; a < 6; ++a)
+    CHECK(std::abs(at_once.mean[static_cast<Eigen::Index>(a)] - belief.marginal(view, a).first) <
+          1e-9);
   const std::uint64_t version = belief.version();
   belief.forget(view.task.id);
   CHECK(belief.version() != version);
-  CHECK(belief.observations() == 1);
+  CHECK(belief.observations() == 1 + 3);
 }
 
 TEST_CASE("the bandit finds a near-best arm with a fraction of the evaluations") {

@@ -12,7 +12,8 @@ using Catch::Approx;
 
 namespace {
 
-constexpr int kRounds = 20;
+constexpr int kRounds = 10;
+const ConfirmationRule kRule;
 
 std::vector<double> rounds_of(double us, double noise, std::uint64_t seed) {
   FastRandom random(seed);
@@ -27,6 +28,17 @@ SampledTask task_of(bool held_out) {
   return task;
 }
 
+/// Each arm's first looks, of other launches than those that score.
+void confirm_all(FreshTimes& fresh, std::uint64_t seed) {
+  const auto defaults = rounds_of(100, 0.01, seed + 50);
+  for (const auto& [arm, us] : fresh.arm_us) {
+    if (arm == 0) continue;
+    const auto again = rounds_of(median(us), 0.01, seed + 60 + arm);
+    for (std::size_t i = 0; i < us.size(); ++i)
+      fresh.confirming[arm].push_back({us[i] > 0 ? again[i] : NAN, defaults[i]});
+  }
+}
+
 /// Default 100 us, arm 1 half of it, arm 2 four fifths, arm 3 slower, arm 4 as long.
 FreshTimes truth(std::uint64_t seed) {
   FreshTimes fresh;
@@ -36,6 +48,7 @@ FreshTimes truth(std::uint64_t seed) {
   fresh.arm_us[3] = rounds_of(120, 0.01, seed + 3);
   fresh.arm_us[4] = rounds_of(100, 0.01, seed + 4);
   fresh.again_us = rounds_of(100, 0.01, seed + 5);
+  confirm_all(fresh, seed);
   return fresh;
 }
 
@@ -57,7 +70,7 @@ TEST_CASE("fresh launches score choices, and those that they do not confirm are 
   const auto scores = score_confirmed(
       tasks, oracles,
       {chosen("ppo", {{1, 2, 3}, {2, 3, 4}}), chosen("coordinate-descent", {{2, 2, 0}, {1, 2, 0}})},
-      fresh);
+      fresh, kRule);
   REQUIRE(scores.size() == 2);
   const ConfirmedScore& ppo = scores[0];
   CHECK(ppo.agent == "ppo");
@@ -80,12 +93,14 @@ TEST_CASE("fresh launches score choices, and those that they do not confirm are 
 
 TEST_CASE("a choice that fails, or is not surely faster, stays the default") {
   FreshTimes fresh = truth(3);
-  for (int i = 0; i < kRounds; i += 3) fresh.arm_us[1][static_cast<std::size_t>(i)] = NAN;
-  for (int i = 0; i < kRounds; ++i)
-    if (i % 3 != 0) fresh.arm_us[2][static_cast<std::size_t>(i)] = NAN;
+  for (std::size_t i = 0; i < kRounds; ++i) {
+    const std::size_t failing = i % 3 == 0 ? 1 : 2;
+    fresh.arm_us[failing][i] = NAN;
+    fresh.confirming[failing][i].chosen_us = NAN;
+  }
   const std::vector<Oracle> oracles{{1, true}};
-  const auto scores =
-      score_confirmed({task_of(false)}, oracles, {chosen("bandit", {{1}, {2}, {4}, {0}})}, {fresh});
+  const auto scores = score_confirmed({task_of(false)}, oracles,
+                                      {chosen("bandit", {{1}, {2}, {4}, {0}})}, {fresh}, kRule);
   CHECK(scores[0].choices == 3);
   CHECK(scores[0].kept == 1);  // works in two launches of three, and is faster then
   CHECK(scores[0].gain_share == Approx(0.25).margin(0.01));
@@ -101,8 +116,82 @@ TEST_CASE("what is not slower than the default against itself is not slower") {
   fresh.arm_us[5] = rounds_of(105, 0.005, 8);
   const std::vector<Oracle> oracles{{1, true}};
   const auto scores =
-      score_confirmed({task_of(false)}, oracles, {chosen("bandit", {{5}, {3}})}, {fresh});
+      score_confirmed({task_of(false)}, oracles, {chosen("bandit", {{5}, {3}})}, {fresh}, kRule);
   CHECK(scores[0].unconfirmed_slower == 1);
+}
+
+namespace {
+
+/// Rounds until nothing is open, of arms that take `ratio` of their default's time.
+std::map<Ask, std::vector<PairedTime>> confirmed_rounds(const std::map<Ask, double>& ratios,
+                                                        double noise, std::uint64_t seed) {
+  std::vector<Ask> choices;
+  for (const auto& [ask, ratio] : ratios) choices.push_back(ask);
+  Confirmations confirming(choices, kRule);
+  FastRandom random(seed);
+  for (auto asks = confirming.round(); !asks.empty(); asks = confirming.round()) {
+    std::vector<Measured> measured;
+    for (const Ask& ask : asks) {
+      Measured one;
+      one.trial = {true, Micros{100 * (ask.arm == 0 ? 1 : ratios.at(ask)) *
+                                std::exp(noise * random.normal())}};
+      measured.push_back(one);
+    }
+    confirming.add(asks, measured);
+  }
+  return confirming.times();
+}
+
+}  // namespace
+
+TEST_CASE("what ten launches leave open gets as many again, three times at most", "[E-136]") {
+  const Ask fast{0, 1};
+  const Ask equal{0, 2};
+  const Ask slow{1, 3};
+  const Ask hidden{1, 4};  // faster by 8 %, under noise of 10 %
+  int confirmed = 0;
+  std::size_t launches = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    const auto times =
+        confirmed_rounds({{fast, 0.5}, {equal, 1}, {slow, 1.5}, {hidden, 0.92}}, 0.1, seed);
+    CHECK(times.at(fast).size() == 10);
+    CHECK(times.at(slow).size() == 10);
+    CHECK(is_confirmed(times.at(fast), kRule));
+    CHECK_FALSE(is_confirmed(times.at(slow), kRule));
+    CHECK(times.at(hidden).size() % 10 == 0);
+    CHECK(times.at(hidden).size() <= 40);
+    confirmed += is_confirmed(times.at(hidden), kRule) ? 1 : 0;
+    launches += times.at(hidden).size();
+  }
+  // Ten launches alone find it in a quarter of the cases.
+  CHECK(confirmed > 75);
+  CHECK(launches < 4000);
+}
+
+TEST_CASE("four looks keep what is as fast as its default in 1 of 40 cases", "[E-136]") {
+  std::map<Ask, double> equal;
+  for (std::size_t t = 0; t < 2000; ++t) equal[{t, 1}] = 1;
+  int kept = 0;
+  for (const auto& [ask, rounds] : confirmed_rounds(equal, 0.1, 1))
+    kept += is_confirmed(rounds, kRule) ? 1 : 0;
+  CHECK(kept < 2000 / 40 * 1.4);  // 50 expected, 70 is three standard deviations above
+  CHECK(kept > 10);
+}
+
+TEST_CASE("a choice that hardly ever works is not measured on") {
+  Confirmations confirming({{0, 1}}, kRule);
+  for (int round = 0; round < 10; ++round) {
+    const auto asks = confirming.round();
+    REQUIRE(asks == std::vector<Ask>{{0, 0}, {0, 1}});
+    Measured works;
+    works.trial = {true, Micros{100}};
+    Measured fails;
+    fails.trial.ok = round < 4;
+    fails.trial.time = Micros{50};
+    confirming.add(asks, {works, fails});
+  }
+  CHECK(confirming.round().empty());
+  CHECK_FALSE(is_confirmed(confirming.times().at({0, 1}), kRule));
 }
 
 TEST_CASE("halves of a sweep: choices come from the first, what counts from the second",

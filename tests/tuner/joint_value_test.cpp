@@ -184,8 +184,15 @@ TEST_CASE("a measurement is worth more where it speaks for more tasks") {
   for (SearchTask& task : world.tasks) all.push_back(&memory.entry(task.task));
   const JointValue of_all(memory, all);
   const JointValue of_one(memory, {all[2]});
-  CHECK(of_one.of(0, 1) > 0);
-  CHECK(of_all.of(2, 1) > of_one.of(0, 1));
+  const auto alone = of_one.of({{0, {1, 1, true}}, {0, {2, 1, true}}});
+  const auto together = of_all.of({{2, {1, 1, true}}, {2, {2, 1, true}}, {3, {1, 1, true}}});
+  REQUIRE(alone.size() == 2);
+  REQUIRE(together.size() == 3);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    CHECK(alone[i] > 0);
+    CHECK(together[i] > alone[i]);
+  }
+  CHECK(together[2] == of_all.of({{3, {1, 1, true}}})[0]);
   const auto chosen =
       most_valuable(memory, all, {{2, {1, 1, true}}, {2, {2, 1, true}}, {3, {1, 1, true}}}, 3);
   REQUIRE(chosen.size() == 2);

@@ -219,39 +219,48 @@ void TimeBelief::refresh(const BeliefView& view, PosteriorMargins& margins) cons
   }
   if (margins.solved.cols() < n)
     margins.solved.conservativeResize(arms, std::max<Eigen::Index>(32, 2 * n));
-  // Forward substitution, one measurement after the other.
-  for (; margins.points < n; ++margins.points) {
-    const Eigen::Index i = margins.points;
-    const Point& point = points_[static_cast<std::size_t>(i)];
-    const BeliefArm& measured = (*point.arms)[point.arm];
+  // Forward substitution of all new measurements at once.
+  const Eigen::Index known = margins.points;
+  const Eigen::Index added = n - known;
+  if (added == 0) return;
+  auto columns = margins.solved.middleCols(known, added);
+  for (Eigen::Index i = 0; i < added; ++i) {
+    const Point& point = points_[static_cast<std::size_t>(known + i)];
     const TaskKernel tasks = task_kernel(point.task, view.task);
-    auto column = margins.solved.col(i);
     for (Eigen::Index a = 0; a < arms; ++a)
-      column[a] = arm_kernel(tasks, measured, (*view.arms)[static_cast<std::size_t>(a)]);
-    column.noalias() -= margins.solved.leftCols(i) * factor_.row(i).head(i).transpose();
-    column /= factor_(i, i);
-    margins.mean += whitened_[i] * column;
-    margins.variance -= column.cwiseAbs2();
+      columns(a, i) =
+          arm_kernel(tasks, (*point.arms)[point.arm], (*view.arms)[static_cast<std::size_t>(a)]);
   }
+  columns.noalias() -=
+      margins.solved.leftCols(known) * factor_.block(known, 0, added, known).transpose();
+  factor_.block(known, known, added, added)
+      .transpose()
+      .triangularView<Eigen::Upper>()
+      .solveInPlace<Eigen::OnTheRight>(columns);
+  margins.mean += columns * whitened_.segment(known, added);
+  margins.variance -= columns.rowwise().squaredNorm();
+  margins.points = n;
 }
 
 Eigen::VectorXd TimeBelief::covariance_with(const BeliefView& view, const PosteriorMargins& margins,
                                             std::size_t arm) const {
-  return covariance_between(view, margins, arm, view, margins);
+  const auto row = margins.solved.row(static_cast<Eigen::Index>(arm)).head(margins.points);
+  return covariance_with(view, margins, {{{&view, arm}}, row.transpose()});
 }
 
-Eigen::VectorXd TimeBelief::covariance_between(const BeliefView& view,
-                                               const PosteriorMargins& margins, std::size_t arm,
-                                               const BeliefView& of,
-                                               const PosteriorMargins& margins_of) const {
-  const TaskKernel tasks = task_kernel(view.task, of.task);
-  Eigen::VectorXd column(static_cast<Eigen::Index>(of.arms->size()));
-  for (Eigen::Index a = 0; a < column.size(); ++a)
-    column[a] = arm_kernel(tasks, (*view.arms)[arm], (*of.arms)[static_cast<std::size_t>(a)]);
-  column.noalias() -=
-      margins_of.solved.leftCols(margins_of.points) *
-      margins.solved.row(static_cast<Eigen::Index>(arm)).head(margins.points).transpose();
-  return column;
+Eigen::MatrixXd TimeBelief::covariance_with(const BeliefView& view, const PosteriorMargins& margins,
+                                            const AskedArms& asked) const {
+  const auto arms = static_cast<Eigen::Index>(view.arms->size());
+  Eigen::MatrixXd covariance(arms, asked.solved.cols());
+  for (Eigen::Index c = 0; c < covariance.cols(); ++c) {
+    const auto& [other, arm] = asked.places[static_cast<std::size_t>(c)];
+    const TaskKernel tasks = task_kernel(other->task, view.task);
+    for (Eigen::Index a = 0; a < arms; ++a)
+      covariance(a, c) =
+          arm_kernel(tasks, (*other->arms)[arm], (*view.arms)[static_cast<std::size_t>(a)]);
+  }
+  covariance.noalias() -= margins.solved.leftCols(margins.points) * asked.solved;
+  return covariance;
 }
 
 Posterior TimeBelief::posterior(const BeliefView& view) const {

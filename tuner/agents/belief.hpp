@@ -75,6 +75,16 @@ struct PosteriorMargins {
   std::uint64_t generation = 0;  ///< of the belief whose measurements they are
 };
 
+/// Arms of any tasks whose covariance with others is asked for.
+struct AskedArms {
+  struct Place {
+    const BeliefView* view;
+    std::size_t arm;
+  };
+  std::vector<Place> places;
+  Eigen::MatrixXd solved;  ///< [measurements, places], of the arms' margins
+};
+
 /// What all measurements say of any task's arms. Exact; grows by one row per measurement and
 /// forgets the oldest beyond `capacity`.
 class TimeBelief {
@@ -95,11 +105,10 @@ class TimeBelief {
   [[nodiscard]] Eigen::VectorXd covariance_with(const BeliefView& view,
                                                 const PosteriorMargins& margins,
                                                 std::size_t arm) const;
-  /// The same with the arms of another task. [arms of `of`]
-  [[nodiscard]] Eigen::VectorXd covariance_between(const BeliefView& view,
-                                                   const PosteriorMargins& margins, std::size_t arm,
-                                                   const BeliefView& of,
-                                                   const PosteriorMargins& margins_of) const;
+  /// Covariance of every arm of a task with each of several arms of any tasks. [arms, asked]
+  [[nodiscard]] Eigen::MatrixXd covariance_with(const BeliefView& view,
+                                                const PosteriorMargins& margins,
+                                                const AskedArms& asked) const;
   /// Mean and variance of one arm without the others.
   [[nodiscard]] std::pair<double, double> marginal(const BeliefView& view, std::size_t arm) const;
   /// Another noise than the options say, from what repeated measurements differed by.

@@ -57,25 +57,41 @@ double JointValue::saved(const Known& task, const Eigen::VectorXd& shift, double
   return share_saved(best);
 }
 
-double JointValue::of(std::size_t task, std::size_t arm) const {
-  const BeliefMemory::Entry& asked = *tasks_[task].entry;
-  const PosteriorMargins& margins = memory_.margins(asked);
+std::vector<double> JointValue::of(const std::vector<PlannedChoice>& candidates) const {
+  const auto count = static_cast<Eigen::Index>(candidates.size());
+  AskedArms asked;
+  asked.solved.resize(static_cast<Eigen::Index>(memory_.belief().observations()), count);
+  Eigen::VectorXd spread(count);
   const double noise = memory_.belief().noise_sd();
-  const double spread =
-      std::sqrt(std::max(margins.variance[static_cast<Eigen::Index>(arm)], 0.0) + noise * noise);
-  double value = 0;
-  for (const Known& other : tasks_) {
-    Eigen::VectorXd shift = memory_.belief().covariance_between(
-        asked.view, margins, arm, other.entry->view, memory_.margins(*other.entry));
-    shift = (shift[0] - shift.array()).matrix() / spread;
-    if (shift.cwiseAbs().maxCoeff() < 1e-3) continue;
-    for (const Node& node : kNodes) {
-      value += node.weight * saved(other, shift, node.z, kCaution);
-      value += kHope * node.weight * saved(other, shift, node.z, 0);
-    }
-    value -= other.saved + kHope * other.hoped;
+  for (Eigen::Index c = 0; c < count; ++c) {
+    const auto& [task, choice] = candidates[static_cast<std::size_t>(c)];
+    const PosteriorMargins& margins = memory_.margins(*tasks_[task].entry);
+    const auto arm = static_cast<Eigen::Index>(choice.arm);
+    asked.places.push_back({&tasks_[task].entry->view, choice.arm});
+    asked.solved.col(c) = margins.solved.row(arm).head(margins.points).transpose();
+    spread[c] = std::sqrt(std::max(margins.variance[arm], 0.0) + noise * noise);
   }
-  return std::max(value, 0.0);
+  std::vector<double> value(candidates.size(), 0);
+  for (const Known& other : tasks_) {
+    const Eigen::MatrixXd shared =
+        memory_.belief().covariance_with(other.entry->view, memory_.margins(*other.entry), asked);
+    for (Eigen::Index c = 0; c < count; ++c) {
+      const Eigen::VectorXd shift = (shared(0, c) - shared.col(c).array()).matrix() / spread[c];
+      if (shift.cwiseAbs().maxCoeff() >= 1e-3)
+        value[static_cast<std::size_t>(c)] += gained(other, shift);
+    }
+  }
+  for (double& one : value) one = std::max(one, 0.0);
+  return value;
+}
+
+double JointValue::gained(const Known& task, const Eigen::VectorXd& shift) const {
+  double value = 0;
+  for (const Node& node : kNodes) {
+    value += node.weight * saved(task, shift, node.z, kCaution);
+    value += kHope * node.weight * saved(task, shift, node.z, 0);
+  }
+  return value - task.saved - kHope * task.hoped;
 }
 
 std::vector<PlannedChoice> most_valuable(const BeliefMemory& memory,
@@ -83,9 +99,7 @@ std::vector<PlannedChoice> most_valuable(const BeliefMemory& memory,
                                          const std::vector<PlannedChoice>& candidates,
                                          std::size_t most) {
   const JointValue value(memory, entries);
-  std::vector<double> worth;
-  for (const PlannedChoice& candidate : candidates)
-    worth.push_back(value.of(candidate.task, candidate.choice.arm));
+  const std::vector<double> worth = value.of(candidates);
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

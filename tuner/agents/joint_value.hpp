@@ -16,8 +16,8 @@ class JointValue {
   /// @param entries of the memory, one per task; it must not learn while this is used
   JointValue(const BeliefMemory& memory, const std::vector<const BeliefMemory::Entry*>& entries);
 
-  /// Share of the default's time, summed over the tasks; 0 and above.
-  [[nodiscard]] double of(std::size_t task, std::size_t arm) const;
+  /// By candidate: share of the default's time, summed over the tasks; 0 and above.
+  [[nodiscard]] std::vector<double> of(const std::vector<PlannedChoice>& candidates) const;
 
  private:
   struct Known {
@@ -29,6 +29,9 @@ class JointValue {
   };
   [[nodiscard]] double saved(const Known& task, const Eigen::VectorXd& shift, double z,
                              double caution) const;
+
+  /// What the task's savings are expected to rise by, when a measurement shifts what is known so.
+  [[nodiscard]] double gained(const Known& task, const Eigen::VectorXd& shift) const;
 
   const BeliefMemory& memory_;
   std::vector<Known> tasks_;

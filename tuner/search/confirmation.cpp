@@ -8,55 +8,44 @@
 namespace dynamiccl {
 namespace {
 
-/// Numerator over denominator in the rounds [from, to) that have both; nullopt when fewer than half
-/// have.
-std::optional<Ratio> ratio_of(const std::vector<double>& numerator,
-                              const std::vector<double>& denominator, std::size_t from,
-                              std::size_t to) {
-  std::vector<double> above;
-  std::vector<double> below;
-  for (std::size_t i = from; i < to; ++i) {
-    if (!(numerator[i] > 0) || !(denominator[i] > 0)) continue;
-    above.push_back(numerator[i]);
-    below.push_back(denominator[i]);
-  }
-  if (above.size() < 2 || above.size() * 2 < to - from) return std::nullopt;
-  return ratio_paired(above, below);
+std::vector<PairedTime> paired(const std::vector<double>& numerator,
+                               const std::vector<double>& denominator) {
+  std::vector<PairedTime> rounds;
+  for (std::size_t i = 0; i < numerator.size(); ++i)
+    rounds.push_back({numerator[i], denominator[i]});
+  return rounds;
 }
 
-double median_of(const std::vector<double>& us, std::size_t from, std::size_t to) {
+double median_of(const std::vector<double>& us) {
   std::vector<double> good;
-  for (std::size_t i = from; i < to; ++i)
-    if (us[i] > 0) good.push_back(us[i]);
+  std::copy_if(us.begin(), us.end(), std::back_inserter(good), [](double t) { return t > 0; });
   return good.empty() ? NAN : median(good);
 }
 
 /// A task's fresh launches, asked.
 class Fresh {
  public:
-  explicit Fresh(const FreshTimes& times)
-      : times_(times), rounds_(times.again_us.size()), middle_(rounds_ / 2) {
-    const auto again = ratio_of(times.again_us, default_us(), middle_, rounds_);
+  Fresh(const FreshTimes& times, const ConfirmationRule& rule) : times_(times), rule_(rule) {
+    const auto again = ratio_of(paired(times.again_us, default_us()));
     if (!again || !again->interval) return;
     band_.relative = std::max(
         {band_.relative, again->interval->high - 1, 1 / std::max(again->interval->low, 1e-9) - 1});
   }
 
   [[nodiscard]] bool confirmed(std::size_t arm) const {
-    const auto ratio = ratio_of(times_.arm_us.at(arm), default_us(), 0, middle_);
-    return ratio && is_confirmed(*ratio);
+    const auto found = times_.confirming.find(arm);
+    return found != times_.confirming.end() && is_confirmed(found->second, rule_);
   }
-  /// Of the default's time, by the scoring half. What failed there saves nothing.
+  /// Of the default's time. What failed there saves nothing.
   [[nodiscard]] double saved(std::size_t arm) const {
     if (arm == 0) return 0;
-    const double share = 1 - median_of(times_.arm_us.at(arm), middle_, rounds_) /
-                                 median_of(default_us(), middle_, rounds_);
+    const double share = 1 - median_of(times_.arm_us.at(arm)) / median_of(default_us());
     return std::isfinite(share) ? share : 0;
   }
   /// What takes as long as itself is the same, be it the default or not.
   [[nodiscard]] Verdict verdict(std::size_t arm, std::size_t against) const {
     if (arm == against) return Verdict::same;
-    const auto ratio = ratio_of(times_.arm_us.at(arm), times_.arm_us.at(against), middle_, rounds_);
+    const auto ratio = ratio_of(paired(times_.arm_us.at(arm), times_.arm_us.at(against)));
     // A choice that hardly ever works is no better than a slow one.
     return ratio ? judge(*ratio, band_) : Verdict::slower;
   }
@@ -65,8 +54,7 @@ class Fresh {
   [[nodiscard]] const std::vector<double>& default_us() const { return times_.arm_us.at(0); }
 
   const FreshTimes& times_;
-  std::size_t rounds_;
-  std::size_t middle_;
+  const ConfirmationRule& rule_;
   EquivalenceBand band_;
 };
 
@@ -82,8 +70,10 @@ std::vector<std::size_t> kept_of(const std::vector<std::size_t>& choices,
 class Scorer {
  public:
   Scorer(const std::vector<SampledTask>& tasks, const std::vector<Oracle>& oracles,
-         const std::vector<FreshTimes>& times)
-      : tasks_(tasks), oracles_(oracles), fresh_(times.begin(), times.end()) {}
+         const std::vector<FreshTimes>& times, const ConfirmationRule& rule)
+      : tasks_(tasks), oracles_(oracles) {
+    for (const FreshTimes& one : times) fresh_.emplace_back(one, rule);
+  }
 
   ConfirmedScore score(const ReplayScore& agent, const ReplayScore* descent) const {
     ConfirmedScore score;
@@ -147,13 +137,65 @@ class Scorer {
 
 }  // namespace
 
-bool is_confirmed(const Ratio& ratio) { return ratio.interval && ratio.interval->high < 1; }
+std::optional<Ratio> ratio_of(const std::vector<PairedTime>& rounds, double confidence) {
+  std::vector<double> chosen;
+  std::vector<double> defaults;
+  for (const PairedTime& round : rounds) {
+    if (!(round.chosen_us > 0) || !(round.default_us > 0)) continue;
+    chosen.push_back(round.chosen_us);
+    defaults.push_back(round.default_us);
+  }
+  if (chosen.size() < 2 || chosen.size() * 2 < rounds.size()) return std::nullopt;
+  return ratio_paired(chosen, defaults, confidence);
+}
+
+bool is_confirmed(const std::vector<PairedTime>& rounds, const ConfirmationRule& rule) {
+  const auto ratio = ratio_of(rounds, rule.confidence);
+  return ratio && ratio->interval && ratio->interval->high < 1;
+}
+
+Confirmations::Confirmations(const std::vector<Ask>& choices, const ConfirmationRule& rule)
+    : rule_(rule) {
+  for (const Ask& choice : choices) times_[choice];
+}
+
+bool Confirmations::is_open(const std::vector<PairedTime>& rounds) const {
+  const auto launches = static_cast<std::size_t>(rule_.launches);
+  if (rounds.size() >= launches * static_cast<std::size_t>(rule_.looks)) return false;
+  if (rounds.size() < launches || rounds.size() % launches != 0) return true;
+  const auto ratio = ratio_of(rounds, rule_.confidence);
+  if (!ratio) return false;  // it hardly ever works
+  if (!ratio->interval) return true;
+  return ratio->interval->high >= 1 && ratio->interval->low <= 1 / (1 + rule_.band);
+}
+
+std::vector<Ask> Confirmations::round() const {
+  std::vector<Ask> asks;
+  for (const auto& [choice, rounds] : times_) {
+    if (!is_open(rounds)) continue;
+    const Ask reference{choice.task, 0};
+    // Choices are in the order of their tasks.
+    if (asks.empty() || asks.back().task != choice.task) asks.push_back(reference);
+    asks.push_back(choice);
+  }
+  return asks;
+}
+
+void Confirmations::add(const std::vector<Ask>& asks, const std::vector<Measured>& measured) {
+  DYN_ASSERT(asks.size() == measured.size(), "one answer per ask");
+  std::map<Ask, double> us;
+  for (std::size_t i = 0; i < asks.size(); ++i)
+    us[asks[i]] = measured[i].trial.ok ? measured[i].trial.time.count() : NAN;
+  for (const auto& [ask, time] : us)
+    if (ask.arm != 0) times_.at(ask).push_back({time, us.at({ask.task, 0})});
+}
 
 std::vector<ConfirmedScore> score_confirmed(const std::vector<SampledTask>& tasks,
                                             const std::vector<Oracle>& oracles,
                                             const std::vector<ReplayScore>& scores,
-                                            const std::vector<FreshTimes>& fresh) {
-  const Scorer scorer(tasks, oracles, fresh);
+                                            const std::vector<FreshTimes>& fresh,
+                                            const ConfirmationRule& rule) {
+  const Scorer scorer(tasks, oracles, fresh, rule);
   const auto descent = std::find_if(scores.begin(), scores.end(), [](const ReplayScore& score) {
     return score.agent == "coordinate-descent";
   });

@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "core/statistics.hpp"
 #include "tuner/simulator/fast_random.hpp"
@@ -227,9 +232,33 @@ class Run {
   std::vector<SearchOutcome> outcomes_;
 };
 
+/// Calls job(0 .. count - 1) on all processors. @throws what a job throws, when all have ended
+void on_all_processors(std::size_t count, const std::function<void(std::size_t)>& job) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failing;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        job(i);
+      } catch (...) {
+        const std::lock_guard lock(failing);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    const std::size_t processors = std::max(1U, std::thread::hardware_concurrency());
+    for (std::size_t i = 1; i < std::min(count, processors); ++i) others.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 ReplayScore score_agent(const std::vector<SampledTask>& tasks, const std::vector<Judged>& judged,
                         const ReplayOptions& options, const std::string& name,
-                        const std::function<void(const ReplayStep&)>& on_step) {
+                        const std::vector<std::unique_ptr<Run>>& runs) {
   ReplayScore score;
   score.agent = name;
   score.seeds = options.seeds;
@@ -242,17 +271,16 @@ ReplayScore score_agent(const std::vector<SampledTask>& tasks, const std::vector
   }
   std::vector<double> to_95;
   score.gain_share_lowest = INFINITY;
-  for (int seed = 0; seed < options.seeds; ++seed) {
-    Run run(tasks, judged, options, name, seed);
-    run.go(on_step);
-    score.evaluations += static_cast<double>(run.evaluations()) / options.seeds;
-    score.share_of_exhaustive += run.evaluations() / run.exhaustive() / options.seeds;
-    const double share = run.gain_share(false);
+  for (const auto& run : runs) {
+    score.evaluations += static_cast<double>(run->evaluations()) / options.seeds;
+    score.share_of_exhaustive += run->evaluations() / run->exhaustive() / options.seeds;
+    const double share = run->gain_share(false);
     score.gain_share += share / options.seeds;
     score.gain_share_lowest = std::min(score.gain_share_lowest, share);
-    if (score.held_out_tasks > 0) score.held_out_gain_share += run.gain_share(true) / options.seeds;
-    run.add_to(score, to_95, many);
-    score.choices.push_back(run.choices());
+    if (score.held_out_tasks > 0)
+      score.held_out_gain_share += run->gain_share(true) / options.seeds;
+    run->add_to(score, to_95, many);
+    score.choices.push_back(run->choices());
   }
   if (!to_95.empty()) score.evaluations_to_95 = median(to_95);
   return score;
@@ -276,9 +304,22 @@ std::vector<Oracle> oracles(const std::vector<SampledTask>& tasks, const ReplayO
 std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
                                 const std::function<void(const ReplayStep&)>& on_step) {
   const std::vector<Judged> judged = judge_all(tasks, options);
+  const auto seeds = static_cast<std::size_t>(options.seeds);
+  std::vector<std::vector<std::unique_ptr<Run>>> runs(options.agents.size());
+  for (std::size_t a = 0; a < runs.size(); ++a)
+    for (int seed = 0; seed < options.seeds; ++seed)
+      runs[a].push_back(std::make_unique<Run>(tasks, judged, options, options.agents[a], seed));
+  std::mutex telling;
+  const auto tell = [&](const ReplayStep& step) {
+    const std::lock_guard lock(telling);
+    on_step(step);
+  };
+  on_all_processors(runs.size() * seeds, [&](std::size_t i) {
+    runs[i / seeds][i % seeds]->go(on_step ? tell : std::function<void(const ReplayStep&)>());
+  });
   std::vector<ReplayScore> scores;
-  for (const std::string& name : options.agents)
-    scores.push_back(score_agent(tasks, judged, options, name, on_step));
+  for (std::size_t a = 0; a < runs.size(); ++a)
+    scores.push_back(score_agent(tasks, judged, options, options.agents[a], runs[a]));
   return scores;
 }
 

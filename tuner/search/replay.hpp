@@ -70,7 +70,8 @@ struct ReplayStep {
 /// is shown another launch each time it measures an arm, and the same again only after all were; in
 /// one round it is shown the same launch of all arms, as far as that goes. Where choices are
 /// measured again (confirmation.hpp), halves do: the second says what is worth it, and its scores
-/// are provisional.
+/// are provisional. Searches run side by side on all processors; seeds make each what it is.
+/// @param on_step  called one at a time, in order for each agent and seed, theirs interleaved
 /// @throws Error(input) for a task with fewer launches of its default than parts
 std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
                                 const std::function<void(const ReplayStep&)>& on_step);
