@@ -18,6 +18,7 @@ struct ForeignFigure {
   std::optional<double> time_us;  ///< what the table calls the time, per call; nullopt = no row
   std::int64_t n = 1;             ///< times that the table repeats it; time_us is their median
   std::int64_t calls = 1;         ///< calls that one time is the mean of
+  std::uint64_t checked = 0;      ///< elements of one rank that the program compared
   std::uint64_t wrong = 0;
   std::string reported_json;  ///< the row's numbers as printed; empty = no row
 };

@@ -66,7 +66,7 @@ void Store::Impl::insert_foreign_figure(const ForeignRun& foreign, const Foreign
       db_,
       "INSERT INTO measurement(launch_id, cell_id, status, reason, cadence, batch, barrier,"
       " rank_aggregation, checked, wrong, n, median_us, mean_us) SELECT ?1, id, ?4, ?5, 'batched',"
-      " ?6, ?7, ?8, 0, ?9, ?10, ?11, ?11 FROM run_cell WHERE group_id = ?2 AND key = ?3");
+      " ?6, ?7, ?8, ?12, ?9, ?10, ?11, ?11 FROM run_cell WHERE group_id = ?2 AND key = ?3");
   insert.bind(1, launch);
   insert.bind(2, group);
   insert.bind(3, figure.cell_id);
@@ -78,6 +78,7 @@ void Store::Impl::insert_foreign_figure(const ForeignRun& foreign, const Foreign
   insert.bind(9, static_cast<std::int64_t>(figure.wrong));
   insert.bind(10, figure.n);
   if (figure.time_us) insert.bind(11, *figure.time_us);
+  insert.bind(12, static_cast<std::int64_t>(figure.checked));
   DYN_ASSERT(insert.exec() == 1, "an imported figure has its cell in the plan");
   if (figure.reported_json.empty()) return;
   execute("INSERT INTO imported_measurement(measurement_id, reported_json) VALUES (?,?)",

@@ -50,6 +50,8 @@ Table rankings_table(const std::vector<CellFigure>& figures, const QueryScope& s
 /// A row per line: T(size) = alpha + size / bandwidth over all sizes, and per piece where one line
 /// does not do, with intervals from fits of each block and the fit's own error.
 Table fit_table(const std::vector<CellFigure>& figures, const QueryScope& scope);
+/// The rule behind that table.
+std::string fit_method();
 /// A row per pair of values of the axis --vary and size at which the faster becomes the slower; the
 /// bounds are the nearest measured sizes at which each is surely faster. Architectures are compared
 /// as exchanges at equal workers.

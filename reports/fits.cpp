@@ -13,6 +13,8 @@ namespace dynamiccl {
 namespace {
 
 constexpr double kConfidence = 0.95;
+/// Relative distance up to which a line goes through its points.
+constexpr double kExact = 1e-6;
 
 /// The sizes of a curve, in ascending order.
 struct Curve {
@@ -132,6 +134,11 @@ FittedLine fitted(const Curve& curve, std::string model, Bytes from, Bytes to,
   line.to = to;
   line.fit = fit;
   line.sizes = medians_between(curve, from, to).size();
+  if (line.sizes > 2 || fit.relative_error > kExact) line.error = fit.relative_error;
+  for (const auto& figure : curve.cells) {
+    if (size_of(figure) >= from && size_of(figure) <= to)
+      line.cadences.insert(figure.cadences.begin(), figure.cadences.end());
+  }
   std::vector<double> alphas;
   std::vector<double> betas;
   for (const auto& one : lines_by_block(curve, from, to)) {
@@ -139,8 +146,9 @@ FittedLine fitted(const Curve& curve, std::string model, Bytes from, Bytes to,
     betas.push_back(one.beta_us_per_byte);
   }
   line.blocks = alphas.size();
-  line.alpha_us = parameter_interval(alphas, fit.alpha.count());
   line.bytes_per_s = bandwidth(fit.beta_us_per_byte);
+  if (line.cadences.size() > 1) return line;
+  line.alpha_us = parameter_interval(alphas, fit.alpha.count());
   if (const auto beta = parameter_interval(betas, fit.beta_us_per_byte)) {
     // A short time per byte is a high bandwidth.
     const auto low = bandwidth(beta->high);

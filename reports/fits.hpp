@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ struct FittedLine {
   std::size_t sizes = 0;
   std::size_t blocks = 0;  ///< that have all of the sizes
   AlphaBeta fit;
+  /// Root mean square of the medians' distances from the line, relative to them. nullopt where two
+  /// sizes determine it; a line whose start-up time was cut off at 0, or whose slope was, misses
+  /// them too.
+  std::optional<double> error;
+  /// How its sizes were timed. Calls back to back and calls alone have start-up times of their own:
+  /// a line over both has no interval.
+  std::set<std::string> cadences;
   /// From the same line fitted to each block: signed ranks from six blocks on, t below, widened to
   /// hold the fit's own value. The blocks' start-up times count also below 0, the interval ends
   /// there. nullopt below three blocks, and where it would lie at or below 0: a start-up time too

@@ -247,6 +247,7 @@ std::vector<NamedQuery> named_queries() {
 std::string judging_method(const std::string& query) {
   if (query == "stragglers") return straggler_method();
   if (query == "copy_share") return copy_path_method();
+  if (query == "fit") return fit_method();
   constexpr std::array<std::string_view, 12> judging{
       "overhead", "best",  "axis",  "crossover", "tradeoffs", "findings",
       "floor",    "atlas", "flips", "tiers",     "rankings",  "page_faults"};

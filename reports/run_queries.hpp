@@ -28,7 +28,9 @@ Table straggler_table(const Reader& reader, const std::vector<std::int64_t>& run
 /// The rule behind that table.
 std::string straggler_method();
 /// One sentence on a run's stragglers; "" where no rank can be compared.
-std::string straggler_note(const Reader& reader, std::int64_t run);
+/// @param of_groups  group_key()s of those it speaks of; empty = all
+std::string straggler_note(const Reader& reader, std::int64_t run,
+                           const std::set<std::string>& of_groups);
 
 /// A row per cell: page faults of a call beside the message's pages, what the allocator's settings
 /// (core/malloc_settings.hpp) really came to, and the time against the allocator's default.

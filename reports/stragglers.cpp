@@ -202,6 +202,7 @@ struct RankPace {
   Measure measure = Measure::own_work;
   std::int64_t rank = 0;
   std::vector<double> launch_ratios;
+  std::vector<double> slow_ratios;  ///< of the launches in which it is slow
   std::int64_t slow = 0;
   std::int64_t iterations = 0;
   std::vector<std::string> slow_blocks;
@@ -252,7 +253,9 @@ std::vector<RankPace> paces_of_run(const Reader& reader, std::int64_t run) {
       pace.launch_ratios.push_back(median(seen.cell_ratios));
       pace.slow += seen.slow;
       pace.iterations += seen.iterations;
-      if (seen.is_slow()) pace.slow_blocks.push_back(rows.text(i, "block"));
+      if (!seen.is_slow()) continue;
+      pace.slow_blocks.push_back(rows.text(i, "block"));
+      pace.slow_ratios.push_back(pace.launch_ratios.back());
     }
   }
   std::vector<RankPace> paces;
@@ -263,9 +266,16 @@ std::vector<RankPace> paces_of_run(const Reader& reader, std::int64_t run) {
 }
 
 std::string in_words(const RankPace& pace) {
-  return fmt::format("rank {} of {} ({}, x {:.2f}, in {} of {} launches)", pace.rank, pace.name,
+  return fmt::format("rank {} of {} ({}, x {:.2f} in {} of {} launches)", pace.rank, pace.name,
                      pace.measure == Measure::own_work ? "own work" : "late arrival",
-                     pace.ratio.value, pace.slow_blocks.size(), pace.launch_ratios.size());
+                     median(pace.slow_ratios), pace.slow_blocks.size(), pace.launch_ratios.size());
+}
+
+/// As group_key() has it.
+std::string key_of(const RankPace& pace) {
+  std::vector<std::string> parts;
+  for (const auto& value : pace.group) parts.push_back(plain_text(value));
+  return join(parts, "|");
 }
 
 }  // namespace
@@ -315,7 +325,8 @@ std::string straggler_method() {
       kSlow, 100 * kSlowShare);
 }
 
-std::string straggler_note(const Reader& reader, std::int64_t run) {
+std::string straggler_note(const Reader& reader, std::int64_t run,
+                           const std::set<std::string>& of_groups) {
   const Table size = reader.query(
       "SELECT coalesce(sum(v.n * v.ranks), 0) AS samples FROM v_measurement v "
       "WHERE v.run_row = ?1 AND v.counts",
@@ -324,7 +335,10 @@ std::string straggler_note(const Reader& reader, std::int64_t run) {
     return fmt::format(
         "stragglers: not looked for among more than {} samples; see `query stragglers`",
         kMostSamplesOfNote);
-  const auto paces = paces_of_run(reader, run);
+  // Judged among all of the run, as the table does it; told of the groups that were asked about.
+  auto paces = paces_of_run(reader, run);
+  if (!of_groups.empty())
+    std::erase_if(paces, [&](const auto& pace) { return !of_groups.contains(key_of(pace)); });
   if (paces.empty()) return "";
   std::set<std::string> groups;
   std::vector<std::string> steady;

@@ -233,9 +233,12 @@ std::string stopping_note(const Reader& reader, const std::string& run) {
   return text;
 }
 
-std::string stragglers_of(const Reader& reader, const std::string& run) {
+std::string stragglers_of(const Reader& reader, const std::string& run, const std::string& groups) {
   const Table row = reader.query("SELECT id FROM run WHERE uuid = ?1", {run});
-  return row.rows.empty() ? "" : straggler_note(reader, TableView(row).integer(0, "id"));
+  if (row.rows.empty()) return "";
+  std::set<std::string> told;
+  if (!groups.empty()) told = nlohmann::json::parse(groups).get<std::set<std::string>>();
+  return straggler_note(reader, TableView(row).integer(0, "id"), told);
 }
 
 std::string replay_note(const Reader& reader, const std::string& run) {
@@ -313,7 +316,7 @@ std::vector<std::string> trust_notes(const Reader& reader, const std::string& ru
                                  warmup_note(reader, run_uuid, groups),
                                  independence_note(figures, shown),
                                  clock_note(reader, run_uuid, groups),
-                                 stragglers_of(reader, run_uuid)};
+                                 stragglers_of(reader, run_uuid, groups)};
   std::erase(notes, std::string());
   return notes;
 }

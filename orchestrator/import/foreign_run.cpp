@@ -221,6 +221,13 @@ class RunBuilder {
     }
   }
 
+  /// Both programs compare all that a rank has. At least one: of a datatype that is not ours the
+  /// number is not known.
+  static std::uint64_t elements_of(const ForeignRow& row) {
+    const auto type = find_named<DataType>(row.datatype);
+    return std::max<std::uint64_t>(1, type ? row.size_bytes / element_bytes(*type) : 1);
+  }
+
   static ForeignFigure figure_of(const std::string& cell, const ForeignStart& start,
                                  const std::vector<const ForeignRow*>& rows) {
     ForeignFigure figure;
@@ -233,6 +240,7 @@ class RunBuilder {
     for (const auto* row : rows) {
       times.push_back(row->time_us);
       figure.wrong += row->wrong.value_or(0);
+      if (row->wrong) figure.checked += elements_of(*row);
       if (!row->wrong_reason.empty()) wrong_reason = row->wrong_reason;
       reported.push_back(row->reported);
     }

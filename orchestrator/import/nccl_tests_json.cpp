@@ -200,7 +200,9 @@ std::vector<ForeignStart> read_nccl_tests_json(const std::string& text, const st
     start = JsonReader(path, options).read(document);
   } catch (const json::exception& error) {
     throw Error(ErrorKind::data,
-                fmt::format("{}: is no document of nccl-tests -J: {}", path, error.what()));
+                fmt::format("{}: is no document of nccl-tests -J: a value is of another kind than "
+                            "nccl-tests writes: {}",
+                            path, error.what()));
   }
   if (start.rows.empty())
     throw Error(ErrorKind::data, path + ": its list \"results\" holds no times");

@@ -104,7 +104,14 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       return;
     }
     const auto format = format_of(arguments->format, shared);
-    fmt::print("{}", render_table(answer(Reader(shared.db), *arguments), format));
+    const Table table = answer(Reader(shared.db), *arguments);
+    fmt::print("{}", render_table(table, format));
+    // An empty table alone would be read as an answer.
+    if (table.rows.empty() && !arguments->where.empty() && !shared.quiet)
+      fmt::print(stderr,
+                 "query {}: no row meets --where {}; `dynamiccl query coverage` lists what "
+                 "was measured\n",
+                 arguments->what, join(arguments->where, " and "));
     const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
     if (const auto method = judging_method(arguments->what); for_people && !method.empty())
       fmt::print("\n{}\n", method);

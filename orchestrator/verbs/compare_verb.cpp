@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string_view>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "orchestrator/verbs/output_file.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "reports/comparison.hpp"
 
@@ -69,16 +67,6 @@ OutputFormat format_of(const std::string& name) {
               fmt::format("unknown format \"{}\"; {}", name, suggestion(name, kFormats)));
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file)
-    throw Error(ErrorKind::input,
-                fmt::format("{}: cannot be written: {}; choose another file with --junit", path,
-                            std::strerror(errno)));
-}
-
 int exit_code_of(const Comparison& comparison) {
   switch (comparison.overall()) {
     case Verdict::slower:
@@ -123,7 +111,8 @@ Comparison compare_or_report(const CompareArguments& arguments, const Shared& sh
     return comparison_as_asked(arguments, shared);
   } catch (const Error& error) {
     if (!arguments.junit.empty())
-      write_file(arguments.junit, refusal_junit(arguments.a, arguments.b, error.what()));
+      write_output(arguments.junit, refusal_junit(arguments.a, arguments.b, error.what()),
+                   "--junit");
     throw;
   }
 }
@@ -133,7 +122,8 @@ int run_compare(const CompareArguments& arguments, const Shared& shared) {
   const auto format = format_of(arguments.format);
   const auto comparison = compare_or_report(arguments, shared);
   const int code = exit_code_of(comparison);
-  if (!arguments.junit.empty()) write_file(arguments.junit, comparison_junit(comparison));
+  if (!arguments.junit.empty())
+    write_output(arguments.junit, comparison_junit(comparison), "--junit");
   fmt::print("{}", shared.json ? comparison_json(comparison, code)
                                : render_comparison(comparison, format));
   return code;

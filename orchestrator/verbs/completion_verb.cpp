@@ -101,8 +101,9 @@ void add_completion_verb(CLI::App& app, Shared& shared) {
     if (arguments->index >= 0) return print_words(app, *arguments, shared);
     const std::vector<std::string> shells{"bash", "zsh", "fish"};
     const std::string& shell = arguments->words.front();
-    if (arguments->words.size() != 1 ||
-        std::find(shells.begin(), shells.end(), shell) == shells.end())
+    if (arguments->words.size() != 1)
+      throw Error(ErrorKind::input, "completion: give one shell at a time, as in: completion bash");
+    if (std::find(shells.begin(), shells.end(), shell) == shells.end())
       throw Error(ErrorKind::input,
                   fmt::format("unknown shell \"{}\"; {}", shell, suggestion(shell, shells)));
     fmt::print("{}", completion_script(shell));

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "orchestrator/measured_table.hpp"
+#include "orchestrator/verbs/output_file.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "tuner/export/export.hpp"
 
@@ -32,16 +33,7 @@ std::string beside_the_program(const char* name) {
 }
 
 void write(const fs::path& path, const std::string& text) {
-  const fs::path draft = path.string() + ".part";
-  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  std::error_code problem;
-  if (file) fs::rename(draft, path, problem);
-  if (!file || problem)
-    throw Error(
-        ErrorKind::input,
-        fmt::format("cannot write {}: is the folder writable, the disk full?", path.string()));
+  write_output(path.string(), text, "--out");
 }
 
 /// The library that the first file is for, unless one is named.

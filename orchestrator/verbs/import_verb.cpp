@@ -87,6 +87,17 @@ std::int64_t incomplete_cells(const ForeignRun& run) {
   return static_cast<std::int64_t>(cells.size());
 }
 
+/// Cells for which the other program itself reports wrong results.
+std::set<std::string> failed_cells(const ForeignRun& run) {
+  std::set<std::string> cells;
+  for (const auto& launch : run.launches) {
+    for (const auto& figure : launch.figures) {
+      if (figure.status == CellStatus::failed) cells.insert(figure.cell_id);
+    }
+  }
+  return cells;
+}
+
 /// What shows that a file's output is not all there; "" = nothing does.
 std::string cut_off(const ImportedFile& file) {
   for (const auto& start : file.starts)
@@ -104,6 +115,11 @@ Imported store_run(Store& store, const ReadRun& read, const Console& console) {
   const ForeignRun& run = read.run;
   const bool is_new = store.import_run(run);
   std::string outcome = is_new ? "imported" : "already there";
+  if (const auto failed = failed_cells(run).size(); failed > 0)
+    console.warning(fmt::format(
+        "{}: reports wrong results in {} of {} cells: these launches of them are stored as failed "
+        "and no figure counts them; see `query coverage`",
+        run.source, failed, run.cells.size()));
   bool whole = true;
   for (const auto& file : read.files) {
     const auto why = cut_off(file);

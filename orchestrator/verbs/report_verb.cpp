@@ -1,14 +1,12 @@
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "db/reader.hpp"
+#include "orchestrator/verbs/output_file.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "reports/reports.hpp"
 
@@ -67,15 +65,7 @@ void write_report(ReportArguments arguments, const Shared& shared) {
     fmt::print("{}", text);
     return;
   }
-  errno = 0;
-  std::ofstream file(arguments.out, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file)
-    throw Error(
-        ErrorKind::input,
-        fmt::format("{}: cannot be written{}{}; choose another place with --out", arguments.out,
-                    errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : ""));
+  write_output(arguments.out, text, "--out");
   if (!shared.quiet)
     fmt::print(stderr, "{}: {:.0f} KiB\n", arguments.out, static_cast<double>(text.size()) / 1024);
 }

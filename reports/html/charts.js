@@ -203,12 +203,13 @@
       chart.u.over.addEventListener("pointerleave", () => { chart.hover = false; chart.tip.show(null); });
     };
     const redraw = () => { if (!host.isConnected) { Report.redrawn.delete(redraw); observer.disconnect(); } else if (chart.u) chart.u.redraw(false); };
-    const observer = new ResizeObserver(entries => {
-      const width = Math.floor(entries[0].contentRect.width);
+    // Drawing changes the host's height: inside the observer's own call that is an error of the page.
+    const observer = new ResizeObserver(entries => requestAnimationFrame(() => {
+      const width = Math.floor(entries[entries.length - 1].contentRect.width);
       if (width < 80 || !host.isConnected) return;
       if (!chart.u) draw(width);
       else if (chart.u.width !== width) { chart.u.destroy(); draw(width); }
-    });
+    }));
     observer.observe(host);
     Report.redrawn.add(redraw);
     return figure;

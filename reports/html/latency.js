@@ -57,11 +57,11 @@
     if (!rows.length) return;
     // Launches of one cell in two regimes have a line each.
     const mixed = new Set(rows.map(r => r.first)).size < new Set(rows.map(r => r.first + r.regime)).size;
-    root.append(Report.tableBehind(() => Report.table({ caption: "Time = start-up + size / bandwidth, fitted to relative residuals per regime; a further line must pay for its two parameters (BIC). Intervals: 95 %, from fits of each block (signed ranks from six blocks on, t below).", rows, columns: [
+    root.append(Report.tableBehind(() => Report.table({ caption: "Time = start-up + size / bandwidth, fitted to relative residuals per regime; a further line must pay for its two parameters (BIC). Intervals: 95 %, from fits of each block (signed ranks from six blocks on, t below); none where sizes were timed by different cadences, calls back to back and calls alone (*).", rows, columns: [
       { name: "environment", text: r => lists.environments[r.cell.environment] }, { name: "backend", text: r => lists.backends[r.cell.backend] },
       ...(lists.settings.length > 1 ? [{ name: "settings", wide: true, text: r => lists.settings[r.cell.settings] }] : []),
       ...(mixed ? [{ name: "regime", wide: true, text: r => r.regime || "not known" }] : []),
-      { name: "sizes", text: r => `${format.size(r.from)} to ${format.size(r.to)}` },
+      { name: "sizes", text: r => `${format.size(r.from)} to ${format.size(r.to)}${r.mixed_cadences ? " *" : ""}` },
       { name: "start-up [interval]", right: true, text: r => format.interval(r.alpha_us, r.alpha_low_us, r.alpha_high_us, format.time) },
       { name: "bandwidth [interval]", right: true, text: r => r.bytes_per_s === null ? "no slope" : format.interval(r.bytes_per_s, r.low_bytes_per_s, r.high_bytes_per_s, format.bandwidth) },
       { name: "error of the fit", right: true, text: r => r.error === null ? "-" : format.number(100 * r.error) + " %" }] }), "Start-up time and bandwidth per curve"));

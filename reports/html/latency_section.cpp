@@ -18,8 +18,8 @@ json line_json(const FittedLine& line) {
               {"blocks", line.blocks},
               {"alpha_us", rounded(line.fit.alpha.count())},
               {"bytes_per_s", rounded(line.bytes_per_s)},
-              // Two sizes lie on their line whatever they are.
-              {"error", line.sizes > 2 ? rounded(line.fit.relative_error) : json()}};
+              {"error", line.error ? rounded(*line.error) : json()},
+              {"mixed_cadences", line.cadences.size() > 1}};
   add_range(object, "alpha_low_us", "alpha_high_us", line.alpha_us);
   add_range(object, "low_bytes_per_s", "high_bytes_per_s", line.bytes_per_s_range);
   return object;

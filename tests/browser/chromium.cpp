@@ -186,6 +186,13 @@ void Chromium::open(const std::string& path) {
   complaints_.clear();
   requests_.clear();
   loaded_ = false;
+  if (!listening_) {
+    // Errors that are no exceptions (of a ResizeObserver, say) reach the page's own listeners
+    // alone.
+    call("Page.addScriptToEvaluateOnNewDocument",
+         {{"source", "window.addEventListener('error', e => console.error(e.message))"}});
+    listening_ = true;
+  }
   call("Page.navigate", {{"url", "file://" + std::filesystem::absolute(path).string()}});
   while (!loaded_) note_event(next_message());
 }

@@ -63,6 +63,7 @@ class Chromium {
   std::string buffer_;
   std::string session_;
   bool loaded_ = false;
+  bool listening_ = false;
   std::vector<std::string> complaints_;
   std::vector<std::string> requests_;
 };

@@ -105,7 +105,12 @@ ForeignRun foreign(const std::string& id) {
   run.cells = plan.cells;
   ForeignLaunch launch;
   launch.group_id = plan.groups[0].id;
-  ForeignFigure first{plan.cells[0].id, CellStatus::ok, "", 26.25, 1, 20, 0, R"({"time":26.25})"};
+  ForeignFigure first;
+  first.cell_id = plan.cells[0].id;
+  first.time_us = 26.25;
+  first.calls = 20;
+  first.checked = 256;
+  first.reported_json = R"({"time":26.25})";
   ForeignFigure second = first;
   second.cell_id = plan.cells[1].id;
   second.status = CellStatus::failed;

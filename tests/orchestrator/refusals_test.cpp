@@ -2,6 +2,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "core/text.hpp"
 #include "db/store.hpp"
@@ -111,9 +113,61 @@ TEST_CASE("a place that cannot be written is wrong input, not a failed cell") {
   const auto db = imported(folder);
   const auto nowhere = folder.path("no/such/file");
   CHECK_THAT(refusal({"compare", "last~1", "last", "--junit", nowhere}, db),
-             ContainsSubstring("choose another file with --junit"));
+             ContainsSubstring("choose another place with --junit"));
   CHECK_THAT(refusal({"report", "--out", nowhere}, db),
              ContainsSubstring("choose another place with --out"));
+}
+
+TEST_CASE("a database is never written over, and a file is replaced whole") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto other = folder.path("other.html");  // whatever its name
+  std::filesystem::copy_file(db, other);
+  for (const auto& file : {db, other}) {
+    CHECK_THAT(refusal({"report", "--format", "html", "--out", file}, db),
+               ContainsSubstring("is a database, which would be lost; name another file with "
+                                 "--out"));
+    CHECK_THAT(refusal({"compare", "last~1", "last", "--junit", file}, db),
+               ContainsSubstring("name another file with --junit"));
+    CHECK(run({"list", "--db", file}).out.find("two") != std::string::npos);
+  }
+  const auto page = folder.file("page.html", "old");
+  const auto link = folder.path("link.html");
+  std::filesystem::create_symlink(page, link);
+  CHECK(run({"report", "--out", link, "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(std::filesystem::file_size(page) > 1000);
+  CHECK_FALSE(std::filesystem::exists(page + ".part"));
+  CHECK(run({"report", "--format", "csv", "--out", "/dev/null", "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST_CASE("an empty answer says which condition nothing meets") {
+  const Folder folder;
+  const auto empty =
+      run({"query", "latency", "--where", "size_bytes=3MiB", "--db", imported(folder)});
+  CHECK(empty.exit_code == 0);
+  CHECK_THAT(empty.err, ContainsSubstring("query latency: no row meets --where size_bytes=3MiB"));
+}
+
+TEST_CASE("a table that reports wrong values says so when it is imported", "[G-01]") {
+  const Folder folder;
+  const auto db = imported(folder);
+  CHECK_THAT(run({"show", "last", "--db", db}).out, !ContainsSubstring("NOT VERIFIED"));
+  std::ifstream file(kTable);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string row = "19.06    0.05    0.09       0";
+  REQUIRE(text.find(row) != std::string::npos);
+  text.replace(text.find(row), row.size(), "19.06    0.05    0.09       7");
+  const auto wrong = run({"import", folder.file("wrong.txt", text), "--db", db});
+  CHECK_THAT(wrong.err, ContainsSubstring("reports wrong results in 1 of 22 cells"));
+  for (std::size_t at = 0; (at = text.find("  0  ", at)) != std::string::npos;)
+    text.replace(at, 5, "N/A  ");
+  for (std::size_t at = 0; (at = text.find("  0\n", at)) != std::string::npos;)
+    text.replace(at, 4, "N/A\n");
+  text.replace(text.find("       7"), 8, "     N/A");
+  REQUIRE(run({"import", folder.file("unchecked.txt", text), "--db", db}).exit_code == 0);
+  CHECK_THAT(run({"show", "last", "--db", db}).out, ContainsSubstring("NOT VERIFIED in 22 of 22"));
 }
 
 TEST_CASE("the help of help is the program's") {

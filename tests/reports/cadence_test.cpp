@@ -80,6 +80,23 @@ TEST_CASE("one cadence is judged by every query", "[A-56][G-10]") {
   CHECK(runs.all_of("verdict", "overhead") == Texts{"SLOWER"});
 }
 
+TEST_CASE("a line over calls alone and calls back to back has no interval", "[A-23]") {
+  Timed runs;
+  runs.add_run("run-1");
+  const auto lines_with_interval = [&](const std::string& cadence) {
+    const Table fits = runs.query("fit");
+    const TableView lines(fits);
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      if (lines.text(i, "cadence") == cadence && lines.real(i, "alpha_low_us")) ++found;
+    return found;
+  };
+  CHECK(lines_with_interval("batched") > 0);
+  runs.isolate("run-1", "size_bytes = 65536");
+  CHECK(lines_with_interval("batched, isolated") == 0);
+  CHECK_THAT(judging_method("fit"), ContainsSubstring("none over sizes timed by different"));
+}
+
 TEST_CASE("calls alone against calls back to back are judged by no query", "[A-56][G-10]") {
   Timed runs;
   runs.add_run("run-1");

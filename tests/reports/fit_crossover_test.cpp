@@ -108,6 +108,25 @@ TEST_CASE("a change of protocol gives a piece of its own and the single line's l
   CHECK(*view.real(first + 2, "error_percent") < 1);
 }
 
+TEST_CASE("a line of two sizes whose start-up time was cut off tells by how much it misses them") {
+  const auto error_of = [](double small_us, double large_us) {
+    const ScratchFolder folder;
+    Store store(folder.file("a.sqlite"));
+    const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024, 16384});
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    for (int block = 0; block < 3; ++block)
+      store_launch(store, plan, plan.groups[0], block, [&](const CellInfo& cell, int, int) {
+        return cell.size_bytes == 1024 ? small_us : large_us;
+      });
+    store.end_run("run-1", "complete");
+    const Table table = named_query(Reader(folder.file("a.sqlite")), "fit", {});
+    return TableView(table).real(0, "error_percent");
+  };
+  CHECK_FALSE(error_of(10, 40));
+  CHECK(error_of(10, 320).value_or(0) > 20);  // steeper than from 0: alpha is 0
+  CHECK(error_of(10, 5).value_or(0) > 20);    // falling: level
+}
+
 TEST_CASE("a single slow block neither moves the fit nor leaves it outside its interval") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));

@@ -106,7 +106,7 @@ TEST_CASE("a rank whose own work takes longer in every launch is a straggler", "
   CHECK(rows.text(slow, "straggler") == "yes");
   CHECK(rows.text(row_of(rows, "own_work", 0), "straggler") == "no");
   CHECK_THAT(run.notes(), ContainsSubstring("stragglers: SLOWER in every launch: rank 2 of "
-                                            "bare-metal openmpi ring 3 ranks (own work, x 2.00, "
+                                            "bare-metal openmpi ring 3 ranks (own work, x 2.00 "
                                             "in 4 of 4 launches); see `query stragglers`"));
 }
 

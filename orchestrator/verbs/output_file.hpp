@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace dynamiccl {
+
+/// Writes what a verb was asked to write, whole or not at all: a file that is there stays as it is
+/// until the new one is complete. Pipes and devices are written to directly.
+/// @param option  that named the path, for the message: "--out"
+/// @throws Error(input) where the path is a database, whatever its name, or cannot be written
+void write_output(const std::string& path, const std::string& text, const std::string& option);
+
+}  // namespace dynamiccl
