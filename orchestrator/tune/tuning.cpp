@@ -231,13 +231,7 @@ class LiveTuning {
 
   void weigh(TunedTask& tuned, const std::vector<PairedTime>& rounds,
              const ConfirmationRule& rule) const {
-    std::vector<double> defaults;
-    std::vector<double> chosen;
-    for (const PairedTime& round : rounds) {
-      if (!(round.chosen_us > 0) || !(round.default_us > 0)) continue;
-      defaults.push_back(round.default_us);
-      chosen.push_back(round.chosen_us);
-    }
+    const auto [chosen, defaults] = worked(rounds);
     TableEvidence& evidence = tuned.entry.evidence;
     evidence.launches = static_cast<int>(chosen.size());
     const auto ratio = ratio_of(rounds);

@@ -12,16 +12,17 @@
 #include <regex>
 #include <set>
 
-#include "containers/command.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "db/reader.hpp"
-#include "orchestrator/identity.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "reports/reports.hpp"
+#include "tests/orchestrator/program.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using testing::Folder;
+using testing::run;
 
 namespace {
 
@@ -57,25 +58,6 @@ std::string launch_table(const std::string& name,
     text += "  " + join(words, "  ") + "\n";
   }
   return text;
-}
-
-class Folder {
- public:
-  Folder() : path_(std::filesystem::temp_directory_path() / random_uuid()) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-CommandResult run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), DYNAMICCL_BINARY_DIR "/dynamiccl");
-  return run_command(arguments);
 }
 
 }  // namespace

@@ -137,14 +137,18 @@ class Scorer {
 
 }  // namespace
 
-std::optional<Ratio> ratio_of(const std::vector<PairedTime>& rounds, double confidence) {
-  std::vector<double> chosen;
-  std::vector<double> defaults;
+WorkedTimes worked(const std::vector<PairedTime>& rounds) {
+  WorkedTimes times;
   for (const PairedTime& round : rounds) {
     if (!(round.chosen_us > 0) || !(round.default_us > 0)) continue;
-    chosen.push_back(round.chosen_us);
-    defaults.push_back(round.default_us);
+    times.chosen_us.push_back(round.chosen_us);
+    times.default_us.push_back(round.default_us);
   }
+  return times;
+}
+
+std::optional<Ratio> ratio_of(const std::vector<PairedTime>& rounds, double confidence) {
+  const auto [chosen, defaults] = worked(rounds);
   if (chosen.size() < 2 || chosen.size() * 2 < rounds.size()) return std::nullopt;
   return ratio_paired(chosen, defaults, confidence);
 }

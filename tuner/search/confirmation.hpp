@@ -25,6 +25,13 @@ struct ConfirmationRule {
   double band = 0.02;  ///< what a choice may gain at most and is not worth keeping
 };
 
+/// The rounds of which both launches worked. [rounds] each
+struct WorkedTimes {
+  std::vector<double> chosen_us;
+  std::vector<double> default_us;
+};
+WorkedTimes worked(const std::vector<PairedTime>& rounds);
+
 /// Chosen over default in the rounds that have both; nullopt when fewer than two or than half have.
 std::optional<Ratio> ratio_of(const std::vector<PairedTime>& rounds, double confidence = 0.95);
 
