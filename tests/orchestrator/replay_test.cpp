@@ -28,11 +28,12 @@ ForeignRun foreign_table() {
   run.run = plan.run;
   run.groups = plan.groups;
   run.cells = plan.cells;
-  run.launches = {{plan.groups[0].id,
-                   0,
-                   {},
-                   "",
-                   {{plan.cells[0].id, CellStatus::ok, "", 26.25, 1, 20, 0, "{}"}}}};
+  ForeignFigure figure;
+  figure.cell_id = plan.cells[0].id;
+  figure.time_us = 26.25;
+  figure.calls = 20;
+  figure.reported_json = "{}";
+  run.launches = {{plan.groups[0].id, 0, {}, "", {figure}}};
   run.started_utc = "2024-05-31T23:59:59.000Z";
   run.format = "nccl-tests";
   run.source = "/data/table.txt";
