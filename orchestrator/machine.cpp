@@ -1,7 +1,6 @@
 #include "orchestrator/machine.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -41,13 +40,6 @@ std::string why_backend_cannot_train(Backend backend, const std::string& worker_
 }
 
 }  // namespace
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-}
 
 int gpu_count() {
   std::error_code error;

@@ -14,9 +14,6 @@ namespace dynamiccl {
 Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& profiles,
                              const std::string& worker_folder);
 
-/// Cores this process may run on.
-int usable_cores();
-
 /// Why asking for huge pages changes nothing on this machine; "" = it does.
 std::string no_huge_pages_reason();
 

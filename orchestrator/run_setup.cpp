@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/usable_cores.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/machine.hpp"
 #include "orchestrator/protocol_table.hpp"

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "core/usable_cores.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/machine.hpp"
 #include "orchestrator/plan_printer.hpp"

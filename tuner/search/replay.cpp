@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/statistics.hpp"
+#include "core/usable_cores.hpp"
 #include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {
@@ -249,7 +250,7 @@ void on_all_processors(std::size_t count, const std::function<void(std::size_t)>
   };
   {
     std::vector<std::jthread> others;
-    const std::size_t processors = std::max(1U, std::thread::hardware_concurrency());
+    const auto processors = static_cast<std::size_t>(usable_cores());
     for (std::size_t i = 1; i < std::min(count, processors); ++i) others.emplace_back(work);
     work();
   }

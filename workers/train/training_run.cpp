@@ -1,7 +1,6 @@
 #include "workers/train/training_run.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 
 #include "core/digest.hpp"
 #include "core/statistics.hpp"
+#include "core/usable_cores.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/network_interface.hpp"
@@ -26,12 +26,6 @@ namespace {
 
 constexpr double kOracleTolerance = 1e-6;
 constexpr double kGpuOracleTolerance = 1e-5;  // its sums may go in another order
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 /// What decides whether two cells share a model and its profile.
 std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
