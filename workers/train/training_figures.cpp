@@ -108,6 +108,24 @@ void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile
   figures.exposed_us = std::max(0.0, step_us - profile.compute_us);
 }
 
+void describe(TrainingFigures& figures, const TrialResult& trial,
+              const std::vector<ExchangePlan>& plans) {
+  if (trial.tried.empty()) return;
+  json tried = json::array();
+  for (const TrialRun& run : trial.tried) {
+    const ExchangePlan& plan = plans[run.candidate];
+    const auto largest =
+        std::max_element(plan.pieces.begin(), plan.pieces.end(),
+                         [](const Piece& a, const Piece& b) { return a.count < b.count; });
+    tried.push_back({{"messages", plan.pieces.size()},
+                     {"largest_bytes", largest->count * sizeof(float)},
+                     {"credit_bytes", plan.credit_bytes},
+                     {"step_us", run.step_us},
+                     {"chosen", run.candidate == trial.chosen}});
+  }
+  figures.details["trial"] = std::move(tried);
+}
+
 void describe(TrainingFigures& figures, const StepPrediction& predicted) {
   figures.details["predicted"] = {{"computing_us", predicted.computing_us},
                                   {"exposed_us", predicted.exposed_us},

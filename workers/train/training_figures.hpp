@@ -4,6 +4,7 @@
 
 #include "core/record.hpp"
 #include "workers/train/model_profile.hpp"
+#include "workers/train/schedule/trial.hpp"
 
 namespace dynamiccl {
 
@@ -33,6 +34,9 @@ void describe(TrainingFigures& figures, const TrainingSpec& spec, const Exchange
 /// profile stand for them, and what a step takes longer is exposed communication.
 /// @param step_us median measured step
 void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us);
+/// What was tried before one of the plans was taken.
+void describe(TrainingFigures& figures, const TrialResult& trial,
+              const std::vector<ExchangePlan>& plans);
 /// What the predicted step is made of.
 void describe(TrainingFigures& figures, const StepPrediction& predicted);
 /// Memory that the method holds beside weights, one copy of the gradients and momentum.

@@ -19,13 +19,14 @@
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"
+#include "workers/train/training_check.hpp"
 #include "workers/train/training_figures.hpp"
 
 namespace dynamiccl {
 namespace {
 
-constexpr double kOracleTolerance = 1e-6;
-constexpr double kGpuOracleTolerance = 1e-5;  // its sums may go in another order
+/// A trial of plans takes at most so many times what a cell's steps may take.
+constexpr double kTrialCaps = 3;
 
 /// What decides whether two cells share a model and its profile.
 std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
@@ -46,11 +47,12 @@ class TrainingRun final : public TrainingRunner {
  private:
   [[nodiscard]] std::string unsupported(const WorkCell& cell);
   [[nodiscard]] bool is_server() const { return comm_.rank() < servers_; }
-  [[nodiscard]] bool is_first_worker() const { return comm_.rank() == servers_; }
+  /// nullptr on a server.
+  TrainingWorker* own_worker() { return is_server() ? nullptr : &*worker_; }
   void prepare_model();
   std::size_t open_lanes();
   const LinkCost& link(std::size_t lanes);
-  void check_oracle(CellRecord& record, const ExchangePlan& plan);
+  ExchangePlan choose_plan(const LinkCost& cost, std::size_t lanes, TrainingFigures& figures);
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
@@ -63,7 +65,6 @@ class TrainingRun final : public TrainingRunner {
     train(steps);
     return steps;
   }
-  void compare_ranks(CellRecord& record);
 
   Communicator& comm_;
   const RunConfig& config_;
@@ -120,50 +121,11 @@ void TrainingRun::prepare_model() {
   model_key_ = key;
   const auto [found, is_new] = profiles_.try_emplace(key);
   profile_ = &found->second;
-  TrainingWorker* worker = is_server() ? nullptr : &*worker_;
+  TrainingWorker* worker = own_worker();
   if (is_new) *profile_ = profile_model(comm_, servers_, worker, learner_.get());
   if (worker == nullptr) return;
   worker->set_order(profile_->order);
   worker->reset();
-}
-
-/// Some steps of the method against one process that does every worker's part in turn.
-void TrainingRun::check_oracle(CellRecord& record, const ExchangePlan& plan) {
-  if (spec_.oracle == 0) return;
-  const double tolerance = comm_.works_on_gpu() ? kGpuOracleTolerance : kOracleTolerance;
-  double difference = 0;
-  double wrong = 0;
-  if (is_server()) {
-    GradientServer server(comm_, plan);
-    server.take_weights();
-    server.serve(spec_.oracle);
-  } else {
-    {
-      const auto steps = driver(plan);
-      for (int i = 0; i < spec_.oracle; ++i) steps->step();
-      steps->finish();
-    }
-    const auto trained = worker_->weights();
-    worker_->reset();
-    for (int i = 0; i < spec_.oracle; ++i) worker_->step_of_all();
-    const auto expected = worker_->weights();
-    for (std::size_t i = 0; i < trained.size(); ++i) {
-      const double one = std::abs(static_cast<double>(trained[i]) - expected[i]);
-      difference = std::isfinite(one) ? std::max(difference, one) : 1e30;
-      wrong += one <= tolerance ? 0 : 1;
-    }
-    worker_->reset();
-    record.checked += trained.size();
-    record.wrong += static_cast<std::uint64_t>(wrong);
-  }
-  const auto shared = max_over_ranks(comm_, {difference, wrong});
-  record.training->max_difference = shared[0];
-  if (shared[1] == 0) return;
-  record.status = CellStatus::failed;
-  record.reason = fmt::format(
-      "after {} steps {:.0f} weights differ from the sequential oracle by more than {}, at most by "
-      "{:.3g}",
-      spec_.oracle, shared[1], tolerance, shared[0]);
 }
 
 std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
@@ -228,11 +190,38 @@ const LinkCost& TrainingRun::link(std::size_t lanes) {
       links_.try_emplace(fmt::format("{}|{}", model_key_, link_key(spec_)));
   if (is_new) {
     if (!is_server()) worker_->hold(true, servers_ > 0);
-    found->second = measure_link(comm_, spec_, servers_, profile_->counts,
-                                 is_server() ? nullptr : &*worker_, threads_, lanes);
+    found->second =
+        measure_link(comm_, spec_, servers_, profile_->counts, own_worker(), threads_, lanes);
     if (!is_server()) worker_->hold(true, false);
   }
   return found->second;
+}
+
+/// By what is expected of each possible plan, and by steps of those too close to tell apart.
+ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, std::size_t lanes,
+                                      TrainingFigures& figures) {
+  auto plans = possible_plans(spec_, profile_->step, cost);
+  std::vector<double> expected_us;
+  for (auto& plan : plans) {
+    plan.lanes = lanes;
+    expected_us.push_back(predict_step(plan, profile_->step, cost).step_us);
+  }
+  const auto train = [&](std::size_t candidate, int steps) {
+    const auto driving = driver(plans[candidate]);
+    std::vector<double> times;
+    for (int i = 0; i < steps; ++i) {
+      const double start_us = driving->step().start_us;
+      times.push_back((now_us() - start_us) / workers_);
+    }
+    driving->finish();
+    return sum_over_ranks(comm_, std::move(times));
+  };
+  const double allowed_us =
+      workers_ > 1 ? kTrialCaps * config_.protocol.cell_time_cap.count() : 0;  // nothing is sent
+  const TrialResult trial = choose_by_trial(expected_us, allowed_us, train);
+  if (!trial.tried.empty()) worker_->reset();
+  describe(figures, trial, plans);
+  return std::move(plans[trial.chosen]);
 }
 
 void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
@@ -317,30 +306,6 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
                   static_cast<std::size_t>(workers_ + 1) * server.shard_bytes());
 }
 
-/// After the last step every worker must have the same bits.
-void TrainingRun::compare_ranks(CellRecord& record) {
-  std::vector<float> first(
-      std::accumulate(profile_->counts.begin(), profile_->counts.end(), std::size_t{0}));
-  std::vector<float> own;
-  if (!is_server()) own = worker_->weights();
-  if (is_first_worker()) first = own;
-  broadcast_host(comm_, first.data(), first.size() * sizeof(float), servers_);
-  double wrong = 0;
-  const auto bits = [](const float& value) {
-    return std::string_view(reinterpret_cast<const char*>(&value), sizeof value);
-  };
-  for (std::size_t i = 0; i < own.size(); ++i) wrong += bits(own[i]) == bits(first[i]) ? 0 : 1;
-  record.checked += own.size();
-  record.wrong += static_cast<std::uint64_t>(wrong);
-  record.training->parameters_sha256 = sha256_hex(
-      std::string_view(reinterpret_cast<const char*>(first.data()), first.size() * sizeof(float)));
-  const double all = sum_over_ranks(comm_, {wrong})[0];
-  if (all == 0 || record.status == CellStatus::failed) return;
-  record.status = CellStatus::failed;
-  record.reason =
-      fmt::format("{:.0f} weights are not the same bits on all workers after the last step", all);
-}
-
 CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   CellRecord record;
   record.cell_id = cell.id;
@@ -360,10 +325,9 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   const std::string method = std::string(name_of(spec_.method));
   const std::size_t lanes = open_lanes();
   const LinkCost& cost = link(lanes);
-  auto plan = make_exchange_plan(spec_, profile_->step, cost);
-  plan.lanes = lanes;
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
+  const ExchangePlan plan = choose_plan(cost, lanes, figures);
   figures.role = is_server() ? "server" : "worker";
   figures.single_us = is_server() ? 0 : profile_->single_us;
   figures.compute_us = is_server() ? 0 : profile_->compute_us;
@@ -371,12 +335,15 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   figures.predicted_us = predicted.step_us;
   figures.intensity = facts_of(spec_.model, spec_.sequence).intensity();
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
-  check_oracle(record, plan);
+  if (spec_.oracle > 0)
+    check_oracle(
+        comm_, plan, spec_.oracle, own_worker(), [&] { return driver(plan); }, record);
   train(record, plan);
   describe(figures, spec_, plan, *profile_, cost, workers_, threads_);
   describe(figures, predicted);
   if (!is_server()) figures.details["data"] = data_->description();
-  if (config_.protocol.verify) compare_ranks(record);
+  if (config_.protocol.verify)
+    compare_ranks(comm_, servers_, profile_->counts, own_worker(), record);
   if (!is_server() && spec_.evaluate > 0 && spec_.epochs == 0)
     figures.accuracy = worker_->accuracy(spec_.evaluate);
   barrier(comm_);

@@ -95,6 +95,53 @@ TEST_CASE("a step budget is kept, whatever the time cap") {
   CHECK(records[0].measured.total_us.size() == 17);
 }
 
+TEST_CASE("what is left open is tried, and training starts anew after that", "[d-49][d-53]") {
+  auto job =
+      job_of(Backend::gloo, 2,
+             {TrainingMethod::bsp_a2a, TrainingMethod::dear, TrainingMethod::bytescheduler_a2a}, 0);
+  job->config.protocol.warmup = 2;
+  job->config.protocol.iterations = job->config.protocol.min_iterations = 6;
+  job->config.protocol.cell_time_cap = Micros(30e6);
+  for (auto& cell : job->config.cells) {
+    TrainingSpec spec;
+    spec.method = training_spec(cell).method;
+    spec.model = TrainingModel::cnn;
+    spec.batch = 32;  // computation outweighs sending: all plans are expected to be close
+    spec.threads = 1;
+    const auto id = cell.id;
+    cell = training_cell(spec);
+    cell.id = id;
+  }
+  job->start();
+  const int code = job->wait(kTimeoutS);
+  INFO(job->errors());
+  REQUIRE(code == 0);
+  const auto records = job->records_of<CellRecord>(0);
+  REQUIRE(records.size() == 3);
+  for (const auto& record : records) {
+    INFO(record.cell_id << ": " << record.reason);
+    REQUIRE(record.status == CellStatus::ok);
+    REQUIRE(record.training);
+    // Sums of two are the same bits in any grouping, so only a trial that left traces would differ.
+    CHECK(record.training->parameters_sha256 == records[0].training->parameters_sha256);
+  }
+  CHECK_FALSE(records[0].training->details.contains("trial"));
+  for (const std::size_t i : {1, 2}) {
+    const auto& details = records[i].training->details;
+    REQUIRE(details.contains("trial"));
+    int chosen = 0;
+    for (const auto& tried : details["trial"]) {
+      CHECK(tried["step_us"].size() >= 2);
+      if (!tried["chosen"].get<bool>()) continue;
+      ++chosen;
+      CHECK(tried["messages"] == details["messages"]);
+      CHECK(tried["credit_bytes"] == details["credit_bytes"]);
+    }
+    CHECK(chosen == 1);
+    CHECK(details["trial"].size() > 1);
+  }
+}
+
 TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
   const auto backend = GENERATE(from_range(kBackends));
   const auto method = GENERATE(TrainingMethod::wfbp_a2a, TrainingMethod::ddp);

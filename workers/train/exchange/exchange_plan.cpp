@@ -35,6 +35,15 @@ std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradien
 
 bool is_said(Bytes size) { return size.count() > 0; }
 
+/// Credits that a part is tried with: small parts may go several at a time, as every time is agreed
+/// upon; large ones only delay what is more urgent.
+std::vector<Bytes> credits_of(const TrainingSpec& spec, Bytes part) {
+  constexpr std::uint64_t kSmall = 1U << 20;
+  if (is_said(spec.credit)) return {spec.credit};
+  if (part.count() > kSmall) return {part};
+  return {part, Bytes(4 * part.count())};
+}
+
 /// What a method may be left to choose, smallest first; `spec` alone where everything is said.
 std::vector<TrainingSpec> choices(const TrainingSpec& spec) {
   std::vector<TrainingSpec> list;
@@ -49,9 +58,7 @@ std::vector<TrainingSpec> choices(const TrainingSpec& spec) {
                            : std::vector{Bytes(1U << 19), Bytes(1U << 20), Bytes(2U << 20),
                                          Bytes(4U << 20), Bytes(8U << 20)};
     for (const Bytes part : parts) {
-      const auto credits = is_said(spec.credit) ? std::vector<Bytes>{spec.credit}
-                                                : std::vector<Bytes>{part, Bytes(4 * part.count())};
-      for (const Bytes credit : credits) {
+      for (const Bytes credit : credits_of(spec, part)) {
         list.push_back(spec);
         list.back().partition = part;
         list.back().credit = credit;
@@ -61,6 +68,17 @@ std::vector<TrainingSpec> choices(const TrainingSpec& spec) {
     list.push_back(spec);
   }
   return list;
+}
+
+/// Do both send the same messages by the same rule?
+bool is_same(const ExchangePlan& a, const ExchangePlan& b) {
+  // A credit beyond all there is holds nothing back.
+  const std::size_t all = a.elements() * sizeof(float);
+  return std::min(a.credit_bytes, all) == std::min(b.credit_bytes, all) &&
+         std::equal(a.pieces.begin(), a.pieces.end(), b.pieces.begin(), b.pieces.end(),
+                    [](const Piece& one, const Piece& other) {
+                      return one.offset == other.offset && one.count == other.count;
+                    });
 }
 
 }  // namespace
@@ -93,18 +111,18 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
   return plan;
 }
 
-ExchangePlan make_exchange_plan(const TrainingSpec& spec, const StepProfile& profile,
-                                const LinkCost& link) {
+std::vector<ExchangePlan> possible_plans(const TrainingSpec& spec, const StepProfile& profile,
+                                         const LinkCost& link) {
   std::vector<ExchangePlan> plans;
+  const auto add = [&](ExchangePlan plan) {
+    const auto same = [&](const ExchangePlan& other) { return is_same(plan, other); };
+    if (std::none_of(plans.begin(), plans.end(), same)) plans.push_back(std::move(plan));
+  };
   for (const TrainingSpec& choice : choices(spec))
-    plans.push_back(make_exchange_plan(choice, profile.gradients, link.time));
+    add(make_exchange_plan(choice, profile.gradients, link.time));
   if (spec.method == TrainingMethod::mg_wfbp && spec.merge == MergeRule::optimal)
-    plans.push_back(make_exchange_plan(spec, profile.gradients, link.busy_time));
-  std::vector<double> expected_us;
-  for (const ExchangePlan& plan : plans)
-    expected_us.push_back(plans.size() == 1 ? 0 : predict_step(plan, profile, link).step_us);
-  const auto best = std::min_element(expected_us.begin(), expected_us.end());
-  return std::move(plans[static_cast<std::size_t>(best - expected_us.begin())]);
+    add(make_exchange_plan(spec, profile.gradients, link.busy_time));
+  return plans;
 }
 
 StepPrediction predict_step(const ExchangePlan& plan, const StepProfile& profile,

@@ -40,10 +40,11 @@ std::size_t largest_piece(const TrainingSpec& spec);
 ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
                                 const CostTable& cost);
 
-/// The same; where the exact program merges, the better plan of its idle and its busy costs, by the
-/// step that is expected of each: some messages travel beside computation, the last ones after it.
-ExchangePlan make_exchange_plan(const TrainingSpec& spec, const StepProfile& profile,
-                                const LinkCost& link);
+/// The plans among which a method is left to choose, no two alike: DeAR's groups, ByteScheduler's
+/// parts and credit, and of the exact program's merge those by its idle and by its busy costs, as
+/// some messages travel beside computation, the last ones after it. At least one.
+std::vector<ExchangePlan> possible_plans(const TrainingSpec& spec, const StepProfile& profile,
+                                         const LinkCost& link);
 
 StepPrediction predict_step(const ExchangePlan& plan, const StepProfile& profile,
                             const LinkCost& link);

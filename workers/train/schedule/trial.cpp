@@ -1,0 +1,73 @@
+#include "workers/train/schedule/trial.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/statistics.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Expectations err by 15 %, so that of two candidates one may be ahead by twice that much.
+constexpr double kWorthTrying = 1.3;
+constexpr std::size_t kAlwaysTried = 2;  // expectations may be off by more
+
+constexpr std::size_t kSteps = 2;      // in the first round
+constexpr std::size_t kLastSteps = 4;  // of the last two
+
+std::size_t half_of(std::size_t count) { return (count + 1) / 2; }
+
+/// Steps of each candidate in a round with `left` of them; every round takes about as long.
+int steps_in_round(std::size_t candidates, std::size_t left) {
+  const std::size_t steps = kSteps * candidates / left;
+  return 1 + static_cast<int>(left > 2 ? steps : std::max(steps, kLastSteps));
+}
+
+int steps_of(std::size_t candidates) {
+  int steps = 0;
+  for (std::size_t left = candidates; left > 1; left = half_of(left))
+    steps += static_cast<int>(left) * steps_in_round(candidates, left);
+  return steps;
+}
+
+/// Best expected first, as many as can be afforded.
+std::vector<std::size_t> worth_trying(const std::vector<double>& expected_us, double allowed_us) {
+  std::vector<std::size_t> order(expected_us.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return expected_us[a] < expected_us[b]; });
+  if (order.empty()) return order;
+  const double least_us = expected_us[order.front()];
+  while (order.size() > kAlwaysTried && expected_us[order.back()] > least_us * kWorthTrying)
+    order.pop_back();
+  while (order.size() > 1 && steps_of(order.size()) * least_us > allowed_us) order.pop_back();
+  return order;
+}
+
+}  // namespace
+
+TrialResult choose_by_trial(
+    const std::vector<double>& expected_us, double allowed_us,
+    const std::function<std::vector<double>(std::size_t candidate, int steps)>& train) {
+  auto left = worth_trying(expected_us, allowed_us);
+  TrialResult result;
+  if (left.empty()) return result;
+  if (left.size() > 1)
+    for (const std::size_t candidate : left) result.tried.push_back({candidate, {}});
+  std::vector<TrialRun*> runs;
+  for (TrialRun& run : result.tried) runs.push_back(&run);
+  while (runs.size() > 1) {
+    for (TrialRun* run : runs) {
+      const auto times = train(run->candidate, steps_in_round(left.size(), runs.size()));
+      run->step_us.insert(run->step_us.end(), times.begin() + 1, times.end());
+    }
+    std::stable_sort(runs.begin(), runs.end(), [](const TrialRun* a, const TrialRun* b) {
+      return median(a->step_us) < median(b->step_us);
+    });
+    runs.resize(half_of(runs.size()));
+  }
+  result.chosen = runs.empty() ? left.front() : runs.front()->candidate;
+  return result;
+}
+
+}  // namespace dynamiccl
