@@ -50,4 +50,14 @@ std::unique_ptr<Job> job_of(Backend backend, int workers,
   return job;
 }
 
+void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit) {
+  for (WorkCell& cell : job.config.cells) {
+    TrainingSpec spec = training_spec(cell);
+    edit(spec);
+    const auto id = cell.id;
+    cell = training_cell(spec);
+    cell.id = id;
+  }
+}
+
 }  // namespace dynamiccl::testing

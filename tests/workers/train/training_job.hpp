@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,5 +24,8 @@ TrainingSpec small_spec(TrainingMethod method);
 std::unique_ptr<Job> job_of(Backend backend, int workers,
                             const std::vector<TrainingMethod>& methods, int oracle,
                             int servers = 1);
+
+/// Changes what every cell of the launch trains.
+void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit);
 
 }  // namespace dynamiccl::testing

@@ -19,16 +19,12 @@ TEST_CASE("equal samples give equal accuracy, whatever the method", "[d-56]") {
     auto job = job_of(Backend::gloo, ranks, methods, 0);
     job->config.protocol.warmup = 0;
     job->config.protocol.iterations = job->config.protocol.min_iterations = 120;
-    for (auto& cell : job->config.cells) {
-      TrainingSpec spec = training_spec(cell);
+    edit_specs(*job, [&](TrainingSpec& spec) {
       spec.batch = batch;
       spec.samples = 512;
       spec.evaluate = 512;
       spec.learning_rate = 0.01;
-      const auto id = cell.id;
-      cell = training_cell(spec);
-      cell.id = id;
-    }
+    });
     job->start();
     const int code = job->wait(kTimeoutS);
     INFO(job->errors());
@@ -50,13 +46,13 @@ TEST_CASE("epochs end at the accuracy that is asked for, with servers and withou
   const auto method = GENERATE(TrainingMethod::dear, TrainingMethod::bsp_ps, TrainingMethod::ddp);
   const auto train = [&](double target) {
     auto job = job_of(Backend::gloo, 2, {method}, 0);
-    TrainingSpec spec = training_spec(job->config.cells[0]);
-    spec.batch = 16;
-    spec.samples = 512;
-    spec.learning_rate = 0.01;
-    spec.epochs = 6;
-    spec.target = target;
-    job->config.cells[0] = training_cell(spec);
+    edit_specs(*job, [&](TrainingSpec& spec) {
+      spec.batch = 16;
+      spec.samples = 512;
+      spec.learning_rate = 0.01;
+      spec.epochs = 6;
+      spec.target = target;
+    });
     job->start();
     const int code = job->wait(kTimeoutS);
     INFO(job->errors());
@@ -102,16 +98,13 @@ TEST_CASE("what is left open is tried, and training starts anew after that", "[d
   job->config.protocol.warmup = 2;
   job->config.protocol.iterations = job->config.protocol.min_iterations = 6;
   job->config.protocol.cell_time_cap = Micros(30e6);
-  for (auto& cell : job->config.cells) {
-    TrainingSpec spec;
-    spec.method = training_spec(cell).method;
+  edit_specs(*job, [](TrainingSpec& spec) {
+    const TrainingMethod method = spec.method;
+    spec = {};
+    spec.method = method;
     spec.model = TrainingModel::cnn;
-    spec.batch = 32;  // computation outweighs sending: all plans are expected to be close
     spec.threads = 1;
-    const auto id = cell.id;
-    cell = training_cell(spec);
-    cell.id = id;
-  }
+  });
   job->start();
   const int code = job->wait(kTimeoutS);
   INFO(job->errors());

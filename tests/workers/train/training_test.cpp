@@ -143,13 +143,7 @@ TEST_CASE("servers that are the optimizers train the same weights", "[d-03][d-40
   const auto backend = GENERATE(from_range(kBackends));
   const int workers = GENERATE(2, 4);
   auto job = job_of(backend, workers, kServer, 20, 2);
-  for (auto& cell : job->config.cells) {
-    TrainingSpec spec = training_spec(cell);
-    spec.optimizer = OptimizerPlace::server;
-    const auto id = cell.id;
-    cell = training_cell(spec);
-    cell.id = id;
-  }
+  edit_specs(*job, [](TrainingSpec& spec) { spec.optimizer = OptimizerPlace::server; });
   job->start();
   const int code = job->wait(kTimeoutS);
   INFO(name_of(backend) << " " << workers << " workers\n" << job->errors());
@@ -169,10 +163,10 @@ TEST_CASE("epochs start anew on servers that are the optimizers too", "[d-03]") 
   std::set<std::string> digests;
   for (const auto place : {OptimizerPlace::worker, OptimizerPlace::server}) {
     auto job = job_of(Backend::gloo, 2, {TrainingMethod::bytescheduler_ps}, 0);
-    TrainingSpec spec = training_spec(job->config.cells[0]);
-    spec.optimizer = place;
-    spec.epochs = 2;
-    job->config.cells[0] = training_cell(spec);
+    edit_specs(*job, [&](TrainingSpec& spec) {
+      spec.optimizer = place;
+      spec.epochs = 2;
+    });
     job->start();
     const int code = job->wait(kTimeoutS);
     INFO(job->errors());
