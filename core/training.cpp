@@ -136,6 +136,19 @@ Bytes partition_of(const TrainingSpec& spec) { return or_usual(spec.partition, 4
 Bytes credit_of(const TrainingSpec& spec) { return or_usual(spec.credit, 16U << 20); }
 Bytes bucket_of(const TrainingSpec& spec) { return or_usual(spec.bucket, 25U << 20); }
 
+bool leaves_a_choice(const TrainingSpec& spec) {
+  switch (spec.method) {
+    case TrainingMethod::dear:
+      return spec.bucket.count() == 0;
+    case TrainingMethod::bytescheduler_a2a:
+      return spec.partition.count() == 0 || spec.credit.count() == 0;
+    case TrainingMethod::mg_wfbp:
+      return spec.merge == MergeRule::optimal;
+    default:
+      return false;
+  }
+}
+
 Architecture architecture_of(TrainingMethod method) {
   switch (method) {
     case TrainingMethod::bsp_ps:

@@ -110,8 +110,8 @@ struct TrainingSpec {
   std::string data = "generated";
   double learning_rate = 0.05;  ///< "learning_rate"
   double momentum = 0.9;        ///< "momentum"
-  /// Sizes; 0, written "auto", leaves them to the method: the shortest step expected from what the
-  /// link and the model were measured to cost (ByteScheduler-A2A, DeAR), else the usual ones.
+  /// Sizes; 0, written "auto", leaves them to the method: chosen by expected steps and a trial
+  /// (ByteScheduler-A2A, DeAR), else the usual ones.
   Bytes partition{0};                    ///< "partition": largest part of ByteScheduler and PS
   Bytes credit{0};                       ///< "credit": bytes in flight, ByteScheduler
   Bytes bucket{0};                       ///< "bucket": DeAR's groups, DDP's buckets after its first
@@ -139,6 +139,11 @@ struct TrainingSpec {
 Bytes partition_of(const TrainingSpec& spec);
 Bytes credit_of(const TrainingSpec& spec);
 Bytes bucket_of(const TrainingSpec& spec);
+
+/// Is there more than one plan to choose from: sizes left to the method, or MG-WFBP's exact merge?
+bool leaves_a_choice(const TrainingSpec& spec);
+/// Trying plans takes at most so many times Protocol::cell_time_cap.
+inline constexpr double kTrialCaps = 3;
 
 /// Names of the settings that a training cell may have, "model" first.
 std::vector<std::string> training_settings();

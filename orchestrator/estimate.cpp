@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "core/training.hpp"
 #include "orchestrator/stopping.hpp"
 
 namespace dynamiccl {
@@ -23,16 +24,19 @@ constexpr double kDataBytesPerUs = 300;  // random data and checking, per rank
 
 double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool bridge,
                       const Protocol& protocol) {
-  if (cell.collective == Collective::training)
-    return kTrainingUs + 1.5 * protocol.cell_time_cap.count();
+  const double cap_us = protocol.cell_time_cap.count();
+  if (cell.collective == Collective::training) {
+    const bool tries = group.ranks > 1 && leaves_a_choice(training_spec(cell));
+    return kTrainingUs + (1.5 + (tries ? kTrialCaps : 0)) * cap_us;
+  }
   const double bytes = static_cast<double>(cell.size.count());
   const double call = (bridge ? kBridgeCallUs : kSharedCallUs) * group.ranks +
                       bytes / (bridge ? kBridgeBytesPerUs : kSharedBytesPerUs) * (group.ranks - 1);
   const double sample = std::max(call, protocol.batch_target.count());
-  const double timed = std::min(sample * (protocol.warmup + protocol.iterations),
-                                std::max(protocol.cell_time_cap.count(),
-                                         sample * (protocol.warmup + protocol.min_iterations)));
-  return timed + 3 * group.ranks * bytes / kDataBytesPerUs;
+  const double warm_up = std::min(sample * protocol.warmup, std::max(sample, cap_us / 2));
+  const double timed =
+      std::min(sample * protocol.iterations, std::max(cap_us, sample * protocol.min_iterations));
+  return warm_up + timed + 3 * group.ranks * bytes / kDataBytesPerUs;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "core/digest.hpp"
 #include "core/malloc_settings.hpp"
 #include "core/text.hpp"
+#include "core/training.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/integrity.hpp"
 #include "orchestrator/observe.hpp"
@@ -111,15 +112,22 @@ std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
   return recorded_command(argv);
 }
 
-Micros launch_timeout(const RunProtocol& protocol, std::size_t cells) {
+Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& cells) {
   if (protocol.launch_timeout.count() > 0) return protocol.launch_timeout;
   // Warm-up, timed part, fresh data and checking of a cell each take about as long as the cap at
-  // most; containers and connections come on top.
+  // most, and so does each part of a trial; containers, connections and of training the model, its
+  // profile and its cost tables come on top.
   constexpr double start_us = 30e6;
   constexpr double per_cell_us = 2e6;
-  return Micros(start_us + protocol.connect_timeout.count() +
-                static_cast<double>(cells) *
-                    (per_cell_us + 3 * protocol.cells.cell_time_cap.count()));
+  constexpr double per_training_us = 60e6;
+  const double cap_us = protocol.cells.cell_time_cap.count();
+  double timeout_us = start_us + protocol.connect_timeout.count();
+  for (const WorkCell& cell : cells) {
+    const bool trains = cell.collective == Collective::training;
+    const double trial = trains && leaves_a_choice(training_spec(cell)) ? kTrialCaps : 0;
+    timeout_us += (trains ? per_training_us : per_cell_us) + (3 + trial) * cap_us;
+  }
+  return Micros(timeout_us);
 }
 
 RunConfig make_run_config(const PlannedGroup& group, const RunProtocol& protocol,
@@ -215,7 +223,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
                           const RunProtocol& protocol,
                           const std::function<void(const std::string&)>& on_stderr) {
   ProcessOptions options;
-  options.timeout = launch_timeout(protocol, launch.config.cells.size());
+  options.timeout = launch_timeout(protocol, launch.config.cells);
   options.marker = launch.start.uuid;
   options.on_stderr = on_stderr;
   options.kill_elsewhere = [&] {

@@ -42,7 +42,7 @@ struct FinishedLaunch {
 };
 
 /// Timeout of a launch: the protocol's, or what its cells may take at most by their time caps.
-Micros launch_timeout(const RunProtocol& protocol, std::size_t cells);
+Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& cells);
 
 /// The worker's run.json for one launch of a group.
 RunConfig make_run_config(const PlannedGroup& group, const RunProtocol& protocol,

@@ -90,7 +90,7 @@ json group_json(const PlannedGroup& group, const Experiment& experiment, const L
       {"ranks", group.ranks},
       {"knobs", group.knobs},
       {"estimated_launch_s", estimated_launch(group, profile, experiment.protocol).seconds()},
-      {"launch_timeout_s", launch_timeout(experiment.protocol, group.possible_cells()).seconds()},
+      {"launch_timeout_s", launch_timeout(experiment.protocol, launch_cells(group, 0)).seconds()},
       {"environment_commands", commands.environment},
       {"launch_commands", commands.launch},
       {"commands_unknown", commands.problem.empty() ? json() : json(commands.problem)},

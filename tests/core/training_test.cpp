@@ -108,6 +108,24 @@ TEST_CASE("sizes may be left to the method") {
   CHECK(!training_cell(spec).knobs.contains("bucket"));
 }
 
+TEST_CASE("what is left to a method leaves a choice", "[d-48][d-49][d-53]") {
+  TrainingSpec spec;
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::dear;
+  CHECK(leaves_a_choice(spec));
+  spec.bucket = Bytes(1U << 20);
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::bytescheduler_a2a;
+  spec.partition = Bytes(1U << 20);
+  CHECK(leaves_a_choice(spec));
+  spec.credit = Bytes(1U << 20);
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(leaves_a_choice(spec));
+  spec.merge = MergeRule::greedy;
+  CHECK_FALSE(leaves_a_choice(spec));
+}
+
 TEST_CASE("an optimizer on servers needs a method that has some") {
   TrainingSpec spec;
   spec.method = TrainingMethod::wfbp_ps;

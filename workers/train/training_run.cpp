@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <optional>
 
-#include "core/digest.hpp"
 #include "core/statistics.hpp"
 #include "core/usable_cores.hpp"
 #include "workers/measure/clock.hpp"
@@ -24,9 +21,6 @@
 
 namespace dynamiccl {
 namespace {
-
-/// A trial of plans takes at most so many times what a cell's steps may take.
-constexpr double kTrialCaps = 3;
 
 /// What decides whether two cells share a model and its profile.
 std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {

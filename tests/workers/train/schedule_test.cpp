@@ -292,7 +292,16 @@ TEST_CASE("what is left open is chosen among plans that differ", "[d-49][d-53]")
   REQUIRE(usual_parts.size() == 1);
   CHECK(usual_parts[0].credit_bytes == 16U << 20);
   CHECK(shortest(open_parts) <= shortest(usual_parts));
+  // Two merges, by idle and by busy costs; alike they are one.
+  spec.method = TrainingMethod::mg_wfbp;
+  link.busy_time = link.time;
+  CHECK(possible_plans(spec, profile, link).size() == 1);
+  link.busy_time = CostTable({{1024, 20'000}, {kStages * kBytes, 80'000}});
+  const auto merges = possible_plans(spec, profile, link);
+  REQUIRE(merges.size() == 2);
+  CHECK(merges[1].pieces.size() < merges[0].pieces.size());
   // What is said stays.
+  spec.method = TrainingMethod::bytescheduler_a2a;
   spec.partition = Bytes(1U << 18);
   const auto said = possible_plans(spec, profile, link);
   REQUIRE(said.size() == 1);

@@ -8,7 +8,7 @@
 namespace dynamiccl {
 namespace {
 
-/// Expectations err by 15 %, so that of two candidates one may be ahead by twice that much.
+/// Expectations are to be within 15 %, so that of two candidates one may be ahead by twice that.
 constexpr double kWorthTrying = 1.3;
 constexpr std::size_t kAlwaysTried = 2;  // expectations may be off by more
 
@@ -40,7 +40,9 @@ std::vector<std::size_t> worth_trying(const std::vector<double>& expected_us, do
   const double least_us = expected_us[order.front()];
   while (order.size() > kAlwaysTried && expected_us[order.back()] > least_us * kWorthTrying)
     order.pop_back();
-  while (order.size() > 1 && steps_of(order.size()) * least_us > allowed_us) order.pop_back();
+  // As the slowest of them, so that it may end sooner but not later.
+  while (order.size() > 1 && steps_of(order.size()) * expected_us[order.back()] > allowed_us)
+    order.pop_back();
   return order;
 }
 
