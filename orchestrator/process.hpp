@@ -19,7 +19,7 @@ struct ProcessOptions {
   /// ended. Must be unique.
   std::string marker;
   /// Each command's last this many bytes of stdout and of stderr are kept.
-  std::size_t kept_bytes = 64 * 1024;
+  std::size_t kept_bytes = std::size_t{64} * 1024;
   /// Stop when a signal is noted (needs an InterruptGuard).
   bool interruptible = true;
   /// Called after the process groups were signalled, to end what lives in containers.

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <numeric>
 #include <string_view>
 
@@ -65,7 +66,7 @@ void compare_ranks(Communicator& comm, int servers, const std::vector<std::size_
   broadcast_host(comm, first.data(), first.size() * sizeof(float), servers);
   double wrong = 0;
   for (std::size_t i = 0; i < own.size(); ++i)
-    wrong += std::memcmp(&own[i], &first[i], sizeof own[i]) == 0 ? 0 : 1;
+    wrong += std::bit_cast<std::uint32_t>(own[i]) == std::bit_cast<std::uint32_t>(first[i]) ? 0 : 1;
   record.checked += own.size();
   record.wrong += static_cast<std::uint64_t>(wrong);
   record.training->parameters_sha256 = sha256_hex(

@@ -84,7 +84,7 @@ class StepExchange {
   /// as soon as they are queued, so that it queues the update beside the computation, and wait()
   /// waits for that too. Returns false where the caller applies them after wait().
   using Apply = std::function<void(std::size_t first, std::size_t last)>;
-  virtual bool apply_by(Apply /*apply*/) { return false; }
+  virtual bool apply_by(const Apply& /*apply*/) { return false; }
   /// What the computing thread does or queues from now on finds the sum of this gradient.
   /// @throws what ended the communication
   virtual void wait(std::size_t gradient) = 0;

@@ -21,8 +21,8 @@ class QueuedExchange final : public StepExchange {
 
   void start_step() override;
   void ready(std::size_t gradient) override;
-  bool apply_by(Apply apply) override {
-    apply_ = std::move(apply);
+  bool apply_by(const Apply& apply) override {
+    apply_ = apply;
     return true;
   }
   void wait(std::size_t gradient) override;
