@@ -87,7 +87,7 @@ class Child {
   }
 
   void start(asio::io_context& io, const Command& command, const ProcessOptions& options,
-             std::function<void()> on_exit) {
+             const std::function<void()>& on_exit) {
     const auto program = command.argv.front().find('/') == std::string::npos
                              ? bp::search_path(command.argv.front())
                              : boost::filesystem::path(command.argv.front());
