@@ -1,5 +1,7 @@
 #include "tests/workers/train/training_job.hpp"
 
+#include <catch2/catch_test_macros.hpp>
+
 namespace dynamiccl::testing {
 
 const std::vector<TrainingMethod> kRing{TrainingMethod::bsp_a2a, TrainingMethod::wfbp_a2a,
@@ -48,6 +50,13 @@ std::unique_ptr<Job> job_of(Backend backend, int workers,
     job->config.cells.push_back(cell);
   }
   return job;
+}
+
+void run_to_end(Job& job) {
+  job.start();
+  const int code = job.wait(kTimeoutS);
+  INFO(job.errors());
+  REQUIRE(code == 0);
 }
 
 void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit) {

@@ -25,6 +25,9 @@ std::unique_ptr<Job> job_of(Backend backend, int workers,
                             const std::vector<TrainingMethod>& methods, int oracle,
                             int servers = 1);
 
+/// Starts the launch and requires that it ends well.
+void run_to_end(Job& job);
+
 /// Changes what every cell of the launch trains.
 void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit);
 

@@ -53,10 +53,7 @@ TEST_CASE("epochs end at the accuracy that is asked for, with servers and withou
       spec.epochs = 6;
       spec.target = target;
     });
-    job->start();
-    const int code = job->wait(kTimeoutS);
-    INFO(job->errors());
-    REQUIRE(code == 0);
+    run_to_end(*job);
     const auto records = job->records_of<CellRecord>(job->config.ranks - 1);
     REQUIRE(records.size() == 1);
     INFO(records[0].reason);
@@ -105,10 +102,7 @@ TEST_CASE("what is left open is tried, and training starts anew after that", "[d
     spec.model = TrainingModel::cnn;
     spec.threads = 1;
   });
-  job->start();
-  const int code = job->wait(kTimeoutS);
-  INFO(job->errors());
-  REQUIRE(code == 0);
+  run_to_end(*job);
   const auto records = job->records_of<CellRecord>(0);
   REQUIRE(records.size() == 3);
   for (const auto& record : records) {
@@ -186,10 +180,7 @@ TEST_CASE("the baseline is PyTorch's engine with the buckets that were asked for
   spec.model = TrainingModel::resnet18;
   spec.bucket = Bytes(4U << 20);
   job->config.cells[0] = training_cell(spec);
-  job->start();
-  const int code = job->wait(kTimeoutS);
-  INFO(job->errors());
-  REQUIRE(code == 0);
+  run_to_end(*job);
   for (const int rank : {0, 1}) {
     const auto records = job->records_of<CellRecord>(rank);
     REQUIRE(records.size() == 1);

@@ -120,10 +120,7 @@ TEST_CASE("a step sends every piece once, split or whole", "[d-49][d-53]") {
 
 TEST_CASE("servers share the load and hold no more than they must", "[d-03]") {
   auto job = job_of(kBackends.back(), 2, kServer, 5, 2);
-  job->start();
-  const int code = job->wait(kTimeoutS);
-  INFO(job->errors());
-  REQUIRE(code == 0);
+  run_to_end(*job);
   const std::uint64_t volume = 4 * facts_of(TrainingModel::mlp, 1).parameters;
   std::vector<std::uint64_t> held(kServer.size(), 0);
   for (const int server : {0, 1}) {
@@ -167,10 +164,7 @@ TEST_CASE("epochs start anew on servers that are the optimizers too", "[d-03]") 
       spec.optimizer = place;
       spec.epochs = 2;
     });
-    job->start();
-    const int code = job->wait(kTimeoutS);
-    INFO(job->errors());
-    REQUIRE(code == 0);
+    run_to_end(*job);
     const auto records = job->records_of<CellRecord>(1);
     REQUIRE(records.size() == 1);
     INFO(records[0].reason);
