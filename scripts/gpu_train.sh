@@ -27,7 +27,8 @@ fi
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 root=$(pwd)
-deps=$root/build/train-deps
+# Below the programs, where containers see it too.
+deps=$root/build/release/train-deps
 failed=0
 say() { echo "== $* ($SECONDS s)"; }
 
