@@ -111,6 +111,9 @@ const std::vector<KnobRow>& knob_rows() {
       {"optimizer",
        [](TrainingSpec& s, const std::string& v) { s.optimizer = parse_named<OptimizerPlace>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.optimizer)); }},
+      {"packing",
+       [](TrainingSpec& s, const std::string& v) { s.packing = parse_named<Packing>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.packing)); }},
       {"precision",
        [](TrainingSpec& s, const std::string& v) { s.precision = parse_named<Precision>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.precision)); }},
@@ -224,6 +227,12 @@ std::string training_contradiction(const TrainingSpec& spec) {
       architecture_of(spec.method) == Architecture::ring)
     return fmt::format("optimizer = \"server\": {} has no server; take one of the -ps methods",
                        name_of(spec.method));
+  if (spec.packing != Packing::none &&
+      (architecture_of(spec.method) == Architecture::ps || spec.method == TrainingMethod::ddp))
+    return fmt::format(
+        "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
+        "mg-wfbp or dear",
+        name_of(spec.packing), name_of(spec.method));
   return "";
 }
 

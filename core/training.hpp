@@ -30,6 +30,9 @@ enum class MergeRule { optimal, greedy };
 /// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
 /// pull weights.
 enum class OptimizerPlace { worker, server };
+/// How gradients travel: as they are, or each frame's common exponent written once (lossless; host
+/// memory, methods without servers).
+enum class Packing { none, exponents };
 /// What a GPU computes products in; weights, gradients and sums stay fp32.
 enum class Precision { fp32, tf32, bf16 };
 
@@ -69,6 +72,12 @@ struct NameTable<OptimizerPlace> {
                                       Named{OptimizerPlace::server, "server"}};
 };
 
+template <>
+struct NameTable<Packing> {
+  static constexpr std::string_view what = "packing";
+  static constexpr std::array entries{Named{Packing::none, "none"},
+                                      Named{Packing::exponents, "exponents"}};
+};
 template <>
 struct NameTable<Precision> {
   static constexpr std::string_view what = "precision";
@@ -118,6 +127,7 @@ struct TrainingSpec {
   MergeRule merge = MergeRule::optimal;  ///< "merge"
   /// "optimizer": worker or server, PS only.
   OptimizerPlace optimizer = OptimizerPlace::worker;
+  Packing packing = Packing::none;        ///< "packing"
   Precision precision = Precision::fp32;  ///< "precision": tf32 and bf16 on GPUs only
   int servers = 1;                        ///< "servers": ranks 0 to servers-1, PS only
   int threads = 0;                        ///< "threads": of computation per rank; 0 = cores / ranks

@@ -53,6 +53,7 @@ TEST_CASE("a training cell carries its settings there and back") {
   spec.partition = Bytes(1000);
   spec.learning_rate = 0.125;
   spec.merge = MergeRule::greedy;
+  spec.packing = Packing::exponents;
   spec.oracle = 20;
   spec.epochs = 3;
   spec.target = 0.75;
@@ -67,6 +68,7 @@ TEST_CASE("a training cell carries its settings there and back") {
   CHECK(read.partition == spec.partition);
   CHECK(read.learning_rate == 0.125);
   CHECK(read.merge == MergeRule::greedy);
+  CHECK(read.packing == Packing::exponents);
   CHECK(read.oracle == 20);
   CHECK(read.epochs == 3);
   CHECK(read.target == 0.75);
@@ -136,4 +138,17 @@ TEST_CASE("an optimizer on servers needs a method that has some") {
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("dear has no server"));
   spec.optimizer = OptimizerPlace::worker;
   CHECK(training_contradiction(spec).empty());
+}
+
+TEST_CASE("packing needs our own all-reduce") {
+  TrainingSpec spec;
+  spec.packing = Packing::exponents;
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(training_contradiction(spec).empty());
+  spec.method = TrainingMethod::dear;
+  CHECK(training_contradiction(spec).empty());
+  spec.method = TrainingMethod::wfbp_ps;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("wfbp-ps sends plain values"));
+  spec.method = TrainingMethod::ddp;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("ddp sends plain values"));
 }

@@ -20,6 +20,8 @@ std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
   if (split || architecture_of(spec.method) == Architecture::ps)
     return fmt::format("{} sums in host memory: on GPUs take bsp-a2a, wfbp-a2a, mg-wfbp{}",
                        name_of(spec.method), split ? "" : ", dear");
+  if (spec.packing != Packing::none)
+    return fmt::format("packing = \"{}\" works on gradients in host memory", name_of(spec.packing));
   if (auto reason = comm.unsupported({})) return *reason;
   return why_no_gpu();
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <ctime>
 #include <numeric>
+#include <random>
 
 #include "core/statistics.hpp"
 #include "workers/measure/clock.hpp"
@@ -140,12 +141,21 @@ void steady_losses(std::vector<CostTable::Point>& lost, const std::vector<CostTa
   }
 }
 
+/// What packing takes depends on the values: as gradients are spread, and so small that sums of
+/// sums stay finite.
+void fill_like_gradients(float* values, std::size_t count) {
+  std::mt19937 random;  // the same on every rank
+  std::normal_distribution<float> spread(0, 1e-12F);
+  std::generate_n(values, count, [&] { return spread(random); });
+}
+
 ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, std::size_t messages,
                      std::size_t lanes) {
   ExchangePlan plan;
   plan.method = spec.method;
   plan.servers = servers;
   plan.lanes = lanes;
+  plan.packing = spec.packing;
   plan.server_sgd = server_sgd(spec);
   plan.counts.assign(messages, size);
   // One message at a time is what an all-reduce by urgency does.
@@ -158,17 +168,19 @@ ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, st
 }  // namespace
 
 std::string link_key(const TrainingSpec& spec) {
+  const std::string packed =
+      spec.packing == Packing::none ? "" : fmt::format(", packed by {}", name_of(spec.packing));
   switch (spec.method) {
     case TrainingMethod::bsp_a2a:
     case TrainingMethod::wfbp_a2a:
     case TrainingMethod::mg_wfbp:
     case TrainingMethod::ddp:
-      return "all-reduce";
+      return "all-reduce" + packed;
     case TrainingMethod::dear:
-      return "split all-reduce";
+      return "split all-reduce" + packed;
     default:
-      return fmt::format("{}|{}|{}|{}", name_of(spec.method), spec.servers, largest_piece(spec),
-                         name_of(spec.optimizer));
+      return fmt::format("{}|{}|{}|{}{}", name_of(spec.method), spec.servers, largest_piece(spec),
+                         name_of(spec.optimizer), packed);
   }
 }
 
@@ -208,6 +220,8 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
   const std::size_t whole = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
   const std::size_t largest = std::min(whole, largest_piece(spec));
   if (worker != nullptr) worker->memory().clear(worker->gradients(), all);
+  if (worker != nullptr && spec.packing != Packing::none)
+    fill_like_gradients(worker->gradients(), all);
   if (worker != nullptr) worker->memory().mark(kMostTogether);
   if (worker != nullptr) worker->memory().complete();
   ComputeLoad load(comm.rank() < servers ? 1 : threads);

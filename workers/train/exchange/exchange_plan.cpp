@@ -100,6 +100,7 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
                                 const CostTable& cost) {
   ExchangePlan plan;
   plan.method = spec.method;
+  plan.packing = spec.packing;
   plan.credit_bytes = credit_of(spec).count();
   for (const auto& gradient : gradients) plan.counts.push_back(gradient.bytes / sizeof(float));
   plan.pieces = cut(plan.counts, groups_of(spec, gradients, cost), largest_piece(spec));

@@ -18,6 +18,7 @@ struct ExchangePlan {
   std::vector<std::size_t> counts;  ///< elements of each gradient in the flat buffer's order
   std::vector<Piece> pieces;        ///< in the order of the backward pass
   std::size_t credit_bytes = 0;     ///< ByteScheduler: bytes in flight
+  Packing packing = Packing::none;  ///< of what travels; without servers
   std::size_t lanes = 1;            ///< of the library's queue, where the exchange is queued
   /// Servers apply what they summed and answer with weights; nullopt: they answer with sums.
   std::optional<Sgd> server_sgd;

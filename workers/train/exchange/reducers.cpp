@@ -1,22 +1,30 @@
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
-#include "workers/collectives/sum.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/ring_halves.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// The library's all-reduce. Rank 0 chooses the order where the method has one of its own: ranks
-/// that call in different orders would add different pieces.
+/// The library's all-reduce, or our own of packed values. Rank 0 chooses the order where the method
+/// has one of its own: ranks that call in different orders would add different pieces.
 class AllReduce final : public Reducer {
  public:
   AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
-      : comm_(comm), plan_(plan), gradients_(gradients), order_(plan.pieces.size() + 1) {}
+      : comm_(comm), plan_(plan), gradients_(gradients), order_(plan.pieces.size() + 1) {
+    if (plan.packing != Packing::none) ring_.emplace(comm, plan, gradients);
+  }
 
   bool start(std::size_t index) override {
+    if (ring_) {
+      ring_->all_reduce(index);
+      sent_bytes_ = ring_->sent_bytes();
+      return true;
+    }
     const Piece& piece = plan_.pieces[index];
     float* data = gradients_ + piece.offset;
     if (comm_.size() > 1) comm_.allreduce(data, data, piece.count, DataType::float32);
@@ -26,6 +34,9 @@ class AllReduce final : public Reducer {
     return true;
   }
 
+  [[nodiscard]] std::size_t extra_bytes() const override {
+    return ring_ ? ring_->extra_bytes() : 0;
+  }
   [[nodiscard]] bool chooses() const override { return comm_.rank() == 0; }
 
   void agree(std::vector<std::size_t>& chosen) override {
@@ -48,6 +59,7 @@ class AllReduce final : public Reducer {
   Communicator& comm_;
   const ExchangePlan& plan_;
   float* gradients_;
+  std::optional<RingHalves> ring_;  ///< where the library's all-reduce does not do
   std::vector<std::uint32_t> order_;
 };
 
@@ -55,57 +67,22 @@ class AllReduce final : public Reducer {
 class SplitAllReduce final : public Reducer {
  public:
   SplitAllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
-      : comm_(comm), plan_(plan), gradients_(gradients) {
-    std::size_t largest = 0;
-    for (const auto& piece : plan.pieces) largest = std::max(largest, piece.count);
-    received_.resize(largest / static_cast<std::size_t>(comm.size()) + 1);
-  }
+      : ring_(comm, plan, gradients) {}
 
   bool start(std::size_t index) override {
-    // After the last round this rank holds the sum of the part after its own.
-    for (int round = 0; round < comm_.size() - 1; ++round) {
-      const auto [send, send_count] = part(index, comm_.rank() - round);
-      const auto [add, add_count] = part(index, comm_.rank() - round - 1);
-      pass(send, send_count, received_.data(), add_count);
-      sum_elements(add, add, received_.data(), add_count, DataType::float32);
-    }
+    ring_.reduce_scatter(index);
+    sent_bytes_ = ring_.sent_bytes();
     return true;
-  }
-
-  [[nodiscard]] std::size_t extra_bytes() const override {
-    return received_.size() * sizeof(float);
   }
   bool second_pass() override { return true; }
   void second(std::size_t index) override {
-    for (int round = 0; round < comm_.size() - 1; ++round) {
-      const auto [send, send_count] = part(index, comm_.rank() + 1 - round);
-      const auto [into, into_count] = part(index, comm_.rank() - round);
-      pass(send, send_count, into, into_count);
-    }
+    ring_.all_gather(index);
+    sent_bytes_ = ring_.sent_bytes();
   }
+  [[nodiscard]] std::size_t extra_bytes() const override { return ring_.extra_bytes(); }
 
  private:
-  /// Part of a piece; numbers count modulo the ranks.
-  std::pair<float*, std::size_t> part(std::size_t index, int number) {
-    const Piece& piece = plan_.pieces[index];
-    const auto ranks = static_cast<std::size_t>(comm_.size());
-    const std::size_t k = static_cast<std::size_t>(number + 2 * comm_.size()) % ranks;
-    const std::size_t begin = piece.count * k / ranks;
-    const std::size_t end = piece.count * (k + 1) / ranks;
-    return {gradients_ + piece.offset + begin, end - begin};
-  }
-
-  void pass(const float* send, std::size_t send_count, float* into, std::size_t into_count) {
-    const int size = comm_.size();
-    exchange(comm_, send, send_count * sizeof(float), (comm_.rank() + 1) % size, into,
-             into_count * sizeof(float), (comm_.rank() + size - 1) % size, kHalfTag);
-    sent_bytes_ += send_count * sizeof(float);
-  }
-
-  Communicator& comm_;
-  const ExchangePlan& plan_;
-  float* gradients_;
-  std::vector<float> received_;
+  RingHalves ring_;
 };
 
 /// Push to the piece's server, pull of the sum. Several pieces are under way at once.
