@@ -11,7 +11,8 @@ mkdir -p /opt/dynamiccl "$root/build/release"
 tar -xJf "$bundle/programs.tar.xz" -C /opt/dynamiccl
 cp -a /opt/dynamiccl/bin/. "$root/build/release/"
 for program in mpirun.mpich hydra_pmi_proxy; do
-  [ -e "/usr/bin/$program" ] || ln -s "/opt/dynamiccl/mpich/$program" "/usr/bin/$program"
+  [ -e "/usr/bin/$program" ] || [ ! -e "/opt/dynamiccl/mpich/$program" ] ||
+    ln -sf "/opt/dynamiccl/mpich/$program" "/usr/bin/$program"
 done
 if [ ! -x /opt/engine/dockerd ] && [ -e "$bundle/engines.tar.xz" ]; then
   mkdir -p /opt/unpacked
