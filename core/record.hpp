@@ -55,7 +55,7 @@ struct TrainingFigures {
   double exposed_us = 0;       ///< computation stands still until gradients arrive
   double predicted_us = 0;     ///< step expected from the profile and the measured cost table
   double wire_bytes = 0;       ///< payload that this rank sends in one step
-  double c2c_predicted = 0;    ///< parameters communicated per FLOP, by formula
+  double c2c_predicted = 0;    ///< parameters communicated per FLOP, by formula, unpacked
   double c2c_measured = 0;     ///< the same from counted bytes
   double intensity = 0;        ///< I = C / D, FLOP per sample and parameter
   double first_loss = 0;       ///< of the first warm-up step

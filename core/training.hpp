@@ -31,7 +31,7 @@ enum class MergeRule { optimal, greedy };
 /// pull weights.
 enum class OptimizerPlace { worker, server };
 /// How gradients travel: as they are, or each frame's common exponent written once (lossless; host
-/// memory, methods without servers).
+/// memory, our own methods without servers).
 enum class Packing { none, exponents };
 /// What a GPU computes products in; weights, gradients and sums stay fp32.
 enum class Precision { fp32, tf32, bf16 };

@@ -141,12 +141,15 @@ void steady_losses(std::vector<CostTable::Point>& lost, const std::vector<CostTa
   }
 }
 
-/// What packing takes depends on the values: as gradients are spread, and so small that sums of
-/// sums stay finite.
+/// What packing takes depends on the values: spread as gradients are, a frame's worth repeated, and
+/// so small that sums of one size's messages stay finite.
 void fill_like_gradients(float* values, std::size_t count) {
+  constexpr std::size_t kDrawn = 32768;
   std::mt19937 random;  // the same on every rank
   std::normal_distribution<float> spread(0, 1e-12F);
-  std::generate_n(values, count, [&] { return spread(random); });
+  std::generate_n(values, std::min(kDrawn, count), [&] { return spread(random); });
+  for (std::size_t at = kDrawn; at < count; at += kDrawn)
+    std::copy_n(values, std::min(kDrawn, count - at), values + at);
 }
 
 ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, std::size_t messages,
@@ -220,8 +223,6 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
   const std::size_t whole = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
   const std::size_t largest = std::min(whole, largest_piece(spec));
   if (worker != nullptr) worker->memory().clear(worker->gradients(), all);
-  if (worker != nullptr && spec.packing != Packing::none)
-    fill_like_gradients(worker->gradients(), all);
   if (worker != nullptr) worker->memory().mark(kMostTogether);
   if (worker != nullptr) worker->memory().complete();
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
@@ -234,6 +235,8 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
     const std::size_t wide = std::min(side_by_side, all / size);
     const std::size_t messages = std::max({small, wide, servers > 0 ? kPipelined : 1});
     const ExchangePlan plan = plan_of(spec, servers, size, messages, lanes);
+    if (worker != nullptr && spec.packing != Packing::none)
+      fill_like_gradients(worker->gradients(), all);
     barrier(comm);
     std::vector<double> values(tables.size(), 0);
     if (comm.rank() < servers) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include "tests/workers/train/idle_communicator.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
 using namespace dynamiccl;
+using dynamiccl::testing::IdleCommunicator;
 
 namespace {
 
@@ -35,20 +37,10 @@ class LoggingQueue final : public GpuQueue {
   std::size_t lane_ = 0;
 };
 
-class LoggingCommunicator final : public Communicator {
+class LoggingCommunicator final : public IdleCommunicator {
  public:
-  LoggingCommunicator(Log& log, const float* base) : log_(log), base_(base), queue_(log) {}
-  [[nodiscard]] int rank() const override { return 1; }
-  [[nodiscard]] int size() const override { return 3; }
-  [[nodiscard]] std::string library() const override { return ""; }
-  [[nodiscard]] std::string library_version() const override { return ""; }
-  [[nodiscard]] std::optional<std::string> unsupported(const CallShape&) const override {
-    return std::nullopt;
-  }
-  [[nodiscard]] std::vector<std::string> algorithms(Collective) const override { return {}; }
-  std::string choose(const CallShape&) override { return ""; }
-  void broadcast(void*, std::size_t, DataType, int) override {}
-  void reduce(const void*, void*, std::size_t, DataType, int) override {}
+  LoggingCommunicator(Log& log, const float* base)
+      : IdleCommunicator(1, 3), log_(log), base_(base), queue_(log) {}
   void allreduce(const void* in, void* out, std::size_t count, DataType) override {
     CHECK(in == out);
     say("sum", in, count);
@@ -61,15 +53,7 @@ class LoggingCommunicator final : public Communicator {
     CHECK(place(out) == place(in) + count);
     say("scatter", in, 3 * count);
   }
-  void gather(const void*, void*, std::size_t, DataType, int) override {}
-  void alltoall(const void*, void*, std::size_t, DataType) override {}
-  void alltoallv(const void*, void*, const PairCounts&, DataType) override {}
-  Request isend(const void*, std::size_t, int, int) override { return {}; }
-  Request irecv(void*, std::size_t, int, int) override { return {}; }
-  void wait(Request) override {}
   [[nodiscard]] GpuQueue* queue() override { return &queue_; }
-  void finalize() override {}
-  [[noreturn]] void abort(int) override { std::abort(); }
 
  private:
   [[nodiscard]] std::size_t place(const void* at) const {

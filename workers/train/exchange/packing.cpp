@@ -255,7 +255,7 @@ const std::uint8_t* unpack_all(const std::uint8_t* from, const Layout& at, std::
 }  // namespace
 
 std::size_t packed_limit(std::size_t count) {
-  // While it is packed each value may turn out to lie elsewhere; one place more is written to.
+  // While it is packed each value may turn out to lie elsewhere. No value still has a code's bytes.
   return Layout(count).escapes + count + sizeof(std::uint32_t);
 }
 
@@ -279,8 +279,8 @@ void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values
   const Layout at(count);
   Header header;
   std::memcpy(&header, from, sizeof header);
-  if (header.count != count || header.escapes > count)
-    throw Error(ErrorKind::environment,
+  if (header.count != count)
+    throw Error(ErrorKind::data,
                 fmt::format("packed gradients: a frame of {} values came where {} were due: the "
                             "ranks do not run the same plan",
                             header.count, count));
@@ -290,7 +290,7 @@ void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values
   }
   const std::uint8_t* escapes = unpack_all(from, at, count, header.base, values);
   if (static_cast<std::size_t>(escapes - from) != at.escapes + header.escapes)
-    throw Error(ErrorKind::environment, "packed gradients: a frame is damaged");
+    throw Error(ErrorKind::data, "packed gradients: a frame is damaged");
 }
 
 }  // namespace dynamiccl

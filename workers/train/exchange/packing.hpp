@@ -9,7 +9,8 @@ namespace dynamiccl {
 /// are noise; its exponent is not: the exponents of one tensor lie close together, 2.4 to 2.8 bits
 /// of information in eight. A frame holds one exponent for all its values and of each value sign
 /// and fraction (24 bits) and how far above that exponent it lies (3 bits); the few that lie
-/// elsewhere follow with theirs (8 bits). ResNet-18's gradients take 0.85 of their bytes; values
+/// elsewhere follow with theirs (8 bits). ResNet-18's
+/// gradients take 0.85 of their bytes; values
 /// that would take more than all of them travel as they are.
 
 /// Most bytes of a frame of so many values, while it is being packed and afterwards.
@@ -20,7 +21,7 @@ std::size_t packed_limit(std::size_t count);
 std::size_t pack_exponents(const float* values, std::size_t count, std::uint8_t* to);
 
 /// @param from packed_limit(count) bytes that begin with the frame
-/// @throws Error(environment) for what is no frame of `count` values
+/// @throws Error(data) for a frame of another count, or with other escapes than it says
 void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values);
 
 }  // namespace dynamiccl

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <utility>
 
 #include "workers/tags.hpp"
 #include "workers/train/exchange/exchange.hpp"
@@ -59,7 +58,7 @@ class AllReduce final : public Reducer {
   Communicator& comm_;
   const ExchangePlan& plan_;
   float* gradients_;
-  std::optional<RingHalves> ring_;  ///< where the library's all-reduce does not do
+  std::optional<RingHalves> ring_;  ///< where values are packed
   std::vector<std::uint32_t> order_;
 };
 

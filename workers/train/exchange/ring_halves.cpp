@@ -26,9 +26,8 @@ RingHalves::RingHalves(Communicator& comm, const ExchangePlan& plan, float* grad
   std::size_t largest = 0;
   for (const auto& piece : plan.pieces) largest = std::max(largest, piece.count);
   const bool packed = plan.packing == Packing::exponents;
-  // Two ranks' all-reduce takes whole pieces, but frame by frame.
-  received_.resize(packed ? std::min(largest, kFrame)
-                          : largest / static_cast<std::size_t>(comm.size()) + 1);
+  const std::size_t part = swaps() ? largest : largest / static_cast<std::size_t>(comm.size()) + 1;
+  received_.resize(packed ? std::min(part, kFrame) : part);
   if (!packed) return;
   for (Slot& slot : slots_) {
     slot.sent.resize(packed_limit(received_.size()));
@@ -62,18 +61,18 @@ void RingHalves::all_gather(std::size_t piece) {
     pass(part(piece, comm_.rank() + 1 - round), part(piece, comm_.rank() - round), What::replace);
 }
 
-void RingHalves::all_reduce(std::size_t index) {
-  if (comm_.size() == 2 && plan_.packing == Packing::exponents) {
-    const Piece& piece = plan_.pieces[index];
-    const Part whole{gradients_ + piece.offset, piece.count};
+void RingHalves::all_reduce(std::size_t piece) {
+  if (swaps()) {
+    const Part whole{gradients_ + plan_.pieces[piece].offset, plan_.pieces[piece].count};
     return pass_packed(whole, whole, What::add);
   }
-  reduce_scatter(index);
-  all_gather(index);
+  reduce_scatter(piece);
+  all_gather(piece);
 }
 
 void RingHalves::pass(Part send, Part into, What what) {
   if (plan_.packing == Packing::exponents) return pass_packed(send, into, what);
+  // What is added lands beside its place first.
   float* to = what == What::add ? received_.data() : into.data;
   exchange(comm_, send.data, send.count * sizeof(float), next(), to, into.count * sizeof(float),
            before(), kHalfTag);
@@ -81,7 +80,9 @@ void RingHalves::pass(Part send, Part into, What what) {
   if (what == What::add) sum_elements(into.data, into.data, to, into.count, DataType::float32);
 }
 
-/// A frame is taken after the frame of the same number has been sent: `send` and `into` may be one.
+/// A frame is taken after the frame of the same number has been packed: `send` and `into` may be
+/// one. No turn waits for what other ranks do later than two turns before it, so none waits
+/// forever.
 void RingHalves::pass_packed(Part send, Part into, What what) {
   const std::size_t sends = frames_of(send.count);
   const std::size_t takes = frames_of(into.count);
@@ -120,7 +121,11 @@ void RingHalves::take_frame(Part into, std::size_t frame, What what) {
   float* at = into.data + frame * kFrame;
   const std::size_t count = values_in(into.count, frame);
   unpack_exponents(slot.received.data(), count, what == What::add ? received_.data() : at);
-  if (what == What::add) sum_elements(at, at, received_.data(), count, DataType::float32);
+  if (what == What::replace) return;
+  // In the order of ranks where both sum the same: of two NaNs the first one stays.
+  const bool first = comm_.rank() == 0 || !swaps();
+  sum_elements(at, first ? at : received_.data(), first ? received_.data() : at, count,
+               DataType::float32);
 }
 
 }  // namespace dynamiccl

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "workers/communicator.hpp"
@@ -11,9 +10,9 @@
 
 namespace dynamiccl {
 
-/// The two halves of an all-reduce of the plan's pieces in host memory, as rings of our own: what a
-/// library's all-reduce cannot do apart (DeAR), or cannot pack (ExchangePlan::packing). Sums come
-/// out as the same bits on every rank.
+/// An all-reduce of our own of the plan's pieces in host memory, a ring in two halves: for what a
+/// library's cannot do apart (DeAR), or cannot pack (ExchangePlan::packing). Sums come out as the
+/// same bits on every rank.
 class RingHalves {
  public:
   /// @param gradients plan.elements(); replaced by sums. Plan and buffer outlive this object.
@@ -23,7 +22,7 @@ class RingHalves {
   void reduce_scatter(std::size_t piece);
   /// The second half, after the first of the same piece.
   void all_gather(std::size_t piece);
-  /// Both; two ranks swap whole pieces, which are the same bytes in half of the turns.
+  /// Both. Two ranks that pack swap whole pieces instead: the same bytes in half of the turns.
   void all_reduce(std::size_t piece);
 
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
@@ -37,13 +36,16 @@ class RingHalves {
     std::size_t count;
   };
   enum class What { add, replace };
-  [[nodiscard]] Part part(std::size_t piece, int number) const;
+  [[nodiscard]] Part part(std::size_t index, int number) const;
   /// Sends `send` to the next rank and takes `into` from the one before.
   void pass(Part send, Part into, What what);
   void pass_packed(Part send, Part into, What what);
   void send_frame(Part send, std::size_t frame);
   void post_frame(Part into, std::size_t frame);
   void take_frame(Part into, std::size_t frame, What what);
+  [[nodiscard]] bool swaps() const {
+    return comm_.size() == 2 && plan_.packing == Packing::exponents;
+  }
   [[nodiscard]] int next() const { return (comm_.rank() + 1) % comm_.size(); }
   [[nodiscard]] int before() const { return (comm_.rank() + comm_.size() - 1) % comm_.size(); }
 

@@ -1,0 +1,190 @@
+// Our own all-reduce among threads, over a network whose sends end only when they are received.
+#include "workers/train/exchange/ring_halves.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "tests/workers/train/idle_communicator.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+
+namespace {
+
+class Network {
+ public:
+  struct Call {
+    const void* from = nullptr;
+    void* to = nullptr;
+    std::size_t bytes = 0;
+    bool done = false;
+  };
+  using CallPtr = std::shared_ptr<Call>;
+  using Pair = std::pair<int, int>;  ///< sender, receiver
+
+  void add(const Pair& pair, const CallPtr& call) {
+    const std::lock_guard lock(mutex_);
+    (call->from != nullptr ? sends_ : receives_)[pair].push_back(call);
+    auto& sends = sends_[pair];
+    auto& receives = receives_[pair];
+    while (!sends.empty() && !receives.empty()) {
+      const CallPtr send = sends.front();
+      const CallPtr receive = receives.front();
+      sends.pop_front();
+      receives.pop_front();
+      if (send->bytes > receive->bytes) throw Error(ErrorKind::data, "message truncated");
+      std::memcpy(receive->to, send->from, send->bytes);
+      send->done = receive->done = true;
+    }
+    changed_.notify_all();
+  }
+  void wait(const Call& call) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return call.done; }))
+      throw Error(ErrorKind::environment, "the ranks wait for each other");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Pair, std::deque<CallPtr>> sends_;
+  std::map<Pair, std::deque<CallPtr>> receives_;
+};
+
+class ThreadCommunicator final : public IdleCommunicator {
+ public:
+  ThreadCommunicator(Network& network, int rank, int size)
+      : IdleCommunicator(rank, size), network_(network) {}
+  Request isend(const void* data, std::size_t bytes, int to, int) override {
+    sent += bytes;
+    return started({rank(), to}, {data, nullptr, bytes});
+  }
+  Request irecv(void* data, std::size_t bytes, int from, int) override {
+    return started({from, rank()}, {nullptr, data, bytes});
+  }
+  void wait(Request request) override {
+    Network::CallPtr& call = calls_.at(static_cast<std::size_t>(request));
+    if (call == nullptr) throw Error(ErrorKind::bug, "waited for twice");
+    network_.wait(*call);
+    call.reset();
+  }
+  [[nodiscard]] std::size_t open() const {
+    return static_cast<std::size_t>(std::count_if(
+        calls_.begin(), calls_.end(), [](const auto& call) { return call != nullptr; }));
+  }
+  std::uint64_t sent = 0;
+
+ private:
+  Request started(const Network::Pair& pair, const Network::Call& call) {
+    calls_.push_back(std::make_shared<Network::Call>(call));
+    network_.add(pair, calls_.back());
+    return static_cast<Request>(calls_.size() - 1);
+  }
+  Network& network_;
+  std::vector<Network::CallPtr> calls_;
+};
+
+struct Outcome {
+  std::vector<std::vector<float>> values;  ///< of each rank
+  std::vector<std::string> problems;
+  std::uint64_t sent = 0;  ///< by the first rank
+};
+
+/// All-reduces two pieces, whole or in halves with the second one in between.
+Outcome all_reduced(std::vector<std::vector<float>> values, std::size_t first, Packing packing,
+                    bool halves) {
+  ExchangePlan plan;
+  plan.packing = packing;
+  plan.counts = {first, values[0].size() - first};
+  plan.pieces = {{0, first, 0, 1}, {first, values[0].size() - first, 1, 2}};
+  const int ranks = static_cast<int>(values.size());
+  Outcome outcome{std::move(values), std::vector<std::string>(static_cast<std::size_t>(ranks)), 0};
+  Network network;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto at = static_cast<std::size_t>(rank);
+      try {
+        ThreadCommunicator comm(network, rank, ranks);
+        RingHalves ring(comm, plan, outcome.values[at].data());
+        for (const std::size_t piece : {0U, 1U})
+          halves ? ring.reduce_scatter(piece) : ring.all_reduce(piece);
+        for (const std::size_t piece : {1U, 0U})
+          if (halves) ring.all_gather(piece);
+        if (comm.open() > 0) outcome.problems[at] = "calls are still open";
+        if (comm.sent != ring.sent_bytes()) outcome.problems[at] = "sent bytes are miscounted";
+        if (rank == 0) outcome.sent = comm.sent;
+      } catch (const std::exception& error) {
+        outcome.problems[at] = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return outcome;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+constexpr std::size_t kRest = 5;
+
+std::vector<std::vector<float>> random_values(int ranks, std::size_t count) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> spread(0, 1e-3F);
+  std::vector<std::vector<float>> values(static_cast<std::size_t>(ranks));
+  for (auto& of_rank : values)
+    for (std::size_t i = 0; i < count; ++i) of_rank.push_back(spread(random));
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("our own all-reduce sums on every rank, packed or not", "[d-49][d-56]") {
+  const int ranks = GENERATE(1, 2, 3, 4, 5);
+  const bool halves = GENERATE(false, true);
+  // Parts of no value, of one frame and of several, on some ranks one frame more than on others.
+  for (const std::size_t first : {0U, 1U, 2U, 7U, 32768U, 32769U, 98305U, 131073U, 163841U}) {
+    const auto values = random_values(ranks, first + kRest);
+    const Outcome plain = all_reduced(values, first, Packing::none, halves);
+    const Outcome packed = all_reduced(values, first, Packing::exponents, halves);
+    INFO(ranks << " ranks, " << first << " values, in halves: " << halves);
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      CHECK(plain.problems[rank].empty());
+      CHECK(packed.problems[rank].empty());
+      CHECK(same_bits(plain.values[rank], plain.values[0]));
+      CHECK(same_bits(packed.values[rank], plain.values[0]));
+    }
+    if (ranks > 1 && first > 30000) CHECK(packed.sent < plain.sent * 87 / 100);
+    double worst = 0;
+    for (std::size_t i = 0; i < first + kRest; ++i) {
+      double sum = 0;
+      for (const auto& of_rank : values) sum += of_rank[i];
+      worst = std::max(worst, std::abs(sum - packed.values[0][i]));
+    }
+    CHECK(worst < 1e-8);
+  }
+}
+
+TEST_CASE("two ranks that swap pieces agree on what is no number", "[d-56]") {
+  std::vector<std::vector<float>> values(2, std::vector<float>(64));
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    for (std::uint32_t i = 0; i < 64; ++i) {
+      const std::uint32_t word = 0x7fc00000U + 100 * rank + i;
+      std::memcpy(&values[rank][i], &word, sizeof word);
+    }
+  }
+  const Outcome outcome = all_reduced(values, 60, Packing::exponents, false);
+  CHECK(same_bits(outcome.values[0], outcome.values[1]));
+}
