@@ -12,10 +12,8 @@ using namespace dynamiccl::testing;
 TEST_CASE("every method trains on GPUs what one process would train", "[d-40][d-46]") {
   const int workers = GENERATE(2, 4);
   auto job = job_of(Backend::nccl, workers, kRing, 20);
-  job->start();
-  const int code = job->wait(kTimeoutS);
-  INFO(workers << " workers\n" << job->errors());
-  REQUIRE(code == 0);
+  INFO(workers << " workers");
+  run_to_end(*job);
   for (std::size_t i = 0; i < kRing.size(); ++i) {
     std::set<std::string> digests;
     for (int rank = 0; rank < workers; ++rank) {

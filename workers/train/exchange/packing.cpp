@@ -255,7 +255,8 @@ const std::uint8_t* unpack_all(const std::uint8_t* from, const Layout& at, std::
 }  // namespace
 
 std::size_t packed_limit(std::size_t count) {
-  // While it is packed each value may turn out to lie elsewhere. No value still has a code's bytes.
+  // While it is packed each value may turn out to lie elsewhere; a frame of no value still gets the
+  // codes of its empty group.
   return Layout(count).escapes + count + sizeof(std::uint32_t);
 }
 

@@ -9,9 +9,8 @@ namespace dynamiccl {
 /// are noise; its exponent is not: the exponents of one tensor lie close together, 2.4 to 2.8 bits
 /// of information in eight. A frame holds one exponent for all its values and of each value sign
 /// and fraction (24 bits) and how far above that exponent it lies (3 bits); the few that lie
-/// elsewhere follow with theirs (8 bits). ResNet-18's
-/// gradients take 0.85 of their bytes; values
-/// that would take more than all of them travel as they are.
+/// elsewhere follow with theirs (8 bits). ResNet-18's gradients take 0.85 of their bytes;
+/// values that would take more than all of theirs travel as they are.
 
 /// Most bytes of a frame of so many values, while it is being packed and afterwards.
 std::size_t packed_limit(std::size_t count);
