@@ -80,10 +80,9 @@ Timing time_idle(StepExchange& exchange, std::size_t messages) {
 
 Timing time_busy(GradientExchange& exchange, std::size_t messages, ComputeLoad& load) {
   Timing timing;
-  const double start_us = now_us();
-  begin(exchange, messages);
-  const auto run = load.run_while([&] { return !exchange.idle(); });
-  timing.total_us = now_us() - start_us;
+  const auto run =
+      load.run_while([&] { begin(exchange, messages); }, [&] { return !exchange.idle(); });
+  timing.total_us = run.wall_us;
   timing.lost_us = run.lost_us;
   timing.second_us = second_us(exchange);
   return timing;
