@@ -20,9 +20,9 @@ constexpr std::size_t kHeader = 12;
 
 /// Guard bytes on both sides of a frame see what is written beyond its limit.
 struct Frame {
-  explicit Frame(const std::vector<float>& values)
+  explicit Frame(const std::vector<float>& values, PackLoops loops = PackLoops::widest)
       : memory(packed_limit(values.size()) + 2 * kGuard, kMark), count(values.size()) {
-    bytes = pack_exponents(values.data(), count, at());
+    bytes = pack_exponents(values.data(), count, at(), loops);
   }
   std::uint8_t* at() { return memory.data() + kGuard; }
   [[nodiscard]] bool kept_within() const {
@@ -30,9 +30,9 @@ struct Frame {
       if (memory[i] != kMark || memory[memory.size() - 1 - i] != kMark) return false;
     return bytes <= packed_limit(count);
   }
-  std::vector<float> unpacked() {
+  std::vector<float> unpacked(PackLoops loops = PackLoops::widest) {
     std::vector<float> values(count + 1, 1.5F);
-    unpack_exponents(at(), count, values.data());
+    unpack_exponents(at(), count, values.data(), loops);
     CHECK(values.back() == 1.5F);
     values.pop_back();
     return values;
@@ -86,6 +86,11 @@ TEST_CASE("packed values come back as the same bits, whatever they are", "[d-56]
     // What cannot be packed takes no more than a header beside its own bytes.
     CHECK(frame.bytes <= count * sizeof(float) + kHeader);
     CHECK(same_bits(frame.unpacked(), values));
+    // Ranks may have different processors.
+    Frame plain(values, PackLoops::plain);
+    REQUIRE(plain.bytes == frame.bytes);
+    CHECK(std::memcmp(plain.at(), frame.at(), frame.bytes) == 0);
+    CHECK(same_bits(frame.unpacked(PackLoops::plain), values));
   }
 }
 

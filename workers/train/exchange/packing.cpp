@@ -208,12 +208,13 @@ struct Parts {
 };
 
 /// @returns the end of the escapes
-std::uint8_t* pack_all(const float* values, std::size_t count, std::uint32_t base, Parts to) {
+std::uint8_t* pack_all(const float* values, std::size_t count, std::uint32_t base, Parts to,
+                       [[maybe_unused]] PackLoops loops) {
   // A group writes past its fractions, where the first codes lie: the last one does so elsewhere.
   const std::size_t whole = count == 0 ? 0 : (count - 1) / kGroup;
   std::size_t done = 0;
 #if defined(__x86_64__)
-  if (has_avx2() && whole > 1) {
+  if (loops == PackLoops::widest && has_avx2() && whole > 1) {
     // Four bytes past the last fraction are still the next group's.
     to.escapes = pack_groups_avx2(values, whole - 1, base, to.fractions, to.codes, to.escapes);
     done = whole - 1;
@@ -233,14 +234,15 @@ std::uint8_t* pack_all(const float* values, std::size_t count, std::uint32_t bas
 
 /// @returns the end of the escapes
 const std::uint8_t* unpack_all(const std::uint8_t* from, const Layout& at, std::size_t count,
-                               std::uint32_t base, float* values) {
+                               std::uint32_t base, float* values,
+                               [[maybe_unused]] PackLoops loops) {
   const std::uint8_t* fractions = from + sizeof(Header);
   const std::uint8_t* codes = from + at.codes;
   const std::uint8_t* escapes = from + at.escapes;
   const std::size_t whole = count / kGroup;
   std::size_t done = 0;
 #if defined(__x86_64__)
-  if (has_avx2() && whole > 1) {
+  if (loops == PackLoops::widest && has_avx2() && whole > 1) {
     escapes = unpack_groups_avx2(fractions, codes, escapes, whole - 1, base, values);
     done = whole - 1;
   }
@@ -260,13 +262,14 @@ std::size_t packed_limit(std::size_t count) {
   return Layout(count).escapes + count + sizeof(std::uint32_t);
 }
 
-std::size_t pack_exponents(const float* values, std::size_t count, std::uint8_t* to) {
+std::size_t pack_exponents(const float* values, std::size_t count, std::uint8_t* to,
+                           PackLoops loops) {
   const Layout at(count);
   Header header;
   header.count = static_cast<std::uint32_t>(count);
   header.base = common_exponent(values, count);
-  std::uint8_t* escapes =
-      pack_all(values, count, header.base, {to + sizeof header, to + at.codes, to + at.escapes});
+  std::uint8_t* escapes = pack_all(values, count, header.base,
+                                   {to + sizeof header, to + at.codes, to + at.escapes}, loops);
   const auto bytes = static_cast<std::size_t>(escapes - to);
   header.escapes = static_cast<std::uint32_t>(bytes - at.escapes);
   header.plain = bytes >= sizeof header + count * sizeof(float) ? 1 : 0;
@@ -276,7 +279,7 @@ std::size_t pack_exponents(const float* values, std::size_t count, std::uint8_t*
   return sizeof header + count * sizeof(float);
 }
 
-void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values) {
+void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values, PackLoops loops) {
   const Layout at(count);
   Header header;
   std::memcpy(&header, from, sizeof header);
@@ -289,7 +292,7 @@ void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values
     if (count > 0) std::memcpy(values, from + sizeof header, count * sizeof(float));
     return;
   }
-  const std::uint8_t* escapes = unpack_all(from, at, count, header.base, values);
+  const std::uint8_t* escapes = unpack_all(from, at, count, header.base, values, loops);
   if (static_cast<std::size_t>(escapes - from) != at.escapes + header.escapes)
     throw Error(ErrorKind::data, "packed gradients: a frame is damaged");
 }

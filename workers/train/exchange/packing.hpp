@@ -12,15 +12,20 @@ namespace dynamiccl {
 /// elsewhere follow with theirs (8 bits). ResNet-18's gradients take 0.85 of their bytes;
 /// values that would take more than all of theirs travel as they are.
 
+/// Which loops work on a frame: the processor's widest, or plain ones. The frame is the same.
+enum class PackLoops { widest, plain };
+
 /// Most bytes of a frame of so many values, while it is being packed and afterwards.
 std::size_t packed_limit(std::size_t count);
 
 /// @param to room for packed_limit(count)
 /// @returns bytes of the frame
-std::size_t pack_exponents(const float* values, std::size_t count, std::uint8_t* to);
+std::size_t pack_exponents(const float* values, std::size_t count, std::uint8_t* to,
+                           PackLoops loops = PackLoops::widest);
 
 /// @param from packed_limit(count) bytes that begin with the frame
 /// @throws Error(data) for a frame of another count, or with other escapes than it says
-void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values);
+void unpack_exponents(const std::uint8_t* from, std::size_t count, float* values,
+                      PackLoops loops = PackLoops::widest);
 
 }  // namespace dynamiccl
