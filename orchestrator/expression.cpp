@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "core/training.hpp"
 #include "core/units.hpp"
 #include "core/vocabulary.hpp"
+#include "orchestrator/expression_tokens.hpp"
 
 namespace dynamiccl {
 
@@ -25,6 +26,8 @@ enum class Field {
   ranks,
   size,
   in_place,
+  training,
+  setting,  ///< of a training cell: model, packing ...
   knob
 };
 
@@ -40,7 +43,8 @@ constexpr std::array kFields{FieldName{"environment", Field::environment},
                              FieldName{"algorithm", Field::algorithm},
                              FieldName{"ranks", Field::ranks},
                              FieldName{"size", Field::size},
-                             FieldName{"in_place", Field::in_place}};
+                             FieldName{"in_place", Field::in_place},
+                             FieldName{"training", Field::training}};
 
 enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equal };
 
@@ -62,55 +66,8 @@ namespace {
 
 using Node = Expression::Node;
 using NodePtr = std::shared_ptr<const Node>;
-
-struct Token {
-  enum class Kind { word, text, op, end } kind = Kind::end;
-  std::string text;
-  std::size_t column = 1;
-};
-
-[[noreturn]] void fail(std::size_t column, const std::string& message) {
-  throw Error(ErrorKind::input, fmt::format("column {}: {}", column, message));
-}
-
-bool is_word_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
-}
-
-std::vector<Token> tokenize(std::string_view text) {
-  std::vector<Token> tokens;
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const char c = text[i];
-    const std::size_t column = i + 1;
-    if (std::isspace(static_cast<unsigned char>(c)) != 0) {
-      ++i;
-    } else if (is_word_char(c)) {
-      const std::size_t start = i;
-      while (i < text.size() && is_word_char(text[i])) ++i;
-      tokens.push_back({Token::Kind::word, std::string(text.substr(start, i - start)), column});
-    } else if (c == '"' || c == '\'') {
-      const std::size_t end = text.find(c, i + 1);
-      if (end == std::string_view::npos) fail(column, "quoted text does not end");
-      tokens.push_back({Token::Kind::text, std::string(text.substr(i + 1, end - i - 1)), column});
-      i = end + 1;
-    } else if (std::string_view("=!<>").find(c) != std::string_view::npos) {
-      const bool two = i + 1 < text.size() && text[i + 1] == '=';
-      const std::string op(text.substr(i, two ? 2 : 1));
-      if (op == "=") fail(column, "found \"=\"; did you mean \"==\"?");
-      if (op == "!") fail(column, "found \"!\"; did you mean \"!=\" or \"not\"?");
-      tokens.push_back({Token::Kind::op, op, column});
-      i += op.size();
-    } else if (std::string_view("()[],").find(c) != std::string_view::npos) {
-      tokens.push_back({Token::Kind::op, std::string(1, c), column});
-      ++i;
-    } else {
-      fail(column, fmt::format("unexpected \"{}\"", c));
-    }
-  }
-  tokens.push_back({Token::Kind::end, "", text.size() + 1});
-  return tokens;
-}
+using expression::fail;
+using expression::Token;
 
 class Parser {
  public:
@@ -222,6 +179,7 @@ class Parser {
   static std::vector<std::string> field_names() {
     std::vector<std::string> names;
     for (const auto& entry : kFields) names.emplace_back(entry.name);
+    for (auto& setting : training_settings()) names.push_back(std::move(setting));
     return names;
   }
 
@@ -238,6 +196,12 @@ class Parser {
         node.field = entry.field;
         return;
       }
+    }
+    const auto settings = training_settings();
+    if (std::find(settings.begin(), settings.end(), name.text) != settings.end()) {
+      node.field = Field::setting;
+      node.knob = name.text;
+      return;
     }
     fail(name.column,
          fmt::format("unknown field \"{}\"; {}", name.text, suggestion(name.text, field_names())));
@@ -256,11 +220,21 @@ class Parser {
         node.numbers.push_back(whole_number(value.text));
       } else {
         check_name(node.field, value.text);
-        node.names.push_back(value.text);
+        node.names.push_back(node.field == Field::setting ? as_stored(node.knob, value.text)
+                                                          : value.text);
       }
     } catch (const Error& error) {
       fail(value.column, error.what());
     }
+  }
+
+  /// "4MiB" as cells have it, "4194304"; what nothing needs to be said for is "default".
+  static std::string as_stored(const std::string& setting, const std::string& text) {
+    WorkCell cell = training_cell({});
+    cell.knobs[setting] = text;
+    const auto knobs = training_cell(training_spec(cell)).knobs;
+    const auto found = knobs.find(setting);
+    return found == knobs.end() ? "default" : found->second;
   }
 
   static std::uint64_t whole_number(const std::string& text) {
@@ -293,6 +267,9 @@ class Parser {
       case Field::datatype:
         parse_named<DataType>(text);
         break;
+      case Field::training:
+        parse_named<TrainingMethod>(text);
+        break;
       case Field::in_place:
         if (text != "true" && text != "false")
           throw Error(ErrorKind::input, fmt::format("expected true or false, found \"{}\"", text));
@@ -309,6 +286,7 @@ class Parser {
 };
 
 std::string_view name_in(const CellView& cell, const Node& node) {
+  const bool trains = cell.collective == name_of(Collective::training);
   switch (node.field) {
     case Field::environment:
       return cell.environment;
@@ -324,6 +302,11 @@ std::string_view name_in(const CellView& cell, const Node& node) {
       return cell.algorithm;
     case Field::in_place:
       return cell.in_place ? "true" : "false";
+    case Field::training:
+      return trains ? cell.algorithm : "none";
+    case Field::setting:
+      if (!trains) return "none";
+      break;
     default:
       break;
   }
@@ -381,7 +364,7 @@ bool evaluate(const Node& node, const CellView& cell) {
 Expression Expression::parse(std::string_view text, const std::vector<std::string>& environments) {
   Expression expression;
   expression.text_ = std::string(text);
-  expression.root_ = Parser(tokenize(text), environments).parse();
+  expression.root_ = Parser(expression::tokenize(text), environments).parse();
   return expression;
 }
 

@@ -10,7 +10,8 @@
 namespace dynamiccl {
 
 /// What an expression sees of a cell. Names are as in the vocabulary; `knobs` holds "env.X",
-/// "mca.X", "malloc.X" and "call.X", absent = "default".
+/// "mca.X", "malloc.X", "call.X" and a training cell's settings ("model"), absent = "default"; its
+/// method is the algorithm.
 struct CellView {
   std::string_view environment;
   std::string_view backend;
@@ -27,7 +28,8 @@ struct CellView {
 /// A filter over cells: `backend == gloo and size >= 1MiB and not (ranks in [2, 4])`.
 /// Operators: == != < <= > >= in, `not in`, and, or, not, parentheses. The left side of a
 /// comparison is a field, the right side a value: a name (quotes are optional), a number, a size
-/// with suffix, true or false. Copying is cheap.
+/// with suffix, true or false. Training cells have their method and settings as fields too:
+/// `training in [dear, ddp] and packing == none`. Copying is cheap.
 class Expression {
  public:
   /// @param environments known profile names, against which names of environments are checked

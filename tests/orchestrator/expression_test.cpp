@@ -71,6 +71,32 @@ TEST_CASE("expressions pick cells by field, size, membership and knob") {
   }
 }
 
+TEST_CASE("expressions pick training cells by method and settings") {
+  static const std::map<std::string, std::string> knobs{
+      {"model", "resnet18"}, {"batch", "32"}, {"bucket", "4194304"}};
+  CellView cell = sample_cell();
+  cell.collective = "training";
+  cell.algorithm = "ddp";
+  cell.knobs = &knobs;
+  const auto matches = [](const char* text, const CellView& view) {
+    INFO(text);
+    return Expression::parse(text, kEnvironments).matches(view);
+  };
+  CHECK(matches("training == ddp", cell));
+  CHECK(matches("training in [dear, ddp] and model == resnet18", cell));
+  CHECK(matches("training not in [dear, bsp-ps]", cell));
+  CHECK(matches("bucket == 4MiB", cell));
+  CHECK_FALSE(matches("bucket == 1MiB", cell));
+  // What a cell does not say has its usual value.
+  CHECK(matches("packing == none", cell));
+  CHECK_FALSE(matches("packing == exponents", cell));
+  CHECK(matches("momentum == 0.9 and batch in [16, 32]", cell));
+  // A collective is no training, whatever is asked of it.
+  CHECK_FALSE(matches("packing == none", sample_cell()));
+  CHECK_FALSE(matches("training == ddp", sample_cell()));
+  CHECK(matches("training != ddp", sample_cell()));
+}
+
 TEST_CASE("a broken expression names the column and what was expected") {
   struct Case {
     const char* text;
@@ -79,7 +105,11 @@ TEST_CASE("a broken expression names the column and what was expected") {
   const Case cases[] = {
       {"bakend == gloo",
        "column 1: unknown field \"bakend\"; known: environment, backend, architecture, collective, "
-       "datatype, algorithm, ranks, size, in_place. Did you mean \"backend\"?"},
+       "datatype, algorithm, ranks, size, in_place, training, model, "},
+      {"bakend == gloo", "Did you mean \"backend\"?"},
+      {"training == deer", "column 13: unknown training method \"deer\""},
+      {"model == resnet19", "column 10: "},
+      {"bucket == lots", "column 11: "},
       {"backend == glo", "column 12: unknown backend \"glo\""},
       {"environment == cross-dock", "Did you mean \"cross-docker\"?"},
       {"backend = gloo", "column 9: found \"=\"; did you mean \"==\"?"},

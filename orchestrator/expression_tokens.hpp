@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dynamiccl::expression {
+
+struct Token {
+  enum class Kind { word, text, op, end } kind = Kind::end;
+  std::string text;
+  std::size_t column = 1;
+};
+
+/// @throws Error(input) `column N: message`
+[[noreturn]] void fail(std::size_t column, const std::string& message);
+
+/// Words, quoted texts and operators; the last token is an end.
+/// @throws Error(input) `column N: ...` for what is none of them
+std::vector<Token> tokenize(std::string_view text);
+
+}  // namespace dynamiccl::expression
