@@ -51,4 +51,4 @@ make install >"$work/install.log" 2>&1 || { tail -n 30 "$work/install.log" >&2; 
 rm -rf "$prefix/share/man" "$prefix/share/doc"
 find "$prefix" -name '*.la' -delete
 find "$prefix/bin" "$prefix/lib" -type f \( -name '*.so*' -o -perm -100 \) -exec strip --strip-unneeded {} + 2>/dev/null || true
-"$prefix/bin/ompi_info" --parsable --level 9 | grep 'mpi_built_with_cuda_support:value'
+"$prefix/bin/ompi_info" --parsable --all | grep 'mpi_built_with_cuda_support:value'

@@ -6,13 +6,14 @@
 #   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER PART[=SECONDS]... there: FOLDER as --pack and
 #                                                                        scripts/make_offline_bundle.sh left it
 #   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER build check=60 ratio=200
+# check: every method trains what one process would; cuda-mpi: the same over CUDA-aware MPI; test: train_gpu_tests;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
-# NCCL's sockets alone. Leaves OUTPUT/check.md, ratio.md, network.md (per model the methods' step times over DDP's, the
-# geometric mean over pairs of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl,
-# steps-*.json, settings.txt and logs).
+# NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
+# of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl, steps-*.json,
+# settings.txt and logs).
 # All of the machine's GPUs take part, or the first RANKS. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -41,16 +42,21 @@ build() {
     torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))') || { say "build: python3 has no torch"; return 1; }
     # NCCL's header comes with PyTorch where the machine has none.
     nccl=$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "include"))' 2>/dev/null)
-    # The libraries' own libraries are found by the same path (DT_RPATH). Warnings of another compiler's release and of
-    # other headers are no reason to stop.
+    # The libraries' own libraries are found by the same path (DT_RPATH), which holds no MPI: which one a rank loads is
+    # the launcher's choice. Warnings of another compiler's release and of other headers are no reason to stop.
     options=(-DCMAKE_BUILD_TYPE=Release -DDYNAMICCL_WERROR=OFF -DDYNAMICCL_WORKERS_ONLY=ON -DDYNAMICCL_REQUIRE_GPU=ON
-      "-DCMAKE_PREFIX_PATH=$deps;$torch" -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags
-      "-DCMAKE_BUILD_RPATH=$deps/lib/$(gcc -print-multiarch);$deps/lib" ${nccl:+-DDYNAMICCL_NCCL_INCLUDE=$nccl})
+      "-DCMAKE_PREFIX_PATH=$deps;$torch" -DCMAKE_SKIP_RPATH=ON
+      "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$deps/lib/$(gcc -print-multiarch):$deps/lib:$torch/lib"
+      ${nccl:+-DDYNAMICCL_NCCL_INCLUDE=$nccl})
     command -v ninja >/dev/null && options+=(-G Ninja)
-    { cmake -S . -B build/trainer "${options[@]}" &&
-      cmake --build build/trainer -j "$(nproc)" --target dynamiccl-trainer dynamiccl-worker dynamiccl-nccl-plugin; } >"$out/build.log" 2>&1 ||
+    cmake -S . -B build/trainer "${options[@]}" >"$out/build.log" 2>&1 || { tail -n 15 "$out/build.log"; return 1; }
+    # Where the machine has MPI's headers, or Catch2, there is more to build.
+    local targets=(dynamiccl-trainer dynamiccl-worker dynamiccl-nccl-plugin)
+    grep -q 'Open MPI: yes' "$out/build.log" && targets+=(dynamiccl-trainer-openmpi dynamiccl-worker-openmpi)
+    grep -q '^Catch2_DIR:PATH=/' build/trainer/CMakeCache.txt && targets+=(train_gpu_tests)
+    cmake --build build/trainer -j "$(nproc)" --target "${targets[@]}" >>"$out/build.log" 2>&1 ||
       { grep -E -m 20 'error|Error' "$out/build.log"; tail -n 15 "$out/build.log"; return 1; }
-    cp build/trainer/dynamiccl-{trainer,worker} build/trainer/libdynamiccl-nccl-plugin.so build/release/ || return 1
+    cp build/trainer/dynamiccl-{trainer,worker}* build/trainer/libdynamiccl-nccl-plugin.so build/release/ || return 1
   fi
   say "build: done"
 }
@@ -93,6 +99,20 @@ check() { # SECONDS
   experiment experiments/gpu_training_check.toml "$1" check --set "axes.ranks=$ranks" "${given[@]}"
   "$program" query --db "$db" --format markdown "SELECT model, method, ranks, max_difference, wrong, counts FROM v_training
     WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/check.md"
+}
+
+# The same over CUDA-aware MPI, whose ranks may share GPUs.
+cuda_mpi() { # SECONDS
+  experiment experiments/gpu_training_check.toml "$1" cuda-mpi --set 'axes.backend="cuda-aware-mpi"' --set 'axes.ranks=[2, 4]' \
+    "${given[@]}"
+  "$program" query --db "$db" --format markdown "SELECT model, method, ranks, max_difference, wrong, step_us, counts FROM v_training
+    WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/cuda-mpi.md"
+}
+
+# train_gpu_tests, whose ranks share GPUs over sockets where there are too few: at 2 and 4 ranks on any machine.
+tests() { # SECONDS
+  timeout --kill-after=40 "$1" build/trainer/tests/train_gpu_tests --durations yes >"$out/test.log" 2>&1 || failed=1
+  grep -v '^$' "$out/test.log" | tail -n 25
 }
 
 # One DDP job: a process per GPU, as torchrun starts them.
@@ -138,11 +158,13 @@ for part in "$@"; do
   case $name in
     build) build || { failed=1; break; } ;;
     check) set_up; check "$seconds" ;;
+    cuda-mpi) set_up; cuda_mpi "$seconds" ;;
+    test) set_up; tests "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

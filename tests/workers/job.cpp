@@ -65,6 +65,7 @@ void Job::start_alone(int rank) {
   if (!std::filesystem::exists(run_json())) std::ofstream(run_json()) << to_json(config);
   std::map<std::string, std::string> more;
   if (starts_alone(config.backend)) more["DYNAMICCL_RANK"] = std::to_string(rank);
+  if (hosts_apart) more["NCCL_HOSTID"] = fmt::format("rank-{}", rank);
   spawn({worker(), run_json()}, more);
 }
 

@@ -24,6 +24,8 @@ class Job {
   std::map<std::string, std::string> environment;  ///< for the launcher and the ranks
   bool faulty = false;                             ///< start the build with planted faults
   bool trains = false;                             ///< start the trainer, not the worker
+  /// NCCL takes each rank for a host of its own: over sockets, several of them may use one GPU.
+  bool hosts_apart = false;
 
   /// Starts the launcher, or one process per rank where there is none.
   void start();
