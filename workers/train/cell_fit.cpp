@@ -15,15 +15,12 @@ std::string why_no_ddp(const RunConfig& config) {
 }
 
 std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
-  // DeAR's own rings and servers sum in host memory.
-  const bool split = spec.method == TrainingMethod::dear && comm.queue() == nullptr;
-  if (split || architecture_of(spec.method) == Architecture::ps)
-    return fmt::format("{} sums in host memory: on GPUs take bsp-a2a, wfbp-a2a, mg-wfbp{}",
-                       name_of(spec.method), split ? "" : ", dear");
-  if (spec.packing != Packing::none)
-    return fmt::format("packing = \"{}\" works on gradients in host memory", name_of(spec.packing));
-  if (auto reason = comm.unsupported({})) return *reason;
-  return why_no_gpu();
+  const bool served = architecture_of(spec.method) == Architecture::ps;
+  CallShape shape;
+  // A server without a GPU takes part in what a server does.
+  if (served) shape.collective = Collective::push_pull;
+  if (auto reason = comm.unsupported(shape)) return *reason;
+  return served && comm.rank() < spec.servers ? "" : why_no_gpu();
 }
 
 std::string why_not_on_host(const TrainingSpec& spec) {

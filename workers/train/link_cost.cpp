@@ -105,7 +105,8 @@ std::vector<Timing> time_idle_often(StepExchange& exchange, std::size_t messages
 std::vector<double> time_size_on_gpu(StepExchange& exchange, std::size_t messages) {
   const auto idle = time_idle_often(exchange, messages);
   const double total_us = typical(idle, &Timing::total_us, messages);
-  return {total_us, 0, typical(idle, &Timing::cpu_us, messages), total_us, 0, 0};
+  const double second_us = typical(idle, &Timing::second_us, messages);
+  return {total_us, second_us, typical(idle, &Timing::cpu_us, messages), total_us, second_us, 0};
 }
 
 /// One worker's figures of one size: idle total, second half, CPU; busy total, second half, loss.
@@ -142,13 +143,16 @@ void steady_losses(std::vector<CostTable::Point>& lost, const std::vector<CostTa
 
 /// What packing takes depends on the values: spread as gradients are, a frame's worth repeated, and
 /// so small that sums of one size's messages stay finite.
-void fill_like_gradients(float* values, std::size_t count) {
+std::vector<float> like_gradients(std::size_t count) {
+  std::vector<float> all(count);
+  float* values = all.data();
   constexpr std::size_t kDrawn = 32768;
   std::mt19937 random;  // the same on every rank
   std::normal_distribution<float> spread(0, 1e-12F);
   std::generate_n(values, std::min(kDrawn, count), [&] { return spread(random); });
   for (std::size_t at = kDrawn; at < count; at += kDrawn)
     std::copy_n(values, std::min(kDrawn, count - at), values + at);
+  return all;
 }
 
 ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, std::size_t messages,
@@ -225,6 +229,9 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
   if (worker != nullptr) worker->memory().mark(kMostTogether);
   if (worker != nullptr) worker->memory().complete();
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
+  const std::vector<float> filling = worker != nullptr && spec.packing != Packing::none
+                                         ? like_gradients(all)
+                                         : std::vector<float>();
   std::array<std::vector<CostTable::Point>, 6> tables;
   for (const std::size_t size : sizes_up_to(largest)) {
     // Where several go on side by side, every lane is in use.
@@ -234,12 +241,12 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
     const std::size_t wide = std::min(side_by_side, all / size);
     const std::size_t messages = std::max({small, wide, servers > 0 ? kPipelined : 1});
     const ExchangePlan plan = plan_of(spec, servers, size, messages, lanes);
-    if (worker != nullptr && spec.packing != Packing::none)
-      fill_like_gradients(worker->gradients(), all);
+    if (!filling.empty()) worker->memory().from_host(filling.data(), worker->gradients(), all);
     barrier(comm);
     std::vector<double> values(tables.size(), 0);
     if (comm.rank() < servers) {
-      GradientServer(comm, plan).serve(2 * (1 + kRepeats));
+      // On idle processors, and on busy ones where those are what computes.
+      GradientServer(comm, plan).serve((comm.works_on_gpu() ? 1 : 2) * (1 + kRepeats));
     } else if (comm.works_on_gpu()) {
       const auto exchange =
           make_exchange(comm, plan, worker->gradients(), worker->sums(), worker->memory());

@@ -25,7 +25,7 @@ class ExchangeDriver final : public StepDriver {
       : comm_(comm),
         plan_(plan),
         worker_(worker),
-        answers_(worker, plan.servers > 0),
+        answers_(worker, worker.needs_answers(plan.servers)),
         crosses_(crosses_barrier(plan.method)),
         exchange_(make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory())) {
     worker_.begin(*exchange_);
@@ -39,9 +39,15 @@ class ExchangeDriver final : public StepDriver {
   [[nodiscard]] std::size_t extra_bytes() const override {
     return worker_.answer_bytes() + exchange_->extra_bytes();
   }
+  void describe(TrainingFigures& figures) const override {
+    if (const std::size_t bytes = exchange_->staging_bytes(); bytes > 0)
+      figures.details["staging_bytes"] = bytes;
+  }
   void restarted() override {
-    if (plan_.server_sgd && comm_.rank() == plan_.servers)
-      send_weights(comm_, plan_, worker_.weights_in_order());
+    if (!plan_.server_sgd || comm_.rank() != plan_.servers) return;
+    std::vector<float> weights(plan_.elements());
+    worker_.memory().to_host(worker_.weights_in_order(), weights.data(), weights.size());
+    send_weights(comm_, plan_, weights.data());
   }
 
  private:

@@ -35,6 +35,9 @@ class HostMemory final : public TensorMemory {
   void to_host(const float* from, float* host, std::size_t count) override {
     std::copy_n(from, count, host);
   }
+  void from_host(const float* host, float* to, std::size_t count) override {
+    std::copy_n(host, count, to);
+  }
   void complete() override {}
   void stamp(std::size_t place) override {
     stamps_.resize(std::max(stamps_.size(), place + 1));

@@ -34,8 +34,15 @@ class TensorMemory {
   virtual void update(const Sgd& sgd, float* weight, float* velocity, const float* gradient,
                       float scale, std::size_t count) = 0;
   virtual void apply() = 0;
-  /// To host memory; blocks until it is there.
+  /// To and from host memory; block until it is there.
   virtual void to_host(const float* from, float* host, std::size_t count) = 0;
+  virtual void from_host(const float* host, float* to, std::size_t count) = 0;
+  /// Host memory for these two, zeroed: a GPU's is page-locked.
+  [[nodiscard]] virtual std::shared_ptr<float> allocate_host(std::size_t count) {
+    return allocate(count);
+  }
+  /// What the calling thread copies from now on goes beside the computation, not behind it.
+  virtual void leave_computation() {}
   /// Blocks until everything queued is done.
   virtual void complete() = 0;
   /// The GPU's stream (a cudaStream_t) on which the calling thread computes; host memory has none.
@@ -58,13 +65,14 @@ class TensorMemory {
 
 std::unique_ptr<TensorMemory> make_host_memory();
 
-/// Floats in such a memory.
-class FlatBuffer {
+/// Floats in such a memory, or in the host memory for its copies.
+template <std::shared_ptr<float> (TensorMemory::*allocate)(std::size_t)>
+class BufferOf {
  public:
   /// To `count` elements, zeroed; a buffer that has them is left as it is. 0 gives the memory back.
   void resize(TensorMemory& memory, std::size_t count) {
     if (count == count_) return;
-    data_ = count > 0 ? memory.allocate(count) : nullptr;
+    data_ = count > 0 ? (memory.*allocate)(count) : nullptr;
     count_ = count;
   }
   [[nodiscard]] float* data() { return data_.get(); }
@@ -76,5 +84,7 @@ class FlatBuffer {
   std::shared_ptr<float> data_;
   std::size_t count_ = 0;
 };
+using FlatBuffer = BufferOf<&TensorMemory::allocate>;
+using HostBuffer = BufferOf<&TensorMemory::allocate_host>;
 
 }  // namespace dynamiccl

@@ -183,7 +183,7 @@ const LinkCost& TrainingRun::link(std::size_t lanes) {
   const auto [found, is_new] =
       links_.try_emplace(fmt::format("{}|{}", model_key_, link_key(spec_)));
   if (is_new) {
-    if (!is_server()) worker_->hold(true, servers_ > 0);
+    if (!is_server()) worker_->hold(true, worker_->needs_answers(servers_));
     found->second =
         measure_link(comm_, spec_, servers_, profile_->counts, own_worker(), threads_, lanes);
     if (!is_server()) worker_->hold(true, false);

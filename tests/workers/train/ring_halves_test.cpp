@@ -1,99 +1,19 @@
 // Our own all-reduce among threads, over a network whose sends end only when they are received.
 #include "workers/train/exchange/ring_halves.hpp"
 
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <random>
 #include <thread>
 
-#include "tests/workers/train/idle_communicator.hpp"
+#include "tests/workers/train/thread_network.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 
 namespace {
-
-class Network {
- public:
-  struct Call {
-    const void* from = nullptr;
-    void* to = nullptr;
-    std::size_t bytes = 0;
-    bool done = false;
-  };
-  using CallPtr = std::shared_ptr<Call>;
-  using Pair = std::pair<int, int>;  ///< sender, receiver
-
-  void add(const Pair& pair, const CallPtr& call) {
-    const std::lock_guard lock(mutex_);
-    (call->from != nullptr ? sends_ : receives_)[pair].push_back(call);
-    auto& sends = sends_[pair];
-    auto& receives = receives_[pair];
-    while (!sends.empty() && !receives.empty()) {
-      const CallPtr send = sends.front();
-      const CallPtr receive = receives.front();
-      sends.pop_front();
-      receives.pop_front();
-      if (send->bytes > receive->bytes) throw Error(ErrorKind::data, "message truncated");
-      std::memcpy(receive->to, send->from, send->bytes);
-      send->done = receive->done = true;
-    }
-    changed_.notify_all();
-  }
-  void wait(const Call& call) {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return call.done; }))
-      throw Error(ErrorKind::environment, "the ranks wait for each other");
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Pair, std::deque<CallPtr>> sends_;
-  std::map<Pair, std::deque<CallPtr>> receives_;
-};
-
-class ThreadCommunicator final : public IdleCommunicator {
- public:
-  ThreadCommunicator(Network& network, int rank, int size)
-      : IdleCommunicator(rank, size), network_(network) {}
-  Request isend(const void* data, std::size_t bytes, int to, int) override {
-    sent += bytes;
-    return started({rank(), to}, {data, nullptr, bytes});
-  }
-  Request irecv(void* data, std::size_t bytes, int from, int) override {
-    return started({from, rank()}, {nullptr, data, bytes});
-  }
-  void wait(Request request) override {
-    Network::CallPtr& call = calls_.at(static_cast<std::size_t>(request));
-    if (call == nullptr) throw Error(ErrorKind::bug, "waited for twice");
-    network_.wait(*call);
-    call.reset();
-  }
-  [[nodiscard]] std::size_t open() const {
-    return static_cast<std::size_t>(std::count_if(
-        calls_.begin(), calls_.end(), [](const auto& call) { return call != nullptr; }));
-  }
-  std::uint64_t sent = 0;
-
- private:
-  Request started(const Network::Pair& pair, const Network::Call& call) {
-    calls_.push_back(std::make_shared<Network::Call>(call));
-    network_.add(pair, calls_.back());
-    return static_cast<Request>(calls_.size() - 1);
-  }
-  Network& network_;
-  std::vector<Network::CallPtr> calls_;
-};
 
 struct Outcome {
   std::vector<std::vector<float>> values;  ///< of each rank

@@ -20,15 +20,16 @@ int gpu_count() {
   return count;
 }
 
-/// Trains `methods` and requires that every rank ends with the same weights, those of one process.
+/// Trains the job's cells and requires that every rank ends with the same weights, those of one
+/// process.
 void check_against_one_process(Job& job, int workers) {
   // Fewer GPUs than ranks: they share them, which NCCL allows between hosts alone.
-  job.hosts_apart = gpu_count() < workers;
+  job.hosts_apart = gpu_count() < job.config.ranks;
   INFO(workers << " workers, " << gpu_count() << " GPUs");
   run_to_end(job);
   for (std::size_t i = 0; i < job.config.cells.size(); ++i) {
     std::set<std::string> digests;
-    for (int rank = 0; rank < workers; ++rank) {
+    for (int rank = 0; rank < job.config.ranks; ++rank) {
       const auto records = job.records_of<CellRecord>(rank);
       REQUIRE(records.size() == job.config.cells.size());
       const CellRecord& record = records[i];
@@ -51,8 +52,18 @@ void check_against_one_process(Job& job, int workers) {
 
 TEST_CASE("every method trains on GPUs what one process would train", "[d-40][d-46]") {
   const int workers = GENERATE(2, 4);
-  auto job = job_of(Backend::nccl, workers, kRing, 20);
+  const bool served = GENERATE(false, true);
+  auto job = job_of(Backend::nccl, workers, served ? kServer : kRing, 20);
   check_against_one_process(*job, workers);
+}
+
+TEST_CASE("packed gradients and servers that are optimizers train the same on GPUs", "[d-03]") {
+  auto packed = job_of(Backend::nccl, 2, kRing, 5);
+  edit_specs(*packed, [](TrainingSpec& spec) { spec.packing = Packing::exponents; });
+  check_against_one_process(*packed, 2);
+  auto served = job_of(Backend::nccl, 2, kServer, 5, 2);
+  edit_specs(*served, [](TrainingSpec& spec) { spec.optimizer = OptimizerPlace::server; });
+  check_against_one_process(*served, 2);
 }
 
 // As experiments/gpu_training_check.toml, which says why few steps are compared.

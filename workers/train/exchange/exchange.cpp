@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "workers/measure/clock.hpp"
+#include "workers/train/exchange/staged.hpp"
+#include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -21,11 +23,13 @@ bool is_by_urgency(TrainingMethod method) {
 }  // namespace
 
 GradientExchange::GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
-                                   float* sums, std::function<void(std::size_t)> reached)
+                                   float* sums, TensorMemory* gpu)
     : plan_(plan),
       comm_(comm),
-      reached_(std::move(reached)),
-      reducer_(make_reducer(comm, plan_, gradients, sums)),
+      gpu_(gpu),
+      reducer_(gpu != nullptr && goes_by_host(plan)
+                   ? make_staged_reducer(comm, plan_, gradients, sums, *gpu)
+                   : make_reducer(comm, plan_, gradients, sums)),
       missing_(plan.pieces.size(), 0),
       open_(plan.counts.size(), 0),
       thread_([this] { run(); }) {}
@@ -151,9 +155,10 @@ bool GradientExchange::is_ready(std::size_t piece) const {
 
 void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece) {
   sleep_until(lock, [&] { return is_ready(piece); });
-  if (!reached_) return;
+  if (gpu_ == nullptr) return;
   lock.unlock();
-  for (std::size_t g = plan_.pieces[piece].first; g < plan_.pieces[piece].last; ++g) reached_(g);
+  for (std::size_t g = plan_.pieces[piece].first; g < plan_.pieces[piece].last; ++g)
+    gpu_->reached(g);
   lock.lock();
 }
 

@@ -17,6 +17,8 @@
 
 namespace dynamiccl {
 
+class TensorMemory;
+
 /// One thing the communication thread did, for the timeline. Microseconds of the rank's clock.
 struct Span {
   const char* what;
@@ -52,8 +54,10 @@ class Reducer {
   /// True on the rank whose choice counts, and where everyone may choose for himself.
   [[nodiscard]] virtual bool chooses() const { return true; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  /// Memory for gradients beside the buffers it was given.
+  /// Memory for gradients beside the buffers it was given, of their kind.
   [[nodiscard]] virtual std::size_t extra_bytes() const { return 0; }
+  /// Host memory by way of which a GPU's gradients go.
+  [[nodiscard]] virtual std::size_t staging_bytes() const { return 0; }
 
  protected:
   Reducer() = default;
@@ -96,8 +100,10 @@ class StepExchange {
   virtual std::optional<double> take_busy_us() = 0;
   virtual std::vector<Span> take_spans() = 0;
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
-  /// Memory for gradients beside the buffers it was given.
+  /// Memory for gradients beside the buffers it was given, of their kind.
   [[nodiscard]] virtual std::size_t extra_bytes() const = 0;
+  /// Host memory by way of which a GPU's gradients go.
+  [[nodiscard]] virtual std::size_t staging_bytes() const { return 0; }
 
  protected:
   StepExchange() = default;
@@ -109,16 +115,16 @@ class StepExchange {
 class GradientExchange final : public StepExchange {
  public:
   /// Buffers hold plan.elements() and outlive this object.
-  /// @param reached blocks until a gradient that was reported ready is really in its place; empty
-  /// where it is at once
+  /// @param gpu whose memory the buffers are, where a gradient that was reported ready is in its
+  /// place only when its mark has been reached; nullptr for host memory
   GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients, float* sums,
-                   std::function<void(std::size_t gradient)> reached = {});
+                   TensorMemory* gpu = nullptr);
   ~GradientExchange() override;
 
   void start_step() override;
   /// From any thread.
   void ready(std::size_t gradient) override;
-  [[nodiscard]] bool needs_marks() const override { return reached_ != nullptr; }
+  [[nodiscard]] bool needs_marks() const override { return gpu_ != nullptr; }
   /// Blocks until the sum is there.
   void wait(std::size_t gradient) override;
   void flush() override;
@@ -129,6 +135,7 @@ class GradientExchange final : public StepExchange {
   std::vector<Span> take_spans() override;
   [[nodiscard]] std::uint64_t sent_bytes() const override { return reducer_->sent_bytes(); }
   [[nodiscard]] std::size_t extra_bytes() const override { return reducer_->extra_bytes(); }
+  [[nodiscard]] std::size_t staging_bytes() const override { return reducer_->staging_bytes(); }
 
  private:
   void run();
@@ -149,7 +156,7 @@ class GradientExchange final : public StepExchange {
 
   ExchangePlan plan_;
   Communicator& comm_;
-  std::function<void(std::size_t)> reached_;
+  TensorMemory* gpu_;
   std::unique_ptr<Reducer> reducer_;
   std::mutex mutex_;
   std::condition_variable to_send_;

@@ -123,7 +123,7 @@ void QueuedExchange::wait(std::size_t gradient) {
 }
 
 bool can_be_queued(Communicator& comm, const ExchangePlan& plan) {
-  if (comm.queue() == nullptr || plan.servers > 0) return false;
+  if (comm.queue() == nullptr || plan.servers > 0 || plan.packing != Packing::none) return false;
   // ByteScheduler chooses by what is ready when credit comes back. The others never cut a gradient.
   return plan.method != TrainingMethod::bytescheduler_a2a && plan.method != TrainingMethod::ddp;
 }
@@ -132,10 +132,9 @@ std::unique_ptr<StepExchange> make_exchange(Communicator& comm, const ExchangePl
                                             float* gradients, float* sums, TensorMemory& memory) {
   if (memory.on_gpu() && can_be_queued(comm, plan))
     return std::make_unique<QueuedExchange>(comm, plan, gradients, memory);
-  std::function<void(std::size_t)> reached;
   // Host memory is written when a call returns: nothing to wait for.
-  if (memory.on_gpu()) reached = [&memory](std::size_t gradient) { memory.reached(gradient); };
-  return std::make_unique<GradientExchange>(comm, plan, gradients, sums, std::move(reached));
+  return std::make_unique<GradientExchange>(comm, plan, gradients, sums,
+                                            memory.on_gpu() ? &memory : nullptr);
 }
 
 }  // namespace dynamiccl

@@ -108,6 +108,21 @@ class GpuMemory final : public TensorMemory {
     const torch::NoGradGuard no_grad;
     on_host(host, count).copy_(here(from, count));
   }
+  void from_host(const float* host, float* to, std::size_t count) override {
+    const torch::NoGradGuard no_grad;
+    here(to, count).copy_(on_host(const_cast<float*>(host), count));
+  }
+  [[nodiscard]] std::shared_ptr<float> allocate_host(std::size_t count) override {
+    const torch::NoGradGuard no_grad;
+    auto owner = std::make_shared<Tensor>(
+        at::empty({size(count)}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true)));
+    owner->zero_();
+    return {owner, owner->data_ptr<float>()};
+  }
+  void leave_computation() override {
+    guard_.setDevice(device_);
+    guard_.exchangeStream(guard_.getStreamFromGlobalPool(device_));
+  }
   void complete() override {
     c10::Event event(device_.type());
     event.record(guard_.getStream(device_));

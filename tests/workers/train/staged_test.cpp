@@ -1,0 +1,156 @@
+// Exchanges of a GPU's gradients by way of host memory, with a memory that tells its own from
+// others'.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <set>
+#include <thread>
+
+#include "tests/workers/train/thread_network.hpp"
+#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/tensor_memory.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+
+namespace {
+
+/// Host memory behind the interface of a GPU's.
+class FakeGpu final : public TensorMemory {
+ public:
+  [[nodiscard]] bool on_gpu() const override { return true; }
+  [[nodiscard]] std::shared_ptr<float> allocate(std::size_t count) override {
+    auto memory = make_host_memory()->allocate(count);
+    ranges_.push_back({memory.get(), memory.get() + count});
+    return memory;
+  }
+  [[nodiscard]] std::shared_ptr<float> allocate_host(std::size_t count) override {
+    return make_host_memory()->allocate(count);
+  }
+  [[nodiscard]] bool owns(const void* at) const {
+    return std::any_of(ranges_.begin(), ranges_.end(),
+                       [&](const auto& range) { return at >= range.first && at < range.second; });
+  }
+  void to_host(const float* from, float* host, std::size_t count) override {
+    check(from, host);
+    std::copy_n(from, count, host);
+  }
+  void from_host(const float* host, float* to, std::size_t count) override {
+    check(to, host);
+    std::copy_n(host, count, to);
+  }
+  void leave_computation() override { beside_ = std::this_thread::get_id(); }
+  void reached(std::size_t number) override { reached_.insert(number); }
+  [[nodiscard]] std::size_t awaited() const { return reached_.size(); }
+
+  void copy(const float*, float*, std::size_t) override {}
+  void copy_later(const float*, float*, std::size_t) override {}
+  void flush_copies() override {}
+  [[nodiscard]] bool copies_wait() const override { return false; }
+  void clear(float*, std::size_t) override {}
+  void add(float*, const float*, std::size_t) override {}
+  void update(const Sgd&, float*, float*, const float*, float, std::size_t) override {}
+  void apply() override {}
+  void complete() override {}
+  void stamp(std::size_t) override {}
+  [[nodiscard]] double between_us(std::size_t, std::size_t) override { return 0; }
+  void mark(std::size_t) override {}
+
+ private:
+  void check(const float* own, const float* host) const {
+    if (!owns(own) || owns(host)) throw Error(ErrorKind::bug, "copied the wrong way");
+    if (beside_ != std::this_thread::get_id())
+      throw Error(ErrorKind::bug, "copied behind the computation");
+  }
+  std::vector<std::pair<const float*, const float*>> ranges_;
+  std::set<std::size_t> reached_;
+  std::thread::id beside_;
+};
+
+constexpr int kSteps = 3;
+
+struct Way {
+  TrainingMethod method;
+  int servers;
+  Packing packing;
+};
+
+ExchangePlan plan_of(const Way& way) {
+  ExchangePlan plan;
+  plan.method = way.method;
+  plan.servers = way.servers;
+  plan.packing = way.packing;
+  plan.counts = {5, 70'000, 1, 40'000};
+  // The largest gradient goes in two parts where the method cuts.
+  const bool cuts = way.method == TrainingMethod::bytescheduler_ps ||
+                    way.method == TrainingMethod::bytescheduler_a2a || way.servers > 1;
+  plan.pieces = cut(plan.counts, each_alone(plan.counts.size()), cuts ? 50'000 : 70'000);
+  plan.credit_bytes = 60'000 * sizeof(float);
+  if (way.servers > 0) assign_servers(plan.pieces, way.servers);
+  return plan;
+}
+
+float value_of(int worker, int step, std::size_t i) {
+  return static_cast<float>((worker + 1) * static_cast<int>(i % 97) + step) * 1e-3F;
+}
+
+/// One worker's steps. @returns what went wrong, "" when nothing did
+std::string train(Network& network, const ExchangePlan& plan, int rank, int ranks) {
+  FakeGpu gpu;
+  const std::size_t count = plan.elements();
+  const auto gradients = gpu.allocate(count);
+  ThreadCommunicator comm(network, rank, ranks);
+  comm.look = [&](const void* data) {
+    if (gpu.owns(data)) throw Error(ErrorKind::bug, "the library was given GPU memory");
+  };
+  GradientExchange exchange(comm, plan, gradients.get(), gradients.get(), &gpu);
+  if (exchange.extra_bytes() != 0) return "takes more of the GPU's memory";
+  for (int step = 0; step < kSteps; ++step) {
+    for (std::size_t i = 0; i < count; ++i)
+      gradients.get()[i] = value_of(rank - plan.servers, step, i);
+    exchange.start_step();
+    for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
+    for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.wait(i);
+    exchange.flush();
+    for (std::size_t i = 0; i < count; ++i)
+      if (gradients.get()[i] != value_of(0, step, i) + value_of(1, step, i))
+        return "wrong sum of element " + std::to_string(i);
+  }
+  if (gpu.awaited() != plan.counts.size()) return "a gradient was not waited for";
+  const std::size_t copies = plan.servers > 0 ? 2 : 1;
+  return exchange.staging_bytes() >= copies * count * sizeof(float) ? "" : "staging is miscounted";
+}
+
+}  // namespace
+
+TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") {
+  using M = TrainingMethod;
+  const auto way =
+      GENERATE(Way{M::bsp_ps, 1, Packing::none}, Way{M::wfbp_ps, 1, Packing::none},
+               Way{M::wfbp_ps, 2, Packing::none}, Way{M::bytescheduler_ps, 1, Packing::none},
+               Way{M::bytescheduler_ps, 2, Packing::none}, Way{M::dear, 0, Packing::none},
+               Way{M::dear, 0, Packing::exponents}, Way{M::mg_wfbp, 0, Packing::exponents},
+               Way{M::bytescheduler_a2a, 0, Packing::exponents});
+  INFO(name_of(way.method) << ", " << way.servers << " servers, " << name_of(way.packing));
+  const ExchangePlan plan = plan_of(way);
+  const int ranks = way.servers + 2;
+  Network network;
+  std::vector<std::string> problems(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto& problem = problems[static_cast<std::size_t>(rank)];
+      try {
+        if (rank >= way.servers) {
+          problem = train(network, plan, rank, ranks);
+        } else {
+          ThreadCommunicator comm(network, rank, ranks);
+          GradientServer(comm, plan).serve(kSteps);
+        }
+      } catch (const std::exception& error) {
+        problem = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& problem : problems) CHECK(problem.empty());
+}

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/error.hpp"
+#include "tests/workers/train/idle_communicator.hpp"
+
+namespace dynamiccl::testing {
+
+/// Messages among threads; a send ends when it has been received.
+class Network {
+ public:
+  struct Call {
+    const void* from = nullptr;
+    void* to = nullptr;
+    std::size_t bytes = 0;
+    bool done = false;
+  };
+  using CallPtr = std::shared_ptr<Call>;
+  using Way = std::array<int, 3>;  ///< sender, receiver, tag
+
+  void add(const Way& way, const CallPtr& call) {
+    const std::lock_guard lock(mutex_);
+    (call->from != nullptr ? sends_ : receives_)[way].push_back(call);
+    auto& sends = sends_[way];
+    auto& receives = receives_[way];
+    while (!sends.empty() && !receives.empty()) {
+      const CallPtr send = sends.front();
+      const CallPtr receive = receives.front();
+      sends.pop_front();
+      receives.pop_front();
+      if (send->bytes > receive->bytes) throw Error(ErrorKind::data, "message truncated");
+      std::memcpy(receive->to, send->from, send->bytes);
+      send->done = receive->done = true;
+    }
+    changed_.notify_all();
+  }
+  void wait(const Call& call) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return call.done; }))
+      throw Error(ErrorKind::environment, "the ranks wait for each other");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Way, std::deque<CallPtr>> sends_;
+  std::map<Way, std::deque<CallPtr>> receives_;
+};
+
+/// One thread's rank.
+class ThreadCommunicator final : public IdleCommunicator {
+ public:
+  ThreadCommunicator(Network& network, int rank, int size)
+      : IdleCommunicator(rank, size), network_(network) {}
+  Request isend(const void* data, std::size_t bytes, int to, int tag) override {
+    sent += bytes;
+    return started({rank(), to, tag}, {data, nullptr, bytes});
+  }
+  Request irecv(void* data, std::size_t bytes, int from, int tag) override {
+    return started({from, rank(), tag}, {nullptr, data, bytes});
+  }
+  void wait(Request request) override {
+    Network::CallPtr& call = calls_.at(static_cast<std::size_t>(request));
+    if (call == nullptr) throw Error(ErrorKind::bug, "waited for twice");
+    network_.wait(*call);
+    call.reset();
+  }
+  [[nodiscard]] std::size_t open() const {
+    return static_cast<std::size_t>(std::count_if(
+        calls_.begin(), calls_.end(), [](const auto& call) { return call != nullptr; }));
+  }
+  std::uint64_t sent = 0;
+  /// Looks at every buffer that is sent from or received into.
+  std::function<void(const void*)> look;
+
+ private:
+  Request started(const Network::Way& way, const Network::Call& call) {
+    if (look) look(call.from != nullptr ? call.from : call.to);
+    calls_.push_back(std::make_shared<Network::Call>(call));
+    network_.add(way, calls_.back());
+    return static_cast<Request>(calls_.size() - 1);
+  }
+  Network& network_;
+  std::vector<Network::CallPtr> calls_;
+};
+
+}  // namespace dynamiccl::testing

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/tensor_memory.hpp"
+
+namespace dynamiccl {
+
+/// True where a GPU's gradients go by way of host memory: to servers, in DeAR's own rings, packed.
+/// What the library sums in one call it takes where it lies.
+bool goes_by_host(const ExchangePlan& plan);
+
+/// A piece is copied to page-locked memory before it starts there, and its sum to `sums` when it
+/// has come; both beside the computation.
+/// @param gradients of `memory`, as `sums`, which may be the same
+std::unique_ptr<Reducer> make_staged_reducer(Communicator& comm, const ExchangePlan& plan,
+                                             const float* gradients, float* sums,
+                                             TensorMemory& memory);
+
+}  // namespace dynamiccl
