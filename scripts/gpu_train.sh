@@ -101,9 +101,11 @@ check() { # SECONDS
     WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/check.md"
 }
 
-# The same over CUDA-aware MPI, whose ranks may share GPUs.
+# The same over CUDA-aware MPI, whose ranks may share a machine's one GPU.
 cuda_mpi() { # SECONDS
-  experiment experiments/gpu_training_check.toml "$1" cuda-mpi --set 'axes.backend="cuda-aware-mpi"' --set 'axes.ranks=[2, 4]' \
+  local ranks='[2, 4]'
+  case $gpus in 2 | 3) ranks=2 ;; esac
+  experiment experiments/gpu_training_check.toml "$1" cuda-mpi --set 'axes.backend="cuda-aware-mpi"' --set "axes.ranks=$ranks" \
     "${given[@]}"
   "$program" query --db "$db" --format markdown "SELECT model, method, ranks, max_difference, wrong, step_us, counts FROM v_training
     WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/cuda-mpi.md"

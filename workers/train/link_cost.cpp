@@ -143,16 +143,14 @@ void steady_losses(std::vector<CostTable::Point>& lost, const std::vector<CostTa
 
 /// What packing takes depends on the values: spread as gradients are, a frame's worth repeated, and
 /// so small that sums of one size's messages stay finite.
-std::vector<float> like_gradients(std::size_t count) {
-  std::vector<float> all(count);
-  float* values = all.data();
-  constexpr std::size_t kDrawn = 32768;
+void fill_like_gradients(TrainingWorker& worker, std::size_t count) {
   std::mt19937 random;  // the same on every rank
   std::normal_distribution<float> spread(0, 1e-12F);
-  std::generate_n(values, std::min(kDrawn, count), [&] { return spread(random); });
-  for (std::size_t at = kDrawn; at < count; at += kDrawn)
-    std::copy_n(values, std::min(kDrawn, count - at), values + at);
-  return all;
+  std::vector<float> drawn(std::min<std::size_t>(32768, count));
+  for (float& value : drawn) value = spread(random);
+  for (std::size_t at = 0; at < count; at += drawn.size())
+    worker.memory().from_host(drawn.data(), worker.gradients() + at,
+                              std::min(drawn.size(), count - at));
 }
 
 ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, std::size_t messages,
@@ -229,9 +227,6 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
   if (worker != nullptr) worker->memory().mark(kMostTogether);
   if (worker != nullptr) worker->memory().complete();
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
-  const std::vector<float> filling = worker != nullptr && spec.packing != Packing::none
-                                         ? like_gradients(all)
-                                         : std::vector<float>();
   std::array<std::vector<CostTable::Point>, 6> tables;
   for (const std::size_t size : sizes_up_to(largest)) {
     // Where several go on side by side, every lane is in use.
@@ -241,7 +236,7 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
     const std::size_t wide = std::min(side_by_side, all / size);
     const std::size_t messages = std::max({small, wide, servers > 0 ? kPipelined : 1});
     const ExchangePlan plan = plan_of(spec, servers, size, messages, lanes);
-    if (!filling.empty()) worker->memory().from_host(filling.data(), worker->gradients(), all);
+    if (worker != nullptr && spec.packing != Packing::none) fill_like_gradients(*worker, all);
     barrier(comm);
     std::vector<double> values(tables.size(), 0);
     if (comm.rank() < servers) {

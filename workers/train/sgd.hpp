@@ -5,7 +5,8 @@
 namespace dynamiccl {
 
 /// Stochastic gradient descent with momentum: v = momentum v + scale g; w = w - rate v. One place,
-/// so that workers, servers and the sequential oracle round alike.
+/// so that workers, servers and the sequential oracle round alike in host memory; on a GPU the
+/// tensor library's fused update rounds in places of its own.
 struct Sgd {
   float rate = 0;
   float momentum = 0;

@@ -45,9 +45,14 @@ class ExchangeDriver final : public StepDriver {
   }
   void restarted() override {
     if (!plan_.server_sgd || comm_.rank() != plan_.servers) return;
-    std::vector<float> weights(plan_.elements());
-    worker_.memory().to_host(worker_.weights_in_order(), weights.data(), weights.size());
-    send_weights(comm_, plan_, weights.data());
+    const float* weights = worker_.weights_in_order();
+    std::vector<float> on_host;
+    if (worker_.memory().on_gpu()) {
+      on_host.resize(plan_.elements());
+      worker_.memory().to_host(weights, on_host.data(), on_host.size());
+      weights = on_host.data();
+    }
+    send_weights(comm_, plan_, weights);
   }
 
  private:

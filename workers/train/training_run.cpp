@@ -172,7 +172,8 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
 
 /// Collectives that go on side by side, tried by the first cell of a model.
 std::size_t TrainingRun::open_lanes() {
-  if (servers_ > 0) return 1;
+  // What goes by way of host memory is in no queue.
+  if (servers_ > 0 || spec_.packing != Packing::none) return 1;
   const auto [found, is_new] = lanes_.try_emplace(model_key_, 1);
   if (is_new) found->second = choose_lanes(comm_, profile_->counts, *worker_);
   return comm_.open_lanes(found->second);

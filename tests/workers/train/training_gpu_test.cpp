@@ -1,4 +1,5 @@
 // The trainers on GPUs over NCCL: skipped, with the reason, where that cannot be.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
@@ -22,10 +23,14 @@ int gpu_count() {
 
 /// Trains the job's cells and requires that every rank ends with the same weights, those of one
 /// process.
-void check_against_one_process(Job& job, int workers) {
+/// @param exact at two workers in every bit: a sum of two does not depend on its order
+void check_against_one_process(Job& job, int workers, bool exact = true) {
+  const int gpus = gpu_count();
   // Fewer GPUs than ranks: they share them, which NCCL allows between hosts alone.
-  job.hosts_apart = gpu_count() < job.config.ranks;
-  INFO(workers << " workers, " << gpu_count() << " GPUs");
+  job.hosts_apart = gpus < job.config.ranks;
+  for (int rank = 0; rank < job.config.ranks; ++rank)
+    job.config.gpu_of_rank.push_back(rank % std::max(gpus, 1));
+  INFO(workers << " workers, " << gpus << " GPUs");
   run_to_end(job);
   for (std::size_t i = 0; i < job.config.cells.size(); ++i) {
     std::set<std::string> digests;
@@ -40,8 +45,7 @@ void check_against_one_process(Job& job, int workers) {
       REQUIRE(record.training);
       CHECK(record.training->max_difference >= 0);
       CHECK(record.training->max_difference <= 1e-5);
-      // A sum of two does not depend on its order.
-      if (workers == 2) CHECK(record.training->max_difference == 0);
+      if (workers == 2 && exact) CHECK(record.training->max_difference == 0);
       digests.insert(record.training->parameters_sha256);
     }
     CHECK(digests.size() == 1);
@@ -57,13 +61,17 @@ TEST_CASE("every method trains on GPUs what one process would train", "[d-40][d-
   check_against_one_process(*job, workers);
 }
 
-TEST_CASE("packed gradients and servers that are optimizers train the same on GPUs", "[d-03]") {
+TEST_CASE("packed gradients train the same on GPUs", "[d-56]") {
   auto packed = job_of(Backend::nccl, 2, kRing, 5);
   edit_specs(*packed, [](TrainingSpec& spec) { spec.packing = Packing::exponents; });
   check_against_one_process(*packed, 2);
+}
+
+TEST_CASE("servers that are the optimizers train the same on GPUs", "[d-03]") {
   auto served = job_of(Backend::nccl, 2, kServer, 5, 2);
   edit_specs(*served, [](TrainingSpec& spec) { spec.optimizer = OptimizerPlace::server; });
-  check_against_one_process(*served, 2);
+  // The server's processor rounds a product and a sum apart, a GPU's fused update does not.
+  check_against_one_process(*served, 2, false);
 }
 
 // As experiments/gpu_training_check.toml, which says why few steps are compared.

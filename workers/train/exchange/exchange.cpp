@@ -157,8 +157,14 @@ void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size
   sleep_until(lock, [&] { return is_ready(piece); });
   if (gpu_ == nullptr) return;
   lock.unlock();
-  for (std::size_t g = plan_.pieces[piece].first; g < plan_.pieces[piece].last; ++g)
+  for (std::size_t g = plan_.pieces[piece].first; g < plan_.pieces[piece].last; ++g) {
+    // The host queues a pass long before the GPU has done it: what is under way moves on meanwhile.
+    while (!reducer_->idle() && !gpu_->has_reached(g)) {
+      reducer_->progress();
+      std::this_thread::yield();
+    }
     gpu_->reached(g);
+  }
   lock.lock();
 }
 

@@ -56,7 +56,8 @@ class Reducer {
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   /// Memory for gradients beside the buffers it was given, of their kind.
   [[nodiscard]] virtual std::size_t extra_bytes() const { return 0; }
-  /// Host memory by way of which a GPU's gradients go.
+  /// Host memory by way of which a GPU's gradients go, as it was asked for: allocators may round it
+  /// up and keep it.
   [[nodiscard]] virtual std::size_t staging_bytes() const { return 0; }
 
  protected:
@@ -102,7 +103,7 @@ class StepExchange {
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
   /// Memory for gradients beside the buffers it was given, of their kind.
   [[nodiscard]] virtual std::size_t extra_bytes() const = 0;
-  /// Host memory by way of which a GPU's gradients go.
+  /// As Reducer::staging_bytes().
   [[nodiscard]] virtual std::size_t staging_bytes() const { return 0; }
 
  protected:

@@ -156,6 +156,7 @@ class GpuMemory final : public TensorMemory {
     marks_[number].record(guard_.getStream(device_));
   }
   void reached(std::size_t number) override { await(marks_[number]); }
+  [[nodiscard]] bool has_reached(std::size_t number) override { return marks_[number].query(); }
 
  private:
   static std::int64_t size(std::size_t count) { return static_cast<std::int64_t>(count); }
