@@ -1,5 +1,6 @@
 // Exchanges of a GPU's gradients by way of host memory, with a memory that tells its own from
 // others'.
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <set>
@@ -39,8 +40,14 @@ class FakeGpu final : public TensorMemory {
     std::copy_n(host, count, to);
   }
   void leave_computation() override { beside_ = std::this_thread::get_id(); }
-  void reached(std::size_t number) override { reached_.insert(number); }
+  void reached(std::size_t number) override {
+    if (!has_reached(number)) throw Error(ErrorKind::bug, "waits for what comes last");
+    reached_.insert(number);
+  }
+  [[nodiscard]] bool has_reached(std::size_t number) override { return number < computed; }
   [[nodiscard]] std::size_t awaited() const { return reached_.size(); }
+  /// Gradients that are computed, of those that were reported ready.
+  std::atomic<std::size_t> computed = ~std::size_t{0};
 
   void copy(const float*, float*, std::size_t) override {}
   void copy_later(const float*, float*, std::size_t) override {}
@@ -153,4 +160,22 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
   }
   for (auto& thread : threads) thread.join();
   for (const auto& problem : problems) CHECK(problem.empty());
+}
+
+TEST_CASE("ByteScheduler sends what a GPU has computed while the rest is only queued", "[d-03]") {
+  ExchangePlan plan = plan_of({TrainingMethod::bytescheduler_a2a, 0, Packing::none});
+  plan.credit_bytes = 1;
+  Network network;
+  FakeGpu gpu;
+  gpu.computed = 0;
+  const auto gradients = gpu.allocate(plan.elements());
+  ThreadCommunicator comm(network, 0, 1);
+  GradientExchange exchange(comm, plan, gradients.get(), gradients.get(), &gpu);
+  exchange.start_step();
+  for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
+  for (std::size_t i = 0; i < plan.counts.size(); ++i) {
+    gpu.computed = i + 1;
+    CHECK_NOTHROW(exchange.wait(i));
+  }
+  exchange.flush();
 }

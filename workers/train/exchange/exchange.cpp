@@ -13,6 +13,8 @@ namespace {
 
 /// Short against a step, long against what a call costs the computing thread.
 constexpr std::chrono::microseconds kProgressPause{500};
+/// A GPU tells nobody that it has reached a gradient: short against the time between two.
+constexpr std::chrono::microseconds kGpuPause{50};
 
 bool waits_for_all(TrainingMethod method) { return method == TrainingMethod::bsp_ps; }
 
@@ -153,6 +155,13 @@ bool GradientExchange::is_ready(std::size_t piece) const {
   return waits_for_all(plan_.method) ? all_missing_ == 0 : missing_[piece] == 0;
 }
 
+bool GradientExchange::is_computed(std::size_t piece) const {
+  if (gpu_ == nullptr) return true;
+  for (std::size_t g = plan_.pieces[piece].first; g < plan_.pieces[piece].last; ++g)
+    if (!gpu_->has_reached(g)) return false;
+  return true;
+}
+
 void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece) {
   sleep_until(lock, [&] { return is_ready(piece); });
   if (gpu_ == nullptr) return;
@@ -169,12 +178,13 @@ void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size
 }
 
 template <class F>
-void GradientExchange::sleep_until(std::unique_lock<std::mutex>& lock, F&& ready) {
+void GradientExchange::sleep_until(std::unique_lock<std::mutex>& lock, F&& ready, bool is_told) {
   while (!ready()) {
     if (stop_) throw Error(ErrorKind::environment, "training was ended in the middle of a step");
-    if (reducer_->idle()) {
+    const auto pause = is_told ? kProgressPause : kGpuPause;
+    if (reducer_->idle() && is_told) {
       to_send_.wait(lock);
-    } else if (to_send_.wait_for(lock, kProgressPause) == std::cv_status::timeout) {
+    } else if (to_send_.wait_for(lock, pause) == std::cv_status::timeout) {
       // A pushed piece stands still where the library only moves data inside its calls.
       lock.unlock();
       reducer_->progress();
@@ -204,11 +214,15 @@ void GradientExchange::by_urgency(std::unique_lock<std::mutex>& lock) {
       std::vector<std::size_t> waiting;
       const auto look = [&] {
         waiting.clear();
-        for (std::size_t i = 0; i < started.size(); ++i)
-          if (!started[i] && is_ready(i)) waiting.push_back(i);
+        for (std::size_t i = 0; i < started.size(); ++i) {
+          if (started[i] || !is_ready(i)) continue;
+          // A GPU's queue is first in, first out: what comes after is not computed either.
+          if (!is_computed(i)) break;
+          waiting.push_back(i);
+        }
         return !waiting.empty();
       };
-      sleep_until(lock, look);
+      sleep_until(lock, look, gpu_ == nullptr);
       chosen = take_urgent(plan_.pieces, waiting, plan_.credit_bytes - reducer_->pushing_bytes());
     }
     timed(lock, "agree", 0, [&] { reducer_->agree(chosen); });

@@ -147,9 +147,12 @@ class GradientExchange final : public StepExchange {
   void drain_oldest(std::unique_lock<std::mutex>& lock);
   void arrived(std::size_t piece);
   [[nodiscard]] bool is_ready(std::size_t piece) const;
+  /// Whether a ready piece's gradients are in their places, not only in a GPU's queue.
+  [[nodiscard]] bool is_computed(std::size_t piece) const;
   /// Sleeps until `ready`, the open pieces moving on meanwhile. @throws when training is ended
+  /// @param is_told whether ready() or start_step() tells when that may have changed
   template <class F>
-  void sleep_until(std::unique_lock<std::mutex>& lock, F&& ready);
+  void sleep_until(std::unique_lock<std::mutex>& lock, F&& ready, bool is_told = true);
   void await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece);
   /// Runs `work` without the lock and notes it.
   template <class F>
