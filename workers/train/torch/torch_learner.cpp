@@ -147,11 +147,12 @@ class TorchLearner final : public Learner {
   [[nodiscard]] bool keeps_samples() const override { return kept_.inputs.defined(); }
   void fetch(const std::vector<std::size_t>& samples) override {
     const auto count = static_cast<std::int64_t>(samples.size());
-    // Pinned, so that nobody waits for the copy; written again only when the step before is over.
-    if (!chosen_.defined() || chosen_.numel() != count)
-      chosen_ = torch::empty({count}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
-    std::copy(samples.begin(), samples.end(), chosen_.data_ptr<std::int64_t>());
-    const Tensor places = chosen_.to(device_, /*non_blocking=*/true);
+    // Page-locked, so that nobody waits for the copy. New each time: the copy of the batch before
+    // may still lie ahead of the GPU, and the allocator gives memory again when it was made.
+    const Tensor chosen =
+        torch::empty({count}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+    std::copy(samples.begin(), samples.end(), chosen.data_ptr<std::int64_t>());
+    const Tensor places = chosen.to(device_, /*non_blocking=*/true);
     fetched_.inputs = kept_.inputs.index_select(0, places);
     fetched_.labels = kept_.labels.index_select(0, places).flatten();
   }
@@ -240,7 +241,6 @@ class TorchLearner final : public Learner {
   static constexpr std::size_t kMostKept = std::size_t{2} << 30;
   Samples kept_;     ///< all to train on
   Samples fetched_;  ///< the next batch
-  Tensor chosen_;    ///< numbers of the batch's samples, in page-locked memory
 };
 
 }  // namespace
