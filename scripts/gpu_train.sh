@@ -101,7 +101,7 @@ check() { # SECONDS
     WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/check.md"
 }
 
-# The same over CUDA-aware MPI, whose ranks may share a machine's one GPU.
+# The same over CUDA-aware MPI. Four ranks need four GPUs, or share the only one; with two or three there are two.
 cuda_mpi() { # SECONDS
   local ranks='[2, 4]'
   case $gpus in 2 | 3) ranks=2 ;; esac

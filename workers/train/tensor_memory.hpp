@@ -58,6 +58,7 @@ class TensorMemory {
   /// Notes how far the queue is; reached() blocks until it was there. Any thread, marks below 2^16.
   virtual void mark(std::size_t number) = 0;
   virtual void reached(std::size_t number) = 0;
+  /// True too where that mark was never noted.
   [[nodiscard]] virtual bool has_reached(std::size_t /*number*/) { return true; }
 
  protected:

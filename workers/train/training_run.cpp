@@ -24,7 +24,8 @@ namespace {
 
 /// What decides whether two cells share a model and its profile.
 std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
-  // What is compared with the oracle is computed by other kernels on a GPU: deterministic ones.
+  // What is compared with the oracle is computed by other kernels on a GPU, whose sums always go in
+  // one order.
   return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", name_of(spec.model), spec.batch, spec.sequence,
                      spec.data, spec.samples, spec.threads, workers, name_of(spec.precision),
                      on_gpu && spec.oracle > 0);

@@ -54,7 +54,7 @@ class TrainingWorker {
   void step_of_all();
 
   [[nodiscard]] std::vector<float> weights() const;
-  /// Largest absolute difference from `other`, and how many differ at all.
+  /// Share of so many held-out samples that the model tells right; -1 where there are none.
   [[nodiscard]] double accuracy(int samples);
   /// Which flat buffers there are: gradients in the order of the backward pass, and a second place
   /// for what servers answer. set_order() makes the first.

@@ -3,7 +3,10 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <chrono>
 #include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "tests/workers/train/thread_network.hpp"
@@ -162,8 +165,29 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
   for (const auto& problem : problems) CHECK(problem.empty());
 }
 
+namespace {
+
+/// Whether that came to be before a deadline.
+template <class F>
+bool comes(F&& there) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!there() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return there();
+}
+
+class CountingCommunicator final : public ThreadCommunicator {
+ public:
+  using ThreadCommunicator::ThreadCommunicator;
+  void progress() override { ++progressed; }
+  std::atomic<int> progressed = 0;
+};
+
+}  // namespace
+
 TEST_CASE("ByteScheduler sends what a GPU has computed while the rest is only queued", "[d-03]") {
   ExchangePlan plan = plan_of({TrainingMethod::bytescheduler_a2a, 0, Packing::none});
+  const std::size_t count = plan.counts.size();
+  plan.pieces = cut(plan.counts, each_alone(count), 70'000);
   plan.credit_bytes = 1;
   Network network;
   FakeGpu gpu;
@@ -171,11 +195,39 @@ TEST_CASE("ByteScheduler sends what a GPU has computed while the rest is only qu
   const auto gradients = gpu.allocate(plan.elements());
   ThreadCommunicator comm(network, 0, 1);
   GradientExchange exchange(comm, plan, gradients.get(), gradients.get(), &gpu);
+  std::size_t summed = 0;
+  const auto is_summed = [&](std::size_t piece) {
+    static_cast<void>(exchange.idle());  // throws what went wrong
+    for (const Span& span : exchange.take_spans())
+      summed += std::string_view(span.what) == "reduce" ? 1 : 0;
+    return summed > piece;
+  };
   exchange.start_step();
-  for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
-  for (std::size_t i = 0; i < plan.counts.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) exchange.ready(i);
+  for (std::size_t i = 0; i < count; ++i) {
+    CHECK(summed == i);
     gpu.computed = i + 1;
-    CHECK_NOTHROW(exchange.wait(i));
+    REQUIRE(comes([&] { return is_summed(i); }));
   }
   exchange.flush();
+}
+
+TEST_CASE("pushed gradients move on while the GPU computes the next", "[d-03]") {
+  const ExchangePlan plan = plan_of({TrainingMethod::wfbp_ps, 1, Packing::none});
+  Network network;
+  std::thread server([&] {
+    ThreadCommunicator comm(network, 0, 2);
+    GradientServer(comm, plan).serve(1);
+  });
+  FakeGpu gpu;
+  gpu.computed = 1;
+  const auto gradients = gpu.allocate(plan.elements());
+  CountingCommunicator comm(network, 1, 2);
+  GradientExchange exchange(comm, plan, gradients.get(), gradients.get(), &gpu);
+  exchange.start_step();
+  for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
+  CHECK(comes([&] { return comm.progressed > 0; }));
+  gpu.computed = plan.counts.size();
+  exchange.flush();
+  server.join();
 }

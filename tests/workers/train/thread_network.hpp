@@ -59,7 +59,7 @@ class Network {
 };
 
 /// One thread's rank.
-class ThreadCommunicator final : public IdleCommunicator {
+class ThreadCommunicator : public IdleCommunicator {
  public:
   ThreadCommunicator(Network& network, int rank, int size)
       : IdleCommunicator(rank, size), network_(network) {}

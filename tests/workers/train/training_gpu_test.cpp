@@ -24,7 +24,7 @@ int gpu_count() {
 /// Trains the job's cells and requires that every rank ends with the same weights, those of one
 /// process.
 /// @param of_two how far two workers may be off: by nothing, as a sum of two does not depend on its
-/// order, unless a pass itself rounds differently
+/// order
 void check_against_one_process(Job& job, int workers, double of_two = 0) {
   const int gpus = gpu_count();
   // Fewer GPUs than ranks: they share them, which NCCL allows between hosts alone.
@@ -90,6 +90,5 @@ TEST_CASE("deep models train on GPUs what one process would train", "[d-40][d-46
     spec.learning_rate = 0.001;
     spec.partition = spec.credit = spec.bucket = Bytes(4U << 20);
   });
-  // Where ranks share a GPU, BERT's backward pass rounds a last bit differently now and then.
-  check_against_one_process(*job, workers, transformer ? 1e-7 : 0);
+  check_against_one_process(*job, workers);
 }

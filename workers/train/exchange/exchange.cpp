@@ -178,11 +178,13 @@ void GradientExchange::await_ready(std::unique_lock<std::mutex>& lock, std::size
 }
 
 template <class F>
-void GradientExchange::sleep_until(std::unique_lock<std::mutex>& lock, F&& ready, bool is_told) {
+void GradientExchange::sleep_until(std::unique_lock<std::mutex>& lock, F&& ready,
+                                   const bool* unannounced) {
   while (!ready()) {
     if (stop_) throw Error(ErrorKind::environment, "training was ended in the middle of a step");
-    const auto pause = is_told ? kProgressPause : kGpuPause;
-    if (reducer_->idle() && is_told) {
+    const bool polls = unannounced != nullptr && *unannounced;
+    const auto pause = polls ? kGpuPause : kProgressPause;
+    if (reducer_->idle() && !polls) {
       to_send_.wait(lock);
     } else if (to_send_.wait_for(lock, pause) == std::cv_status::timeout) {
       // A pushed piece stands still where the library only moves data inside its calls.
@@ -212,17 +214,19 @@ void GradientExchange::by_urgency(std::unique_lock<std::mutex>& lock) {
     std::vector<std::size_t> chosen;
     if (reducer_->chooses()) {
       std::vector<std::size_t> waiting;
+      bool is_behind = false;
       const auto look = [&] {
         waiting.clear();
-        for (std::size_t i = 0; i < started.size(); ++i) {
+        is_behind = false;
+        for (std::size_t i = 0; i < started.size() && !is_behind; ++i) {
           if (started[i] || !is_ready(i)) continue;
-          // A GPU's queue is first in, first out: what comes after is not computed either.
-          if (!is_computed(i)) break;
-          waiting.push_back(i);
+          // What the plan has next comes later in the GPU's queue: no need to ask for it.
+          is_behind = !is_computed(i);
+          if (!is_behind) waiting.push_back(i);
         }
         return !waiting.empty();
       };
-      sleep_until(lock, look, gpu_ == nullptr);
+      sleep_until(lock, look, &is_behind);
       chosen = take_urgent(plan_.pieces, waiting, plan_.credit_bytes - reducer_->pushing_bytes());
     }
     timed(lock, "agree", 0, [&] { reducer_->agree(chosen); });

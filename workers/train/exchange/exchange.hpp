@@ -46,7 +46,7 @@ class Reducer {
   virtual void progress() {}
   /// True when no piece is open.
   [[nodiscard]] virtual bool idle() const { return true; }
-  /// Second pass over all pieces in reverse order (DeAR), nullptr where there is none.
+  /// Whether a second pass over all pieces, in reverse order, follows (DeAR).
   virtual bool second_pass() { return false; }
   virtual void second(std::size_t /*piece*/) {}
   /// Makes all ranks start the same pieces: replaces this rank's choice by the agreed one.
@@ -150,9 +150,10 @@ class GradientExchange final : public StepExchange {
   /// Whether a ready piece's gradients are in their places, not only in a GPU's queue.
   [[nodiscard]] bool is_computed(std::size_t piece) const;
   /// Sleeps until `ready`, the open pieces moving on meanwhile. @throws when training is ended
-  /// @param is_told whether ready() or start_step() tells when that may have changed
+  /// @param unannounced set by `ready` while it waits for what no call of this object tells of
   template <class F>
-  void sleep_until(std::unique_lock<std::mutex>& lock, F&& ready, bool is_told = true);
+  void sleep_until(std::unique_lock<std::mutex>& lock, F&& ready,
+                   const bool* unannounced = nullptr);
   void await_ready(std::unique_lock<std::mutex>& lock, std::size_t piece);
   /// Runs `work` without the lock and notes it.
   template <class F>

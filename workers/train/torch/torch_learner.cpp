@@ -97,6 +97,12 @@ class TorchLearner final : public Learner {
     at::globalContext().setAllowTF32CuBLAS(spec.precision == Precision::tf32);
     at::globalContext().setAllowTF32CuDNN(spec.precision == Precision::tf32);
     at::globalContext().setDeterministicCuDNN(spec.oracle > 0);
+#if TORCH_VERSION_MAJOR >= 2
+    // Over more than 64 tokens the fused attention's backward pass adds the parts of a query's
+    // gradient in the order in which the GPU's blocks come to it.
+    at::globalContext().setSDPUseFlash(spec.oracle == 0);
+    at::globalContext().setSDPUseMemEfficient(spec.oracle == 0);
+#endif
     if (gpu)
       shown_loss_ = torch::zeros({1}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true));
     torch::manual_seed(seed);
@@ -147,8 +153,8 @@ class TorchLearner final : public Learner {
   [[nodiscard]] bool keeps_samples() const override { return kept_.inputs.defined(); }
   void fetch(const std::vector<std::size_t>& samples) override {
     const auto count = static_cast<std::int64_t>(samples.size());
-    // Page-locked, so that nobody waits for the copy. New each time: the copy of the batch before
-    // may still lie ahead of the GPU, and the allocator gives memory again when it was made.
+    // Page-locked, so that nobody waits for the copy. New each time: the GPU may not have read the
+    // batch before's yet; the allocator hands memory out again only when the copies of it are done.
     const Tensor chosen =
         torch::empty({count}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
     std::copy(samples.begin(), samples.end(), chosen.data_ptr<std::int64_t>());
