@@ -130,6 +130,21 @@ std::string train(Network& network, const ExchangePlan& plan, int rank, int rank
   return exchange.staging_bytes() >= copies * count * sizeof(float) ? "" : "staging is miscounted";
 }
 
+/// Whether that came to be before a deadline.
+template <class F>
+bool comes(F&& there) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!there() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return there();
+}
+
+class CountingCommunicator final : public ThreadCommunicator {
+ public:
+  using ThreadCommunicator::ThreadCommunicator;
+  void progress() override { ++progressed; }
+  std::atomic<int> progressed = 0;
+};
+
 }  // namespace
 
 TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") {
@@ -165,25 +180,6 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
   for (const auto& problem : problems) CHECK(problem.empty());
 }
 
-namespace {
-
-/// Whether that came to be before a deadline.
-template <class F>
-bool comes(F&& there) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!there() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  return there();
-}
-
-class CountingCommunicator final : public ThreadCommunicator {
- public:
-  using ThreadCommunicator::ThreadCommunicator;
-  void progress() override { ++progressed; }
-  std::atomic<int> progressed = 0;
-};
-
-}  // namespace
-
 TEST_CASE("ByteScheduler sends what a GPU has computed while the rest is only queued", "[d-03]") {
   ExchangePlan plan = plan_of({TrainingMethod::bytescheduler_a2a, 0, Packing::none});
   const std::size_t count = plan.counts.size();
@@ -215,9 +211,14 @@ TEST_CASE("ByteScheduler sends what a GPU has computed while the rest is only qu
 TEST_CASE("pushed gradients move on while the GPU computes the next", "[d-03]") {
   const ExchangePlan plan = plan_of({TrainingMethod::wfbp_ps, 1, Packing::none});
   Network network;
+  std::string problem;
   std::thread server([&] {
-    ThreadCommunicator comm(network, 0, 2);
-    GradientServer(comm, plan).serve(1);
+    try {
+      ThreadCommunicator comm(network, 0, 2);
+      GradientServer(comm, plan).serve(1);
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
   });
   FakeGpu gpu;
   gpu.computed = 1;
@@ -228,6 +229,7 @@ TEST_CASE("pushed gradients move on while the GPU computes the next", "[d-03]") 
   for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
   CHECK(comes([&] { return comm.progressed > 0; }));
   gpu.computed = plan.counts.size();
-  exchange.flush();
+  CHECK_NOTHROW(exchange.flush());
   server.join();
+  CHECK(problem.empty());
 }
