@@ -40,6 +40,7 @@ struct Trained {
   std::string model;
   std::int64_t batch = 0;
   std::int64_t workers = 0;
+  std::string path;  ///< how a GPU's gradients went, of the last launch
   std::string task;  ///< model, batch, sequence and data: what must be equal to be compared
   std::map<std::string, std::vector<double>> values;
 
@@ -75,6 +76,7 @@ std::string shown_settings(const nlohmann::json& settings) {
 std::map<std::string, Trained> load_trained(const Reader& reader, std::int64_t run_row) {
   const Table table = reader.query(
       "SELECT t.*, m.group_knobs AS group_knobs, "
+      "json_extract(r.details_json, '$.path') AS path, "
       "json_extract(r.details_json, '$.epochs') AS epochs, "
       "json_extract(r.details_json, '$.trained_us') AS trained_us FROM v_training t "
       "JOIN v_measurement m ON m.measurement_row = t.measurement_row "
@@ -94,6 +96,7 @@ std::map<std::string, Trained> load_trained(const Reader& reader, std::int64_t r
     cell.model = rows.text(i, "model");
     cell.batch = rows.integer(i, "batch");
     cell.workers = rows.integer(i, "workers");
+    cell.path = rows.text(i, "path");
     cell.task = join({cell.model, std::to_string(cell.batch), settings.value("sequence", ""),
                       settings.value("data", "")},
                      "|");
@@ -134,6 +137,7 @@ std::vector<Value> values_of(const Row& row, const CellFigure* baseline) {
                             t.batch,
                             f.algorithm,
                             or_null(shown_settings(settings_json(f.cell_knobs))),
+                            or_null(t.path),
                             f.ranks,
                             t.workers,
                             static_cast<std::int64_t>(f.launches.size()),
@@ -158,23 +162,12 @@ std::vector<Value> values_of(const Row& row, const CellFigure* baseline) {
 Table training_report(const Reader& reader, std::int64_t run_row,
                       const std::vector<CellFigure>& figures) {
   Table table;
-  table.columns = {"environment",
-                   "backend",
-                   "architecture",
-                   "model",
-                   "batch",
-                   "method",
-                   "settings",
-                   "ranks",
-                   "workers",
-                   "launches",
-                   "step_us",
-                   "step_low_us",
-                   "step_high_us",
-                   "over_ddp",
-                   "over_ddp_low",
-                   "over_ddp_high",
-                   "prediction_error_percent"};
+  table.columns = {"environment",  "backend",       "architecture",
+                   "model",        "batch",         "method",
+                   "settings",     "path",          "ranks",
+                   "workers",      "launches",      "step_us",
+                   "step_low_us",  "step_high_us",  "over_ddp",
+                   "over_ddp_low", "over_ddp_high", "prediction_error_percent"};
   for (const auto& [name, column] : kMedians) table.columns.emplace_back(name);
   const auto trained = load_trained(reader, run_row);
   std::vector<Row> rows;
@@ -204,13 +197,28 @@ Table training_report(const Reader& reader, std::int64_t run_row,
 Table training_overview(const Table& report) {
   Table some;
   std::vector<std::size_t> kept;
-  for (const char* name : {"environment",  "backend",       "model",
-                           "batch",        "method",        "settings",
-                           "workers",      "launches",      "step_us",
-                           "step_low_us",  "step_high_us",  "over_ddp",
-                           "over_ddp_low", "over_ddp_high", "samples_per_second",
-                           "speedup",      "exposed_us",    "prediction_error_percent",
-                           "wire_bytes",   "accuracy",      "epochs",
+  for (const char* name : {"environment",
+                           "backend",
+                           "model",
+                           "batch",
+                           "method",
+                           "settings",
+                           "path",
+                           "workers",
+                           "launches",
+                           "step_us",
+                           "step_low_us",
+                           "step_high_us",
+                           "over_ddp",
+                           "over_ddp_low",
+                           "over_ddp_high",
+                           "samples_per_second",
+                           "speedup",
+                           "exposed_us",
+                           "prediction_error_percent",
+                           "wire_bytes",
+                           "accuracy",
+                           "epochs",
                            "trained_us"}) {
     const auto found = column_index(report, name);
     const bool known =

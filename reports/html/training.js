@@ -17,6 +17,7 @@
     return Report.table({ caption: "Medians over launches, 95 % intervals over launches" + (baseline ? "; over DDP: step time over PyTorch DDP's engine at its best bucket size in the same launches" : ""), rows, columns: [
       { name: "method", text: r => together(named(r)) }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
       { name: "model", text: r => together(`${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => r.workers + (r.ranks > r.workers ? ` + ${r.ranks - r.workers} server${r.ranks - r.workers > 1 ? "s" : ""}` : "") },
+      ...(rows.some(r => r.path) ? [{ name: "gradients by", text: r => r.path ?? "-" }] : []),
       { name: "step", right: true, text: r => format.interval(r.step_us, r.step_low_us, r.step_high_us, format.time) },
       ...(baseline ? [{ name: "over DDP", right: true, text: r => r.over_ddp === null ? "-" : format.interval(r.over_ddp, r.over_ddp_low, r.over_ddp_high, format.ratio) }] : []),
       { name: "samples/s", right: true, text: r => format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },

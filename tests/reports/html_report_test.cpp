@@ -296,6 +296,7 @@ TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d
   figures.single_us = 60;
   figures.exposed_us = 7;
   figures.predicted_us = 81;
+  figures.details["path"] = "host memory";
   figures.details["losses"] = {3.0, 2.0, 1.0};
   figures.details["accuracies"] = json::parse("[[10,0.4],[20,0.5]]");
   store_training(store,
@@ -312,6 +313,7 @@ TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d
   CHECK_THAT(rows[0]["over_ddp"].get<double>(), WithinRel(0.8, 1e-9));
   CHECK_THAT(rows[0]["over_ddp_high"].get<double>(), WithinRel(0.8, 1e-6));
   CHECK(rows[1]["settings"] == "bucket=1 MiB");
+  CHECK(rows[1]["path"] == "host memory");
   CHECK(rows[1]["over_ddp"] == 1.0);
   CHECK_THAT(rows[2]["over_ddp"].get<double>(), WithinRel(1.2, 1e-9));
   CHECK_THAT(rows[0]["prediction_error_percent"].get<double>(),

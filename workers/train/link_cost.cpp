@@ -24,13 +24,11 @@ constexpr double kCalibrationUs = 20'000;
 constexpr std::size_t kMostTogether = 8;
 constexpr std::size_t kTogetherElements = 1U << 20;
 constexpr std::size_t kPipelined = 4;
-/// Lanes are tried with messages of at most so many elements each, and not below so few: small
-/// models gain nothing that making communicators would be worth.
-constexpr std::size_t kLaneElements = 4U << 20;
-constexpr std::size_t kLeastLaneElements = 1U << 18;
+/// Paths are tried with messages of at most so many elements each, and not below so few: small
+/// models gain nothing that communicators and buffers of their own would be worth.
+constexpr std::size_t kPathElements = 4U << 20;
+constexpr std::size_t kLeastPathElements = 1U << 18;
 constexpr std::size_t kMostLanes = 4;
-/// More of them take memory and threads: they are to save this share of the time.
-constexpr double kLanesSave = 0.2;
 
 double cpu_now_us() {
   timespec now{};
@@ -154,11 +152,11 @@ void fill_like_gradients(TrainingWorker& worker, std::size_t count) {
 }
 
 ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, std::size_t messages,
-                     std::size_t lanes) {
+                     GradientPath path) {
   ExchangePlan plan;
   plan.method = spec.method;
   plan.servers = servers;
-  plan.lanes = lanes;
+  plan.path = path;
   plan.packing = spec.packing;
   plan.server_sgd = server_sgd(spec);
   plan.counts.assign(messages, size);
@@ -167,6 +165,13 @@ ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, st
   plan.pieces = cut(plan.counts, each_alone(messages), size);
   if (servers > 0) assign_servers(plan.pieces, servers);
   return plan;
+}
+
+/// Gradients whose sums stay finite, all of them there.
+void clear(TrainingWorker& worker, std::size_t count) {
+  worker.memory().clear(worker.gradients(), count);
+  worker.memory().mark(kMostTogether);
+  worker.memory().complete();
 }
 
 }  // namespace
@@ -188,54 +193,55 @@ std::string link_key(const TrainingSpec& spec) {
   }
 }
 
-std::size_t choose_lanes(Communicator& comm, const std::vector<std::size_t>& counts,
-                         TrainingWorker& worker) {
+std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
+                                 TrainingWorker& worker) {
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   constexpr std::size_t kMessages = 2 * kMostLanes;
-  const std::size_t size = std::min(all / kMessages, kLaneElements);
+  const std::size_t size = std::min(all / kMessages, kPathElements);
   TrainingSpec spec;
   spec.method = TrainingMethod::wfbp_a2a;
-  if (!can_be_queued(comm, plan_of(spec, 0, size, kMessages, 1)) || size < kLeastLaneElements)
-    return 1;
-  std::size_t best = 1;
-  double best_us = 0;
-  for (std::size_t lanes = 1; lanes <= kMostLanes; lanes *= 2) {
-    if (comm.open_lanes(lanes) != lanes) break;
-    const ExchangePlan plan = plan_of(spec, 0, size, kMessages, lanes);
+  if (!worker.memory().on_gpu() || size < kLeastPathElements) return {};
+  std::vector<TriedPath> tried;
+  const auto add = [&](const GradientPath& path) {
+    const ExchangePlan plan = plan_of(spec, 0, size, kMessages, path);
     barrier(comm);
-    double total_us = 0;
-    {
-      const auto exchange =
-          make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory());
-      total_us = typical(time_idle_often(*exchange, kMessages), &Timing::total_us, kMessages);
-    }
-    total_us = max_over_ranks(comm, {total_us})[0];
-    if (lanes > 1 && total_us > best_us * (1 - kLanesSave)) break;
-    best = lanes;
-    best_us = total_us;
+    const auto exchange =
+        make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory());
+    const double own_us =
+        typical(time_idle_often(*exchange, kMessages), &Timing::total_us, kMessages);
+    tried.push_back({path, size * sizeof(float), max_over_ranks(comm, {own_us})[0]});
+  };
+  comm.open_lanes(1);
+  clear(worker, all);
+  add({});
+  if (comm.queue() == nullptr) {
+    add({1, true});
+    return tried;
   }
-  return best;
+  for (std::size_t lanes = 2; lanes <= kMostLanes && comm.open_lanes(lanes) == lanes; lanes *= 2) {
+    add({lanes, false});
+    if (!clearly_wins(tried.back(), tried[tried.size() - 2])) break;
+  }
+  return tried;
 }
 
 LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
                       const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads,
-                      std::size_t lanes) {
+                      GradientPath path) {
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   const std::size_t whole = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
   const std::size_t largest = std::min(whole, largest_piece(spec));
-  if (worker != nullptr) worker->memory().clear(worker->gradients(), all);
-  if (worker != nullptr) worker->memory().mark(kMostTogether);
-  if (worker != nullptr) worker->memory().complete();
+  if (worker != nullptr) clear(*worker, all);
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
   std::array<std::vector<CostTable::Point>, 6> tables;
   for (const std::size_t size : sizes_up_to(largest)) {
     // Where several go on side by side, every lane is in use.
-    const std::size_t side_by_side = lanes > 1 ? 2 * lanes : 1;
+    const std::size_t side_by_side = path.lanes > 1 ? 2 * path.lanes : 1;
     const std::size_t small =
         std::clamp<std::size_t>(kTogetherElements / size, 1, std::min(kMostTogether, all / size));
     const std::size_t wide = std::min(side_by_side, all / size);
     const std::size_t messages = std::max({small, wide, servers > 0 ? kPipelined : 1});
-    const ExchangePlan plan = plan_of(spec, servers, size, messages, lanes);
+    const ExchangePlan plan = plan_of(spec, servers, size, messages, path);
     if (worker != nullptr && spec.packing != Packing::none) fill_like_gradients(*worker, all);
     barrier(comm);
     std::vector<double> values(tables.size(), 0);

@@ -13,17 +13,19 @@ namespace dynamiccl {
 /// @param worker whose buffers are overwritten; nullptr on servers. Its GPU is not kept busy: there
 /// the transport takes no time from computation that processors could show.
 /// @param threads of computation per worker
-/// @param lanes of choose_lanes(), which the messages are shared out to
+/// @param path of choose_path()
 LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
                       const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads,
-                      std::size_t lanes);
+                      GradientPath path);
 
-/// How many collectives are best sent side by side: measured, more lanes only where they clearly
-/// win. A library that moves data by threads of its own (NCCL over sockets) has one set of them per
-/// lane; over NVLink one lane fills the link. Ranks: all.
+/// The paths of a GPU's all-reduce, measured one after the other; none where there is only one.
+/// Collectives side by side: a library that moves data by threads of its own (NCCL over sockets)
+/// has one set of them per lane; over NVLink one lane fills the link. By way of host memory: a
+/// library without kernels that add on GPUs (Open MPI) copies whole messages to ordinary memory to
+/// add them there, which page-locked memory does faster. Ranks: all; the same on every one.
 /// @param worker whose buffers are overwritten
-std::size_t choose_lanes(Communicator& comm, const std::vector<std::size_t>& counts,
-                         TrainingWorker& worker);
+std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
+                                 TrainingWorker& worker);
 
 /// Cells whose specs have one key send their messages along one path: they share a cost table.
 std::string link_key(const TrainingSpec& spec);

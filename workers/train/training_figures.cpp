@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/statistics.hpp"
+#include "workers/train/exchange/staged.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -85,7 +86,7 @@ void describe(TrainingFigures& figures, const TrainingSpec& spec, const Exchange
   details["library"] = learner_library();
   details["messages"] = plan.pieces.size();
   details["credit_bytes"] = plan.credit_bytes;
-  details["lanes"] = plan.lanes;
+  details["lanes"] = plan.path.lanes;
   json pieces = json::array();
   for (const auto& piece : plan.pieces) pieces.push_back({piece.offset, piece.count, piece.server});
   details["pieces"] = std::move(pieces);
@@ -124,6 +125,23 @@ void describe(TrainingFigures& figures, const TrialResult& trial,
                      {"chosen", run.candidate == trial.chosen}});
   }
   figures.details["trial"] = std::move(tried);
+}
+
+void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried) {
+  if (tried.empty()) return;
+  json paths = json::array();
+  for (const TriedPath& each : tried)
+    paths.push_back({{"lanes", each.path.lanes},
+                     {"by_host", each.path.by_host},
+                     {"message_bytes", each.message_bytes},
+                     {"message_us", each.message_us}});
+  figures.details["paths"] = std::move(paths);
+}
+
+std::string name_of_path(const ExchangePlan& plan, bool queued) {
+  const bool own_halves = plan.method == TrainingMethod::dear && queued;
+  if (goes_by_host(plan) && !own_halves) return "host memory";
+  return plan.path.lanes > 1 ? fmt::format("{} communicators", plan.path.lanes) : "direct";
 }
 
 void describe(TrainingFigures& figures, const StepPrediction& predicted) {

@@ -45,9 +45,9 @@ class TrainingRun final : public TrainingRunner {
   /// nullptr on a server.
   TrainingWorker* own_worker() { return is_server() ? nullptr : &*worker_; }
   void prepare_model();
-  std::size_t open_lanes();
-  const LinkCost& link(std::size_t lanes);
-  ExchangePlan choose_plan(const LinkCost& cost, std::size_t lanes, TrainingFigures& figures);
+  GradientPath open_path(TrainingFigures& figures);
+  const LinkCost& link(GradientPath path);
+  ExchangePlan choose_plan(const LinkCost& cost, GradientPath path, TrainingFigures& figures);
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
@@ -75,8 +75,8 @@ class TrainingRun final : public TrainingRunner {
   std::map<std::string, ModelProfile> profiles_;
   ModelProfile* profile_ = nullptr;
   std::map<std::string, LinkCost> links_;
-  std::map<std::string, std::size_t> lanes_;  ///< of each model
-  std::unique_ptr<EngineGroup> engine_;       ///< joined by the first cell that needs it
+  std::map<std::string, std::vector<TriedPath>> paths_;  ///< of each model
+  std::unique_ptr<EngineGroup> engine_;                  ///< joined by the first cell that needs it
   std::uint64_t payload_bytes_ = 0;
 };
 
@@ -171,35 +171,39 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
   return epochs * per_epoch;
 }
 
-/// Collectives that go on side by side, tried by the first cell of a model.
-std::size_t TrainingRun::open_lanes() {
-  // What goes by way of host memory is in no queue.
-  if (servers_ > 0 || spec_.packing != Packing::none) return 1;
-  const auto [found, is_new] = lanes_.try_emplace(model_key_, 1);
-  if (is_new) found->second = choose_lanes(comm_, profile_->counts, *worker_);
-  return comm_.open_lanes(found->second);
+/// Tried by the first cell of a model that has a choice.
+GradientPath TrainingRun::open_path(TrainingFigures& figures) {
+  // Servers, packed gradients and rings of our own have one path.
+  if (servers_ > 0 || spec_.packing != Packing::none) return {};
+  if (spec_.method == TrainingMethod::dear && comm_.queue() == nullptr) return {};
+  const auto [found, is_new] = paths_.try_emplace(model_key_);
+  if (is_new) found->second = try_paths(comm_, profile_->counts, *worker_);
+  GradientPath path = choose_path(found->second);
+  path.lanes = comm_.open_lanes(path.lanes);
+  describe(figures, found->second);
+  return path;
 }
 
 /// Cost table of the cell's path, measured by the first cell that takes it.
-const LinkCost& TrainingRun::link(std::size_t lanes) {
+const LinkCost& TrainingRun::link(GradientPath path) {
   const auto [found, is_new] =
       links_.try_emplace(fmt::format("{}|{}", model_key_, link_key(spec_)));
   if (is_new) {
     if (!is_server()) worker_->hold(true, worker_->needs_answers(servers_));
     found->second =
-        measure_link(comm_, spec_, servers_, profile_->counts, own_worker(), threads_, lanes);
+        measure_link(comm_, spec_, servers_, profile_->counts, own_worker(), threads_, path);
     if (!is_server()) worker_->hold(true, false);
   }
   return found->second;
 }
 
 /// By what is expected of each possible plan, and by steps of those too close to tell apart.
-ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, std::size_t lanes,
+ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
                                       TrainingFigures& figures) {
   auto plans = possible_plans(spec_, profile_->step, cost);
   std::vector<double> expected_us;
   for (auto& plan : plans) {
-    plan.lanes = lanes;
+    plan.path = path;
     expected_us.push_back(predict_step(plan, profile_->step, cost).step_us);
   }
   const auto train = [&](std::size_t candidate, int steps) {
@@ -319,11 +323,11 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   }
   prepare_model();
   const std::string method = std::string(name_of(spec_.method));
-  const std::size_t lanes = open_lanes();
-  const LinkCost& cost = link(lanes);
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
-  const ExchangePlan plan = choose_plan(cost, lanes, figures);
+  const GradientPath path = open_path(figures);
+  const LinkCost& cost = link(path);
+  const ExchangePlan plan = choose_plan(cost, path, figures);
   figures.role = is_server() ? "server" : "worker";
   figures.single_us = is_server() ? 0 : profile_->single_us;
   figures.compute_us = is_server() ? 0 : profile_->compute_us;
@@ -336,6 +340,8 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
         comm_, plan, spec_.oracle, own_worker(), [&] { return driver(plan); }, record);
   train(record, plan);
   describe(figures, spec_, plan, *profile_, cost, workers_, threads_);
+  if (!is_server() && worker_->memory().on_gpu())
+    figures.details["path"] = name_of_path(plan, comm_.queue() != nullptr);
   describe(figures, predicted);
   if (!is_server()) figures.details["data"] = data_->description();
   if (config_.protocol.verify)

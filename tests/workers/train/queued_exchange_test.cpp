@@ -71,7 +71,7 @@ class LoggingCommunicator final : public IdleCommunicator {
 /// Gradients of 6, 3, 1 and 9 elements: the two in the middle make one piece.
 ExchangePlan plan_of(TrainingMethod method, std::size_t lanes = 1) {
   ExchangePlan plan;
-  plan.lanes = lanes;
+  plan.path.lanes = lanes;
   plan.method = method;
   plan.counts = {6, 3, 1, 9};
   plan.pieces = {{0, 6, 0, 1}, {6, 4, 1, 3}, {10, 9, 3, 4}};

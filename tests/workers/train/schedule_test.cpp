@@ -307,3 +307,20 @@ TEST_CASE("what is left open is chosen among plans that differ", "[d-49][d-53]")
   REQUIRE(said.size() == 1);
   for (const auto& piece : said[0].pieces) CHECK(piece.count * sizeof(float) <= 1U << 18);
 }
+
+TEST_CASE("a path other than the plainest is taken where it saves a fifth", "[d-40]") {
+  const auto chosen = [](const std::vector<double>& lanes_us) {
+    std::vector<TriedPath> tried;
+    for (const double us : lanes_us) tried.push_back({{tried.size() + 1, false}, 4, us});
+    return choose_path(tried).lanes;
+  };
+  CHECK(chosen({}) == 1);
+  CHECK(chosen({100}) == 1);
+  CHECK(chosen({100, 81}) == 1);
+  CHECK(chosen({100, 79}) == 2);
+  CHECK(chosen({100, 79, 70}) == 2);
+  CHECK(chosen({100, 79, 60}) == 3);
+  CHECK(chosen({100, 200, 300}) == 1);
+  CHECK(choose_path({{{1, false}, 4, 100}, {{1, true}, 4, 70}}).by_host);
+  CHECK_FALSE(choose_path({{{1, false}, 4, 100}, {{1, true}, 4, 90}}).by_host);
+}

@@ -11,6 +11,28 @@
 
 namespace dynamiccl {
 
+/// How messages reach the library.
+struct GradientPath {
+  std::size_t lanes = 1;  ///< of the library's queue, where the exchange is queued
+  /// A GPU's gradients are summed in host memory, though the library would take them where they
+  /// lie.
+  bool by_host = false;
+};
+
+/// A path that was tried, and what a message of the model's size took on it, the slowest rank's.
+struct TriedPath {
+  GradientPath path;
+  std::size_t message_bytes;
+  double message_us;
+};
+
+/// Whether a path saves enough to be taken instead of a plainer one: lanes take communicators and
+/// threads, the way by host memory takes a copy of the gradients there.
+bool clearly_wins(const TriedPath& path, const TriedPath& plainer);
+
+/// The one to take of those that were tried, from the plainest on; the plainest where none was.
+GradientPath choose_path(const std::vector<TriedPath>& tried);
+
 /// Everything that all ranks of a cell must agree on before the first step.
 struct ExchangePlan {
   TrainingMethod method = TrainingMethod::bsp_a2a;
@@ -19,7 +41,7 @@ struct ExchangePlan {
   std::vector<Piece> pieces;        ///< in the order of the backward pass
   std::size_t credit_bytes = 0;     ///< ByteScheduler: bytes in flight
   Packing packing = Packing::none;  ///< of what travels; without servers
-  std::size_t lanes = 1;            ///< of the library's queue, where the exchange is queued
+  GradientPath path;
   /// Servers apply what they summed and answer with weights; nullopt: they answer with sums.
   std::optional<Sgd> server_sgd;
 

@@ -9,7 +9,7 @@ namespace {
 /// with more than a piece when the others are done.
 std::vector<std::size_t> shared_out(const ExchangePlan& plan) {
   std::vector<std::size_t> lanes;
-  std::vector<std::size_t> load(plan.lanes, 0);
+  std::vector<std::size_t> load(plan.path.lanes, 0);
   for (const Piece& piece : plan.pieces) {
     const auto least = std::min_element(load.begin(), load.end());
     lanes.push_back(static_cast<std::size_t>(least - load.begin()));
@@ -28,7 +28,7 @@ QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, flo
       gradients_(gradients),
       memory_(memory),
       lane_of_(shared_out(plan)),
-      followed_(plan.lanes, false),
+      followed_(plan.path.lanes, false),
       split_(plan.method == TrainingMethod::dear),
       missing_(plan.pieces.size(), 0),
       awaited_(plan.pieces.size(), true) {}

@@ -67,7 +67,8 @@ class StagedReducer final : public Reducer {
 }  // namespace
 
 bool goes_by_host(const ExchangePlan& plan) {
-  return plan.servers > 0 || plan.method == TrainingMethod::dear || plan.packing != Packing::none;
+  return plan.servers > 0 || plan.method == TrainingMethod::dear || plan.packing != Packing::none ||
+         plan.path.by_host;
 }
 
 std::unique_ptr<Reducer> make_staged_reducer(Communicator& comm, const ExchangePlan& plan,

@@ -8,7 +8,7 @@
 namespace dynamiccl {
 
 /// True where a GPU's gradients go by way of host memory: to servers, in DeAR's own rings, packed.
-/// What the library sums in one call it takes where it lies.
+/// What the library sums in one call it takes where it lies, unless that is the slower way.
 bool goes_by_host(const ExchangePlan& plan);
 
 /// A piece is copied to page-locked memory before it starts there, and its sum to `sums` when it
