@@ -14,4 +14,6 @@ function(dyn_embed_text target name file)
     COMMAND "${CMAKE_COMMAND}" -DINPUT=${_file} -DOUTPUT=${_source} -DNAME=${name} -P "${CMAKE_SOURCE_DIR}/cmake/EmbedFileScript.cmake"
     DEPENDS "${_file}" "${CMAKE_SOURCE_DIR}/cmake/EmbedFileScript.cmake" VERBATIM)
   target_sources(${target} PRIVATE "${_source}")
+  # Each has the same local names.
+  set_source_files_properties("${_source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

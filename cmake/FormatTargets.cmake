@@ -8,7 +8,10 @@ if(DYNAMICCL_CLANG_FORMAT)
   add_custom_target(check_format COMMAND "${DYNAMICCL_CLANG_FORMAT}" --dry-run --Werror ${_sources} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}" VERBATIM)
 endif()
 find_program(DYNAMICCL_RUN_CLANG_TIDY NAMES run-clang-tidy run-clang-tidy-14)
-if(DYNAMICCL_RUN_CLANG_TIDY)
+if(CMAKE_UNITY_BUILD)
+  add_custom_target(tidy COMMAND "${CMAKE_COMMAND}" -E echo "tidy looks at each file by itself: configure with -DCMAKE_UNITY_BUILD=OFF"
+    COMMAND "${CMAKE_COMMAND}" -E false VERBATIM)
+elseif(DYNAMICCL_RUN_CLANG_TIDY)
   # clang 14 cannot read libtorch's headers beside GCC 12's library, nor a processor's feature "f16c"; half precision it
   # knows on processors that have it alone.
   set(_unread "workers/train/torch/|tuner/learn/trainer|workers/collectives/sum")

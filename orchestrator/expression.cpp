@@ -14,7 +14,7 @@
 
 namespace dynamiccl {
 
-namespace {
+namespace expression {
 
 enum class Field {
   environment,
@@ -30,6 +30,14 @@ enum class Field {
   setting,  ///< of a training cell: model, packing ...
   knob
 };
+enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equal };
+
+}  // namespace expression
+
+using expression::Comparison;
+using expression::Field;
+
+namespace {
 
 struct FieldName {
   std::string_view name;
@@ -45,8 +53,6 @@ constexpr std::array kFields{FieldName{"environment", Field::environment},
                              FieldName{"size", Field::size},
                              FieldName{"in_place", Field::in_place},
                              FieldName{"training", Field::training}};
-
-enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equal };
 
 bool is_numeric(Field field) { return field == Field::ranks || field == Field::size; }
 

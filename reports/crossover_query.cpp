@@ -129,9 +129,9 @@ std::string cadence_text(const std::vector<Point>& points) {
   return join({texts.begin(), texts.end()}, ", ");
 }
 
-class Rows {
+class CrossoverRows {
  public:
-  Rows(Table& table, std::string axis) : table_(table), axis_(std::move(axis)) {}
+  CrossoverRows(Table& table, std::string axis) : table_(table), axis_(std::move(axis)) {}
 
   void add_pair(const Pair& pair) {
     const auto& [example, a, b, points] = pair;
@@ -242,7 +242,7 @@ Table crossover_table(const std::vector<CellFigure>& given, const QueryScope& sc
     }
   }
   judge_points(pairs);
-  Rows rows(table, axis);
+  CrossoverRows rows(table, axis);
   for (const auto& pair : pairs) rows.add_pair(pair);
   return table;
 }

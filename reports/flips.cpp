@@ -145,9 +145,9 @@ std::string setting_of(const FlipCell& cell) {
 
 Value or_null_count(std::int64_t count) { return count == 0 ? Value{} : Value{count}; }
 
-class Rows {
+class FlipRows {
  public:
-  Rows(Table& table, const Along& along) : table_(table), along_(along) {}
+  FlipRows(Table& table, const Along& along) : table_(table), along_(along) {}
 
   void add(const Bundle& bundle) {
     bool any = false;
@@ -275,7 +275,7 @@ Table flips_table(const Reader& reader, const std::vector<std::int64_t>& runs,
   for (const std::int64_t run : runs) {
     const auto points = flip_points(load_figures(reader, {run}));
     for (const auto& along : kAlong) {
-      Rows rows(table, along);
+      FlipRows rows(table, along);
       for (const auto& bundle : bundles_along(points, along)) rows.add(bundle);
     }
   }

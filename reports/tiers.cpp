@@ -137,7 +137,7 @@ std::vector<Place> places_of(const std::vector<const Candidate*>& of_work) {
 }
 
 /// Ratios of a run's rows that are judged together, and what their verdicts are written as.
-class Judged {
+class TierVerdicts {
  public:
   void add(const std::string& run, const Ratio& ratio, std::size_t row, std::size_t column,
            std::string sure, std::string unsure) {
@@ -164,9 +164,9 @@ class Judged {
   std::vector<Written> places_;
 };
 
-class Rows {
+class TierRows {
  public:
-  Rows(Table& table, const Choices& choices, Judged& judged)
+  TierRows(Table& table, const Choices& choices, TierVerdicts& judged)
       : table_(table), choices_(choices), judged_(judged) {}
 
   void add_work(const std::vector<Place>& places) {
@@ -239,7 +239,7 @@ class Rows {
 
   Table& table_;
   const Choices& choices_;
-  Judged& judged_;
+  TierVerdicts& judged_;
 };
 
 bool of_several_tiers(const std::vector<Place>& places) {
@@ -260,13 +260,13 @@ Table tiers_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                    "median_low_us", "median_high_us", "runner_up", "lead",     "lead_low",
                    "lead_high",     "lead_is_sure",   "kept",      "kept_low", "kept_high",
                    "configuration", "left_by_search"};
-  Judged judged;
+  TierVerdicts judged;
   for (const std::int64_t run : runs) {
     const auto candidates = load_candidates(reader, run);
     const auto choices = final_choices(reader, run);
     std::map<decltype(work_of(Candidate{})), std::vector<const Candidate*>> works;
     for (const auto& candidate : candidates) works[work_of(candidate)].push_back(&candidate);
-    Rows rows(table, choices, judged);
+    TierRows rows(table, choices, judged);
     for (const auto& [work, of_work] : works) {
       const auto places = places_of(of_work);
       if (of_several_tiers(places)) rows.add_work(places);

@@ -57,14 +57,14 @@ std::vector<std::pair<std::string, std::string>> conditions(const std::vector<st
   return where;
 }
 
-const std::vector<std::string> kFormats{"table", "markdown", "csv"};
+const std::vector<std::string> kComparisonFormats{"table", "markdown", "csv"};
 
 OutputFormat format_of(const std::string& name) {
   if (name.empty() || name == "table") return OutputFormat::text;
   if (name == "markdown") return OutputFormat::markdown;
   if (name == "csv") return OutputFormat::csv;
   throw Error(ErrorKind::input,
-              fmt::format("unknown format \"{}\"; {}", name, suggestion(name, kFormats)));
+              fmt::format("unknown format \"{}\"; {}", name, suggestion(name, kComparisonFormats)));
 }
 
 int exit_code_of(const Comparison& comparison) {
@@ -151,7 +151,7 @@ void add_compare_verb(CLI::App& app, Shared& shared) {
   verb->add_flag("--anyway", arguments->anyway,
                  "compare what was measured by other methods or on other cores, too");
   verb->add_option("--junit", arguments->junit, "also write JUnit XML to this file");
-  add_choice_option(*verb, "--format", arguments->format, kFormats, "how it is written");
+  add_choice_option(*verb, "--format", arguments->format, kComparisonFormats, "how it is written");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(

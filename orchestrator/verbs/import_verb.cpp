@@ -30,8 +30,8 @@ struct ImportArguments {
   ImportOptions options;
 };
 
-const std::vector<std::string> kFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
-                                        "dynamiccl"};
+const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
+                                              "dynamiccl"};
 
 std::string read_file(const std::string& path) {
   std::error_code error;
@@ -56,7 +56,7 @@ std::string format_of(const std::string& text, const std::string& path) {
       fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests, the "
                   "text of OSU micro-benchmarks, a DynamICCL database; if it is one of them all "
                   "the same, name it with --format {}",
-                  path, join({kFormats.begin() + 1, kFormats.end()}, ", ")));
+                  path, join({kImportFormats.begin() + 1, kImportFormats.end()}, ", ")));
 }
 
 std::vector<ForeignStart> read_starts(const std::string& format, const std::string& text,
@@ -194,9 +194,10 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   auto options = arguments.options;
   check_import_options(options);
   options.aggregation = parse_named<RankAggregation>(arguments.aggregation);
-  if (std::find(kFormats.begin(), kFormats.end(), arguments.format) == kFormats.end())
+  if (std::find(kImportFormats.begin(), kImportFormats.end(), arguments.format) ==
+      kImportFormats.end())
     throw Error(ErrorKind::input, fmt::format("unknown format \"{}\"; {}", arguments.format,
-                                              suggestion(arguments.format, kFormats)));
+                                              suggestion(arguments.format, kImportFormats)));
   const Console console(shared.verbosity());
   note_strange_environment(options.environment, console);
   // Everything is read before anything is stored: a mistake in the last file leaves no half import.
@@ -240,7 +241,7 @@ void add_import_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<ImportArguments>();
   auto& options = arguments->options;
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
-  add_choice_option(*verb, "--format", arguments->format, kFormats,
+  add_choice_option(*verb, "--format", arguments->format, kImportFormats,
                     "what the files are (auto: by what they hold)");
   const auto add_of_tables = [&](const CLI::Option* option) {
     arguments->of_tables.push_back(option);

@@ -20,7 +20,7 @@ struct ReportArguments {
   std::string out;
 };
 
-const std::vector<std::string> kFormats{"html", "markdown", "csv", "json"};
+const std::vector<std::string> kReportFormats{"html", "markdown", "csv", "json"};
 
 std::string format_by_name(const std::string& out) {
   const std::string ending = std::filesystem::path(out).extension().string();
@@ -44,7 +44,7 @@ std::string render(const Reader& reader, const ReportArguments& arguments) {
     return render_report_figures(reader, arguments.run, OutputFormat::json);
   if (arguments.format == "markdown") return render_report_markdown(reader, arguments.run);
   throw Error(ErrorKind::input, fmt::format("unknown report format \"{}\"; {}", arguments.format,
-                                            suggestion(arguments.format, kFormats)));
+                                            suggestion(arguments.format, kReportFormats)));
 }
 
 void write_report(ReportArguments arguments, const Shared& shared) {
@@ -79,7 +79,7 @@ void add_report_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<ReportArguments>();
   verb->add_option("RUN", arguments->run, "run id, its beginning, last or last~1");
   verb->add_flag("--html", arguments->html, "short for --format html");
-  add_choice_option(*verb, "--format", arguments->format, kFormats,
+  add_choice_option(*verb, "--format", arguments->format, kReportFormats,
                     "how it is written (by the ending of --out, as in r.html; else markdown)");
   verb->add_option("--out", arguments->out,
                    "file to write, - for stdout (html: report.html unless said, else stdout)");

@@ -15,7 +15,6 @@ constexpr int kMemoryClock = 2;  // NVML_CLOCK_MEM
 constexpr int kGpuSensor = 0;    // NVML_TEMPERATURE_GPU
 constexpr int kPowerPolicy = 0;  // NVML_PERF_POLICY_POWER
 constexpr int kThermalPolicy = 1;
-constexpr const char* kRefused = "NVML does not tell it for this GPU";
 
 struct ViolationTime {
   unsigned long long reference_us, violation_ns;
@@ -63,7 +62,7 @@ nlohmann::json GpuTelemetry::read() const {
     if (known)
       section.set(key, value);
     else
-      section.unknown(key, kRefused);
+      section.unknown(key, nvml::kRefused);
   };
   unsigned value = 0;
   const auto number = [&](const char* key, const char* function, auto... arguments) {

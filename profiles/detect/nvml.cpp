@@ -51,8 +51,6 @@ struct FabricInfo {
 constexpr unsigned kFabricInfoVersion = 0x02000024;  // nvmlGpuFabricInfo_v2
 static_assert(sizeof(FabricInfo) == 0x24);
 
-constexpr const char* kRefused = "NVML does not tell it for this GPU";
-
 void describe_identity(const Nvml& nvml, Device device, Section& section) {
   char text[96] = {};
   const auto set_text = [&](const char* key, const char* function) {
@@ -60,7 +58,7 @@ void describe_identity(const Nvml& nvml, Device device, Section& section) {
     if (nvml.get(function, device, static_cast<char*>(text), static_cast<unsigned>(sizeof text)))
       section.set(key, std::string(text, strnlen(text, sizeof text)));
     else
-      section.unknown(key, kRefused);
+      section.unknown(key, nvml::kRefused);
   };
   set_text("name", "nvmlDeviceGetName");
   set_text("uuid", "nvmlDeviceGetUUID");
@@ -68,12 +66,12 @@ void describe_identity(const Nvml& nvml, Device device, Section& section) {
   if (nvml.get("nvmlDeviceGetPciInfo_v3", device, &pci))
     section.set("pci", std::string(pci.bus_id, strnlen(pci.bus_id, sizeof pci.bus_id)));
   else
-    section.unknown("pci", kRefused);
+    section.unknown("pci", nvml::kRefused);
   MemoryInfo memory{};
   if (nvml.get("nvmlDeviceGetMemoryInfo", device, &memory))
     section.set("memory_bytes", memory.total);
   else
-    section.unknown("memory_bytes", kRefused);
+    section.unknown("memory_bytes", nvml::kRefused);
 }
 
 void describe_mode(const Nvml& nvml, Device device, Section& section) {
@@ -82,13 +80,13 @@ void describe_mode(const Nvml& nvml, Device device, Section& section) {
   if (nvml.get("nvmlDeviceGetMigMode", device, &current, &pending))
     section.set("mig", current == 1);
   else
-    section.unknown("mig", kRefused);
+    section.unknown("mig", nvml::kRefused);
   const auto set_number = [&](const char* key, const char* function) {
     unsigned value = 0;
     if (nvml.get(function, device, &value))
       section.set(key, value);
     else
-      section.unknown(key, kRefused);
+      section.unknown(key, nvml::kRefused);
   };
   // 0 default (shared), 2 prohibited, 3 one process.
   set_number("compute_mode", "nvmlDeviceGetComputeMode");
@@ -101,7 +99,7 @@ Known<std::string> nvlink_version(const Nvml& nvml, Device device, unsigned link
   constexpr std::array kVersions{"", "1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0"};
   unsigned version = 0;
   if (!nvml.get("nvmlDeviceGetNvLinkVersion", device, link, &version) || version == 0)
-    return Known<std::string>::unknown(kRefused);
+    return Known<std::string>::unknown(nvml::kRefused);
   if (version >= kVersions.size())
     return Known<std::string>::unknown("newer than 5.0 (NVML value " + std::to_string(version) +
                                        ")");
@@ -119,7 +117,7 @@ Known<unsigned> nvlink_speed(const Nvml& nvml, Device device, unsigned link) {
         speed.value.whole > 0)
       return {speed.value.whole, ""};
   }
-  return Known<unsigned>::unknown(kRefused);
+  return Known<unsigned>::unknown(nvml::kRefused);
 }
 
 void describe_nvlinks(const Nvml& nvml, Device device, Section& section) {
@@ -141,7 +139,7 @@ void describe_nvlinks(const Nvml& nvml, Device device, Section& section) {
   if (remote == kRemoteGpu || remote == kRemoteSwitch)
     section.set("nvlink_remote", remote == kRemoteSwitch ? "switch" : "gpu");
   else
-    section.unknown("nvlink_remote", kRefused);
+    section.unknown("nvlink_remote", nvml::kRefused);
 }
 
 void describe_fabric(const Nvml& nvml, Device device, Section& section) {
@@ -149,7 +147,7 @@ void describe_fabric(const Nvml& nvml, Device device, Section& section) {
   info.version = kFabricInfoVersion;
   constexpr unsigned kCompleted = 3;
   if (!nvml.get("nvmlDeviceGetGpuFabricInfoV", device, &info))
-    return section.unknown("fabric", kRefused);
+    return section.unknown("fabric", nvml::kRefused);
   const bool cluster = std::any_of(std::begin(info.cluster_uuid), std::end(info.cluster_uuid),
                                    [](unsigned char byte) { return byte != 0; });
   section.set("fabric", nlohmann::json{{"state", info.state},

@@ -7,6 +7,9 @@
 
 namespace dynamiccl::nvml {
 
+/// Why a fact is unknown that NVML was asked for.
+inline constexpr const char* kRefused = "NVML does not tell it for this GPU";
+
 // The part of NVML's stable C interface that is used here, so that it builds without CUDA's
 // headers.
 using Device = struct nvmlDevice_st*;

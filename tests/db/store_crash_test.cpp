@@ -32,10 +32,6 @@ std::int64_t count(const Reader& reader, const std::string& sql) {
   return std::get<std::int64_t>(reader.query(sql).rows.at(0).at(0));
 }
 
-std::string text(const Reader& reader, const std::string& sql) {
-  return std::get<std::string>(reader.query(sql).rows.at(0).at(0));
-}
-
 /// A process of its own that tells through a pipe how far it came.
 class Child {
  public:

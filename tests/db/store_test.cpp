@@ -17,10 +17,6 @@ std::int64_t integer(const Reader& reader, const std::string& sql) {
   return std::get<std::int64_t>(reader.query(sql).rows.at(0).at(0));
 }
 
-std::string text(const Reader& reader, const std::string& sql) {
-  return std::get<std::string>(reader.query(sql).rows.at(0).at(0));
-}
-
 double real(const Reader& reader, const std::string& sql) {
   return std::get<double>(reader.query(sql).rows.at(0).at(0));
 }

@@ -103,6 +103,10 @@ std::vector<RecordFile> make_records(const std::vector<CellInfo>& cells,
   return files;
 }
 
+std::string text(const Reader& reader, const std::string& sql) {
+  return std::get<std::string>(reader.query(sql).rows.at(0).at(0));
+}
+
 LaunchStart make_start(const std::string& group_id, int block, int attempt) {
   LaunchStart start;
   start.uuid = fmt::format("launch-{}-{}-{}", group_id, block, attempt);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "db/reader.hpp"
 #include "db/store.hpp"
 
 namespace dynamiccl::testing {
@@ -38,6 +39,9 @@ using TimeOf = std::function<double(const CellInfo&, int rank, int iteration)>;
 std::vector<RecordFile> make_records(const std::vector<CellInfo>& cells,
                                      const std::string& group_id, const std::string& launch_id,
                                      int ranks, int iterations, const TimeOf& time_us);
+
+/// The one text that a query finds.
+std::string text(const Reader& reader, const std::string& sql);
 
 LaunchStart make_start(const std::string& group_id, int block, int attempt = 0);
 LaunchEnd make_end(LaunchStatus status = LaunchStatus::ok, const std::string& reason = "");

@@ -3,15 +3,13 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "core/text.hpp"
+#include "tests/orchestrator/demo_experiment.hpp"
 
 using namespace dynamiccl;
+using dynamiccl::testing::known_profiles;
+using dynamiccl::testing::parsed;
 
 namespace {
-
-const std::map<std::string, EnvironmentProfile>& known_profiles() {
-  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  return profiles;
-}
 
 const std::string kGood = R"(name = "demo"
 seed = 7
@@ -24,10 +22,6 @@ ranks = [2, 4]
 collective = "allreduce"
 size = ["1KiB", "1MiB"]
 )";
-
-Experiment parsed(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return parse_experiment(text, "demo.toml", overrides, known_profiles());
-}
 
 std::string mistakes(const std::string& text, const std::vector<std::string>& overrides = {}) {
   try {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "containers/command.hpp"
 #include "core/error.hpp"
 #include "core/statistics.hpp"
 #include "db/reader.hpp"
@@ -13,17 +12,14 @@
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"
+#include "tests/orchestrator/program.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::run;
 using dynamiccl::testing::ScratchFolder;
 
 namespace {
-
-CommandResult run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), DYNAMICCL_BINARY_DIR "/dynamiccl");
-  return run_command(arguments);
-}
 
 /// One test's output: sizes 4, 8, 16, ... whose times the factor tells apart.
 std::string osu_test(const std::string& title, int sizes, double factor) {
@@ -178,14 +174,14 @@ TEST_CASE("starts whose operations overlap are launches of one job") {
     return one;
   };
   // The third has the first's and the second's datatype: all three are one job.
-  const auto run = make_foreign_run(
+  const auto made = make_foreign_run(
       {{"x", "x", {start({"float32"}, 1), start({"int32"}, 2), start({"int32", "float32"}, 3)}}},
       "nccl-tests", {});
-  CHECK(run.groups.size() == 1);
-  REQUIRE(run.launches.size() == 3);
-  CHECK(run.launches[2].block == 2);
-  REQUIRE(run.launches[0].figures.size() == 2);
-  CHECK(run.launches[0].figures[1].status == CellStatus::interrupted);
+  CHECK(made.groups.size() == 1);
+  REQUIRE(made.launches.size() == 3);
+  CHECK(made.launches[2].block == 2);
+  REQUIRE(made.launches[0].figures.size() == 2);
+  CHECK(made.launches[0].figures[1].status == CellStatus::interrupted);
   const auto apart = make_foreign_run({{"x", "x", {start({"float32"}, 1), start({"int32"}, 2)}}},
                                       "nccl-tests", {});
   CHECK(apart.groups.size() == 2);
@@ -201,8 +197,8 @@ TEST_CASE("of the protocol is kept what all starts agree in") {
   one.rows.emplace_back();
   ForeignStart other = one;
   other.iterations = 50;
-  const auto run = make_foreign_run({{"x", "x", {one, other}}}, "nccl-tests", {});
-  const auto protocol = nlohmann::json::parse(run.run.protocol_json);
+  const auto made = make_foreign_run({{"x", "x", {one, other}}}, "nccl-tests", {});
+  const auto protocol = nlohmann::json::parse(made.run.protocol_json);
   CHECK(protocol["warmup"] == 5);
   CHECK_FALSE(protocol.contains("iterations"));
 }

@@ -4,31 +4,27 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
+#include "tests/orchestrator/import_tables.hpp"
 #include "tests/orchestrator/program.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 using dynamiccl::testing::Folder;
+using dynamiccl::testing::kTables;
 using dynamiccl::testing::run;
+using dynamiccl::testing::text_of;
 
 namespace {
 
-const std::string kFiles = DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/";
 /// Names all_reduce_perf and eight ranks.
-const std::string kTable = kFiles + "all_reduce_h200x8.txt";
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  REQUIRE(file.good());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+const std::string kNamed = "all_reduce_h200x8.txt";
+const std::string kTable = kTables + kNamed;
 
 CommandResult import(const Folder& folder, std::vector<std::string> words) {
   words.insert(words.begin(), "import");
@@ -65,28 +61,28 @@ TEST_CASE("an option of import that contradicts the file is refused", "[G-01]") 
   CHECK_THAT(refusal({kTable, "--operation", "all_gather"}),
              ContainsSubstring("all_reduce_h200x8.txt:18: --operation all_gather contradicts the "
                                "table, which is of all_reduce_perf"));
-  CHECK_THAT(refusal({kFiles + "all_gather.json", "--operation", "all_reduce"}),
+  CHECK_THAT(refusal({kTables + "all_gather.json", "--operation", "all_reduce"}),
              ContainsSubstring("results[0]: --operation all_reduce contradicts the table, which is "
                                "of build/all_gather_perf"));
-  CHECK_THAT(refusal({kFiles + "all_gather.json", "--ranks", "7"}),
+  CHECK_THAT(refusal({kTables + "all_gather.json", "--ranks", "7"}),
              ContainsSubstring("--ranks 7 contradicts the file, which says 2"));
-  CHECK_THAT(refusal({kFiles + "osu.txt", "--ranks", "4", "--operation", "broadcast"}),
+  CHECK_THAT(refusal({kTables + "osu.txt", "--ranks", "4", "--operation", "broadcast"}),
              ContainsSubstring("--operation broadcast contradicts the table, which is of "));
   CHECK_THAT(refusal({kTable, "--backend", "openmpi"}),
              ContainsSubstring("--backend openmpi contradicts the file, whose program calls NCCL: "
                                "nccl, rccl"));
-  CHECK_THAT(refusal({kFiles + "osu.txt", "--ranks", "4", "--backend", "nccl"}),
+  CHECK_THAT(refusal({kTables + "osu.txt", "--ranks", "4", "--backend", "nccl"}),
              ContainsSubstring("contradicts the file, whose program calls MPI: openmpi, mpich"));
 }
 
 TEST_CASE("an option of import that says what the file says is taken", "[G-01]") {
   CHECK(imported({kTable, "--ranks", "8", "--operation", "all_reduce", "--backend", "nccl"}) ==
         "nccl 8 allreduce");
-  CHECK(imported({kFiles + "osu.txt", "--ranks", "4", "--backend", "mvapich2"})
+  CHECK(imported({kTables + "osu.txt", "--ranks", "4", "--backend", "mvapich2"})
             .starts_with("mvapich2 "));
   const Folder folder;
   // Without its lines of ranks a table tells those of one process; a renamed program tells nothing.
-  auto text = text_of(kTable);
+  auto text = text_of(kNamed);
   for (auto at = text.find("#  Rank"); at != std::string::npos; at = text.find("#  Rank"))
     text.erase(at, text.find('\n', at) + 1 - at);
   CHECK(imported({folder.file("unlisted.txt", text), "--ranks", "16"}) == "nccl 16 allreduce");
@@ -124,7 +120,7 @@ TEST_CASE("names that import does not know are refused with the nearest one", "[
 }
 
 TEST_CASE("a table that is cut off is imported as interrupted, and said to be", "[G-01]") {
-  const auto text = text_of(kTable);
+  const auto text = text_of(kNamed);
   const auto cut = text.substr(0, text.find("65536"));
   const auto starts = read_nccl_tests_text(cut + text, "x.txt", {});
   REQUIRE(starts.size() == 2);

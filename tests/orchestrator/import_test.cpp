@@ -17,22 +17,17 @@
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "reports/reports.hpp"
+#include "tests/orchestrator/import_tables.hpp"
 #include "tests/orchestrator/program.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
-using testing::Folder;
-using testing::run;
+using dynamiccl::testing::Folder;
+using dynamiccl::testing::kTables;
+using dynamiccl::testing::run;
+using dynamiccl::testing::text_of;
 
 namespace {
-
-const std::string kFiles = DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/";
-
-std::string text_of(const std::string& name) {
-  std::ifstream file(kFiles + name);
-  REQUIRE(file.good());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// The rows of numbers of a table, as words: read here in another way than by the program.
 std::vector<std::vector<std::string>> rows_of(const std::string& text) {
@@ -221,15 +216,15 @@ TEST_CASE("repeated starts are launches, and the same import has the same id") {
 TEST_CASE("two imported tables are compared: ratios, no interval, UNCLEAR, code 5", "[G-01]") {
   const Folder folder;
   const auto db = folder.path("x.sqlite");
-  const auto imported = run({"import", kFiles + "all_reduce_h200x8.txt",
-                             kFiles + "all_reduce_bridge.txt", "--db", db, "--json"});
+  const auto imported = run({"import", kTables + "all_reduce_h200x8.txt",
+                             kTables + "all_reduce_bridge.txt", "--db", db, "--json"});
   INFO(imported.err);
   REQUIRE(imported.exit_code == 0);
   const auto rows = nlohmann::json::parse(imported.out);
   REQUIRE(rows.size() == 2);
   CHECK(rows[0]["outcome"] == "imported");
   CHECK(rows[0]["cells"] == 22);
-  const auto again = run({"import", kFiles + "all_reduce_h200x8.txt", "--db", db, "--json"});
+  const auto again = run({"import", kTables + "all_reduce_h200x8.txt", "--db", db, "--json"});
   CHECK(nlohmann::json::parse(again.out)[0]["outcome"] == "already there");
   const auto compared = run({"compare", "last~1", "last", "--db", db, "--json"});
   INFO(compared.err);
@@ -340,7 +335,7 @@ TEST_CASE("what cannot be imported is refused before anything is stored") {
   const auto db = folder.path("x.sqlite");
   std::ofstream(folder.path("notes.txt")) << "nothing to see\n";
   const auto refused =
-      run({"import", kFiles + "all_reduce_h200x8.txt", folder.path("notes.txt"), "--db", db});
+      run({"import", kTables + "all_reduce_h200x8.txt", folder.path("notes.txt"), "--db", db});
   CHECK(refused.exit_code == 2);
   CHECK(refused.err.find("is none of what can be imported") != std::string::npos);
   CHECK(refused.err.find("--format nccl-tests, nccl-tests-json, osu, dynamiccl") !=

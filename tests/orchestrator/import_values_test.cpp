@@ -2,23 +2,17 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
-#include <iterator>
 
 #include "core/error.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "tests/orchestrator/import_tables.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::text_of;
 using nlohmann::json;
 
 namespace {
-
-std::string text_of(const std::string& name) {
-  std::ifstream file(DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/" + name);
-  REQUIRE(file.good());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// The h200 table with the first `what` replaced; its rows begin in line 18.
 std::string h200_with(const std::string& what, const std::string& instead) {

@@ -7,19 +7,12 @@
 #include <set>
 
 #include "orchestrator/group_commands.hpp"
+#include "tests/orchestrator/demo_experiment.hpp"
 
 using namespace dynamiccl;
+using dynamiccl::testing::parsed;
 
 namespace {
-
-const std::map<std::string, EnvironmentProfile>& known_profiles() {
-  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  return profiles;
-}
-
-Experiment parsed(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return parse_experiment(text, "demo.toml", overrides, known_profiles());
-}
 
 const std::string kMatrix = R"(name = "demo"
 [axes]

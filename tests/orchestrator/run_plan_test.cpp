@@ -8,6 +8,7 @@
 #include "orchestrator/tune/tune_reader.hpp"
 #include "reports/reports.hpp"
 #include "tests/db/synthetic.hpp"
+#include "tests/orchestrator/demo_experiment.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -16,13 +17,11 @@ namespace {
 
 Experiment parsed(const std::string& work, const std::string& architectures,
                   const std::string& backends = R"(["openmpi", "gloo"])") {
-  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  return parse_experiment(R"(name = "demo"
+  return testing::parsed(R"(name = "demo"
 [axes]
 environment = "bare-metal"
 backend = )" + backends +
-                              "\narchitecture = " + architectures + "\nranks = 3\n" + work,
-                          "demo.toml", {}, profiles);
+                         "\narchitecture = " + architectures + "\nranks = 3\n" + work);
 }
 
 Experiment training() {
@@ -40,7 +39,7 @@ batch = 32
                 R"(["ps", "ring"])");
 }
 
-TunePlan planned(const Experiment& experiment) {
+TunePlan planned_run(const Experiment& experiment) {
   return make_run_plan(make_plan(experiment, {}, nullptr), tune_options_of(experiment),
                        published_figures());
 }
@@ -56,7 +55,7 @@ std::size_t arm_named(const TunePlan& plan, const std::string& text) {
 
 TEST_CASE("every way to run a workload is an arm of one task, the file's first the default") {
   const Experiment experiment = training();
-  const TunePlan plan = planned(experiment);
+  const TunePlan plan = planned_run(experiment);
   REQUIRE(plan.tasks.size() == 1);
   const TuneTask& task = plan.tasks[0];
   std::set<std::string> ways;
@@ -70,14 +69,14 @@ TEST_CASE("every way to run a workload is an arm of one task, the file's first t
 }
 
 TEST_CASE("times are compared per unit of work: a server does none") {
-  const TunePlan plan = planned(training());
+  const TunePlan plan = planned_run(training());
   const TuneTask& task = plan.tasks[0];
   CHECK(task.runs[arm_named(plan, "gloo ps bsp-ps")].work_scale == 1.5);
   CHECK(task.runs[arm_named(plan, "gloo ring mg-wfbp")].work_scale == 1);
 }
 
 TEST_CASE("published figures and the ratio of communication to computation are the prior") {
-  const TunePlan plan = planned(training());
+  const TunePlan plan = planned_run(training());
   const auto& prior = plan.tasks[0].search.task.prior_log_us;
   const auto at = [&](const char* way) { return prior[arm_named(plan, way)]; };
   // 384 s with MPI, 650 s with Gloo; 1095 s through a server.
@@ -88,12 +87,12 @@ TEST_CASE("published figures and the ratio of communication to computation are t
 }
 
 TEST_CASE("a collective's algorithms over several libraries are ways to run it, too") {
-  const TunePlan plan = planned(parsed(R"([[work]]
+  const TunePlan plan = planned_run(parsed(R"([[work]]
 collective = "allreduce"
 size = "1MiB"
 algorithm = ["library", "own_ring"]
 )",
-                                       "\"ring\""));
+                                           "\"ring\""));
   REQUIRE(plan.tasks.size() == 1);
   CHECK(plan.tasks[0].arms() == 4);
   CHECK(plan.tasks[0].text(plan, 3) == "gloo ring own_ring");
@@ -102,19 +101,19 @@ algorithm = ["library", "own_ring"]
 TEST_CASE("without a choice the file is refused, and so are workloads that look alike") {
   const Experiment one =
       parsed("[[work]]\ncollective = \"allreduce\"\nsize = \"1MiB\"\n", "\"ring\"", "\"gloo\"");
-  CHECK_THROWS_WITH(planned(one), ContainsSubstring("nothing to choose between runs"));
+  CHECK_THROWS_WITH(planned_run(one), ContainsSubstring("nothing to choose between runs"));
   const Experiment twins = parsed(R"([[work]]
 training = ["bsp-a2a", "mg-wfbp"]
 model = "cnn"
 batch = [16, 32]
 )",
                                   "\"ring\"");
-  CHECK_THROWS_WITH(planned(twins), ContainsSubstring("alike"));
+  CHECK_THROWS_WITH(planned_run(twins), ContainsSubstring("alike"));
 }
 
 TEST_CASE("an ordinary run of the file has measured the plan's arms") {
   const Experiment experiment = training();
-  const TunePlan plan = planned(experiment);
+  const TunePlan plan = planned_run(experiment);
   std::set<std::string> ids;
   for (const auto& group : make_plan(experiment, {}, nullptr).groups)
     for (const auto& cell : group.cells) ids.insert(cell.work.id);
@@ -126,7 +125,7 @@ TEST_CASE("an ordinary run of the file has measured the plan's arms") {
 TEST_CASE("what earlier searches logged is known before the first launch") {
   const testing::ScratchFolder folder;
   const std::string path = folder.file("runs.sqlite");
-  const TunePlan plan = planned(training());
+  const TunePlan plan = planned_run(training());
   {
     Store store(path);
     const auto synthetic = testing::make_plan("earlier", {"bare-metal"}, {"allreduce"}, {1024});

@@ -5,19 +5,15 @@
 #include "orchestrator/tune/tune_output.hpp"
 #include "orchestrator/tune/tune_plan.hpp"
 #include "orchestrator/tune/tune_reader.hpp"
+#include "tests/orchestrator/demo_experiment.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const std::map<std::string, EnvironmentProfile>& known_profiles() {
-  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  return profiles;
-}
-
 Experiment parsed(const std::string& tune) {
-  return parse_experiment(R"(name = "demo"
+  return testing::parsed(R"(name = "demo"
 [axes]
 environment = ["bare-metal", "cross-docker"]
 backend = ["openmpi", "gloo"]
@@ -26,8 +22,7 @@ ranks = 2
 [[work]]
 collective = ["allreduce", "broadcast"]
 size = ["64KiB", "1MiB"]
-)" + tune,
-                          "demo.toml", {}, known_profiles());
+)" + tune);
 }
 
 TunePlan planned(const Experiment& experiment) {

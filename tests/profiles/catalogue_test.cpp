@@ -13,13 +13,13 @@ using namespace dynamiccl;
 
 namespace {
 
-const std::string kPath = DYNAMICCL_SOURCE_DIR "/profiles/reference/catalogue.toml";
+const std::string kCatalogue = DYNAMICCL_SOURCE_DIR "/profiles/reference/catalogue.toml";
 
 }  // namespace
 
 TEST_CASE("the catalogue has what the checklist wants catalogued", "[C-09][C-10][C-16][C-40]") {
   std::map<std::string, std::set<std::string>> names;
-  for (const auto& entry : parse_catalogue(read_input_file(kPath), kPath))
+  for (const auto& entry : parse_catalogue(read_input_file(kCatalogue), kCatalogue))
     names[entry.requirement].insert(entry.name);
   using Names = std::set<std::string>;
   CHECK(names["C-09"] == Names{"TCP, ZeroMQ style", "RDMA"});
@@ -35,7 +35,7 @@ TEST_CASE("the catalogue has what the checklist wants catalogued", "[C-09][C-10]
 }
 
 TEST_CASE("what the catalogue says is run here bears the names under which it is run") {
-  const auto entries = parse_catalogue(read_input_file(kPath), kPath);
+  const auto entries = parse_catalogue(read_input_file(kCatalogue), kCatalogue);
   const auto here = [&](const char* name) {
     return std::find_if(entries.begin(), entries.end(),
                         [&](const auto& entry) { return entry.name == name; })

@@ -14,9 +14,11 @@ using Catch::Matchers::WithinAbs;
 
 namespace {
 
-const std::string kPath = DYNAMICCL_SOURCE_DIR "/profiles/reference/figures.toml";
+const std::string kFigures = DYNAMICCL_SOURCE_DIR "/profiles/reference/figures.toml";
 
-ReferenceFigures published() { return parse_reference_figures(read_input_file(kPath), kPath); }
+ReferenceFigures published() {
+  return parse_reference_figures(read_input_file(kFigures), kFigures);
+}
 
 }  // namespace
 

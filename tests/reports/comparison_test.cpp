@@ -278,15 +278,15 @@ TEST_CASE("JSON holds cells, counts, verdict and exit code; JUnit fails what is 
   runs.add("run-1", 100);
   runs.add("run-2", 120);
   const auto result = runs.compare("run-1", "run-2");
-  const auto json = nlohmann::json::parse(comparison_json(result, 3));
-  CHECK(json["verdict"] == "SLOWER");
-  CHECK(json["exit_code"] == 3);
-  CHECK(json["counts"]["SLOWER"] == 4);
-  CHECK(json["band"] == 0.02);
-  CHECK(json["correction"] == "benjamini-hochberg");
-  REQUIRE(json["cells"].size() == 4);
-  CHECK_THAT(json["cells"][0]["ratio"].get<double>(), WithinRel(1.2, 1e-9));
-  CHECK(json["cells"][0]["environment"] == "bare-metal");
+  const auto document = nlohmann::json::parse(comparison_json(result, 3));
+  CHECK(document["verdict"] == "SLOWER");
+  CHECK(document["exit_code"] == 3);
+  CHECK(document["counts"]["SLOWER"] == 4);
+  CHECK(document["band"] == 0.02);
+  CHECK(document["correction"] == "benjamini-hochberg");
+  REQUIRE(document["cells"].size() == 4);
+  CHECK_THAT(document["cells"][0]["ratio"].get<double>(), WithinRel(1.2, 1e-9));
+  CHECK(document["cells"][0]["environment"] == "bare-metal");
   const auto junit = comparison_junit(result);
   CHECK_THAT(junit, ContainsSubstring("failures=\"4\""));
   CHECK_THAT(junit, ContainsSubstring("<failure type=\"SLOWER\" message=\"time of B / time of A = "
@@ -310,9 +310,9 @@ TEST_CASE("what speaks against the figures of both sides stands under a comparis
   CHECK_THAT(text, ContainsSubstring("A: independence of launches: nothing against it in 2") &&
                        ContainsSubstring("B: independence of launches: not tested") &&
                        ContainsSubstring("A and B: noise gate: no launch was judged"));
-  const auto json = nlohmann::json::parse(comparison_json(result, 5));
-  CHECK(json["a"]["trust"].size() == result.a.trust.size());
-  CHECK(json["b"]["trust"].back() == result.b.trust.back());
+  const auto document = nlohmann::json::parse(comparison_json(result, 5));
+  CHECK(document["a"]["trust"].size() == result.a.trust.size());
+  CHECK(document["b"]["trust"].back() == result.b.trust.back());
 }
 
 TEST_CASE("what is no side says what would be one") {

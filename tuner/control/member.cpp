@@ -1,7 +1,6 @@
 #include "tuner/control/member.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 namespace dynamiccl {
 
@@ -15,12 +14,6 @@ void pause_at(const char* where) {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 constexpr long kPollNs = 20'000;
-
-std::int64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 }  // namespace
 

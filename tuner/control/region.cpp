@@ -10,6 +10,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <new>
 
 namespace dynamiccl {
@@ -67,6 +68,12 @@ bool make_file(const std::string& path, const Region::Spec& spec, std::string& p
 }
 
 }  // namespace
+
+std::int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 std::string Region::path_of(const std::string& folder, std::uint64_t communicator) {
   std::array<char, 40> name{};

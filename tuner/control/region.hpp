@@ -11,6 +11,9 @@
 
 namespace dynamiccl {
 
+/// The host's clock that beats in a region are told by: the same for all of its processes.
+std::int64_t monotonic_ns();
+
 /// Layout of the file that the ranks of one communicator on one host and their leader map. Only
 /// lock-free atomics: processes that share it may be stopped or killed anywhere.
 inline constexpr std::uint64_t kRegionMagic = 0x44594e434f4c4c31ULL;

@@ -4,21 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 #include "core/error.hpp"
 
 namespace dynamiccl {
-namespace {
-
-std::int64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-}  // namespace
-
 Relay::Relay(std::shared_ptr<Region> region, WireSocket leader)
     : region_(std::move(region)), leader_(std::move(leader)) {
   RegionHeader& header = region_->header();

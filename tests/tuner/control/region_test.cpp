@@ -9,10 +9,12 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "tests/tuner/control/calls.hpp"
 #include "tuner/control/leader.hpp"
 #include "tuner/control/member.hpp"
 
 using namespace dynamiccl;
+using namespace dynamiccl::testing;
 namespace fs = std::filesystem;
 
 namespace {
@@ -23,12 +25,6 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
 };
 
-CallTable with_channels(std::uint8_t channels) {
-  CallTable table;
-  for (auto& row : table.cells) row.fill({CallCell::kAny, CallCell::kAny, channels, 0});
-  return table;
-}
-
 std::shared_ptr<Region> region(const Folder& folder, unsigned ranks,
                                const CallTable* start = nullptr, bool across_hosts = false) {
   std::string problem;
@@ -37,8 +33,6 @@ std::shared_ptr<Region> region(const Folder& folder, unsigned ranks,
   REQUIRE(made != nullptr);
   return made;
 }
-
-unsigned call(Member& member) { return member.decide(4, 20).channels; }
 
 }  // namespace
 

@@ -13,21 +13,17 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "tests/tuner/control/calls.hpp"
 #include "tuner/control/member.hpp"
 
 using namespace dynamiccl;
+using namespace dynamiccl::testing;
 namespace fs = std::filesystem;
 
 namespace {
 
 constexpr std::uint64_t kCommunicator = 77;
 constexpr std::int64_t kSecond = 1'000'000'000;
-
-CallTable with_channels(std::uint8_t channels) {
-  CallTable table;
-  for (auto& row : table.cells) row.fill({CallCell::kAny, CallCell::kAny, channels, 0});
-  return table;
-}
 
 struct Hosts {
   std::array<std::string, 2> folders;
@@ -45,8 +41,6 @@ struct Hosts {
     return Region::open_or_make(folders[host], {kCommunicator, 2, 2, true, nullptr}, problem);
   }
 };
-
-unsigned call(Member& member) { return member.decide(4, 20).channels; }
 
 template <class F>
 bool until(F&& condition) {

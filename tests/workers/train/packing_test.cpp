@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "tests/workers/train/same_bits.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::same_bits;
 
 namespace {
 
@@ -49,11 +51,6 @@ std::vector<float> made(std::size_t count, const std::function<float(std::size_t
   std::vector<float> values;
   for (std::size_t i = 0; i < count; ++i) values.push_back(value(i));
   return values;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 float from_bits(std::uint32_t word) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/workers/train/same_bits.hpp"
 #include "tests/workers/train/thread_network.hpp"
 
 using namespace dynamiccl;
@@ -52,10 +53,6 @@ Outcome all_reduced(std::vector<std::vector<float>> values, std::size_t first, P
   }
   for (auto& thread : threads) thread.join();
   return outcome;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 constexpr std::size_t kRest = 5;

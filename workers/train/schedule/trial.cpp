@@ -12,14 +12,14 @@ namespace {
 constexpr double kWorthTrying = 1.3;
 constexpr std::size_t kAlwaysTried = 2;  // expectations may be off by more
 
-constexpr std::size_t kSteps = 2;      // in the first round
-constexpr std::size_t kLastSteps = 4;  // of the last two
+constexpr std::size_t kFirstSteps = 2;  // in the first round
+constexpr std::size_t kLastSteps = 4;   // of the last two
 
 std::size_t half_of(std::size_t count) { return (count + 1) / 2; }
 
 /// Steps of each candidate in a round with `left` of them; every round takes about as long.
 int steps_in_round(std::size_t candidates, std::size_t left) {
-  const std::size_t steps = kSteps * candidates / left;
+  const std::size_t steps = kFirstSteps * candidates / left;
   return 1 + static_cast<int>(left > 2 ? steps : std::max(steps, kLastSteps));
 }
 
