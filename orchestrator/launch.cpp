@@ -13,6 +13,7 @@
 #include "core/malloc_settings.hpp"
 #include "core/text.hpp"
 #include "core/training.hpp"
+#include "orchestrator/gpu_placement.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/integrity.hpp"
 #include "orchestrator/observe.hpp"
@@ -39,22 +40,6 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "local"; }
-
-/// The GPU each rank uses, by its number among those the rank sees; -1: a server without one.
-std::vector<int> gpus_of_ranks(const PlannedGroup& group, const EnvironmentProfile& profile,
-                               int server_rank) {
-  std::vector<int> gpus;
-  if (group.backend != Backend::nccl && group.backend != Backend::cuda_aware_mpi) return gpus;
-  const bool apart = server_without_gpu(group);
-  int next = 0;
-  for (int rank = 0; rank < group.ranks; ++rank) {
-    if (apart && rank == server_rank)
-      gpus.push_back(-1);
-    else
-      gpus.push_back(profile.gpus == GpuVisibility::one_per_rank ? 0 : next++);
-  }
-  return gpus;
-}
 
 /// One line for people: how the processes ended, "" when well.
 std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {

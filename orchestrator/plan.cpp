@@ -10,6 +10,7 @@
 #include "core/digest.hpp"
 #include "core/malloc_settings.hpp"
 #include "core/text.hpp"
+#include "orchestrator/gpu_placement.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -63,10 +64,7 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
     return reason->second;
   if (!can.huge_pages_reason.empty() && asks_for_huge_pages(group.knobs))
     return "malloc.huge_pages: " + can.huge_pages_reason;
-  const int gpus_needed = group.ranks - (server_without_gpu(group) ? 1 : 0);
-  if (group.backend == Backend::nccl && gpus_needed > can.gpus)
-    return fmt::format("NCCL needs a GPU per rank: {} ranks, {} GPU{}", group.ranks, can.gpus,
-                       can.gpus == 1 ? "" : "s");
+  if (auto reason = why_too_few_gpus(group, can.gpus); !reason.empty()) return reason;
   if (cell.collective == Collective::training) return why_no_training(group, cell, can);
   if (!belongs_to(cell.collective, group.architecture))
     return fmt::format("{} does not belong to the {} architecture", name_of(cell.collective),
@@ -334,12 +332,6 @@ void shuffle(std::vector<T>& values, std::uint64_t seed) {
 std::uint64_t hashed(const std::string& key) { return std::stoull(stable_id(key), nullptr, 16); }
 
 }  // namespace
-
-bool server_without_gpu(const PlannedGroup& group) {
-  const auto knob = group.knobs.find("env.DYNAMICCL_SERVER_GPU");
-  return group.backend == Backend::nccl && group.architecture == Architecture::ps &&
-         knob != group.knobs.end() && knob->second == "none";
-}
 
 bool PlannedGroup::trains() const {
   return std::any_of(cells.begin(), cells.end(), [](const PlannedCell& cell) {

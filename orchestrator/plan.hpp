@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,10 +49,6 @@ struct PlannedGroup {
   /// True when a cell trains, so that the ranks are trainers.
   [[nodiscard]] bool trains() const;
 };
-
-/// True when the parameter server of an NCCL group takes part from host memory: launch knob
-/// env.DYNAMICCL_SERVER_GPU = "none".
-bool server_without_gpu(const PlannedGroup& group);
 
 struct Plan {
   std::vector<PlannedGroup> groups;

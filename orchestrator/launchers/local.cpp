@@ -9,6 +9,9 @@ std::vector<Command> build_local(const LaunchRequest& request) {
   for (int rank = 0; rank < request.ranks; ++rank) {
     auto environment = request.environment;
     environment[std::string(kRankVariable)] = std::to_string(rank);
+    // NCCL tells hosts apart by this name, and two ranks of one host may not use one GPU.
+    if (environment.contains("DYNAMICCL_SHARED_GPUS"))
+      environment["NCCL_HOSTID"] = "rank-" + std::to_string(rank);
     Command command;
     command.argv = request.wrap_rank(rank, request.worker, environment);
     command.environment = request.shape.launcher_environment;

@@ -55,6 +55,14 @@ TEST_CASE("Open MPI on the machine itself keeps TCP off the container bridges") 
         "plm_rsh_agent /bin/true -n 2 /b/worker /r/run.json");
 }
 
+TEST_CASE("ranks that take turns on a GPU are hosts of their own to NCCL") {
+  auto request = request_for(Backend::nccl);
+  CHECK(line(request, 1).find("NCCL_HOSTID") == std::string::npos);
+  request.environment["DYNAMICCL_SHARED_GPUS"] = "1";
+  CHECK(line(request, 0).find("NCCL_HOSTID=rank-0 ") != std::string::npos);
+  CHECK(line(request, 1).find("NCCL_HOSTID=rank-1 ") != std::string::npos);
+}
+
 TEST_CASE("an ordinary user gets no --allow-run-as-root, more ranks than cores oversubscribe") {
   auto request = request_for(Backend::openmpi);
   request.as_root = false;

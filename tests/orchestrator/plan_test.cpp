@@ -88,6 +88,28 @@ reason = "a bridge that is not there"
   }
 }
 
+TEST_CASE("NCCL's ranks take turns on fewer GPUs where a knob says so") {
+  const auto reason = [](const std::string& knob) {
+    Capabilities can;
+    can.gpus = 2;
+    const auto plan = make_plan(
+        parsed("name = \"x\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"nccl\"\n"
+               "architecture = \"ring\"\nranks = 4\n[[work]]\ncollective = \"allreduce\"\n"
+               "size = \"1KiB\"\n" +
+               knob),
+        can, nullptr);
+    return plan.groups.at(0).cells.at(0).impossible;
+  };
+  const std::string named = "[knobs.nccl.env]\nDYNAMICCL_SHARED_GPUS = ";
+  CHECK(reason("") ==
+        "NCCL needs a GPU per rank: 4 ranks, 2 GPUs (env.DYNAMICCL_SHARED_GPUS lets "
+        "ranks take turns)");
+  CHECK(reason(named + "2\n").empty());
+  CHECK(reason(named + "3\n") ==
+        "env.DYNAMICCL_SHARED_GPUS = 3: ranks take turns on 1 GPU or more, here are 2 GPUs");
+  CHECK_FALSE(reason(named + "\"two\"\n").empty());
+}
+
 TEST_CASE("each kind of impossible cell is told apart") {
   const auto reason = [](const std::vector<std::string>& overrides, const Capabilities& can) {
     const auto plan = make_plan(
