@@ -2,7 +2,8 @@
 """Times training steps of plain PyTorch DDP on random data: knows nothing of any tuner.
 
 Started once per rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; rank 0 prints one JSON
-line per model: {"model", "median_ms", "mean_ms", "steps", "ranks"}.
+line per model and bucket size: {"model", "bucket_mb", "median_ms", "mean_ms", "steps", "ranks"}; bucket_mb 0 is a rank
+by itself.
 
     ddp_steps.py --models resnet18,resnet50,bert-base,bert-large --steps 20 --warmup 5
 """
@@ -58,6 +59,25 @@ def resnet(depths, expansion, cifar=False):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10 if cifar else 1000))
 
 
+class Layer(nn.Module):
+    """The encoder layer of workers/train/torch/models.cpp, operation by operation: [sequence, batch, width], post-norm."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, x):
+        s, b, h = x.shape
+        # [3, batch, heads, sequence, width of a head]
+        parts = self.inputs(x).view(s, b, 3, self.heads, h // self.heads).permute(2, 1, 3, 0, 4)
+        seen = nn.functional.scaled_dot_product_attention(parts[0], parts[1], parts[2])
+        y = self.norm1(x + self.output(seen.permute(2, 0, 1, 3).reshape(s, b, h)))
+        return self.norm2(y + self.narrow(nn.functional.gelu(self.wide(y))))
+
+
 class Bert(nn.Module):
     """BERT's encoder and masked-word head (decoder tied to the embedding), without dropout: the model of
     workers/train/torch/models.cpp."""
@@ -68,8 +88,7 @@ class Bert(nn.Module):
         self.places = nn.Embedding(512, width)
         self.types = nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width)
-        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.encoder = nn.Sequential(*[Layer(width, heads) for _ in range(layers)])
         self.dense = nn.Linear(width, width)
         self.dense_norm = nn.LayerNorm(width)
         self.bias = nn.Parameter(torch.zeros(words))
@@ -78,8 +97,9 @@ class Bert(nn.Module):
 
     def forward(self, tokens):
         place = torch.arange(tokens.size(1), device=tokens.device)
-        x = self.norm(self.words(tokens) + self.places(place) + self.types(torch.zeros_like(tokens)))
-        x = self.dense_norm(nn.functional.gelu(self.dense(self.encoder(x).flatten(0, 1))))
+        x = self.norm(self.words(tokens) + self.places(place).unsqueeze(0) + self.types(torch.zeros_like(tokens)))
+        x = self.encoder(x.transpose(0, 1)).transpose(0, 1).flatten(0, 1)
+        x = self.dense_norm(nn.functional.gelu(self.dense(x)))
         return nn.functional.linear(x, self.words.weight, self.bias)
 
 
@@ -99,13 +119,14 @@ def make(name, device):
     return model.to(device), data, target
 
 
-def measure(name, device, arguments):
+def measure(name, device, arguments, bucket_mb):
+    """Steps of one model, milliseconds, of the slowest rank. bucket_mb: DDP's, or 0: every rank by itself."""
     steps, warmup = arguments.steps, arguments.warmup
     torch.manual_seed(1)
     model, data, target = make(name, device)
-    if dist.get_world_size() > 1:
+    if bucket_mb:
         model = nn.parallel.DistributedDataParallel(
-            model, gradient_as_bucket_view=arguments.best, broadcast_buffers=not arguments.best)
+            model, gradient_as_bucket_view=arguments.best, broadcast_buffers=not arguments.best, bucket_cap_mb=bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=arguments.momentum,
                                 fused=True if arguments.best and device.type == "cuda" else None)
     times = []
@@ -134,27 +155,34 @@ def main():
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32")
+    parser.add_argument("--buckets", default="25", help="DDP's bucket caps in MB, e.g. 25,100: each is measured")
+    parser.add_argument("--alone", action="store_true", help="also each rank by itself, without DDP")
     parser.add_argument("--best", action="store_true",
                         help="what costs DDP least: gradients as views of the buckets, buffers not broadcast, fused "
                              "optimizer; default: as it comes")
     parser.add_argument("--label", default="")
     arguments = parser.parse_args()
     cuda = torch.cuda.is_available()
+    gpu = int(os.environ.get("LOCAL_RANK", "0"))
     if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(gpu)
         torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
         torch.backends.cudnn.allow_tf32 = arguments.precision == "tf32"
-    device = torch.device("cuda" if cuda else "cpu")
-    dist.init_process_group("nccl" if cuda else "gloo")
+    device = torch.device("cuda", gpu) if cuda else torch.device("cpu")
+    dist.init_process_group("nccl" if cuda else "gloo", device_id=device if cuda else None)
+    buckets = [int(word) for word in arguments.buckets.split(",")] if dist.get_world_size() > 1 else []
+    if arguments.alone or not buckets:
+        buckets.append(0)
     for name in arguments.models.split(","):
-        times = measure(name, device, arguments)
-        if dist.get_rank() == 0:
-            print(json.dumps({"label": arguments.label, "model": name,
-                              "median_ms": round(statistics.median(times), 3),
-                              "mean_ms": round(statistics.fmean(times), 3), "steps": len(times),
-                              "ranks": dist.get_world_size()}), flush=True)
-        if cuda:
-            torch.cuda.empty_cache()
+        for bucket_mb in buckets:
+            times = measure(name, device, arguments, bucket_mb)
+            if dist.get_rank() == 0:
+                print(json.dumps({"label": arguments.label, "model": name, "bucket_mb": bucket_mb,
+                                  "median_ms": round(statistics.median(times), 3),
+                                  "mean_ms": round(statistics.fmean(times), 3), "steps": len(times),
+                                  "ranks": dist.get_world_size()}), flush=True)
+            if cuda:
+                torch.cuda.empty_cache()
     dist.destroy_process_group()
 
 

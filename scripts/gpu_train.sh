@@ -11,9 +11,10 @@
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
 # of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl, steps-*.json,
 # settings.txt and logs).
-# All of the machine's GPUs take part, or the first RANKS. A part whose time is over keeps what was stored.
+# All of the machine's GPUs take part, or the first RANKS; where RANKS are more than there are, ranks take turns on them,
+# each a host of its own to NCCL. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -69,7 +70,10 @@ set_up() {
   . scripts/gpu_setup.sh
   # NCCL runs without a plugin on both sides.
   export DYNAMICCL_NCCL_PROFILER=0
-  gpus=${RANKS:-$(nvidia-smi -L | wc -l)}
+  devices=$(nvidia-smi -L | wc -l)
+  gpus=${RANKS:-$devices}
+  shared=()
+  [ "$gpus" -le "$devices" ] || shared=(--set "knobs.nccl.env.DYNAMICCL_SHARED_GPUS=$devices" --set 'protocol.launch_timeout="10m"')
   db=$out/train.sqlite
   {
     nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
@@ -96,7 +100,7 @@ experiment() { # FILE SECONDS NAME ...
 check() { # SECONDS
   local ranks="[2, $gpus]"
   [ "$gpus" -gt 2 ] || ranks=$gpus
-  experiment experiments/gpu_training_check.toml "$1" check --set "axes.ranks=$ranks" "${given[@]}"
+  experiment experiments/gpu_training_check.toml "$1" check --set "axes.ranks=$ranks" "${shared[@]}" "${given[@]}"
   "$program" query --db "$db" --format markdown "SELECT model, method, ranks, max_difference, wrong, counts FROM v_training
     WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/check.md"
 }
@@ -104,7 +108,7 @@ check() { # SECONDS
 # The same over CUDA-aware MPI. Four ranks need four GPUs, or share the only one; with two or three there are two.
 cuda_mpi() { # SECONDS
   local ranks='[2, 4]'
-  case $gpus in 2 | 3) ranks=2 ;; esac
+  case $devices in 2 | 3) ranks=2 ;; esac
   experiment experiments/gpu_training_check.toml "$1" cuda-mpi --set 'axes.backend="cuda-aware-mpi"' --set "axes.ranks=$ranks" \
     "${given[@]}"
   "$program" query --db "$db" --format markdown "SELECT model, method, ranks, max_difference, wrong, step_us, counts FROM v_training
@@ -119,11 +123,13 @@ tests() { # SECONDS
 
 # One DDP job: a process per GPU, as torchrun starts them.
 ddp() { # FILE LABEL ARGUMENT... VARIABLE=VALUE...
-  local file=$1 label=$2 rank arguments=() variables=() pids=() code=0; shift 2
+  local file=$1 label=$2 rank arguments=() variables=(OMP_NUM_THREADS=1) host=() pids=() code=0; shift 2
   for word in "$@"; do case $word in NCCL_*=*) variables+=("$word") ;; *) arguments+=("$word") ;; esac; done
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=$gpus
   for ((rank = 0; rank < gpus; rank++)); do
-    RANK=$rank LOCAL_RANK=$rank timeout 120 env "${variables[@]}" python3 scripts/ddp_steps.py --best --momentum 0.9 \
+    [ "$gpus" -le "$devices" ] || host=("NCCL_HOSTID=rank-$rank")
+    RANK=$rank LOCAL_RANK=$((rank % devices)) timeout 300 env "${variables[@]}" "${host[@]}" python3 scripts/ddp_steps.py \
+      --best --momentum 0.9 --buckets 25,100 $([ "$label" != 1 ] || echo --alone) \
       --label "$label" "${arguments[@]}" >>"$out/$file.jsonl" 2>>"$out/ddp.log" &
     pids+=($!)
   done
@@ -141,14 +147,14 @@ pairs() { # SECONDS NAME EXPERIMENT DDP'S_ARGUMENTS...
     round=$((round + 1))
     if [ $((round % 2)) = 1 ]; then ddp "ddp-$name" $round "$@" || break; fi
     experiment "experiments/$experiment.toml" $((end - SECONDS + 60)) "$name" --set "axes.ranks=$gpus" --set protocol.launches=1 \
-      --set "seed=$round" "${given[@]}" || break
+      --set "seed=$round" "${shared[@]}" "${given[@]}" || break
     if [ $((round % 2)) = 0 ]; then ddp "ddp-$name" $round "$@" || break; fi
     [ $((SECONDS - start)) -le $longest ] || longest=$((SECONDS - start))
     say "$name: round $round"
   done
-  "$program" query --db "$db" --format json "SELECT run_row, model, method, step_us, predicted_us, exposed_us, single_us FROM v_training
-    WHERE counts AND ranks = $gpus AND run_row IN (SELECT run_row FROM v_run WHERE run_name = '${experiment//_/-}')
-    ORDER BY run_row" >"$out/steps-$name.json"
+  "$program" query --db "$db" --format json "SELECT run_row, CAST(r.seed AS INTEGER) AS pair, model, method, step_us, predicted_us,
+      exposed_us, single_us FROM v_training JOIN run r ON r.id = run_row
+    WHERE counts AND ranks = $gpus AND r.name = '${experiment//_/-}' ORDER BY run_row" >"$out/steps-$name.json"
   python3 scripts/step_ratios.py "$out/steps-$name.json" "$out/ddp-$name.jsonl" | tee "$out/$name.md"
 }
 

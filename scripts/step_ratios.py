@@ -3,9 +3,10 @@
 
     step_ratios.py STEPS_JSON DDP_JSONL
 
-STEPS_JSON: rows with model, method, run_row and step_us, one per launch, in the order of launches; DDP_JSONL: lines of
-ddp_steps.py whose label is the number of the launch, from 1. A ratio is the geometric mean over pairs of launches;
-its interval is Student's at 95 % on logarithms.
+STEPS_JSON: rows with model, method, pair, step_us and single_us, one per launch; DDP_JSONL: lines of ddp_steps.py whose
+label is the number of the pair. DDP's step is that of its best bucket size, by the geometric mean over all pairs. A ratio
+is the geometric mean over pairs of launches; its interval is Student's at 95 % on logarithms. "alone": what one rank
+takes by itself, on both sides: where that differs, so do the models' programs, whatever is sent.
 """
 import collections
 import json
@@ -24,29 +25,54 @@ def rows_of(path):
     return found
 
 
-def main():
-    ours = collections.defaultdict(dict)
-    launches = sorted({row["run_row"] for row in rows_of(sys.argv[1])})
-    for row in rows_of(sys.argv[1]):
-        ours[row["model"], row["method"]][launches.index(row["run_row"]) + 1] = row["step_us"] / 1e3
-    theirs = collections.defaultdict(dict)
-    for line in open(sys.argv[2]):
+def mean_of(values):
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def interval_of(ratios):
+    """Geometric mean and its bounds, as text."""
+    logs = [math.log(ratio) for ratio in ratios]
+    n, mean = len(logs), sum(math.log(ratio) for ratio in ratios) / len(ratios)
+    if n < 2:
+        return f"{math.exp(mean):.4f}", "-", "-"
+    half = STUDENT.get(n - 1, 2.0) * math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1)) / math.sqrt(n)
+    return tuple(f"{math.exp(mean + shift):.4f}" for shift in (0, -half, half))
+
+
+def ddp_steps(path):
+    """{model: ({pair: ms} of the best bucket size, its MB, ms alone or None)}"""
+    steps = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for line in open(path):
         row = json.loads(line)
-        theirs[row["model"]][int(row["label"])] = row["median_ms"]
-    print("| model | method | DDP ms | method ms | ratio | low | high | pairs |\n|---|---|---|---|---|---|---|---|")
+        steps[row["model"]][row.get("bucket_mb", 25)][int(row["label"])] = row["median_ms"]
+    found = {}
+    for model, by_bucket in steps.items():
+        alone = by_bucket.pop(0, None)
+        if by_bucket:
+            best = min(by_bucket, key=lambda bucket: mean_of(by_bucket[bucket].values()))
+            found[model] = by_bucket[best], best, mean_of(alone.values()) if alone else None
+    return found
+
+
+def main():
+    ours, singles = collections.defaultdict(dict), collections.defaultdict(list)
+    for row in rows_of(sys.argv[1]):
+        ours[row["model"], row["method"]][int(row["pair"])] = row["step_us"] / 1e3
+        if row.get("single_us"):
+            singles[row["model"]].append(row["single_us"] / 1e3)
+    theirs = ddp_steps(sys.argv[2])
+    print("| model | method | DDP ms | its bucket MB | method ms | ratio | low | high | pairs | alone: DDP's side ms | ours |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for (model, method), times in sorted(ours.items()):
-        base = theirs[DDP_NAME.get(model, model)]
+        base, bucket, alone = theirs.get(DDP_NAME.get(model, model), ({}, 0, None))
         pairs = sorted(set(times) & set(base))
         if not pairs:
             continue
-        logs = [math.log(times[i] / base[i]) for i in pairs]
-        n = len(logs)
-        mean = sum(logs) / n
-        deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1)) if n > 1 else math.inf
-        half = STUDENT.get(n - 1, 2.0) * deviation / math.sqrt(n) if n > 1 else math.inf
-        bounds = [f"{math.exp(mean - half):.4f}", f"{math.exp(mean + half):.4f}"] if n > 1 else ["-", "-"]
-        typical = [math.exp(sum(math.log(side[i]) for i in pairs) / n) for side in (base, times)]
-        print(f"| {model} | {method} | {typical[0]:.2f} | {typical[1]:.2f} | {math.exp(mean):.4f} | {bounds[0]} | {bounds[1]} | {n} |")
+        ratio, low, high = interval_of([times[i] / base[i] for i in pairs])
+        own = f"{mean_of(singles[model]):.2f}" if singles[model] else "-"
+        print(f"| {model} | {method} | {mean_of([base[i] for i in pairs]):.2f} | {bucket} "
+              f"| {mean_of([times[i] for i in pairs]):.2f} | {ratio} | {low} | {high} | {len(pairs)} "
+              f"| {f'{alone:.2f}' if alone else '-'} | {own} |")
 
 
 if __name__ == "__main__":
