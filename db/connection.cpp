@@ -4,8 +4,11 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 #include <thread>
 
 #include "core/error.hpp"
@@ -69,6 +72,15 @@ std::string regular_file_or_none(const std::string& path) {
                             "database with --db",
                             path, folder.string()));
   }
+  // A file below a page's size is empty to SQLite, which then writes over it.
+  constexpr std::string_view kMagic = "SQLite format 3";
+  std::array<char, kMagic.size()> head{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  const std::string_view read(head.data(), static_cast<std::size_t>(file.gcount()));
+  if (!read.empty() && read != kMagic)
+    throw Error(ErrorKind::data,
+                fmt::format("database {}: {}", path, explain(SQLITE_NOTADB, path).first));
   return path;
 }
 

@@ -1,5 +1,6 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
@@ -169,14 +170,17 @@ TEST_CASE("a newer database is refused and left untouched") {
 TEST_CASE("files that are no database of ours are refused and left untouched") {
   const ScratchFolder folder;
   const auto garbage = folder.file("garbage.sqlite");
-  const std::string bytes =
-      "this is no database at all, but long enough to have a page " + std::string(5000, 'x');
-  std::ofstream(garbage) << bytes;
-  CHECK_THROWS_WITH(Store(garbage), ContainsSubstring("the file is no database"));
-  CHECK_THROWS_WITH(Reader(garbage), ContainsSubstring("the file is no database"));
-  std::ostringstream after;
-  after << std::ifstream(garbage).rdbuf();
-  CHECK(after.str() == bytes);
+  // Longer than a page, shorter, and a byte.
+  for (const std::size_t length : {5000U, 50U, 1U}) {
+    const std::string bytes = std::string("this is no database").substr(0, length) +
+                              std::string(length - std::min<std::size_t>(length, 19), 'x');
+    std::ofstream(garbage, std::ios::trunc) << bytes;
+    CHECK_THROWS_WITH(Store(garbage), ContainsSubstring("the file is no database"));
+    CHECK_THROWS_WITH(Reader(garbage), ContainsSubstring("the file is no database"));
+    std::ostringstream after;
+    after << std::ifstream(garbage).rdbuf();
+    CHECK(after.str() == bytes);
+  }
 
   const auto foreign = folder.file("foreign.sqlite");
   create(foreign, "CREATE TABLE theirs (x)");
