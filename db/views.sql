@@ -253,7 +253,7 @@ SELECT
   max(t.backward_us) AS backward_us,  -- microseconds
   max(t.update_us) AS update_us,    -- microseconds
   max(t.exposed_us) AS exposed_us,  -- computation waits for gradients, microseconds
-  v.collective_us AS communication_us,  -- communication busy, hidden or not, microseconds
+  v.collective_us AS communication_us,  -- workers' communication busy, hidden or not, microseconds
   max(t.predicted_us) AS predicted_us,  -- step expected from the measured cost table
   max(t.wire_bytes) AS wire_bytes,  -- payload sent by the busiest rank in a step, bytes; of a library's all-reduce the formula's
   CASE WHEN count(t.counted_bytes) = count(*) THEN max(t.counted_bytes) END AS counted_bytes,  -- moved by the busiest rank in a step, counted by the kernel; NULL: went another way
