@@ -78,6 +78,7 @@ constexpr std::array kFigureFields{FigureField{"single_us", &TrainingFigures::si
                                    FigureField{"exposed_us", &TrainingFigures::exposed_us},
                                    FigureField{"predicted_us", &TrainingFigures::predicted_us},
                                    FigureField{"wire_bytes", &TrainingFigures::wire_bytes},
+                                   FigureField{"counted_bytes", &TrainingFigures::counted_bytes},
                                    FigureField{"c2c_predicted", &TrainingFigures::c2c_predicted},
                                    FigureField{"c2c_measured", &TrainingFigures::c2c_measured},
                                    FigureField{"intensity", &TrainingFigures::intensity},

@@ -46,17 +46,19 @@ struct SampleArrays {
 
 /// What a training cell leaves beside its step times. Times are medians over the measured steps.
 struct TrainingFigures {
-  std::string role;            ///< "worker" or "server"
-  double single_us = 0;        ///< one step of a worker alone: no other rank computes or sends
-  double compute_us = 0;       ///< one step without communication, all ranks computing at once
-  double forward_us = 0;       ///< forward pass without waiting
-  double backward_us = 0;      ///< backward pass
-  double update_us = 0;        ///< optimizer
-  double exposed_us = 0;       ///< computation stands still until gradients arrive
-  double predicted_us = 0;     ///< step expected from the profile and the measured cost table
-  double wire_bytes = 0;       ///< payload that this rank sends in one step
+  std::string role;         ///< "worker" or "server"
+  double single_us = 0;     ///< one step of a worker alone: no other rank computes or sends
+  double compute_us = 0;    ///< one step without communication, all ranks computing at once
+  double forward_us = 0;    ///< forward pass without waiting
+  double backward_us = 0;   ///< backward pass
+  double update_us = 0;     ///< optimizer
+  double exposed_us = 0;    ///< computation stands still until gradients arrive
+  double predicted_us = 0;  ///< step expected from the profile and the measured cost table
+  /// Payload that this rank sends in one step; of a library's all-reduce what a ring would send.
+  double wire_bytes = 0;
+  double counted_bytes = -1;   ///< moved in one measured step by sockets and CMA; < 0: another way
   double c2c_predicted = 0;    ///< parameters communicated per FLOP, by formula, unpacked
-  double c2c_measured = 0;     ///< the same from counted bytes
+  double c2c_measured = -1;    ///< the same from bytes that were counted; < 0: none were
   double intensity = 0;        ///< I = C / D, FLOP per sample and parameter
   double first_loss = 0;       ///< of the first warm-up step
   double last_loss = 0;        ///< mean of the last ten steps

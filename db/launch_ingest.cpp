@@ -113,7 +113,7 @@ LaunchIngest::LaunchIngest(SQLite::Database& db)
       insert_sample_(db, sample_insert(1)),
       insert_samples_(db, sample_insert(kRowsPerInsert)),
       insert_training_(db,
-                       "INSERT INTO training VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)") {}
+                       "INSERT INTO training VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)") {}
 
 std::vector<LaunchIngest::Rank> LaunchIngest::sort_by_rank(const Launch& launch,
                                                            const std::vector<RecordFile>& files,
@@ -312,9 +312,8 @@ void LaunchIngest::store_training(std::int64_t measurement, int rank,
                              figures.backward_us, figures.update_us, figures.exposed_us})
     row << sound(value);
   row << (figures.predicted_us > 0 ? if_known(figures.predicted_us) : std::nullopt);
-  for (const double value :
-       {figures.wire_bytes, figures.c2c_predicted, figures.c2c_measured, figures.intensity})
-    row << sound(value);
+  row << sound(figures.wire_bytes) << if_known(figures.counted_bytes)
+      << sound(figures.c2c_predicted) << if_known(figures.c2c_measured) << sound(figures.intensity);
   row << if_known(figures.first_loss) << if_known(figures.last_loss) << if_known(figures.accuracy)
       << if_known(figures.max_difference) << figures.parameters_sha256
       << figures.details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -127,6 +127,20 @@ void take_parts_of_server(const std::vector<const SampleArrays*>& ranks, Aggrega
   }
 }
 
+bool is_server(const CellRecord& record) {
+  return record.training && record.training->role == "server";
+}
+
+/// A training step's parts are its workers': what a server does beside summing is waiting for them.
+/// Those of the worker that gave the iteration its value, scaled to it.
+Aggregated parts_of_workers(const std::vector<const SampleArrays*>& workers, const Aggregated& all,
+                            RankAggregation how) {
+  Aggregated parts = aggregate(workers, how);
+  for (std::size_t i = 0; i < parts.totals.size(); ++i)
+    if (parts.totals[i] > 0) parts.scale[i] = all.totals[i] / parts.totals[i];
+  return parts;
+}
+
 std::optional<double> component_median(const std::vector<const SampleArrays*>& ranks,
                                        const Aggregated& aggregated, RankAggregation how,
                                        Values component) {
@@ -203,16 +217,23 @@ MeasurementOutcome judge(const std::vector<RankCell>& cells) {
 std::optional<MeasurementSummary> summarise(const std::vector<RankCell>& cells,
                                             RankAggregation aggregation) {
   std::vector<const SampleArrays*> ranks;
+  std::vector<const SampleArrays*> workers;
+  bool trains = false;
   for (const auto& cell : cells) {
-    if (!cell.record->measured.total_us.empty()) ranks.push_back(&cell.record->measured);
+    if (cell.record->measured.total_us.empty()) continue;
+    ranks.push_back(&cell.record->measured);
+    trains = trains || cell.record->training;
+    if (!is_server(*cell.record)) workers.push_back(&cell.record->measured);
   }
   if (ranks.empty()) return std::nullopt;
+  if (workers.empty()) workers = ranks;
   const std::size_t n = ranks.front()->total_us.size();
   for (const auto* rank : ranks) {
     if (rank->total_us.size() != n) return std::nullopt;
   }
   Aggregated aggregated = aggregate(ranks, aggregation);
-  if (aggregation != RankAggregation::mean) take_parts_of_server(ranks, aggregated);
+  if (aggregation != RankAggregation::mean && !trains) take_parts_of_server(ranks, aggregated);
+  const Aggregated parts = trains ? parts_of_workers(workers, aggregated, aggregation) : aggregated;
   std::vector<double> sorted = aggregated.totals;
   std::sort(sorted.begin(), sorted.end());
 
@@ -235,7 +256,7 @@ std::optional<MeasurementSummary> summarise(const std::vector<RankCell>& cells,
   if (const auto settled = settled_after(aggregated.totals))
     s.settled_at = static_cast<std::int64_t>(*settled);
   const auto component = [&](Values which) {
-    return component_median(ranks, aggregated, aggregation, which);
+    return component_median(trains ? workers : ranks, parts, aggregation, which);
   };
   s.collective_us = component(&SampleArrays::collective_us);
   s.h2d_us = component(&SampleArrays::h2d_us);

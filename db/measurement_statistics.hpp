@@ -49,7 +49,7 @@ MeasurementOutcome judge(const std::vector<RankCell>& cells);
 
 /// First the ranks of one iteration become one value, then the iterations one statistic. The
 /// components of an iteration are those of the rank that gave its value (with `mean`: the mean of
-/// the ranks), so that they sum to its total.
+/// the ranks), so that they sum to its total; of training those of workers, never a server's.
 /// @param cells of ranks with sound samples; ranks without samples take no part
 /// @returns nullopt when no rank has a measured sample
 std::optional<MeasurementSummary> summarise(const std::vector<RankCell>& cells,

@@ -10,6 +10,7 @@
 #include "embedded/db_migration_0004_sql.hpp"
 #include "embedded/db_migration_0005_sql.hpp"
 #include "embedded/db_migration_0006_sql.hpp"
+#include "embedded/db_migration_0007_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
@@ -68,14 +69,15 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 }  // namespace
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0007_<what>.sql, embed it, and append {7, text}.
+  // The next change of a table: add migrations/0008_<what>.sql, embed it, and append {8, text}.
   static const SchemaSet set{embedded::db_schema_sql,
                              embedded::db_views_sql,
                              {{2, embedded::db_migration_0002_sql},
                               {3, embedded::db_migration_0003_sql},
                               {4, embedded::db_migration_0004_sql},
                               {5, embedded::db_migration_0005_sql},
-                              {6, embedded::db_migration_0006_sql}}};
+                              {6, embedded::db_migration_0006_sql},
+                              {7, embedded::db_migration_0007_sql}}};
   return set;
 }
 
@@ -97,14 +99,15 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
       db.exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
       version = known;
     }
-    if (version < known) drop_views(db);
+    const bool steps = version < known;
+    if (steps) drop_views(db);
     for (const auto& step : set.migrations) {
       if (step.version <= version) continue;
       DYN_ASSERT(step.version == version + 1, "migrations are listed without gaps");
       db.exec(std::string(step.sql));
       version = step.version;
     }
-    if (!views_are_current(db, digest)) remake_views(db, set.views, digest);
+    if (steps || !views_are_current(db, digest)) remake_views(db, set.views, digest);
     check_foreign_keys(db, path);
     db.exec(fmt::format("PRAGMA user_version = {}", known));
     transaction.commit();

@@ -253,11 +253,12 @@ SELECT
   max(t.backward_us) AS backward_us,  -- microseconds
   max(t.update_us) AS update_us,    -- microseconds
   max(t.exposed_us) AS exposed_us,  -- computation waits for gradients, microseconds
-  v.collective_us AS communication_us,  -- communication busy, hidden or not, microseconds
+  v.collective_us AS communication_us,  -- workers' communication busy, hidden or not, microseconds
   max(t.predicted_us) AS predicted_us,  -- step expected from the measured cost table
-  max(t.wire_bytes) AS wire_bytes,  -- payload sent by the busiest rank in a step, bytes
+  max(t.wire_bytes) AS wire_bytes,  -- payload sent by the busiest rank in a step, bytes; of a library's all-reduce the formula's
+  CASE WHEN count(t.counted_bytes) = count(*) THEN max(t.counted_bytes) END AS counted_bytes,  -- moved by the busiest rank in a step, counted by the kernel; NULL: went another way
   max(t.c2c_predicted) AS c2c_predicted,  -- parameters per FLOP by formula
-  max(t.c2c_measured) AS c2c_measured,  -- the same from counted bytes
+  max(t.c2c_measured) AS c2c_measured,  -- the same from bytes that were counted; NULL: none were
   max(t.intensity) AS intensity,    -- FLOP per sample and parameter
   max(t.first_loss) AS first_loss,  -- of the first step
   max(t.last_loss) AS last_loss,    -- mean of the last ten steps

@@ -14,7 +14,7 @@ namespace dynamiccl {
 namespace {
 
 /// Columns of v_training that become medians over launches, by the name they get.
-constexpr std::array<std::pair<const char*, const char*>, 19> kMedians{
+constexpr std::array<std::pair<const char*, const char*>, 20> kMedians{
     {{"samples_per_second", "samples_per_s"},
      {"speedup", "speedup"},
      {"single_us", "single_us"},
@@ -26,6 +26,7 @@ constexpr std::array<std::pair<const char*, const char*>, 19> kMedians{
      {"communication_us", "communication_us"},
      {"predicted_us", "predicted_us"},
      {"wire_bytes", "wire_bytes"},
+     {"counted_bytes", "counted_bytes"},
      {"c2c_predicted", "c2c_predicted"},
      {"c2c_measured", "c2c_measured"},
      {"intensity", "intensity"},
@@ -217,6 +218,7 @@ Table training_overview(const Table& report) {
                            "exposed_us",
                            "prediction_error_percent",
                            "wire_bytes",
+                           "counted_bytes",
                            "accuracy",
                            "epochs",
                            "trained_us"}) {

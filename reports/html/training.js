@@ -23,7 +23,8 @@
       { name: "samples/s", right: true, text: r => format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },
       { name: "waiting", right: true, text: r => format.time(r.exposed_us) }, { name: "predicted", right: true, text: r => r.predicted_us ? `${format.time(r.predicted_us)} (${percent(r.prediction_error_percent)})` : "-" },
       { name: "sent per step", right: true, text: r => format.size(r.wire_bytes) },
-      { name: "C2C (formula)", right: true, text: r => `${format.number(r.c2c_measured)} (${format.number(r.c2c_predicted)})` },
+      ...(rows.some(r => r.counted_bytes !== null) ? [{ name: "counted", right: true, text: r => r.counted_bytes === null ? "-" : format.size(Math.round(r.counted_bytes)) }] : []),
+      { name: "C2C (formula)", right: true, text: r => `${r.c2c_measured === null ? "-" : format.number(r.c2c_measured)} (${format.number(r.c2c_predicted)})` },
       ...(rows.some(r => r.accuracy !== null) ? [{ name: "accuracy", right: true, text: r => r.accuracy === null ? "-" : format.number(100 * r.accuracy) + " %" }] : []),
       ...(rows.some(r => r.epochs !== null) ? [{ name: "epochs", right: true, text: r => r.epochs === null ? "-" : String(r.epochs) }, { name: "trained for", right: true, text: r => format.time(r.trained_us) }] : []),
       { name: "launches", right: true, text: r => String(r.launches) }] });
@@ -109,7 +110,7 @@
           learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
-        "C2C: parameters communicated per FLOP computed."), ...beside(own, rows));
+        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...beside(own, rows));
     },
   });
 })();

@@ -1,11 +1,13 @@
 #include "db/measurement_statistics.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <limits>
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
 
 namespace {
 
@@ -61,6 +63,28 @@ TEST_CASE("where a server computes, the parts are the server's, scaled to the to
   CHECK(summary->median_us == 100.0);
   CHECK(summary->compute_us == 75.0);
   CHECK(summary->send_us == 25.0);
+}
+
+TEST_CASE("a training step's parts are the workers', whatever its server waits", "[G-03][A-13]") {
+  std::vector<CellRecord> records{timed({110, 110, 110}), timed({100, 100, 100}),
+                                  timed({90, 90, 90})};
+  for (auto& record : records) record.training.emplace().role = "worker";
+  records[0].training->role = "server";
+  records[0].measured.collective_us = {105, 105, 105};
+  records[0].measured.compute_us = {5, 5, 5};
+  records[1].measured.collective_us = {30, 30, 30};
+  records[1].measured.compute_us = {80, 80, 80};
+  records[2].measured.collective_us = {20, 20, 20};
+  records[2].measured.compute_us = {70, 70, 70};
+  const auto mean = summarise(ranks(records), RankAggregation::mean);
+  CHECK(mean->median_us == 100.0);
+  CHECK(mean->collective_us == 25.0);
+  CHECK(mean->compute_us == 75.0);
+  // The server ends last by waiting; the parts are the slowest worker's, scaled to the total.
+  const auto most = summarise(ranks(records), RankAggregation::max);
+  CHECK(most->median_us == 110.0);
+  CHECK_THAT(*most->collective_us, WithinRel(33.0, 1e-9));
+  CHECK_THAT(*most->compute_us, WithinRel(88.0, 1e-9));
 }
 
 TEST_CASE("percentiles need enough iterations, drift and outliers are flagged, none dropped") {

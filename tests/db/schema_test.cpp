@@ -158,6 +158,42 @@ TEST_CASE("an older database is brought forward with its rows, in one step or no
   }
 }
 
+TEST_CASE("C2C that was the formula's again becomes unknown when bytes are counted", "[E-186]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("six.sqlite");
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.wire_bytes = 4096;
+  figures.c2c_measured = 0.5;
+  {
+    Store store(path);
+    store_training(store,
+                   {{{"bsp-a2a", R"({"model":"mlp","batch":"8"})"},
+                     {"dear", R"({"model":"mlp","batch":"8"})"},
+                     {"mg-wfbp", R"({"model":"mlp","batch":"8","packing":"exponents"})"}},
+                    {9, 9, 9}},
+                   figures, 1);
+  }
+  {
+    // As version 6 left it.
+    SQLite::Database db(path, SQLite::OPEN_READWRITE);
+    db.exec("DROP VIEW v_training; ALTER TABLE training RENAME TO later;");
+    db.exec(source_file("db/migrations/0006_training.sql"));
+    db.exec(
+        "INSERT INTO training SELECT measurement_id, rank, role, single_us, compute_us, "
+        "forward_us, backward_us, update_us, exposed_us, predicted_us, wire_bytes, c2c_predicted, "
+        "c2c_measured, intensity, first_loss, last_loss, accuracy, max_difference, "
+        "parameters_sha256, details_json FROM later; DROP TABLE later; PRAGMA user_version = 6");
+  }
+  { const Store store(path); }
+  const Table table = Reader(path).query(
+      "SELECT method, c2c_measured, wire_bytes, counted_bytes FROM v_training ORDER BY method");
+  REQUIRE(table.rows.size() == 3);
+  CHECK(table.rows[0] == std::vector<Value>{"bsp-a2a", Value{}, 4096.0, Value{}});
+  CHECK(table.rows[1] == std::vector<Value>{"dear", 0.5, 4096.0, Value{}});
+  CHECK(table.rows[2] == std::vector<Value>{"mg-wfbp", 0.5, 4096.0, Value{}});
+}
+
 TEST_CASE("a newer database is refused and left untouched") {
   const ScratchFolder folder;
   const auto path = folder.file("newer.sqlite");

@@ -69,6 +69,8 @@ TEST_CASE("training figures are stored per rank and read per launch", "[a-13][d-
       cell->training->single_us = rank == 0 ? 12 : 0;
       cell->training->exposed_us = 3.0 + rank;
       cell->training->predicted_us = 31;
+      cell->training->wire_bytes = 1000;
+      cell->training->counted_bytes = 1010 + rank;
       ++rank;
     }
   }
@@ -82,6 +84,9 @@ TEST_CASE("training figures are stored per rank and read per launch", "[a-13][d-
   CHECK(real(reader, "SELECT samples_per_s FROM v_training") == 2 * 8 / 15.5 * 1e6);
   CHECK(real(reader, "SELECT speedup FROM v_training") == 2 * 12 / 15.5);
   CHECK(real(reader, "SELECT exposed_us FROM v_training") == 4);
+  CHECK(real(reader, "SELECT wire_bytes FROM v_training") == 1000);
+  CHECK(real(reader, "SELECT counted_bytes FROM v_training") == 1011);
+  CHECK(integer(reader, "SELECT c2c_measured IS NULL FROM v_training") == 1);
   CHECK(integer(reader, "SELECT accuracy IS NULL FROM v_training") == 1);
 }
 

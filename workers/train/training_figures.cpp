@@ -72,13 +72,8 @@ void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
   figures.details["trace"] = trace_;
 }
 
-void describe(TrainingFigures& figures, const TrainingSpec& spec, const ExchangePlan& plan,
-              const ModelProfile& profile, const LinkCost& link, int workers, int threads) {
-  const double volume = static_cast<double>(plan.elements()) * sizeof(float);
-  // Up and down through a server are counted both, as in the formula.
-  const double ways = plan.servers > 0 ? 2 : 1;
-  figures.c2c_measured =
-      ways * figures.wire_bytes / volume / (static_cast<double>(spec.batch) * figures.intensity);
+void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelProfile& profile,
+              const LinkCost& link, int workers, int threads) {
   auto& details = figures.details;
   details["workers"] = workers;
   details["servers"] = plan.servers;

@@ -29,8 +29,8 @@ class FigureCollector {
 };
 
 /// The plan and the figures behind the prediction, for the record's details.
-void describe(TrainingFigures& figures, const TrainingSpec& spec, const ExchangePlan& plan,
-              const ModelProfile& profile, const LinkCost& link, int workers, int threads);
+void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelProfile& profile,
+              const LinkCost& link, int workers, int threads);
 /// A GPU computes while the host goes on, so the host's clock sees no parts of a step: those of the
 /// profile stand for them, and what a step takes longer is exposed communication.
 /// @param step_us median measured step

@@ -16,6 +16,7 @@
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"
+#include "workers/train/step_traffic.hpp"
 #include "workers/train/training_check.hpp"
 #include "workers/train/training_figures.hpp"
 
@@ -265,6 +266,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     worker_->reset();
     driving->restarted();
   }
+  StepTraffic traffic(comm_, plan);
   const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
                                      : train_for(measured_steps(warm_us), measured);
   payload_bytes_ = driving->sent_bytes() - before;
@@ -277,6 +279,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     record.training->details["memory"]["peak_extra_bytes"] =
         peak_memory_bytes() - *profile_->peak_bytes;
   collector.fill(*record.training, static_cast<double>(payload_bytes_) / steps);
+  traffic.conclude(*record.training, spec_.batch, steps, static_cast<double>(payload_bytes_));
   if (on_gpu) take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us));
 }
 
@@ -298,10 +301,12 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
   const std::uint64_t before = server.sent_bytes();
   const Train measured = [&](int count) { return phase(count, record.measured); };
   if (spec_.epochs > 0) server.take_weights();
+  StepTraffic traffic(comm_, plan);
   const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
                                      : train_for(measured_steps(warm_us), measured);
   payload_bytes_ = server.sent_bytes() - before;
   record.training->wire_bytes = static_cast<double>(payload_bytes_) / steps;
+  traffic.conclude(*record.training, spec_.batch, steps, static_cast<double>(payload_bytes_));
   describe_memory(*record.training, server.shard_bytes(), server.held_bytes(),
                   static_cast<std::size_t>(workers_ + 1) * server.shard_bytes());
 }
@@ -339,7 +344,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
     check_oracle(
         comm_, plan, spec_.oracle, own_worker(), [&] { return driver(plan); }, record);
   train(record, plan);
-  describe(figures, spec_, plan, *profile_, cost, workers_, threads_);
+  describe(figures, plan, *profile_, cost, workers_, threads_);
   if (!is_server() && worker_->memory().on_gpu())
     figures.details["path"] = name_of_path(plan, comm_.queue() != nullptr);
   describe(figures, predicted);

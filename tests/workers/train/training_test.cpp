@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 #include <set>
@@ -12,6 +13,7 @@
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
 
 namespace {
 
@@ -147,6 +149,48 @@ TEST_CASE("packed gradients train the same weights with fewer bytes", "[d-40][d-
     }
     CHECK(digests.size() == 1);
   }
+}
+
+TEST_CASE("bytes that the kernel counts stand beside the formula's", "[E-186][a-13]") {
+  // A few percent for what sockets and Gloo's messages add, and for the ends of the count.
+  constexpr double kAdded = 1.05;
+  const double volume = 4.0 * 1'707'274;
+  const auto train = [](Backend backend, const std::vector<TrainingMethod>& methods,
+                        Packing packing) {
+    auto job = job_of(backend, 2, methods, 0);
+    job->config.protocol.iterations = job->config.protocol.min_iterations = 10;
+    // Nothing but copies through shared memory.
+    job->environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none";
+    edit_specs(*job, [&](TrainingSpec& spec) { spec.packing = packing; });
+    run_to_end(*job);
+    return job->records_of<CellRecord>(1);
+  };
+  for (const auto& record :
+       train(Backend::gloo, {TrainingMethod::bsp_a2a, TrainingMethod::ddp}, Packing::none)) {
+    const TrainingFigures& figures = *record.training;
+    INFO(record.cell_id << " " << figures.counted_bytes << " bytes");
+    CHECK(figures.wire_bytes == volume);
+    CHECK(figures.counted_bytes != figures.wire_bytes);
+    CHECK(figures.counted_bytes > volume / kAdded);
+    CHECK(figures.counted_bytes < volume * kAdded);
+    CHECK_THAT(figures.c2c_measured,
+               WithinRel(figures.c2c_predicted * figures.counted_bytes / volume, 1e-9));
+  }
+  for (const auto& record : train(Backend::gloo, {TrainingMethod::bsp_a2a}, Packing::exponents)) {
+    const TrainingFigures& figures = *record.training;
+    CHECK(figures.counted_bytes < 0.9 * volume);
+    CHECK(figures.counted_bytes > figures.wire_bytes / kAdded);
+    CHECK(figures.c2c_measured < 0.9 * figures.c2c_predicted);
+  }
+#ifdef DYNAMICCL_TEST_OPENMPI
+  const auto shared =
+      train(Backend::openmpi, {TrainingMethod::bsp_a2a, TrainingMethod::dear}, Packing::none);
+  CHECK(shared[0].training->counted_bytes < 0);
+  CHECK(shared[0].training->c2c_measured < 0);
+  // Our own messages say themselves what they carry.
+  CHECK(shared[1].training->counted_bytes < 0);
+  CHECK_THAT(shared[1].training->c2c_measured, WithinRel(shared[1].training->c2c_predicted, 1e-9));
+#endif
 }
 
 TEST_CASE("servers share the load and hold no more than they must", "[d-03]") {

@@ -1,0 +1,40 @@
+#include "workers/train/step_traffic.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// No all-reduce of all ranks together needs fewer bytes than a ring's (each rank's values leave it
+/// at least once, each sum comes to all): where fewer were counted, some went another way, such as
+/// by copies through shared memory or NVLink. The rest is for small messages beside CMA.
+constexpr double kAllCounted = 0.9;
+
+}  // namespace
+
+StepTraffic::StepTraffic(Communicator& comm, const ExchangePlan& plan) : comm_(comm), plan_(plan) {
+  // What others still had to send before is behind us.
+  barrier(comm_);
+  watch_.lap();
+}
+
+void StepTraffic::conclude(TrainingFigures& figures, int batch, int steps, double payload_bytes) {
+  barrier(comm_);
+  const Traffic moved = watch_.lap();
+  const auto bytes = static_cast<double>(moved.tcp_bytes + moved.cma_bytes);
+  // Together: by CMA one of two ranks moves what both exchange.
+  const auto all = sum_over_ranks(comm_, {bytes, payload_bytes});
+  const bool counted = all[1] > 0 && all[0] >= kAllCounted * all[1];
+  if (counted) figures.counted_bytes = bytes / steps;
+  if (!counted && !counts_payload(plan_, comm_.queue() != nullptr)) return;
+  const double volume = static_cast<double>(plan_.elements()) * sizeof(float);
+  // Up and down through a server are counted both, as in the formula.
+  const double ways = plan_.servers > 0 ? 2 : 1;
+  figures.c2c_measured = ways * (counted ? bytes : payload_bytes) / steps / volume /
+                         (static_cast<double>(batch) * figures.intensity);
+}
+
+bool counts_payload(const ExchangePlan& plan, bool queued) {
+  return plan.servers > 0 || plan.packing != Packing::none ||
+         (plan.method == TrainingMethod::dear && !queued);
+}
+
+}  // namespace dynamiccl

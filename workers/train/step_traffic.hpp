@@ -1,0 +1,32 @@
+#pragma once
+
+#include "core/record.hpp"
+#include "workers/communicator.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/transport.hpp"
+
+namespace dynamiccl {
+
+/// Bytes that this rank moves in measured steps, as the kernel counts them (TransportWatch), with
+/// what protocols add to the payload.
+class StepTraffic {
+ public:
+  /// Counts from here on. Nothing of the plan is under way. Ranks: all.
+  StepTraffic(Communicator& comm, const ExchangePlan& plan);
+
+  /// Fills counted_bytes and c2c_measured; figures has its intensity. Ranks: all.
+  /// @param payload_bytes that the plan's messages carried in these steps, as it reckons them
+  void conclude(TrainingFigures& figures, int batch, int steps, double payload_bytes);
+
+ private:
+  Communicator& comm_;
+  const ExchangePlan& plan_;
+  TransportWatch watch_;
+};
+
+/// Whether a plan's sent bytes are those of messages of our own; a library's all-reduce is reckoned
+/// as a ring, whatever it sends.
+/// @param queued as name_of_path()
+bool counts_payload(const ExchangePlan& plan, bool queued);
+
+}  // namespace dynamiccl
