@@ -19,7 +19,8 @@ CudaQueue::~CudaQueue() {
   cudaEventDestroy(start_);
   cudaEventDestroy(stop_);
   cudaEventDestroy(followed_);
-  for (cudaEvent_t event : notes_) cudaEventDestroy(event);
+  for (const Note& note : notes_)
+    for (cudaEvent_t event : note.events) cudaEventDestroy(event);
   for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
 }
 
@@ -87,17 +88,26 @@ void CudaQueue::follow(void* stream) {
 }
 
 void CudaQueue::note(std::size_t number) {
-  while (notes_.size() <= number) {
+  if (notes_.size() <= number) notes_.resize(number + 1);
+  notes_[number].lanes = 0;
+  note_also(number);
+}
+
+void CudaQueue::note_also(std::size_t number) {
+  Note& note = notes_.at(number);
+  if (note.events.size() == note.lanes) {
     cudaEvent_t event = nullptr;
     check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    notes_.push_back(event);
+    note.events.push_back(event);
   }
-  check_cuda(cudaEventRecord(notes_[number], stream()), "cudaEventRecord");
+  check_cuda(cudaEventRecord(note.events[note.lanes++], stream()), "cudaEventRecord");
 }
 
 void CudaQueue::hold_back(void* stream, std::size_t number) {
-  check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), notes_.at(number), 0),
-             "cudaStreamWaitEvent");
+  const Note& note = notes_.at(number);
+  for (std::size_t i = 0; i < note.lanes; ++i)
+    check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), note.events[i], 0),
+               "cudaStreamWaitEvent");
 }
 
 void CudaQueue::drop_graph() {

@@ -12,6 +12,7 @@
 #include "workers/measure/clock.hpp"
 #include "workers/train/compute_load.hpp"
 #include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
 namespace dynamiccl {
@@ -36,11 +37,25 @@ double cpu_now_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
-std::vector<std::size_t> sizes_up_to(std::size_t elements) {
-  std::vector<std::size_t> sizes;
+std::vector<std::size_t> sizes_up_to(std::size_t elements, std::size_t lanes) {
+  std::vector<std::size_t> sizes{elements};
   for (std::size_t size = 256; size < elements; size *= 8) sizes.push_back(size);
-  sizes.push_back(elements);
+  // The largest message that one lane carries and the smallest that all of them share.
+  for (const std::size_t size : {largest_whole(lanes), largest_whole(lanes) + 1})
+    if (lanes > 1 && size < elements) sizes.push_back(size);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
+}
+
+/// How many messages of a size are timed together: as many as a step would have under way.
+/// @param all elements that there is room for
+std::size_t messages_of(std::size_t size, std::size_t all, int servers, std::size_t lanes) {
+  // A message that all lanes share is the only one under way.
+  if (lanes > 1 && size > largest_whole(lanes)) return 1;
+  const std::size_t fitting = std::min(kMostTogether, all / size);
+  return std::max({std::clamp<std::size_t>(kTogetherElements / size, 1, fitting),
+                   std::min(lanes, fitting), servers > 0 ? kPipelined : 1});
 }
 
 struct Timing {
@@ -234,13 +249,8 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
   if (worker != nullptr) clear(*worker, all);
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
   std::array<std::vector<CostTable::Point>, 6> tables;
-  for (const std::size_t size : sizes_up_to(largest)) {
-    // Where several go on side by side, every lane is in use.
-    const std::size_t side_by_side = path.lanes > 1 ? 2 * path.lanes : 1;
-    const std::size_t small =
-        std::clamp<std::size_t>(kTogetherElements / size, 1, std::min(kMostTogether, all / size));
-    const std::size_t wide = std::min(side_by_side, all / size);
-    const std::size_t messages = std::max({small, wide, servers > 0 ? kPipelined : 1});
+  for (const std::size_t size : sizes_up_to(largest, path.lanes)) {
+    const std::size_t messages = messages_of(size, all, servers, path.lanes);
     const ExchangePlan plan = plan_of(spec, servers, size, messages, path);
     if (worker != nullptr && spec.packing != Packing::none) fill_like_gradients(*worker, all);
     barrier(comm);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/lanes.hpp"
 #include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {
@@ -34,18 +35,19 @@ class QueuedExchange final : public StepExchange {
   [[nodiscard]] std::size_t extra_bytes() const override { return 0; }
 
  private:
-  void use_lane_of(std::size_t piece);
+  void use_lane(std::size_t lane);
   void reduce(std::size_t piece);
+  void queued(std::size_t piece, const Stripe& stripe);
   void summed(std::size_t piece);
-  void scatter_sums(const Piece& piece);
-  void gather_sums(const Piece& piece);
+  void scatter_sums(const Stripe& stripe);
+  void gather_sums(const Stripe& stripe);
 
   Communicator& comm_;
   GpuQueue& queue_;
   ExchangePlan plan_;
   float* gradients_;
   TensorMemory& memory_;
-  std::vector<std::size_t> lane_of_;  ///< of each piece
+  std::vector<std::vector<Stripe>> stripes_;  ///< of each piece
   std::vector<bool> followed_;        ///< of each lane: it waits for the gradients ready now
   bool split_;                        ///< DeAR: all-gathers follow in the order of the forward pass
   std::vector<std::size_t> missing_;  ///< of each piece: gradients that are not ready
