@@ -81,6 +81,10 @@ class GpuQueue {
   virtual void note_also(std::size_t number) = 0;
   /// What `stream` is given from now on waits for that note, all of it.
   virtual void hold_back(void* stream, std::size_t number) = 0;
+  /// Notes the time at which the GPU is here on this lane, under a small number; between_us() tells
+  /// the microseconds between two of them, after Communicator::complete().
+  virtual void stamp(std::size_t number) = 0;
+  [[nodiscard]] virtual double between_us(std::size_t from, std::size_t to) = 0;
   /// What is called, followed and noted from now on is on this lane, one of those that
   /// Communicator::open_lanes() made. Lane 0 before the communicator's owner does anything else.
   virtual void use_lane(std::size_t /*lane*/) {}

@@ -34,6 +34,8 @@ class CudaQueue final : public GpuQueue {
   void note(std::size_t number) override;
   void note_also(std::size_t number) override;
   void hold_back(void* stream, std::size_t number) override;
+  void stamp(std::size_t number) override;
+  [[nodiscard]] double between_us(std::size_t from, std::size_t to) override;
   void use_lane(std::size_t lane) override;
   /// A graph must go before the communicator whose calls it holds.
   void drop_graph();
@@ -50,6 +52,7 @@ class CudaQueue final : public GpuQueue {
     std::size_t lanes = 0;  ///< how many of the events count
   };
   std::vector<Note> notes_;
+  std::vector<cudaEvent_t> stamps_;
 };
 
 }  // namespace dynamiccl

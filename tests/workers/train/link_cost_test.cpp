@@ -2,6 +2,7 @@
 #include "workers/train/link_cost.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -12,6 +13,7 @@
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
+using Catch::Matchers::WithinRel;
 
 namespace {
 
@@ -99,4 +101,18 @@ TEST_CASE("with one lane messages are timed one after the other on it", "[a-13]"
     for (const QueuedCall& call : batch) CHECK(call.lane == 0);
   CHECK(cost.time(16 * kMiB) >= lane_us(16 * kMiB));
   CHECK(cost.second.points().back().time_us == 0);
+}
+
+TEST_CASE("the halves of DeAR's messages are timed apart where the library queues them", "[d-53]") {
+  for (const std::size_t lanes : {std::size_t{1}, kLanes}) {
+    TwoWorkers workers({2 * kMiB, 2 * kMiB});
+    const LinkCost cost = cost_of(workers, TrainingMethod::dear, lanes);
+    // By the link's own clock a half takes exactly this; the whole takes what the host saw.
+    const double half_us = lane_us(16 * kMiB / lanes);
+    CHECK_THAT(cost.second(16 * kMiB), WithinRel(half_us, 1e-9));
+    CHECK(cost.time(16 * kMiB) >= half_us * 0.999);
+    // Small messages are on several lanes at once.
+    CHECK_THAT(cost.second(1024), WithinRel(lane_us(1024) / static_cast<double>(lanes), 1e-9));
+    CHECK(cost.busy_second(16 * kMiB) == cost.second(16 * kMiB));
+  }
 }

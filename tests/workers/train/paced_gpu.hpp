@@ -36,6 +36,7 @@ class PacedQueue final : public GpuQueue {
         busy_us_.empty() ? 0 : *std::max_element(busy_us_.begin(), busy_us_.end());
     std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(longest_us));
     busy_us_.clear();
+    now_us_ += longest_us;
     if (!batch.empty()) batches.push_back(std::exchange(batch, {}));
   }
   /// What was queued between two complete(), and since the last.
@@ -52,11 +53,20 @@ class PacedQueue final : public GpuQueue {
   void note(std::size_t /*number*/) override {}
   void note_also(std::size_t /*number*/) override {}
   void hold_back(void* /*stream*/, std::size_t /*number*/) override {}
+  void stamp(std::size_t number) override {
+    stamps_.resize(std::max(stamps_.size(), number + 1));
+    stamps_[number] = now_us_ + (lane_ < busy_us_.size() ? busy_us_[lane_] : 0);
+  }
+  [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
+    return stamps_.at(to) - stamps_.at(from);
+  }
   void use_lane(std::size_t lane) override { lane_ = lane; }
 
  private:
   std::size_t lane_ = 0;
+  double now_us_ = 0;            ///< of the link
   std::vector<double> busy_us_;  ///< of each lane
+  std::vector<double> stamps_;
 };
 
 /// One thread's rank whose collectives are queued at that pace; host messages go among threads.

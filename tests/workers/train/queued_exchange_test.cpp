@@ -10,6 +10,7 @@
 
 #include "tests/workers/train/idle_communicator.hpp"
 #include "tests/workers/train/thread_network.hpp"
+#include "workers/measure/clock.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
 using namespace dynamiccl;
@@ -35,6 +36,10 @@ class LoggingQueue final : public GpuQueue {
   void note_also(std::size_t number) override { log_.push_back(fmt::format("also {}", number)); }
   void hold_back(void* /*stream*/, std::size_t number) override {
     log_.push_back(fmt::format("hold {}", number));
+  }
+  void stamp(std::size_t number) override { log_.push_back(fmt::format("stamp {}", number)); }
+  [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
+    return static_cast<double>(to - from);
   }
   void use_lane(std::size_t lane) override {
     if (lane != lane_) log_.push_back(fmt::format("lane {}", lane));
@@ -309,6 +314,50 @@ TEST_CASE("pieces over lanes are summed once by every rank", "[d-53]") {
       expected[i] = static_cast<float>(3 * (i % 1000) + 3000);
     for (const auto& own : sums) CHECK((own == expected));
   }
+}
+
+TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-40]") {
+  Queued queued(TrainingMethod::mg_wfbp, 2);
+  const auto step = [&] {
+    queued.exchange.start_step();
+    for (std::size_t i = 0; i < 4; ++i) queued.exchange.ready(i);
+    for (std::size_t i = 0; i < 4; ++i) queued.exchange.wait(i);
+  };
+  step();
+  CHECK(queued.exchange.take_spans().empty());
+  const double before_us = now_us();
+  queued.exchange.trace_next();
+  const double after_us = now_us();
+  queued.log.clear();
+  step();
+  CHECK(by_lane(queued.log, 2)[1] ==
+        Log{"stamp 3", "sum 6+4", "stamp 4", "note 1", "stamp 5", "sum 10+9", "stamp 6", "note 2"});
+  queued.log.clear();
+  step();
+  for (const std::string& line : queued.log) CHECK(line.rfind("stamp", 0) != 0);
+  const auto spans = queued.exchange.take_spans();
+  REQUIRE(spans.size() == 3);
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    CHECK(std::string(spans[i].what) == "reduce");
+    CHECK(spans[i].piece == i);
+    CHECK(spans[i].lane == (i == 0 ? 0 : 1));
+    const auto stamp_us = static_cast<double>(2 * i + 1);
+    CHECK(spans[i].start_us >= before_us + stamp_us);
+    CHECK(spans[i].start_us <= after_us + stamp_us);
+    CHECK(spans[i].end_us - spans[i].start_us > 0);
+  }
+  CHECK(queued.exchange.take_spans().empty());
+  // A piece over all lanes says what each of them carried.
+  Queued large(large_plan(TrainingMethod::dear, 2));
+  large.exchange.trace_next();
+  large.exchange.start_step();
+  for (std::size_t i = 0; i < 5; ++i) large.exchange.ready(i);
+  const auto halves = large.exchange.take_spans();
+  REQUIRE(halves.size() == 2 * (2 + 1 + 1 + 1 + 2));
+  CHECK(std::string(halves.front().what) == "reduce-scatter");
+  CHECK(std::string(halves.back().what) == "all-gather");
+  CHECK(halves[0].bytes + halves[1].bytes == 4 * (3 * largest_whole(2) + 5));
+  CHECK(halves[2].bytes == 0);
 }
 
 TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {

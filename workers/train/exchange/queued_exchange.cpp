@@ -1,6 +1,9 @@
 #include "workers/train/exchange/queued_exchange.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "workers/measure/clock.hpp"
 
 namespace dynamiccl {
 
@@ -22,6 +25,7 @@ void QueuedExchange::start_step() {
     missing_[i] = plan_.pieces[i].last - plan_.pieces[i].first;
   std::fill(awaited_.begin(), awaited_.end(), false);
   next_ = 0;
+  traces_ = std::exchange(trace_wanted_, false);
 }
 
 void QueuedExchange::ready(std::size_t gradient) {
@@ -37,7 +41,7 @@ void QueuedExchange::ready(std::size_t gradient) {
     for (std::size_t i = plan_.pieces.size(); i-- > 0;) {
       for (const Stripe& stripe : stripes_[i]) {
         queue_.use_lane(stripe.lane);
-        gather_sums(stripe);
+        call("all-gather", i, stripe, [&] { gather_sums(stripe); });
         queued(i, stripe);
       }
       summed(i);
@@ -52,6 +56,35 @@ void QueuedExchange::use_lane(std::size_t lane) {
   if (followed_[lane]) return;
   queue_.follow(memory_.stream());
   followed_[lane] = true;
+}
+
+template <class F>
+void QueuedExchange::call(const char* what, std::size_t index, const Stripe& stripe, F&& library) {
+  if (!traces_) return library();
+  const std::size_t bytes = stripes_[index].size() > 1 ? stripe.count * sizeof(float) : 0;
+  spans_.push_back({what, index, 0, 0, stripe.lane, bytes});
+  queue_.stamp(2 * spans_.size() - 1);
+  library();
+  queue_.stamp(2 * spans_.size());
+}
+
+void QueuedExchange::trace_next() {
+  spans_.clear();
+  // The two clocks meet where nothing is under way.
+  comm_.complete();
+  queue_.stamp(0);
+  comm_.complete();
+  traced_from_us_ = now_us();
+  trace_wanted_ = true;
+}
+
+std::vector<Span> QueuedExchange::take_spans() {
+  if (!spans_.empty()) comm_.complete();
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    spans_[i].start_us = traced_from_us_ + queue_.between_us(0, 2 * i + 1);
+    spans_[i].end_us = traced_from_us_ + queue_.between_us(0, 2 * i + 2);
+  }
+  return std::exchange(spans_, {});
 }
 
 /// Whoever waits for the piece waits for what its lanes hold so far.
@@ -77,11 +110,13 @@ void QueuedExchange::reduce(std::size_t index) {
   for (const Stripe& stripe : stripes_[index]) {
     use_lane(stripe.lane);
     if (split_) {
-      scatter_sums(stripe);
+      call("reduce-scatter", index, stripe, [&] { scatter_sums(stripe); });
       continue;
     }
     float* data = gradients_ + stripe.offset;
-    if (ranks > 1) comm_.allreduce(data, data, stripe.count, DataType::float32);
+    call("reduce", index, stripe, [&] {
+      if (ranks > 1) comm_.allreduce(data, data, stripe.count, DataType::float32);
+    });
     queued(index, stripe);
   }
   if (!split_) summed(index);
