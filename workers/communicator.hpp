@@ -77,8 +77,14 @@ class GpuQueue {
   virtual void follow(void* stream) = 0;
   /// Notes how far the queue is, under a small number of the caller's, until it notes that again.
   virtual void note(std::size_t number) = 0;
-  /// What `stream` is given from now on waits for that note.
+  /// Adds to the note of that number how far this lane is: a note may be of several lanes.
+  virtual void note_also(std::size_t number) = 0;
+  /// What `stream` is given from now on waits for that note, all of it.
   virtual void hold_back(void* stream, std::size_t number) = 0;
+  /// Notes the time at which the GPU is here on this lane, under a small number; between_us() tells
+  /// the microseconds between two of them, after Communicator::complete().
+  virtual void stamp(std::size_t number) = 0;
+  [[nodiscard]] virtual double between_us(std::size_t from, std::size_t to) = 0;
   /// What is called, followed and noted from now on is on this lane, one of those that
   /// Communicator::open_lanes() made. Lane 0 before the communicator's owner does anything else.
   virtual void use_lane(std::size_t /*lane*/) {}

@@ -6,6 +6,15 @@
 #include "workers/device/cuda_check.hpp"
 
 namespace dynamiccl {
+namespace {
+
+double elapsed_us(cudaEvent_t from, cudaEvent_t to) {
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, from, to), "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) * 1e3;
+}
+
+}  // namespace
 
 CudaQueue::CudaQueue() {
   set_lanes(1);
@@ -19,7 +28,9 @@ CudaQueue::~CudaQueue() {
   cudaEventDestroy(start_);
   cudaEventDestroy(stop_);
   cudaEventDestroy(followed_);
-  for (cudaEvent_t event : notes_) cudaEventDestroy(event);
+  for (const Note& note : notes_)
+    for (cudaEvent_t event : note.events) cudaEventDestroy(event);
+  for (cudaEvent_t event : stamps_) cudaEventDestroy(event);
   for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
 }
 
@@ -57,11 +68,7 @@ void CudaQueue::mark_start() { check_cuda(cudaEventRecord(start_, stream()), "cu
 
 void CudaQueue::mark_stop() { check_cuda(cudaEventRecord(stop_, stream()), "cudaEventRecord"); }
 
-double CudaQueue::marked_us() {
-  float milliseconds = 0;
-  check_cuda(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
-  return static_cast<double>(milliseconds) * 1e3;
-}
+double CudaQueue::marked_us() { return elapsed_us(start_, stop_); }
 
 void CudaQueue::begin_capture() {
   drop_graph();
@@ -87,17 +94,39 @@ void CudaQueue::follow(void* stream) {
 }
 
 void CudaQueue::note(std::size_t number) {
-  while (notes_.size() <= number) {
+  if (notes_.size() <= number) notes_.resize(number + 1);
+  notes_[number].lanes = 0;
+  note_also(number);
+}
+
+void CudaQueue::note_also(std::size_t number) {
+  Note& note = notes_.at(number);
+  if (note.events.size() == note.lanes) {
     cudaEvent_t event = nullptr;
     check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    notes_.push_back(event);
+    note.events.push_back(event);
   }
-  check_cuda(cudaEventRecord(notes_[number], stream()), "cudaEventRecord");
+  check_cuda(cudaEventRecord(note.events[note.lanes++], stream()), "cudaEventRecord");
 }
 
 void CudaQueue::hold_back(void* stream, std::size_t number) {
-  check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), notes_.at(number), 0),
-             "cudaStreamWaitEvent");
+  const Note& note = notes_.at(number);
+  for (std::size_t i = 0; i < note.lanes; ++i)
+    check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), note.events[i], 0),
+               "cudaStreamWaitEvent");
+}
+
+void CudaQueue::stamp(std::size_t number) {
+  while (stamps_.size() <= number) {
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreate(&event), "cudaEventCreate");
+    stamps_.push_back(event);
+  }
+  check_cuda(cudaEventRecord(stamps_[number], stream()), "cudaEventRecord");
+}
+
+double CudaQueue::between_us(std::size_t from, std::size_t to) {
+  return elapsed_us(stamps_.at(from), stamps_.at(to));
 }
 
 void CudaQueue::drop_graph() {

@@ -32,7 +32,10 @@ class CudaQueue final : public GpuQueue {
   void replay() override;
   void follow(void* stream) override;
   void note(std::size_t number) override;
+  void note_also(std::size_t number) override;
   void hold_back(void* stream, std::size_t number) override;
+  void stamp(std::size_t number) override;
+  [[nodiscard]] double between_us(std::size_t from, std::size_t to) override;
   void use_lane(std::size_t lane) override;
   /// A graph must go before the communicator whose calls it holds.
   void drop_graph();
@@ -44,7 +47,12 @@ class CudaQueue final : public GpuQueue {
   cudaEvent_t stop_ = nullptr;
   cudaGraphExec_t graph_ = nullptr;
   cudaEvent_t followed_ = nullptr;
-  std::vector<cudaEvent_t> notes_;
+  struct Note {
+    std::vector<cudaEvent_t> events;
+    std::size_t lanes = 0;  ///< how many of the events count
+  };
+  std::vector<Note> notes_;
+  std::vector<cudaEvent_t> stamps_;
 };
 
 }  // namespace dynamiccl

@@ -12,6 +12,7 @@
 #include "workers/measure/clock.hpp"
 #include "workers/train/compute_load.hpp"
 #include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
 namespace dynamiccl {
@@ -36,11 +37,25 @@ double cpu_now_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
-std::vector<std::size_t> sizes_up_to(std::size_t elements) {
-  std::vector<std::size_t> sizes;
+std::vector<std::size_t> sizes_up_to(std::size_t elements, std::size_t lanes) {
+  std::vector<std::size_t> sizes{elements};
   for (std::size_t size = 256; size < elements; size *= 8) sizes.push_back(size);
-  sizes.push_back(elements);
+  // The largest message that one lane carries and the smallest that all of them share.
+  for (const std::size_t size : {largest_whole(lanes), largest_whole(lanes) + 1})
+    if (lanes > 1 && size < elements) sizes.push_back(size);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
+}
+
+/// How many messages of a size are timed together: as many as a step would have under way.
+/// @param all elements that there is room for
+std::size_t messages_of(std::size_t size, std::size_t all, int servers, std::size_t lanes) {
+  // A message that all lanes share is the only one under way.
+  if (lanes > 1 && size > largest_whole(lanes)) return 1;
+  const std::size_t fitting = std::min(kMostTogether, all / size);
+  return std::max({std::clamp<std::size_t>(kTogetherElements / size, 1, fitting),
+                   std::min(lanes, fitting), servers > 0 ? kPipelined : 1});
 }
 
 struct Timing {
@@ -51,21 +66,29 @@ struct Timing {
 };
 
 void begin(StepExchange& exchange, std::size_t messages) {
-  exchange.take_spans();
   exchange.start_step();
   for (std::size_t i = 0; i < messages; ++i) exchange.ready(i);
 }
 
+/// How long second halves were under way, on one lane or several.
 double second_us(StepExchange& exchange) {
+  auto spans = exchange.take_spans();
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.start_us < b.start_us; });
   double sum_us = 0;
-  for (const auto& span : exchange.take_spans()) {
-    if (std::string_view(span.what) == "all-gather") sum_us += span.end_us - span.start_us;
+  double until_us = 0;
+  for (const auto& span : spans) {
+    if (std::string_view(span.what) != "all-gather") continue;
+    sum_us += std::max(0.0, span.end_us - std::max(span.start_us, until_us));
+    until_us = std::max(until_us, span.end_us);
   }
   return sum_us;
 }
 
-Timing time_idle(StepExchange& exchange, std::size_t messages) {
+/// @param halves whether the two halves of a message are told apart, which costs events on a GPU
+Timing time_idle(StepExchange& exchange, std::size_t messages, bool halves) {
   Timing timing;
+  if (halves) exchange.trace_next();
   const double cpu_us = cpu_now_us();
   const double start_us = now_us();
   begin(exchange, messages);
@@ -92,16 +115,16 @@ double typical(const std::vector<Timing>& timings, double Timing::*member, std::
   return median(values) / static_cast<double>(messages);
 }
 
-std::vector<Timing> time_idle_often(StepExchange& exchange, std::size_t messages) {
+std::vector<Timing> time_idle_often(StepExchange& exchange, std::size_t messages, bool halves) {
   std::vector<Timing> idle;
-  time_idle(exchange, messages);
-  for (int i = 0; i < kRepeats; ++i) idle.push_back(time_idle(exchange, messages));
+  time_idle(exchange, messages, halves);
+  for (int i = 0; i < kRepeats; ++i) idle.push_back(time_idle(exchange, messages, halves));
   return idle;
 }
 
 /// On a GPU, whose computation costs these cores nothing: busy as idle.
-std::vector<double> time_size_on_gpu(StepExchange& exchange, std::size_t messages) {
-  const auto idle = time_idle_often(exchange, messages);
+std::vector<double> time_size_on_gpu(StepExchange& exchange, std::size_t messages, bool halves) {
+  const auto idle = time_idle_often(exchange, messages, halves);
   const double total_us = typical(idle, &Timing::total_us, messages);
   const double second_us = typical(idle, &Timing::second_us, messages);
   return {total_us, second_us, typical(idle, &Timing::cpu_us, messages), total_us, second_us, 0};
@@ -110,7 +133,7 @@ std::vector<double> time_size_on_gpu(StepExchange& exchange, std::size_t message
 /// One worker's figures of one size: idle total, second half, CPU; busy total, second half, loss.
 std::vector<double> time_size(GradientExchange& exchange, std::size_t messages, ComputeLoad& load) {
   std::vector<Timing> busy;
-  const auto idle = time_idle_often(exchange, messages);
+  const auto idle = time_idle_often(exchange, messages, /*halves=*/true);
   // Workers leave a message together, so that all of them compute while each learns its pace.
   time_busy(exchange, messages, load);
   load.calibrate(kCalibrationUs);
@@ -207,8 +230,8 @@ std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size
     barrier(comm);
     const auto exchange =
         make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory());
-    const double own_us =
-        typical(time_idle_often(*exchange, kMessages), &Timing::total_us, kMessages);
+    const double own_us = typical(time_idle_often(*exchange, kMessages, /*halves=*/false),
+                                  &Timing::total_us, kMessages);
     tried.push_back({path, size * sizeof(float), max_over_ranks(comm, {own_us})[0]});
   };
   comm.open_lanes(1);
@@ -234,13 +257,8 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
   if (worker != nullptr) clear(*worker, all);
   ComputeLoad load(comm.rank() < servers ? 1 : threads);
   std::array<std::vector<CostTable::Point>, 6> tables;
-  for (const std::size_t size : sizes_up_to(largest)) {
-    // Where several go on side by side, every lane is in use.
-    const std::size_t side_by_side = path.lanes > 1 ? 2 * path.lanes : 1;
-    const std::size_t small =
-        std::clamp<std::size_t>(kTogetherElements / size, 1, std::min(kMostTogether, all / size));
-    const std::size_t wide = std::min(side_by_side, all / size);
-    const std::size_t messages = std::max({small, wide, servers > 0 ? kPipelined : 1});
+  for (const std::size_t size : sizes_up_to(largest, path.lanes)) {
+    const std::size_t messages = messages_of(size, all, servers, path.lanes);
     const ExchangePlan plan = plan_of(spec, servers, size, messages, path);
     if (worker != nullptr && spec.packing != Packing::none) fill_like_gradients(*worker, all);
     barrier(comm);
@@ -251,7 +269,7 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
     } else if (comm.works_on_gpu()) {
       const auto exchange =
           make_exchange(comm, plan, worker->gradients(), worker->sums(), worker->memory());
-      values = time_size_on_gpu(*exchange, messages);
+      values = time_size_on_gpu(*exchange, messages, spec.method == TrainingMethod::dear);
     } else {
       GradientExchange exchange(comm, plan, worker->gradients(), worker->sums());
       values = time_size(exchange, messages, load);

@@ -1,13 +1,22 @@
 // What is queued, in which order and behind what: the calls of one rank of three, written down.
-// That their sums are right is for the trainers' own tests, on GPUs.
+// That their sums are right on GPUs is for the trainers' own tests.
 #include <fmt/format.h>
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <thread>
 
 #include "tests/workers/train/idle_communicator.hpp"
+#include "tests/workers/train/thread_network.hpp"
+#include "workers/measure/clock.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
 using namespace dynamiccl;
 using dynamiccl::testing::IdleCommunicator;
+using dynamiccl::testing::Network;
+using dynamiccl::testing::ThreadCommunicator;
 
 namespace {
 
@@ -24,8 +33,13 @@ class LoggingQueue final : public GpuQueue {
   void replay() override {}
   void follow(void* /*stream*/) override { log_.emplace_back("follow"); }
   void note(std::size_t number) override { log_.push_back(fmt::format("note {}", number)); }
+  void note_also(std::size_t number) override { log_.push_back(fmt::format("also {}", number)); }
   void hold_back(void* /*stream*/, std::size_t number) override {
     log_.push_back(fmt::format("hold {}", number));
+  }
+  void stamp(std::size_t number) override { log_.push_back(fmt::format("stamp {}", number)); }
+  [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
+    return static_cast<double>(to - from);
   }
   void use_lane(std::size_t lane) override {
     if (lane != lane_) log_.push_back(fmt::format("lane {}", lane));
@@ -39,23 +53,26 @@ class LoggingQueue final : public GpuQueue {
 
 class LoggingCommunicator final : public IdleCommunicator {
  public:
-  LoggingCommunicator(Log& log, const float* base)
-      : IdleCommunicator(1, 3), log_(log), base_(base), queue_(log) {}
+  LoggingCommunicator(Log& log, const float* base, int rank = 1)
+      : IdleCommunicator(rank, 3), log_(log), base_(base), queue_(log) {}
   void allreduce(const void* in, void* out, std::size_t count, DataType) override {
     CHECK(in == out);
     say("sum", in, count);
   }
   void allgather(const void* in, void* out, std::size_t count, DataType) override {
-    CHECK(place(in) == place(out) + count);
+    CHECK(place(in) == place(out) + part_at(count));
     say("gather", out, 3 * count);
   }
   void reduce_scatter(const void* in, void* out, std::size_t count, DataType) override {
-    CHECK(place(out) == place(in) + count);
+    CHECK(place(out) == place(in) + part_at(count));
     say("scatter", in, 3 * count);
   }
   [[nodiscard]] GpuQueue* queue() override { return &queue_; }
 
  private:
+  [[nodiscard]] std::size_t part_at(std::size_t count) const {
+    return static_cast<std::size_t>(rank()) * count;
+  }
   [[nodiscard]] std::size_t place(const void* at) const {
     return static_cast<std::size_t>(static_cast<const float*>(at) - base_);
   }
@@ -78,18 +95,71 @@ ExchangePlan plan_of(TrainingMethod method, std::size_t lanes = 1) {
   return plan;
 }
 
+/// A large message on each side of two small ones, and one that has just enough for all lanes.
+ExchangePlan large_plan(TrainingMethod method, std::size_t lanes) {
+  ExchangePlan plan;
+  plan.path.lanes = lanes;
+  plan.method = method;
+  const std::size_t most = largest_whole(lanes);
+  plan.counts = {3 * most + 5, 700, 31, most, most + 1};
+  plan.pieces = cut(plan.counts, each_alone(plan.counts.size()), std::size_t{1} << 40);
+  return plan;
+}
+
 struct Queued {
-  explicit Queued(TrainingMethod method, std::size_t lanes = 1)
-      : comm(log, gradients.data()),
+  explicit Queued(TrainingMethod method, std::size_t lanes = 1) : Queued(plan_of(method, lanes)) {}
+  explicit Queued(const ExchangePlan& plan, int rank = 1)
+      : gradients(plan.elements(), 0.0F),
+        comm(log, gradients.data(), rank),
         memory(make_host_memory()),
-        exchange(comm, plan_of(method, lanes), gradients.data(), *memory) {
+        exchange(comm, plan, gradients.data(), *memory) {
     exchange.start_step();
   }
   Log log;
-  std::vector<float> gradients = std::vector<float>(19, 0.0F);
+  std::vector<float> gradients;
   LoggingCommunicator comm;
   std::unique_ptr<TensorMemory> memory;
   QueuedExchange exchange;
+};
+
+/// What each lane was given, in order.
+std::vector<Log> by_lane(const Log& log, std::size_t lanes) {
+  std::vector<Log> given(lanes);
+  std::size_t lane = 0;
+  for (const std::string& line : log) {
+    if (line.rfind("lane ", 0) == 0) {
+      lane = std::stoul(line.substr(5));
+    } else if (line != "follow") {
+      given.at(lane).push_back(line);
+    }
+  }
+  return given;
+}
+
+/// Sums among threads at once, whatever the lane; what a rank has no sum of is spoilt.
+class SummingCommunicator final : public ThreadCommunicator {
+ public:
+  SummingCommunicator(Network& network, int rank, int size, Log& log)
+      : ThreadCommunicator(network, rank, size), queue_(log) {}
+  void reduce_scatter(const void* in, void* out, std::size_t count, DataType type) override {
+    auto* data = const_cast<float*>(static_cast<const float*>(in));
+    std::vector<float> sums(data, data + static_cast<std::size_t>(size()) * count);
+    allreduce(sums.data(), sums.data(), sums.size(), type);
+    std::fill_n(data, sums.size(), std::numeric_limits<float>::quiet_NaN());
+    std::copy_n(sums.data() + static_cast<std::size_t>(rank()) * count, count,
+                static_cast<float*>(out));
+  }
+  void allgather(const void* in, void* out, std::size_t count, DataType type) override {
+    std::vector<float> all(static_cast<std::size_t>(size()) * count, 0.0F);
+    std::copy_n(static_cast<const float*>(in), count,
+                all.data() + static_cast<std::size_t>(rank()) * count);
+    allreduce(all.data(), all.data(), all.size(), type);
+    std::copy(all.begin(), all.end(), static_cast<float*>(out));
+  }
+  [[nodiscard]] GpuQueue* queue() override { return &queue_; }
+
+ private:
+  LoggingQueue queue_;
 };
 
 }  // namespace
@@ -142,6 +212,152 @@ TEST_CASE("pieces on lanes side by side each follow the gradients, halves stay o
   CHECK(halves.log == Log{"follow", "scatter 0+6", "lane 1", "follow", "scatter 6+3", "sum 9+1",
                           "scatter 10+9", "gather 10+9", "note 2", "gather 6+3", "note 1", "lane 0",
                           "gather 0+6", "note 0"});
+}
+
+TEST_CASE("a large piece goes over all lanes, and who waits for it waits for all of them",
+          "[d-40]") {
+  Queued queued(large_plan(TrainingMethod::mg_wfbp, 2));
+  for (std::size_t i = 0; i < 5; ++i) queued.exchange.ready(i);
+  const auto lanes = by_lane(queued.log, 2);
+  constexpr std::size_t kMiB = (1U << 20) / sizeof(float);
+  // 12-element units of three ranks; the smaller pieces go where fewest bytes went before.
+  const std::size_t half = (6 * kMiB + 5) / 2 / 12 * 12;
+  const std::size_t last = 8 * kMiB + 736;
+  const std::size_t second = (2 * kMiB + 1) / 2 / 12 * 12;
+  CHECK(lanes[0] == Log{fmt::format("sum 0+{}", half), "note 0",
+                        fmt::format("sum {}+700", 6 * kMiB + 5), "note 1",
+                        fmt::format("sum {}+{}", last, second), "note 4"});
+  CHECK(lanes[1] == Log{fmt::format("sum {}+{}", half, 6 * kMiB + 5 - half), "also 0",
+                        fmt::format("sum {}+31", 6 * kMiB + 705), "note 2",
+                        fmt::format("sum {}+{}", 6 * kMiB + 736, 2 * kMiB), "note 3",
+                        fmt::format("sum {}+{}", last + second, 2 * kMiB + 1 - second), "also 4"});
+  CHECK(queued.log.back() == "lane 0");
+  queued.log.clear();
+  for (std::size_t i = 0; i < 5; ++i) queued.exchange.wait(i);
+  CHECK(queued.log == Log{"hold 0", "hold 1", "hold 2", "hold 3", "hold 4"});
+}
+
+TEST_CASE("every lane gets the same calls on every rank, whatever the order of its gradients",
+          "[d-53]") {
+  std::mt19937 random(3);
+  for (const auto method : {TrainingMethod::mg_wfbp, TrainingMethod::dear}) {
+    for (const std::size_t lanes : {1U, 2U, 4U, 8U}) {
+      const ExchangePlan plan = large_plan(method, lanes);
+      std::vector<std::vector<Log>> given;
+      for (int rank = 0; rank < 3; ++rank) {
+        Queued queued(plan, rank);
+        std::vector<std::size_t> order(plan.counts.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::shuffle(order.begin(), order.end(), random);
+        for (const std::size_t i : order) queued.exchange.ready(i);
+        given.push_back(by_lane(queued.log, lanes));
+        std::uint64_t bytes = 0;
+        for (const auto& piece : plan.pieces) bytes += 2 * piece.count * sizeof(float) * 2 / 3;
+        CHECK(queued.exchange.sent_bytes() == bytes);
+      }
+      CHECK(given[1] == given[0]);
+      CHECK(given[2] == given[0]);
+      for (const Log& lane : given[0]) CHECK_FALSE(lane.empty());
+    }
+  }
+}
+
+TEST_CASE("stripes cover each piece once, whole parts of 16 bytes for each rank but in the last",
+          "[d-53]") {
+  for (const int ranks : {2, 3, 7}) {
+    for (const std::size_t lanes : {1U, 2U, 4U, 8U}) {
+      const ExchangePlan plan = large_plan(TrainingMethod::dear, lanes);
+      const auto stripes = stripes_of(plan, ranks);
+      REQUIRE(stripes.size() == plan.pieces.size());
+      for (std::size_t i = 0; i < stripes.size(); ++i) {
+        const Piece& piece = plan.pieces[i];
+        const bool whole = lanes == 1 || piece.count <= largest_whole(lanes);
+        CHECK(stripes[i].size() == (whole ? 1 : lanes));
+        std::size_t next = piece.offset;
+        for (const Stripe& stripe : stripes[i]) {
+          CHECK(stripe.offset == next);
+          CHECK(stripe.count > 0);
+          next += stripe.count;
+          if (next < piece.offset + piece.count)
+            CHECK(stripe.count % (4 * static_cast<std::size_t>(ranks)) == 0);
+        }
+        CHECK(next == piece.offset + piece.count);
+      }
+    }
+  }
+}
+
+TEST_CASE("pieces over lanes are summed once by every rank", "[d-53]") {
+  constexpr int kRanks = 3;
+  for (const auto method : {TrainingMethod::mg_wfbp, TrainingMethod::dear}) {
+    const ExchangePlan plan = large_plan(method, 2);
+    Network network;
+    std::vector<std::vector<float>> sums(kRanks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        Log log;
+        SummingCommunicator comm(network, rank, kRanks, log);
+        const auto memory = make_host_memory();
+        auto& own = sums[static_cast<std::size_t>(rank)];
+        own.resize(plan.elements());
+        for (std::size_t i = 0; i < own.size(); ++i)
+          own[i] = static_cast<float>(i % 1000 + static_cast<std::size_t>(rank) * 1000);
+        QueuedExchange exchange(comm, plan, own.data(), *memory);
+        exchange.start_step();
+        for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    std::vector<float> expected(plan.elements());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] = static_cast<float>(3 * (i % 1000) + 3000);
+    for (const auto& own : sums) CHECK((own == expected));
+  }
+}
+
+TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-40]") {
+  Queued queued(TrainingMethod::mg_wfbp, 2);
+  const auto step = [&] {
+    queued.exchange.start_step();
+    for (std::size_t i = 0; i < 4; ++i) queued.exchange.ready(i);
+    for (std::size_t i = 0; i < 4; ++i) queued.exchange.wait(i);
+  };
+  step();
+  CHECK(queued.exchange.take_spans().empty());
+  const double before_us = now_us();
+  queued.exchange.trace_next();
+  const double after_us = now_us();
+  queued.log.clear();
+  step();
+  CHECK(by_lane(queued.log, 2)[1] ==
+        Log{"stamp 3", "sum 6+4", "stamp 4", "note 1", "stamp 5", "sum 10+9", "stamp 6", "note 2"});
+  queued.log.clear();
+  step();
+  for (const std::string& line : queued.log) CHECK(line.rfind("stamp", 0) != 0);
+  const auto spans = queued.exchange.take_spans();
+  REQUIRE(spans.size() == 3);
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    CHECK(std::string(spans[i].what) == "reduce");
+    CHECK(spans[i].piece == i);
+    CHECK(spans[i].lane == (i == 0 ? 0 : 1));
+    const auto stamp_us = static_cast<double>(2 * i + 1);
+    CHECK(spans[i].start_us >= before_us + stamp_us);
+    CHECK(spans[i].start_us <= after_us + stamp_us);
+    CHECK(spans[i].end_us - spans[i].start_us > 0);
+  }
+  CHECK(queued.exchange.take_spans().empty());
+  // A piece over all lanes says what each of them carried.
+  Queued large(large_plan(TrainingMethod::dear, 2));
+  large.exchange.trace_next();
+  large.exchange.start_step();
+  for (std::size_t i = 0; i < 5; ++i) large.exchange.ready(i);
+  const auto halves = large.exchange.take_spans();
+  REQUIRE(halves.size() == 2 * (2 + 1 + 1 + 1 + 2));
+  CHECK(std::string(halves.front().what) == "reduce-scatter");
+  CHECK(std::string(halves.back().what) == "all-gather");
+  CHECK(halves[0].bytes + halves[1].bytes == 4 * (3 * largest_whole(2) + 5));
+  CHECK(halves[2].bytes == 0);
 }
 
 TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {

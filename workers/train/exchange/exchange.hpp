@@ -19,12 +19,15 @@ namespace dynamiccl {
 
 class TensorMemory;
 
-/// One thing the communication thread did, for the timeline. Microseconds of the rank's clock.
+/// One thing the communication thread, or a lane of the GPU's queue, did, for the timeline.
+/// Microseconds of the rank's clock.
 struct Span {
   const char* what;
   std::size_t piece;
   double start_us;
   double end_us;
+  std::size_t lane = 0;
+  std::size_t bytes = 0;  ///< where it is a lane's part of the piece, else 0
 };
 
 /// How one piece is summed over all workers: the architecture's half of a method. Called by the
@@ -97,8 +100,12 @@ class StepExchange {
   virtual void flush() = 0;
 
   /// Since the last call: microseconds in which communication was busy, nullopt where nobody saw
-  /// it; and what it did.
+  /// it.
   virtual std::optional<double> take_busy_us() = 0;
+  /// What the next step does is wanted; what was before is forgotten. After flush().
+  virtual void trace_next() { take_spans(); }
+  /// What it did since the last call, or since trace_next(); on a GPU in the step after that alone.
+  /// After flush().
   virtual std::vector<Span> take_spans() = 0;
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
   /// Memory for gradients beside the buffers it was given, of their kind.

@@ -1,24 +1,11 @@
 #include "workers/train/exchange/queued_exchange.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "workers/measure/clock.hpp"
 
 namespace dynamiccl {
-namespace {
-
-/// Each piece goes where fewest bytes went before it: the same on every rank, and no lane is left
-/// with more than a piece when the others are done.
-std::vector<std::size_t> shared_out(const ExchangePlan& plan) {
-  std::vector<std::size_t> lanes;
-  std::vector<std::size_t> load(plan.path.lanes, 0);
-  for (const Piece& piece : plan.pieces) {
-    const auto least = std::min_element(load.begin(), load.end());
-    lanes.push_back(static_cast<std::size_t>(least - load.begin()));
-    *least += piece.count;
-  }
-  return lanes;
-}
-
-}  // namespace
 
 QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
                                TensorMemory& memory)
@@ -27,7 +14,7 @@ QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, flo
       plan_(plan),
       gradients_(gradients),
       memory_(memory),
-      lane_of_(shared_out(plan)),
+      stripes_(stripes_of(plan, comm.size())),
       followed_(plan.path.lanes, false),
       split_(plan.method == TrainingMethod::dear),
       missing_(plan.pieces.size(), 0),
@@ -38,6 +25,7 @@ void QueuedExchange::start_step() {
     missing_[i] = plan_.pieces[i].last - plan_.pieces[i].first;
   std::fill(awaited_.begin(), awaited_.end(), false);
   next_ = 0;
+  traces_ = std::exchange(trace_wanted_, false);
 }
 
 void QueuedExchange::ready(std::size_t gradient) {
@@ -51,8 +39,11 @@ void QueuedExchange::ready(std::size_t gradient) {
   for (; next_ < missing_.size() && missing_[next_] == 0; ++next_) reduce(next_);
   if (split_ && next_ == missing_.size()) {
     for (std::size_t i = plan_.pieces.size(); i-- > 0;) {
-      queue_.use_lane(lane_of_[i]);
-      gather_sums(plan_.pieces[i]);
+      for (const Stripe& stripe : stripes_[i]) {
+        queue_.use_lane(stripe.lane);
+        call("all-gather", i, stripe, [&] { gather_sums(stripe); });
+        queued(i, stripe);
+      }
       summed(i);
     }
   }
@@ -60,51 +51,95 @@ void QueuedExchange::ready(std::size_t gradient) {
 }
 
 /// What the lane is given from now on comes after the gradients that are ready.
-void QueuedExchange::use_lane_of(std::size_t index) {
-  const std::size_t lane = lane_of_[index];
+void QueuedExchange::use_lane(std::size_t lane) {
   queue_.use_lane(lane);
   if (followed_[lane]) return;
   queue_.follow(memory_.stream());
   followed_[lane] = true;
 }
 
+template <class F>
+void QueuedExchange::call(const char* what, std::size_t index, const Stripe& stripe, F&& library) {
+  if (!traces_) return library();
+  const std::size_t bytes = stripes_[index].size() > 1 ? stripe.count * sizeof(float) : 0;
+  spans_.push_back({what, index, 0, 0, stripe.lane, bytes});
+  queue_.stamp(2 * spans_.size() - 1);
+  library();
+  queue_.stamp(2 * spans_.size());
+}
+
+void QueuedExchange::trace_next() {
+  spans_.clear();
+  // The two clocks meet where nothing is under way.
+  comm_.complete();
+  queue_.stamp(0);
+  comm_.complete();
+  traced_from_us_ = now_us();
+  trace_wanted_ = true;
+}
+
+std::vector<Span> QueuedExchange::take_spans() {
+  if (!spans_.empty()) comm_.complete();
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    spans_[i].start_us = traced_from_us_ + queue_.between_us(0, 2 * i + 1);
+    spans_[i].end_us = traced_from_us_ + queue_.between_us(0, 2 * i + 2);
+  }
+  return std::exchange(spans_, {});
+}
+
+/// Whoever waits for the piece waits for what its lanes hold so far.
+void QueuedExchange::queued(std::size_t index, const Stripe& stripe) {
+  if (stripe.offset == plan_.pieces[index].offset) {
+    queue_.note(index);
+  } else {
+    queue_.note_also(index);
+  }
+}
+
 /// The weights of these gradients are done with: the backward pass is below them.
 void QueuedExchange::summed(std::size_t index) {
-  queue_.note(index);
   if (!apply_) return;
   const Piece& piece = plan_.pieces[index];
   memory_.aside(queue_, index, [&] { apply_(piece.first, piece.last); });
 }
 
 void QueuedExchange::reduce(std::size_t index) {
-  use_lane_of(index);
   const Piece& piece = plan_.pieces[index];
   const auto ranks = static_cast<std::uint64_t>(comm_.size());
   sent_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
-  if (split_) return scatter_sums(piece);
-  float* data = gradients_ + piece.offset;
-  if (ranks > 1) comm_.allreduce(data, data, piece.count, DataType::float32);
-  summed(index);
+  for (const Stripe& stripe : stripes_[index]) {
+    use_lane(stripe.lane);
+    if (split_) {
+      call("reduce-scatter", index, stripe, [&] { scatter_sums(stripe); });
+      continue;
+    }
+    float* data = gradients_ + stripe.offset;
+    call("reduce", index, stripe, [&] {
+      if (ranks > 1) comm_.allreduce(data, data, stripe.count, DataType::float32);
+    });
+    queued(index, stripe);
+  }
+  if (!split_) summed(index);
 }
 
 /// Each rank gets the sums of its part; what does not divide among the ranks is summed at once.
-void QueuedExchange::scatter_sums(const Piece& piece) {
+void QueuedExchange::scatter_sums(const Stripe& stripe) {
   const auto ranks = static_cast<std::size_t>(comm_.size());
   if (ranks == 1) return;
-  const std::size_t part = piece.count / ranks;
-  float* data = gradients_ + piece.offset;
+  const std::size_t part = stripe.count / ranks;
+  float* data = gradients_ + stripe.offset;
   if (part > 0)
     comm_.reduce_scatter(data, data + static_cast<std::size_t>(comm_.rank()) * part, part,
                          DataType::float32);
-  const std::size_t rest = piece.count - ranks * part;
+  const std::size_t rest = stripe.count - ranks * part;
   if (rest > 0) comm_.allreduce(data + ranks * part, data + ranks * part, rest, DataType::float32);
 }
 
-void QueuedExchange::gather_sums(const Piece& piece) {
+void QueuedExchange::gather_sums(const Stripe& stripe) {
   const auto ranks = static_cast<std::size_t>(comm_.size());
-  const std::size_t part = piece.count / ranks;
+  const std::size_t part = stripe.count / ranks;
   if (ranks == 1 || part == 0) return;
-  float* data = gradients_ + piece.offset;
+  float* data = gradients_ + stripe.offset;
   comm_.allgather(data + static_cast<std::size_t>(comm_.rank()) * part, data, part,
                   DataType::float32);
 }

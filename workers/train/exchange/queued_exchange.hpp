@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/lanes.hpp"
 #include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {
@@ -29,29 +30,39 @@ class QueuedExchange final : public StepExchange {
   void flush() override { comm_.complete(); }
   /// The GPU's work is seen by its events alone.
   std::optional<double> take_busy_us() override { return std::nullopt; }
-  std::vector<Span> take_spans() override { return {}; }
+  /// Times by the GPU cost an event before and after each call: that step alone has them.
+  void trace_next() override;
+  std::vector<Span> take_spans() override;
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
   [[nodiscard]] std::size_t extra_bytes() const override { return 0; }
 
  private:
-  void use_lane_of(std::size_t piece);
+  void use_lane(std::size_t lane);
   void reduce(std::size_t piece);
+  /// Makes the call on the lane in use, between two stamps in a step that is traced.
+  template <class F>
+  void call(const char* what, std::size_t piece, const Stripe& stripe, F&& library);
+  void queued(std::size_t piece, const Stripe& stripe);
   void summed(std::size_t piece);
-  void scatter_sums(const Piece& piece);
-  void gather_sums(const Piece& piece);
+  void scatter_sums(const Stripe& stripe);
+  void gather_sums(const Stripe& stripe);
 
   Communicator& comm_;
   GpuQueue& queue_;
   ExchangePlan plan_;
   float* gradients_;
   TensorMemory& memory_;
-  std::vector<std::size_t> lane_of_;  ///< of each piece
+  std::vector<std::vector<Stripe>> stripes_;  ///< of each piece
   std::vector<bool> followed_;        ///< of each lane: it waits for the gradients ready now
   bool split_;                        ///< DeAR: all-gathers follow in the order of the forward pass
   std::vector<std::size_t> missing_;  ///< of each piece: gradients that are not ready
   std::size_t next_ = 0;              ///< pieces before it are queued
   std::vector<bool> awaited_;         ///< of each piece: computation waits for it
   Apply apply_;
+  bool trace_wanted_ = false;
+  bool traces_ = false;
+  double traced_from_us_ = 0;  ///< our clock at stamp 0
+  std::vector<Span> spans_;    ///< traced, of stamps 1 and 2, 3 and 4, ...; their times not yet
   std::uint64_t sent_bytes_ = 0;
 };
 

@@ -1,0 +1,118 @@
+// What a GPU's messages cost, on a link whose pace is known: which messages are timed, and how.
+#include "workers/train/link_cost.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "tests/workers/train/paced_gpu.hpp"
+#include "workers/train/exchange/lanes.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+/// Two ranks with gradients of these sizes; what rank 0 did stays to be looked at.
+struct TwoWorkers {
+  explicit TwoWorkers(std::vector<std::size_t> sizes) : counts(std::move(sizes)) {
+    spec.batch = 1;
+    spec.model = TrainingModel::mlp;
+    data = open_dataset(spec);
+  }
+  void run(const std::function<void(PacedCommunicator&, TrainingWorker&)>& work) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        PacedCommunicator& comm = rank == 0 ? first : second;
+        IdleLearner learner(counts);
+        TrainingWorker worker(spec, learner, *data, rank, 2, 1);
+        std::vector<int> order(counts.size());
+        std::iota(order.begin(), order.end(), 0);
+        worker.set_order(order);
+        work(comm, worker);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+  std::vector<std::size_t> counts;
+  TrainingSpec spec;
+  std::unique_ptr<Dataset> data;
+  Network network;
+  PacedCommunicator first{network, 0, 2};
+  PacedCommunicator second{network, 1, 2};
+};
+
+constexpr std::size_t kMiB = 1U << 20;
+constexpr std::size_t kLanes = 4;
+
+double lane_us(std::size_t bytes) {
+  return PacedQueue::kStartUs + static_cast<double>(bytes) / PacedQueue::kBytesPerUs;
+}
+
+LinkCost cost_of(TwoWorkers& workers, TrainingMethod method, std::size_t lanes) {
+  LinkCost cost;
+  workers.run([&](PacedCommunicator& comm, TrainingWorker& worker) {
+    TrainingSpec spec = workers.spec;
+    spec.method = method;
+    LinkCost own = measure_link(comm, spec, 0, workers.counts, &worker, 1, {lanes, false});
+    if (comm.rank() == 0) cost = std::move(own);
+  });
+  return cost;
+}
+
+}  // namespace
+
+TEST_CASE("messages are timed as they will be sent: large ones one by one over all lanes",
+          "[a-13]") {
+  TwoWorkers workers({8 * kMiB / 4, 24 * kMiB / 4});
+  const LinkCost cost = cost_of(workers, TrainingMethod::wfbp_a2a, kLanes);
+  const std::size_t all = 8 * kMiB;
+  const std::set<std::size_t> shared{largest_whole(kLanes) + 1, all};
+  std::size_t large = 0;
+  for (const auto& batch : workers.first.paced.batches) {
+    std::set<std::size_t> lanes;
+    std::size_t sum = 0;
+    for (const QueuedCall& call : batch) {
+      lanes.insert(call.lane);
+      sum += call.count;
+    }
+    // Small messages keep every lane busy too, a whole one each.
+    CHECK(lanes.size() == kLanes);
+    if (shared.count(sum) == 0) continue;
+    CHECK(batch.size() == kLanes);
+    ++large;
+  }
+  // Each once to warm up and three times.
+  CHECK(large == shared.size() * 4);
+  // A quarter each, at once; sleeping takes longer at most.
+  CHECK(cost.time(32 * kMiB) >= lane_us(8 * kMiB));
+  CHECK(cost.time(32 * kMiB) < lane_us(32 * kMiB));
+}
+
+TEST_CASE("with one lane messages are timed one after the other on it", "[a-13]") {
+  TwoWorkers workers({2 * kMiB, 2 * kMiB});
+  const LinkCost cost = cost_of(workers, TrainingMethod::wfbp_a2a, 1);
+  for (const auto& batch : workers.first.paced.batches)
+    for (const QueuedCall& call : batch) CHECK(call.lane == 0);
+  CHECK(cost.time(16 * kMiB) >= lane_us(16 * kMiB));
+  CHECK(cost.second.points().back().time_us == 0);
+}
+
+TEST_CASE("the halves of DeAR's messages are timed apart where the library queues them", "[d-53]") {
+  for (const std::size_t lanes : {std::size_t{1}, kLanes}) {
+    TwoWorkers workers({2 * kMiB, 2 * kMiB});
+    const LinkCost cost = cost_of(workers, TrainingMethod::dear, lanes);
+    // By the link's own clock a half takes exactly this; the whole takes what the host saw.
+    const double half_us = lane_us(16 * kMiB / lanes);
+    CHECK_THAT(cost.second(16 * kMiB), WithinRel(half_us, 1e-9));
+    CHECK(cost.time(16 * kMiB) >= half_us * 0.999);
+    // Small messages are on several lanes at once.
+    CHECK_THAT(cost.second(1024), WithinRel(lane_us(1024) / static_cast<double>(lanes), 1e-9));
+    CHECK(cost.busy_second(16 * kMiB) == cost.second(16 * kMiB));
+  }
+}

@@ -1,0 +1,164 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/workers/train/thread_network.hpp"
+#include "workers/train/learner.hpp"
+
+namespace dynamiccl::testing {
+
+/// A collective that was queued.
+struct QueuedCall {
+  std::string what;
+  std::size_t lane;
+  std::size_t count;  ///< elements of the whole message, over all ranks
+};
+
+/// Lanes whose calls take the time of a slow link: complete() sleeps until the last lane is done.
+/// Nothing is sent.
+class PacedQueue final : public GpuQueue {
+ public:
+  static constexpr double kStartUs = 100;
+  static constexpr double kBytesPerUs = 4000;
+
+  void call(const char* what, std::size_t count) {
+    batch.push_back({what, lane_, count});
+    busy_us_.resize(std::max(busy_us_.size(), lane_ + 1), 0);
+    busy_us_[lane_] += kStartUs + static_cast<double>(count * sizeof(float)) / kBytesPerUs;
+  }
+  void complete() {
+    const double longest_us =
+        busy_us_.empty() ? 0 : *std::max_element(busy_us_.begin(), busy_us_.end());
+    std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(longest_us));
+    busy_us_.clear();
+    now_us_ += longest_us;
+    if (!batch.empty()) batches.push_back(std::exchange(batch, {}));
+  }
+  /// What was queued between two complete(), and since the last.
+  std::vector<std::vector<QueuedCall>> batches;
+  std::vector<QueuedCall> batch;
+
+  void mark_start() override {}
+  void mark_stop() override {}
+  double marked_us() override { return 0; }
+  void begin_capture() override {}
+  void end_capture() override {}
+  void replay() override {}
+  void follow(void* /*stream*/) override {}
+  void note(std::size_t /*number*/) override {}
+  void note_also(std::size_t /*number*/) override {}
+  void hold_back(void* /*stream*/, std::size_t /*number*/) override {}
+  void stamp(std::size_t number) override {
+    stamps_.resize(std::max(stamps_.size(), number + 1));
+    stamps_[number] = now_us_ + (lane_ < busy_us_.size() ? busy_us_[lane_] : 0);
+  }
+  [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
+    return stamps_.at(to) - stamps_.at(from);
+  }
+  void use_lane(std::size_t lane) override { lane_ = lane; }
+
+ private:
+  std::size_t lane_ = 0;
+  double now_us_ = 0;            ///< of the link
+  std::vector<double> busy_us_;  ///< of each lane
+  std::vector<double> stamps_;
+};
+
+/// One thread's rank whose collectives are queued at that pace; host messages go among threads.
+class PacedCommunicator final : public ThreadCommunicator {
+ public:
+  using ThreadCommunicator::ThreadCommunicator;
+  void allreduce(const void*, void*, std::size_t count, DataType) override {
+    paced.call("sum", count);
+  }
+  void reduce_scatter(const void*, void*, std::size_t count, DataType) override {
+    paced.call("scatter", count * static_cast<std::size_t>(size()));
+  }
+  void allgather(const void*, void*, std::size_t count, DataType) override {
+    paced.call("gather", count * static_cast<std::size_t>(size()));
+  }
+  [[nodiscard]] bool works_on_gpu() const override { return true; }
+  [[nodiscard]] GpuQueue* queue() override { return &paced; }
+  void complete() override { paced.complete(); }
+  PacedQueue paced;
+};
+
+/// Host memory that says it is a GPU's.
+class NamedGpuMemory final : public TensorMemory {
+ public:
+  [[nodiscard]] bool on_gpu() const override { return true; }
+  [[nodiscard]] std::shared_ptr<float> allocate(std::size_t count) override {
+    return host_->allocate(count);
+  }
+  void copy(const float* from, float* to, std::size_t count) override {
+    host_->copy(from, to, count);
+  }
+  void copy_later(const float* from, float* to, std::size_t count) override {
+    host_->copy(from, to, count);
+  }
+  void flush_copies() override {}
+  [[nodiscard]] bool copies_wait() const override { return false; }
+  void clear(float* at, std::size_t count) override { host_->clear(at, count); }
+  void add(float* sum, const float* more, std::size_t count) override {
+    host_->add(sum, more, count);
+  }
+  void update(const Sgd& sgd, float* weight, float* velocity, const float* gradient, float scale,
+              std::size_t count) override {
+    host_->update(sgd, weight, velocity, gradient, scale, count);
+  }
+  void apply() override {}
+  void to_host(const float* from, float* host, std::size_t count) override {
+    host_->copy(from, host, count);
+  }
+  void from_host(const float* host, float* to, std::size_t count) override {
+    host_->copy(host, to, count);
+  }
+  void complete() override {}
+  void stamp(std::size_t place) override { host_->stamp(place); }
+  [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
+    return host_->between_us(from, to);
+  }
+  void mark(std::size_t number) override { marked = std::max(marked, number); }
+  void reached(std::size_t /*number*/) override {}
+  std::size_t marked = 0;  ///< the highest number
+
+ private:
+  std::unique_ptr<TensorMemory> host_ = make_host_memory();
+};
+
+/// Weights of given sizes that nobody trains.
+class IdleLearner final : public Learner {
+ public:
+  explicit IdleLearner(const std::vector<std::size_t>& counts) {
+    for (const std::size_t count : counts) {
+      weights_.push_back(memory_.allocate(count));
+      parameters_.push_back({weights_.back().get(), count, 0});
+    }
+  }
+  [[nodiscard]] const std::vector<Parameter>& parameters() const override { return parameters_; }
+  [[nodiscard]] int stages() const override { return 1; }
+  [[nodiscard]] TensorMemory& memory() override { return memory_; }
+  void on_gradient(OnGradient) override {}
+  void load(const Batch&) override {}
+  void keep_samples(const Dataset&) override {}
+  [[nodiscard]] bool keeps_samples() const override { return false; }
+  void fetch(const std::vector<std::size_t>&) override {}
+  void load_fetched() override {}
+  void forward(int) override {}
+  double loss() override { return 0; }
+  void backward() override {}
+  double accuracy(const Batch&) override { return 0; }
+  std::unique_ptr<DataParallelEngine> engine(EngineGroup&, Bytes) override { return nullptr; }
+
+ private:
+  NamedGpuMemory memory_;
+  std::vector<std::shared_ptr<float>> weights_;
+  std::vector<Parameter> parameters_;
+};
+
+}  // namespace dynamiccl::testing
