@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "core/error.hpp"
+#include "workers/train/put_off.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -135,9 +136,13 @@ class GpuMemory final : public TensorMemory {
     queue.hold_back(handle_of(*side_), number);
     const c10::StreamGuard here_now(*side_);
     work();
+    if (!weights_.empty()) return updates_.put_off(number);
     sides_[number].record(*side_);
+    updates_.done(number);
   }
-  void join(std::size_t number) override { sides_.at(number).block(guard_.getStream(device_)); }
+  void join(std::size_t number) override {
+    sides_.at(updates_.done_with(number)).block(guard_.getStream(device_));
+  }
   void stamp(std::size_t place) override {
     while (stamps_.size() <= place)
       stamps_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
@@ -199,6 +204,7 @@ class GpuMemory final : public TensorMemory {
   std::deque<c10::Event> stamps_;
   std::optional<c10::Stream> side_;  ///< for what goes beside the computation
   std::deque<c10::Event> sides_;
+  PutOff updates_;  ///< of what goes there
   std::unordered_map<const float*, Tensor> known_;
   std::vector<Tensor> weights_;  ///< updates that were put off, all of one optimizer
   std::vector<Tensor> velocities_;
