@@ -45,6 +45,8 @@ class TensorMemory {
   virtual void leave_computation() {}
   /// Blocks until everything queued is done.
   virtual void complete() = 0;
+  /// The same, while `check` is called now and then: what it throws ends the wait.
+  virtual void complete_or_fail(const std::function<void()>& /*check*/) { complete(); }
   /// The GPU's stream (a cudaStream_t) on which the calling thread computes; host memory has none.
   [[nodiscard]] virtual void* stream() { return nullptr; }
   /// Queues what `work` queues beside the computation, behind note `number` of `queue`; join()

@@ -259,8 +259,9 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   } else {
     settle(exchange, -1, times);
   }
-  // A GPU's step ends when it has been computed, not when it has been queued.
-  memory_.complete();
+  // A GPU's step ends when it has been computed, not when it has been queued; where another rank
+  // has died, never.
+  memory_.complete_or_fail([&] { exchange.check(); });
   return times;
 }
 

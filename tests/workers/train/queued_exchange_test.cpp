@@ -2,6 +2,7 @@
 // That their sums are right is for the trainers' own tests, on GPUs.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 
 #include "tests/workers/train/idle_communicator.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
@@ -54,6 +55,7 @@ class LoggingCommunicator final : public IdleCommunicator {
     say("scatter", in, 3 * count);
   }
   [[nodiscard]] GpuQueue* queue() override { return &queue_; }
+  void check_queued() const override { throw Error(ErrorKind::environment, "remote rank has gone"); }
 
  private:
   [[nodiscard]] std::size_t place(const void* at) const {
@@ -142,6 +144,11 @@ TEST_CASE("pieces on lanes side by side each follow the gradients, halves stay o
   CHECK(halves.log == Log{"follow", "scatter 0+6", "lane 1", "follow", "scatter 6+3", "sum 9+1",
                           "scatter 10+9", "gather 10+9", "note 2", "gather 6+3", "note 1", "lane 0",
                           "gather 0+6", "note 0"});
+}
+
+TEST_CASE("who waits for queued sums is told that they will never come", "[d-40]") {
+  Queued queued(TrainingMethod::mg_wfbp);
+  CHECK_THROWS_WITH(queued.exchange.check(), "remote rank has gone");
 }
 
 TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {

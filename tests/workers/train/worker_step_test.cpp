@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,10 @@ class LoggedMemory final : public TensorMemory {
     host_->from_host(host, to, count);
   }
   void complete() override { calls_.emplace_back("complete"); }
+  void complete_or_fail(const std::function<void()>& check) override {
+    check();
+    complete();
+  }
   void stamp(std::size_t place) override { host_->stamp(place); }
   [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
     return host_->between_us(from, to);
@@ -172,6 +177,17 @@ TEST_CASE("queued updates are applied together once a step, unless the next pass
   crossing.worker.step(exchange, true);
   CHECK(crossing.of({"update", "apply", "backward"}) ==
         Calls{"update 3", "apply", "update 2", "apply", "update 1", "apply", "backward is over"});
+}
+
+TEST_CASE("a step whose sums will never come ends with what the library says", "[d-40]") {
+  class Failing final : public QueueingExchange {
+   public:
+    void check() override { throw Error(ErrorKind::environment, "a rank is gone"); }
+  };
+  Failing exchange;
+  Trained trained(TrainingMethod::mg_wfbp);
+  trained.worker.begin(exchange);
+  CHECK_THROWS_WITH(trained.worker.step(exchange, false), "a rank is gone");
 }
 
 TEST_CASE("who waits for what was put off waits for what it was done with") {

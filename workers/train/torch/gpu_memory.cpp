@@ -125,9 +125,12 @@ class GpuMemory final : public TensorMemory {
     guard_.exchangeStream(guard_.getStreamFromGlobalPool(device_));
   }
   void complete() override {
+    complete_or_fail([] {});
+  }
+  void complete_or_fail(const std::function<void()>& check) override {
     c10::Event event(device_.type());
     event.record(guard_.getStream(device_));
-    await(event);
+    await(event, check);
   }
   [[nodiscard]] void* stream() override { return handle_of(guard_.getStream(device_)); }
   void aside(GpuQueue& queue, std::size_t number, const std::function<void()>& work) override {
@@ -193,8 +196,11 @@ class GpuMemory final : public TensorMemory {
     return torch::from_blob(data, {size(count)}, at::kFloat);
   }
   /// Asks instead of blocking: the call that blocks is not in every release.
-  static void await(const c10::Event& event) {
-    while (!event.query()) std::this_thread::yield();
+  static void await(const c10::Event& event, const std::function<void()>& check = {}) {
+    for (unsigned turn = 1; !event.query(); ++turn) {
+      if (check && turn % kTurnsPerCheck == 0) check();
+      std::this_thread::yield();
+    }
   }
 
   torch::Device device_;
