@@ -58,6 +58,9 @@ struct TransportClaim {
   nlohmann::json details = nlohmann::json::object();
 };
 
+/// So many turns of a loop that waits for a GPU go by between two Communicator::check_queued().
+inline constexpr unsigned kTurnsPerCheck = 4096;
+
 /// What libraries that queue their work on a GPU stream offer beside their calls.
 class GpuQueue {
  public:
@@ -165,6 +168,9 @@ class Communicator {
   void enter_thread();
   /// Blocks until the calls so far are done on this rank.
   virtual void complete() {}
+  /// For who waits for queued calls by other means than complete(): throws Error(environment) when
+  /// the library knows that they will never be done. Too costly to ask on every turn of a loop.
+  virtual void check_queued() const {}
   /// The library's GPU stream, nullptr where calls block.
   [[nodiscard]] virtual GpuQueue* queue() { return nullptr; }
   /// Gives queue() so many lanes, and takes surplus ones away: collectives on different lanes go on

@@ -177,14 +177,15 @@ std::string NcclCommunicator::choose(const CallShape& shape) {
 
 void NcclCommunicator::complete() {
   if (!queue_) return;
-  // A rank that failed elsewhere shows as an asynchronous error only; asking costs too much to do
-  // it on every turn.
-  constexpr unsigned kTurnsPerCheck = 4096;
-  for (unsigned turn = 1; !queue_->is_done(); ++turn) {
-    if (turn % kTurnsPerCheck != 0) continue;
-    check_state(comm_);
-    for (const ncclComm_t lane : lanes_) check_state(lane);
-  }
+  for (unsigned turn = 1; !queue_->is_done(); ++turn)
+    if (turn % kTurnsPerCheck == 0) check_queued();
+}
+
+/// A rank that failed elsewhere shows as an asynchronous error only.
+void NcclCommunicator::check_queued() const {
+  if (comm_ == nullptr) return;
+  check_state(comm_);
+  for (const ncclComm_t lane : lanes_) check_state(lane);
 }
 
 void NcclCommunicator::check_state(ncclComm_t comm) const {

@@ -61,6 +61,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] bool works_on_gpu() const override { return true; }
   [[nodiscard]] Device* device() override { return device_.get(); }
   void complete() override;
+  void check_queued() const override;
   [[nodiscard]] GpuQueue* queue() override { return queue_.get(); }
   std::size_t open_lanes(std::size_t count) override;
   void synchronise() override;

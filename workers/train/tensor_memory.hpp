@@ -45,10 +45,13 @@ class TensorMemory {
   virtual void leave_computation() {}
   /// Blocks until everything queued is done.
   virtual void complete() = 0;
+  /// The same, while `check` is called now and then: what it throws ends the wait.
+  virtual void complete_or_fail(const std::function<void()>& /*check*/) { complete(); }
   /// The GPU's stream (a cudaStream_t) on which the calling thread computes; host memory has none.
   [[nodiscard]] virtual void* stream() { return nullptr; }
   /// Queues what `work` queues beside the computation, behind note `number` of `queue`; join()
-  /// makes the computation wait for it. GPUs alone.
+  /// makes the computation wait for it. Updates that `work` leaves waiting for apply() are queued
+  /// with those of a later call, before any join(). GPUs alone.
   virtual void aside(GpuQueue& queue, std::size_t number, const std::function<void()>& work);
   virtual void join(std::size_t number);
   /// Notes the time at which the queue is here, under one of a few numbers; between_us() tells the

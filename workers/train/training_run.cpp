@@ -201,11 +201,12 @@ const LinkCost& TrainingRun::link(GradientPath path) {
 /// By what is expected of each possible plan, and by steps of those too close to tell apart.
 ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
                                       TrainingFigures& figures) {
-  auto plans = possible_plans(spec_, profile_->step, cost);
-  std::vector<double> expected_us;
+  const bool on_gpu = comm_.works_on_gpu();
+  auto plans = possible_plans(spec_, profile_->step, cost, on_gpu);
+  std::vector<Expectation> expected;
   for (auto& plan : plans) {
     plan.path = path;
-    expected_us.push_back(predict_step(plan, profile_->step, cost).step_us);
+    expected.push_back(expected_step(plan, profile_->step, cost, on_gpu));
   }
   const auto train = [&](std::size_t candidate, int steps) {
     const auto driving = driver(plans[candidate]);
@@ -219,7 +220,7 @@ ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
   };
   const double allowed_us =
       workers_ > 1 ? kTrialCaps * config_.protocol.cell_time_cap.count() : 0;  // nothing is sent
-  const TrialResult trial = choose_by_trial(expected_us, allowed_us, train);
+  const TrialResult trial = choose_by_trial(expected, allowed_us, train);
   if (!trial.tried.empty()) worker_->reset();
   describe(figures, trial, plans);
   return std::move(plans[trial.chosen]);

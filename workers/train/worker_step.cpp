@@ -224,9 +224,14 @@ void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
 void TrainingWorker::begin(StepExchange& exchange) {
   // All of them are there before another thread looks at one.
   if (exchange.needs_marks()) memory_.mark(counts_.size() - 1);
-  applied_ = exchange.apply_by([this](std::size_t first, std::size_t last) {
+  const bool awaited_at_once = crosses_barrier(spec_.method);
+  queued_ = 0;
+  applied_ = exchange.apply_by([this, awaited_at_once](std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i) update_from_sum(i, sums());
-    memory_.apply();
+    queued_ = (queued_ + last - first) % counts_.size();
+    // A kernel for each message would take more of the GPU than its update does. But a stage of the
+    // next pass that waits for its own weights does not wait for those behind them.
+    if (awaited_at_once || queued_ == 0) memory_.apply();
   });
 }
 
@@ -254,8 +259,9 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   } else {
     settle(exchange, -1, times);
   }
-  // A GPU's step ends when it has been computed, not when it has been queued.
-  memory_.complete();
+  // A GPU's step ends when it has been computed, not when it has been queued; where another rank
+  // has died, never.
+  memory_.complete_or_fail([&] { exchange.check(); });
   return times;
 }
 

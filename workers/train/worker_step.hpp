@@ -108,6 +108,7 @@ class TrainingWorker {
   Batch batch_;
   std::vector<std::size_t> samples_;      ///< of the batch, where the learner keeps them
   std::optional<std::uint64_t> fetched_;  ///< the step whose batch is on its way
+  std::size_t queued_ = 0;                ///< gradients of this step whose updates are queued
   bool applied_ = false;                  ///< the exchange has sums applied as they come
   bool open_ = false;                     ///< sums of the last step are not applied yet
   std::vector<Span> stage_spans_;

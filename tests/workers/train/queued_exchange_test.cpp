@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -68,6 +69,9 @@ class LoggingCommunicator final : public IdleCommunicator {
     say("scatter", in, 3 * count);
   }
   [[nodiscard]] GpuQueue* queue() override { return &queue_; }
+  void check_queued() const override {
+    throw Error(ErrorKind::environment, "remote rank has gone");
+  }
 
  private:
   [[nodiscard]] std::size_t part_at(std::size_t count) const {
@@ -358,14 +362,18 @@ TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-4
   CHECK(std::string(halves.back().what) == "all-gather");
   CHECK(halves[0].bytes + halves[1].bytes == 4 * (3 * largest_whole(2) + 5));
   CHECK(halves[2].bytes == 0);
-}
 
-TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {
-  Log log;
-  LoggingCommunicator comm(log, nullptr);
-  CHECK(can_be_queued(comm, plan_of(TrainingMethod::wfbp_a2a)));
-  CHECK_FALSE(can_be_queued(comm, plan_of(TrainingMethod::bytescheduler_a2a)));
-  auto plan = plan_of(TrainingMethod::wfbp_ps);
-  plan.servers = 1;
-  CHECK_FALSE(can_be_queued(comm, plan));
-}
+  TEST_CASE("who waits for queued sums is told that they will never come", "[d-40]") {
+    Queued queued(TrainingMethod::mg_wfbp);
+    CHECK_THROWS_WITH(queued.exchange.check(), "remote rank has gone");
+  }
+
+  TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {
+    Log log;
+    LoggingCommunicator comm(log, nullptr);
+    CHECK(can_be_queued(comm, plan_of(TrainingMethod::wfbp_a2a)));
+    CHECK_FALSE(can_be_queued(comm, plan_of(TrainingMethod::bytescheduler_a2a)));
+    auto plan = plan_of(TrainingMethod::wfbp_ps);
+    plan.servers = 1;
+    CHECK_FALSE(can_be_queued(comm, plan));
+  }

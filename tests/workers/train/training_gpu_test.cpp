@@ -2,14 +2,19 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "tests/workers/train/training_job.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -21,17 +26,22 @@ int gpu_count() {
   return count;
 }
 
+/// Gives every rank a GPU. Fewer GPUs than ranks: they share them, which NCCL allows between hosts
+/// alone.
+void share_gpus(Job& job) {
+  const int gpus = gpu_count();
+  job.hosts_apart = gpus < job.config.ranks;
+  for (int rank = 0; rank < job.config.ranks; ++rank)
+    job.config.gpu_of_rank.push_back(rank % std::max(gpus, 1));
+}
+
 /// Trains the job's cells and requires that every rank ends with the same weights, those of one
 /// process.
 /// @param of_two how far two workers may be off: by nothing, as a sum of two does not depend on its
 /// order
 void check_against_one_process(Job& job, int workers, double of_two = 0) {
-  const int gpus = gpu_count();
-  // Fewer GPUs than ranks: they share them, which NCCL allows between hosts alone.
-  job.hosts_apart = gpus < job.config.ranks;
-  for (int rank = 0; rank < job.config.ranks; ++rank)
-    job.config.gpu_of_rank.push_back(rank % std::max(gpus, 1));
-  INFO(workers << " workers, " << gpus << " GPUs");
+  share_gpus(job);
+  INFO(workers << " workers, " << gpu_count() << " GPUs");
   run_to_end(job);
   for (std::size_t i = 0; i < job.config.cells.size(); ++i) {
     std::set<std::string> digests;
@@ -91,4 +101,25 @@ TEST_CASE("deep models train on GPUs what one process would train", "[d-40][d-46
     spec.partition = spec.credit = spec.bucket = Bytes(4U << 20);
   });
   check_against_one_process(*job, workers);
+}
+
+TEST_CASE("a dead rank ends training over NCCL with its error, in time", "[d-40]") {
+  if (gpu_count() == 0) SKIP("no GPU");
+  const auto method = GENERATE(TrainingMethod::mg_wfbp, TrainingMethod::dear);
+  auto job = job_of(Backend::nccl, 2, {method}, 0);
+  share_gpus(*job);
+  // Connections break, which NCCL sees; memory that two GPUs share does not.
+  job->hosts_apart = true;
+  job->config.protocol.iterations = job->config.protocol.min_iterations = 10'000'000;
+  job->config.protocol.cell_time_cap = Micros(1e9);
+  job->start();
+  const HelloRecord hello = wait_for_hello(*job, 1);
+  REQUIRE(hello.pid > 0);
+  // In the middle of steps, long after the model, its profile and the cost table.
+  std::this_thread::sleep_for(std::chrono::seconds(25));
+  kill(static_cast<pid_t>(hello.pid), SIGKILL);
+  const int code = job->wait(60);
+  INFO(job->errors());
+  CHECK(code > 0);
+  CHECK_THAT(job->errors(), ContainsSubstring("nccl", Catch::CaseSensitive::No));
 }

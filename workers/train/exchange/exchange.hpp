@@ -98,6 +98,8 @@ class StepExchange {
   virtual void wait(std::size_t gradient) = 0;
   /// Blocks until nothing is under way, so that the owner may use the communicator.
   virtual void flush() = 0;
+  /// For who waits for what the GPU was given: @throws what will keep it from ever being done
+  virtual void check() {}
 
   /// Since the last call: microseconds in which communication was busy, nullopt where nobody saw
   /// it.

@@ -7,6 +7,7 @@
 #include "core/training.hpp"
 #include "workers/train/schedule/partition.hpp"
 #include "workers/train/schedule/predict.hpp"
+#include "workers/train/schedule/trial.hpp"
 #include "workers/train/sgd.hpp"
 
 namespace dynamiccl {
@@ -65,9 +66,16 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
 
 /// The plans among which a method is left to choose, no two alike: DeAR's groups, ByteScheduler's
 /// parts and credit, and of the exact program's merge those by its idle and by its busy costs, as
-/// some messages travel beside computation, the last ones after it. At least one.
+/// some messages travel beside computation, the last ones after it. On GPUs, where no idle link
+/// shows what a message takes from the computation, that merge also as if each took 20 to 150 us
+/// more, and groups of usual sizes. At least one.
 std::vector<ExchangePlan> possible_plans(const TrainingSpec& spec, const StepProfile& profile,
-                                         const LinkCost& link);
+                                         const LinkCost& link, bool on_gpu);
+
+/// What a step by the plan is expected to take, for choose_by_trial(): on GPUs anything up to 150
+/// us more per message than predicted.
+Expectation expected_step(const ExchangePlan& plan, const StepProfile& profile,
+                          const LinkCost& link, bool on_gpu);
 
 StepPrediction predict_step(const ExchangePlan& plan, const StepProfile& profile,
                             const LinkCost& link);

@@ -28,6 +28,7 @@ class QueuedExchange final : public StepExchange {
   }
   void wait(std::size_t gradient) override;
   void flush() override { comm_.complete(); }
+  void check() override { comm_.check_queued(); }
   /// The GPU's work is seen by its events alone.
   std::optional<double> take_busy_us() override { return std::nullopt; }
   /// Times by the GPU cost an event before and after each call: that step alone has them.

@@ -27,22 +27,42 @@ double finish_us(const std::vector<Gradient>& gradients, const std::vector<Group
 }
 
 std::vector<Group> optimal_merge(const std::vector<Gradient>& gradients, const Cost& cost) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
   const std::size_t count = gradients.size();
+  if (count == 0) return {};
   const auto sums = prefix_bytes(gradients);
-  std::vector<double> best(count + 1, std::numeric_limits<double>::infinity());
-  std::vector<std::size_t> from(count + 1, 0);
+  // costs[j][i]: of the group [i, j).
+  std::vector<std::vector<double>> costs(count + 1);
+  std::vector<double> best(count + 1, kNever);
   best[0] = 0;
   for (std::size_t j = 1; j <= count; ++j) {
     for (std::size_t i = 0; i < j; ++i) {
-      const double end = std::max(best[i], gradients[j - 1].ready_us) + cost(sums[j] - sums[i]);
-      if (end < best[j]) {
-        best[j] = end;
-        from[j] = i;
-      }
+      costs[j].push_back(cost(sums[j] - sums[i]));
+      best[j] = std::min(best[j], std::max(best[i], gradients[j - 1].ready_us) + costs[j][i]);
     }
   }
+  // Where the channel is idle before the last group, those before it need not be the earliest ones.
+  std::vector<double> ends(count + 1, kNever);  // of the first gradients in so many groups
+  ends[0] = 0;
+  std::vector<std::vector<std::size_t>> from;
+  while (ends[count] > best[count]) {
+    std::vector<double> next(count + 1, kNever);
+    from.emplace_back(count + 1, 0);
+    for (std::size_t j = 1; j <= count; ++j) {
+      for (std::size_t i = 0; i < j; ++i) {
+        const double end = std::max(ends[i], gradients[j - 1].ready_us) + costs[j][i];
+        if (end >= next[j]) continue;
+        next[j] = end;
+        from.back()[j] = i;
+      }
+    }
+    ends = std::move(next);
+  }
   std::vector<Group> groups;
-  for (std::size_t j = count; j > 0; j = from[j]) groups.push_back({from[j], j});
+  for (std::size_t j = count; j > 0; j = groups.back().first) {
+    groups.push_back({from.back()[j], j});
+    from.pop_back();
+  }
   std::reverse(groups.begin(), groups.end());
   return groups;
 }

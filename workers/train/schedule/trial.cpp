@@ -31,27 +31,38 @@ int steps_of(std::size_t candidates) {
 }
 
 /// Best expected first, as many as can be afforded.
-std::vector<std::size_t> worth_trying(const std::vector<double>& expected_us, double allowed_us) {
-  std::vector<std::size_t> order(expected_us.size());
+std::vector<std::size_t> worth_trying(const std::vector<Expectation>& expected, double allowed_us) {
+  std::vector<std::size_t> order(expected.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return expected_us[a] < expected_us[b]; });
   if (order.empty()) return order;
-  const double least_us = expected_us[order.front()];
-  while (order.size() > kAlwaysTried && expected_us[order.back()] > least_us * kWorthTrying)
-    order.pop_back();
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return expected[a].middle_us() < expected[b].middle_us();
+  });
+  const auto most_us = [&](std::size_t candidate) { return expected[candidate].most_us; };
+  double surely_us = most_us(order.front());
+  for (const std::size_t candidate : order) surely_us = std::min(surely_us, most_us(candidate));
+  const auto first_dropped =
+      std::stable_partition(order.begin(), order.end(), [&](std::size_t candidate) {
+        return expected[candidate].least_us <= surely_us * kWorthTrying;
+      });
+  const auto kept = static_cast<std::size_t>(first_dropped - order.begin());
+  order.resize(std::min(order.size(), std::max(kept, kAlwaysTried)));
   // As the slowest of them, so that it may end sooner but not later.
-  while (order.size() > 1 && steps_of(order.size()) * expected_us[order.back()] > allowed_us)
-    order.pop_back();
+  const auto longest_us = [&] {
+    double us = 0;
+    for (const std::size_t candidate : order) us = std::max(us, most_us(candidate));
+    return us;
+  };
+  while (order.size() > 1 && steps_of(order.size()) * longest_us() > allowed_us) order.pop_back();
   return order;
 }
 
 }  // namespace
 
 TrialResult choose_by_trial(
-    const std::vector<double>& expected_us, double allowed_us,
+    const std::vector<Expectation>& expected, double allowed_us,
     const std::function<std::vector<double>(std::size_t candidate, int steps)>& train) {
-  auto left = worth_trying(expected_us, allowed_us);
+  auto left = worth_trying(expected, allowed_us);
   TrialResult result;
   if (left.empty()) return result;
   if (left.size() > 1)

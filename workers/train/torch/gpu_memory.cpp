@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "core/error.hpp"
+#include "workers/train/put_off.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -124,9 +125,12 @@ class GpuMemory final : public TensorMemory {
     guard_.exchangeStream(guard_.getStreamFromGlobalPool(device_));
   }
   void complete() override {
+    complete_or_fail([] {});
+  }
+  void complete_or_fail(const std::function<void()>& check) override {
     c10::Event event(device_.type());
     event.record(guard_.getStream(device_));
-    await(event);
+    await(event, check);
   }
   [[nodiscard]] void* stream() override { return handle_of(guard_.getStream(device_)); }
   void aside(GpuQueue& queue, std::size_t number, const std::function<void()>& work) override {
@@ -135,9 +139,13 @@ class GpuMemory final : public TensorMemory {
     queue.hold_back(handle_of(*side_), number);
     const c10::StreamGuard here_now(*side_);
     work();
+    if (!weights_.empty()) return updates_.put_off(number);
     sides_[number].record(*side_);
+    updates_.done(number);
   }
-  void join(std::size_t number) override { sides_.at(number).block(guard_.getStream(device_)); }
+  void join(std::size_t number) override {
+    sides_.at(updates_.done_with(number)).block(guard_.getStream(device_));
+  }
   void stamp(std::size_t place) override {
     while (stamps_.size() <= place)
       stamps_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
@@ -188,8 +196,11 @@ class GpuMemory final : public TensorMemory {
     return torch::from_blob(data, {size(count)}, at::kFloat);
   }
   /// Asks instead of blocking: the call that blocks is not in every release.
-  static void await(const c10::Event& event) {
-    while (!event.query()) std::this_thread::yield();
+  static void await(const c10::Event& event, const std::function<void()>& check = {}) {
+    for (unsigned turn = 1; !event.query(); ++turn) {
+      if (check && turn % kTurnsPerCheck == 0) check();
+      std::this_thread::yield();
+    }
   }
 
   torch::Device device_;
@@ -199,6 +210,7 @@ class GpuMemory final : public TensorMemory {
   std::deque<c10::Event> stamps_;
   std::optional<c10::Stream> side_;  ///< for what goes beside the computation
   std::deque<c10::Event> sides_;
+  PutOff updates_;  ///< of what goes there
   std::unordered_map<const float*, Tensor> known_;
   std::vector<Tensor> weights_;  ///< updates that were put off, all of one optimizer
   std::vector<Tensor> velocities_;
