@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/workers/train/training_job.hpp"
@@ -160,6 +162,69 @@ void check_refused(Job& job, const std::string& reason) {
 }
 
 }  // namespace
+
+namespace {
+
+/// Two folders, each the current one of a rank, so that a relative path is another one for each.
+class RankFolders {
+ public:
+  explicit RankFolders(const Job& job) : path_(job.config.output_dir) {
+    for (const int rank : {0, 1}) create_directories(folder(rank));
+  }
+  ~RankFolders() { current_path(home_); }
+  RankFolders(const RankFolders&) = delete;
+  RankFolders& operator=(const RankFolders&) = delete;
+  /// CIFAR-10 records of one colour.
+  void write(int rank, const std::string& name, int records, char colour) const {
+    const auto path = folder(rank) / name;
+    create_directories(path.parent_path());
+    std::ofstream file(path, std::ios::binary);
+    for (int i = 0; i < records; ++i)
+      file << static_cast<char>(i % 10) << std::string(3072, colour);
+  }
+  void start(Job& job) const {
+    for (int rank = 0; rank < 2; ++rank) {
+      current_path(folder(rank));
+      job.start_alone(rank);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::filesystem::path folder(int rank) const {
+    return path_ / ("rank-" + std::to_string(rank));
+  }
+  std::filesystem::path path_;
+  std::filesystem::path home_ = std::filesystem::current_path();
+};
+
+}  // namespace
+
+TEST_CASE("data that one rank lacks is trained on by none, in that cell and in those after it") {
+  auto job =
+      job_of(Backend::gloo, 2,
+             {TrainingMethod::bsp_a2a, TrainingMethod::wfbp_a2a, TrainingMethod::mg_wfbp}, 0);
+  const RankFolders folders(*job);
+  folders.write(0, "own/data_batch_1.bin", 16, '\x40');
+  edit_specs(*job, [](TrainingSpec& spec) {
+    if (spec.method == TrainingMethod::wfbp_a2a) spec.data = "own";
+  });
+  folders.start(*job);
+  const int code = job->wait(kTimeoutS);
+  INFO(job->errors());
+  REQUIRE(code == 0);
+  for (const int rank : {0, 1}) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 3);
+    CHECK(records[1].status == CellStatus::unsupported);
+    REQUIRE(records[2].status == CellStatus::ok);
+    REQUIRE(records[0].training);
+    REQUIRE(records[2].training);
+    CHECK(records[2].training->details.at("data") == records[0].training->details.at("data"));
+    // The sums of two ranks do not depend on the method.
+    CHECK(records[2].training->parameters_sha256 == records[0].training->parameters_sha256);
+    CHECK(records[2].training->details.at("losses") == records[0].training->details.at("losses"));
+  }
+}
 
 TEST_CASE("a method of the other architecture says so", "[d-35]") {
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
