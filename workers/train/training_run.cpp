@@ -13,6 +13,7 @@
 #include "workers/measure/peak_memory.hpp"
 #include "workers/network_interface.hpp"
 #include "workers/train/cell_fit.hpp"
+#include "workers/train/dataset_agreement.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"
@@ -314,13 +315,12 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.position = position;
   record.barrier = "none";
   payload_bytes_ = 0;
-  const std::string reason = unsupported(cell);
+  const std::string refusal = unsupported(cell);
   // A file that only one rank lacks must not leave the others waiting.
-  const double refused = sum_over_ranks(comm_, {reason.empty() ? 0.0 : 1.0})[0];
-  if (refused > 0) {
+  record.reason = agreed_refusal(comm_, refusal, opened_.get());
+  if (!record.reason.empty()) {
     opened_.reset();
     record.status = CellStatus::unsupported;
-    record.reason = reason.empty() ? "another rank cannot run it" : reason;
     return record;
   }
   prepare_model();
