@@ -44,9 +44,11 @@ class StoredImages final : public Dataset {
     static constexpr float deviation[] = {0.2470F, 0.2435F, 0.2616F};
     batch.side = kSide;
     const auto* image = reinterpret_cast<const unsigned char*>(&pixels_[index * 3 * kPlane]);
+    const std::size_t at = batch.pixels.size();
+    batch.pixels.resize(at + 3 * kPlane);
     for (std::size_t i = 0; i < 3 * kPlane; ++i) {
       const std::size_t c = i / kPlane;
-      batch.pixels.push_back((static_cast<float>(image[i]) / 255 - mean[c]) / deviation[c]);
+      batch.pixels[at + i] = (static_cast<float>(image[i]) / 255 - mean[c]) / deviation[c];
     }
     batch.labels.push_back(labels_[index]);
     ++batch.count;
