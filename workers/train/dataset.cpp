@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <numeric>
 
+#include "core/digest.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -42,6 +44,7 @@ class GeneratedImages final : public Dataset {
   [[nodiscard]] std::string description() const override {
     return fmt::format("generated images, {} kinds, 3 x {} x {}", classes_, side_, side_);
   }
+  [[nodiscard]] std::string digest() const override { return sha256_hex(description()); }
   void add_to(Batch& batch, std::size_t index) const override {
     batch.side = static_cast<int>(side_);
     const std::size_t at = batch.pixels.size();
@@ -94,6 +97,7 @@ class GeneratedTokens final : public Dataset {
   [[nodiscard]] std::string description() const override {
     return fmt::format("generated sentences of {} tokens", sequence_);
   }
+  [[nodiscard]] std::string digest() const override { return sha256_hex(description()); }
   void add_to(Batch& batch, std::size_t index) const override {
     batch.sequence = sequence_;
     std::uint64_t token = stirred(index) % vocabulary_;

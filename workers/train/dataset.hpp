@@ -31,19 +31,25 @@ class Dataset {
   [[nodiscard]] virtual std::size_t training_size() const = 0;
   [[nodiscard]] virtual std::size_t held_out_size() const = 0;
   virtual void add_to(Batch& batch, std::size_t index) const = 0;
-  /// What it is, with digests of the files.
+  /// What it is, with the SHA-256 of each file; what deviates from the published set (files that
+  /// are missing, other numbers of samples) is named.
   [[nodiscard]] virtual std::string description() const = 0;
+  /// SHA-256 of what it is; of files: of what `sha256sum` prints of them, in the description's
+  /// order.
+  [[nodiscard]] virtual std::string digest() const = 0;
 
  protected:
   Dataset() = default;
 };
 
-/// @throws Error(input) when a folder holds no known files, or one of the wrong size
+/// @throws Error(input) when a folder holds no known files, or one that is damaged
 std::unique_ptr<Dataset> open_dataset(const TrainingSpec& spec);
 
-/// CIFAR-10 binary version: data_batch_*.bin and test_batch.bin, 3073 bytes a record.
+/// CIFAR-10 binary version: data_batch_1 to 5.bin and test_batch.bin, 3073 bytes a record, 10,000
+/// records each as published. Any number of them is taken.
 std::unique_ptr<Dataset> open_cifar10(const std::string& folder);
-/// IDX (MNIST): train-images-idx3-ubyte and its kin, brought to 3 x 32 x 32.
+/// IDX (MNIST): train-images-idx3-ubyte and its kin, brought to 3 x 32 x 32. Any number of
+/// images is taken.
 std::unique_ptr<Dataset> open_idx(const std::string& folder);
 
 /// Which sample worker `worker` of `workers` takes as its `position`-th of step `step`: disjoint

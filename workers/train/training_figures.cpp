@@ -61,6 +61,7 @@ void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
   figures.backward_us = typical(&StepTimes::backward_us);
   figures.update_us = typical(&StepTimes::update_us);
   figures.exposed_us = typical(&StepTimes::exposed_us);
+  figures.details["data_us"] = typical(&StepTimes::data_us);
   figures.wire_bytes = wire_bytes;
   figures.first_loss = losses_.empty() ? 0 : losses_.front();
   const std::size_t last = std::min<std::size_t>(10, losses_.size());

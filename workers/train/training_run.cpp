@@ -13,6 +13,7 @@
 #include "workers/measure/peak_memory.hpp"
 #include "workers/network_interface.hpp"
 #include "workers/train/cell_fit.hpp"
+#include "workers/train/dataset_agreement.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"
@@ -71,6 +72,7 @@ class TrainingRun final : public TrainingRunner {
   int threads_ = 1;
   std::string model_key_;
   std::unique_ptr<Dataset> data_;
+  std::unique_ptr<Dataset> opened_;  ///< a cell's own, until all ranks are known to train it
   std::unique_ptr<Learner> learner_;
   std::optional<TrainingWorker> worker_;
   std::map<std::string, ModelProfile> profiles_;
@@ -91,9 +93,8 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
       return fmt::format("{} server{} no worker among {} ranks", servers_,
                          servers_ == 1 ? " leaves" : "s leave", comm_.size());
     threads_ = spec_.threads > 0 ? spec_.threads : std::max(1, usable_cores() / comm_.size());
-    if (!is_server() &&
-        (data_ == nullptr || model_key_ != model_key(spec_, workers_, comm_.works_on_gpu())))
-      data_ = open_dataset(spec_);
+    if (!is_server() && model_key_ != model_key(spec_, workers_, comm_.works_on_gpu()))
+      opened_ = open_dataset(spec_);
     return "";
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::input) throw;
@@ -107,6 +108,7 @@ void TrainingRun::prepare_model() {
     if (key != model_key_) {
       worker_.reset();
       learner_.reset();
+      data_ = std::move(opened_);
       learner_ = make_learner(spec_, config_.seed, threads_, gpu_of(comm_, config_));
       learner_->keep_samples(*data_);
     } else {
@@ -319,12 +321,12 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.position = position;
   record.barrier = "none";
   payload_bytes_ = 0;
-  const std::string reason = unsupported(cell);
+  const std::string refusal = unsupported(cell);
   // A file that only one rank lacks must not leave the others waiting.
-  const double refused = sum_over_ranks(comm_, {reason.empty() ? 0.0 : 1.0})[0];
-  if (refused > 0) {
+  record.reason = agreed_refusal(comm_, refusal, opened_.get());
+  if (!record.reason.empty()) {
+    opened_.reset();
     record.status = CellStatus::unsupported;
-    record.reason = reason.empty() ? "another rank cannot run it" : reason;
     return record;
   }
   prepare_model();

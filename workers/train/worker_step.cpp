@@ -44,15 +44,25 @@ void TrainingWorker::fetch(int worker) {
   fetched_ = step_;
 }
 
-void TrainingWorker::load(int worker) {
+double TrainingWorker::load(int worker) {
   if (learner_.keeps_samples()) {
     if (fetched_ != step_ || worker != worker_) fetch(worker);
     fetched_.reset();
-    return learner_.load_fetched();
+    learner_.load_fetched();
+    return 0;
   }
-  batch_ = Batch{};
-  for (int i = 0; i < spec_.batch; ++i) data_.add_to(batch_, sharding_.sample(step_, worker, i));
-  learner_.load(batch_);
+  if (!batches_) batches_.emplace(data_, sharding_, spec_.batch);
+  const double start_us = now_us();
+  const Batch& batch = batches_->take(step_, worker);
+  const double waited_us = now_us() - start_us;
+  learner_.load(batch);
+  return waited_us;
+}
+
+double TrainingWorker::load_own() {
+  const double waited_us = load(worker_);
+  if (batches_) batches_->start(step_ + 1, worker_);
+  return waited_us;
 }
 
 std::vector<int> TrainingWorker::observe_order() {
@@ -161,7 +171,7 @@ enum Stamp : std::size_t { kStart, kBackward, kUpdate, kEnd };
 
 /// Forward pass of all stages and the loss; the time of each where it is asked for.
 void TrainingWorker::forward_alone(StepProfile* profile) {
-  load(worker_);
+  load_own();
   for (int stage = 0; stage < learner_.stages(); ++stage) {
     const double before_us = now_us();
     learner_.forward(stage);
@@ -208,8 +218,8 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
 /// Loads the batch; a stage waits for its own weights where sums are still open.
 void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   stage_spans_.clear();
-  load(worker_);
-  times.forward_us = now_us() - times.start_us;
+  times.data_us = load_own();
+  times.forward_us = now_us() - times.start_us - times.data_us;
   for (int stage = 0; stage < learner_.stages(); ++stage) {
     if (open_ && exchange != nullptr) settle(*exchange, stage, times);
     const double start_us = now_us();

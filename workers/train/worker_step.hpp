@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "workers/train/dataset_prefetch.hpp"
 #include "workers/train/exchange/exchange.hpp"
 #include "workers/train/learner.hpp"
 #include "workers/train/schedule/predict.hpp"
@@ -11,6 +12,7 @@ namespace dynamiccl {
 
 struct StepTimes {
   double start_us = 0;
+  double data_us = 0;  ///< the computing thread waited for its batch
   double forward_us = 0;
   double backward_us = 0;
   double update_us = 0;
@@ -77,7 +79,10 @@ class TrainingWorker {
  private:
   /// Queues this worker's next batch, where the learner keeps samples.
   void fetch(int worker);
-  void load(int worker);
+  /// @returns microseconds that it waited for the batch
+  double load(int worker);
+  /// This worker's batch; the next step's is made from then on.
+  double load_own();
   /// @param value the gradient's sum over all workers, or its average with scale 1
   void update(std::size_t gradient, const float* value, float scale);
   void update_from_sum(std::size_t gradient, const float* sums);
@@ -104,13 +109,13 @@ class TrainingWorker {
   FlatBuffer gradients_;
   FlatBuffer sums_;  ///< PS alone: a second place for the answers
   FlatBuffer velocity_;
-  FlatBuffer start_;  ///< the weights at the start, parameter by parameter
-  Batch batch_;
-  std::vector<std::size_t> samples_;      ///< of the batch, where the learner keeps them
-  std::optional<std::uint64_t> fetched_;  ///< the step whose batch is on its way
-  std::size_t queued_ = 0;                ///< gradients of this step whose updates are queued
-  bool applied_ = false;                  ///< the exchange has sums applied as they come
-  bool open_ = false;                     ///< sums of the last step are not applied yet
+  FlatBuffer start_;                        ///< the weights at the start, parameter by parameter
+  std::optional<BatchPrefetcher> batches_;  ///< where the learner does not keep samples
+  std::vector<std::size_t> samples_;        ///< of the batch, where the learner keeps them
+  std::optional<std::uint64_t> fetched_;    ///< the step whose batch is on its way
+  std::size_t queued_ = 0;                  ///< gradients of this step whose updates are queued
+  bool applied_ = false;                    ///< the exchange has sums applied as they come
+  bool open_ = false;                       ///< sums of the last step are not applied yet
   std::vector<Span> stage_spans_;
 };
 

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <set>
 
+#include "core/digest.hpp"
+
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 
@@ -54,7 +56,12 @@ TEST_CASE("CIFAR-10's binary files are read by record, and damaged ones refused"
   const auto data = open_dataset(from(folder));
   CHECK(data->training_size() == 2);
   CHECK(data->held_out_size() == 1);
-  CHECK_THAT(data->description(), ContainsSubstring("data_batch_1.bin"));
+  CHECK(data->description() ==
+        "CIFAR-10, 2 images and 1 held out, data_batch_1.bin " + sha256_hex(record + record) +
+            ", test_batch.bin " + sha256_hex(record) +
+            "; not the published set: data_batch_1.bin holds 2 instead of 10000, no "
+            "data_batch_2.bin, no data_batch_3.bin, no data_batch_4.bin, no data_batch_5.bin, "
+            "test_batch.bin holds 1 instead of 10000");
   Batch batch;
   data->add_to(batch, 1);
   CHECK(batch.labels == std::vector<std::int64_t>{7});
@@ -69,6 +76,36 @@ TEST_CASE("CIFAR-10's binary files are read by record, and damaged ones refused"
   CHECK_THROWS_WITH(open_dataset(from(folder)), ContainsSubstring("has label 10"));
 }
 
+TEST_CASE("CIFAR-10 as published is said to be nothing else") {
+  const Folder folder;
+  std::string records;
+  for (int i = 0; i < 10'000; ++i) records += static_cast<char>(i % 10) + std::string(3072, '\0');
+  for (int i = 1; i <= 5; ++i) folder.write("data_batch_" + std::to_string(i) + ".bin", records);
+  folder.write("test_batch.bin", records);
+  const auto data = open_dataset(from(folder));
+  CHECK_THAT(data->description(), ContainsSubstring("50000 images and 10000 held out"));
+  CHECK_THAT(data->description(), !ContainsSubstring("published"));
+}
+
+TEST_CASE("a data set's digest is that of every file, labels too, and what sha256sum gives") {
+  const Folder folder;
+  const std::string images = big_endian(2051) + big_endian(2) + big_endian(1) + big_endian(1);
+  folder.write("train-images-idx3-ubyte", images + "ab");
+  const auto digest_with = [&](const std::string& labels) {
+    folder.write("train-labels-idx1-ubyte", big_endian(2049) + big_endian(2) + labels);
+    return open_dataset(from(folder))->digest();
+  };
+  const std::string one = digest_with("\x03\x04");
+  CHECK(one == sha256_hex(sha256_hex(images + "ab") + "  train-images-idx3-ubyte\n" +
+                          sha256_hex(big_endian(2049) + big_endian(2) + "\x03\x04") +
+                          "  train-labels-idx1-ubyte\n"));
+  CHECK(digest_with("\x03\x05") != one);
+  CHECK(digest_with("\x03\x04") == one);
+  TrainingSpec spec;
+  spec.model = TrainingModel::cnn;
+  CHECK(open_dataset(spec)->digest() == open_dataset(spec)->digest());
+}
+
 TEST_CASE("IDX files of any count are read, and wrong headers refused") {
   const Folder folder;
   const std::string images = big_endian(2051) + big_endian(2) + big_endian(28) + big_endian(28);
@@ -76,6 +113,8 @@ TEST_CASE("IDX files of any count are read, and wrong headers refused") {
   folder.write("train-labels-idx1-ubyte", big_endian(2049) + big_endian(2) + "\x03\x04");
   const auto data = open_dataset(from(folder));
   CHECK(data->training_size() == 2);
+  CHECK_THAT(data->description(),
+             ContainsSubstring("train-images-idx3-ubyte holds 2 instead of 60000, no t10k-images"));
   Batch batch;
   data->add_to(batch, 1);
   CHECK(batch.labels == std::vector<std::int64_t>{4});
