@@ -1,7 +1,9 @@
 #include "workers/train/worker_step.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "workers/measure/clock.hpp"
@@ -293,7 +295,16 @@ StepTimes TrainingWorker::finish(StepExchange& exchange) {
   if (open_ && !planted_fault().skip_last_update) settle(exchange, -1, times);
   open_ = false;
   exchange.flush();
+  if (planted_fault().off_by_one_bit && worker_ == workers_ - 1) add_lowest_bit();
   return times;
+}
+
+void TrainingWorker::add_lowest_bit() {
+  float* weight = learner_.parameters().front().data;
+  float value = 0;
+  memory_.to_host(weight, &value, 1);
+  value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + 1);
+  memory_.from_host(&value, weight, 1);
 }
 
 void TrainingWorker::step_of_all() {
