@@ -264,6 +264,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   if (spec_.epochs > 0) {
     worker_->reset();
     driving->restarted();
+    collector.restart();
   }
   const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
                                      : train_for(measured_steps(warm_us), measured);

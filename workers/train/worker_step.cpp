@@ -63,7 +63,7 @@ std::vector<int> TrainingWorker::observe_order() {
       [&](std::size_t parameter, const float*) { order.push_back(static_cast<int>(parameter)); });
   load(worker_);
   for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
-  learner_.loss();
+  learner_.compute_loss();
   learner_.backward();
   return order;
 }
@@ -147,7 +147,7 @@ void TrainingWorker::settle(StepExchange& exchange, int stage, StepTimes& times)
 }
 
 void TrainingWorker::run_backward(StepTimes& times) {
-  times.loss = learner_.loss();
+  learner_.compute_loss();
   const double start_us = now_us();
   learner_.backward();
   times.backward_us = now_us() - start_us;
@@ -189,7 +189,7 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
   times.start_us = now_us();
   memory_.stamp(kStart);
   forward_alone(profile);
-  times.loss = learner_.loss();
+  learner_.compute_loss();
   // Only who looks at parts waits for them.
   if (profile != nullptr) memory_.complete();
   memory_.stamp(kBackward);
@@ -258,6 +258,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   }
   // A GPU's step ends when it has been computed, not when it has been queued.
   memory_.complete();
+  times.loss = learner_.loss();
   return times;
 }
 
@@ -285,6 +286,8 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
   for (std::size_t i = 0; i < counts_.size(); ++i)
     update(i, engine.average(static_cast<std::size_t>(order_[i])), 1.0F);
   engine.end_step();
+  memory_.complete();
+  times.loss = learner_.loss();
   times.update_us = now_us() - start_us;
   return times;
 }
@@ -320,7 +323,7 @@ void TrainingWorker::step_of_all() {
     });
     load(worker);
     for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
-    learner_.loss();
+    learner_.compute_loss();
     learner_.backward();
     memory_.complete();
   }
