@@ -60,11 +60,12 @@ struct TrainingFigures {
   double c2c_predicted = 0;    ///< parameters communicated per FLOP, by formula, unpacked
   double c2c_measured = -1;    ///< the same from bytes that were counted; < 0: none were
   double intensity = 0;        ///< I = C / D, FLOP per sample and parameter
-  double first_loss = 0;       ///< of the first warm-up step
+  double first_loss = 0;       ///< of the first step from the weights at the start
   double last_loss = 0;        ///< mean of the last ten steps
   double accuracy = -1;        ///< on held-out samples after the last step, 0 to 1; < 0: not asked
   double max_difference = -1;  ///< from the sequential oracle; < 0: not asked
-  std::string parameters_sha256;  ///< digest of all parameters after the last step
+  /// Digest of this worker's own parameters after the last step; empty on a server.
+  std::string parameters_sha256;
   nlohmann::json details =
       nlohmann::json::object();  ///< plan, cost table, losses, one step's trace
 };

@@ -10,7 +10,8 @@ PlantedFault planted_fault() {
   static const PlantedFault fault = [] {
     const char* text = std::getenv("DYNAMICCL_TRAINING_FAULT");
     const std::string_view name = text == nullptr ? "" : text;
-    return PlantedFault{name == "drop-gradient", name == "skip-last-update"};
+    return PlantedFault{name == "drop-gradient", name == "skip-last-update",
+                        name == "off-by-one-bit"};
   }();
   return fault;
 #else

@@ -89,10 +89,10 @@ class Learner {
   virtual void load_fetched() = 0;
   /// Stages in order, each after load() once.
   virtual void forward(int stage) = 0;
-  /// After the last stage.
-  /// @returns the loss; on a GPU that of the call before, as nobody waits for this one there: call
-  /// memory().complete() between two calls
-  virtual double loss() = 0;
+  /// After the last stage; backward() follows.
+  virtual void compute_loss() = 0;
+  /// What compute_loss() found, once memory().complete() was called after it.
+  [[nodiscard]] virtual double loss() const = 0;
   virtual void backward() = 0;
   /// Share of labels that the model finds, in evaluation mode.
   virtual double accuracy(const Batch& batch) = 0;

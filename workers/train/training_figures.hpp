@@ -15,6 +15,8 @@ class FigureCollector {
   FigureCollector(const ExchangePlan& plan, const ModelProfile& profile)
       : plan_(plan), profile_(profile) {}
   void add(const StepTimes& times, bool measured);
+  /// The weights are at the start again: the loss curve begins here.
+  void restart() { losses_.clear(); }
   /// One step as Chrome trace events (chrome://tracing, Perfetto).
   void add_trace(const std::vector<Span>& computing, const std::vector<Span>& communicating,
                  int rank);

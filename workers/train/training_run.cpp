@@ -268,6 +268,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   if (spec_.epochs > 0) {
     worker_->reset();
     driving->restarted();
+    collector.restart();
   }
   StepTraffic traffic(comm_, plan);
   const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)

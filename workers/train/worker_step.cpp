@@ -1,7 +1,9 @@
 #include "workers/train/worker_step.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "workers/measure/clock.hpp"
@@ -71,7 +73,7 @@ std::vector<int> TrainingWorker::observe_order() {
       [&](std::size_t parameter, const float*) { order.push_back(static_cast<int>(parameter)); });
   load(worker_);
   for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
-  learner_.loss();
+  learner_.compute_loss();
   learner_.backward();
   return order;
 }
@@ -155,7 +157,7 @@ void TrainingWorker::settle(StepExchange& exchange, int stage, StepTimes& times)
 }
 
 void TrainingWorker::run_backward(StepTimes& times) {
-  times.loss = learner_.loss();
+  learner_.compute_loss();
   const double start_us = now_us();
   learner_.backward();
   times.backward_us = now_us() - start_us;
@@ -197,7 +199,7 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
   times.start_us = now_us();
   memory_.stamp(kStart);
   forward_alone(profile);
-  times.loss = learner_.loss();
+  learner_.compute_loss();
   // Only who looks at parts waits for them.
   if (profile != nullptr) memory_.complete();
   memory_.stamp(kBackward);
@@ -272,6 +274,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   // A GPU's step ends when it has been computed, not when it has been queued; where another rank
   // has died, never.
   memory_.complete_or_fail([&] { exchange.check(); });
+  times.loss = learner_.loss();
   return times;
 }
 
@@ -299,6 +302,8 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
   for (std::size_t i = 0; i < counts_.size(); ++i)
     update(i, engine.average(static_cast<std::size_t>(order_[i])), 1.0F);
   engine.end_step();
+  memory_.complete();
+  times.loss = learner_.loss();
   times.update_us = now_us() - start_us;
   return times;
 }
@@ -309,7 +314,16 @@ StepTimes TrainingWorker::finish(StepExchange& exchange) {
   if (open_ && !planted_fault().skip_last_update) settle(exchange, -1, times);
   open_ = false;
   exchange.flush();
+  if (planted_fault().off_by_one_bit && worker_ == workers_ - 1) add_lowest_bit();
   return times;
+}
+
+void TrainingWorker::add_lowest_bit() {
+  float* weight = learner_.parameters().front().data;
+  float value = 0;
+  memory_.to_host(weight, &value, 1);
+  value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) + 1);
+  memory_.from_host(&value, weight, 1);
 }
 
 void TrainingWorker::step_of_all() {
@@ -325,7 +339,7 @@ void TrainingWorker::step_of_all() {
     });
     load(worker);
     for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
-    learner_.loss();
+    learner_.compute_loss();
     learner_.backward();
     memory_.complete();
   }

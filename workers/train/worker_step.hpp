@@ -24,6 +24,7 @@ struct StepTimes {
 struct PlantedFault {
   bool drop_gradient = false;
   bool skip_last_update = false;
+  bool off_by_one_bit = false;  ///< the last worker's first weight after its last step
 };
 PlantedFault planted_fault();
 
@@ -92,6 +93,7 @@ class TrainingWorker {
   void forward_alone(StepProfile* profile);
   void run_forward(StepExchange* exchange, StepTimes& times);
   void run_backward(StepTimes& times);
+  void add_lowest_bit();
 
   TrainingSpec spec_;
   Learner& learner_;

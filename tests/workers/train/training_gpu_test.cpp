@@ -56,7 +56,7 @@ void check_against_one_process(Job& job, int workers, double of_two = 0) {
       REQUIRE(record.training);
       CHECK(record.training->max_difference >= 0);
       CHECK(record.training->max_difference <= (workers == 2 ? of_two : 1e-5));
-      digests.insert(record.training->parameters_sha256);
+      add_digest(record, digests);
     }
     CHECK(digests.size() == 1);
   }

@@ -69,4 +69,11 @@ void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit) {
   }
 }
 
+void add_digest(const CellRecord& record, std::set<std::string>& digests) {
+  REQUIRE(record.training);
+  const std::string& digest = record.training->parameters_sha256;
+  CHECK(digest.size() == (record.training->role == "server" ? 0 : 64));
+  if (!digest.empty()) digests.insert(digest);
+}
+
 }  // namespace dynamiccl::testing

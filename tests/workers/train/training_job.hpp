@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/training.hpp"
@@ -30,5 +32,8 @@ void run_to_end(Job& job);
 
 /// Changes what every cell of the launch trains.
 void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit);
+
+/// Adds the digest of a worker's own weights; a server has none.
+void add_digest(const CellRecord& record, std::set<std::string>& digests);
 
 }  // namespace dynamiccl::testing

@@ -46,6 +46,19 @@ TEST_CASE("equal samples give equal accuracy, whatever the method", "[d-56]") {
     CHECK(std::abs(accuracy - one[0]) <= 0.005);
 }
 
+namespace {
+
+/// One loss for each step from the weights at the start, which guess among ten kinds.
+void check_losses(const TrainingFigures& figures, std::size_t steps) {
+  const auto losses = figures.details.at("losses").get<std::vector<double>>();
+  REQUIRE(losses.size() == steps);
+  CHECK(figures.first_loss == losses.front());
+  CHECK(std::abs(losses.front() - std::log(10)) < 0.3);
+  CHECK(figures.last_loss < 0.9 * losses.front());
+}
+
+}  // namespace
+
 TEST_CASE("epochs end at the accuracy that is asked for, with servers and without", "[a-12]") {
   const auto method = GENERATE(TrainingMethod::dear, TrainingMethod::bsp_ps, TrainingMethod::ddp);
   constexpr int kMost = 4;
@@ -71,6 +84,7 @@ TEST_CASE("epochs end at the accuracy that is asked for, with servers and withou
     CHECK(details.at("accuracies").back()[0] == epochs * 16);
     CHECK(details.at("accuracies").back()[1] == records[0].training->accuracy);
     CHECK(details.at("trained_us") > 0);
+    check_losses(*records[0].training, static_cast<std::size_t>(epochs) * 16);
     if (target > 0)
       CHECK(details.at("target_reached") == (records[0].training->accuracy >= target));
     return epochs;

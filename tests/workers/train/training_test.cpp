@@ -92,7 +92,7 @@ TEST_CASE("every method trains what one process would train", "[d-40][d-46][a-12
         const auto records = job->records_of<CellRecord>(rank);
         REQUIRE(records.size() == methods.size());
         check_cell(records[i], workers);
-        digests.insert(records[i].training->parameters_sha256);
+        add_digest(records[i], digests);
       }
       CHECK(digests.size() == 1);
     }
@@ -145,7 +145,7 @@ TEST_CASE("packed gradients train the same weights with fewer bytes", "[d-40][d-
       CHECK(record.training->wire_bytes > 0.8 * volume);
       const auto& memory = record.training->details.at("memory");
       CHECK(memory.at("held_bytes") <= memory.at("limit_bytes"));
-      digests.insert(record.training->parameters_sha256);
+      add_digest(record, digests);
     }
     CHECK(digests.size() == 1);
   }
@@ -244,7 +244,7 @@ TEST_CASE("epochs start anew on servers that are the optimizers too", "[d-03]") 
     REQUIRE(records.size() == 1);
     INFO(records[0].reason);
     REQUIRE(records[0].status == CellStatus::ok);
-    digests.insert(records[0].training->parameters_sha256);
+    add_digest(records[0], digests);
   }
   CHECK(digests.size() == 1);
 }
@@ -265,4 +265,28 @@ TEST_CASE("planted faults fail the cell", "[d-40]") {
     CHECK(records[0].status == CellStatus::failed);
     CHECK_THAT(records[0].reason, ContainsSubstring("sequential oracle"));
   }
+}
+
+TEST_CASE("one other bit in one rank's weights fails the cell", "[d-40]") {
+  // The sequential process allows for rounding, so it cannot be what tells.
+  const int oracle = GENERATE(0, 5);
+  const auto method = GENERATE(TrainingMethod::wfbp_ps, TrainingMethod::dear);
+  auto job = job_of(Backend::gloo, 2, {method}, oracle);
+  job->faulty = true;
+  job->environment["DYNAMICCL_TRAINING_FAULT"] = "off-by-one-bit";
+  run_to_end(*job);
+  std::set<std::string> digests;
+  for (int rank = 0; rank < job->config.ranks; ++rank) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    const CellRecord& record = records[0];
+    INFO(record.reason);
+    CHECK(record.status == CellStatus::failed);
+    CHECK_THAT(record.reason, ContainsSubstring("1 weights are not the same bits"));
+    CHECK_THAT(record.reason, ContainsSubstring(oracle > 0 ? "after 5 steps" : "the last step"));
+    REQUIRE(record.training);
+    CHECK(record.training->max_difference <= 1e-6);
+    add_digest(record, digests);
+  }
+  CHECK(digests.size() == 2);
 }

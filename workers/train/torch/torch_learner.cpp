@@ -103,8 +103,8 @@ class TorchLearner final : public Learner {
     at::globalContext().setSDPUseFlash(spec.oracle == 0);
     at::globalContext().setSDPUseMemEfficient(spec.oracle == 0);
 #endif
-    if (gpu)
-      shown_loss_ = torch::zeros({1}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true));
+    shown_loss_ =
+        torch::zeros({1}, at::TensorOptions().dtype(at::kFloat).pinned_memory(gpu.has_value()));
     torch::manual_seed(seed);
     const bool tokens = facts_of(spec.model, spec.sequence).tokens;
     model_ = tokens ? make_bert(spec.model) : make_image_model(spec.model);
@@ -167,15 +167,13 @@ class TorchLearner final : public Learner {
     labels_ = std::exchange(fetched_.labels, {});
   }
 
-  double loss() override {
+  void compute_loss() override {
     loss_ = torch::nn::functional::cross_entropy(input_.to(torch::kFloat32), labels_);
     input_.reset();
-    if (!device_.is_cuda()) return loss_.item<double>();
-    const double before = *shown_loss_.data_ptr<float>();
     const torch::NoGradGuard no_grad;
     shown_loss_.copy_(loss_, /*non_blocking=*/true);
-    return before;
   }
+  [[nodiscard]] double loss() const override { return *shown_loss_.data_ptr<float>(); }
 
   void backward() override {
     loss_.backward();
@@ -242,7 +240,7 @@ class TorchLearner final : public Learner {
   Tensor input_;
   Tensor labels_;
   Tensor loss_;
-  Tensor shown_loss_;  ///< on a GPU: the loss of the last call, on its way to page-locked memory
+  Tensor shown_loss_;  ///< the last loss in host memory; from a GPU it may be on its way there
   /// Samples are kept up to so many bytes; a GPU has tens of gigabytes, larger data is brought.
   static constexpr std::size_t kMostKept = std::size_t{2} << 30;
   Samples kept_;     ///< all to train on
