@@ -120,7 +120,7 @@ TEST_CASE("computation waits once for each queued piece", "[d-40]") {
   CHECK(queued.log == Log{"follow", "sum 0+6", "note 0", "hold 0"});
 }
 
-TEST_CASE("DeAR's queued halves cover every element once, gathered in forward order", "[d-53]") {
+TEST_CASE("DeAR's queued halves cover every element once, gathered in forward order", "[dear]") {
   Queued queued(TrainingMethod::dear);
   for (std::size_t i = 0; i < 4; ++i) queued.exchange.ready(i);
   // Piece 1 has an element that three ranks cannot share.
@@ -131,7 +131,7 @@ TEST_CASE("DeAR's queued halves cover every element once, gathered in forward or
 }
 
 TEST_CASE("pieces on lanes side by side each follow the gradients, halves stay on one lane",
-          "[d-53]") {
+          "[d-48][dear]") {
   Queued sums(TrainingMethod::mg_wfbp, 2);
   for (std::size_t i = 0; i < 4; ++i) sums.exchange.ready(i);
   // Six elements on the first lane, four on the second, which has fewest when the nine come.
@@ -144,7 +144,7 @@ TEST_CASE("pieces on lanes side by side each follow the gradients, halves stay o
                           "gather 0+6", "note 0"});
 }
 
-TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {
+TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-47]") {
   Log log;
   LoggingCommunicator comm(log, nullptr);
   CHECK(can_be_queued(comm, plan_of(TrainingMethod::wfbp_a2a)));
