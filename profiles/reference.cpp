@@ -7,52 +7,10 @@
 #include "core/error.hpp"
 #include "core/vocabulary.hpp"
 #include "profiles/strict_toml.hpp"
+#include "profiles/study.hpp"
 
 namespace dynamiccl {
 namespace {
-
-/// A table of the file by its dotted path, with errors that name what is missing.
-class Study {
- public:
-  Study(const toml::table& root, std::string path, const std::string& source)
-      : table_(root.at_path(path)), path_(std::move(path)), source_(source) {
-    if (!table_.is_table()) missing("");
-  }
-  [[nodiscard]] double number(const std::string& key) const {
-    const auto value = table_[key].value<double>();
-    if (!value) missing(key);
-    return *value;
-  }
-  [[nodiscard]] std::string text(const std::string& key) const {
-    const auto value = table_[key].value<std::string>();
-    if (!value) missing(key);
-    return *value;
-  }
-  /// Calls `use` with each row of an array of tables.
-  template <class Use>
-  void each(const std::string& key, Use use) const {
-    const toml::array* rows = table_[key].as_array();
-    if (rows == nullptr) missing(key);
-    for (const auto& row : *rows)
-      if (const auto* table = row.as_table()) use(*table);
-  }
-
- private:
-  [[noreturn]] void missing(const std::string& key) const {
-    throw Error(ErrorKind::data,
-                fmt::format("{}: {}{}{} is missing", source_, path_, key.empty() ? "" : ".", key));
-  }
-
-  toml::node_view<const toml::node> table_;
-  std::string path_;
-  std::string source_;
-};
-
-std::string text_of(const toml::table& row, std::string_view key) {
-  return row[key].value_or(std::string());
-}
-
-double number_of(const toml::table& row, std::string_view key) { return row[key].value_or(0.0); }
 
 /// The study's word for an operation in ours.
 std::string collective_of(const std::string& published) {

@@ -61,7 +61,7 @@ float from_bits(std::uint32_t word) {
 
 }  // namespace
 
-TEST_CASE("packed values come back as the same bits, whatever they are", "[d-56]") {
+TEST_CASE("packed values come back as the same bits, whatever they are", "[packing]") {
   std::mt19937 random(7);
   std::normal_distribution<float> spread(0, 1e-3F);
   const std::vector<std::function<float(std::size_t)>> kinds{
@@ -91,7 +91,7 @@ TEST_CASE("packed values come back as the same bits, whatever they are", "[d-56]
   }
 }
 
-TEST_CASE("values spread as gradients are take 0.85 of their bytes", "[d-56]") {
+TEST_CASE("values spread as gradients are take 0.85 of their bytes", "[packing]") {
   std::mt19937 random(7);
   std::normal_distribution<float> spread(0, GENERATE(1.0F, 1e-5F, 1e-30F));
   Frame frame(made(32768, [&](std::size_t) { return spread(random); }));
@@ -100,7 +100,7 @@ TEST_CASE("values spread as gradients are take 0.85 of their bytes", "[d-56]") {
   CHECK(share > 0.84);
 }
 
-TEST_CASE("a damaged frame is an error, and nothing is written past its values", "[d-56]") {
+TEST_CASE("a damaged frame is an error, and nothing is written past its values", "[packing]") {
   std::mt19937 random(7);
   std::normal_distribution<float> spread(0, 1.0F);
   const auto values = made(1000, [&](std::size_t) { return spread(random); });

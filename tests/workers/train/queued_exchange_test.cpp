@@ -194,7 +194,7 @@ TEST_CASE("computation waits once for each queued piece", "[d-40]") {
   CHECK(queued.log == Log{"follow", "sum 0+6", "note 0", "hold 0"});
 }
 
-TEST_CASE("DeAR's queued halves cover every element once, gathered in forward order", "[d-53]") {
+TEST_CASE("DeAR's queued halves cover every element once, gathered in forward order", "[dear]") {
   Queued queued(TrainingMethod::dear);
   for (std::size_t i = 0; i < 4; ++i) queued.exchange.ready(i);
   // Piece 1 has an element that three ranks cannot share.
@@ -205,7 +205,7 @@ TEST_CASE("DeAR's queued halves cover every element once, gathered in forward or
 }
 
 TEST_CASE("pieces on lanes side by side each follow the gradients, halves stay on one lane",
-          "[d-53]") {
+          "[d-48][dear]") {
   Queued sums(TrainingMethod::mg_wfbp, 2);
   for (std::size_t i = 0; i < 4; ++i) sums.exchange.ready(i);
   // Six elements on the first lane, four on the second, which has fewest when the nine come.
@@ -242,7 +242,7 @@ TEST_CASE("a large piece goes over all lanes, and who waits for it waits for all
 }
 
 TEST_CASE("every lane gets the same calls on every rank, whatever the order of its gradients",
-          "[d-53]") {
+          "[d-40]") {
   std::mt19937 random(3);
   for (const auto method : {TrainingMethod::mg_wfbp, TrainingMethod::dear}) {
     for (const std::size_t lanes : {1U, 2U, 4U, 8U}) {
@@ -267,7 +267,7 @@ TEST_CASE("every lane gets the same calls on every rank, whatever the order of i
 }
 
 TEST_CASE("stripes cover each piece once, whole parts of 16 bytes for each rank but in the last",
-          "[d-53]") {
+          "[d-40]") {
   for (const int ranks : {2, 3, 7}) {
     for (const std::size_t lanes : {1U, 2U, 4U, 8U}) {
       const ExchangePlan plan = large_plan(TrainingMethod::dear, lanes);
@@ -291,7 +291,7 @@ TEST_CASE("stripes cover each piece once, whole parts of 16 bytes for each rank 
   }
 }
 
-TEST_CASE("pieces over lanes are summed once by every rank", "[d-53]") {
+TEST_CASE("pieces over lanes are summed once by every rank", "[d-40]") {
   constexpr int kRanks = 3;
   for (const auto method : {TrainingMethod::mg_wfbp, TrainingMethod::dear}) {
     const ExchangePlan plan = large_plan(method, 2);
@@ -368,7 +368,7 @@ TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-4
     CHECK_THROWS_WITH(queued.exchange.check(), "remote rank has gone");
   }
 
-  TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-52]") {
+  TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-47]") {
     Log log;
     LoggingCommunicator comm(log, nullptr);
     CHECK(can_be_queued(comm, plan_of(TrainingMethod::wfbp_a2a)));

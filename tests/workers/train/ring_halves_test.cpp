@@ -68,7 +68,7 @@ std::vector<std::vector<float>> random_values(int ranks, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("our own all-reduce sums on every rank, packed or not", "[d-49][d-56]") {
+TEST_CASE("our own all-reduce sums on every rank, packed or not", "[dear][packing]") {
   const int ranks = GENERATE(1, 2, 3, 4, 5);
   const bool halves = GENERATE(false, true);
   // Parts of no value, of one frame and of several, on some ranks one frame more than on others.
@@ -94,7 +94,7 @@ TEST_CASE("our own all-reduce sums on every rank, packed or not", "[d-49][d-56]"
   }
 }
 
-TEST_CASE("two ranks that swap pieces agree on what is no number", "[d-56]") {
+TEST_CASE("two ranks that swap pieces agree on what is no number", "[packing]") {
   std::vector<std::vector<float>> values(2, std::vector<float>(64));
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     for (std::uint32_t i = 0; i < 64; ++i) {

@@ -243,7 +243,7 @@ TEST_CASE("the transport's own computing costs where both overlap, and nowhere e
   CHECK_THAT(step(TrainingMethod::wfbp_a2a, alone).step_us, WithinRel(90.0 + 4 + 5 + 10, 1e-9));
 }
 
-TEST_CASE("a split all-reduce hides its second half behind the next forward pass", "[d-53]") {
+TEST_CASE("a split all-reduce hides its second half behind the next forward pass", "[dear]") {
   StepProfile profile;
   profile.forward_us = 40;
   profile.backward_us = 60;
@@ -260,7 +260,7 @@ TEST_CASE("a split all-reduce hides its second half behind the next forward pass
   CHECK_THAT(step.exposed_us, WithinRel(20.0, 1e-9));
 }
 
-TEST_CASE("what is left open is chosen among plans that differ", "[d-49][d-53]") {
+TEST_CASE("what is left open is chosen among plans that differ", "[d-49][dear]") {
   // Twenty equal stages; a link whose messages cost next to nothing to start.
   constexpr std::size_t kStages = 20;
   constexpr std::size_t kBytes = 1U << 20;

@@ -71,7 +71,7 @@ TEST_CASE("every method trains on GPUs what one process would train", "[d-40][d-
   check_against_one_process(*job, workers);
 }
 
-TEST_CASE("packed gradients train the same on GPUs", "[d-56]") {
+TEST_CASE("packed gradients train the same on GPUs", "[packing]") {
   auto packed = job_of(Backend::nccl, 2, kRing, 5);
   edit_specs(*packed, [](TrainingSpec& spec) { spec.packing = Packing::exponents; });
   check_against_one_process(*packed, 2);

@@ -18,7 +18,7 @@ using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("equal samples give equal accuracy, whatever the method", "[d-56]") {
+TEST_CASE("equal samples give equal accuracy, whatever the method", "[a-12]") {
   const auto train = [](int ranks, int batch, std::vector<TrainingMethod> methods) {
     auto job = job_of(Backend::gloo, ranks, methods, 0);
     job->config.protocol.warmup = 0;
@@ -107,7 +107,7 @@ TEST_CASE("a step budget is kept, whatever the time cap") {
   CHECK(records[0].measured.total_us.size() == 17);
 }
 
-TEST_CASE("what is left open is tried, and training starts anew after that", "[d-49][d-53]") {
+TEST_CASE("what is left open is tried, and training starts anew after that", "[d-49][dear]") {
   auto job =
       job_of(Backend::gloo, 2,
              {TrainingMethod::bsp_a2a, TrainingMethod::dear, TrainingMethod::bytescheduler_a2a}, 0);

@@ -99,7 +99,7 @@ TEST_CASE("every method trains what one process would train", "[d-40][d-46][a-12
   }
 }
 
-TEST_CASE("a step sends every piece once, split or whole", "[d-49][d-53]") {
+TEST_CASE("a step sends every piece once, split or whole", "[d-49][dear]") {
   auto job = job_of(kBackends.back(), 2, kRing, 0);
   job->start();
   REQUIRE(job->wait(kTimeoutS) == 0);
