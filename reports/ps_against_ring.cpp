@@ -19,18 +19,18 @@ namespace {
 constexpr std::int64_t kEpochSamples = 50'000;
 constexpr std::array kPublishedEnvironments{"bare-metal", "cross-docker"};
 
-struct Trained {
+struct TrainedUnder {
   CellFigure figure;
   TrainedCell cell;
   std::string schedule;  ///< the method without -ps and -a2a
   bool server = false;
 };
 
-std::vector<Trained> load_trained(const std::vector<CellFigure>& figures) {
-  std::vector<Trained> trained;
+std::vector<TrainedUnder> load_trained(const std::vector<CellFigure>& figures) {
+  std::vector<TrainedUnder> trained;
   for (const auto& figure : figures) {
     if (figure.collective != "training") continue;
-    Trained one{figure, trained_cell(figure), figure.algorithm, figure.architecture == "ps"};
+    TrainedUnder one{figure, trained_cell(figure), figure.algorithm, figure.architecture == "ps"};
     const auto dash = one.schedule.rfind('-');
     const auto family = dash == std::string::npos ? "" : one.schedule.substr(dash);
     if (family != "-ps" && family != "-a2a") continue;  // no partner with a server
@@ -41,20 +41,20 @@ std::vector<Trained> load_trained(const std::vector<CellFigure>& figures) {
 }
 
 /// What must be equal for two to have trained the same.
-std::string task_of(const Trained& t) {
+std::string task_of(const TrainedUnder& t) {
   const auto of = [&](const char* name) { return t.cell.settings.value(name, std::string()); };
   return join({t.figure.environment, t.figure.backend, t.cell.model, std::to_string(t.cell.batch),
                of("sequence"), of("data"), of("precision"), t.figure.group_knobs, t.schedule},
               "|");
 }
 
-std::int64_t steps_of(const Trained& t) {
+std::int64_t steps_of(const TrainedUnder& t) {
   const std::int64_t per_step = t.cell.batch * t.cell.workers;
   return training_studies().budget.epochs * ((kEpochSamples + per_step - 1) / per_step);
 }
 
 /// The whole training, of each launch: its step times the steps of the budget.
-CellFigure whole(const Trained& t) {
+CellFigure whole(const TrainedUnder& t) {
   CellFigure figure = t.figure;
   for (auto& launch : figure.launches) launch.median_us *= static_cast<double>(steps_of(t));
   return figure;
@@ -93,9 +93,9 @@ void add_published(std::vector<Value>& row, const std::optional<PublishedPair>& 
 }
 
 /// The fastest ring of the same task for one number of ranks, or of workers.
-const Trained* partner_of(const std::vector<Trained>& all, const Trained& server,
-                          bool equal_ranks) {
-  const Trained* best = nullptr;
+const TrainedUnder* partner_of(const std::vector<TrainedUnder>& all, const TrainedUnder& server,
+                               bool equal_ranks) {
+  const TrainedUnder* best = nullptr;
   for (const auto& ring : all) {
     if (ring.server || task_of(ring) != task_of(server)) continue;
     if (equal_ranks ? ring.figure.ranks != server.figure.ranks
@@ -109,7 +109,7 @@ const Trained* partner_of(const std::vector<Trained>& all, const Trained& server
 /// Collects rows, whose verdicts come when all ratios of the run are known.
 class Pairs {
  public:
-  void add(const Trained& server, const Trained& ring, const char* basis) {
+  void add(const TrainedUnder& server, const TrainedUnder& ring, const char* basis) {
     const CellFigure a = whole(server);
     const CellFigure b = whole(ring);
     ratios_.push_back(time_ratio(a, b));
