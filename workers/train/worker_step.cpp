@@ -120,6 +120,7 @@ void TrainingWorker::reset() {
     from += parameter.count;
   }
   memory_.clear(velocity_.data(), velocity_.size());
+  learner_.reset_statistics();
   step_ = 0;
   fetched_.reset();
   open_ = false;

@@ -40,7 +40,7 @@ class TrainingWorker {
   /// Every rank's order must be the same.
   void set_order(const std::vector<int>& order);
 
-  /// Weights, momentum and data as at the start.
+  /// Weights, momentum, the model's statistics and data as at the start.
   void reset();
   /// One step without communication; `profile` gets its ready times and stages.
   StepTimes step_alone(StepProfile* profile);

@@ -109,7 +109,11 @@ class TorchLearner final : public Learner {
     const bool tokens = facts_of(spec.model, spec.sequence).tokens;
     model_ = tokens ? make_bert(spec.model) : make_image_model(spec.model);
     // Weights come from the host's generator: the same on every kind of device.
-    for (auto& module : model_.owners) module->to(device_);
+    for (auto& module : model_.owners) {
+      module->to(device_);
+      for (const Tensor& buffer : module->buffers())
+        statistics_.push_back({buffer, buffer.clone()});
+    }
     for (std::size_t stage = 0; stage < model_.stages.size(); ++stage) {
       for (auto& tensor : model_.stages[stage].parameters) {
         DYN_ASSERT(tensor.is_contiguous(), "weights are updated as flat memory");
@@ -123,6 +127,10 @@ class TorchLearner final : public Learner {
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const override { return parameters_; }
   [[nodiscard]] int stages() const override { return static_cast<int>(model_.stages.size()); }
+  void reset_statistics() override {
+    const torch::NoGradGuard no_grad;
+    for (auto& [now, start] : statistics_) now.copy_(start, /*non_blocking=*/true);
+  }
   [[nodiscard]] TensorMemory& memory() override { return *memory_; }
   void on_gradient(OnGradient callback) override { callback_ = std::move(callback); }
 
@@ -231,6 +239,8 @@ class TorchLearner final : public Learner {
   StagedModel model_;
   std::vector<Tensor> tensors_;
   std::vector<Parameter> parameters_;
+  /// The model's buffers, and what was in them at the start.
+  std::vector<std::pair<Tensor, Tensor>> statistics_;
   /// A shared or an intrusive pointer, as the release has it.
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<Tensor&>()));
   std::vector<Accumulator> accumulators_;
