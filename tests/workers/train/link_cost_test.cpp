@@ -167,3 +167,17 @@ TEST_CASE("no more lanes are tried than save time, the cores feed or the library
   CHECK(most_lanes(4, 32) == 4);
   CHECK(most_lanes(1, 1024) == kMostLanes);
 }
+
+TEST_CASE("ByteScheduler's parts go over all lanes too, one after the other", "[d-50]") {
+  TwoWorkers workers({2 * kMiB, 2 * kMiB});
+  const LinkCost cost = cost_of(workers, TrainingMethod::bytescheduler_a2a, kLanes);
+  std::size_t large = 0;
+  for (const auto& batch : workers.first.paced.batches) {
+    std::size_t sum = 0;
+    for (const QueuedCall& call : batch) sum += call.count;
+    CHECK(batch.size() == (sum > largest_whole(kLanes) ? kLanes : 1));
+    large += batch.size() == kLanes ? 1 : 0;
+  }
+  CHECK(large == 2 * 4);
+  CHECK(cost.time(16 * kMiB) < lane_us(16 * kMiB));
+}
