@@ -176,7 +176,8 @@ class Communicator {
   /// Gives queue() so many lanes, and takes surplus ones away: collectives on different lanes go on
   /// side by side, each over connections of its own. Ranks: all, with the same number; the default
   /// algorithm is chosen.
-  /// @returns how many there are, 1 where the library's calls cannot go on side by side
+  /// @returns how many there are, the same on every rank: fewer where the library could not make
+  /// more (memory), 1 where its calls cannot go on side by side
   virtual std::size_t open_lanes(std::size_t /*count*/) { return 1; }
   /// Sends to one rank while receiving from another, in buffers of the library's kind of memory.
   virtual void send_receive(const void* send, int to, void* receive, int from, std::size_t bytes);

@@ -201,9 +201,27 @@ std::size_t NcclCommunicator::open_lanes(std::size_t count) {
   comm_ = pool_.at({});
   for (; lanes_.size() + 1 > count; lanes_.pop_back())
     check(api_->comm_destroy(lanes_.back()), "ncclCommDestroy");
-  while (lanes_.size() + 1 < count) lanes_.push_back(make({}));
-  queue_->set_lanes(count);
-  return count;
+  while (lanes_.size() + 1 < count && add_lane()) {
+  }
+  queue_->set_lanes(lanes_.size() + 1);
+  return lanes_.size() + 1;
+}
+
+bool NcclCommunicator::add_lane() {
+  ncclComm_t made = nullptr;
+  try {
+    made = make({});
+  } catch (const Error&) {
+    // The lanes that are there do; NCCL's log has the reason.
+  }
+  const bool failed = sum_over_ranks(*host_, {made == nullptr ? 1.0 : 0.0})[0] > 0;
+  if (!failed) {
+    lanes_.push_back(made);
+  } else if (made != nullptr) {
+    // Destroying waits for the other ranks, of which one has no part in it.
+    check(api_->comm_abort(made), "ncclCommAbort");
+  }
+  return !failed;
 }
 
 ncclComm_t NcclCommunicator::now() const {

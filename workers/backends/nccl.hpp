@@ -85,6 +85,8 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] int chief() const { return apart_ == 0 ? 1 : 0; }
   void open(const RunConfig& config);
   ncclComm_t make(const NcclSettings& settings);
+  /// One more lane, unless a rank cannot have it.
+  bool add_lane();
   /// Of the queue's lane in use.
   [[nodiscard]] ncclComm_t now() const;
   ncclUniqueId share_id();

@@ -25,11 +25,10 @@ constexpr double kCalibrationUs = 20'000;
 constexpr std::size_t kMostTogether = 8;
 constexpr std::size_t kTogetherElements = 1U << 20;
 constexpr std::size_t kPipelined = 4;
-/// Paths are tried with messages of at most so many elements each, and not below so few: small
-/// models gain nothing that communicators and buffers of their own would be worth.
-constexpr std::size_t kPathElements = 4U << 20;
+static_assert(kMostLanes <= kMostTogether, "each lane is given a message");
+/// Paths are tried with messages of not below so many elements each: small models gain nothing that
+/// communicators and buffers of their own would be worth.
 constexpr std::size_t kLeastPathElements = 1U << 18;
-constexpr std::size_t kMostLanes = 4;
 
 double cpu_now_us() {
   timespec now{};
@@ -197,6 +196,23 @@ void clear(TrainingWorker& worker, std::size_t count) {
   worker.memory().complete();
 }
 
+/// The gradient with the middle one of a model's bytes: half of them come in gradients as large or
+/// larger, which is what methods send at the least.
+std::size_t middle_gradient(std::vector<std::size_t> counts) {
+  std::sort(counts.begin(), counts.end());
+  const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  std::size_t sum = 0;
+  for (const std::size_t count : counts)
+    if ((sum += count) >= all - all / 2) return count;
+  return 0;
+}
+
+/// How many lanes every rank may try.
+std::size_t lanes_worth_trying(Communicator& comm, int cores) {
+  const double fewest = -max_over_ranks(comm, {-static_cast<double>(cores)})[0];
+  return most_lanes(comm.size(), static_cast<int>(fewest));
+}
+
 }  // namespace
 
 std::string link_key(const TrainingSpec& spec) {
@@ -217,10 +233,10 @@ std::string link_key(const TrainingSpec& spec) {
 }
 
 std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
-                                 TrainingWorker& worker) {
+                                 TrainingWorker& worker, int cores) {
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  constexpr std::size_t kMessages = 2 * kMostLanes;
-  const std::size_t size = std::min(all / kMessages, kPathElements);
+  constexpr std::size_t kMessages = kMostTogether;
+  const std::size_t size = std::min(all / kMessages, middle_gradient(counts));
   TrainingSpec spec;
   spec.method = TrainingMethod::wfbp_a2a;
   if (!worker.memory().on_gpu() || size < kLeastPathElements) return {};
@@ -241,7 +257,9 @@ std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size
     add({1, true});
     return tried;
   }
-  for (std::size_t lanes = 2; lanes <= kMostLanes && comm.open_lanes(lanes) == lanes; lanes *= 2) {
+  const std::size_t most = lanes_worth_trying(comm, cores);
+  // Where the library cannot open as many, those that it had before stay a choice.
+  for (std::size_t lanes = 2; lanes <= most && comm.open_lanes(lanes) == lanes; lanes *= 2) {
     add({lanes, false});
     if (!clearly_wins(tried.back(), tried[tried.size() - 2])) break;
   }

@@ -18,14 +18,17 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
                       const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads,
                       GradientPath path);
 
-/// The paths of a GPU's all-reduce, measured one after the other; none where there is only one.
+/// The paths of a GPU's all-reduce, measured one after the other with messages as large as the
+/// model's gradients; none where there is only one.
 /// Collectives side by side: a library that moves data by threads of its own (NCCL over sockets)
-/// has one set of them per lane; over NVLink one lane fills the link. By way of host memory: a
+/// has one set of them per lane, tried while twice as many are clearly faster; over NVLink one lane
+/// fills the link. By way of host memory: a
 /// library without kernels that add on GPUs (Open MPI) copies whole messages to ordinary memory to
 /// add them there, which page-locked memory does faster. Ranks: all; the same on every one.
 /// @param worker whose buffers are overwritten
+/// @param cores that this rank may run on
 std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
-                                 TrainingWorker& worker);
+                                 TrainingWorker& worker, int cores);
 
 /// Cells whose specs have one key send their messages along one path: they share a cost table.
 std::string link_key(const TrainingSpec& spec);

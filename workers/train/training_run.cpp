@@ -180,7 +180,7 @@ GradientPath TrainingRun::open_path(TrainingFigures& figures) {
   if (servers_ > 0 || spec_.packing != Packing::none) return {};
   if (spec_.method == TrainingMethod::dear && comm_.queue() == nullptr) return {};
   const auto [found, is_new] = paths_.try_emplace(model_key_);
-  if (is_new) found->second = try_paths(comm_, profile_->counts, *worker_);
+  if (is_new) found->second = try_paths(comm_, profile_->counts, *worker_, usable_cores());
   GradientPath path = choose_path(found->second);
   path.lanes = comm_.open_lanes(path.lanes);
   describe(figures, found->second);

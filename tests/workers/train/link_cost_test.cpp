@@ -51,7 +51,18 @@ constexpr std::size_t kMiB = 1U << 20;
 constexpr std::size_t kLanes = 4;
 
 double lane_us(std::size_t bytes) {
-  return PacedQueue::kStartUs + static_cast<double>(bytes) / PacedQueue::kBytesPerUs;
+  return PacedQueue::kStartUs + static_cast<double>(bytes) / PacedQueue().lane_bytes_per_us;
+}
+
+/// What rank 0 tried where each rank may run on so many cores.
+std::vector<TriedPath> tried_by(TwoWorkers& workers, int cores) {
+  std::vector<TriedPath> tried;
+  workers.run([&](PacedCommunicator& comm, TrainingWorker& worker) {
+    // The other rank has cores to spare: the fewest count.
+    auto own = try_paths(comm, workers.counts, worker, comm.rank() == 0 ? cores : 2 * cores);
+    if (comm.rank() == 0) tried = std::move(own);
+  });
+  return tried;
 }
 
 LinkCost cost_of(TwoWorkers& workers, TrainingMethod method, std::size_t lanes) {
@@ -115,4 +126,58 @@ TEST_CASE("the halves of DeAR's messages are timed apart where the library queue
     CHECK_THAT(cost.second(1024), WithinRel(lane_us(1024) / static_cast<double>(lanes), 1e-9));
     CHECK(cost.busy_second(16 * kMiB) == cost.second(16 * kMiB));
   }
+}
+
+TEST_CASE("lanes are tried up to eight, with messages as large as the model's gradients",
+          "[d-40]") {
+  // Half of the bytes come in gradients of 4 MiB.
+  TwoWorkers workers({kMiB, kMiB, kMiB, kMiB, kMiB, 2 * kMiB, 1000, 2 * kMiB});
+  for (PacedCommunicator* comm : {&workers.first, &workers.second})
+    comm->paced.lane_bytes_per_us = 500;
+  const auto tried = tried_by(workers, 32);
+  REQUIRE(tried.size() == 4);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    CHECK(tried[i].path.lanes == std::size_t{1} << i);
+    CHECK(tried[i].message_bytes == 4 * kMiB);
+  }
+  CHECK(choose_path(tried).lanes == 8);
+  for (const auto& batch : workers.first.paced.batches) {
+    std::set<std::size_t> lanes;
+    for (const QueuedCall& call : batch) lanes.insert(call.lane);
+    // Two lanes share each message of 4 MiB, four and eight take one each.
+    if (lanes.size() == 2) CHECK(batch.size() == 16);
+    if (lanes.size() > 2) CHECK(batch.size() == 8);
+  }
+}
+
+TEST_CASE("no more lanes are tried than save time, the cores feed or the library opens", "[d-40]") {
+  const auto lanes_tried = [](double link_bytes_per_us, int cores, std::size_t openable) {
+    TwoWorkers workers({2 * kMiB, 2 * kMiB, 2 * kMiB});
+    for (PacedCommunicator* comm : {&workers.first, &workers.second}) {
+      comm->paced.link_bytes_per_us = link_bytes_per_us;
+      comm->openable = openable;
+    }
+    return tried_by(workers, cores).size();
+  };
+  CHECK(lanes_tried(4000, 64, 64) == 2);  // one lane fills the link
+  CHECK(lanes_tried(1e9, 15, 64) == 2);   // two ranks, two lanes: 4 of 15 cores, 8 are too many
+  CHECK(lanes_tried(1e9, 2, 64) == 1);
+  CHECK(lanes_tried(1e9, 64, 3) == 2);
+  CHECK(most_lanes(2, 32) == 8);
+  CHECK(most_lanes(4, 32) == 4);
+  CHECK(most_lanes(1, 1024) == kMostLanes);
+}
+
+TEST_CASE("ByteScheduler's parts go over all lanes too, one after the other", "[d-50]") {
+  TwoWorkers workers({2 * kMiB, 2 * kMiB});
+  const LinkCost cost = cost_of(workers, TrainingMethod::bytescheduler_a2a, kLanes);
+  std::size_t large = 0;
+  for (const auto& batch : workers.first.paced.batches) {
+    std::size_t sum = 0;
+    for (const QueuedCall& call : batch) sum += call.count;
+    CHECK(batch.size() == (sum > largest_whole(kLanes) ? kLanes : 1));
+    large += batch.size() == kLanes ? 1 : 0;
+  }
+  CHECK(large == 2 * 4);
+  CHECK(cost.time(16 * kMiB) < lane_us(16 * kMiB));
 }

@@ -19,21 +19,23 @@ struct QueuedCall {
   std::size_t count;  ///< elements of the whole message, over all ranks
 };
 
-/// Lanes whose calls take the time of a slow link: complete() sleeps until the last lane is done.
-/// Nothing is sent.
+/// Lanes whose calls take the time of a slow link, each at the pace of one lane and all together at
+/// that of the link: complete() sleeps until they are done. Nothing is sent.
 class PacedQueue final : public GpuQueue {
  public:
   static constexpr double kStartUs = 100;
-  static constexpr double kBytesPerUs = 4000;
+  double lane_bytes_per_us = 4000;
+  double link_bytes_per_us = 1e9;
 
   void call(const char* what, std::size_t count) {
     batch.push_back({what, lane_, count});
     busy_us_.resize(std::max(busy_us_.size(), lane_ + 1), 0);
-    busy_us_[lane_] += kStartUs + static_cast<double>(count * sizeof(float)) / kBytesPerUs;
+    busy_us_[lane_] += kStartUs + static_cast<double>(count * sizeof(float)) / lane_bytes_per_us;
+    link_us_ += static_cast<double>(count * sizeof(float)) / link_bytes_per_us;
   }
   void complete() {
-    const double longest_us =
-        busy_us_.empty() ? 0 : *std::max_element(busy_us_.begin(), busy_us_.end());
+    double longest_us = std::exchange(link_us_, 0);
+    for (const double us : busy_us_) longest_us = std::max(longest_us, us);
     std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(longest_us));
     busy_us_.clear();
     now_us_ += longest_us;
@@ -64,6 +66,7 @@ class PacedQueue final : public GpuQueue {
 
  private:
   std::size_t lane_ = 0;
+  double link_us_ = 0;           ///< that the link needs for what was queued
   double now_us_ = 0;            ///< of the link
   std::vector<double> busy_us_;  ///< of each lane
   std::vector<double> stamps_;
@@ -85,6 +88,8 @@ class PacedCommunicator final : public ThreadCommunicator {
   [[nodiscard]] bool works_on_gpu() const override { return true; }
   [[nodiscard]] GpuQueue* queue() override { return &paced; }
   void complete() override { paced.complete(); }
+  std::size_t open_lanes(std::size_t count) override { return std::min(count, openable); }
+  std::size_t openable = 64;
   PacedQueue paced;
 };
 

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -15,6 +16,7 @@
 #include "workers/train/exchange/queued_exchange.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
 using dynamiccl::testing::IdleCommunicator;
 using dynamiccl::testing::Network;
 using dynamiccl::testing::ThreadCommunicator;
@@ -318,6 +320,21 @@ TEST_CASE("pieces over lanes are summed once by every rank", "[d-40]") {
       expected[i] = static_cast<float>(3 * (i % 1000) + 3000);
     for (const auto& own : sums) CHECK((own == expected));
   }
+}
+
+TEST_CASE("a sum that was never queued is told, not taken from the step before", "[d-40]") {
+  Queued queued(TrainingMethod::mg_wfbp);
+  queued.exchange.ready(0);
+  queued.exchange.ready(1);
+  queued.exchange.wait(0);
+  // Gradient 2 of the second piece is missing.
+  CHECK_THROWS_WITH(queued.exchange.wait(1), ContainsSubstring("has no gradient in this step"));
+  // DeAR's second halves begin when every first half is queued.
+  Queued halves(TrainingMethod::dear);
+  for (std::size_t i = 0; i < 3; ++i) halves.exchange.ready(i);
+  CHECK_THROWS_WITH(halves.exchange.wait(0), ContainsSubstring("has no gradient in this step"));
+  halves.exchange.ready(3);
+  CHECK_NOTHROW(halves.exchange.wait(0));
 }
 
 TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-40]") {

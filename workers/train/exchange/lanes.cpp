@@ -20,6 +20,14 @@ std::vector<Stripe> over_all(const Piece& piece, std::size_t lanes, std::size_t 
 
 }  // namespace
 
+std::size_t most_lanes(int ranks, int cores) {
+  std::size_t lanes = 1;
+  while (lanes < kMostLanes &&
+         2 * (2 * lanes * static_cast<std::size_t>(ranks)) <= static_cast<std::size_t>(cores))
+    lanes *= 2;
+  return lanes;
+}
+
 std::size_t largest_whole(std::size_t lanes) { return lanes * kWholePerLane; }
 
 std::vector<std::vector<Stripe>> stripes_of(const ExchangePlan& plan, int ranks) {

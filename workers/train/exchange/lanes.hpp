@@ -14,6 +14,15 @@ struct Stripe {
   std::size_t count = 0;
 };
 
+/// Most that are tried: the buffers of each take some hundred MiB.
+inline constexpr std::size_t kMostLanes = 8;
+
+/// How many lanes may be tried, a power of two: every rank's lane has threads of the library (NCCL
+/// over sockets) that must leave half of the cores to what else computes.
+/// @param ranks on all hosts
+/// @param cores of the host, the fewest of any
+std::size_t most_lanes(int ranks, int cores);
+
 /// Most elements of a piece that goes whole to one lane: a MiB per lane. Larger ones go over all
 /// lanes, as a lane's start-up costs them little and one lane alone would keep the others waiting.
 std::size_t largest_whole(std::size_t lanes);

@@ -148,6 +148,10 @@ void QueuedExchange::wait(std::size_t gradient) {
   const auto [first, last] = pieces_of(plan_.pieces, gradient);
   for (std::size_t index = first; index < last; ++index) {
     if (awaited_[index]) continue;
+    // Its note would be that of the step before.
+    DYN_ASSERT(
+        index < next_ && (!split_ || next_ == plan_.pieces.size()),
+        "a sum is waited for before it was queued: a parameter has no gradient in this step");
     if (apply_) {
       memory_.join(index);
     } else {

@@ -4,6 +4,7 @@
 
 #include "workers/tags.hpp"
 #include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/ring_halves.hpp"
 
 namespace dynamiccl {
@@ -14,7 +15,11 @@ namespace {
 class AllReduce final : public Reducer {
  public:
   AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
-      : comm_(comm), plan_(plan), gradients_(gradients), order_(plan.pieces.size() + 1) {
+      : comm_(comm),
+        plan_(plan),
+        gradients_(gradients),
+        stripes_(stripes_of(plan, comm.size())),
+        order_(plan.pieces.size() + 1) {
     if (plan.packing != Packing::none) ring_.emplace(comm, plan, gradients);
   }
 
@@ -24,12 +29,10 @@ class AllReduce final : public Reducer {
       sent_bytes_ = ring_->sent_bytes();
       return true;
     }
-    const Piece& piece = plan_.pieces[index];
-    float* data = gradients_ + piece.offset;
-    if (comm_.size() > 1) comm_.allreduce(data, data, piece.count, DataType::float32);
+    if (comm_.size() > 1) sum(index);
     comm_.complete();  // who waits for the sum reads it at once
     const auto ranks = static_cast<std::uint64_t>(comm_.size());
-    sent_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;
+    sent_bytes_ += 2 * plan_.pieces[index].count * sizeof(float) * (ranks - 1) / ranks;
     return true;
   }
 
@@ -55,10 +58,21 @@ class AllReduce final : public Reducer {
   }
 
  private:
+  void sum(std::size_t index) {
+    GpuQueue* queue = plan_.path.lanes > 1 ? comm_.queue() : nullptr;
+    for (const Stripe& stripe : stripes_[index]) {
+      if (queue != nullptr) queue->use_lane(stripe.lane);
+      float* data = gradients_ + stripe.offset;
+      comm_.allreduce(data, data, stripe.count, DataType::float32);
+    }
+    if (queue != nullptr) queue->use_lane(0);
+  }
+
   Communicator& comm_;
   const ExchangePlan& plan_;
   float* gradients_;
-  std::optional<RingHalves> ring_;  ///< where values are packed
+  std::vector<std::vector<Stripe>> stripes_;  ///< of each piece: one where there is one lane
+  std::optional<RingHalves> ring_;            ///< where values are packed
   std::vector<std::uint32_t> order_;
 };
 
