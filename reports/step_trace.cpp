@@ -121,7 +121,7 @@ json spans_of(const TableView& ranks) {
 
 json step_trace(const Reader& reader, const std::string& run, const std::string& cell) {
   const std::string id = reader.resolve_run(run);
-  const TracedCell chosen = chosen_cell(reader, id, cell);
+  const TracedCell chosen = chosen_cell(reader, id, std::string(trim(cell)));
   const Table table = reader.query(
       "SELECT t.rank, t.role, json_extract(t.details_json, '$.trace') AS trace, "
       "CASE r.clock_shared WHEN 1 THEN 0.0 ELSE "

@@ -101,7 +101,7 @@ TEST_CASE("sizes and times of the messages that a method makes", "[D-53]") {
   const TableView rows(table);
   REQUIRE(rows.size() == 1);
   CHECK(rows.integer(0, "messages") == 3);
-  CHECK(rows.integer(0, "sent_bytes") == 600);
+  CHECK(rows.integer(0, "total_bytes") == 600);
   CHECK(rows.integer(0, "smallest_bytes") == 100);
   CHECK(rows.integer(0, "median_bytes") == 100);
   CHECK(rows.integer(0, "p75_bytes") == 400);
@@ -112,7 +112,9 @@ TEST_CASE("sizes and times of the messages that a method makes", "[D-53]") {
   CHECK(rows.real(0, "last_start_us") == 95.0);
   CHECK(rows.real(0, "median_gap_us") == 15.0);
   CHECK(rows.real(0, "largest_gap_us") == 20.0);
-  CHECK_THAT(*rows.real(0, "in_backward"), WithinRel(500.0 / 600, 1e-9));
+  CHECK(rows.real(0, "traced_us") == 115.0);
+  // 400 bytes with 30 us of 60 ahead, 100 with 10, 100 behind.
+  CHECK_THAT(*rows.real(0, "backward_left"), WithinRel((400 * 0.5 + 100 / 6.0) / 600, 1e-9));
 }
 
 TEST_CASE("an engine's buckets are its messages, though it tells no times", "[D-53]") {
@@ -168,6 +170,7 @@ TEST_CASE("a step's trace is of all ranks, named, in Chrome's format", "[D-53]")
   // The same by the beginning of its id.
   const std::string id = text(reader, "SELECT cell_id FROM v_training WHERE method = 'dear'");
   CHECK(step_trace(reader, "last", id.substr(0, 8)) == trace);
+  CHECK(step_trace(reader, "last", id + "\r\n") == trace);  // as CSV has it
 }
 
 TEST_CASE("spans of machines of their own are put on rank 0's clock", "[D-53]") {
