@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/text.hpp"
+#include "core/training.hpp"
 #include "core/vocabulary.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/import/foreign_table.hpp"
@@ -83,6 +84,7 @@ const std::vector<NamedWords>& fixed_words() {
       {"", "SHELL", candidates({"bash", "zsh", "fish"})},
       {"", "--backend", candidates(all_names<Backend>())},
       {"", "--cause", causes()},
+      {"show", "--trace", candidates(all_names<TrainingMethod>())},
       {"", "--rank-aggregation", candidates(all_names<RankAggregation>())},
       {"", "--operation", candidates(operations_of_nccl_tests())},
       {"", "--vary", candidates(axis_names())},

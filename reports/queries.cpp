@@ -98,6 +98,12 @@ constexpr std::array kRunQueries{
              "one model, batch and number of workers: the best method with its speed-up, the "
              "runner-up, and whether the lead is sure",
              atlas_table},
+    RunQuery{"attribution", "What a difference in training time is made of",
+             "one training cell: its step minus the same on bare metal = difference of computing + "
+             "of waiting for gradients (exposed) + rest, beside the micro-benchmark's times of its "
+             "messages, added up, here and there; correlation: of the logarithms of those sums and "
+             "of measured communication over all cells of the run",
+             attribution_table},
     RunQuery{
         "flips", "Changes of places",
         "one pair (server and ring at equal workers, methods that merge gradients and that "

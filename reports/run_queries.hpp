@@ -74,4 +74,10 @@ Table flips_table(const Reader& reader, const std::vector<std::int64_t>& runs,
 Table tiers_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                   const QueryScope& scope);
 
+/// A row per training cell: by what its step differs from the same one on bare metal (computing,
+/// waiting, the rest), beside what the micro-benchmark's times of its messages differ by, and how
+/// those times go with measured communication over all cells.
+Table attribution_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                        const QueryScope& scope);
+
 }  // namespace dynamiccl

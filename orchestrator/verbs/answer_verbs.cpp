@@ -9,6 +9,7 @@
 #include "orchestrator/console.hpp"
 #include "orchestrator/verbs/verbs.hpp"
 #include "reports/reports.hpp"
+#include "reports/step_trace.hpp"
 
 namespace dynamiccl {
 
@@ -130,31 +131,54 @@ void add_list_verb(CLI::App& app, Shared& shared) {
   });
 }
 
+namespace {
+
+struct ShowArguments {
+  std::vector<std::string> runs;
+  bool diff = false;
+  std::string trace;  ///< a training cell
+  std::string format;
+};
+
+std::string shown(const ShowArguments& arguments, const Shared& shared) {
+  const auto& runs = arguments.runs;
+  const auto as = format_of(arguments.format, shared);
+  if (arguments.diff ? runs.size() != 2 : runs.size() > 1)
+    throw Error(ErrorKind::input,
+                fmt::format("show: {} runs given; show takes one, show --diff takes two, as in "
+                            "show --diff last~1 last",
+                            runs.size()));
+  const bool traces = !arguments.trace.empty();
+  if (traces && (arguments.diff || !arguments.format.empty()))
+    throw Error(ErrorKind::input,
+                "show --trace: a trace is of one run and always Chrome's JSON; leave out --diff "
+                "and --format, as in show last --trace dear > trace.json");
+  const Reader reader(shared.db);
+  if (arguments.diff) return render_run_diff(reader, runs[0], runs[1], as);
+  const std::string run = runs.empty() ? "last" : runs.front();
+  return traces ? step_trace(reader, run, arguments.trace).dump() + "\n"
+                : render_run(reader, run, as);
+}
+
+}  // namespace
+
 void add_show_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand("show", "one run with every launch and its provenance");
-  auto runs = std::make_shared<std::vector<std::string>>();
-  auto diff = std::make_shared<bool>(false);
-  auto format = std::make_shared<std::string>();
-  verb->add_option("RUN", *runs, "run id, its beginning, last or last~1; two with --diff");
-  verb->add_flag("--diff", *diff, "what differs between two runs, and their figures side by side");
-  add_format_option(*verb, *format);
+  auto arguments = std::make_shared<ShowArguments>();
+  verb->add_option("RUN", arguments->runs,
+                   "run id, its beginning, last or last~1; two with --diff");
+  verb->add_flag("--diff", arguments->diff,
+                 "what differs between two runs, and their figures side by side");
+  verb->add_option("--trace", arguments->trace,
+                   "one step of a training cell (its id or method), all ranks, as trace events for "
+                   "ui.perfetto.dev or chrome://tracing");
+  add_format_option(*verb, arguments->format);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
       "Examples:\n  dynamiccl show last\n  dynamiccl show 3fa9 --json\n"
-      "  dynamiccl show --diff last~1 last");
-  verb->callback([runs, diff, format, &shared] {
-    const auto as = format_of(*format, shared);
-    const std::size_t count = runs->size();
-    if (*diff ? count != 2 : count > 1)
-      throw Error(ErrorKind::input,
-                  fmt::format("show: {} runs given; show takes one, show --diff takes two, as in "
-                              "show --diff last~1 last",
-                              count));
-    const Reader reader(shared.db);
-    fmt::print("{}", *diff ? render_run_diff(reader, runs->at(0), runs->at(1), as)
-                           : render_run(reader, runs->empty() ? "last" : runs->front(), as));
-  });
+      "  dynamiccl show --diff last~1 last\n  dynamiccl show last --trace dear > trace.json");
+  verb->callback([arguments, &shared] { fmt::print("{}", shown(*arguments, shared)); });
 }
 
 }  // namespace dynamiccl

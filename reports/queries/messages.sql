@@ -1,9 +1,10 @@
 -- title: Messages that reach the library
 -- row: one training cell, the first worker in the launch with the median step: how many messages its method makes of
 --   the gradients, how large they are, and when in the step they start (D-53)
--- Times since the step's forward pass began, from its stored trace; NULL where the engine (ddp) or a GPU's queue keeps
--- none. p25, p75: quartiles. gap: between the starts of two messages. in_backward: share of bytes whose message starts
--- before the backward pass ends. A message split in halves (dear) or answered by a server counts once.
+-- Times since the forward pass of the traced step began, the cell's last one; NULL where the engine (ddp) or a GPU's
+-- queue tells none. traced_us: that step. p25, p75: quartiles. gap: between the starts of two messages. backward_left:
+-- share of the backward pass that is still ahead when a message starts, mean over bytes; 0 = all start at its end. A
+-- message split in halves (dear) or answered by a server counts once.
 WITH numbered AS (
   SELECT v_training.*, row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
@@ -30,7 +31,7 @@ sized AS (
   FROM message
 ),
 size AS (
-  SELECT measurement_row, n AS messages, sum(bytes) AS sent_bytes, min(bytes) AS smallest_bytes,
+  SELECT measurement_row, n AS messages, sum(bytes) AS total_bytes, min(bytes) AS smallest_bytes,
          max(bytes) FILTER (WHERE place = (n + 3) / 4) AS p25_bytes,
          max(bytes) FILTER (WHERE place = (n + 1) / 2) AS median_bytes,
          max(bytes) FILTER (WHERE place = (3 * n + 3) / 4) AS p75_bytes, max(bytes) AS largest_bytes
@@ -44,11 +45,11 @@ event AS MATERIALIZED (
   FROM worker w, json_each(w.details, '$.trace') e
 ),
 step AS (
-  SELECT measurement_row, min(start_us) AS start_us,
+  SELECT measurement_row, min(start_us) FILTER (WHERE kind = 'computation') AS start_us,
          min(start_us) FILTER (WHERE name LIKE 'backward %') AS backward_us,
-         max(start_us + took_us) FILTER (WHERE name LIKE 'backward %') AS backward_end_us
+         max(start_us + took_us) FILTER (WHERE name LIKE 'backward %') AS backward_end_us,
+         max(start_us + took_us) AS end_us
   FROM event
-  WHERE kind = 'computation'
   GROUP BY measurement_row
 ),
 started AS (  -- what started before this step's backward pass belongs to the step before
@@ -72,17 +73,18 @@ gap AS (
 ),
 timing AS (
   SELECT measurement_row, min(at_us) AS first_start_us, max(at_us) AS last_start_us,
-         max(backward_us - start_us) AS backward_start_us, max(backward_end_us - start_us) AS backward_end_us,
-         1.0 * coalesce(sum(bytes) FILTER (WHERE at_us < backward_end_us - start_us), 0) / sum(bytes) AS in_backward
+         sum(bytes * max(0.0, backward_end_us - start_us - at_us) / (backward_end_us - backward_us)) / sum(bytes)
+           AS backward_left
   FROM started
   GROUP BY measurement_row
 )
-SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, s.messages, s.sent_bytes,
-       s.smallest_bytes, s.p25_bytes, s.median_bytes, s.p75_bytes, s.largest_bytes, t.backward_start_us,
-       t.backward_end_us, t.first_start_us, t.last_start_us, t.in_backward, g.median_gap_us, g.largest_gap_us,
-       w.step_us, w.settings
+SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, s.messages, s.total_bytes,
+       s.smallest_bytes, s.p25_bytes, s.median_bytes, s.p75_bytes, s.largest_bytes, p.end_us - p.start_us AS traced_us,
+       p.backward_us - p.start_us AS backward_start_us, p.backward_end_us - p.start_us AS backward_end_us,
+       t.first_start_us, t.last_start_us, t.backward_left, g.median_gap_us, g.largest_gap_us, w.settings
 FROM worker w
 JOIN size s ON s.measurement_row = w.measurement_row
+LEFT JOIN step p ON p.measurement_row = w.measurement_row
 LEFT JOIN timing t ON t.measurement_row = w.measurement_row
 LEFT JOIN gap g ON g.measurement_row = w.measurement_row
 ORDER BY w.environment, w.backend, w.model, w.batch, w.ranks, s.messages, w.method

@@ -245,6 +245,20 @@ TEST_CASE("an option that would be ignored is refused") {
   CHECK(run({"query", "runs", "--json", "--format", "json", "--db", db}).exit_code == 0);
 }
 
+TEST_CASE("a step's trace is of one run and has one format") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const Store empty(db);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"last~1", "--diff"}, {"--format", "csv"}}) {
+    std::vector<std::string> words{"show", "last", "--trace", "dear", "--db", db};
+    words.insert(words.begin() + 2, more.begin(), more.end());
+    const auto refused = run(words);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("leave out --diff and --format") != std::string::npos);
+  }
+}
+
 TEST_CASE("export looks at its formats before its input, and a missing table is input") {
   const Folder folder;
   const auto out = folder.path("out");

@@ -1,16 +1,20 @@
-// What the steps of a training cell leave beside their times: curves and messages.
+// What the steps of a training cell leave beside their times: curves, messages, one step's trace.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "reports/reports.hpp"
+#include "reports/step_trace.hpp"
 #include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;
 using nlohmann::json;
 
@@ -97,7 +101,7 @@ TEST_CASE("sizes and times of the messages that a method makes", "[D-53]") {
   const TableView rows(table);
   REQUIRE(rows.size() == 1);
   CHECK(rows.integer(0, "messages") == 3);
-  CHECK(rows.integer(0, "sent_bytes") == 600);
+  CHECK(rows.integer(0, "total_bytes") == 600);
   CHECK(rows.integer(0, "smallest_bytes") == 100);
   CHECK(rows.integer(0, "median_bytes") == 100);
   CHECK(rows.integer(0, "p75_bytes") == 400);
@@ -108,7 +112,9 @@ TEST_CASE("sizes and times of the messages that a method makes", "[D-53]") {
   CHECK(rows.real(0, "last_start_us") == 95.0);
   CHECK(rows.real(0, "median_gap_us") == 15.0);
   CHECK(rows.real(0, "largest_gap_us") == 20.0);
-  CHECK_THAT(*rows.real(0, "in_backward"), WithinRel(500.0 / 600, 1e-9));
+  CHECK(rows.real(0, "traced_us") == 115.0);
+  // 400 bytes with 30 us of 60 ahead, 100 with 10, 100 behind.
+  CHECK_THAT(*rows.real(0, "backward_left"), WithinRel((400 * 0.5 + 100 / 6.0) / 600, 1e-9));
 }
 
 TEST_CASE("an engine's buckets are its messages, though it tells no times", "[D-53]") {
@@ -127,4 +133,110 @@ TEST_CASE("an engine's buckets are its messages, though it tells no times", "[D-
   CHECK(rows.integer(0, "median_bytes") == 200);
   CHECK_FALSE(rows.real(0, "first_start_us"));
   CHECK_FALSE(rows.real(0, "largest_gap_us"));
+}
+
+TEST_CASE("a step's trace is of all ranks, named, in Chrome's format", "[D-53]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details["trace"] = small_trace();
+  store_training(store, {{{"wfbp-a2a", kSettings}, {"dear", kSettings}}, {120, 130}}, figures, 3);
+  const Reader reader(folder.file("a.sqlite"));
+  const json trace = step_trace(reader, "last", "dear");
+  CHECK(trace.at("displayTimeUnit") == "ms");
+  CHECK_THAT(trace.at("otherData").at("cell").get<std::string>(), ContainsSubstring("dear of mlp"));
+  CHECK(trace.at("otherData").at("clock_error_us") == "clocks were not compared");
+  int spans = 0;
+  std::vector<std::string> names;
+  double before_us = 0;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "M") {
+      if (event.at("name") != "process_sort_index") names.push_back(event.at("args").at("name"));
+      continue;
+    }
+    ++spans;
+    CHECK(event.at("ph") == "X");
+    CHECK(event.at("dur") > 0);
+    CHECK(event.at("tid") == (event.at("cat") == "communication" ? 1 : 0));
+    const double start_us = event.at("ts");
+    CHECK(start_us >= before_us);
+    before_us = start_us;
+  }
+  CHECK(spans == 12);
+  CHECK(before_us == 95.0);  // from the first span on
+  CHECK(names == std::vector<std::string>{"rank 0, worker", "computation", "communication",
+                                          "rank 1, worker", "computation", "communication"});
+  // The same by the beginning of its id.
+  const std::string id = text(reader, "SELECT cell_id FROM v_training WHERE method = 'dear'");
+  CHECK(step_trace(reader, "last", id.substr(0, 8)) == trace);
+  CHECK(step_trace(reader, "last", id + "\r\n") == trace);  // as CSV has it
+}
+
+TEST_CASE("spans of machines of their own are put on rank 0's clock", "[D-53]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan = make_plan("apart", {"bare-metal"}, {"training"}, {1024});
+  plan.cells[0].algorithm = "wfbp-a2a";
+  plan.cells[0].knobs_json = kSettings;
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto start = make_start(plan.groups[0].id, 0);
+  const auto launch = store.begin_launch(plan.run.id, start);
+  auto files = make_records(plan.cells, plan.groups[0].id, start.uuid, 2, 10,
+                            [](const CellInfo&, int, int) { return 100.0; });
+  for (int rank = 0; rank < 2; ++rank) {
+    // Rank 1's clock is ahead by 5,000 us, later by 5,010.
+    const double ahead_us = rank * 5000.0;
+    TrainingFigures figures;
+    figures.role = "worker";
+    figures.details["trace"] =
+        json::array({span("forward 0", "computation", 1000 + ahead_us + 5 * rank, 30)});
+    auto& records = files[static_cast<std::size_t>(rank)].records;
+    for (auto& record : records)
+      if (auto* cell = std::get_if<CellRecord>(&record)) cell->training = figures;
+    ClockRecord clock;
+    clock.rank = rank;
+    clock.shared = rank == 0;
+    clock.offset_us = ahead_us;
+    clock.end_offset_us = ahead_us + 10 * rank;
+    clock.error_us = 2;
+    clock.end_error_us = 3;
+    records.insert(records.end() - 1, clock);
+  }
+  store.finish_launch(launch, make_end(), files);
+  const json trace = step_trace(Reader(folder.file("a.sqlite")), "last", "wfbp-a2a");
+  for (const json& event : trace.at("traceEvents"))
+    if (event.at("ph") == "X") CHECK(event.at("ts") == 0.0);
+  CHECK(trace.at("traceEvents").back().at("pid") == 1);
+  CHECK(trace.at("otherData").at("clock_error_us") == 3.0);
+}
+
+TEST_CASE("a trace that is not there is told with those that are") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  SECTION("no cell of the run has one") {
+    store_training(store, {{{"wfbp-a2a", kSettings}}, {120}}, figures, 1);
+    CHECK_THROWS_WITH(step_trace(Reader(folder.file("a.sqlite")), "last", "wfbp-a2a"),
+                      ContainsSubstring("keeps no trace of a step: its training was stored"));
+  }
+  SECTION("nothing was trained") {
+    const auto plan = make_plan("other", {"bare-metal"}, {"allreduce"}, {1024});
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    store_launch(store, plan, plan.groups[0], 0, [](const CellInfo&, int, int) { return 5.0; });
+    CHECK_THROWS_WITH(step_trace(Reader(folder.file("a.sqlite")), "last", "wfbp-a2a"),
+                      ContainsSubstring("trained nothing that counts"));
+  }
+  SECTION("a name means none or two") {
+    figures.details["trace"] = small_trace();
+    const std::string other = R"({"model":"cnn","batch":"8"})";
+    store_training(store, {{{"wfbp-a2a", kSettings}, {"wfbp-a2a", other}}, {120, 130}}, figures, 1);
+    const Reader reader(folder.file("a.sqlite"));
+    CHECK_THROWS_WITH(step_trace(reader, "last", "dear"),
+                      ContainsSubstring("--trace dear: no training cell") &&
+                          ContainsSubstring("wfbp-a2a of cnn on bare-metal, openmpi, 2 ranks"));
+    CHECK_THROWS_WITH(step_trace(reader, "last", "wfbp-a2a"),
+                      ContainsSubstring("2 cells of run") && ContainsSubstring("of mlp"));
+  }
 }

@@ -182,6 +182,11 @@ TEST_CASE("bytes that the kernel counts stand beside the formula's", "[E-186][a-
     CHECK(figures.counted_bytes > figures.wire_bytes / kAdded);
     CHECK(figures.c2c_measured < 0.9 * figures.c2c_predicted);
   }
+  auto alone = job_of(Backend::gloo, 1, {TrainingMethod::bsp_a2a}, 0);
+  run_to_end(*alone);
+  const auto lone = alone->records_of<CellRecord>(0);
+  CHECK(lone.at(0).training->counted_bytes == 0);
+  CHECK(lone.at(0).training->c2c_measured == 0);
 #ifdef DYNAMICCL_TEST_OPENMPI
   const auto shared =
       train(Backend::openmpi, {TrainingMethod::bsp_a2a, TrainingMethod::dear}, Packing::none);
