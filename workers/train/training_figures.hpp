@@ -15,7 +15,8 @@ class FigureCollector {
   FigureCollector(const ExchangePlan& plan, const ModelProfile& profile)
       : plan_(plan), profile_(profile) {}
   void add(const StepTimes& times, bool measured);
-  /// One step as Chrome trace events (chrome://tracing, Perfetto).
+  /// One step as Chrome trace events (chrome://tracing, Perfetto): computation, and a row for each
+  /// lane of communication.
   void add_trace(const std::vector<Span>& computing, const std::vector<Span>& communicating,
                  int rank);
   void fill(TrainingFigures& figures, double wire_bytes) const;
