@@ -107,7 +107,7 @@ const TrainedUnder* partner_of(const std::vector<TrainedUnder>& all, const Train
 }
 
 /// Collects rows, whose verdicts come when all ratios of the run are known.
-class Pairs {
+class PsRingPairs {
  public:
   void add(const TrainedUnder& server, const TrainedUnder& ring, const char* basis) {
     const CellFigure a = whole(server);
@@ -202,7 +202,7 @@ Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t
   for (const std::int64_t run : runs) {
     const Table named = reader.query("SELECT uuid FROM run WHERE id = ?1", {run});
     const auto trained = load_trained(load_figures(reader, {run}));
-    Pairs pairs;
+    PsRingPairs pairs;
     pairs.run_id = TableView(named).text(0, "uuid");
     for (const auto& server : trained) {
       if (!server.server) continue;

@@ -26,7 +26,7 @@ constexpr std::size_t kMostTogether = 8;
 constexpr std::size_t kTogetherElements = 1U << 20;
 constexpr std::size_t kPipelined = 4;
 static_assert(kMostLanes <= kMostTogether, "each lane is given a message");
-/// Paths are tried with messages of not below so many elements each: small models gain nothing that
+/// Paths are not tried with messages of fewer elements: small models gain nothing that
 /// communicators and buffers of their own would be worth.
 constexpr std::size_t kLeastPathElements = 1U << 18;
 

@@ -34,6 +34,10 @@ class ExchangeDriver final : public StepDriver {
   StepTimes step() override { return worker_.step(*exchange_, crosses_); }
   StepTimes finish() override { return worker_.finish(*exchange_); }
   std::optional<double> take_busy_us() override { return exchange_->take_busy_us(); }
+  void trace_next() override {
+    exchange_->trace_next();
+    worker_.trace_next();
+  }
   std::vector<Span> take_spans() override { return exchange_->take_spans(); }
   [[nodiscard]] std::uint64_t sent_bytes() const override { return exchange_->sent_bytes(); }
   [[nodiscard]] std::size_t extra_bytes() const override {

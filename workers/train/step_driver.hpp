@@ -20,8 +20,9 @@ class StepDriver {
   /// Applies what is still open.
   virtual StepTimes finish() = 0;
   /// Since the last call: microseconds in which communication was busy, nullopt where the engine
-  /// does not tell; and what it did.
+  /// does not tell; and what it did. As StepExchange's, which a GPU's steps have only when asked.
   virtual std::optional<double> take_busy_us() = 0;
+  virtual void trace_next() {}
   virtual std::vector<Span> take_spans() = 0;
   /// Payload this worker has sent, bytes.
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;

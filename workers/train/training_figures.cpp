@@ -43,10 +43,13 @@ void FigureCollector::add_trace(const std::vector<Span>& computing,
     trace_.push_back(
         event_of(span, fmt::format("{} {}", span.what, span.piece), "computation", rank, 0));
   for (const auto& span : communicating) {
-    auto event =
-        event_of(span, fmt::format("{} {}", span.what, span.piece), "communication", rank, 1);
-    if (span.piece < plan_.pieces.size())
+    auto event = event_of(span, fmt::format("{} {}", span.what, span.piece), "communication", rank,
+                          1 + static_cast<int>(span.lane));
+    if (span.bytes > 0) {
+      event["args"] = {{"bytes", span.bytes}};
+    } else if (span.piece < plan_.pieces.size()) {
       event["args"] = {{"bytes", plan_.pieces[span.piece].count * sizeof(float)}};
+    }
     trace_.push_back(std::move(event));
   }
 }

@@ -17,7 +17,8 @@ class FigureCollector {
   void add(const StepTimes& times, bool measured);
   /// The weights are at the start again: the loss curve begins here.
   void restart() { losses_.clear(); }
-  /// One step as Chrome trace events (chrome://tracing, Perfetto).
+  /// One step as Chrome trace events (chrome://tracing, Perfetto): computation, and a row for each
+  /// lane of communication.
   void add_trace(const std::vector<Span>& computing, const std::vector<Span>& communicating,
                  int rank);
   void fill(TrainingFigures& figures, double wire_bytes) const;

@@ -246,7 +246,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     double mean = 0;
     StepTimes now;
     for (int i = 0; i < steps; ++i) {
-      if (i + 1 == steps) driving->take_spans();
+      if (i + 1 == steps) driving->trace_next();
       now = driving->step();
       StepTimes end;
       if (i + 1 == steps) end = driving->finish();

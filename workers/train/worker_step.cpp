@@ -157,12 +157,29 @@ void TrainingWorker::settle(StepExchange& exchange, int stage, StepTimes& times)
   memory_.apply();
 }
 
+template <class F>
+double TrainingWorker::span_of(const char* what, std::size_t number, F&& part) {
+  const std::size_t stamp = 2 * stage_spans_.size() + 1;
+  if (traces_) memory_.stamp(stamp);
+  const double start_us = now_us();
+  part();
+  const double end_us = now_us();
+  if (traces_) memory_.stamp(stamp + 1);
+  stage_spans_.push_back({what, number, start_us, end_us});
+  return end_us - start_us;
+}
+
+/// @param start_us of the step: the GPU was idle at stamp 0, so that the two clocks meet there
+void TrainingWorker::take_traced_times(double start_us) {
+  for (std::size_t i = 0; i < stage_spans_.size(); ++i) {
+    stage_spans_[i].start_us = start_us + memory_.between_us(0, 2 * i + 1);
+    stage_spans_[i].end_us = start_us + memory_.between_us(0, 2 * i + 2);
+  }
+}
+
 void TrainingWorker::run_backward(StepTimes& times) {
   learner_.compute_loss();
-  const double start_us = now_us();
-  learner_.backward();
-  times.backward_us = now_us() - start_us;
-  stage_spans_.push_back({"backward", 0, start_us, start_us + times.backward_us});
+  times.backward_us = span_of("backward", 0, [&] { learner_.backward(); });
 }
 
 namespace {
@@ -225,11 +242,8 @@ void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   times.forward_us = now_us() - times.start_us - times.data_us;
   for (int stage = 0; stage < learner_.stages(); ++stage) {
     if (open_ && exchange != nullptr) settle(*exchange, stage, times);
-    const double start_us = now_us();
-    learner_.forward(stage);
-    const double end_us = now_us();
-    times.forward_us += end_us - start_us;
-    stage_spans_.push_back({"forward", static_cast<std::size_t>(stage), start_us, end_us});
+    times.forward_us +=
+        span_of("forward", static_cast<std::size_t>(stage), [&] { learner_.forward(stage); });
   }
   open_ = false;
 }
@@ -250,7 +264,9 @@ void TrainingWorker::begin(StepExchange& exchange) {
 
 StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   StepTimes times;
+  traces_ = std::exchange(trace_wanted_, false);
   times.start_us = now_us();
+  if (traces_) memory_.stamp(0);
   run_forward(&exchange, times);
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
@@ -275,6 +291,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   // A GPU's step ends when it has been computed, not when it has been queued; where another rank
   // has died, never.
   memory_.complete_or_fail([&] { exchange.check(); });
+  if (std::exchange(traces_, false)) take_traced_times(times.start_us);
   times.loss = learner_.loss();
   return times;
 }

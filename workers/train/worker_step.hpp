@@ -48,6 +48,8 @@ class TrainingWorker {
   void begin(StepExchange& exchange);
   /// One step of the method. Sums of methods that cross the barrier stay open until the next step.
   StepTimes step(StepExchange& exchange, bool crosses);
+  /// The stages of the next step() are wanted as the GPU computes them, not as they are queued.
+  void trace_next() { trace_wanted_ = memory_.on_gpu(); }
   /// One step whose gradients the tensor library's own engine averages.
   StepTimes step_by(DataParallelEngine& engine);
   /// Applies what is still open.
@@ -94,6 +96,10 @@ class TrainingWorker {
   void run_forward(StepExchange* exchange, StepTimes& times);
   void run_backward(StepTimes& times);
   void add_lowest_bit();
+  /// Runs a part of the step and notes its time, in a step that is traced by the GPU too.
+  template <class F>
+  double span_of(const char* what, std::size_t number, F&& part);
+  void take_traced_times(double start_us);
 
   TrainingSpec spec_;
   Learner& learner_;
@@ -119,6 +125,8 @@ class TrainingWorker {
   bool applied_ = false;                    ///< the exchange has sums applied as they come
   bool open_ = false;                       ///< sums of the last step are not applied yet
   std::vector<Span> stage_spans_;
+  bool trace_wanted_ = false;
+  bool traces_ = false;  ///< stamps 1 and 2, 3 and 4, ... are those of the spans
 };
 
 }  // namespace dynamiccl

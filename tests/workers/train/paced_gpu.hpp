@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -93,7 +95,7 @@ class PacedCommunicator final : public ThreadCommunicator {
   PacedQueue paced;
 };
 
-/// Host memory that says it is a GPU's.
+/// Host memory that says it is a GPU's, which has a clock of its own.
 class NamedGpuMemory final : public TensorMemory {
  public:
   [[nodiscard]] bool on_gpu() const override { return true; }
@@ -124,21 +126,27 @@ class NamedGpuMemory final : public TensorMemory {
     host_->copy(host, to, count);
   }
   void complete() override {}
-  void stamp(std::size_t place) override { host_->stamp(place); }
+  void aside(GpuQueue&, std::size_t, const std::function<void()>& work) override { work(); }
+  void join(std::size_t /*number*/) override {}
+  void stamp(std::size_t place) override { stamps[place] = computed_us; }
   [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
-    return host_->between_us(from, to);
+    return stamps.at(to) - stamps.at(from);
   }
-  void mark(std::size_t number) override { marked = std::max(marked, number); }
+  void mark(std::size_t /*number*/) override {}
   void reached(std::size_t /*number*/) override {}
-  std::size_t marked = 0;  ///< the highest number
+  double computed_us = 0;  ///< what was queued so far takes until then
+  std::map<std::size_t, double> stamps;
 
  private:
   std::unique_ptr<TensorMemory> host_ = make_host_memory();
 };
 
-/// Weights of given sizes that nobody trains.
+/// Two stages of given weights, which are their own gradients; they take the GPU's time alone.
 class IdleLearner final : public Learner {
  public:
+  static constexpr double kForwardUs = 1e6;
+  static constexpr double kBackwardUs = 3e6;
+
   explicit IdleLearner(const std::vector<std::size_t>& counts) {
     for (const std::size_t count : counts) {
       weights_.push_back(memory_.allocate(count));
@@ -146,22 +154,26 @@ class IdleLearner final : public Learner {
     }
   }
   [[nodiscard]] const std::vector<Parameter>& parameters() const override { return parameters_; }
-  [[nodiscard]] int stages() const override { return 1; }
-  [[nodiscard]] TensorMemory& memory() override { return memory_; }
-  void on_gradient(OnGradient) override {}
+  [[nodiscard]] int stages() const override { return 2; }
+  [[nodiscard]] NamedGpuMemory& memory() override { return memory_; }
+  void on_gradient(OnGradient callback) override { callback_ = std::move(callback); }
   void load(const Batch&) override {}
   void keep_samples(const Dataset&) override {}
   [[nodiscard]] bool keeps_samples() const override { return false; }
   void fetch(const std::vector<std::size_t>&) override {}
   void load_fetched() override {}
-  void forward(int) override {}
+  void forward(int) override { memory_.computed_us += kForwardUs; }
   double loss() override { return 0; }
-  void backward() override {}
+  void backward() override {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) callback_(i, parameters_[i].data);
+    memory_.computed_us += kBackwardUs;
+  }
   double accuracy(const Batch&) override { return 0; }
   std::unique_ptr<DataParallelEngine> engine(EngineGroup&, Bytes) override { return nullptr; }
 
  private:
   NamedGpuMemory memory_;
+  OnGradient callback_;
   std::vector<std::shared_ptr<float>> weights_;
   std::vector<Parameter> parameters_;
 };

@@ -42,7 +42,7 @@ class LoggingQueue final : public GpuQueue {
   }
   void stamp(std::size_t number) override { log_.push_back(fmt::format("stamp {}", number)); }
   [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {
-    return static_cast<double>(to - from);
+    return static_cast<double>(to) - static_cast<double>(from);
   }
   void use_lane(std::size_t lane) override {
     if (lane != lane_) log_.push_back(fmt::format("lane {}", lane));
@@ -346,9 +346,7 @@ TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-4
   };
   step();
   CHECK(queued.exchange.take_spans().empty());
-  const double before_us = now_us();
   queued.exchange.trace_next();
-  const double after_us = now_us();
   queued.log.clear();
   step();
   CHECK(by_lane(queued.log, 2)[1] ==
@@ -356,7 +354,9 @@ TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-4
   queued.log.clear();
   step();
   for (const std::string& line : queued.log) CHECK(line.rfind("stamp", 0) != 0);
+  const double before_us = now_us();
   const auto spans = queued.exchange.take_spans();
+  const double after_us = now_us();
   REQUIRE(spans.size() == 3);
   for (std::size_t i = 0; i < spans.size(); ++i) {
     CHECK(std::string(spans[i].what) == "reduce");

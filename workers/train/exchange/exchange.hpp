@@ -104,7 +104,7 @@ class StepExchange {
   /// Since the last call: microseconds in which communication was busy, nullopt where nobody saw
   /// it.
   virtual std::optional<double> take_busy_us() = 0;
-  /// What the next step does is wanted; what was before is forgotten. After flush().
+  /// What the next step does is wanted; what was before is forgotten.
   virtual void trace_next() { take_spans(); }
   /// What it did since the last call, or since trace_next(); on a GPU in the step after that alone.
   /// After flush().

@@ -70,19 +70,19 @@ void QueuedExchange::call(const char* what, std::size_t index, const Stripe& str
 
 void QueuedExchange::trace_next() {
   spans_.clear();
-  // The two clocks meet where nothing is under way.
-  comm_.complete();
-  queue_.stamp(0);
-  comm_.complete();
-  traced_from_us_ = now_us();
   trace_wanted_ = true;
 }
 
 std::vector<Span> QueuedExchange::take_spans() {
-  if (!spans_.empty()) comm_.complete();
+  if (spans_.empty()) return {};
+  // The GPU's clock meets ours where nothing is under way.
+  comm_.complete();
+  queue_.stamp(0);
+  comm_.complete();
+  const double met_us = now_us();
   for (std::size_t i = 0; i < spans_.size(); ++i) {
-    spans_[i].start_us = traced_from_us_ + queue_.between_us(0, 2 * i + 1);
-    spans_[i].end_us = traced_from_us_ + queue_.between_us(0, 2 * i + 2);
+    spans_[i].start_us = met_us - queue_.between_us(2 * i + 1, 0);
+    spans_[i].end_us = met_us - queue_.between_us(2 * i + 2, 0);
   }
   return std::exchange(spans_, {});
 }

@@ -62,8 +62,7 @@ class QueuedExchange final : public StepExchange {
   Apply apply_;
   bool trace_wanted_ = false;
   bool traces_ = false;
-  double traced_from_us_ = 0;  ///< our clock at stamp 0
-  std::vector<Span> spans_;    ///< traced, of stamps 1 and 2, 3 and 4, ...; their times not yet
+  std::vector<Span> spans_;  ///< traced, of stamps 1 and 2, 3 and 4, ...; their times not yet
   std::uint64_t sent_bytes_ = 0;
 };
 
