@@ -8,10 +8,8 @@ class StagedReducer final : public Reducer {
   StagedReducer(Communicator& comm, const ExchangePlan& plan, const float* gradients, float* sums,
                 TensorMemory& memory)
       : plan_(plan), gradients_(gradients), sums_(sums), memory_(memory) {
-    host_gradients_.resize(memory, plan.elements());
-    // Servers answer while other pieces are still being sent.
-    if (plan.servers > 0) host_sums_.resize(memory, plan.elements());
-    inner_ = make_reducer(comm, plan, host_gradients_.data(), host_sums());
+    host_.resize(memory, plan.elements());
+    inner_ = make_reducer(comm, plan, host_.data(), host_.data());
   }
 
   bool start(std::size_t piece) override {
@@ -19,7 +17,7 @@ class StagedReducer final : public Reducer {
     if (!beside_) memory_.leave_computation();
     beside_ = true;
     const Piece& at = plan_.pieces[piece];
-    memory_.to_host(gradients_ + at.offset, host_gradients_.at(at.offset), at.count);
+    memory_.to_host(gradients_ + at.offset, host_.at(at.offset), at.count);
     const bool done = inner_->start(piece);
     sent_bytes_ = inner_->sent_bytes();
     if (done && !inner_->second_pass()) bring(piece);
@@ -43,23 +41,20 @@ class StagedReducer final : public Reducer {
   [[nodiscard]] bool idle() const override { return inner_->idle(); }
   void agree(std::vector<std::size_t>& chosen) override { inner_->agree(chosen); }
   [[nodiscard]] bool chooses() const override { return inner_->chooses(); }
-  [[nodiscard]] std::size_t staging_bytes() const override {
-    return (host_gradients_.size() + host_sums_.size()) * sizeof(float) + inner_->extra_bytes();
-  }
+  [[nodiscard]] std::size_t extra_bytes() const override { return inner_->extra_bytes(); }
+  [[nodiscard]] std::size_t staging_bytes() const override { return host_.size() * sizeof(float); }
 
  private:
-  float* host_sums() { return host_sums_.empty() ? host_gradients_.data() : host_sums_.data(); }
   void bring(std::size_t piece) {
     const Piece& at = plan_.pieces[piece];
-    memory_.from_host(host_sums() + at.offset, sums_ + at.offset, at.count);
+    memory_.from_host(host_.at(at.offset), sums_ + at.offset, at.count);
   }
 
   const ExchangePlan& plan_;
   const float* gradients_;
   float* sums_;
   TensorMemory& memory_;
-  HostBuffer host_gradients_;
-  HostBuffer host_sums_;
+  HostBuffer host_;  ///< gradients, replaced by their sums
   std::unique_ptr<Reducer> inner_;
   bool beside_ = false;
 };

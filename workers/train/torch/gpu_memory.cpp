@@ -9,6 +9,9 @@
 #include <torch/version.h>
 #ifdef DYNAMICCL_TORCH_CUDA
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime.h>
+
+#include "workers/device/cuda_check.hpp"
 #endif
 
 #include <array>
@@ -114,11 +117,14 @@ class GpuMemory final : public TensorMemory {
     here(to, count).copy_(on_host(const_cast<float*>(host), count));
   }
   [[nodiscard]] std::shared_ptr<float> allocate_host(std::size_t count) override {
-    const torch::NoGradGuard no_grad;
-    auto owner = std::make_shared<Tensor>(
-        at::empty({size(count)}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true)));
-    owner->zero_();
-    return {owner, owner->data_ptr<float>()};
+    // Page-locking takes about a second for what BERT-Large needs, and every plan that is tried
+    // needs it.
+    if (host_.use_count() != 1 || host_count_ < count) {
+      host_.reset();
+      host_ = page_locked(count);
+      host_count_ = count;
+    }
+    return host_;
   }
   void leave_computation() override {
     guard_.setDevice(device_);
@@ -192,6 +198,17 @@ class GpuMemory final : public TensorMemory {
     if (!tensor.defined() || tensor.numel() != size(count)) tensor = here(data, count);
     return tensor;
   }
+  /// Not from the tensor library's allocator, which rounds up to a power of two and keeps all of
+  /// it.
+  [[nodiscard]] static std::shared_ptr<float> page_locked([[maybe_unused]] std::size_t count) {
+#ifdef DYNAMICCL_TORCH_CUDA
+    void* memory = nullptr;
+    check_cuda(cudaMallocHost(&memory, count * sizeof(float)), "cudaMallocHost");
+    return {static_cast<float*>(memory), [](float* at) { cudaFreeHost(at); }};
+#else
+    throw Error(ErrorKind::environment, "this libtorch has no page-locked memory");
+#endif
+  }
   static Tensor on_host(float* data, std::size_t count) {
     return torch::from_blob(data, {size(count)}, at::kFloat);
   }
@@ -212,6 +229,8 @@ class GpuMemory final : public TensorMemory {
   std::deque<c10::Event> sides_;
   PutOff updates_;  ///< of what goes there
   std::unordered_map<const float*, Tensor> known_;
+  std::shared_ptr<float> host_;  ///< page-locked, and how many floats it has
+  std::size_t host_count_ = 0;
   std::vector<Tensor> weights_;  ///< updates that were put off, all of one optimizer
   std::vector<Tensor> velocities_;
   std::vector<Tensor> gradients_;
