@@ -216,6 +216,7 @@ std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size
   add({});
   if (comm.queue() == nullptr) {
     add({1, true});
+    add({1, true, true});
     return tried;
   }
   for (std::size_t lanes = 2; lanes <= kMostLanes && comm.open_lanes(lanes) == lanes; lanes *= 2) {

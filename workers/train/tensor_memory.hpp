@@ -75,7 +75,8 @@ std::unique_ptr<TensorMemory> make_host_memory();
 template <std::shared_ptr<float> (TensorMemory::*allocate)(std::size_t)>
 class BufferOf {
  public:
-  /// To `count` elements, zeroed but for host memory; a buffer that has them is left as it is. 0 gives the memory back.
+  /// To `count` elements, zeroed but for host memory; a buffer that has them is left as it is. 0
+  /// gives the memory back.
   void resize(TensorMemory& memory, std::size_t count) {
     if (count == count_) return;
     data_ = count > 0 ? (memory.*allocate)(count) : nullptr;

@@ -9,13 +9,14 @@
 namespace dynamiccl {
 namespace {
 
-/// The library's all-reduce, or our own of packed values. Rank 0 chooses the order where the method
-/// has one of its own: ranks that call in different orders would add different pieces.
+/// The library's all-reduce, or our own: of packed values, or where it is faster. Rank 0 chooses
+/// the order where the method has one of its own: ranks that call in different orders would add
+/// different pieces.
 class AllReduce final : public Reducer {
  public:
   AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
       : comm_(comm), plan_(plan), gradients_(gradients), order_(plan.pieces.size() + 1) {
-    if (plan.packing != Packing::none) ring_.emplace(comm, plan, gradients);
+    if (plan.packing != Packing::none || plan.path.own_ring) ring_.emplace(comm, plan, gradients);
   }
 
   bool start(std::size_t index) override {
@@ -58,7 +59,7 @@ class AllReduce final : public Reducer {
   Communicator& comm_;
   const ExchangePlan& plan_;
   float* gradients_;
-  std::optional<RingHalves> ring_;  ///< where values are packed
+  std::optional<RingHalves> ring_;  ///< our own
   std::vector<std::uint32_t> order_;
 };
 
