@@ -116,6 +116,19 @@ class GpuMemory final : public TensorMemory {
     const torch::NoGradGuard no_grad;
     here(to, count).copy_(on_host(const_cast<float*>(host), count));
   }
+  void start_to_host(const float* from, float* host, std::size_t count,
+                     std::size_t number) override {
+    const torch::NoGradGuard no_grad;
+    on_host(host, count).copy_(here(from, count), /*non_blocking=*/true);
+    note_copy(number);
+  }
+  void start_from_host(const float* host, float* to, std::size_t count,
+                       std::size_t number) override {
+    const torch::NoGradGuard no_grad;
+    here(to, count).copy_(on_host(const_cast<float*>(host), count), /*non_blocking=*/true);
+    note_copy(number);
+  }
+  void copied(std::size_t number) override { await(copies_.at(number)); }
   [[nodiscard]] std::shared_ptr<float> allocate_host(std::size_t count) override {
     // Page-locking takes about a second for what BERT-Large needs, and every plan that is tried
     // needs it.
@@ -212,6 +225,10 @@ class GpuMemory final : public TensorMemory {
   static Tensor on_host(float* data, std::size_t count) {
     return torch::from_blob(data, {size(count)}, at::kFloat);
   }
+  void note_copy(std::size_t number) {
+    while (copies_.size() <= number) copies_.emplace_back(device_.type());
+    copies_[number].record(guard_.getStream(device_));
+  }
   /// Asks instead of blocking: the call that blocks is not in every release.
   static void await(const c10::Event& event, const std::function<void()>& check = {}) {
     for (unsigned turn = 1; !event.query(); ++turn) {
@@ -225,6 +242,7 @@ class GpuMemory final : public TensorMemory {
   /// One per gradient, made before another thread looks at them: the profile marks all of them.
   std::deque<c10::Event> marks_;
   std::deque<c10::Event> stamps_;
+  std::deque<c10::Event> copies_;    ///< to and from host memory
   std::optional<c10::Stream> side_;  ///< for what goes beside the computation
   std::deque<c10::Event> sides_;
   PutOff updates_;  ///< of what goes there
