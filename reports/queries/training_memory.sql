@@ -3,6 +3,9 @@
 --   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
 --   gradients, a server N + 1 times its shard with N workers
 -- copies: held in units of that copy or shard.
+-- staging_bytes: page-locked host memory by way of which a GPU's gradients go, NULL where they do not: one copy of them
+-- at most, as the GPU holds its own. within_limit judges both. The weights of the start, which every method and the
+-- steps of one worker alone begin with, are the measurement's and not counted.
 -- peak_extra_bytes: by how much the process's largest resident memory in these steps exceeded that of the same steps
 -- without communication, so with what the library and the tensors' allocator took; NULL where the kernel tells none.
 WITH held AS (
@@ -10,6 +13,7 @@ WITH held AS (
          json_extract(t.details_json, '$.memory.unit_bytes') AS unit_bytes,
          json_extract(t.details_json, '$.memory.held_bytes') AS held_bytes,
          json_extract(t.details_json, '$.memory.limit_bytes') AS limit_bytes,
+         json_extract(t.details_json, '$.staging_bytes') AS staging_bytes,
          json_extract(t.details_json, '$.memory.peak_extra_bytes') AS peak_extra_bytes
   FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row
   WHERE v.run_row = ?1 AND v.counts
@@ -17,7 +21,9 @@ WITH held AS (
 SELECT run_id, environment, backend, architecture, model, batch, method, role, ranks, workers,
        count(DISTINCT launch_id) AS launches, max(unit_bytes) AS unit_bytes, max(held_bytes) AS held_bytes,
        max(limit_bytes) AS limit_bytes, round(1.0 * max(held_bytes) / max(unit_bytes), 3) AS copies,
-       max(held_bytes) <= max(limit_bytes) AS within_limit, max(peak_extra_bytes) AS peak_extra_bytes, settings
+       max(staging_bytes) AS staging_bytes,
+       max(held_bytes) <= max(limit_bytes) AND coalesce(max(staging_bytes), 0) <= max(unit_bytes) AS within_limit,
+       max(peak_extra_bytes) AS peak_extra_bytes, settings
 FROM held
 WHERE held_bytes IS NOT NULL
 GROUP BY cell_id, role

@@ -63,6 +63,24 @@ TEST_CASE("memory of a training method stands beside what it may hold", "[D-03]"
   CHECK(rows.real(0, "copies") == 1.5);
   CHECK(rows.integer(0, "within_limit") == 0);
   CHECK(rows.real(0, "peak_extra_bytes") == 1700.0);
+  CHECK(!rows.integer(0, "staging_bytes"));
+}
+
+TEST_CASE("a GPU's gradients have one copy in host memory, no more", "[D-03]") {
+  for (const int staging : {1000, 1001, 2000}) {
+    const ScratchFolder folder;
+    Store store(folder.file("a.sqlite"));
+    TrainingFigures figures;
+    figures.role = "worker";
+    figures.details["memory"] = {{"unit_bytes", 1000}, {"held_bytes", 0}, {"limit_bytes", 1000}};
+    figures.details["staging_bytes"] = staging;
+    store_training(store, {{{"wfbp-ps", R"({"model":"mlp","batch":"8"})"}}, {100}}, figures, 2);
+    const Table table = named_query(Reader(folder.file("a.sqlite")), "training_memory", {});
+    const TableView rows(table);
+    REQUIRE(rows.size() == 1);
+    CHECK(rows.integer(0, "staging_bytes") == staging);
+    CHECK(rows.integer(0, "within_limit") == (staging == 1000 ? 1 : 0));
+  }
 }
 
 namespace {

@@ -255,6 +255,7 @@ std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size
   add({});
   if (comm.queue() == nullptr) {
     add({1, true});
+    add({1, true, true});
     return tried;
   }
   const std::size_t most = lanes_worth_trying(comm, cores);

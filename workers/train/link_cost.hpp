@@ -24,7 +24,8 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
 /// has one set of them per lane, tried while twice as many are clearly faster; over NVLink one lane
 /// fills the link. By way of host memory: a
 /// library without kernels that add on GPUs (Open MPI) copies whole messages to ordinary memory to
-/// add them there, which page-locked memory does faster. Ranks: all; the same on every one.
+/// add them there, which page-locked memory does faster; among four ranks our own ring of them may
+/// be faster still. Ranks: all; the same on every one.
 /// @param worker whose buffers are overwritten
 /// @param cores that this rank may run on
 std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,

@@ -37,7 +37,19 @@ class TensorMemory {
   /// To and from host memory; block until it is there.
   virtual void to_host(const float* from, float* host, std::size_t count) = 0;
   virtual void from_host(const float* host, float* to, std::size_t count) = 0;
-  /// Host memory for these two, zeroed: a GPU's is page-locked.
+  /// The same, only started, under a small number; done in the order in which they were started.
+  /// copied() blocks until those before and the last one of that number are.
+  virtual void start_to_host(const float* from, float* host, std::size_t count,
+                             std::size_t /*number*/) {
+    to_host(from, host, count);
+  }
+  virtual void start_from_host(const float* host, float* to, std::size_t count,
+                               std::size_t /*number*/) {
+    from_host(host, to, count);
+  }
+  virtual void copied(std::size_t /*number*/) {}
+  /// Host memory for these, not zeroed: a GPU's is page-locked, exactly as much, and kept for
+  /// the next who asks for no more.
   [[nodiscard]] virtual std::shared_ptr<float> allocate_host(std::size_t count) {
     return allocate(count);
   }
@@ -74,7 +86,8 @@ std::unique_ptr<TensorMemory> make_host_memory();
 template <std::shared_ptr<float> (TensorMemory::*allocate)(std::size_t)>
 class BufferOf {
  public:
-  /// To `count` elements, zeroed; a buffer that has them is left as it is. 0 gives the memory back.
+  /// To `count` elements, zeroed but for host memory; a buffer that has them is left as it is. 0
+  /// gives the memory back.
   void resize(TensorMemory& memory, std::size_t count) {
     if (count == count_) return;
     data_ = count > 0 ? (memory.*allocate)(count) : nullptr;

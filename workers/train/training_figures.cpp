@@ -132,6 +132,7 @@ void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried) {
   for (const TriedPath& each : tried)
     paths.push_back({{"lanes", each.path.lanes},
                      {"by_host", each.path.by_host},
+                     {"own_ring", each.path.own_ring},
                      {"message_bytes", each.message_bytes},
                      {"message_us", each.message_us}});
   figures.details["paths"] = std::move(paths);
@@ -139,7 +140,8 @@ void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried) {
 
 std::string name_of_path(const ExchangePlan& plan, bool queued) {
   const bool own_halves = plan.method == TrainingMethod::dear && queued;
-  if (goes_by_host(plan) && !own_halves) return "host memory";
+  if (goes_by_host(plan) && !own_halves)
+    return plan.path.own_ring ? "host memory, own ring" : "host memory";
   return plan.path.lanes > 1 ? fmt::format("{} communicators", plan.path.lanes) : "direct";
 }
 

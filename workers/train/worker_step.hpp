@@ -117,7 +117,9 @@ class TrainingWorker {
   FlatBuffer gradients_;
   FlatBuffer sums_;  ///< PS alone: a second place for the answers
   FlatBuffer velocity_;
-  FlatBuffer start_;                        ///< the weights at the start, parameter by parameter
+  /// The weights at the start, parameter by parameter: what lets every method begin with the same
+  /// ones. The measurement's, not a method's, and held in steps without communication too.
+  FlatBuffer start_;
   std::optional<BatchPrefetcher> batches_;  ///< where the learner does not keep samples
   std::vector<std::size_t> samples_;        ///< of the batch, where the learner keeps them
   std::optional<std::uint64_t> fetched_;    ///< the step whose batch is on its way

@@ -385,4 +385,13 @@ TEST_CASE("a path other than the plainest is taken where it saves a fifth", "[d-
   CHECK(chosen({100, 200, 300}) == 1);
   CHECK(choose_path({{{1, false}, 4, 100}, {{1, true}, 4, 70}}).by_host);
   CHECK_FALSE(choose_path({{{1, false}, 4, 100}, {{1, true}, 4, 90}}).by_host);
+  // Of two ways by host memory the library's, unless the ring of our own saves a fifth again.
+  const auto rings = [](double library_us, double own_us) {
+    return choose_path(
+        {{{1, false}, 4, 100}, {{1, true}, 4, library_us}, {{1, true, true}, 4, own_us}});
+  };
+  CHECK(rings(70, 50).own_ring);
+  CHECK_FALSE(rings(70, 60).own_ring);
+  CHECK(rings(90, 60).own_ring);
+  CHECK(rings(90, 60).by_host);
 }

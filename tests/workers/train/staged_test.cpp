@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <chrono>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,7 +29,16 @@ class FakeGpu final : public TensorMemory {
     return memory;
   }
   [[nodiscard]] std::shared_ptr<float> allocate_host(std::size_t count) override {
-    return make_host_memory()->allocate(count);
+    auto memory = make_host_memory()->allocate(count);
+    most_on_host = std::max(most_on_host, on_host_ += count);
+    return {memory.get(), [this, memory, count](float*) { on_host_ -= count; }};
+  }
+  std::size_t most_on_host = 0;  ///< floats that were held at once
+  /// Floats of its own that were ever made.
+  [[nodiscard]] std::size_t all() const {
+    std::size_t sum = 0;
+    for (const auto& [first, last] : ranges_) sum += static_cast<std::size_t>(last - first);
+    return sum;
   }
   [[nodiscard]] bool owns(const void* at) const {
     return std::any_of(ranges_.begin(), ranges_.end(),
@@ -42,6 +52,24 @@ class FakeGpu final : public TensorMemory {
     check(to, host);
     std::copy_n(host, count, to);
   }
+  /// As late as can be: who does not wait reads what was there before.
+  void start_to_host(const float* from, float* host, std::size_t count,
+                     std::size_t number) override {
+    check(from, host);
+    start(number, [=] { std::copy_n(from, count, host); });
+  }
+  void start_from_host(const float* host, float* to, std::size_t count,
+                       std::size_t number) override {
+    check(to, host);
+    start(number, [=] { std::copy_n(host, count, to); });
+  }
+  void copied(std::size_t number) override {
+    const auto last = std::find_if(started_.rbegin(), started_.rend(),
+                                   [&](const auto& copy) { return copy.first == number; });
+    for (auto copy = started_.begin(); copy != last.base(); ++copy) copy->second();
+    started_.erase(started_.begin(), last.base());
+  }
+  std::size_t most_started = 0;  ///< copies under way at once
   void leave_computation() override { beside_ = std::this_thread::get_id(); }
   void reached(std::size_t number) override {
     if (!has_reached(number)) throw Error(ErrorKind::bug, "waits for what comes last");
@@ -66,13 +94,19 @@ class FakeGpu final : public TensorMemory {
   void mark(std::size_t) override {}
 
  private:
+  void start(std::size_t number, std::function<void()> copy) {
+    started_.emplace_back(number, std::move(copy));
+    most_started = std::max(most_started, started_.size());
+  }
   void check(const float* own, const float* host) const {
     if (!owns(own) || owns(host)) throw Error(ErrorKind::bug, "copied the wrong way");
     if (beside_ != std::this_thread::get_id())
       throw Error(ErrorKind::bug, "copied behind the computation");
   }
   std::vector<std::pair<const float*, const float*>> ranges_;
+  std::vector<std::pair<std::size_t, std::function<void()>>> started_;
   std::set<std::size_t> reached_;
+  std::size_t on_host_ = 0;
   std::thread::id beside_;
 };
 
@@ -82,7 +116,10 @@ struct Way {
   TrainingMethod method;
   int servers;
   Packing packing;
-  bool by_host = false;  ///< as it was measured to be faster
+  bool by_host = false;   ///< as it was measured to be faster
+  bool own_ring = false;  ///< likewise
+  /// Elements of the second gradient.
+  std::size_t large = 70'000;
 };
 
 ExchangePlan plan_of(const Way& way) {
@@ -91,11 +128,12 @@ ExchangePlan plan_of(const Way& way) {
   plan.servers = way.servers;
   plan.packing = way.packing;
   plan.path.by_host = way.by_host;
-  plan.counts = {5, 70'000, 1, 40'000};
+  plan.path.own_ring = way.own_ring;
+  plan.counts = {5, way.large, 1, 40'000};
   // The largest gradient goes in two parts where the method cuts.
   const bool cuts = way.method == TrainingMethod::bytescheduler_ps ||
                     way.method == TrainingMethod::bytescheduler_a2a || way.servers > 1;
-  plan.pieces = cut(plan.counts, each_alone(plan.counts.size()), cuts ? 50'000 : 70'000);
+  plan.pieces = cut(plan.counts, each_alone(plan.counts.size()), cuts ? 50'000 : way.large);
   plan.credit_bytes = 60'000 * sizeof(float);
   if (way.servers > 0) assign_servers(plan.pieces, way.servers);
   return plan;
@@ -115,7 +153,11 @@ std::string train(Network& network, const ExchangePlan& plan, int rank, int rank
     if (gpu.owns(data)) throw Error(ErrorKind::bug, "the library was given GPU memory");
   };
   GradientExchange exchange(comm, plan, gradients.get(), gradients.get(), &gpu);
-  if (exchange.extra_bytes() != 0) return "takes more of the GPU's memory";
+  // What a ring adds lies beside its place first: a part of the largest piece, or some frames.
+  const std::size_t frames = plan.packing == Packing::none ? 0 : 9 * (std::size_t{160} << 10);
+  if (exchange.extra_bytes() > (plan.servers > 0 ? 0 : count * sizeof(float) + frames))
+    return "takes more than one extra copy";
+  if (plan.path.own_ring && exchange.extra_bytes() == 0) return "leaves the sums to the library";
   for (int step = 0; step < kSteps; ++step) {
     for (std::size_t i = 0; i < count; ++i)
       gradients.get()[i] = value_of(rank - plan.servers, step, i);
@@ -127,9 +169,12 @@ std::string train(Network& network, const ExchangePlan& plan, int rank, int rank
       if (gradients.get()[i] != value_of(0, step, i) + value_of(1, step, i))
         return "wrong sum of element " + std::to_string(i);
   }
+  // Of a large piece one part is copied while another is summed.
+  if (count > 2'000'000 && gpu.most_started < 3) return "copies and sums by turns";
   if (gpu.awaited() != plan.counts.size()) return "a gradient was not waited for";
-  const std::size_t copies = plan.servers > 0 ? 2 : 1;
-  return exchange.staging_bytes() >= copies * count * sizeof(float) ? "" : "staging is miscounted";
+  if (gpu.most_on_host != count || gpu.all() != count)
+    return "holds more than a copy in each memory";
+  return exchange.staging_bytes() == count * sizeof(float) ? "" : "staging is miscounted";
 }
 
 /// Whether that came to be before a deadline.
@@ -157,7 +202,13 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
       Way{M::bytescheduler_ps, 2, Packing::none}, Way{M::dear, 0, Packing::none},
       Way{M::dear, 0, Packing::exponents}, Way{M::mg_wfbp, 0, Packing::exponents},
       Way{M::bytescheduler_a2a, 0, Packing::exponents}, Way{M::bsp_a2a, 0, Packing::none, true},
-      Way{M::mg_wfbp, 0, Packing::none, true}, Way{M::bytescheduler_a2a, 0, Packing::none, true});
+      Way{M::mg_wfbp, 0, Packing::none, true}, Way{M::bytescheduler_a2a, 0, Packing::none, true},
+      Way{M::mg_wfbp, 0, Packing::none, true, true},
+      Way{M::mg_wfbp, 0, Packing::none, true, false, 2'500'000},
+      Way{M::mg_wfbp, 0, Packing::none, true, true, 2'500'000},
+      Way{M::mg_wfbp, 0, Packing::exponents, false, false, 2'500'000},
+      Way{M::dear, 0, Packing::none, false, false, 1'500'000},
+      Way{M::bytescheduler_a2a, 0, Packing::none, true, true});
   INFO(name_of(way.method) << ", " << way.servers << " servers, " << name_of(way.packing));
   const ExchangePlan plan = plan_of(way);
   const int ranks = way.servers + 2;

@@ -105,9 +105,20 @@ class ThreadCommunicator : public IdleCommunicator {
   static constexpr int kSumTag = -1;
   Request started(const Network::Way& way, const Network::Call& call) {
     if (look) look(call.from != nullptr ? call.from : call.to);
+    if (call.to != nullptr) check_free(call);
     calls_.push_back(std::make_shared<Network::Call>(call));
     network_.add(way, calls_.back());
     return static_cast<Request>(calls_.size() - 1);
+  }
+  /// As MPI has it: memory that is being sent from, or received into, is nobody else's.
+  void check_free(const Network::Call& receive) const {
+    const auto begin = [](const Network::Call& call) {
+      return static_cast<const char*>(call.from != nullptr ? call.from : call.to);
+    };
+    for (const auto& open : calls_)
+      if (open != nullptr && begin(*open) < begin(receive) + receive.bytes &&
+          begin(receive) < begin(*open) + open->bytes)
+        throw Error(ErrorKind::bug, "receives into what is under way");
   }
   Network& network_;
   std::vector<Network::CallPtr> calls_;

@@ -179,6 +179,25 @@ TEST_CASE("queued updates are applied together once a step, unless the next pass
         Calls{"update 3", "apply", "update 2", "apply", "update 1", "apply", "backward is over"});
 }
 
+TEST_CASE("a step alone copies gradients as real steps do, one at a time where each is timed",
+          "[d-40]") {
+  Trained trained(TrainingMethod::mg_wfbp);
+  trained.worker.step_alone(nullptr);
+  const Calls copies{"copy later 3", "copy later 2", "copy later 1", "backward is over", "flush"};
+  CHECK(trained.of({"copy", "flush", "backward"}) == copies);
+  QueueingExchange exchange;
+  trained.worker.begin(exchange);
+  trained.calls.clear();
+  trained.worker.step(exchange, false);
+  CHECK(trained.of({"copy", "backward"}) == Calls(copies.begin(), copies.end() - 1));
+  trained.calls.clear();
+  StepProfile profile;
+  profile.gradients.resize(3);
+  profile.stage_forward_us.resize(3);
+  trained.worker.step_alone(&profile);
+  CHECK(trained.of({"copy"}) == Calls{"copy 3", "copy 2", "copy 1"});
+}
+
 TEST_CASE("a step whose sums will never come ends with what the library says", "[d-40]") {
   class Failing final : public QueueingExchange {
    public:

@@ -57,10 +57,10 @@ class Reducer {
   /// True on the rank whose choice counts, and where everyone may choose for himself.
   [[nodiscard]] virtual bool chooses() const { return true; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  /// Memory for gradients beside the buffers it was given, of their kind.
+  /// Memory for gradients beside the buffers it was given and staging_bytes(): at most a copy of
+  /// them.
   [[nodiscard]] virtual std::size_t extra_bytes() const { return 0; }
-  /// Host memory by way of which a GPU's gradients go, as it was asked for: allocators may round it
-  /// up and keep it.
+  /// Page-locked host memory by way of which a GPU's gradients go: at most a copy of them.
   [[nodiscard]] virtual std::size_t staging_bytes() const { return 0; }
 
  protected:
@@ -68,7 +68,8 @@ class Reducer {
   std::uint64_t sent_bytes_ = 0;
 };
 
-/// @param gradients this worker's, replaced by the sum unless `sums` is another buffer
+/// @param gradients this worker's, replaced by the sum unless `sums` is another buffer: with
+/// servers an answer is then taken in once its piece has been sent, no earlier
 std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
                                       float* gradients, float* sums);
 
@@ -110,9 +111,8 @@ class StepExchange {
   /// After flush().
   virtual std::vector<Span> take_spans() = 0;
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
-  /// Memory for gradients beside the buffers it was given, of their kind.
+  /// As Reducer's.
   [[nodiscard]] virtual std::size_t extra_bytes() const = 0;
-  /// As Reducer::staging_bytes().
   [[nodiscard]] virtual std::size_t staging_bytes() const { return 0; }
 
  protected:

@@ -18,6 +18,8 @@ struct GradientPath {
   /// A GPU's gradients are summed in host memory, though the library would take them where they
   /// lie.
   bool by_host = false;
+  /// There our own ring sums them, not the library.
+  bool own_ring = false;
 };
 
 /// A path that was tried, and what a message of the model's size took on it, the slowest rank's.

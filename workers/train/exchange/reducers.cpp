@@ -10,8 +10,9 @@
 namespace dynamiccl {
 namespace {
 
-/// The library's all-reduce, or our own of packed values. Rank 0 chooses the order where the method
-/// has one of its own: ranks that call in different orders would add different pieces.
+/// The library's all-reduce, or our own: of packed values, or where it is faster. Rank 0 chooses
+/// the order where the method has one of its own: ranks that call in different orders would add
+/// different pieces.
 class AllReduce final : public Reducer {
  public:
   AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
@@ -20,7 +21,7 @@ class AllReduce final : public Reducer {
         gradients_(gradients),
         stripes_(stripes_of(plan, comm.size())),
         order_(plan.pieces.size() + 1) {
-    if (plan.packing != Packing::none) ring_.emplace(comm, plan, gradients);
+    if (plan.packing != Packing::none || plan.path.own_ring) ring_.emplace(comm, plan, gradients);
   }
 
   bool start(std::size_t index) override {
@@ -72,7 +73,7 @@ class AllReduce final : public Reducer {
   const ExchangePlan& plan_;
   float* gradients_;
   std::vector<std::vector<Stripe>> stripes_;  ///< of each piece: one where there is one lane
-  std::optional<RingHalves> ring_;            ///< where values are packed
+  std::optional<RingHalves> ring_;            ///< our own
   std::vector<std::uint32_t> order_;
 };
 
@@ -109,13 +110,15 @@ class PushPull final : public Reducer {
         headers_(plan.pieces.size()) {}
 
   bool start(std::size_t index) override {
+    // Answers come in while later pieces go out, as far as their places are free.
+    while (in_place() && pushing() >= kPushedAtOnce) finish_push();
     const Piece& piece = plan_.pieces[index];
     const std::size_t bytes = piece.count * sizeof(float);
     const int tag = kPieceTag + static_cast<int>(index);
     headers_[index] = static_cast<std::uint32_t>(index);
     Open open{index, {}, false};
-    // The answer's place is ready before the server can have it.
-    open.requests[0] = comm_.irecv(sums_ + piece.offset, bytes, piece.server, tag);
+    // The answer's place is ready before the server can have it, unless it is being sent.
+    if (!in_place()) take_answer(open);
     open.requests[1] =
         comm_.isend(&headers_[index], sizeof headers_[index], piece.server, kPushTag);
     open.requests[2] = comm_.isend(gradients_ + piece.offset, bytes, piece.server, tag);
@@ -127,8 +130,7 @@ class PushPull final : public Reducer {
 
   [[nodiscard]] std::size_t pushing_bytes() const override { return pushing_bytes_; }
   void finish_push() override {
-    const auto oldest =
-        std::find_if(open_.begin(), open_.end(), [](const Open& o) { return !o.pushed; });
+    const auto oldest = std::find_if(open_.begin(), open_.end(), is_pushed_still);
     if (oldest != open_.end()) finish_push(*oldest);
   }
 
@@ -149,10 +151,23 @@ class PushPull final : public Reducer {
     std::array<Request, 3> requests;  ///< answer, header, gradients
     bool pushed = false;
   };
+  /// Enough for the link to be in use while one is waited for.
+  static constexpr std::ptrdiff_t kPushedAtOnce = 2;
+  static bool is_pushed_still(const Open& open) { return !open.pushed; }
+  [[nodiscard]] std::ptrdiff_t pushing() const {
+    return std::count_if(open_.begin(), open_.end(), is_pushed_still);
+  }
+  [[nodiscard]] bool in_place() const { return gradients_ == sums_; }
+  void take_answer(Open& open) {
+    const Piece& piece = plan_.pieces[open.piece];
+    open.requests[0] = comm_.irecv(sums_ + piece.offset, piece.count * sizeof(float), piece.server,
+                                   kPieceTag + static_cast<int>(open.piece));
+  }
   void finish_push(Open& open) {
     comm_.wait(open.requests[1]);
     comm_.wait(open.requests[2]);
     open.pushed = true;
+    if (in_place()) take_answer(open);
     pushing_bytes_ -= plan_.pieces[open.piece].count * sizeof(float);
   }
 

@@ -11,7 +11,8 @@
 namespace dynamiccl {
 
 /// An all-reduce of our own of the plan's pieces in host memory, a ring in two halves: for what a
-/// library's cannot do apart (DeAR), or cannot pack (ExchangePlan::packing). Sums come out as the
+/// library's cannot do apart (DeAR), cannot pack (ExchangePlan::packing), or does more slowly
+/// (GradientPath::own_ring). Sums come out as the
 /// same bits on every rank.
 class RingHalves {
  public:

@@ -12,7 +12,9 @@ namespace dynamiccl {
 bool goes_by_host(const ExchangePlan& plan);
 
 /// A piece is copied to page-locked memory before it starts there, and its sum to `sums` when it
-/// has come; both beside the computation.
+/// has come; both beside the computation, and large pieces in chunks beside each other's sums. Sums
+/// come into the place of what was sent: the GPU's flat copy of the gradients and one page-locked
+/// copy are all that the worker holds of them.
 /// @param gradients of `memory`, as `sums`, which may be the same
 std::unique_ptr<Reducer> make_staged_reducer(Communicator& comm, const ExchangePlan& plan,
                                              const float* gradients, float* sums,

@@ -9,6 +9,9 @@
 #include <torch/version.h>
 #ifdef DYNAMICCL_TORCH_CUDA
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime.h>
+
+#include "workers/device/cuda_check.hpp"
 #endif
 
 #include <array>
@@ -113,12 +116,28 @@ class GpuMemory final : public TensorMemory {
     const torch::NoGradGuard no_grad;
     here(to, count).copy_(on_host(const_cast<float*>(host), count));
   }
-  [[nodiscard]] std::shared_ptr<float> allocate_host(std::size_t count) override {
+  void start_to_host(const float* from, float* host, std::size_t count,
+                     std::size_t number) override {
     const torch::NoGradGuard no_grad;
-    auto owner = std::make_shared<Tensor>(
-        at::empty({size(count)}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true)));
-    owner->zero_();
-    return {owner, owner->data_ptr<float>()};
+    on_host(host, count).copy_(here(from, count), /*non_blocking=*/true);
+    note_copy(number);
+  }
+  void start_from_host(const float* host, float* to, std::size_t count,
+                       std::size_t number) override {
+    const torch::NoGradGuard no_grad;
+    here(to, count).copy_(on_host(const_cast<float*>(host), count), /*non_blocking=*/true);
+    note_copy(number);
+  }
+  void copied(std::size_t number) override { await(copies_.at(number)); }
+  [[nodiscard]] std::shared_ptr<float> allocate_host(std::size_t count) override {
+    // Page-locking takes about a second for what BERT-Large needs, and every plan that is tried
+    // needs it.
+    if (host_.use_count() != 1 || host_count_ < count) {
+      host_.reset();
+      host_ = page_locked(count);
+      host_count_ = count;
+    }
+    return host_;
   }
   void leave_computation() override {
     guard_.setDevice(device_);
@@ -192,8 +211,23 @@ class GpuMemory final : public TensorMemory {
     if (!tensor.defined() || tensor.numel() != size(count)) tensor = here(data, count);
     return tensor;
   }
+  /// Not from the tensor library's allocator, which rounds up to a power of two and keeps all of
+  /// it.
+  [[nodiscard]] static std::shared_ptr<float> page_locked([[maybe_unused]] std::size_t count) {
+#ifdef DYNAMICCL_TORCH_CUDA
+    void* memory = nullptr;
+    check_cuda(cudaMallocHost(&memory, count * sizeof(float)), "cudaMallocHost");
+    return {static_cast<float*>(memory), [](float* at) { cudaFreeHost(at); }};
+#else
+    throw Error(ErrorKind::environment, "this libtorch has no page-locked memory");
+#endif
+  }
   static Tensor on_host(float* data, std::size_t count) {
     return torch::from_blob(data, {size(count)}, at::kFloat);
+  }
+  void note_copy(std::size_t number) {
+    while (copies_.size() <= number) copies_.emplace_back(device_.type());
+    copies_[number].record(guard_.getStream(device_));
   }
   /// Asks instead of blocking: the call that blocks is not in every release.
   static void await(const c10::Event& event, const std::function<void()>& check = {}) {
@@ -208,10 +242,13 @@ class GpuMemory final : public TensorMemory {
   /// One per gradient, made before another thread looks at them: the profile marks all of them.
   std::deque<c10::Event> marks_;
   std::deque<c10::Event> stamps_;
+  std::deque<c10::Event> copies_;    ///< to and from host memory
   std::optional<c10::Stream> side_;  ///< for what goes beside the computation
   std::deque<c10::Event> sides_;
   PutOff updates_;  ///< of what goes there
   std::unordered_map<const float*, Tensor> known_;
+  std::shared_ptr<float> host_;  ///< page-locked, and how many floats it has
+  std::size_t host_count_ = 0;
   std::vector<Tensor> weights_;  ///< updates that were put off, all of one optimizer
   std::vector<Tensor> velocities_;
   std::vector<Tensor> gradients_;

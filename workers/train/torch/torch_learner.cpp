@@ -102,6 +102,9 @@ class TorchLearner final : public Learner {
     // gradient in the order in which the GPU's blocks come to it.
     at::globalContext().setSDPUseFlash(spec.oracle == 0);
     at::globalContext().setSDPUseMemEfficient(spec.oracle == 0);
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
+    at::globalContext().setSDPUseCuDNN(spec.oracle == 0);
+#endif
 #endif
     shown_loss_ =
         torch::zeros({1}, at::TensorOptions().dtype(at::kFloat).pinned_memory(gpu.has_value()));
