@@ -11,6 +11,7 @@
 #include "embedded/db_migration_0005_sql.hpp"
 #include "embedded/db_migration_0006_sql.hpp"
 #include "embedded/db_migration_0007_sql.hpp"
+#include "embedded/db_migration_0008_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
@@ -69,7 +70,7 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 }  // namespace
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0008_<what>.sql, embed it, and append {8, text}.
+  // The next change of a table: add migrations/0009_<what>.sql, embed it, and append {9, text}.
   static const SchemaSet set{embedded::db_schema_sql,
                              embedded::db_views_sql,
                              {{2, embedded::db_migration_0002_sql},
@@ -77,7 +78,8 @@ const SchemaSet& current_schema() {
                               {4, embedded::db_migration_0004_sql},
                               {5, embedded::db_migration_0005_sql},
                               {6, embedded::db_migration_0006_sql},
-                              {7, embedded::db_migration_0007_sql}}};
+                              {7, embedded::db_migration_0007_sql},
+                              {8, embedded::db_migration_0008_sql}}};
   return set;
 }
 

@@ -194,6 +194,41 @@ TEST_CASE("C2C that was the formula's again becomes unknown when bytes are count
   CHECK(table.rows[2] == std::vector<Value>{"mg-wfbp", 0.5, 4096.0, Value{}});
 }
 
+TEST_CASE("a server's waiting leaves the communication of steps that are stored", "[A-13]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("seven.sqlite");
+  {
+    Store store(path);
+    auto plan = make_plan("run-1", {"bare-metal"}, {"training"}, {1024}, 3);
+    plan.run.protocol_json = R"({"rank_aggregation":"mean"})";
+    store.begin_run(plan.run, plan.groups, plan.cells);
+    const auto start = make_start(plan.groups[0].id, 0);
+    const auto launch = store.begin_launch(plan.run.id, start);
+    // The first rank serves; iteration 0 of the workers takes 20 and 30 us, the last 29 and 39.
+    auto files =
+        make_records(plan.cells, plan.groups[0].id, start.uuid, 3, 10,
+                     [](const CellInfo&, int rank, int i) { return 10.0 + 10 * rank + i; });
+    for (std::size_t rank = 0; rank < files.size(); ++rank)
+      for (auto& record : files[rank].records)
+        if (auto* cell = std::get_if<CellRecord>(&record)) {
+          cell->training.emplace().role = rank == 0 ? "server" : "worker";
+          cell->measured.compute_us = cell->measured.h2d_us;
+        }
+    store.finish_launch(launch, make_end(), files);
+  }
+  const std::string parts =
+      "SELECT rank_aggregation, collective_us, compute_us, median_us FROM measurement";
+  const auto now = Reader(path).query(parts).rows;
+  REQUIRE(now.size() == 1);
+  CHECK(now[0] == std::vector<Value>{"mean", 0.75 * 29.5, 0.25 * 29.5, 24.5});
+  {
+    SQLite::Database db(path, SQLite::OPEN_READWRITE);
+    db.exec("UPDATE measurement SET collective_us = 1, compute_us = 2; PRAGMA user_version = 7");
+  }
+  { const Store store(path); }
+  CHECK(Reader(path).query(parts).rows == now);
+}
+
 TEST_CASE("a newer database is refused and left untouched") {
   const ScratchFolder folder;
   const auto path = folder.file("newer.sqlite");

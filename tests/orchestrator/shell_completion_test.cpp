@@ -119,7 +119,7 @@ TEST_CASE("ids are those of the database that the line names, however it names i
   }
 }
 
-TEST_CASE("completion offers the formats that a verb takes, and no other") {
+TEST_CASE("completion offers the words that an option takes, and no other") {
   const Folder folder;
   const auto db = folder.path("x.sqlite");
   const Store empty(db);
@@ -138,6 +138,9 @@ TEST_CASE("completion offers the formats that a verb takes, and no other") {
     auto known = split(std::string(trim(offered.out)), '\n');
     CHECK(refused.err.find("known: " + join(known, ", ") + "\n") != std::string::npos);
   }
+  const auto traced =
+      run({"completion", "--index", "4", "--", "dynamiccl", "show", "last", "--trace", "wfbp"});
+  CHECK(traced.out == "wfbp-ps\nwfbp-a2a\n");
   const auto of_export = run({"export", "--help"});
   CHECK(of_export.out.find("nccl|env|openmpi|mpich|gloo|toml") != std::string::npos);
 }
