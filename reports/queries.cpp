@@ -81,14 +81,6 @@ constexpr std::array kFigureQueries{
                 "one group: do its launches depend on their order (permutation test)?", true,
                 independence_table}};
 
-/// A query that needs more of a run than its figures. Rows are chosen after the table is made.
-struct RunQuery {
-  std::string_view name;
-  std::string_view title;
-  std::string_view row;
-  Table (*table)(const Reader&, const std::vector<std::int64_t>&, const QueryScope&);
-};
-
 constexpr std::array kRunQueries{
     RunQuery{"line_rate", "Bandwidth against the line rate",
              "one cell: effective bandwidth, its share of the link's rate where that is known and "
@@ -126,6 +118,13 @@ constexpr std::array kRunQueries{
         "one rank of a group: is it slower than the others of its kind (own_work: copies, "
         "sums and computing; arrival: after the barrier), in how many iterations and launches?",
         straggler_table}};
+
+std::vector<RunQuery> run_queries() {
+  std::vector<RunQuery> queries(kRunQueries.begin(), kRunQueries.end());
+  const auto training = training_queries();
+  queries.insert(queries.end(), training.begin(), training.end());
+  return queries;
+}
 
 /// Value of a "-- key: value" line at the head of a query file; lines that go on with it begin with
 /// "--   ".
@@ -227,11 +226,10 @@ void refuse_unknown_name(const std::string& column, const std::string& value) {
 
 std::vector<NamedQuery> named_queries() {
   std::vector<NamedQuery> queries;
-  queries.reserve(kFigureQueries.size() + kRunQueries.size() + embedded::query_list().size() + 2);
   for (const auto& query : kFigureQueries) {
     queries.push_back({std::string(query.name), std::string(query.title), std::string(query.row)});
   }
-  for (const auto& query : kRunQueries) {
+  for (const auto& query : run_queries()) {
     queries.push_back({std::string(query.name), std::string(query.title), std::string(query.row)});
   }
   for (const auto& [name, sql] : embedded::query_list()) {
@@ -249,8 +247,8 @@ std::string judging_method(const std::string& query) {
   if (query == "copy_share") return copy_path_method();
   if (query == "fit") return fit_method();
   constexpr std::array<std::string_view, 12> judging{
-      "overhead", "best",  "axis",  "crossover", "tradeoffs", "findings",
-      "floor",    "atlas", "flips", "tiers",     "rankings",  "page_faults"};
+      "overhead", "best",  "axis",  "crossover", "tradeoffs",   "findings",       "floor",
+      "atlas",    "flips", "tiers", "rankings",  "page_faults"};
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
       "method: {}sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate "
@@ -291,7 +289,7 @@ Table table_of(const Reader& reader, const std::string& name, const QueryScope& 
     if (runs.size() < 2 || (scope.pool && of_one_run(table))) drop_run_column(table);
     return table;
   }
-  for (const auto& query : kRunQueries) {
+  for (const auto& query : run_queries()) {
     if (query.name != name) continue;
     const auto runs = runs_in_scope(reader, scope, scope.all_runs);
     Table table = query.table(reader, runs, scope);

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "db/reader.hpp"
@@ -11,6 +14,16 @@ namespace dynamiccl {
 
 // Queries that need more of a run than its figures. `runs` are row keys of run; every table has
 // run_id as its first column and may be empty.
+
+/// One of them as the listing has it. Rows are chosen after the table is made.
+struct RunQuery {
+  std::string_view name;
+  std::string_view title;
+  std::string_view row;
+  Table (*table)(const Reader&, const std::vector<std::int64_t>&, const QueryScope&);
+};
+/// Those that set training beside what is published of it (training_queries.cpp).
+std::span<const RunQuery> training_queries();
 
 /// A row per environment, backend and regime: what its links inside and outside can carry, and
 /// whether the interconnect is flat (B-29). Unknown where the machine does not state both.

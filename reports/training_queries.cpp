@@ -1,0 +1,32 @@
+#include "reports/training_queries.hpp"
+
+#include <array>
+
+#include "embedded/reference_figures.hpp"
+#include "reports/run_queries.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::array kTrainingQueries{
+    RunQuery{"taxonomy", "Taxonomy of what was run",
+             "one training cell, or one operation of a micro-benchmark: synchronisation, "
+             "compression, architecture, scheduling, protocol and topology, whether that loses "
+             "anything, and what the tuner chose at its level",
+             taxonomy_table},
+    RunQuery{"techniques", "Techniques by level",
+             "one technique of the published taxonomy: its level, lossy or lossless as published "
+             "and as used here, and in how many cells",
+             techniques_table}};
+
+}  // namespace
+
+std::span<const RunQuery> training_queries() { return kTrainingQueries; }
+
+const TrainingStudies& training_studies() {
+  static const TrainingStudies studies = parse_training_studies(
+      std::string(embedded::reference_figures), "profiles/reference/figures.toml");
+  return studies;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "db/reader.hpp"
+#include "profiles/training_studies.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+
+// Queries that set training beside what the studies publish of it; as in run_queries.hpp.
+
+/// A row per cell of training, and per operation of a micro-benchmark: the six-tuple of the
+/// survey's taxonomy, its label, and what the label was checked by (D-55, D-56).
+Table taxonomy_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                     const QueryScope& scope);
+/// A row per technique of that taxonomy: its level, what is published of it, whether it loses
+/// something as it is used here, and in how many cells it was; the tuner at its level between
+/// scheduling and the libraries (D-56, D-57).
+Table techniques_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                       const QueryScope& scope);
+
+/// What the studies publish of training, as this program carries it.
+const TrainingStudies& training_studies();
+
+}  // namespace dynamiccl
