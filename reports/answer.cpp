@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/text.hpp"
+#include "reports/c2c.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_report.hpp"
@@ -212,7 +213,9 @@ std::string render_answer(const Reader& reader, const std::string& run_id) {
         "\ntraining, medians over launches; over_ddp: step over the best ddp's in the same "
         "launches\n" +
         render_table(training, OutputFormat::text);
-  const auto notes = trust_notes(reader, run, figures);
+  auto notes = trust_notes(reader, run, figures);
+  for (auto& note : saturation_notes(c2c_cells(reader, run_scope(reader, run).front(), figures)))
+    notes.push_back(std::move(note));
   if (!notes.empty()) out += "\n" + join(notes, "\n") + "\n";
   const Table failures = cells_without_result(reader, run, false);
   if (!failures.rows.empty()) {

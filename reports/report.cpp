@@ -4,6 +4,7 @@
 
 #include "core/text.hpp"
 #include "reports/answer.hpp"
+#include "reports/c2c.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/humanise.hpp"
 #include "reports/reports.hpp"
@@ -162,6 +163,10 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
   }
   out += named_section(reader, run, "components");
   out += named_section(reader, run, "copy_share");
+  const auto saturated =
+      saturation_notes(c2c_cells(reader, run_scope(reader, run).front(), figures));
+  if (!saturated.empty())
+    out += "\n## Where only sending less helps\n\n* " + join(saturated, "\n* ") + "\n";
   const auto notes = trust_notes(reader, run, figures);
   if (!notes.empty())
     out += "\n## How far the figures can be trusted\n\n* " + join(notes, "\n* ") + "\n";

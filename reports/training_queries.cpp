@@ -17,7 +17,17 @@ constexpr std::array kTrainingQueries{
     RunQuery{"techniques", "Techniques by level",
              "one technique of the published taxonomy: its level, lossy or lossless as published "
              "and as used here, and in how many cells",
-             techniques_table}};
+             techniques_table},
+    RunQuery{"c2c", "Communication over computation",
+             "one training cell: C2C = f(N) / (M I) with f(N) by formula, counted and fitted, what "
+             "a worker computes and a link carries, T_comm / T_comp of it beside the measured one "
+             "(expected: one after the other without scheduling, else the longer), and for the "
+             "best method of a workload whether anything lossless is left",
+             c2c_table},
+    RunQuery{"c2c_contrasts", "C2C against two contrasts",
+             "one pair of models that differ in intensity or batch: held where the one of the "
+             "higher C2C surely (95 % interval) has the lower speed-up, published and here",
+             c2c_contrasts_table}};
 
 }  // namespace
 

@@ -22,6 +22,15 @@ Table taxonomy_table(const Reader& reader, const std::vector<std::int64_t>& runs
 Table techniques_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                        const QueryScope& scope);
 
+/// A row per training cell: what C2C and the fitted cost of messages foretell, and the gap to it
+/// (E-186 to E-188, G-24); lossless_saturated at the best method of a workload (E-147).
+Table c2c_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                const QueryScope& scope);
+/// A row per contrast, published pair and measured one: does the speed-up fall where C2C rises
+/// (E-189)?
+Table c2c_contrasts_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                          const QueryScope& scope);
+
 /// What the studies publish of training, as this program carries it.
 const TrainingStudies& training_studies();
 

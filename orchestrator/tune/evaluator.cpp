@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
-#include "db/measurement_statistics.hpp"
+#include "core/statistics.hpp"
 #include "orchestrator/identity.hpp"
 #include "orchestrator/interrupt.hpp"
 #include "orchestrator/noise_gate.hpp"
@@ -62,6 +63,18 @@ Measured measured_of(const FinishedLaunch& launch, const std::string& cell_id,
 
 }  // namespace
 
+Micros computing_time(const std::vector<RankCell>& cell) {
+  double slowest_us = 0;
+  for (const RankCell& one : cell)
+    if (one.record->training) slowest_us = std::max(slowest_us, one.record->training->compute_us);
+  return Micros{slowest_us};
+}
+
+Micros LaunchEvaluator::allowed_time(std::size_t task) const {
+  const auto found = computing_us_.find(task);
+  return Micros{found == computing_us_.end() ? 0 : median(found->second)};
+}
+
 LaunchEvaluator::LaunchEvaluator(const Experiment& experiment, const TunePlan& plan,
                                  LaunchSite site, Store& store, Console& console,
                                  const std::string& run_id)
@@ -117,9 +130,11 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
     results.push_back(measured_of(one.finished, place.cell_id, *group,
                                   experiment_.protocol.cells.rank_aggregation));
     const TuneTask& task = plan_.tasks[ask.task];
-    if (!task.runs.empty())
-      results.back().trial.time =
-          Micros{results.back().trial.time.count() * task.runs[ask.arm].work_scale};
+    const double scale = task.runs.empty() ? 1 : task.runs[ask.arm].work_scale;
+    results.back().trial.time = Micros{results.back().trial.time.count() * scale};
+    const double computing_us =
+        computing_time(records_of(one.finished, place.cell_id)).count() * scale;
+    if (computing_us > 0) computing_us_[ask.task].push_back(computing_us);
     results.back().origin = one.row;
   }
   return results;

@@ -5,10 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "db/measurement_statistics.hpp"
 #include "orchestrator/executor.hpp"
 #include "orchestrator/tune/tune_plan.hpp"
 
 namespace dynamiccl {
+
+/// A training step without communication, as the slowest of a launch's ranks computes it; 0 where
+/// the cell trained nothing.
+Micros computing_time(const std::vector<RankCell>& cell);
 
 /// Measures arms with the ordinary worker: all arms of a group that share their launch settings in
 /// one launch, in random order. Every launch is stored as it ended, in groups of its own that are
@@ -22,6 +27,11 @@ class LaunchEvaluator {
 
   /// One answer per ask; none when interrupted by a signal.
   std::vector<Measured> measure(const std::vector<Ask>& asks);
+
+  /// What a training task's step may take before communication limits it, from the launches so far:
+  /// the step without communication (C2C: T_comm / T_comp = 1), per unit of work as its times are.
+  /// 0 for other tasks, and before anything was measured.
+  [[nodiscard]] Micros allowed_time(std::size_t task) const;
 
   [[nodiscard]] std::size_t launches() const { return launches_; }
   [[nodiscard]] std::size_t failed_launches() const { return failed_; }
@@ -48,6 +58,7 @@ class LaunchEvaluator {
   std::map<std::string, std::string> left_out_;  ///< environments that cannot be prepared: why
   std::map<std::string, bool> prepared_;
   std::map<std::string, std::pair<std::string, nlohmann::json>> regimes_;
+  std::map<std::size_t, std::vector<double>> computing_us_;  ///< by task
   int round_ = 0;
   std::size_t launches_ = 0;
   std::size_t failed_ = 0;

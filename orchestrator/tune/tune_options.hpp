@@ -24,8 +24,8 @@ struct TuneOptions {
   int sweep_launches = 6;            ///< of every arm by `--sweep`
   int confirm_launches = 10;         ///< of default and choice, fresh
   double budget = 0.25;              ///< evaluations of a search, as a share of exhaustive's
-  /// Time that the workload leaves for a call, by which `lossless_saturated` is judged; 0 =
-  /// unknown.
+  /// Time that the workload leaves for a call, by which `lossless_saturated` is judged; 0: of a
+  /// training step what its computation takes, of a call not known.
   Micros allowed_time;
   /// Of this machine, not of the file: asking for huge pages changes something here.
   bool huge_pages = true;

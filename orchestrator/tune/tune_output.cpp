@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/saturation.hpp"
 #include "core/text.hpp"
 
 namespace dynamiccl {
@@ -61,8 +62,8 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
         kNonActionable, cells, result.tasks.size()));
   if (const auto cells = flagged(result, kLosslessSaturated); cells > 0)
     advice.push_back(fmt::format(
-        "{} in {} of {} cells: even the best setting takes longer than the workload leaves for the "
-        "call; only sending less helps (compression, local steps, larger batches)",
+        "{} in {} of {} cells: even the best setting takes longer than the workload leaves for it; "
+        "only sending less helps (compression, local steps, larger batches)",
         kLosslessSaturated, cells, result.tasks.size()));
   if (const auto cells = flagged(result, kBelowFloor); cells > 0)
     advice.push_back(fmt::format(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/saturation.hpp"
 #include "core/verdict.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
@@ -273,7 +274,9 @@ class LiveTuning {
     }
     const auto best = tuned.outcome.default_time ? std::optional(now) : std::nullopt;
     if (non_actionable(task.arms(), before, best)) entry.flags.emplace_back(kNonActionable);
-    if (lossless_saturated(now, plan_.options.allowed_time))
+    // What the file says of its workload, else what a training step's own computation leaves.
+    const Micros stated = plan_.options.allowed_time;
+    if (lossless_saturated(now, stated.count() > 0 ? stated : evaluator_.allowed_time(tuned.task)))
       entry.flags.emplace_back(kLosslessSaturated);
     if (task.search.gloo_floor && now > *task.search.gloo_floor)
       entry.flags.emplace_back(kBelowFloor);

@@ -3,6 +3,17 @@
 WITH d AS (
   SELECT d.*, t.agent FROM decision d JOIN tuning t ON t.id = d.tuning_id WHERE t.run_id = ?1
 ),
+cell AS (
+  SELECT environment, backend, model, batch, workers, cell_id, settings, step_us, compute_us,
+         row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS middle, count(*) OVER (PARTITION BY cell_id) AS n
+  FROM v_training WHERE run_row = ?1 AND counts
+),
+trained AS (
+  SELECT *, row_number() OVER (PARTITION BY environment, backend, model, batch, workers,
+                               json_extract(settings, '$.sequence'), json_extract(settings, '$.precision')
+                               ORDER BY step_us) AS place
+  FROM cell WHERE middle = (n + 1) / 2
+),
 flag(environment, subject, flag, times, rule) AS (
   SELECT environment, task_key, 'non_actionable_regime', count(*),
          'inferred: the final choice is the reference, no setting was surely faster'
@@ -24,6 +35,13 @@ flag(environment, subject, flag, times, rule) AS (
            ELSE 'guard' END
   FROM d WHERE guard <> 'pass'
   GROUP BY environment, task_key, guard
+  UNION ALL
+  -- The margin of core/saturation.hpp; `query c2c` has the whole reckoning.
+  SELECT environment, backend || '/' || model || '/batch ' || batch || '/' || workers || ' workers',
+         'lossless_saturated', 1,
+         'the best lossless method takes more than 1.2 times the step without communication: query c2c'
+  FROM trained
+  WHERE step_us > 1.2 * compute_us AND compute_us > 0 AND place = 1
   UNION ALL
   SELECT environment, backend || '/' || architecture || '/' || collective || '/' || size_bytes || ' B',
          'library_fallback', count(*), 'asked for ' || algorithm || ', ran ' || algorithm_ran

@@ -2,6 +2,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <set>
 
+#include "core/saturation.hpp"
+#include "orchestrator/tune/evaluator.hpp"
 #include "orchestrator/tune/tune_output.hpp"
 #include "orchestrator/tune/tune_plan.hpp"
 #include "orchestrator/tune/tune_reader.hpp"
@@ -159,4 +161,17 @@ TEST_CASE("flags reach the user with advice") {
   REQUIRE(advice.size() == 2);
   CHECK_THAT(advice[0], ContainsSubstring("non_actionable_regime in 1 of 2"));
   CHECK_THAT(advice[1], ContainsSubstring("compression"));
+}
+
+TEST_CASE("a training step may take what its slowest rank computes without communication",
+          "[E-147]") {
+  CellRecord server;
+  server.training.emplace();
+  CellRecord slow = server;
+  slow.training->compute_us = 120;
+  CellRecord fast = server;
+  fast.training->compute_us = 90;
+  CHECK(computing_time({{0, &server}, {1, &slow}, {2, &fast}}) == Micros{120});
+  const CellRecord call;
+  CHECK(computing_time({{0, &call}}) == Micros{0});
 }

@@ -37,8 +37,4 @@ bool non_actionable(std::size_t arms, Micros default_time, std::optional<Micros>
   return best->count() > default_time.count() * (1 - limits.actionable_gain);
 }
 
-bool lossless_saturated(Micros best, Micros allowed, const GuardLimits& limits) {
-  return allowed.count() > 0 && best.count() > allowed.count() * (1 + limits.saturation_margin);
-}
-
 }  // namespace dynamiccl

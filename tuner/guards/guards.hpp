@@ -32,9 +32,8 @@ struct NameTable<GuardVerdict> {
       Named{GuardVerdict::slower_than_default, "slower-than-default"}};
 };
 
-/// Flags that reach the user.
+/// Flags that reach the user; core/saturation.hpp has one more.
 inline constexpr std::string_view kNonActionable = "non_actionable_regime";
-inline constexpr std::string_view kLosslessSaturated = "lossless_saturated";
 /// E-142: slower than Gloo at all, X-19's lower threshold: told, not reverted.
 inline constexpr std::string_view kBelowFloor = "slower_than_gloo";
 
@@ -45,7 +44,6 @@ struct GuardLimits {
   double noise_widths = 3.0;
   double noise_sd = 0.05;  ///< of ln(time) between launches of one setting
   double actionable_gain = 0.02;
-  double saturation_margin = 0.2;
   int faults = 2;  ///< after so many failed settings a task's exploration ends (E-149)
 };
 
@@ -60,10 +58,5 @@ GuardVerdict judge_trial(bool ok, Micros time, Micros default_time, std::optiona
 /// was measured is not faster than the default by `actionable_gain`.
 bool non_actionable(std::size_t arms, Micros default_time, std::optional<Micros> best,
                     const GuardLimits& limits = {});
-
-/// Even the best lossless setting takes longer than what the workload leaves for the call, so that
-/// only sending less can help (E-147).
-/// @param allowed the call's time at which communication no longer limits the step (C2C = 1)
-bool lossless_saturated(Micros best, Micros allowed, const GuardLimits& limits = {});
 
 }  // namespace dynamiccl
