@@ -246,9 +246,9 @@ std::string judging_method(const std::string& query) {
   if (query == "stragglers") return straggler_method();
   if (query == "copy_share") return copy_path_method();
   if (query == "fit") return fit_method();
-  constexpr std::array<std::string_view, 12> judging{
+  constexpr std::array<std::string_view, 13> judging{
       "overhead", "best",  "axis",  "crossover", "tradeoffs",   "findings",       "floor",
-      "atlas",    "flips", "tiers", "rankings",  "page_faults"};
+      "atlas",    "flips", "tiers", "rankings",  "page_faults", "ps_against_ring"};
   if (std::find(judging.begin(), judging.end(), query) == judging.end()) return "";
   return fmt::format(
       "method: {}sure (FASTER, SLOWER) = the ratio lies outside {:g} % at a false discovery rate "

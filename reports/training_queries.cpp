@@ -27,7 +27,16 @@ constexpr std::array kTrainingQueries{
     RunQuery{"c2c_contrasts", "C2C against two contrasts",
              "one pair of models that differ in intensity or batch: held where the one of the "
              "higher C2C surely (95 % interval) has the lower speed-up, published and here",
-             c2c_contrasts_table}};
+             c2c_contrasts_table},
+    RunQuery{"ps_against_ring", "Parameter server against ring",
+             "one method with a server against the same without: time of equal samples (the "
+             "published 10 epochs of CIFAR-10 as steps here), at equal ranks as published and at "
+             "equal workers, with the published times",
+             ps_against_ring_table},
+    RunQuery{"published_training", "Published speed-ups",
+             "one model, method and number of workers: throughput over one worker here, beside "
+             "what the survey published of its three links",
+             published_training_table}};
 
 }  // namespace
 

@@ -31,6 +31,15 @@ Table c2c_table(const Reader& reader, const std::vector<std::int64_t>& runs,
 Table c2c_contrasts_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                           const QueryScope& scope);
 
+/// A row per method with a server and its ring: time of equal samples with the ratio's interval
+/// over launches, and the container study's times beside it (D-10).
+Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                            const QueryScope& scope);
+/// A row per model, method and workers: speed-up over one worker, measured and published. No rows
+/// for a run that trained nothing.
+Table published_training_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                               const QueryScope& scope);
+
 /// What the studies publish of training, as this program carries it.
 const TrainingStudies& training_studies();
 
