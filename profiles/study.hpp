@@ -18,7 +18,7 @@ class Study {
     if (!table_.is_table()) missing("");
   }
   [[nodiscard]] double number(const std::string& key) const {
-    const auto value = table_[key].value<double>();
+    const auto value = table_.at_path(key).value<double>();
     if (!value) missing(key);
     return *value;
   }

@@ -112,6 +112,12 @@ TrainingStudies parse_training_studies(const std::string& toml_text, const std::
   });
   studies.speedups_note = by_method.text("note");
   add_labels(table("s003.arch_tradeoff"), "dimension", studies.architecture);
+  // The container study counts what a server costs (D-11).
+  const Study cost = table("s000.architecture_tradeoff");
+  for (const auto& [key, technique] : {std::pair{"gpus_lost_to_server_nccl.ps", "ps"},
+                                       std::pair{"gpus_lost_to_server_nccl.ring", "allreduce"}})
+    studies.architecture.push_back(
+        {"GPUs lost to servers", technique, fmt::format("{:.0f}", cost.number(key))});
   add_labels(table("s003.scheduling_tradeoff"), "property", studies.scheduling);
   studies.budget = budget_of(table("s000.method"), table("s000.training_time"));
   return studies;

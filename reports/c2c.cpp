@@ -19,7 +19,7 @@ namespace {
 constexpr double kBytesPerParameter = 4;  // gradients are fp32
 
 /// Both halves of a message by size: split all-reduces and servers have a second one.
-std::vector<TimedSize> points_of(const nlohmann::json& time, const nlohmann::json& second) {
+std::vector<TimedSize> cost_points(const nlohmann::json& time, const nlohmann::json& second) {
   std::map<std::uint64_t, double> sums;
   for (const auto* table : {&time, &second}) {
     if (!table->is_array()) continue;
@@ -33,12 +33,12 @@ std::vector<TimedSize> points_of(const nlohmann::json& time, const nlohmann::jso
   return points;
 }
 
-nlohmann::json parsed(const std::string& text) {
+nlohmann::json parsed_json(const std::string& text) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
 /// All launches of one cell.
-struct Launches {
+struct CellLaunches {
   std::map<std::string, std::vector<double>> values;
   std::vector<TimedSize> points;
 
@@ -49,7 +49,7 @@ struct Launches {
   }
 };
 
-std::map<std::string, Launches> load_launches(const Reader& reader, std::int64_t run_row) {
+std::map<std::string, CellLaunches> load_launches(const Reader& reader, std::int64_t run_row) {
   const Table table = reader.query(
       "SELECT m.run_id, m.environment, m.backend, m.architecture, m.collective, m.size_bytes, "
       "m.ranks, m.datatype, m.algorithm, m.in_place, m.group_knobs, m.cell_knobs, t.intensity, "
@@ -63,14 +63,14 @@ std::map<std::string, Launches> load_launches(const Reader& reader, std::int64_t
       "WHERE t.run_row = ?1 AND t.counts ORDER BY t.block",
       {run_row});
   const TableView rows(table);
-  std::map<std::string, Launches> launches;
+  std::map<std::string, CellLaunches> launches;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    Launches& one = launches[key_without(figure_cell(rows, i), "")];
+    CellLaunches& one = launches[key_without(figure_cell(rows, i), "")];
     for (const char* name : {"intensity", "c2c_predicted", "c2c_measured", "compute_us",
                              "communication_us", "speedup", "messages"})
       if (const auto value = rows.real(i, name)) one.values[name].push_back(*value);
-    const auto points =
-        points_of(parsed(rows.text(i, "cost_us")), parsed(rows.text(i, "cost_second_us")));
+    const auto points = cost_points(parsed_json(rows.text(i, "cost_us")),
+                                    parsed_json(rows.text(i, "cost_second_us")));
     one.points.insert(one.points.end(), points.begin(), points.end());
   }
   return launches;
@@ -89,7 +89,8 @@ std::vector<TimedSize> micro_benchmark(const std::vector<CellFigure>& figures,
   return points;
 }
 
-void fit(C2cCell& cell, const Launches& launches, const std::vector<CellFigure>& figures) {
+void fit_messages(C2cCell& cell, const CellLaunches& launches,
+                  const std::vector<CellFigure>& figures) {
   auto line = fit_alpha_beta(launches.points);
   cell.fitted_from = "cost table";
   if (!line) {
@@ -183,7 +184,7 @@ std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,
   for (const auto& figure : figures) {
     const auto found = launches.find(key_without(figure, ""));
     if (figure.collective != "training" || found == launches.end()) continue;
-    const Launches& own = found->second;
+    const CellLaunches& own = found->second;
     C2cCell cell;
     cell.figure = figure;
     cell.cell = trained_cell(figure);
@@ -200,7 +201,7 @@ std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,
     cell.messages = own.typical("messages").value_or(1);
     if (const auto speedups = own.values.find("speedup"); speedups != own.values.end())
       cell.speedups = speedups->second;
-    fit(cell, own, figures);
+    fit_messages(cell, own, figures);
     cells.push_back(std::move(cell));
   }
   fit_f_over_ranks(cells);

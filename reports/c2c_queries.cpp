@@ -23,7 +23,7 @@ constexpr std::array kContrasts{Contrast{"intensity", "resnet50", "bert-base"},
                                 Contrast{"batch", "bert-base", "bert-large"}};
 
 /// Does the speed-up fall where C2C rises? @param c2c_ratio other model's C2C over the base's
-std::string checked(double c2c_ratio, const Ratio& speedup_ratio) {
+std::string contrast_check(double c2c_ratio, const Ratio& speedup_ratio) {
   const double low = speedup_ratio.interval ? speedup_ratio.interval->low : 0;
   const double high = speedup_ratio.interval ? speedup_ratio.interval->high : 0;
   if (!speedup_ratio.interval || c2c_ratio == 1) return "unclear";
@@ -32,7 +32,7 @@ std::string checked(double c2c_ratio, const Ratio& speedup_ratio) {
   return "unclear";
 }
 
-void add_published(Table& table, const std::string& run_id, const Contrast& contrast) {
+void add_published_contrast(Table& table, const std::string& run_id, const Contrast& contrast) {
   const TrainingStudies& studies = training_studies();
   const auto model = [&](const char* name) {
     return *std::find_if(studies.models.begin(), studies.models.end(),
@@ -61,12 +61,12 @@ void add_published(Table& table, const std::string& run_id, const Contrast& cont
 }
 
 /// The fastest cell of each method and model in one place.
-using Fastest = std::map<
+using FastestByPlace = std::map<
     std::tuple<std::string, std::string, std::string, std::int64_t, std::string, std::string>,
     const C2cCell*>;
 
-Fastest fastest_of(const std::vector<C2cCell>& cells) {
-  Fastest fastest;
+FastestByPlace fastest_by_place(const std::vector<C2cCell>& cells) {
+  FastestByPlace fastest;
   for (const auto& cell : cells) {
     const C2cCell*& known =
         fastest[{cell.figure.environment, cell.figure.backend, cell.figure.group_knobs,
@@ -77,8 +77,8 @@ Fastest fastest_of(const std::vector<C2cCell>& cells) {
 }
 
 /// @returns whether the run has both models somewhere
-bool add_measured(Table& table, const std::string& run_id, const Contrast& contrast,
-                  const Fastest& fastest) {
+bool add_measured_contrast(Table& table, const std::string& run_id, const Contrast& contrast,
+                           const FastestByPlace& fastest) {
   bool any = false;
   for (const auto& [place, base] : fastest) {
     if (base->cell.model != contrast.base) continue;
@@ -106,13 +106,13 @@ bool add_measured(Table& table, const std::string& run_id, const Contrast& contr
                            median(other.speedups),
                            ratio.value};
     add_bounds(row, ratio.interval);
-    row.emplace_back(checked(c2c_ratio, ratio));
+    row.emplace_back(contrast_check(c2c_ratio, ratio));
     table.rows.push_back(std::move(row));
   }
   return any;
 }
 
-std::string uuid_of(const Reader& reader, std::int64_t run) {
+std::string run_uuid_of(const Reader& reader, std::int64_t run) {
   const Table table = reader.query("SELECT uuid FROM run WHERE id = ?1", {run});
   return TableView(table).text(0, "uuid");
 }
@@ -212,11 +212,11 @@ Table c2c_contrasts_table(const Reader& reader, const std::vector<std::int64_t>&
                    "other_batch", "c2c_ratio",  "base_speedup", "other_speedup", "speedup_ratio",
                    "ratio_low",   "ratio_high", "check"};
   for (const std::int64_t run : runs) {
-    const std::string run_id = uuid_of(reader, run);
+    const std::string run_id = run_uuid_of(reader, run);
     const auto cells = c2c_cells(reader, run, load_figures(reader, {run}));
-    const auto fastest = fastest_of(cells);
+    const auto fastest = fastest_by_place(cells);
     for (const auto& contrast : kContrasts) {
-      if (!add_measured(table, run_id, contrast, fastest)) {
+      if (!add_measured_contrast(table, run_id, contrast, fastest)) {
         std::vector<Value> row(table.columns.size());
         row[0] = run_id;
         row[1] = std::string(contrast.name);
@@ -226,7 +226,7 @@ Table c2c_contrasts_table(const Reader& reader, const std::vector<std::int64_t>&
         row.back() = std::string("not measured");
         table.rows.push_back(std::move(row));
       }
-      add_published(table, run_id, contrast);
+      add_published_contrast(table, run_id, contrast);
     }
   }
   return table;

@@ -19,18 +19,18 @@ namespace {
 constexpr std::int64_t kEpochSamples = 50'000;
 constexpr std::array kPublishedEnvironments{"bare-metal", "cross-docker"};
 
-struct TrainedUnder {
+struct TrainedSide {
   CellFigure figure;
   TrainedCell cell;
   std::string schedule;  ///< the method without -ps and -a2a
   bool server = false;
 };
 
-std::vector<TrainedUnder> load_trained(const std::vector<CellFigure>& figures) {
-  std::vector<TrainedUnder> trained;
+std::vector<TrainedSide> load_sides(const std::vector<CellFigure>& figures) {
+  std::vector<TrainedSide> trained;
   for (const auto& figure : figures) {
     if (figure.collective != "training") continue;
-    TrainedUnder one{figure, trained_cell(figure), figure.algorithm, figure.architecture == "ps"};
+    TrainedSide one{figure, trained_cell(figure), figure.algorithm, figure.architecture == "ps"};
     const auto dash = one.schedule.rfind('-');
     const auto family = dash == std::string::npos ? "" : one.schedule.substr(dash);
     if (family != "-ps" && family != "-a2a") continue;  // no partner with a server
@@ -41,26 +41,26 @@ std::vector<TrainedUnder> load_trained(const std::vector<CellFigure>& figures) {
 }
 
 /// What must be equal for two to have trained the same.
-std::string task_of(const TrainedUnder& t) {
+std::string side_task(const TrainedSide& t) {
   const auto of = [&](const char* name) { return t.cell.settings.value(name, std::string()); };
   return join({t.figure.environment, t.figure.backend, t.cell.model, std::to_string(t.cell.batch),
                of("sequence"), of("data"), of("precision"), t.figure.group_knobs, t.schedule},
               "|");
 }
 
-std::int64_t steps_of(const TrainedUnder& t) {
+std::int64_t budget_steps(const TrainedSide& t) {
   const std::int64_t per_step = t.cell.batch * t.cell.workers;
   return training_studies().budget.epochs * ((kEpochSamples + per_step - 1) / per_step);
 }
 
 /// The whole training, of each launch: its step times the steps of the budget.
-CellFigure whole(const TrainedUnder& t) {
+CellFigure whole_training(const TrainedSide& t) {
   CellFigure figure = t.figure;
-  for (auto& launch : figure.launches) launch.median_us *= static_cast<double>(steps_of(t));
+  for (auto& launch : figure.launches) launch.median_us *= static_cast<double>(budget_steps(t));
   return figure;
 }
 
-std::string family_of(const std::string& backend) {
+std::string published_family(const std::string& backend) {
   return backend == "openmpi" || backend == "mpich" || backend == "cuda-aware-mpi" ? "mpi"
                                                                                    : backend;
 }
@@ -84,8 +84,8 @@ std::map<std::pair<std::string, std::string>, PublishedPair> published_pairs() {
   return pairs;
 }
 
-void add_published(std::vector<Value>& row, const std::optional<PublishedPair>& pair,
-                   const std::string& note) {
+void add_published_times(std::vector<Value>& row, const std::optional<PublishedPair>& pair,
+                         const std::string& note) {
   row.push_back(or_null(pair ? std::optional(pair->server_s) : std::nullopt));
   row.push_back(or_null(pair ? std::optional(pair->ring_s) : std::nullopt));
   row.push_back(or_null(pair ? std::optional(pair->server_s / pair->ring_s) : std::nullopt));
@@ -93,11 +93,11 @@ void add_published(std::vector<Value>& row, const std::optional<PublishedPair>& 
 }
 
 /// The fastest ring of the same task for one number of ranks, or of workers.
-const TrainedUnder* partner_of(const std::vector<TrainedUnder>& all, const TrainedUnder& server,
-                               bool equal_ranks) {
-  const TrainedUnder* best = nullptr;
+const TrainedSide* ring_partner(const std::vector<TrainedSide>& all, const TrainedSide& server,
+                                bool equal_ranks) {
+  const TrainedSide* best = nullptr;
   for (const auto& ring : all) {
-    if (ring.server || task_of(ring) != task_of(server)) continue;
+    if (ring.server || side_task(ring) != side_task(server)) continue;
     if (equal_ranks ? ring.figure.ranks != server.figure.ranks
                     : ring.cell.workers != server.cell.workers)
       continue;
@@ -107,11 +107,11 @@ const TrainedUnder* partner_of(const std::vector<TrainedUnder>& all, const Train
 }
 
 /// Collects rows, whose verdicts come when all ratios of the run are known.
-class PsRingPairs {
+class ServerRingRows {
  public:
-  void add(const TrainedUnder& server, const TrainedUnder& ring, const char* basis) {
-    const CellFigure a = whole(server);
-    const CellFigure b = whole(ring);
+  void add(const TrainedSide& server, const TrainedSide& ring, const char* basis) {
+    const CellFigure a = whole_training(server);
+    const CellFigure b = whole_training(ring);
     ratios_.push_back(time_ratio(a, b));
     const auto seconds = [](double us) { return us / 1e6; };
     std::vector<Value> row{
@@ -126,8 +126,8 @@ class PsRingPairs {
         server.cell.workers,
         ring.cell.workers,
         training_studies().budget.epochs * kEpochSamples,
-        steps_of(server),
-        steps_of(ring),
+        budget_steps(server),
+        budget_steps(ring),
         static_cast<std::int64_t>(std::min(a.launches.size(), b.launches.size())),
         seconds(a.median_us()),
         seconds(b.median_us()),
@@ -144,11 +144,11 @@ class PsRingPairs {
     const auto verdicts = judge_by_run(runs, ratios_);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       auto& row = rows_[i];
-      const std::pair place{family_of(plain_text(row[2])), plain_text(row[1])};
+      const std::pair place{published_family(plain_text(row[2])), plain_text(row[1])};
       const auto known = published.find(place);
       row.emplace_back(std::string(name_of(verdicts[i])));
-      add_published(row, known == published.end() ? std::nullopt : std::optional(known->second),
-                    "");
+      add_published_times(
+          row, known == published.end() ? std::nullopt : std::optional(known->second), "");
       seen.insert(place);
       table.rows.push_back(std::move(row));
     }
@@ -158,7 +158,7 @@ class PsRingPairs {
       row[0] = run_id;
       row[1] = place.second;
       row[2] = place.first;
-      add_published(row, pair, "not measured in this run");
+      add_published_times(row, pair, "not measured in this run");
       table.rows.push_back(std::move(row));
     }
   }
@@ -201,14 +201,14 @@ Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t
                    "note"};
   for (const std::int64_t run : runs) {
     const Table named = reader.query("SELECT uuid FROM run WHERE id = ?1", {run});
-    const auto trained = load_trained(load_figures(reader, {run}));
-    PsRingPairs pairs;
+    const auto trained = load_sides(load_figures(reader, {run}));
+    ServerRingRows pairs;
     pairs.run_id = TableView(named).text(0, "uuid");
     for (const auto& server : trained) {
       if (!server.server) continue;
-      if (const auto* ring = partner_of(trained, server, true))
+      if (const auto* ring = ring_partner(trained, server, true))
         pairs.add(server, *ring, "equal ranks");
-      if (const auto* ring = partner_of(trained, server, false))
+      if (const auto* ring = ring_partner(trained, server, false))
         pairs.add(server, *ring, "equal workers");
     }
     pairs.finish(table);

@@ -14,25 +14,26 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::array kLinks{"100Gb-IB-RDMA", "100GbE-TCP", "10GbE-TCP"};
-constexpr const char* kBest = "best of all";  // the seed reports it without naming the method
+constexpr std::array kPublishedLinks{"100Gb-IB-RDMA", "100GbE-TCP", "10GbE-TCP"};
+constexpr const char* kBestOfAll = "best of all";  // the seed reports it without naming the method
 
 /// Model, method and workers: one row of the published table over its links.
-using Place = std::tuple<std::string, std::string, std::int64_t>;
-using Published = std::map<Place, std::vector<const PublishedSpeedup*>>;
+using SpeedupPlace = std::tuple<std::string, std::string, std::int64_t>;
+using SpeedupsByPlace = std::map<SpeedupPlace, std::vector<const PublishedSpeedup*>>;
 
-Published published_by_place() {
-  Published published;
+SpeedupsByPlace published_by_place() {
+  SpeedupsByPlace published;
   for (const auto& one : training_studies().speedups)
-    published[{one.model, one.method.empty() ? kBest : one.method, one.workers}].push_back(&one);
+    published[{one.model, one.method.empty() ? kBestOfAll : one.method, one.workers}].push_back(
+        &one);
   return published;
 }
 
-void add_published(std::vector<Value>& row, const Published& published, const Place& place,
-                   std::string note) {
+void add_published_speedups(std::vector<Value>& row, const SpeedupsByPlace& published,
+                            const SpeedupPlace& place, std::string note) {
   const auto found = published.find(place);
   const auto remark = [&](const std::string& text) { note += (note.empty() ? "" : "; ") + text; };
-  for (const char* link : kLinks) {
+  for (const char* link : kPublishedLinks) {
     const PublishedSpeedup* one = nullptr;
     if (found != published.end())
       for (const auto* candidate : found->second)
@@ -47,7 +48,7 @@ void add_published(std::vector<Value>& row, const Published& published, const Pl
   row.push_back(or_null(note));
 }
 
-std::vector<Value> measured_row(const C2cCell& c, const std::string& method) {
+std::vector<Value> measured_speedup_row(const C2cCell& c, const std::string& method) {
   std::vector<Value> row{c.figure.run_id,
                          c.cell.model,
                          method,
@@ -62,19 +63,20 @@ std::vector<Value> measured_row(const C2cCell& c, const std::string& method) {
   return row;
 }
 
-double speedup_of(const C2cCell& cell) { return median(cell.speedups); }
+double typical_speedup(const C2cCell& cell) { return median(cell.speedups); }
 
 /// The cell of the highest speed-up of each environment, backend, model, method and workers: the
 /// published ones have one setting per method. The best over methods stands under its own name.
-std::map<std::pair<Place, std::string>, const C2cCell*> chosen(const std::vector<C2cCell>& cells) {
-  std::map<std::pair<Place, std::string>, const C2cCell*> best;
+std::map<std::pair<SpeedupPlace, std::string>, const C2cCell*> best_of_each(
+    const std::vector<C2cCell>& cells) {
+  std::map<std::pair<SpeedupPlace, std::string>, const C2cCell*> best;
   for (const auto& cell : cells) {
     if (cell.speedups.empty()) continue;
     const std::string where = cell.figure.environment + "|" + cell.figure.backend + "|" +
                               cell.figure.group_knobs + "|" + std::to_string(cell.cell.batch);
-    for (const std::string& method : {cell.figure.algorithm, std::string(kBest)}) {
+    for (const std::string& method : {cell.figure.algorithm, std::string(kBestOfAll)}) {
       const C2cCell*& known = best[{{cell.cell.model, method, cell.cell.workers}, where}];
-      if (known == nullptr || speedup_of(cell) > speedup_of(*known)) known = &cell;
+      if (known == nullptr || typical_speedup(cell) > typical_speedup(*known)) known = &cell;
     }
   }
   return best;
@@ -112,22 +114,23 @@ Table published_training_table(const Reader& reader, const std::vector<std::int6
     const auto cells = c2c_cells(reader, run, load_figures(reader, {run}));
     if (cells.empty()) continue;
     auto missing = published;
-    for (const auto& [key, cell] : chosen(cells)) {
+    for (const auto& [key, cell] : best_of_each(cells)) {
       const auto& [place, where] = key;
       if (!is_published_model(cell->cell.model)) continue;
-      auto row = measured_row(*cell, std::get<1>(place));
-      add_published(row, published, place,
-                    std::get<1>(place) == kBest ? "here: " + cell->figure.algorithm : "");
+      auto row = measured_speedup_row(*cell, std::get<1>(place));
+      add_published_speedups(
+          row, published, place,
+          std::get<1>(place) == kBestOfAll ? "here: " + cell->figure.algorithm : "");
       table.rows.push_back(std::move(row));
       missing.erase(place);
     }
     for (const auto& [place, links] : missing) {
-      std::vector<Value> row(table.columns.size() - kLinks.size() - 1);
+      std::vector<Value> row(table.columns.size() - kPublishedLinks.size() - 1);
       row[0] = TableView(named).text(0, "uuid");
       row[1] = std::get<0>(place);
       row[2] = std::get<1>(place);
       row[3] = std::get<2>(place);
-      add_published(row, published, place, "not measured");
+      add_published_speedups(row, published, place, "not measured");
       table.rows.push_back(std::move(row));
     }
   }

@@ -13,7 +13,7 @@
 namespace dynamiccl {
 namespace {
 
-constexpr const char* kNone = "none";
+constexpr const char* kNoTechnique = "none";
 
 /// The survey's six-tuple of one row; "" = the row has none of it.
 struct SixTuple {
@@ -29,7 +29,7 @@ std::string scheduling_name(TrainingMethod method) {
   switch (method) {
     case TrainingMethod::bsp_ps:
     case TrainingMethod::bsp_a2a:
-      return kNone;
+      return kNoTechnique;
     case TrainingMethod::wfbp_ps:
     case TrainingMethod::wfbp_a2a:
       return "WFBP";
@@ -72,7 +72,7 @@ std::set<std::string> parts_of(const std::string& text) {
   return parts;
 }
 
-std::string joined(const std::set<std::string>& parts) {
+std::string joined_parts(const std::set<std::string>& parts) {
   return join({parts.begin(), parts.end()}, " + ");
 }
 
@@ -82,24 +82,24 @@ std::string topology_name(std::int64_t hosts, const std::string& intra, const st
   const std::string outside = fmt::format("over {}", inter.empty() ? "unknown links" : inter);
   if (hosts > 1)
     return fmt::format("{} hosts {}, {} inside", hosts, outside,
-                       intra == kNone ? "nothing shared" : intra);
-  return intra == kNone ? fmt::format("one host, ranks apart, {}", outside)
-                        : fmt::format("one host, {}", intra);
+                       intra == kNoTechnique ? "nothing shared" : intra);
+  return intra == kNoTechnique ? fmt::format("one host, ranks apart, {}", outside)
+                               : fmt::format("one host, {}", intra);
 }
 
 SixTuple tuple_of(const TableView& rows, std::size_t i) {
   SixTuple tuple;
-  const std::string inter = joined(parts_of(rows.text(i, "inter_links")));
+  const std::string inter = joined_parts(parts_of(rows.text(i, "inter_links")));
   std::set<std::string> protocols;
   for (const auto& transport : parts_of(rows.text(i, "transports")))
     protocols.insert(protocol_name(transport, inter));
-  tuple.protocol = joined(protocols);
-  tuple.topology =
-      topology_name(rows.integer(i, "hosts"), joined(parts_of(rows.text(i, "intra_links"))), inter);
+  tuple.protocol = joined_parts(protocols);
+  tuple.topology = topology_name(rows.integer(i, "hosts"),
+                                 joined_parts(parts_of(rows.text(i, "intra_links"))), inter);
   tuple.architecture = architecture_name(rows.text(i, "architecture") == "ps" ? Architecture::ps
                                                                               : Architecture::ring);
   if (rows.text(i, "collective") != name_of(Collective::training)) {
-    tuple.compression = kNone;
+    tuple.compression = kNoTechnique;
     return tuple;
   }
   const auto method = find_named<TrainingMethod>(rows.text(i, "algorithm"));
@@ -107,16 +107,18 @@ SixTuple tuple_of(const TableView& rows, std::size_t i) {
   tuple.sync = crosses_barrier(*method) ? "BSP across the barrier" : "BSP";
   tuple.scheduling = scheduling_name(*method);
   CellFigure figure = figure_cell(rows, i);
-  const auto packing = trained_cell(figure).settings.value("packing", std::string(kNone));
-  tuple.compression = packing == kNone ? kNone : "lossless packing";
+  const auto packing = trained_cell(figure).settings.value("packing", std::string(kNoTechnique));
+  tuple.compression = packing == kNoTechnique ? kNoTechnique : "lossless packing";
   return tuple;
 }
 
 /// Nothing that runs here loses any of a gradient; what this program does not know may.
-std::string label_of(const SixTuple& tuple) { return tuple.compression.empty() ? "" : "lossless"; }
+std::string tuple_label(const SixTuple& tuple) {
+  return tuple.compression.empty() ? "" : "lossless";
+}
 
 /// A row per training cell, and per operation of other cells.
-Table used_rows(const Reader& reader, std::int64_t run) {
+Table used_cells(const Reader& reader, std::int64_t run) {
   return reader.query(
       "WITH mine AS (SELECT launch_row FROM v_launch WHERE run_row = ?1 AND launch_status = 'ok'), "
       "moved AS (SELECT launch_id, group_concat(DISTINCT transport) AS transports FROM transport "
@@ -230,7 +232,7 @@ std::vector<TechniqueRow> technique_rows(Uses uses, std::int64_t choices) {
   }
   for (const auto& [use, cells] : uses)
     rows.push_back({level_of[use.first], use.first, use.second, "", "lossless", cells,
-                    use.second == kNone ? "nothing of this kind" : ""});
+                    use.second == kNoTechnique ? "nothing of this kind" : ""});
   rows.push_back({studies.tuner_level, "tuning", "DynamICCL's tuner", "lossless",
                   choices > 0 ? "lossless" : "", choices,
                   "under scheduling, above the library's internals; cells: choices left in force"});
@@ -252,7 +254,7 @@ Table taxonomy_table(const Reader& reader, const std::vector<std::int64_t>& runs
                    "compression", "architecture", "scheduling", "protocol",       "topology",
                    "label",       "checked",      "wrong",      "max_difference", "tuner"};
   for (const std::int64_t run : runs) {
-    const Table used = used_rows(reader, run);
+    const Table used = used_cells(reader, run);
     const TableView rows(used);
     const auto tuners = tuners_of(reader, run);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -278,7 +280,7 @@ Table taxonomy_table(const Reader& reader, const std::vector<std::int64_t>& runs
            or_null(tuple.scheduling),
            or_null(tuple.protocol),
            or_null(tuple.topology),
-           or_null(label_of(tuple)),
+           or_null(tuple_label(tuple)),
            rows.integer(i, "checked"),
            rows.integer(i, "wrong"),
            or_null(rows.real(i, "max_difference")),
@@ -297,7 +299,7 @@ Table techniques_table(const Reader& reader, const std::vector<std::int64_t>& ru
   table.columns = {"run_id",    "level", "dimension", "technique",
                    "published", "here",  "cells",     "note"};
   for (const std::int64_t run : runs) {
-    const Table used = used_rows(reader, run);
+    const Table used = used_cells(reader, run);
     const TableView rows(used);
     Uses uses;
     for (std::size_t i = 0; i < rows.size(); ++i)

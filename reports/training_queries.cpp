@@ -36,7 +36,16 @@ constexpr std::array kTrainingQueries{
     RunQuery{"published_training", "Published speed-ups",
              "one model, method and number of workers: throughput over one worker here, beside "
              "what the survey published of its three links",
-             published_training_table}};
+             published_training_table},
+    RunQuery{"architecture_tradeoff", "Trade-offs of architectures",
+             "one published property of server, all-reduce and gossip, and what was measured of it "
+             "in one workload, by the fastest method of the architecture",
+             architecture_tradeoff_table},
+    RunQuery{"scheduling_tradeoff", "Trade-offs of scheduling",
+             "one published property of a way to schedule gradients, and what the plan and the "
+             "trace of one step show of it, by the fastest method that does so (ByteScheduler both "
+             "cuts and orders)",
+             scheduling_tradeoff_table}};
 
 }  // namespace
 

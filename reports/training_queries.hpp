@@ -40,6 +40,13 @@ Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t
 Table published_training_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                                const QueryScope& scope);
 
+/// A row per published property of an architecture, or of a way to schedule, in each workload: the
+/// label beside what was measured, "not measured" where nothing was (D-11, D-54).
+Table architecture_tradeoff_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                                  const QueryScope& scope);
+Table scheduling_tradeoff_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                                const QueryScope& scope);
+
 /// What the studies publish of training, as this program carries it.
 const TrainingStudies& training_studies();
 

@@ -82,6 +82,60 @@
         { name: "published ratio", right: true, text: r => format.ratio(r.cross_docker_s / r.bare_metal_s) }, { name: "ratio here", right: true, text: here }] })];
   }
 
+  /** C2C of each cell, and where nothing lossless is left. */
+  function communication(cells) {
+    const { el, format } = Report;
+    if (!cells.some(r => r.c2c_predicted)) return [];
+    const value = (v, text) => v === null || v === undefined ? "-" : text(v);
+    const saturated = cells.filter(r => r.flag);
+    return [el("h3", {}, "Communication over computation"),
+      saturated.length ? el("ul", { class: "notes" }, saturated.map(r => el("li", {}, r.advice))) : null,
+      Report.table({ caption: "T_comm / T_comp = C2C × bytes per parameter × FLOP/s of a worker / bandwidth of its link. Expected: one after the other without scheduling, else the longer of the two", rows: cells, columns: [
+        { name: "method", text: r => el("span", { class: "together" }, r.method) }, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
+        { name: "model", text: r => el("span", { class: "together" }, `${r.model}, batch ${r.batch}`) }, { name: "workers", right: true, text: r => String(r.workers) },
+        { name: "f(N), counted, fitted", right: true, text: r => [r.f_formula, r.f_counted, r.f_fitted].map(v => value(v, format.number)).join(", ") },
+        { name: "worker", right: true, text: r => format.number(r.worker_flop_per_second / 1e9) + " GFLOP/s" },
+        { name: "start-up", right: true, text: r => value(r.alpha_us, format.time) }, { name: "link", right: true, text: r => value(r.link_bytes_per_s, format.bandwidth) },
+        { name: "T_comm / T_comp", right: true, text: r => value(r.ratio_predicted, format.ratio) }, { name: "measured", right: true, text: r => value(r.ratio_measured, format.ratio) },
+        { name: "expected", right: true, text: r => value(r.expected_us, format.time) }, { name: "step", right: true, text: r => format.time(r.step_us) },
+        { name: "throughput against expected", right: true, text: r => value(r.gap_percent, v => `${v > 0 ? "+" : ""}${format.number(v)} %`) }] })];
+  }
+
+  /** Equal samples with and without a server, beside the container study's times. */
+  function againstRing(own, passes) {
+    const { el, format } = Report;
+    const rows = own.against_ring.filter(r => r.ratio === null || passes({ ...r, architecture: Report.state.architecture }));
+    const seconds = v => v === null ? "-" : format.time(v * 1e6);
+    const published = v => v === null ? "-" : v + " s";
+    const workers = r => r.server_workers === null ? "-" : `${r.server_workers} and ${r.ring_workers}`;
+    return rows.length ? [el("h3", {}, "Parameter server against ring, equal samples"), Report.table({
+      caption: `Time of 10 epochs of CIFAR-10's 50,000 samples as steps here, and as published: ResNet-18, 4 GPUs, ${own.testbed}; there mpi stands for Open MPI and MPICH`, rows, columns: [
+        { name: "backend", text: r => r.backend }, { name: "environment", text: r => r.environment }, { name: "compared at", text: r => r.basis ?? r.note },
+        { name: "model", text: r => r.model ? `${r.model}, batch ${r.batch}, ${r.schedule}` : "-" }, { name: "workers", text: workers },
+        { name: "server", right: true, text: r => seconds(r.server_s) }, { name: "ring", right: true, text: r => seconds(r.ring_s) },
+        { name: "server / ring", right: true, text: r => r.ratio === null ? "-" : format.interval(r.ratio, r.ratio_low, r.ratio_high, format.ratio) },
+        { name: "published server", right: true, text: r => published(r.published_server_s) }, { name: "published ring", right: true, text: r => published(r.published_ring_s) },
+        { name: "published ratio", right: true, text: r => r.published_ratio === null ? "-" : format.ratio(r.published_ratio) }] })] : [];
+  }
+
+  /** Speed-ups over one worker beside the survey's, by link. */
+  function speedups(own, passes) {
+    const { el, format } = Report;
+    const value = v => v === null ? "-" : format.ratio(v);
+    const links = [["published_100gb_ib_rdma", "100 Gb/s InfiniBand"], ["published_100gbe_tcp", "100 GbE, TCP"], ["published_10gbe_tcp", "10 GbE, TCP"]];
+    const published = links.map(([key, name]) => ({ name: `published, ${name}`, right: true, text: r => value(r[key]) }));
+    const together = text => el("span", { class: "together" }, text);
+    const named = [{ name: "model", text: r => together(r.model + (r.batch ? `, batch ${r.batch}` : "")) }, { name: "method", text: r => together(r.method) }, { name: "workers", right: true, text: r => String(r.workers) }];
+    const note = { name: "note", wide: true, text: r => r.note ?? "" };
+    const measured = own.speedups.filter(r => r.speedup !== null && passes({ ...r, architecture: Report.state.architecture }));
+    const others = own.speedups.filter(r => r.speedup === null);
+    return [el("h3", {}, "Speed-up over one worker, beside the survey"),
+      measured.length ? Report.table({ caption: `Published: ${own.survey}`, rows: measured, columns: [...named, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
+        { name: "here", right: true, text: r => format.interval(r.speedup, r.speedup_low, r.speedup_high, format.ratio) }, ...published, note] })
+        : el("p", { class: "note" }, "None of the survey's models (ResNet-50, BERT-Base, BERT-Large) was trained in this run."),
+      Report.tableBehind(() => Report.table({ caption: own.survey_note, rows: others, columns: [...named, ...published, note] }), "Published and not measured here")];
+  }
+
   Report.section({
     id: "training", short: "Training", title: "What a training step costs",
     lead: "Steps of real models under each method of making gradients equal; every cell's weights were compared bit by bit over the ranks.",
@@ -110,7 +164,7 @@
           learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
-        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...beside(own, rows));
+        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));
     },
   });
 })();

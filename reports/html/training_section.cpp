@@ -2,6 +2,7 @@
 #include "profiles/reference.hpp"
 #include "reports/html/section.hpp"
 #include "reports/table_view.hpp"
+#include "reports/training_queries.hpp"
 #include "reports/training_report.hpp"
 
 namespace dynamiccl {
@@ -75,7 +76,12 @@ json training_data(const PageContext& page) {
   return {{"rows", table_json(report)},
           {"curves", curves(page)},
           {"testbed", figures.testbed},
-          {"published", published(figures)}};
+          {"published", published(figures)},
+          {"survey", training_studies().survey_testbed},
+          {"survey_note", training_studies().speedups_note},
+          {"against_ring", table_json(ps_against_ring_table(page.reader, {page.run_row}, {}))},
+          {"speedups", table_json(published_training_table(page.reader, {page.run_row}, {}))},
+          {"c2c", table_json(c2c_table(page.reader, {page.run_row}, {}))}};
 }
 
 }  // namespace dynamiccl

@@ -236,6 +236,10 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
   figures.backward_us = 40;
   figures.exposed_us = 7;
   figures.predicted_us = 81;
+  figures.compute_us = 40;
+  figures.intensity = 100;
+  figures.c2c_predicted = figures.c2c_measured = 1e-3;
+  figures.details["cost_us"] = nlohmann::json::parse("[[100,20],[1000,110]]");
   for (int i = 0; i < 200; ++i) figures.details["losses"].push_back(3.0 / (1 + i));
   figures.details["accuracies"] = nlohmann::json::parse("[[10,0.4],[20,0.5],[30,0.7]]");
   store_training(store,
@@ -257,5 +261,11 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
   CHECK_THAT(text.get<std::string>(), ContainsSubstring("0.8×"));
   CHECK_THAT(text.get<std::string>(), ContainsSubstring("bucket=1 MiB"));
   CHECK(browser.evaluate("document.querySelectorAll('#training .bars .bar').length") == 2);
+  // Beside the studies: what C2C says, server against ring, the survey's speed-ups by method.
+  CHECK_THAT(text.get<std::string>(), ContainsSubstring("lossless_saturated: bare-metal, cnn"));
+  CHECK_THAT(text.get<std::string>(), ContainsSubstring("Parameter server against ring"));
+  CHECK_THAT(text.get<std::string>(), ContainsSubstring("None of the survey's models"));
+  browser.evaluate("document.querySelectorAll('#training details').forEach(d => d.open = true)");
+  CHECK(browser.becomes_true("document.getElementById('training').innerText.includes('23.2×')"));
   CHECK(browser.complaints() == std::vector<std::string>{});
 }

@@ -34,6 +34,28 @@ TEST_CASE("the catalogue has what the checklist wants catalogued", "[C-09][C-10]
   CHECK(names["C-57"].size() == 2);
 }
 
+TEST_CASE(
+    "architectures and algorithms of the surveys are catalogued, and what does not run says so",
+    "[D-08]") {
+  std::map<std::string, std::set<std::string>> names;
+  for (const auto& entry : parse_catalogue(read_input_file(kCatalogue), kCatalogue)) {
+    names[entry.requirement].insert(entry.name);
+    INFO(entry.kind << " " << entry.name);
+    const bool absent = entry.kind == "training architecture" || entry.kind == "scheduling" ||
+                        entry.kind == "gossip algorithm";
+    if (!absent) continue;
+    CHECK(entry.here.empty());
+    CHECK((entry.note.find("not run here") != std::string::npos ||
+           entry.note.find("not simulated here") != std::string::npos));
+  }
+  using Names = std::set<std::string>;
+  CHECK(names["D-08"] ==
+        Names{"DistBelief", "GeePS", "AdaPS", "BytePS", "switch-assisted aggregation"});
+  CHECK(names["D-09"] == Names{"Gossip-SGD", "Gossip-Push", "SGP", "Gossip-PGD", "CHOCO-SGD",
+                               "ECD-PSGD", "DCD-PSGD", "D-PSGD", "D2"});
+  for (const char* row : {"D-06", "D-07", "D-51", "D-52"}) CHECK(names[row].size() == 1);
+}
+
 TEST_CASE("what the catalogue says is run here bears the names under which it is run") {
   const auto entries = parse_catalogue(read_input_file(kCatalogue), kCatalogue);
   const auto here = [&](const char* name) {

@@ -7,80 +7,12 @@
 
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
-#include "tests/db/synthetic.hpp"
+#include "tests/reports/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;
-
-namespace {
-
-/// One training cell in a group of its own: 256 parameters, 1024 bytes of gradients.
-struct Trained {
-  std::string method;
-  std::string model;
-  int batch = 8;
-  int ranks = 2;
-  double step_us = 100;
-  TrainingFigures figures;
-};
-
-/// I = 100 FLOP per sample and parameter, 60 us of computation, a line of 5 us + 0.01 us per byte.
-TrainingFigures usual_figures() {
-  TrainingFigures figures;
-  figures.role = "worker";
-  figures.intensity = 100;
-  figures.compute_us = 60;
-  figures.single_us = 55;
-  figures.c2c_predicted = 1.0 / (8 * 100);
-  figures.c2c_measured = 1.1 / (8 * 100);
-  figures.details["messages"] = 2;
-  figures.details["cost_us"] = {{100, 6}, {1000, 15}};
-  return figures;
-}
-
-class TrainedRun {
- public:
-  explicit TrainedRun(const std::vector<Trained>& cells, int blocks = 3)
-      : store_(folder_.file("a.sqlite")) {
-    const std::vector<std::string> environments(cells.size(), "bare-metal");
-    auto plan = make_plan("trained", environments, {"training"}, {1024});
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      plan.groups[i].id = plan.cells[i].group_id = "group-" + std::to_string(i);
-      plan.groups[i].ranks = cells[i].ranks;
-      plan.cells[i].id = "cell-" + std::to_string(i);
-      plan.cells[i].algorithm = cells[i].method;
-      plan.cells[i].knobs_json = R"({"model":")" + cells[i].model + R"(","batch":")" +
-                                 std::to_string(cells[i].batch) + R"("})";
-    }
-    store_.begin_run(plan.run, plan.groups, plan.cells);
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      for (int block = 0; block < blocks; ++block) {
-        const auto start = make_start(plan.groups[i].id, block);
-        const auto launch = store_.begin_launch("trained", start);
-        auto files = make_records(
-            {plan.cells[i]}, plan.groups[i].id, start.uuid, cells[i].ranks, 10,
-            [&](const CellInfo&, int, int) { return cells[i].step_us * (1 + 0.01 * block); });
-        for (auto& file : files)
-          for (auto& record : file.records)
-            if (auto* cell = std::get_if<CellRecord>(&record)) cell->training = cells[i].figures;
-        store_.finish_launch(launch, make_end(), files);
-      }
-    store_.end_run("trained", "complete");
-  }
-
-  [[nodiscard]] Table query(const char* name) const {
-    return named_query(Reader(file()), name, {});
-  }
-  [[nodiscard]] std::string file() const { return folder_.file("a.sqlite"); }
-
- private:
-  ScratchFolder folder_;
-  Store store_;
-};
-
-}  // namespace
 
 TEST_CASE("C2C turns what a worker computes and a link carries into a ratio of times",
           "[E-186][E-188][G-24]") {
@@ -192,7 +124,8 @@ TEST_CASE("C2C is checked against both contrasts, published and here", "[E-189]"
     auto figures = usual_figures();
     figures.c2c_predicted = c2c;
     figures.single_us = single_us;
-    return Trained{"mg-wfbp", model, batch, 2, 100, figures};
+    TrainedCase one{"mg-wfbp", model, batch, 2, 100, figures};
+    return one;
   };
   // As C2C has it for intensity; BERT-Large scales better than it should.
   const TrainedRun run({trained("resnet50", 64, 1e-5, 98), trained("bert-base", 64, 2e-5, 70),

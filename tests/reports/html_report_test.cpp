@@ -321,6 +321,12 @@ TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d
   REQUIRE(training.at("curves").size() == 3);
   CHECK(training["curves"][0]["losses"] == json::parse("[[1,3.0],[2,2.0],[3,1.0]]"));
   CHECK(training["published"].size() == 6);
+  // Published pairs without a partner here: three libraries in two environments.
+  CHECK(training["against_ring"].size() == 6);
+  CHECK(training["speedups"][0]["note"] == "not measured");
+  CHECK(training["speedups"][0]["published_100gb_ib_rdma"].is_number());
+  CHECK(training["c2c"].size() == 3);
+  CHECK_THAT(training["survey"].get<std::string>(), ContainsSubstring("RTX 2080 Ti"));
   const std::string markdown = render_report_markdown(reader, "last");
   CHECK_THAT(markdown, ContainsSubstring("## Training\n"));
   CHECK_THAT(markdown, ContainsSubstring("| mg-wfbp"));

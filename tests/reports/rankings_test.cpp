@@ -76,7 +76,7 @@ TEST_CASE("the catalogue is listed and chosen from without a run", "[C-10]") {
   const ScratchFolder folder;
   const Store store(folder.file("a.sqlite"));
   QueryScope scope;
-  scope.where = {{"name", "BytePS"}};
+  scope.where = {{"kind", "framework"}, {"name", "BytePS"}};
   const Table table = named_query(Reader(folder.file("a.sqlite")), "catalogue", scope);
   REQUIRE(table.rows.size() == 1);
   CHECK(TableView(table).text(0, "family") == "parameter server");
