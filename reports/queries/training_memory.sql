@@ -1,7 +1,7 @@
 -- title: Memory of training methods
 -- row: one training cell and role, its rank with the most: gradient memory that the method holds beside the weights,
 --   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
---   gradients, a server N + 1 times its shard with N workers
+--   gradients, a server N + 1 times its shard with N workers, a worker that is a server too both
 -- copies: held in units of that copy or shard.
 -- peak_extra_bytes: by how much the process's largest resident memory in these steps exceeded that of the same steps
 -- without communication, so with what the library and the tensors' allocator took; NULL where the kernel tells none.
@@ -17,7 +17,7 @@ WITH held AS (
 SELECT run_id, environment, backend, architecture, model, batch, method, role, ranks, workers,
        count(DISTINCT launch_id) AS launches, max(unit_bytes) AS unit_bytes, max(held_bytes) AS held_bytes,
        max(limit_bytes) AS limit_bytes, round(1.0 * max(held_bytes) / max(unit_bytes), 3) AS copies,
-       max(held_bytes) <= max(limit_bytes) AS within_limit, max(peak_extra_bytes) AS peak_extra_bytes, settings
+       max(held_bytes - limit_bytes) <= 0 AS within_limit, max(peak_extra_bytes) AS peak_extra_bytes, settings
 FROM held
 WHERE held_bytes IS NOT NULL
 GROUP BY cell_id, role

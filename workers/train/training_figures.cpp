@@ -75,13 +75,14 @@ void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
 void describe(TrainingFigures& figures, const TrainingSpec& spec, const ExchangePlan& plan,
               const ModelProfile& profile, const LinkCost& link, int workers, int threads) {
   const double volume = static_cast<double>(plan.elements()) * sizeof(float);
-  // Up and down through a server are counted both, as in the formula.
-  const double ways = plan.servers > 0 ? 2 : 1;
+  // Up and down through a dedicated server are counted both, as in the formula.
+  const double ways = plan.first_worker() > 0 ? 2 : 1;
   figures.c2c_measured =
       ways * figures.wire_bytes / volume / (static_cast<double>(spec.batch) * figures.intensity);
   auto& details = figures.details;
   details["workers"] = workers;
   details["servers"] = plan.servers;
+  if (plan.servers > 0) details["placement"] = name_of(spec.placement);
   details["threads"] = threads;
   details["library"] = learner_library();
   details["messages"] = plan.pieces.size();

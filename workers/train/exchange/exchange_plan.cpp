@@ -118,9 +118,10 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
   for (const auto& gradient : gradients) plan.counts.push_back(gradient.bytes / sizeof(float));
   plan.pieces = cut(plan.counts, groups_of(spec, gradients, cost), largest_piece(spec));
   if (architecture_of(spec.method) == Architecture::ps) {
-    plan.servers = spec.servers;
+    plan.servers = servers_of(spec, 0);
+    plan.colocated = spec.placement == ServerPlacement::colocated;
     plan.server_sgd = server_sgd(spec);
-    assign_servers(plan.pieces, spec.servers);
+    assign_servers(plan.pieces, plan.servers);
   }
   return plan;
 }

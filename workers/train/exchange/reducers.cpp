@@ -1,20 +1,21 @@
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "workers/tags.hpp"
+#include "workers/train/exchange/agreed_order.hpp"
+#include "workers/train/exchange/colocated.hpp"
 #include "workers/train/exchange/exchange.hpp"
 #include "workers/train/exchange/ring_halves.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// The library's all-reduce, or our own of packed values. Rank 0 chooses the order where the method
+/// The library's all-reduce, or our own of packed values. All ranks take one order where the method
 /// has one of its own: ranks that call in different orders would add different pieces.
 class AllReduce final : public Reducer {
  public:
   AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
-      : comm_(comm), plan_(plan), gradients_(gradients), order_(plan.pieces.size() + 1) {
+      : comm_(comm), plan_(plan), gradients_(gradients), order_(comm, plan.pieces.size()) {
     if (plan.packing != Packing::none) ring_.emplace(comm, plan, gradients);
   }
 
@@ -36,30 +37,15 @@ class AllReduce final : public Reducer {
   [[nodiscard]] std::size_t extra_bytes() const override {
     return ring_ ? ring_->extra_bytes() : 0;
   }
-  [[nodiscard]] bool chooses() const override { return comm_.rank() == 0; }
-
-  void agree(std::vector<std::size_t>& chosen) override {
-    const std::size_t bytes = order_.size() * sizeof(std::uint32_t);
-    if (comm_.rank() != 0) {
-      comm_.wait(comm_.irecv(order_.data(), bytes, 0, kOrderTag));
-      chosen.assign(order_.begin() + 1, order_.begin() + 1 + order_[0]);
-      return;
-    }
-    order_[0] = static_cast<std::uint32_t>(chosen.size());
-    std::transform(chosen.begin(), chosen.end(), order_.begin() + 1,
-                   [](std::size_t piece) { return static_cast<std::uint32_t>(piece); });
-    std::vector<Request> sending;
-    for (int rank = 1; rank < comm_.size(); ++rank)
-      sending.push_back(comm_.isend(order_.data(), bytes, rank, kOrderTag));
-    for (const Request request : sending) comm_.wait(request);
-  }
+  [[nodiscard]] bool chooses() const override { return order_.chooses(); }
+  void agree(std::vector<std::size_t>& chosen) override { order_.agree(chosen); }
 
  private:
   Communicator& comm_;
   const ExchangePlan& plan_;
   float* gradients_;
   std::optional<RingHalves> ring_;  ///< where values are packed
-  std::vector<std::uint32_t> order_;
+  AgreedOrder order_;
 };
 
 /// An all-reduce in two halves (DeAR): a ring of reduce-scatters, later a ring of all-gathers.
@@ -84,7 +70,8 @@ class SplitAllReduce final : public Reducer {
   RingHalves ring_;
 };
 
-/// Push to the piece's server, pull of the sum. Several pieces are under way at once.
+/// Push to the piece's server, pull of the sum. Several pieces are under way at once. A dedicated
+/// server is told which piece comes: workers push in orders of their own.
 class PushPull final : public Reducer {
  public:
   PushPull(Communicator& comm, const ExchangePlan& plan, const float* gradients, float* sums)
@@ -99,13 +86,13 @@ class PushPull final : public Reducer {
     const std::size_t bytes = piece.count * sizeof(float);
     const int tag = kPieceTag + static_cast<int>(index);
     headers_[index] = static_cast<std::uint32_t>(index);
-    Open open{index, {}, false};
     // The answer's place is ready before the server can have it.
-    open.requests[0] = comm_.irecv(sums_ + piece.offset, bytes, piece.server, tag);
-    open.requests[1] =
-        comm_.isend(&headers_[index], sizeof headers_[index], piece.server, kPushTag);
-    open.requests[2] = comm_.isend(gradients_ + piece.offset, bytes, piece.server, tag);
-    open_.push_back(open);
+    const Request answer = comm_.irecv(sums_ + piece.offset, bytes, piece.server, tag);
+    std::optional<Request> header;
+    if (!plan_.colocated)
+      header = comm_.isend(&headers_[index], sizeof headers_[index], piece.server, kPushTag);
+    const Request push = comm_.isend(gradients_ + piece.offset, bytes, piece.server, tag);
+    open_.push_back({index, answer, header, push});
     sent_bytes_ += bytes;
     pushing_bytes_ += bytes;
     return false;
@@ -122,7 +109,7 @@ class PushPull final : public Reducer {
     Open open = open_.front();
     open_.pop_front();
     if (!open.pushed) finish_push(open);
-    comm_.wait(open.requests[0]);
+    comm_.wait(open.answer);
     return open.piece;
   }
 
@@ -132,12 +119,14 @@ class PushPull final : public Reducer {
  private:
   struct Open {
     std::size_t piece;
-    std::array<Request, 3> requests;  ///< answer, header, gradients
+    Request answer;
+    std::optional<Request> header;
+    Request push;
     bool pushed = false;
   };
   void finish_push(Open& open) {
-    comm_.wait(open.requests[1]);
-    comm_.wait(open.requests[2]);
+    if (open.header) comm_.wait(*open.header);
+    comm_.wait(open.push);
     open.pushed = true;
     pushing_bytes_ -= plan_.pieces[open.piece].count * sizeof(float);
   }
@@ -155,7 +144,11 @@ class PushPull final : public Reducer {
 
 std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
                                       float* gradients, float* sums) {
-  if (plan.servers > 0) return std::make_unique<PushPull>(comm, plan, gradients, sums);
+  if (plan.servers > 0) {
+    auto push_pull = std::make_unique<PushPull>(comm, plan, gradients, sums);
+    if (!plan.colocated) return push_pull;
+    return make_colocated_reducer(comm, plan, gradients, sums, std::move(push_pull));
+  }
   if (plan.method == TrainingMethod::dear)
     return std::make_unique<SplitAllReduce>(comm, plan, gradients);
   return std::make_unique<AllReduce>(comm, plan, gradients);

@@ -14,6 +14,9 @@ class StagedReducer final : public Reducer {
     inner_ = make_reducer(comm, plan, host_gradients_.data(), host_sums());
   }
 
+  void begin_step() override { inner_->begin_step(); }
+  void finish_step() override { inner_->finish_step(); }
+  void take_weights(const float* weights) override { inner_->take_weights(weights); }
   bool start(std::size_t piece) override {
     // The one thread that calls.
     if (!beside_) memory_.leave_computation();
