@@ -203,13 +203,14 @@ TEST_CASE("servers that are the optimizers train the same weights", "[d-03][d-40
 
 TEST_CASE("colocated servers train what one process would train, bit for bit", "[d-03][d-40]") {
   const auto backend = GENERATE(from_range(kBackends));
-  const int workers = GENERATE(2, 4);
-  const auto optimizer = GENERATE(OptimizerPlace::worker, OptimizerPlace::server);
+  const auto& [workers, optimizer] =
+      GENERATE(std::pair{2, OptimizerPlace::worker}, std::pair{4, OptimizerPlace::worker},
+               std::pair{3, OptimizerPlace::server});
   // As many ranks as workers, all of them servers.
   auto job = job_of(backend, workers, kServer, 20, 0);
-  edit_specs(*job, [&](TrainingSpec& spec) {
+  edit_specs(*job, [place = optimizer](TrainingSpec& spec) {
     spec.placement = ServerPlacement::colocated;
-    spec.optimizer = optimizer;
+    spec.optimizer = place;
   });
   job->start();
   const int code = job->wait(kTimeoutS);
