@@ -116,7 +116,11 @@ ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Grad
   plan.packing = spec.packing;
   plan.credit_bytes = credit_of(spec).count();
   for (const auto& gradient : gradients) plan.counts.push_back(gradient.bytes / sizeof(float));
-  plan.pieces = cut(plan.counts, groups_of(spec, gradients, cost), largest_piece(spec));
+  std::size_t largest = largest_piece(spec);
+  // A model of fewer parts than servers would leave some of those idle.
+  if (const auto servers = static_cast<std::size_t>(servers_of(spec, 0)); servers > 1)
+    largest = std::min(largest, (plan.elements() + servers - 1) / servers);
+  plan.pieces = cut(plan.counts, groups_of(spec, gradients, cost), largest);
   if (architecture_of(spec.method) == Architecture::ps) {
     plan.servers = servers_of(spec, 0);
     plan.colocated = spec.placement == ServerPlacement::colocated;
