@@ -117,7 +117,15 @@ const std::vector<KnobRow>& knob_rows() {
       {"precision",
        [](TrainingSpec& s, const std::string& v) { s.precision = parse_named<Precision>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.precision)); }},
-      number_row("servers", &TrainingSpec::servers, 1),
+      {"servers", [](TrainingSpec& s, const std::string& v) { s.servers = whole("servers", v, 0); },
+       [](const TrainingSpec& s) {
+         // One dedicated server is what nothing needs to be said for.
+         const bool usual = s.placement == ServerPlacement::dedicated && s.servers == 1;
+         return std::to_string(usual ? 0 : s.servers);
+       }},
+      {"placement",
+       [](TrainingSpec& s, const std::string& v) { s.placement = parse_named<ServerPlacement>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.placement)); }},
       number_row("threads", &TrainingSpec::threads, 0),
       number_row("oracle", &TrainingSpec::oracle, 0),
       number_row("samples", &TrainingSpec::samples, 1),
@@ -223,10 +231,15 @@ WorkCell training_cell(const TrainingSpec& spec) {
 }
 
 std::string training_contradiction(const TrainingSpec& spec) {
-  if (spec.optimizer == OptimizerPlace::server &&
-      architecture_of(spec.method) == Architecture::ring)
-    return fmt::format("optimizer = \"server\": {} has no server; take one of the -ps methods",
-                       name_of(spec.method));
+  if (architecture_of(spec.method) == Architecture::ring) {
+    const char* asks_for_servers = nullptr;
+    if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
+    if (spec.placement == ServerPlacement::colocated)
+      asks_for_servers = "placement = \"colocated\"";
+    if (asks_for_servers != nullptr)
+      return fmt::format("{}: {} has no server; take one of the -ps methods", asks_for_servers,
+                         name_of(spec.method));
+  }
   if (spec.packing != Packing::none &&
       (architecture_of(spec.method) == Architecture::ps || spec.method == TrainingMethod::ddp))
     return fmt::format(
@@ -236,15 +249,36 @@ std::string training_contradiction(const TrainingSpec& spec) {
   return "";
 }
 
-int workers_of(const TrainingSpec& spec, int ranks) {
-  return architecture_of(spec.method) == Architecture::ps ? ranks - spec.servers : ranks;
+int servers_of(const TrainingSpec& spec, int ranks) {
+  if (architecture_of(spec.method) == Architecture::ring) return 0;
+  if (spec.servers > 0) return spec.servers;
+  return spec.placement == ServerPlacement::colocated ? ranks : 1;
+}
+
+int dedicated_servers(const TrainingSpec& spec) {
+  return spec.placement == ServerPlacement::colocated ? 0 : servers_of(spec, 0);
+}
+
+int workers_of(const TrainingSpec& spec, int ranks) { return ranks - dedicated_servers(spec); }
+
+std::string servers_misfit(const TrainingSpec& spec, int ranks) {
+  const int servers = servers_of(spec, ranks);
+  const char* plural = servers == 1 ? "" : "s";
+  const char* of_ranks = ranks == 1 ? "" : "s";
+  if (workers_of(spec, ranks) < 1)
+    return fmt::format("{} server{} leave{} no worker among {} rank{}", servers, plural,
+                       servers == 1 ? "s" : "", ranks, of_ranks);
+  if (servers > ranks)
+    return fmt::format("{} colocated server{} {} more than {} rank{}", servers, plural,
+                       servers == 1 ? "is" : "are", ranks, of_ranks);
+  return "";
 }
 
 double parameter_volumes(const TrainingSpec& spec, int workers) {
   const double n = workers;
-  if (architecture_of(spec.method) == Architecture::ps)
-    return 2 * std::max(1.0, n / static_cast<double>(spec.servers));
-  return 2 * (n - 1) / n;
+  if (architecture_of(spec.method) == Architecture::ring) return 2 * (n - 1) / n;
+  const double s = servers_of(spec, workers);
+  return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s : 2 * std::max(1.0, n / s);
 }
 
 double c2c_predicted(const TrainingSpec& spec, int workers) {

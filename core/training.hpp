@@ -30,6 +30,8 @@ enum class MergeRule { optimal, greedy };
 /// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
 /// pull weights.
 enum class OptimizerPlace { worker, server };
+/// Where the servers are: ranks that do nothing else, or the first workers' own.
+enum class ServerPlacement { dedicated, colocated };
 /// How gradients travel: as they are, or each frame's common exponent written once (lossless; host
 /// memory, our own methods without servers).
 enum class Packing { none, exponents };
@@ -72,6 +74,12 @@ struct NameTable<OptimizerPlace> {
                                       Named{OptimizerPlace::server, "server"}};
 };
 
+template <>
+struct NameTable<ServerPlacement> {
+  static constexpr std::string_view what = "placement of servers";
+  static constexpr std::array entries{Named{ServerPlacement::dedicated, "dedicated"},
+                                      Named{ServerPlacement::colocated, "colocated"}};
+};
 template <>
 struct NameTable<Packing> {
   static constexpr std::string_view what = "packing";
@@ -129,8 +137,11 @@ struct TrainingSpec {
   OptimizerPlace optimizer = OptimizerPlace::worker;
   Packing packing = Packing::none;        ///< "packing"
   Precision precision = Precision::fp32;  ///< "precision": tf32 and bf16 on GPUs only
-  int servers = 1;                        ///< "servers": ranks 0 to servers-1, PS only
-  int threads = 0;                        ///< "threads": of computation per rank; 0 = cores / ranks
+  /// "servers": ranks 0 to servers-1, PS only; 0 = one dedicated, all ranks colocated.
+  int servers = 0;
+  /// "placement": PS only.
+  ServerPlacement placement = ServerPlacement::dedicated;
+  int threads = 0;  ///< "threads": of computation per rank; 0 = cores / ranks
   /// "oracle": steps compared with one process that computes every worker's part in order; 0 = the
   /// ranks are only compared with each other.
   int oracle = 0;
@@ -167,11 +178,18 @@ WorkCell training_cell(const TrainingSpec& spec);
 /// Why these settings do not go together; empty when they do.
 std::string training_contradiction(const TrainingSpec& spec);
 
-/// Workers among `ranks`: without the servers where the method has some.
+/// Servers among `ranks`, and those of them that do nothing else.
+int servers_of(const TrainingSpec& spec, int ranks);
+int dedicated_servers(const TrainingSpec& spec);
+/// Workers among `ranks`: all but the dedicated servers.
 int workers_of(const TrainingSpec& spec, int ranks);
+/// Why the servers do not fit among so many ranks; empty when they do.
+std::string servers_misfit(const TrainingSpec& spec, int ranks);
 
-/// f(N): volumes of all parameters that cross the busiest link in one step, per direction of a full
-/// duplex link: 2(N-1)/N for all-reduce; servers S: max(1, N/S) up and down each, 2 max(1, N/S).
+/// f(N): volumes of all parameters that cross the busiest link in one step. All-reduce: 2(N-1)/N in
+/// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,
+/// together 2 max(1, N/S). S colocated ones: a server pushes to S-1 and answers N-1 others,
+/// (N+S-2)/S in each direction, with S = N as all-reduce.
 double parameter_volumes(const TrainingSpec& spec, int workers);
 
 /// C2C = f(N) / (M I) (E-186): parameters communicated per FLOP computed.

@@ -37,10 +37,10 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (spec.method == TrainingMethod::ddp && group.backend != Backend::gloo)
     return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
-  if (workers_of(spec, group.ranks) < 1)
-    return fmt::format("{} server{} no worker among {} rank{}", spec.servers,
-                       spec.servers == 1 ? " leaves" : "s leave", group.ranks,
-                       group.ranks == 1 ? "" : "s");
+  if (auto reason = servers_misfit(spec, group.ranks); !reason.empty()) return reason;
+  if (server_without_gpu(group) && dedicated_servers(spec) == 0)
+    return "a colocated server is a worker too and needs its GPU: leave out "
+           "env.DYNAMICCL_SERVER_GPU";
   // Weights, a copy to start from, momentum, gradients, and about as much of activations.
   const double needed =
       6.0 * static_cast<double>(group.ranks) * static_cast<double>(cell.size.count());

@@ -30,7 +30,8 @@ TrainedCell trained_cell(const CellFigure& figure) {
   };
   cell.model = text_of("model");
   cell.batch = number("batch", 0);
-  cell.workers = figure.ranks - (figure.architecture == "ps" ? number("servers", 1) : 0);
+  const bool dedicated = figure.architecture == "ps" && text_of("placement") != "colocated";
+  cell.workers = figure.ranks - (dedicated ? number("servers", 1) : 0);
   cell.settings.erase("model");
   cell.settings.erase("batch");
   return cell;

@@ -22,7 +22,7 @@ FlipCell training_cell_of(CellFigure figure) {
 }
 
 /// Settings that only one side has: they name it, and are no longer what must be equal.
-nlohmann::json taken_settings(FlipCell& cell, const std::array<const char*, 3>& names) {
+nlohmann::json taken_settings(FlipCell& cell, const std::array<const char*, 4>& names) {
   auto settings = nlohmann::json::parse(cell.figure.cell_knobs);
   auto taken = nlohmann::json::object();
   for (const char* name : names)
@@ -41,7 +41,7 @@ std::vector<FlipCell> architectures(const std::vector<CellFigure>& figures) {
     if (figure.collective == "training") {
       cell = training_cell_of(figure);
       cell.figure.ranks = figure.ranks;  // workers already
-      const auto own = taken_settings(cell, {"servers", "", ""});
+      const auto own = taken_settings(cell, {"servers", "placement", "", ""});
       cell.side = figure.architecture + (own.empty() ? "" : " " + own.dump());
     }
     cell.second = figure.architecture != "ps";
@@ -56,12 +56,13 @@ std::vector<FlipCell> architectures(const std::vector<CellFigure>& figures) {
 struct Grouping {
   std::string_view method;
   bool partition;
-  std::array<const char*, 3> own;
+  std::array<const char*, 4> own;
 };
 constexpr std::array kGroupings{
-    Grouping{"mg-wfbp", false, {"merge", "", ""}}, Grouping{"dear", false, {"bucket", "", ""}},
-    Grouping{"bytescheduler-ps", true, {"partition", "credit", "servers"}},
-    Grouping{"bytescheduler-a2a", true, {"partition", "credit", ""}}};
+    Grouping{"mg-wfbp", false, {"merge", "", "", ""}},
+    Grouping{"dear", false, {"bucket", "", "", ""}},
+    Grouping{"bytescheduler-ps", true, {"partition", "credit", "servers", "placement"}},
+    Grouping{"bytescheduler-a2a", true, {"partition", "credit", "", ""}}};
 
 std::vector<FlipCell> groupings(const std::vector<CellFigure>& figures) {
   std::vector<FlipCell> cells;

@@ -1,7 +1,7 @@
 -- title: Memory of training methods
 -- row: one training cell and role, its rank with the most: gradient memory that the method holds beside the weights,
 --   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
---   gradients, a server N + 1 times its shard with N workers
+--   gradients, a server N + 1 times its shard with N workers, a worker that is a server too both
 -- copies: held in units of that copy or shard.
 -- staging_bytes: page-locked host memory by way of which a GPU's gradients go, NULL where they do not: one copy of them
 -- at most, as the GPU holds its own. within_limit judges both. The weights of the start, which every method and the
@@ -22,7 +22,7 @@ SELECT run_id, environment, backend, architecture, model, batch, method, role, r
        count(DISTINCT launch_id) AS launches, max(unit_bytes) AS unit_bytes, max(held_bytes) AS held_bytes,
        max(limit_bytes) AS limit_bytes, round(1.0 * max(held_bytes) / max(unit_bytes), 3) AS copies,
        max(staging_bytes) AS staging_bytes,
-       max(held_bytes) <= max(limit_bytes) AND coalesce(max(staging_bytes), 0) <= max(unit_bytes) AS within_limit,
+       max(held_bytes - limit_bytes) <= 0 AND coalesce(max(staging_bytes), 0) <= max(unit_bytes) AS within_limit,
        max(peak_extra_bytes) AS peak_extra_bytes, settings
 FROM held
 WHERE held_bytes IS NOT NULL

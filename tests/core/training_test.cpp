@@ -40,9 +40,44 @@ TEST_CASE("one server is the bottleneck, as many as workers are none") {
   spec.servers = 4;
   CHECK(parameter_volumes(spec, 4) == 2);
   CHECK(workers_of(spec, 8) == 4);
+  spec.placement = ServerPlacement::colocated;
+  // As many bytes as all-reduce has, where every worker serves; half of them answer the other half.
+  CHECK(parameter_volumes(spec, 4) == 1.5);
+  CHECK(workers_of(spec, 4) == 4);
+  spec.servers = 2;
+  CHECK(parameter_volumes(spec, 4) == 2);
+  spec.servers = 1;
+  CHECK(parameter_volumes(spec, 4) == 3);
   spec.method = TrainingMethod::mg_wfbp;
   CHECK(parameter_volumes(spec, 4) == 1.5);
   CHECK(workers_of(spec, 8) == 8);
+}
+
+TEST_CASE("servers are one dedicated rank or all colocated ones unless told", "[d-03]") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_ps;
+  CHECK(servers_of(spec, 4) == 1);
+  CHECK(dedicated_servers(spec) == 1);
+  CHECK(servers_misfit(spec, 2).empty());
+  CHECK(servers_misfit(spec, 1) == "1 server leaves no worker among 1 rank");
+  // A stored cell is the same one, said or not.
+  spec.servers = 1;
+  CHECK(!training_cell(spec).knobs.contains("servers"));
+  spec.placement = ServerPlacement::colocated;
+  CHECK(training_cell(spec).knobs.at("servers") == "1");
+  spec.servers = 0;
+  const TrainingSpec read = training_spec(training_cell(spec));
+  CHECK(read.placement == ServerPlacement::colocated);
+  CHECK(servers_of(read, 4) == 4);
+  CHECK(dedicated_servers(read) == 0);
+  CHECK(servers_misfit(read, 1).empty());
+  spec.servers = 3;
+  CHECK(servers_of(spec, 4) == 3);
+  CHECK(servers_misfit(spec, 2) == "3 colocated servers are more than 2 ranks");
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(servers_of(spec, 4) == 0);
+  CHECK_THAT(training_contradiction(spec),
+             ContainsSubstring("placement = \"colocated\": mg-wfbp has no server"));
 }
 
 TEST_CASE("a training cell carries its settings there and back") {

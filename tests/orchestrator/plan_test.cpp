@@ -310,6 +310,57 @@ TEST_CASE("an optimizer on servers is refused before anything starts", "[d-03]")
   }
 }
 
+TEST_CASE("colocated servers take no rank, and every rank is one unless told", "[d-03]") {
+  const std::vector<std::string> colocated{R"(work.0.placement="colocated")"};
+  auto settings = colocated;
+  settings.emplace_back("axes.ranks=1");
+  for (const auto& group : make_plan(parsed(kTraining, settings), {}, nullptr).groups) {
+    for (const auto& cell : group.cells) {
+      if (cell.work.algorithm != "bsp-ps") continue;
+      CHECK(cell.impossible.empty());
+      CHECK(cell.work.knobs.at("placement") == "colocated");
+    }
+  }
+  settings = colocated;
+  settings.emplace_back("work.0.servers=4");
+  for (const auto& group : make_plan(parsed(kTraining, settings), {}, nullptr).groups) {
+    for (const auto& cell : group.cells) {
+      if (cell.work.collective != Collective::training) continue;
+      CHECK(cell.impossible == (cell.work.algorithm == "bsp-ps"
+                                    ? "4 colocated servers are more than 3 ranks"
+                                    : "placement = \"colocated\": " + cell.work.algorithm +
+                                          " has no server; take one of the -ps methods"));
+    }
+  }
+  // Both placements are cells of one launch, and told apart by name.
+  const auto both =
+      parsed(kTraining, {R"(work.0.placement=["dedicated", "colocated"])",
+                         R"(exclude="architecture == ps and placement != colocated")"});
+  for (const auto& group : make_plan(both, {}, nullptr).groups)
+    if (group.architecture == Architecture::ps) CHECK(group.cells.size() == 4);
+}
+
+TEST_CASE("a colocated server needs the GPU that the server was to be without", "[d-03]") {
+  Capabilities can;
+  can.gpus = 3;
+  const auto plan = make_plan(
+      parsed(kTraining + R"([knobs.nccl]
+env.DYNAMICCL_SERVER_GPU = ["default", "none"]
+)",
+             {R"(axes.backend="nccl")", R"(work.0.placement=["dedicated", "colocated"])"}),
+      can, nullptr);
+  int refused = 0;
+  for (const auto& group : plan.groups) {
+    for (const auto& cell : group.cells) {
+      if (cell.work.algorithm != "bsp-ps") continue;
+      const bool needs = server_without_gpu(group) && cell.work.knobs.count("placement") > 0;
+      CHECK((cell.impossible.find("needs its GPU") != std::string::npos) == needs);
+      refused += needs ? 1 : 0;
+    }
+  }
+  CHECK(refused > 0);
+}
+
 TEST_CASE("training that cannot run says why, and leaves collectives alone", "[d-40]") {
   Capabilities can;
   can.training_backend_reasons[Backend::gloo] = "no trainer";

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/exchanges.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"
@@ -81,6 +82,48 @@ TEST_CASE("a GPU's gradients have one copy in host memory, no more", "[D-03]") {
     CHECK(rows.integer(0, "staging_bytes") == staging);
     CHECK(rows.integer(0, "within_limit") == (staging == 1000 ? 1 : 0));
   }
+}
+
+TEST_CASE("each rank of a method is held against its own limit", "[D-03]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  auto plan = make_plan("trained", {"bare-metal"}, {"training"}, {1024});
+  plan.groups[0].architecture = "ps";
+  plan.cells[0].algorithm = "wfbp-ps";
+  plan.cells[0].knobs_json = R"({"model":"mlp","batch":"8","placement":"colocated"})";
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  const auto start = make_start(plan.groups[0].id, 0);
+  const auto launch = store.begin_launch("trained", start);
+  auto files = make_records({plan.cells[0]}, plan.groups[0].id, start.uuid, 2, 10,
+                            [](const CellInfo&, int, int) { return 100.0; });
+  for (std::size_t rank = 0; rank < files.size(); ++rank) {
+    TrainingFigures figures;
+    figures.role = "worker";
+    // The first rank sums too; the other one holds less than it does, but more than it may.
+    figures.details["memory"] = {{"unit_bytes", 1000},
+                                 {"held_bytes", rank == 0 ? 2000 : 1500},
+                                 {"limit_bytes", rank == 0 ? 4000 : 1000}};
+    for (auto& record : files[rank].records)
+      if (auto* cell = std::get_if<CellRecord>(&record)) cell->training = figures;
+  }
+  store.finish_launch(launch, make_end(), files);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "training_memory", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.integer(0, "workers") == 2);
+  CHECK(rows.real(0, "copies") == 2);
+  CHECK(rows.integer(0, "within_limit") == 0);
+}
+
+TEST_CASE("colocated servers are workers where architectures are compared", "[D-03]") {
+  CellFigure figure;
+  figure.architecture = "ps";
+  figure.collective = "training";
+  figure.ranks = 4;
+  figure.cell_knobs = R"({"model":"mlp","batch":"8","servers":"2"})";
+  CHECK(trained_cell(figure).workers == 2);
+  figure.cell_knobs = R"({"model":"mlp","batch":"8","servers":"2","placement":"colocated"})";
+  CHECK(trained_cell(figure).workers == 4);
 }
 
 namespace {

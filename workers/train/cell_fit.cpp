@@ -20,7 +20,7 @@ std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
   // A server without a GPU takes part in what a server does.
   if (served) shape.collective = Collective::push_pull;
   if (auto reason = comm.unsupported(shape)) return *reason;
-  return served && comm.rank() < spec.servers ? "" : why_no_gpu();
+  return comm.rank() < dedicated_servers(spec) ? "" : why_no_gpu();
 }
 
 std::string why_not_on_host(const TrainingSpec& spec) {

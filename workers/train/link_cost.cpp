@@ -49,12 +49,12 @@ std::vector<std::size_t> sizes_up_to(std::size_t elements, std::size_t lanes) {
 
 /// How many messages of a size are timed together: as many as a step would have under way.
 /// @param all elements that there is room for
-std::size_t messages_of(std::size_t size, std::size_t all, int servers, std::size_t lanes) {
+std::size_t messages_of(std::size_t size, std::size_t all, bool served, std::size_t lanes) {
   // A message that all lanes share is the only one under way.
   if (lanes > 1 && size > largest_whole(lanes)) return 1;
   const std::size_t fitting = std::min(kMostTogether, all / size);
   return std::max({std::clamp<std::size_t>(kTogetherElements / size, 1, fitting),
-                   std::min(lanes, fitting), servers > 0 ? kPipelined : 1});
+                   std::min(lanes, fitting), served ? kPipelined : 1});
 }
 
 struct Timing {
@@ -173,19 +173,20 @@ void fill_like_gradients(TrainingWorker& worker, std::size_t count) {
                               std::min(drawn.size(), count - at));
 }
 
-ExchangePlan plan_of(const TrainingSpec& spec, int servers, std::size_t size, std::size_t messages,
+ExchangePlan plan_of(const TrainingSpec& spec, std::size_t size, std::size_t messages,
                      GradientPath path) {
   ExchangePlan plan;
   plan.method = spec.method;
-  plan.servers = servers;
+  plan.servers = servers_of(spec, 0);
+  plan.colocated = spec.placement == ServerPlacement::colocated;
   plan.path = path;
   plan.packing = spec.packing;
   plan.server_sgd = server_sgd(spec);
   plan.counts.assign(messages, size);
   // One message at a time is what an all-reduce by urgency does.
-  plan.credit_bytes = (servers > 0 ? size * messages : size) * sizeof(float);
+  plan.credit_bytes = (plan.servers > 0 ? size * messages : size) * sizeof(float);
   plan.pieces = cut(plan.counts, each_alone(messages), size);
-  if (servers > 0) assign_servers(plan.pieces, servers);
+  if (plan.servers > 0) assign_servers(plan.pieces, plan.servers);
   return plan;
 }
 
@@ -227,8 +228,9 @@ std::string link_key(const TrainingSpec& spec) {
     case TrainingMethod::dear:
       return "split all-reduce" + packed;
     default:
-      return fmt::format("{}|{}|{}|{}{}", name_of(spec.method), spec.servers, largest_piece(spec),
-                         name_of(spec.optimizer), packed);
+      return fmt::format("{}|{} {}|{}|{}{}", name_of(spec.method), spec.servers,
+                         name_of(spec.placement), largest_piece(spec), name_of(spec.optimizer),
+                         packed);
   }
 }
 
@@ -242,7 +244,7 @@ std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size
   if (!worker.memory().on_gpu() || size < kLeastPathElements) return {};
   std::vector<TriedPath> tried;
   const auto add = [&](const GradientPath& path) {
-    const ExchangePlan plan = plan_of(spec, 0, size, kMessages, path);
+    const ExchangePlan plan = plan_of(spec, size, kMessages, path);
     barrier(comm);
     const auto exchange =
         make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory());
@@ -267,22 +269,24 @@ std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size
   return tried;
 }
 
-LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
+LinkCost measure_link(Communicator& comm, const TrainingSpec& spec,
                       const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads,
                       GradientPath path) {
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  const std::size_t whole = servers > 0 ? std::max<std::size_t>(all / kPipelined, 1) : all;
+  const bool served = servers_of(spec, 0) > 0;
+  const int dedicated = dedicated_servers(spec);
+  const std::size_t whole = served ? std::max<std::size_t>(all / kPipelined, 1) : all;
   const std::size_t largest = std::min(whole, largest_piece(spec));
   if (worker != nullptr) clear(*worker, all);
-  ComputeLoad load(comm.rank() < servers ? 1 : threads);
+  ComputeLoad load(comm.rank() < dedicated ? 1 : threads);
   std::array<std::vector<CostTable::Point>, 6> tables;
   for (const std::size_t size : sizes_up_to(largest, path.lanes)) {
-    const std::size_t messages = messages_of(size, all, servers, path.lanes);
-    const ExchangePlan plan = plan_of(spec, servers, size, messages, path);
+    const std::size_t messages = messages_of(size, all, served, path.lanes);
+    const ExchangePlan plan = plan_of(spec, size, messages, path);
     if (worker != nullptr && spec.packing != Packing::none) fill_like_gradients(*worker, all);
     barrier(comm);
     std::vector<double> values(tables.size(), 0);
-    if (comm.rank() < servers) {
+    if (comm.rank() < dedicated) {
       // On idle processors, and on busy ones where those are what computes.
       GradientServer(comm, plan).serve((comm.works_on_gpu() ? 1 : 2) * (1 + kRepeats));
     } else if (comm.works_on_gpu()) {

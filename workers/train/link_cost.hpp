@@ -9,12 +9,13 @@ namespace dynamiccl {
 /// Times messages of growing size along the method's own path, up to the largest it sends, twice:
 /// on idle processors, and while every worker computes. Ranks: all; the slowest rank's figures, the
 /// same on every one.
+/// @param spec its servers are a number, not left to the placement
 /// @param counts elements of each gradient
-/// @param worker whose buffers are overwritten; nullptr on servers. Its GPU is not kept busy: there
-/// the transport takes no time from computation that processors could show.
+/// @param worker whose buffers are overwritten; nullptr on dedicated servers. Its GPU is not kept
+/// busy: there the transport takes no time from computation that processors could show.
 /// @param threads of computation per worker
 /// @param path of choose_path()
-LinkCost measure_link(Communicator& comm, const TrainingSpec& spec, int servers,
+LinkCost measure_link(Communicator& comm, const TrainingSpec& spec,
                       const std::vector<std::size_t>& counts, TrainingWorker* worker, int threads,
                       GradientPath path);
 

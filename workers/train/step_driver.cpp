@@ -48,7 +48,7 @@ class ExchangeDriver final : public StepDriver {
       figures.details["staging_bytes"] = bytes;
   }
   void restarted() override {
-    if (!plan_.server_sgd || comm_.rank() != plan_.servers) return;
+    if (!plan_.server_sgd || (!plan_.colocated && comm_.rank() != plan_.first_worker())) return;
     const float* weights = worker_.weights_in_order();
     std::vector<float> on_host;
     if (worker_.memory().on_gpu()) {
@@ -56,6 +56,7 @@ class ExchangeDriver final : public StepDriver {
       worker_.memory().to_host(weights, on_host.data(), on_host.size());
       weights = on_host.data();
     }
+    if (plan_.colocated) return exchange_->take_weights(weights);
     send_weights(comm_, plan_, weights);
   }
 

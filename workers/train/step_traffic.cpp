@@ -27,7 +27,7 @@ void StepTraffic::conclude(TrainingFigures& figures, int batch, int steps, doubl
   if (!counted && !counts_payload(plan_, comm_.queue() != nullptr)) return;
   const double volume = static_cast<double>(plan_.elements()) * sizeof(float);
   // Up and down through a server are counted both, as in the formula.
-  const double ways = plan_.servers > 0 ? 2 : 1;
+  const double ways = plan_.first_worker() > 0 ? 2 : 1;
   figures.c2c_measured = ways * (counted ? bytes : payload_bytes) / steps / volume /
                          (static_cast<double>(batch) * figures.intensity);
 }

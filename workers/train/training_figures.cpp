@@ -81,6 +81,9 @@ void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelPro
   auto& details = figures.details;
   details["workers"] = workers;
   details["servers"] = plan.servers;
+  if (plan.servers > 0)
+    details["placement"] =
+        name_of(plan.colocated ? ServerPlacement::colocated : ServerPlacement::dedicated);
   details["threads"] = threads;
   details["library"] = learner_library();
   details["messages"] = plan.pieces.size();

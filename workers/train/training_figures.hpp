@@ -50,7 +50,8 @@ std::string name_of_path(const ExchangePlan& plan, bool queued);
 void describe(TrainingFigures& figures, const StepPrediction& predicted);
 /// Memory that the method holds beside weights, one copy of the gradients and momentum.
 /// @param unit bytes of what it is counted in: all gradients, or a server's shard
-/// @param limit bytes that it may hold: one copy; with N workers N + 1 times the shard
+/// @param limit bytes that it may hold: one copy; with N workers N + 1 times the shard; both where
+/// a worker is a server too
 void describe_memory(TrainingFigures& figures, std::size_t unit, std::size_t held,
                      std::size_t limit);
 

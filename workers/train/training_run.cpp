@@ -43,8 +43,9 @@ class TrainingRun final : public TrainingRunner {
 
  private:
   [[nodiscard]] std::string unsupported(const WorkCell& cell);
-  [[nodiscard]] bool is_server() const { return comm_.rank() < servers_; }
-  /// nullptr on a server.
+  /// A server alone: colocated ones are workers.
+  [[nodiscard]] bool is_server() const { return comm_.rank() < dedicated_; }
+  /// nullptr on a dedicated server.
   TrainingWorker* own_worker() { return is_server() ? nullptr : &*worker_; }
   void prepare_model();
   GradientPath open_path(TrainingFigures& figures);
@@ -68,6 +69,7 @@ class TrainingRun final : public TrainingRunner {
   double epoch_us_;
   TrainingSpec spec_;
   int servers_ = 0;
+  int dedicated_ = 0;  ///< of the servers, the ranks that do nothing else
   int workers_ = 1;
   int threads_ = 1;
   std::string model_key_;
@@ -87,11 +89,10 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
   try {
     spec_ = training_spec(cell);
     if (auto reason = why_not_trainable(comm_, config_, spec_); !reason.empty()) return reason;
-    servers_ = config_.architecture == Architecture::ps ? spec_.servers : 0;
-    workers_ = comm_.size() - servers_;
-    if (workers_ < 1)
-      return fmt::format("{} server{} no worker among {} ranks", servers_,
-                         servers_ == 1 ? " leaves" : "s leave", comm_.size());
+    if (auto reason = servers_misfit(spec_, comm_.size()); !reason.empty()) return reason;
+    spec_.servers = servers_ = servers_of(spec_, comm_.size());
+    dedicated_ = dedicated_servers(spec_);
+    workers_ = workers_of(spec_, comm_.size());
     threads_ = spec_.threads > 0 ? spec_.threads : std::max(1, usable_cores() / comm_.size());
     if (!is_server() && model_key_ != model_key(spec_, workers_, comm_.works_on_gpu()))
       opened_ = open_dataset(spec_);
@@ -114,13 +115,13 @@ void TrainingRun::prepare_model() {
     } else {
       worker_->reset();
     }
-    worker_.emplace(spec_, *learner_, *data_, comm_.rank() - servers_, workers_, config_.seed);
+    worker_.emplace(spec_, *learner_, *data_, comm_.rank() - dedicated_, workers_, config_.seed);
   }
   model_key_ = key;
   const auto [found, is_new] = profiles_.try_emplace(key);
   profile_ = &found->second;
   TrainingWorker* worker = own_worker();
-  if (is_new) *profile_ = profile_model(comm_, servers_, worker, learner_.get());
+  if (is_new) *profile_ = profile_model(comm_, dedicated_, worker, learner_.get());
   if (worker == nullptr) return;
   worker->set_order(profile_->order);
   worker->reset();
@@ -193,8 +194,7 @@ const LinkCost& TrainingRun::link(GradientPath path) {
       links_.try_emplace(fmt::format("{}|{}", model_key_, link_key(spec_)));
   if (is_new) {
     if (!is_server()) worker_->hold(true, worker_->needs_answers(servers_));
-    found->second =
-        measure_link(comm_, spec_, servers_, profile_->counts, own_worker(), threads_, path);
+    found->second = measure_link(comm_, spec_, profile_->counts, own_worker(), threads_, path);
     if (!is_server()) worker_->hold(true, false);
   }
   return found->second;
@@ -276,8 +276,9 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   payload_bytes_ = driving->sent_bytes() - before;
   collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
   driving->describe(*record.training);
+  const std::size_t shard = plan.colocated ? plan.shard_bytes(comm_.rank()) : 0;
   describe_memory(*record.training, worker_->gradient_bytes(), driving->extra_bytes(),
-                  worker_->gradient_bytes());
+                  worker_->gradient_bytes() + static_cast<std::size_t>(workers_ + 1) * shard);
   const bool on_gpu = worker_->memory().on_gpu();
   if (has_peak && profile_->peak_bytes && !on_gpu)
     record.training->details["memory"]["peak_extra_bytes"] =
@@ -354,7 +355,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   describe(figures, predicted);
   if (!is_server()) figures.details["data"] = data_->description();
   if (config_.protocol.verify)
-    compare_ranks(comm_, servers_, profile_->counts, own_worker(), record);
+    compare_ranks(comm_, dedicated_, profile_->counts, own_worker(), record);
   if (!is_server() && spec_.evaluate > 0 && spec_.epochs == 0)
     figures.accuracy = worker_->accuracy(spec_.evaluate);
   barrier(comm_);

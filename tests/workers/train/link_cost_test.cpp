@@ -70,7 +70,7 @@ LinkCost cost_of(TwoWorkers& workers, TrainingMethod method, std::size_t lanes) 
   workers.run([&](PacedCommunicator& comm, TrainingWorker& worker) {
     TrainingSpec spec = workers.spec;
     spec.method = method;
-    LinkCost own = measure_link(comm, spec, 0, workers.counts, &worker, 1, {lanes, false});
+    LinkCost own = measure_link(comm, spec, workers.counts, &worker, 1, {lanes, false});
     if (comm.rank() == 0) cost = std::move(own);
   });
   return cost;

@@ -120,12 +120,14 @@ struct Way {
   bool own_ring = false;  ///< likewise
   /// Elements of the second gradient.
   std::size_t large = 70'000;
+  bool colocated = false;
 };
 
 ExchangePlan plan_of(const Way& way) {
   ExchangePlan plan;
   plan.method = way.method;
   plan.servers = way.servers;
+  plan.colocated = way.colocated;
   plan.packing = way.packing;
   plan.path.by_host = way.by_host;
   plan.path.own_ring = way.own_ring;
@@ -160,7 +162,7 @@ std::string train(Network& network, const ExchangePlan& plan, int rank, int rank
   if (plan.path.own_ring && exchange.extra_bytes() == 0) return "leaves the sums to the library";
   for (int step = 0; step < kSteps; ++step) {
     for (std::size_t i = 0; i < count; ++i)
-      gradients.get()[i] = value_of(rank - plan.servers, step, i);
+      gradients.get()[i] = value_of(rank - plan.first_worker(), step, i);
     exchange.start_step();
     for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.ready(i);
     for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.wait(i);
@@ -199,7 +201,9 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
   const auto way = GENERATE(
       Way{M::bsp_ps, 1, Packing::none}, Way{M::wfbp_ps, 1, Packing::none},
       Way{M::wfbp_ps, 2, Packing::none}, Way{M::bytescheduler_ps, 1, Packing::none},
-      Way{M::bytescheduler_ps, 2, Packing::none}, Way{M::dear, 0, Packing::none},
+      Way{M::bytescheduler_ps, 2, Packing::none}, Way{M::bsp_ps, 2, Packing::none, false, false, 70'000, true},
+      Way{M::wfbp_ps, 1, Packing::none, false, false, 70'000, true},
+      Way{M::bytescheduler_ps, 2, Packing::none, false, false, 70'000, true}, Way{M::dear, 0, Packing::none},
       Way{M::dear, 0, Packing::exponents}, Way{M::mg_wfbp, 0, Packing::exponents},
       Way{M::bytescheduler_a2a, 0, Packing::exponents}, Way{M::bsp_a2a, 0, Packing::none, true},
       Way{M::mg_wfbp, 0, Packing::none, true}, Way{M::bytescheduler_a2a, 0, Packing::none, true},
@@ -211,7 +215,7 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
       Way{M::bytescheduler_a2a, 0, Packing::none, true, true});
   INFO(name_of(way.method) << ", " << way.servers << " servers, " << name_of(way.packing));
   const ExchangePlan plan = plan_of(way);
-  const int ranks = way.servers + 2;
+  const int ranks = plan.first_worker() + 2;
   Network network;
   std::vector<std::string> problems(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -219,7 +223,7 @@ TEST_CASE("a GPU's gradients are summed by way of host memory", "[d-03][d-40]") 
     threads.emplace_back([&, rank] {
       auto& problem = problems[static_cast<std::size_t>(rank)];
       try {
-        if (rank >= way.servers) {
+        if (rank >= plan.first_worker()) {
           problem = train(network, plan, rank, ranks);
         } else {
           ThreadCommunicator comm(network, rank, ranks);

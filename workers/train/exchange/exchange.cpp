@@ -136,6 +136,10 @@ void GradientExchange::timed(std::unique_lock<std::mutex>& lock, const char* wha
 }
 
 void GradientExchange::one_step(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  reducer_->begin_step();
+  lock.lock();
+  unanswered_ = 0;
   if (is_by_urgency(plan_.method)) {
     by_urgency(lock);
   } else {
@@ -143,7 +147,8 @@ void GradientExchange::one_step(std::unique_lock<std::mutex>& lock) {
   }
   // Answers are taken in once all is sent: who waits for an answer that another worker's next piece
   // brings, while that one waits for this worker's next piece, waits for ever.
-  while (!reducer_->idle()) drain_oldest(lock);
+  while (unanswered_ > 0) drain_oldest(lock);
+  if (!reducer_->idle()) timed(lock, "serve", 0, [&] { reducer_->finish_step(); });
   if (!reducer_->second_pass()) return;
   for (std::size_t i = plan_.pieces.size(); i-- > 0;) {
     timed(lock, "all-gather", i, [&] { reducer_->second(i); });
@@ -243,6 +248,7 @@ void GradientExchange::begin_piece(std::unique_lock<std::mutex>& lock, std::size
                                    bool whole) {
   bool done = false;
   timed(lock, whole ? "reduce" : "reduce-scatter", piece, [&] { done = reducer_->start(piece); });
+  if (!done) ++unanswered_;
   if (done && whole) arrived(piece);
 }
 
@@ -250,6 +256,7 @@ void GradientExchange::drain_oldest(std::unique_lock<std::mutex>& lock) {
   std::size_t piece = 0;
   timed(lock, "pull", 0, [&] { piece = reducer_->finish_oldest(); });
   spans_.back().piece = piece;
+  --unanswered_;
   arrived(piece);
 }
 

@@ -37,6 +37,9 @@ class Reducer {
   virtual ~Reducer() = default;
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
+  /// Before the first piece of a step and after the last one's sum.
+  virtual void begin_step() {}
+  virtual void finish_step() {}
   /// Starts or does the piece. Returns true when its sum is there already.
   virtual bool start(std::size_t piece) = 0;
   /// Blocks until the piece that was started first of those still open is there.
@@ -47,7 +50,7 @@ class Reducer {
   virtual void finish_push() {}
   /// Lets what is under way move on while nobody waits for it.
   virtual void progress() {}
-  /// True when no piece is open.
+  /// True when nothing is under way, of this worker's or of those that it serves.
   [[nodiscard]] virtual bool idle() const { return true; }
   /// Whether a second pass over all pieces, in reverse order, follows (DeAR).
   virtual bool second_pass() { return false; }
@@ -56,6 +59,9 @@ class Reducer {
   virtual void agree(std::vector<std::size_t>& /*chosen*/) {}
   /// True on the rank whose choice counts, and where everyone may choose for himself.
   [[nodiscard]] virtual bool chooses() const { return true; }
+  /// Between steps: the weights from which a colocated server that is the optimizer goes on, in
+  /// host memory.
+  virtual void take_weights(const float* /*weights*/) {}
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   /// Memory for gradients beside the buffers it was given and staging_bytes(): at most a copy of
   /// them.
@@ -101,6 +107,8 @@ class StepExchange {
   virtual void flush() = 0;
   /// For who waits for what the GPU was given: @throws what will keep it from ever being done
   virtual void check() {}
+  /// As Reducer::take_weights().
+  virtual void take_weights(const float* /*weights*/) {}
 
   /// Since the last call: microseconds in which communication was busy, nullopt where nobody saw
   /// it.
@@ -138,6 +146,7 @@ class GradientExchange final : public StepExchange {
   /// Blocks until the sum is there.
   void wait(std::size_t gradient) override;
   void flush() override;
+  void take_weights(const float* weights) override { reducer_->take_weights(weights); }
   /// True when the step that was started is over. @throws what ended the communication
   [[nodiscard]] bool idle();
 
@@ -178,6 +187,7 @@ class GradientExchange final : public StepExchange {
   std::vector<std::size_t> missing_;  ///< of each piece: gradients that are not ready
   std::vector<std::size_t> open_;     ///< of each gradient: pieces whose sum is not there
   std::size_t all_missing_ = 0;
+  std::size_t unanswered_ = 0;  ///< pieces that were started and whose sum is not there
   bool step_wanted_ = false;
   bool working_ = false;
   bool stop_ = false;
@@ -187,13 +197,13 @@ class GradientExchange final : public StepExchange {
   std::thread thread_;
 };
 
-/// The first worker's weights, in the buffer's order, to the servers that are optimizers. They are
-/// in GradientServer::take_weights() meanwhile.
+/// The first worker's weights, in the buffer's order, to dedicated servers that are optimizers.
+/// They are in GradientServer::take_weights() meanwhile.
 void send_weights(Communicator& comm, const ExchangePlan& plan, const float* weights);
 
-/// A server's side: sums every worker's pieces in rank order, so that sums are the same bits in
-/// every run, and sends them back, or the weights that it updates with them. Holds one slot per
-/// worker and the answer: (N + 1) times its shard, and momentum where it is the optimizer.
+/// A dedicated server's side: sums every worker's pieces in rank order, so that sums are the same
+/// bits in every run, and sends them back, or the weights that it updates with them. Holds one slot
+/// per worker and the answer: (N + 1) times its shard, and momentum where it is the optimizer.
 class GradientServer {
  public:
   GradientServer(Communicator& comm, const ExchangePlan& plan);

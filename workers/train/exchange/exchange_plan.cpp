@@ -94,11 +94,16 @@ ExchangePlan plan_of_groups(const TrainingSpec& spec, const std::vector<Gradient
   plan.packing = spec.packing;
   plan.credit_bytes = credit_of(spec).count();
   for (const auto& gradient : gradients) plan.counts.push_back(gradient.bytes / sizeof(float));
-  plan.pieces = cut(plan.counts, groups, largest_piece(spec));
+  std::size_t largest = largest_piece(spec);
+  // A model of fewer parts than servers would leave some of those idle.
+  if (const auto servers = static_cast<std::size_t>(servers_of(spec, 0)); servers > 1)
+    largest = std::min(largest, (plan.elements() + servers - 1) / servers);
+  plan.pieces = cut(plan.counts, groups, largest);
   if (architecture_of(spec.method) == Architecture::ps) {
-    plan.servers = spec.servers;
+    plan.servers = servers_of(spec, 0);
+    plan.colocated = spec.placement == ServerPlacement::colocated;
     plan.server_sgd = server_sgd(spec);
-    assign_servers(plan.pieces, spec.servers);
+    assign_servers(plan.pieces, plan.servers);
   }
   return plan;
 }

@@ -40,6 +40,7 @@ GradientPath choose_path(const std::vector<TriedPath>& tried);
 struct ExchangePlan {
   TrainingMethod method = TrainingMethod::bsp_a2a;
   int servers = 0;                  ///< ranks 0 to servers-1; 0 without
+  bool colocated = false;           ///< servers are workers too
   std::vector<std::size_t> counts;  ///< elements of each gradient in the flat buffer's order
   std::vector<Piece> pieces;        ///< in the order of the backward pass
   std::size_t credit_bytes = 0;     ///< ByteScheduler: bytes in flight
@@ -48,6 +49,14 @@ struct ExchangePlan {
   /// Servers apply what they summed and answer with weights; nullopt: they answer with sums.
   std::optional<Sgd> server_sgd;
 
+  /// Bytes that this rank sums.
+  [[nodiscard]] std::size_t shard_bytes(int server) const {
+    std::size_t sum = 0;
+    for (const auto& piece : pieces) sum += piece.server == server ? piece.count : 0;
+    return sum * sizeof(float);
+  }
+  /// Ranks before it are servers alone.
+  [[nodiscard]] int first_worker() const { return colocated ? 0 : servers; }
   [[nodiscard]] std::size_t elements() const {
     std::size_t sum = 0;
     for (const auto count : counts) sum += count;
@@ -62,6 +71,7 @@ std::optional<Sgd> server_sgd(const TrainingSpec& spec);
 std::size_t largest_piece(const TrainingSpec& spec);
 
 /// The plan of a method: how gradients are grouped, cut and given to servers.
+/// @param spec its servers are a number, not left to the placement
 /// @param gradients sizes in bytes and ready times, in the order of the backward pass
 ExchangePlan make_exchange_plan(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
                                 const CostTable& cost);

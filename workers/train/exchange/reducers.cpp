@@ -1,8 +1,9 @@
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "workers/tags.hpp"
+#include "workers/train/exchange/agreed_order.hpp"
+#include "workers/train/exchange/colocated.hpp"
 #include "workers/train/exchange/exchange.hpp"
 #include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/ring_halves.hpp"
@@ -10,8 +11,8 @@
 namespace dynamiccl {
 namespace {
 
-/// The library's all-reduce, or our own: of packed values, or where it is faster. Rank 0 chooses
-/// the order where the method has one of its own: ranks that call in different orders would add
+/// The library's all-reduce, or our own: of packed values, or where it is faster. All ranks take
+/// one order where the method has one of its own: ranks that call in different orders would add
 /// different pieces.
 class AllReduce final : public Reducer {
  public:
@@ -20,7 +21,7 @@ class AllReduce final : public Reducer {
         plan_(plan),
         gradients_(gradients),
         stripes_(stripes_of(plan, comm.size())),
-        order_(plan.pieces.size() + 1) {
+        order_(comm, plan.pieces.size()) {
     if (plan.packing != Packing::none || plan.path.own_ring) ring_.emplace(comm, plan, gradients);
   }
 
@@ -40,23 +41,8 @@ class AllReduce final : public Reducer {
   [[nodiscard]] std::size_t extra_bytes() const override {
     return ring_ ? ring_->extra_bytes() : 0;
   }
-  [[nodiscard]] bool chooses() const override { return comm_.rank() == 0; }
-
-  void agree(std::vector<std::size_t>& chosen) override {
-    const std::size_t bytes = order_.size() * sizeof(std::uint32_t);
-    if (comm_.rank() != 0) {
-      comm_.wait(comm_.irecv(order_.data(), bytes, 0, kOrderTag));
-      chosen.assign(order_.begin() + 1, order_.begin() + 1 + order_[0]);
-      return;
-    }
-    order_[0] = static_cast<std::uint32_t>(chosen.size());
-    std::transform(chosen.begin(), chosen.end(), order_.begin() + 1,
-                   [](std::size_t piece) { return static_cast<std::uint32_t>(piece); });
-    std::vector<Request> sending;
-    for (int rank = 1; rank < comm_.size(); ++rank)
-      sending.push_back(comm_.isend(order_.data(), bytes, rank, kOrderTag));
-    for (const Request request : sending) comm_.wait(request);
-  }
+  [[nodiscard]] bool chooses() const override { return order_.chooses(); }
+  void agree(std::vector<std::size_t>& chosen) override { order_.agree(chosen); }
 
  private:
   void sum(std::size_t index) {
@@ -74,7 +60,7 @@ class AllReduce final : public Reducer {
   float* gradients_;
   std::vector<std::vector<Stripe>> stripes_;  ///< of each piece: one where there is one lane
   std::optional<RingHalves> ring_;            ///< our own
-  std::vector<std::uint32_t> order_;
+  AgreedOrder order_;
 };
 
 /// An all-reduce in two halves (DeAR): a ring of reduce-scatters, later a ring of all-gathers.
@@ -99,7 +85,8 @@ class SplitAllReduce final : public Reducer {
   RingHalves ring_;
 };
 
-/// Push to the piece's server, pull of the sum. Several pieces are under way at once.
+/// Push to the piece's server, pull of the sum. Several pieces are under way at once. A dedicated
+/// server is told which piece comes: workers push in orders of their own.
 class PushPull final : public Reducer {
  public:
   PushPull(Communicator& comm, const ExchangePlan& plan, const float* gradients, float* sums)
@@ -116,12 +103,13 @@ class PushPull final : public Reducer {
     const std::size_t bytes = piece.count * sizeof(float);
     const int tag = kPieceTag + static_cast<int>(index);
     headers_[index] = static_cast<std::uint32_t>(index);
-    Open open{index, {}, false};
+    Open open;
+    open.piece = index;
     // The answer's place is ready before the server can have it, unless it is being sent.
     if (!in_place()) take_answer(open);
-    open.requests[1] =
-        comm_.isend(&headers_[index], sizeof headers_[index], piece.server, kPushTag);
-    open.requests[2] = comm_.isend(gradients_ + piece.offset, bytes, piece.server, tag);
+    if (!plan_.colocated)
+      open.header = comm_.isend(&headers_[index], sizeof headers_[index], piece.server, kPushTag);
+    open.push = comm_.isend(gradients_ + piece.offset, bytes, piece.server, tag);
     open_.push_back(open);
     sent_bytes_ += bytes;
     pushing_bytes_ += bytes;
@@ -138,7 +126,7 @@ class PushPull final : public Reducer {
     Open open = open_.front();
     open_.pop_front();
     if (!open.pushed) finish_push(open);
-    comm_.wait(open.requests[0]);
+    comm_.wait(open.answer);
     return open.piece;
   }
 
@@ -147,8 +135,10 @@ class PushPull final : public Reducer {
 
  private:
   struct Open {
-    std::size_t piece;
-    std::array<Request, 3> requests;  ///< answer, header, gradients
+    std::size_t piece = 0;
+    Request answer{};
+    std::optional<Request> header;
+    Request push{};
     bool pushed = false;
   };
   /// Enough for the link to be in use while one is waited for.
@@ -160,12 +150,12 @@ class PushPull final : public Reducer {
   [[nodiscard]] bool in_place() const { return gradients_ == sums_; }
   void take_answer(Open& open) {
     const Piece& piece = plan_.pieces[open.piece];
-    open.requests[0] = comm_.irecv(sums_ + piece.offset, piece.count * sizeof(float), piece.server,
+    open.answer = comm_.irecv(sums_ + piece.offset, piece.count * sizeof(float), piece.server,
                                    kPieceTag + static_cast<int>(open.piece));
   }
   void finish_push(Open& open) {
-    comm_.wait(open.requests[1]);
-    comm_.wait(open.requests[2]);
+    if (open.header) comm_.wait(*open.header);
+    comm_.wait(open.push);
     open.pushed = true;
     if (in_place()) take_answer(open);
     pushing_bytes_ -= plan_.pieces[open.piece].count * sizeof(float);
@@ -184,7 +174,11 @@ class PushPull final : public Reducer {
 
 std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
                                       float* gradients, float* sums) {
-  if (plan.servers > 0) return std::make_unique<PushPull>(comm, plan, gradients, sums);
+  if (plan.servers > 0) {
+    auto push_pull = std::make_unique<PushPull>(comm, plan, gradients, sums);
+    if (!plan.colocated) return push_pull;
+    return make_colocated_reducer(comm, plan, gradients, sums, std::move(push_pull));
+  }
   if (plan.method == TrainingMethod::dear)
     return std::make_unique<SplitAllReduce>(comm, plan, gradients);
   return std::make_unique<AllReduce>(comm, plan, gradients);

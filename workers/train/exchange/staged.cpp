@@ -49,6 +49,9 @@ class StagedReducer final : public Reducer {
     inner_ = make_reducer(comm, chunks_, host_.data(), host_.data());
   }
 
+  void begin_step() override { inner_->begin_step(); }
+  void finish_step() override { inner_->finish_step(); }
+  void take_weights(const float* weights) override { inner_->take_weights(weights); }
   /// A chunk goes to the host while the one before it is summed and the one before that goes back.
   bool start(std::size_t piece) override {
     // The one thread that calls.
