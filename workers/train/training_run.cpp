@@ -12,6 +12,7 @@
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/network_interface.hpp"
+#include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
 #include "workers/train/dataset_agreement.hpp"
 #include "workers/train/link_cost.hpp"
@@ -342,8 +343,9 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
         comm_, plan, spec_.oracle, own_worker(), [&] { return driver(plan); }, record);
   train(record, plan);
   describe(figures, spec_, plan, *profile_, cost, workers_, threads_);
-  if (!is_server() && worker_->memory().on_gpu())
-    figures.details["path"] = name_of_path(plan, comm_.queue() != nullptr);
+  const GradientCarrier carrier = carrier_of(comm_, plan);
+  if (spec_.method != TrainingMethod::ddp) figures.details["carried_by"] = carrier.library;
+  if (!is_server() && worker_->memory().on_gpu()) figures.details["path"] = carrier.path;
   describe(figures, predicted);
   if (!is_server()) figures.details["data"] = data_->description();
   if (config_.protocol.verify)
