@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -233,6 +234,10 @@ std::string training_contradiction(const TrainingSpec& spec) {
         "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
         "mg-wfbp or dear",
         name_of(spec.packing), name_of(spec.method));
+  if (spec.target > 0 && spec.epochs == 0)
+    return "target without epochs: the accuracy is looked at after each; say at most how many";
+  if (spec.steps > 0 && spec.epochs > 0)
+    return "steps and epochs: each says how much is trained; leave one out";
   return "";
 }
 

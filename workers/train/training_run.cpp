@@ -95,6 +95,12 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
     threads_ = spec_.threads > 0 ? spec_.threads : std::max(1, usable_cores() / comm_.size());
     if (!is_server() && model_key_ != model_key(spec_, workers_, comm_.works_on_gpu()))
       opened_ = open_dataset(spec_);
+    const Dataset* data = opened_ ? opened_.get() : data_.get();
+    if (spec_.target > 0 && !is_server() && data->held_out_size() == 0)
+      return fmt::format(
+          "target = {}: no sample is held out of data = \"{}\" to see the accuracy by; add "
+          "test_batch.bin (CIFAR-10) or t10k-images-idx3-ubyte with its labels (IDX)",
+          spec_.target, spec_.data);
     return "";
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::input) throw;
@@ -347,7 +353,10 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   if (spec_.method != TrainingMethod::ddp) figures.details["carried_by"] = carrier.library;
   if (!is_server() && worker_->memory().on_gpu()) figures.details["path"] = carrier.path;
   describe(figures, predicted);
-  if (!is_server()) figures.details["data"] = data_->description();
+  if (!is_server()) {
+    figures.details["data"] = data_->description();
+    figures.details["steps_per_epoch"] = worker_->steps_per_epoch();
+  }
   if (config_.protocol.verify)
     compare_ranks(comm_, servers_, profile_->counts, own_worker(), record);
   if (!is_server() && spec_.evaluate > 0 && spec_.epochs == 0)
