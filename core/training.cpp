@@ -245,6 +245,12 @@ int workers_of(const TrainingSpec& spec, int ranks) {
   return architecture_of(spec.method) == Architecture::ps ? ranks - spec.servers : ranks;
 }
 
+double budgeted_steps(const TrainingSpec& spec, int workers) {
+  if (spec.epochs == 0) return spec.steps;
+  const double samples = spec.data == "generated" ? spec.samples : 60'000;
+  return spec.epochs * std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
+}
+
 double parameter_volumes(const TrainingSpec& spec, int workers) {
   const double n = workers;
   if (architecture_of(spec.method) == Architecture::ps)

@@ -170,6 +170,10 @@ std::string training_contradiction(const TrainingSpec& spec);
 /// Workers among `ranks`: without the servers where the method has some.
 int workers_of(const TrainingSpec& spec, int ranks);
 
+/// Steps of each worker that `steps` or `epochs` ask for, at most; 0 where the protocol says how
+/// many. Files count as 60,000 samples.
+double budgeted_steps(const TrainingSpec& spec, int workers);
+
 /// f(N): volumes of all parameters that cross the busiest link in one step, per direction of a full
 /// duplex link: 2(N-1)/N for all-reduce; servers S: max(1, N/S) up and down each, 2 max(1, N/S).
 double parameter_volumes(const TrainingSpec& spec, int workers);
