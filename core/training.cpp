@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -246,6 +247,10 @@ std::string training_contradiction(const TrainingSpec& spec) {
         "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
         "mg-wfbp or dear",
         name_of(spec.packing), name_of(spec.method));
+  if (spec.target > 0 && spec.epochs == 0)
+    return "target without epochs: the accuracy is looked at after each; say at most how many";
+  if (spec.steps > 0 && spec.epochs > 0)
+    return "steps and epochs: each says how much is trained; leave one out";
   return "";
 }
 
@@ -272,6 +277,12 @@ std::string servers_misfit(const TrainingSpec& spec, int ranks) {
     return fmt::format("{} colocated server{} {} more than {} rank{}", servers, plural,
                        servers == 1 ? "is" : "are", ranks, of_ranks);
   return "";
+}
+
+double budgeted_steps(const TrainingSpec& spec, int workers) {
+  if (spec.epochs == 0) return spec.steps;
+  const double samples = spec.data == "generated" ? spec.samples : 60'000;
+  return spec.epochs * std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
 }
 
 double parameter_volumes(const TrainingSpec& spec, int workers) {

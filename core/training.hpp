@@ -186,6 +186,10 @@ int workers_of(const TrainingSpec& spec, int ranks);
 /// Why the servers do not fit among so many ranks; empty when they do.
 std::string servers_misfit(const TrainingSpec& spec, int ranks);
 
+/// Steps of each worker that `steps` or `epochs` ask for, at most; 0 where the protocol says how
+/// many. Files count as 60,000 samples.
+double budgeted_steps(const TrainingSpec& spec, int workers);
+
 /// f(N): volumes of all parameters that cross the busiest link in one step. All-reduce: 2(N-1)/N in
 /// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,
 /// together 2 max(1, N/S). S colocated ones: a server pushes to S-1 and answers N-1 others,

@@ -19,15 +19,28 @@ constexpr double kSharedCallUs = 3;
 constexpr double kBridgeCallUs = 40;
 constexpr double kSharedBytesPerUs = 2000;
 constexpr double kBridgeBytesPerUs = 1000;
+constexpr double kFlopsPerUs = 50e3;     // of training, all ranks together
+constexpr double kGpuFlopsPerUs = 20e6;  // of each rank's GPU
 constexpr double kTrainingUs = 10e6;     // model, profile and cost table
 constexpr double kDataBytesPerUs = 300;  // random data and checking, per rank
+
+/// The steps themselves: a budget is trained in full, else the cap ends them.
+double trained_us(const WorkCell& cell, const PlannedGroup& group, double cap_us) {
+  const TrainingSpec spec = training_spec(cell);
+  const int workers = std::max(1, workers_of(spec, group.ranks));
+  const double steps = budgeted_steps(spec, workers);
+  if (steps == 0) return 1.5 * cap_us;
+  const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
+  const bool on_gpu = group.backend == Backend::nccl || group.backend == Backend::cuda_aware_mpi;
+  return steps * (on_gpu ? flops / kGpuFlopsPerUs : workers * flops / kFlopsPerUs);
+}
 
 double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool bridge,
                       const Protocol& protocol) {
   const double cap_us = protocol.cell_time_cap.count();
   if (cell.collective == Collective::training) {
     const bool tries = group.ranks > 1 && leaves_a_choice(training_spec(cell));
-    return kTrainingUs + (1.5 + (tries ? kTrialCaps : 0)) * cap_us;
+    return kTrainingUs + (tries ? kTrialCaps : 0) * cap_us + trained_us(cell, group, cap_us);
   }
   const double bytes = static_cast<double>(cell.size.count());
   const double call = (bridge ? kBridgeCallUs : kSharedCallUs) * group.ranks +

@@ -97,6 +97,21 @@ std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
   return recorded_command(argv);
 }
 
+namespace {
+
+/// Steps that are to be trained in full, however slow: no cap ends them. A core that others use,
+/// and a link of 100 Mbit/s.
+double budget_us(const WorkCell& cell) {
+  constexpr double kSlowFlopsPerUs = 10e3;
+  constexpr double kSlowBytesPerUs = 10;
+  const TrainingSpec spec = training_spec(cell);
+  const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
+  const double bytes = 2 * static_cast<double>(cell.size.count());
+  return budgeted_steps(spec, 1) * (flops / kSlowFlopsPerUs + bytes / kSlowBytesPerUs);
+}
+
+}  // namespace
+
 Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& cells) {
   if (protocol.launch_timeout.count() > 0) return protocol.launch_timeout;
   // Warm-up, timed part, fresh data and checking of a cell each take about as long as the cap at
@@ -111,6 +126,7 @@ Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& 
     const bool trains = cell.collective == Collective::training;
     const double trial = trains && leaves_a_choice(training_spec(cell)) ? kTrialCaps : 0;
     timeout_us += (trains ? per_training_us : per_cell_us) + (3 + trial) * cap_us;
+    if (trains) timeout_us += budget_us(cell);
   }
   return Micros(timeout_us);
 }

@@ -157,6 +157,9 @@ class Communicator {
   virtual Request isend(const void* data, std::size_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::size_t bytes, int from, int tag) = 0;
   virtual void wait(Request request) = 0;
+  /// What the library that carries isend() and irecv() calls itself: not library() where that
+  /// sends no host memory (NCCL).
+  [[nodiscard]] virtual std::string carrier() const { return library(); }
   /// Lets started sends and receives move on, where the library moves them during calls only (MPI).
   virtual void progress() {}
 

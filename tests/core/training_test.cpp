@@ -175,6 +175,19 @@ TEST_CASE("an optimizer on servers needs a method that has some") {
   CHECK(training_contradiction(spec).empty());
 }
 
+TEST_CASE("what says how much is trained says it once", "[a-31]") {
+  TrainingSpec spec;
+  spec.steps = 391;
+  CHECK(training_contradiction(spec).empty());
+  spec.epochs = 10;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("leave one out"));
+  spec.steps = 0;
+  spec.target = 0.6;
+  CHECK(training_contradiction(spec).empty());
+  spec.epochs = 0;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("target without epochs"));
+}
+
 TEST_CASE("packing needs our own all-reduce") {
   TrainingSpec spec;
   spec.packing = Packing::exponents;

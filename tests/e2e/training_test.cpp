@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -59,4 +60,77 @@ launches = 1
   }
   for (const char* query : {"prediction", "training_memory"})
     CHECK(nlohmann::json::parse(program.run({"query", query, "--json"}).out).size() == 8);
+}
+
+namespace {
+
+/// The MPI library that this build trains over; empty when there is none.
+std::string mpi_backend() {
+  for (const char* name : {"openmpi", "mpich"})
+    if (std::filesystem::exists(std::string(DYNAMICCL_BINARY_DIR "/dynamiccl-trainer-") + name))
+      return name;
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("parameter servers train in every environment, across containers in one of their own") {
+  const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  need(profiles.at("cross-docker"));
+  std::vector<std::string> environments;
+  for (const char* name : {"bare-metal", "singularity", "single-docker", "cross-docker"})
+    if (!unavailable_reason(profiles.at(name))) environments.emplace_back(name);
+  std::vector<std::string> backends{"gloo"};
+  if (const auto mpi = mpi_backend(); !mpi.empty()) backends.push_back(mpi);
+  const Program program;
+  // Across containers over every library, elsewhere over one.
+  const std::string file = program.file("servers.toml", R"(name = "servers"
+exclude = "environment != cross-docker and backend != gloo"
+[axes]
+architecture = "ps"
+ranks = 3
+environment = )" + nlohmann::json(environments).dump() + "\nbackend = " +
+                                                            nlohmann::json(backends).dump() + R"(
+[[work]]
+training = ["bsp-ps"]
+model = "mlp"
+batch = 4
+samples = 64
+oracle = 3
+[protocol]
+warmup = 1
+iterations = 3
+launches = 1
+)");
+  const auto run = program.run({"run", file});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto ranks = program.rows(
+      "SELECT m.environment || ' ' || m.backend AS place, m.environment, m.status, m.wrong, "
+      "t.role, t.max_difference, json_extract(r.facts_json, '$.namespaces.mnt') AS mnt, "
+      "json_extract(r.facts_json, '$.namespaces.net') AS net, "
+      "json_extract(r.facts_json, '$.namespaces.pid') AS pid FROM v_measurement m "
+      "JOIN launch_rank r ON r.launch_id = m.launch_row "
+      "JOIN training t ON t.measurement_id = m.measurement_row AND t.rank = r.rank "
+      "ORDER BY place, r.rank");
+  REQUIRE(ranks.size() == 3 * (environments.size() + backends.size() - 1));
+  for (std::size_t server = 0; server < ranks.size(); server += 3) {
+    INFO(ranks[server].dump());
+    CHECK(ranks[server]["status"] == "ok");
+    CHECK(ranks[server]["wrong"] == 0);
+    CHECK(ranks[server]["role"] == "server");
+    for (const std::size_t worker : {server + 1, server + 2}) {
+      INFO(ranks[worker].dump());
+      CHECK(ranks[worker]["role"] == "worker");
+      CHECK(ranks[worker]["max_difference"] == 0.0);
+      const bool across = ranks[worker]["environment"] == "cross-docker";
+      for (const char* space : {"mnt", "net", "pid"}) {
+        INFO(space);
+        REQUIRE(ranks[server][space].is_number());
+        REQUIRE(ranks[worker][space].is_number());
+        if (across || std::string(space) == "net")
+          CHECK((ranks[server][space] != ranks[worker][space]) == across);
+      }
+    }
+  }
 }

@@ -1,6 +1,7 @@
 #include "orchestrator/estimate.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <utility>
 
 #include "core/training.hpp"
 #include "orchestrator/launch.hpp"
@@ -47,6 +48,33 @@ TEST_CASE("a launch may take what its cells' caps and trials may take", "[d-50]"
   CHECK(seconds({training_of(TrainingMethod::dear)}) >= plain + 30);
   protocol.launch_timeout = Micros(7e6);
   CHECK(seconds({training_of(TrainingMethod::dear)}) == 7);
+}
+
+TEST_CASE("a step budget gets the time that it takes, whatever the cap", "[a-31]") {
+  RunProtocol protocol;
+  protocol.cells.cell_time_cap = Micros(1e6);
+  EnvironmentProfile profile;
+  profile.kind = EnvironmentKind::bare_metal;
+  TrainingSpec spec;
+  PlannedCell cell;
+  const auto times = [&](int steps, int epochs) {
+    spec.steps = steps;
+    spec.epochs = epochs;
+    cell.work = training_cell(spec);
+    const PlannedGroup group = group_of({cell});
+    return std::pair{estimated_launch(group, profile, protocol).seconds(),
+                     launch_timeout(protocol, launch_cells(group, 0)).seconds()};
+  };
+  const auto capped = times(0, 0);
+  const auto budget = times(391, 0);
+  // ResNet-18, batch 32: 107 GFLOP a step and worker.
+  CHECK(budget.first > capped.first + 391);
+  CHECK(budget.second > capped.second + 391 * 10);
+  CHECK(budget.second > 2 * budget.first);
+  const auto epochs = times(0, 10);  // of 2048 samples: 32 steps each of two workers
+  CHECK(epochs.first < budget.first);
+  CHECK(epochs.first > budget.first / 2);
+  CHECK(times(0, 20).second > epochs.second);
 }
 
 TEST_CASE("a warm-up is expected to end at half of the cap", "[a-05]") {

@@ -126,6 +126,26 @@ TEST_CASE("colocated servers are workers where architectures are compared", "[D-
   CHECK(trained_cell(figure).workers == 4);
 }
 
+TEST_CASE("the library that carried gradients stands beside the backend they are stored under") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details = {{"carried_by", "Gloo 0.5.0"}, {"engine", "c10d"}, {"data_us", 7.5}};
+  store_training(store, {{{"bsp-ps", R"({"model":"mlp","batch":"8"})"}}, {100}}, figures, 2);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "training", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.text(0, "carried_by") == "Gloo 0.5.0");
+  CHECK(rows.real(0, "data_us") == 7.5);
+
+  Store ddp(folder.file("b.sqlite"));
+  figures.details = {{"engine", "c10d"}};
+  store_training(ddp, {{{"ddp", R"({"model":"mlp","batch":"8"})"}}, {100}}, figures, 2);
+  CHECK(TableView(named_query(Reader(folder.file("b.sqlite")), "training", {}))
+            .text(0, "carried_by") == "c10d");
+}
+
 namespace {
 
 struct TrainedMethod {

@@ -56,6 +56,7 @@ class NcclCommunicator final : public Communicator {
     return host_->irecv(data, bytes, from, tag);
   }
   void wait(Request request) override { host_->wait(request); }
+  [[nodiscard]] std::string carrier() const override { return host_->carrier(); }
   void progress() override { host_->progress(); }
 
   [[nodiscard]] bool works_on_gpu() const override { return true; }

@@ -26,7 +26,7 @@ class StepTraffic {
 
 /// Whether a plan's sent bytes are those of messages of our own; a library's all-reduce is reckoned
 /// as a ring, whatever it sends.
-/// @param queued as name_of_path()
+/// @param queued the library queues its work on a GPU
 bool counts_payload(const ExchangePlan& plan, bool queued);
 
 }  // namespace dynamiccl

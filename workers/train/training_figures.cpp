@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "core/statistics.hpp"
-#include "workers/train/exchange/staged.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -139,13 +138,6 @@ void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried) {
                      {"message_bytes", each.message_bytes},
                      {"message_us", each.message_us}});
   figures.details["paths"] = std::move(paths);
-}
-
-std::string name_of_path(const ExchangePlan& plan, bool queued) {
-  const bool own_halves = plan.method == TrainingMethod::dear && queued;
-  if (goes_by_host(plan) && !own_halves)
-    return plan.path.own_ring ? "host memory, own ring" : "host memory";
-  return plan.path.lanes > 1 ? fmt::format("{} communicators", plan.path.lanes) : "direct";
 }
 
 void describe(TrainingFigures& figures, const StepPrediction& predicted) {

@@ -43,9 +43,6 @@ void describe(TrainingFigures& figures, const TrialResult& trial,
               const std::vector<ExchangePlan>& plans);
 /// What a message took on each path that was tried.
 void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried);
-/// How a GPU's gradients went, for the reader of a report.
-/// @param queued whether the library's calls are queued on the GPU
-std::string name_of_path(const ExchangePlan& plan, bool queued);
 /// What the predicted step is made of.
 void describe(TrainingFigures& figures, const StepPrediction& predicted);
 /// Memory that the method holds beside weights, one copy of the gradients and momentum.

@@ -12,6 +12,7 @@
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/network_interface.hpp"
+#include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
 #include "workers/train/dataset_agreement.hpp"
 #include "workers/train/link_cost.hpp"
@@ -96,6 +97,12 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
     threads_ = spec_.threads > 0 ? spec_.threads : std::max(1, usable_cores() / comm_.size());
     if (!is_server() && model_key_ != model_key(spec_, workers_, comm_.works_on_gpu()))
       opened_ = open_dataset(spec_);
+    const Dataset* data = opened_ ? opened_.get() : data_.get();
+    if (spec_.target > 0 && !is_server() && data->held_out_size() == 0)
+      return fmt::format(
+          "target = {}: no sample is held out of data = \"{}\" to see the accuracy by; add "
+          "test_batch.bin (CIFAR-10) or t10k-images-idx3-ubyte with its labels (IDX)",
+          spec_.target, spec_.data);
     return "";
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::input) throw;
@@ -350,10 +357,14 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
         comm_, plan, spec_.oracle, own_worker(), [&] { return driver(plan); }, record);
   train(record, plan);
   describe(figures, plan, *profile_, cost, workers_, threads_);
-  if (!is_server() && worker_->memory().on_gpu())
-    figures.details["path"] = name_of_path(plan, comm_.queue() != nullptr);
+  const GradientCarrier carrier = carrier_of(comm_, plan);
+  if (spec_.method != TrainingMethod::ddp) figures.details["carried_by"] = carrier.library;
+  if (!is_server() && worker_->memory().on_gpu()) figures.details["path"] = carrier.path;
   describe(figures, predicted);
-  if (!is_server()) figures.details["data"] = data_->description();
+  if (!is_server()) {
+    figures.details["data"] = data_->description();
+    figures.details["steps_per_epoch"] = worker_->steps_per_epoch();
+  }
   if (config_.protocol.verify)
     compare_ranks(comm_, dedicated_, profile_->counts, own_worker(), record);
   if (!is_server() && spec_.evaluate > 0 && spec_.epochs == 0)

@@ -152,6 +152,14 @@ TEST_CASE("generated samples depend on their number alone and show every label")
   CHECK(labels.size() == 10);
 }
 
+TEST_CASE("an epoch has the steps that all workers fill", "[a-32]") {
+  const auto steps = [](int workers) { return Sharding(50'000, workers, 32, 1).steps_per_epoch(); };
+  // The study rounds up: 391, 521 and 782.
+  CHECK(steps(4) == 390);
+  CHECK(steps(3) == 520);
+  CHECK(steps(2) == 781);
+}
+
 TEST_CASE("workers take different samples, all of them once per epoch, in a new order each time") {
   Sharding sharding(64, 4, 8, 1);
   std::vector<std::vector<std::size_t>> epochs(2);

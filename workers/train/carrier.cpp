@@ -1,0 +1,22 @@
+#include "workers/train/carrier.hpp"
+
+#include <fmt/format.h>
+
+#include "workers/train/exchange/staged.hpp"
+
+namespace dynamiccl {
+
+GradientCarrier carrier_of(Communicator& comm, const ExchangePlan& plan) {
+  // DeAR's halves are the library's own where it queues its work on the GPU.
+  const bool own_halves = plan.method == TrainingMethod::dear && comm.queue() != nullptr;
+  if (comm.works_on_gpu() && goes_by_host(plan) && !own_halves) {
+    const std::string library = comm.carrier();
+    return {fmt::format("host memory over {}{}{}", library, plan.path.own_ring ? ", own ring" : "",
+                        plan.servers > 0 ? ", summed by the servers' CPUs" : ""),
+            library};
+  }
+  return {plan.path.lanes > 1 ? fmt::format("{} communicators", plan.path.lanes) : "direct",
+          comm.library()};
+}
+
+}  // namespace dynamiccl
