@@ -217,14 +217,18 @@ TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
       const HelloRecord hello = wait_for_hello(*job, rank);
       REQUIRE(hello.pid > 0);
       kill(static_cast<pid_t>(hello.pid), SIGKILL);
-      const int code = job->wait(60);
+      // Mostly at once; where Gloo does not notice, its call ends after two minutes.
+      const int code = job->wait(150);
       INFO(name_of(backend) << ", " << name_of(method) << ", rank " << rank << "\n"
                             << job->errors());
       CHECK(code > 0);
-      // The dead rank says nothing.
-      CHECK_FALSE(job->errors().empty());
-      for (int other = 0; other < job->config.ranks; ++other)
+      // The dead rank says nothing: a survivor or the launcher does.
+      bool told = !job->errors().empty();
+      for (int other = 0; other < job->config.ranks; ++other) {
+        told = told || !job->records_of<ErrorRecord>(other).empty();
         CHECK(job->records_of<CellRecord>(other).size() == 1);
+      }
+      CHECK(told);
     }
   }
 }
