@@ -13,7 +13,6 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::uint64_t kVocabulary = 30522;
-constexpr std::uint64_t kPositions = 512;
 constexpr std::uint64_t kFloatBytes = 4;
 constexpr const char* kAuto = "auto";
 
@@ -42,13 +41,15 @@ ModelFacts bert(std::uint64_t layers, std::uint64_t h, std::uint64_t s) {
               fmt::format("training: {} = \"{}\": expected {}", knob, value, expected));
 }
 
-int whole(const std::string& knob, const std::string& value, int least) {
+constexpr int kUnbounded = std::numeric_limits<int>::max();
+
+int whole(const std::string& knob, const std::string& value, int least, int most) {
   int number = 0;
   const auto* end = value.data() + value.size();
   const auto [stop, error] = std::from_chars(value.data(), end, number);
-  if (error == std::errc::result_out_of_range && stop == end)
-    refuse(knob, value,
-           fmt::format("a whole number {}..{}", least, std::numeric_limits<int>::max()).c_str());
+  const bool too_large = error == std::errc::result_out_of_range || number > most;
+  if (too_large && stop == end)
+    refuse(knob, value, fmt::format("a whole number {}..{}", least, most).c_str());
   if (error != std::errc() || stop != end || number < least)
     refuse(knob, value, fmt::format("a whole number from {} on", least).c_str());
   return number;
@@ -69,10 +70,11 @@ struct KnobRow {
   std::function<std::string(const TrainingSpec&)> write;
 };
 
-KnobRow number_row(const char* name, int TrainingSpec::*member, int least) {
-  return {name,
-          [=](TrainingSpec& spec, const std::string& v) { spec.*member = whole(name, v, least); },
-          [=](const TrainingSpec& spec) { return std::to_string(spec.*member); }};
+KnobRow number_row(const char* name, int TrainingSpec::*member, int least, int most = kUnbounded) {
+  return {
+      name,
+      [=](TrainingSpec& spec, const std::string& v) { spec.*member = whole(name, v, least, most); },
+      [=](const TrainingSpec& spec) { return std::to_string(spec.*member); }};
 }
 
 KnobRow size_row(const char* name, Bytes TrainingSpec::*member) {
@@ -99,7 +101,7 @@ const std::vector<KnobRow>& knob_rows() {
        [](TrainingSpec& s, const std::string& v) { s.model = parse_named<TrainingModel>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.model)); }},
       number_row("batch", &TrainingSpec::batch, 1),
-      number_row("sequence", &TrainingSpec::sequence, 1),
+      number_row("sequence", &TrainingSpec::sequence, 1, kPositions),
       {"data", [](TrainingSpec& s, const std::string& v) { s.data = v; },
        [](const TrainingSpec& s) { return s.data; }},
       real_row("learning_rate", &TrainingSpec::learning_rate),

@@ -113,6 +113,9 @@ struct ModelFacts {
   }
 };
 
+/// Tokens of a sample for which a transformer has positions.
+inline constexpr int kPositions = 512;
+
 /// @param sequence tokens per sample; images ignore it
 ModelFacts facts_of(TrainingModel model, int sequence);
 
@@ -122,7 +125,7 @@ struct TrainingSpec {
   TrainingMethod method = TrainingMethod::bsp_a2a;
   TrainingModel model = TrainingModel::resnet18;  ///< "model"
   int batch = 32;                                 ///< "batch": samples per worker and step
-  int sequence = 64;                              ///< "sequence": tokens per sample
+  int sequence = 64;  ///< "sequence": tokens per sample, up to kPositions
   /// "data": "generated", or a folder with CIFAR-10 binary (data_batch_1.bin) or IDX files.
   std::string data = "generated";
   double learning_rate = 0.05;  ///< "learning_rate"

@@ -125,6 +125,9 @@ TEST_CASE("a wrong training setting names itself and what is known") {
   CHECK_THAT(message("batch", "0"), ContainsSubstring("from 1 on"));
   CHECK_THAT(message("batch", "99999999999"),
              ContainsSubstring("expected a whole number 1..2147483647"));
+  // A transformer has no positions beyond.
+  CHECK_THAT(message("sequence", "513"), ContainsSubstring("expected a whole number 1..512"));
+  CHECK(message("sequence", "512").empty());
   CHECK_THAT(message("model", "resnet19"), ContainsSubstring("resnet18"));
   CHECK_THAT(message("target", "60"), ContainsSubstring("from 0 to 1"));
   CHECK_THAT(message("partition", "2"), ContainsSubstring("at least 4 bytes"));

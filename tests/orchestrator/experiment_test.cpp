@@ -242,6 +242,8 @@ TEST_CASE("a training work table reads methods and settings, and checks each val
   contains(mistakes(head + "merge = \"best\"\n"), "unknown merge rule");
   contains(mistakes(head + "size = \"1KiB\"\n"), "size");
   contains(mistakes(kGood + "[[work]]\ntraining = \"dear\"\n"), "needs the key model");
+  contains(mistakes(head + "sequence = [128, 600]\n"),
+           "training: sequence = \"600\": expected a whole number 1..512");
   contains(mistakes(kGood + "[[work]]\ntraining = \"deer\"\nmodel = \"cnn\"\n"), "dear");
   contains(mistakes(kGood + "[[work]]\ncollective = \"training\"\nsize = \"4B\"\n"),
            "write training = ");

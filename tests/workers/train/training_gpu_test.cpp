@@ -4,11 +4,13 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/workers/train/training_job.hpp"
 
@@ -122,4 +124,37 @@ TEST_CASE("a dead rank ends training over NCCL with its error, in time", "[d-40]
   INFO(job->errors());
   CHECK(code > 0);
   CHECK_THAT(job->errors(), ContainsSubstring("nccl", Catch::CaseSensitive::No));
+}
+
+TEST_CASE("lower precisions train the same on all GPUs, and much as fp32 does", "[d-40]") {
+  auto job = job_of(Backend::nccl, 2, std::vector(3, TrainingMethod::wfbp_a2a), 5);
+  job->config.protocol.iterations = job->config.protocol.min_iterations = 40;
+  const std::vector<Precision> precisions{Precision::fp32, Precision::tf32, Precision::bf16};
+  for (std::size_t i = 0; i < precisions.size(); ++i) {
+    WorkCell& cell = job->config.cells[i];
+    cell.id = std::string(name_of(precisions[i]));
+    cell.knobs["precision"] = cell.id;
+    cell.knobs["batch"] = "32";
+    cell.knobs["samples"] = "512";
+    cell.knobs["learning_rate"] = "0.01";
+  }
+  // Bits on all ranks, and what one process trains in the same precision.
+  check_against_one_process(*job, 2);
+  const auto records = job->records_of<CellRecord>(0);
+  std::set<std::string> digests;
+  for (const auto& record : records) {
+    INFO(record.cell_id);
+    digests.insert(record.training->parameters_sha256);
+    const auto losses = record.training->details.at("losses").get<std::vector<double>>();
+    // Each step has its own loss; the first one guesses among ten kinds.
+    REQUIRE(losses.size() == 41);
+    CHECK(std::abs(losses.front() - std::log(10)) < 0.3);
+    CHECK(record.training->last_loss < 0.9 * losses.front());
+    // A loss is that of the weights so far, so weights near those of fp32 give a curve near its.
+    const auto of_fp32 = records[0].training->details.at("losses").get<std::vector<double>>();
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      CHECK(std::abs(losses[i] - of_fp32[i]) < 0.05 * losses.front());
+  }
+  // Otherwise a precision was not used at all.
+  CHECK(digests.size() == precisions.size());
 }

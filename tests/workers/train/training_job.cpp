@@ -52,9 +52,9 @@ std::unique_ptr<Job> job_of(Backend backend, int workers,
   return job;
 }
 
-void run_to_end(Job& job) {
+void run_to_end(Job& job, double timeout_s) {
   job.start();
-  const int code = job.wait(kTimeoutS);
+  const int code = job.wait(timeout_s);
   INFO(job.errors());
   REQUIRE(code == 0);
 }

@@ -28,7 +28,7 @@ std::unique_ptr<Job> job_of(Backend backend, int workers,
                             int servers = 1);
 
 /// Starts the launch and requires that it ends well.
-void run_to_end(Job& job);
+void run_to_end(Job& job, double timeout_s = kTimeoutS);
 
 /// Changes what every cell of the launch trains.
 void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit);

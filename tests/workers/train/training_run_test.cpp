@@ -14,32 +14,54 @@ using namespace dynamiccl;
 using namespace dynamiccl::testing;
 using Catch::Matchers::ContainsSubstring;
 
+namespace {
+
+/// Accuracies of the methods after so many steps, worker by worker the same samples.
+std::vector<double> accuracies_of(int workers, const std::vector<TrainingMethod>& methods,
+                                  TrainingModel model, int steps) {
+  auto job = job_of(Backend::gloo, workers, methods, 0);
+  job->config.protocol.warmup = 0;
+  edit_specs(*job, [&](TrainingSpec& spec) {
+    spec.model = model;
+    spec.steps = steps;
+    spec.batch = 32 / workers;
+    spec.samples = 512;
+    spec.evaluate = 512;
+    spec.learning_rate = 0.01;
+  });
+  run_to_end(*job);
+  std::vector<double> accuracies;
+  // The last rank is a worker.
+  for (const auto& record : job->records_of<CellRecord>(job->config.ranks - 1)) {
+    INFO(record.cell_id << ": " << record.reason);
+    REQUIRE(record.status == CellStatus::ok);
+    REQUIRE(record.training);
+    accuracies.push_back(record.training->accuracy);
+  }
+  CHECK(accuracies.size() == methods.size());
+  return accuracies;
+}
+
+}  // namespace
+
 TEST_CASE("equal samples give equal accuracy, whatever the method", "[a-12]") {
-  const auto train = [](int ranks, int batch, std::vector<TrainingMethod> methods) {
-    auto job = job_of(Backend::gloo, ranks, methods, 0);
-    job->config.protocol.warmup = 0;
-    job->config.protocol.iterations = job->config.protocol.min_iterations = 120;
-    edit_specs(*job, [&](TrainingSpec& spec) {
-      spec.batch = batch;
-      spec.samples = 512;
-      spec.evaluate = 512;
-      spec.learning_rate = 0.01;
-    });
-    job->start();
-    const int code = job->wait(kTimeoutS);
-    INFO(job->errors());
-    CHECK(code == 0);
-    std::vector<double> accuracies;
-    for (const auto& record : job->records_of<CellRecord>(0))
-      accuracies.push_back(record.training ? record.training->accuracy : -1);
-    return accuracies;
+  struct Task {
+    TrainingModel model;
+    int steps;  // so many that it is learnt in part: a lost gradient would be seen
+    std::vector<TrainingMethod> ring;
+    std::vector<TrainingMethod> served;
   };
-  const auto one = train(1, 32, {TrainingMethod::bsp_a2a});
+  const auto task = GENERATE(
+      Task{TrainingModel::mlp, 70, ring_methods(Backend::gloo), kServer},
+      Task{TrainingModel::cnn, 130, {TrainingMethod::dear}, {TrainingMethod::bytescheduler_ps}});
+  INFO(name_of(task.model));
+  const auto one = accuracies_of(1, {TrainingMethod::bsp_a2a}, task.model, task.steps);
   REQUIRE(one.size() == 1);
-  CHECK(one[0] > 0.6);
-  CHECK(one[0] < 0.98);
-  for (const double accuracy : train(2, 16, ring_methods(Backend::gloo)))
-    CHECK(std::abs(accuracy - one[0]) <= 0.005);
+  CHECK(one[0] >= 0.60);
+  CHECK(one[0] <= 0.95);
+  for (const auto& methods : {task.ring, task.served})
+    for (const double accuracy : accuracies_of(2, methods, task.model, task.steps))
+      CHECK(std::abs(accuracy - one[0]) <= 0.005);
 }
 
 namespace {
@@ -151,21 +173,71 @@ TEST_CASE("what is left open is tried, and training starts anew after that", "[d
   }
 }
 
+namespace {
+
+struct Victim {
+  TrainingMethod method;
+  int rank;
+};
+
+/// Every role and every order of sending on Gloo, where nobody but the ranks themselves sees a dead
+/// one; an MPI's launcher ends the others.
+std::vector<Victim> victims_of(Backend backend) {
+  const Victim server{TrainingMethod::wfbp_ps, 0};
+  const Victim worker{TrainingMethod::wfbp_a2a, 1};
+  if (backend != Backend::gloo) return {server, worker};
+  return {server,
+          worker,
+          {TrainingMethod::wfbp_ps, 1},
+          {TrainingMethod::bytescheduler_a2a, 1},
+          {TrainingMethod::dear, 1},
+          {TrainingMethod::ddp, 1}};
+}
+
+/// Starts the launch and waits until its first cell is done: the second one of the same settings
+/// has nothing left to measure before its steps.
+void start_and_reach_second_cell(Job& job) {
+  WorkCell endless = job.config.cells[0];
+  edit_specs(job, [](TrainingSpec& spec) { spec.steps = 1; });
+  endless.id += " again";
+  endless.knobs["steps"] = "1000000";
+  job.config.cells.push_back(endless);
+  job.start();
+  for (int rank = 0; rank < job.config.ranks; ++rank) {
+    for (int i = 0; i < 6000 && job.records_of<CellRecord>(rank).empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto records = job.records_of<CellRecord>(rank);
+    INFO(job.errors());
+    REQUIRE(records.size() == 1);
+    REQUIRE(records[0].status == CellStatus::ok);
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+}  // namespace
+
 TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
-  const auto backend = GENERATE(from_range(kBackends));
-  const auto method = GENERATE(TrainingMethod::wfbp_a2a, TrainingMethod::ddp);
-  if (method == TrainingMethod::ddp && backend != Backend::gloo) return;
-  auto job = job_of(backend, 2, {method}, 0);
-  job->config.protocol.iterations = job->config.protocol.min_iterations = 1'000'000;
-  job->config.protocol.cell_time_cap = Micros(1e9);
-  job->start();
-  const HelloRecord hello = wait_for_hello(*job, 1);
-  REQUIRE(hello.pid > 0);
-  std::this_thread::sleep_for(std::chrono::seconds(3));
-  kill(static_cast<pid_t>(hello.pid), SIGKILL);
-  const int code = job->wait(60);
-  INFO(name_of(backend) << "\n" << job->errors());
-  CHECK(code > 0);
+  for (const auto backend : kBackends) {
+    for (const auto& [method, rank] : victims_of(backend)) {
+      auto job = job_of(backend, 2, {method}, 0);
+      start_and_reach_second_cell(*job);
+      const HelloRecord hello = wait_for_hello(*job, rank);
+      REQUIRE(hello.pid > 0);
+      kill(static_cast<pid_t>(hello.pid), SIGKILL);
+      // Mostly at once; where Gloo does not notice, its call ends after two minutes.
+      const int code = job->wait(150);
+      INFO(name_of(backend) << ", " << name_of(method) << ", rank " << rank << "\n"
+                            << job->errors());
+      CHECK(code > 0);
+      // The dead rank says nothing: a survivor or the launcher does.
+      bool told = !job->errors().empty();
+      for (int other = 0; other < job->config.ranks; ++other) {
+        told = told || !job->records_of<ErrorRecord>(other).empty();
+        CHECK(job->records_of<CellRecord>(other).size() == 1);
+      }
+      CHECK(told);
+    }
+  }
 }
 
 namespace {

@@ -100,7 +100,7 @@ void add_residual_net(StagedModel& model, bool imagenet) {
 struct EmbeddingsImpl : nn::Module {
   explicit EmbeddingsImpl(int h)
       : words(register_module("words", nn::Embedding(30522, h))),
-        positions(register_module("positions", nn::Embedding(512, h))),
+        positions(register_module("positions", nn::Embedding(kPositions, h))),
         types(register_module("types", nn::Embedding(2, h))),
         norm(register_module("norm", nn::LayerNorm(nn::LayerNormOptions({h})))) {
     for (auto& weight : {words->weight, positions->weight, types->weight})
