@@ -120,7 +120,10 @@ const std::vector<KnobRow>& knob_rows() {
       {"precision",
        [](TrainingSpec& s, const std::string& v) { s.precision = parse_named<Precision>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.precision)); }},
-      {"servers", [](TrainingSpec& s, const std::string& v) { s.servers = whole("servers", v, 0); },
+      {"servers",
+       [](TrainingSpec& s, const std::string& v) {
+         s.servers = whole("servers", v, 0, kUnbounded);
+       },
        [](const TrainingSpec& s) {
          // One dedicated server is what nothing needs to be said for.
          const bool usual = s.placement == ServerPlacement::dedicated && s.servers == 1;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <set>
 
+#include "orchestrator/gpu_placement.hpp"
 #include "orchestrator/group_commands.hpp"
 #include "tests/orchestrator/demo_experiment.hpp"
 

@@ -163,7 +163,9 @@ class IdleLearner final : public Learner {
   void fetch(const std::vector<std::size_t>&) override {}
   void load_fetched() override {}
   void forward(int) override { memory_.computed_us += kForwardUs; }
-  double loss() override { return 0; }
+  void reset_statistics() override {}
+  void compute_loss() override {}
+  [[nodiscard]] double loss() const override { return 0; }
   void backward() override {
     for (std::size_t i = 0; i < parameters_.size(); ++i) callback_(i, parameters_[i].data);
     memory_.computed_us += kBackwardUs;

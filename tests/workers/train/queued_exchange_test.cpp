@@ -379,18 +379,19 @@ TEST_CASE("the one step that is traced has the GPU's times of every call", "[d-4
   CHECK(std::string(halves.back().what) == "all-gather");
   CHECK(halves[0].bytes + halves[1].bytes == 4 * (3 * largest_whole(2) + 5));
   CHECK(halves[2].bytes == 0);
+}
 
-  TEST_CASE("who waits for queued sums is told that they will never come", "[d-40]") {
-    Queued queued(TrainingMethod::mg_wfbp);
-    CHECK_THROWS_WITH(queued.exchange.check(), "remote rank has gone");
-  }
+TEST_CASE("who waits for queued sums is told that they will never come", "[d-40]") {
+  Queued queued(TrainingMethod::mg_wfbp);
+  CHECK_THROWS_WITH(queued.exchange.check(), "remote rank has gone");
+}
 
-  TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-47]") {
-    Log log;
-    LoggingCommunicator comm(log, nullptr);
-    CHECK(can_be_queued(comm, plan_of(TrainingMethod::wfbp_a2a)));
-    CHECK_FALSE(can_be_queued(comm, plan_of(TrainingMethod::bytescheduler_a2a)));
-    auto plan = plan_of(TrainingMethod::wfbp_ps);
-    plan.servers = 1;
-    CHECK_FALSE(can_be_queued(comm, plan));
-  }
+TEST_CASE("what has no queue, servers and ByteScheduler, is not queued", "[d-47]") {
+  Log log;
+  LoggingCommunicator comm(log, nullptr);
+  CHECK(can_be_queued(comm, plan_of(TrainingMethod::wfbp_a2a)));
+  CHECK_FALSE(can_be_queued(comm, plan_of(TrainingMethod::bytescheduler_a2a)));
+  auto plan = plan_of(TrainingMethod::wfbp_ps);
+  plan.servers = 1;
+  CHECK_FALSE(can_be_queued(comm, plan));
+}

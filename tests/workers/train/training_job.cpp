@@ -76,4 +76,57 @@ void add_digest(const CellRecord& record, std::set<std::string>& digests) {
   if (!digest.empty()) digests.insert(digest);
 }
 
+std::uint64_t own_shard(const CellRecord& record) {
+  const auto& details = record.training->details;
+  std::uint64_t bytes = 0;
+  if (details.value("placement", "") != "colocated") return bytes;
+  for (const auto& piece : details.at("pieces"))
+    if (piece[2] == record.rank) bytes += 4 * piece[1].get<std::uint64_t>();
+  return bytes;
+}
+
+void check_memory(const CellRecord& record, int workers) {
+  const auto& memory = record.training->details.at("memory");
+  const std::uint64_t volume = 4 * facts_of(TrainingModel::mlp, 1).parameters;
+  const std::uint64_t unit = memory.at("unit_bytes");
+  CHECK(memory.at("held_bytes") <= memory.at("limit_bytes"));
+  if (record.training->role == "server") {
+    CHECK(unit <= volume);
+    CHECK(memory.at("held_bytes") == static_cast<std::uint64_t>(workers + 1) * unit);
+    CHECK(memory.at("limit_bytes") == static_cast<std::uint64_t>(workers + 1) * unit);
+    return;
+  }
+  CHECK(unit == volume);
+  CHECK(memory.at("limit_bytes") ==
+        volume + static_cast<std::uint64_t>(workers + 1) * own_shard(record));
+  // The kernel's own figure, with what library and allocator take.
+  CHECK(memory.contains("peak_extra_bytes"));
+  const std::set<std::string> in_place{"bsp-a2a", "wfbp-a2a", "mg-wfbp", "bytescheduler-a2a",
+                                       "ddp"};
+  if (in_place.count(record.cell_id) > 0) CHECK(memory.at("held_bytes") == 0);
+}
+
+void check_cell(const CellRecord& record, int workers) {
+  INFO(record.cell_id << " on rank " << record.rank << ": " << record.reason);
+  REQUIRE(record.status == CellStatus::ok);
+  CHECK(record.wrong == 0);
+  REQUIRE(record.training);
+  CHECK(record.measured.total_us.size() == 3);
+  CHECK(record.training->max_difference >= 0);
+  CHECK(record.training->max_difference <= 1e-6);
+  // A sum of two does not depend on its order, and servers add in rank order as the one process
+  // does.
+  const bool served =
+      architecture_of(parse_named<TrainingMethod>(record.cell_id)) == Architecture::ps;
+  if (workers == 2 || served) CHECK(record.training->max_difference == 0);
+  CHECK(record.training->predicted_us > 0);
+  check_memory(record, workers);
+  if (record.training->role == "server") return;
+  const std::uint64_t volume = 4 * facts_of(TrainingModel::mlp, 1).parameters;
+  std::uint64_t elements = 0;
+  for (const auto& piece : record.training->details.at("pieces"))
+    elements += piece[1].get<std::uint64_t>();
+  CHECK(elements == volume / 4);
+}
+
 }  // namespace dynamiccl::testing

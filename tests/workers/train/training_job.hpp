@@ -36,4 +36,14 @@ void edit_specs(Job& job, const std::function<void(TrainingSpec&)>& edit);
 /// Adds the digest of a worker's own weights; a server has none.
 void add_digest(const CellRecord& record, std::set<std::string>& digests);
 
+/// Bytes that a worker sums for all; 0 where it is no server.
+std::uint64_t own_shard(const CellRecord& record);
+
+/// A worker holds at most one more copy of the gradients, a server one slot per worker and the
+/// answer, a worker that is a server too both. Of an MLP.
+void check_memory(const CellRecord& record, int workers);
+
+/// Ended well, trained what one process would and held no more memory than it may.
+void check_cell(const CellRecord& record, int workers);
+
 }  // namespace dynamiccl::testing
