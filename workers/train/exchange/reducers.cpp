@@ -151,7 +151,7 @@ class PushPull final : public Reducer {
   void take_answer(Open& open) {
     const Piece& piece = plan_.pieces[open.piece];
     open.answer = comm_.irecv(sums_ + piece.offset, piece.count * sizeof(float), piece.server,
-                                   kPieceTag + static_cast<int>(open.piece));
+                              kPieceTag + static_cast<int>(open.piece));
   }
   void finish_push(Open& open) {
     if (open.header) comm_.wait(*open.header);
