@@ -83,6 +83,7 @@ class Colocated final : public Reducer {
   [[nodiscard]] bool is_own(std::size_t piece) const {
     return plan_.pieces[piece].server == comm_.rank();
   }
+  [[nodiscard]] bool in_place() const { return gradients_ == sums_; }
   [[nodiscard]] std::size_t bytes_of(std::size_t piece) const {
     return plan_.pieces[piece].count * sizeof(float);
   }
@@ -104,12 +105,13 @@ class Colocated final : public Reducer {
     const float* sum = part_of(index, 0);
     for (int worker = 1; worker < comm_.size(); ++worker) {
       // The answer's place may be that of this worker's own gradients, or hold weights.
-      const bool early = worker < comm_.rank() || plan_.server_sgd.has_value();
+      const bool early = worker < comm_.rank() || in_place() || plan_.server_sgd.has_value();
       float* into = early ? slot(index, comm_.rank() == 0 ? 1 : 0) : answer;
       sum_elements(into, sum, part_of(index, worker), piece.count, DataType::float32);
       sum = into;
     }
-    const float* sent = answer;
+    // Whoever waits for the answer here may overwrite it while it is still being sent.
+    const float* sent = in_place() ? sum : answer;
     if (plan_.server_sgd) {
       float* weights = &weights_[places_[index]];
       sgd_update(*plan_.server_sgd, weights, &velocity_[places_[index]], sum,
