@@ -21,11 +21,11 @@ constexpr double kGpuOracleTolerance = 1e-5;  // its sums may go in another orde
 
 /// How many of this rank's weights are other bits than the first worker's. Ranks: all.
 /// @param own empty on servers
-std::uint64_t unlike_first(Communicator& comm, int servers, std::size_t count,
+std::uint64_t unlike_first(Communicator& comm, int first_worker, std::size_t count,
                            const std::vector<float>& own) {
   std::vector<float> first(count);
-  if (comm.rank() == servers) first = own;
-  broadcast_host(comm, first.data(), first.size() * sizeof(float), servers);
+  if (comm.rank() == first_worker) first = own;
+  broadcast_host(comm, first.data(), first.size() * sizeof(float), first_worker);
   std::uint64_t unlike = 0;
   for (std::size_t i = 0; i < own.size(); ++i)
     unlike +=
@@ -55,7 +55,7 @@ void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, Train
     driving->finish();
     trained = worker->weights();
   }
-  const std::uint64_t unlike = unlike_first(comm, plan.servers, plan.elements(), trained);
+  const std::uint64_t unlike = unlike_first(comm, plan.first_worker(), plan.elements(), trained);
   double difference = 0;
   double wrong = 0;
   if (worker != nullptr) {
