@@ -118,12 +118,13 @@ TEST_CASE("the halves of DeAR's messages are timed apart where the library queue
   for (const std::size_t lanes : {std::size_t{1}, kLanes}) {
     TwoWorkers workers({2 * kMiB, 2 * kMiB});
     const LinkCost cost = cost_of(workers, TrainingMethod::dear, lanes);
-    // By the link's own clock a half takes exactly this; the whole takes what the host saw.
+    // By the link's own clock a half takes this, but for how times since the machine's start are
+    // rounded; the whole takes what the host saw.
     const double half_us = lane_us(16 * kMiB / lanes);
-    CHECK_THAT(cost.second(16 * kMiB), WithinRel(half_us, 1e-9));
+    CHECK_THAT(cost.second(16 * kMiB), WithinRel(half_us, 1e-6));
     CHECK(cost.time(16 * kMiB) >= half_us * 0.999);
     // Small messages are on several lanes at once.
-    CHECK_THAT(cost.second(1024), WithinRel(lane_us(1024) / static_cast<double>(lanes), 1e-9));
+    CHECK_THAT(cost.second(1024), WithinRel(lane_us(1024) / static_cast<double>(lanes), 1e-6));
     CHECK(cost.busy_second(16 * kMiB) == cost.second(16 * kMiB));
   }
 }

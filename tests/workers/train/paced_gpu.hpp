@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/workers/train/stand_in_learner.hpp"
 #include "tests/workers/train/thread_network.hpp"
-#include "workers/train/learner.hpp"
 
 namespace dynamiccl::testing {
 
@@ -142,7 +142,7 @@ class NamedGpuMemory final : public TensorMemory {
 };
 
 /// Two stages of given weights, which are their own gradients; they take the GPU's time alone.
-class IdleLearner final : public Learner {
+class IdleLearner final : public StandInLearner {
  public:
   static constexpr double kForwardUs = 1e6;
   static constexpr double kBackwardUs = 3e6;
@@ -153,31 +153,17 @@ class IdleLearner final : public Learner {
       parameters_.push_back({weights_.back().get(), count, 0});
     }
   }
-  [[nodiscard]] const std::vector<Parameter>& parameters() const override { return parameters_; }
   [[nodiscard]] int stages() const override { return 2; }
   [[nodiscard]] NamedGpuMemory& memory() override { return memory_; }
-  void on_gradient(OnGradient callback) override { callback_ = std::move(callback); }
-  void load(const Batch&) override {}
-  void keep_samples(const Dataset&) override {}
-  [[nodiscard]] bool keeps_samples() const override { return false; }
-  void fetch(const std::vector<std::size_t>&) override {}
-  void load_fetched() override {}
   void forward(int) override { memory_.computed_us += kForwardUs; }
-  void reset_statistics() override {}
-  void compute_loss() override {}
-  [[nodiscard]] double loss() const override { return 0; }
   void backward() override {
     for (std::size_t i = 0; i < parameters_.size(); ++i) callback_(i, parameters_[i].data);
     memory_.computed_us += kBackwardUs;
   }
-  double accuracy(const Batch&) override { return 0; }
-  std::unique_ptr<DataParallelEngine> engine(EngineGroup&, Bytes) override { return nullptr; }
 
  private:
   NamedGpuMemory memory_;
-  OnGradient callback_;
   std::vector<std::shared_ptr<float>> weights_;
-  std::vector<Parameter> parameters_;
 };
 
 }  // namespace dynamiccl::testing

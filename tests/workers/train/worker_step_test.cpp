@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/workers/train/stand_in_learner.hpp"
 #include "workers/train/put_off.hpp"
 #include "workers/train/worker_step.hpp"
 
@@ -71,40 +72,25 @@ class LoggedMemory final : public TensorMemory {
 };
 
 /// Three layers of 1, 2 and 3 weights; gradients come from the last one on.
-class ThreeLayers final : public Learner {
+class ThreeLayers final : public StandInLearner {
  public:
   explicit ThreeLayers(Calls& calls) : calls_(calls), memory_(calls) {
     std::size_t at = 0;
     for (std::size_t count = 1; count <= 3; at += count++)
       parameters_.push_back({weights_.data() + at, count, static_cast<int>(count) - 1});
   }
-  [[nodiscard]] const std::vector<Parameter>& parameters() const override { return parameters_; }
   [[nodiscard]] int stages() const override { return 3; }
   [[nodiscard]] TensorMemory& memory() override { return memory_; }
-  void on_gradient(OnGradient callback) override { callback_ = std::move(callback); }
-  void load(const Batch&) override {}
-  void keep_samples(const Dataset&) override {}
-  [[nodiscard]] bool keeps_samples() const override { return false; }
-  void fetch(const std::vector<std::size_t>&) override {}
-  void load_fetched() override {}
-  void forward(int) override {}
-  void reset_statistics() override {}
-  void compute_loss() override {}
-  [[nodiscard]] double loss() const override { return 1; }
   void backward() override {
     for (std::size_t i = parameters_.size(); i-- > 0;) callback_(i, gradient_.data());
     calls_.emplace_back("backward is over");
   }
-  double accuracy(const Batch&) override { return 0; }
-  std::unique_ptr<DataParallelEngine> engine(EngineGroup&, Bytes) override { return nullptr; }
 
  private:
   Calls& calls_;
   LoggedMemory memory_;
   std::vector<float> weights_ = std::vector<float>(6, 1.0F);
   std::vector<float> gradient_ = std::vector<float>(3, 2.0F);
-  std::vector<Parameter> parameters_;
-  OnGradient callback_;
 };
 
 /// Sums that are there as soon as they are queued.
