@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "db/store.hpp"
 
 // How fast a launch's records become rows: indexes, foreign keys, statistics and the commit to disk

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "orchestrator/plan.hpp"
+#include "orchestrator/plan/plan.hpp"
 
 // From the text of an experiment to its plan. The bar is 100,000 cells in two seconds.
 

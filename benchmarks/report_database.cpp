@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <random>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "db/store.hpp"
 
 namespace {

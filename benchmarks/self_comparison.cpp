@@ -26,10 +26,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/statistics.hpp"
-#include "core/units.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/units.hpp"
 #include "db/reader.hpp"
 #include "reports/answer.hpp"
 #include "reports/figures.hpp"

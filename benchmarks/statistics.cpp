@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 
 // Intervals and ratios are computed again for every figure of a table and page, and after every
 // launch by the stopping rule.

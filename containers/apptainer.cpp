@@ -16,8 +16,8 @@
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
 #include "containers/run_folder.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 

@@ -18,8 +18,8 @@
 #include "containers/paths.hpp"
 #include "containers/private_engine.hpp"
 #include "containers/run_folder.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "embedded/end_container_ranks_sh.hpp"
 
 namespace dynamiccl {

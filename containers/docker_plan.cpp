@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/digest.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

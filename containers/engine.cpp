@@ -20,8 +20,8 @@
 #include "containers/paths.hpp"
 #include "containers/private_engine.hpp"
 #include "containers/processes.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

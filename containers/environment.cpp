@@ -14,7 +14,7 @@
 #include "containers/private_engine.hpp"
 #include "containers/run_folder.hpp"
 #include "containers/unsupported.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "containers/command.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

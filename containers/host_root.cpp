@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "containers/paths.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

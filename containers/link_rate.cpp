@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "containers/command.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

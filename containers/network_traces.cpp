@@ -13,7 +13,7 @@
 #include <set>
 
 #include "containers/command.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

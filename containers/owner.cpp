@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/pid_namespace.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/pid_namespace.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

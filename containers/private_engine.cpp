@@ -22,8 +22,8 @@
 #include "containers/network_traces.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

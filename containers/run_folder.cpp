@@ -12,8 +12,8 @@
 
 #include "containers/owner.hpp"
 #include "containers/paths.hpp"
-#include "core/digest.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <thread>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

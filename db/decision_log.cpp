@@ -1,6 +1,6 @@
 #include "db/decision_log.hpp"
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
 #include "db/store_impl.hpp"

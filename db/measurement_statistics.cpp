@@ -7,8 +7,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/statistics.hpp"
-#include "core/warmup.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/warmup.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 
 namespace dynamiccl {
 

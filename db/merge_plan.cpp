@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

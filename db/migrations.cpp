@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/digest.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "embedded/db_migration_0002_sql.hpp"
 #include "embedded/db_migration_0003_sql.hpp"

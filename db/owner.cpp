@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-#include "core/pid_namespace.hpp"
+#include "core/vocabulary/pid_namespace.hpp"
 
 namespace dynamiccl {
 namespace {

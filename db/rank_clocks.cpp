@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 
 namespace dynamiccl {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "db/measurement_statistics.hpp"
 
 namespace dynamiccl {

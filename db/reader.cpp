@@ -10,8 +10,8 @@
 #include <optional>
 #include <string_view>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/store_impl.hpp"
 
 namespace dynamiccl {

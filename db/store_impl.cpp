@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "db/migrations.hpp"
 
 namespace dynamiccl {

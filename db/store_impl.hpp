@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "db/foreign_run.hpp"
 #include "db/launch_ingest.hpp"

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "db/foreign_run.hpp"
 #include "db/merge_plan.hpp"
 #include "db/migrations.hpp"

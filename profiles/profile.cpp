@@ -6,7 +6,7 @@
 #include <array>
 #include <cctype>
 
-#include "core/malloc_settings.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "profiles/profile_toml.hpp"
 
 namespace dynamiccl {

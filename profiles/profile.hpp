@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "profiles/detect/promise.hpp"
 
 namespace dynamiccl {
@@ -53,7 +53,7 @@ struct Capability {
 struct BackendSetting {
   std::string
       name;  ///< environment variable, MCA parameter for Open MPI ("mca:btl_tcp_if_include"), or
-             ///< setting of the allocator ("malloc:keep", core/malloc_settings.hpp)
+             ///< setting of the allocator ("malloc:keep", core/vocabulary/malloc_settings.hpp)
   std::string value;
   std::string reason;
 };

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {

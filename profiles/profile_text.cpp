@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "core/error.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "profiles/strict_toml.hpp"
 #include "profiles/study.hpp"
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {

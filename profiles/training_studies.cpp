@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
-#include "core/training.hpp"
+#include "core/training/training.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/strict_toml.hpp"
 #include "profiles/study.hpp"
 

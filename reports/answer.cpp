@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/c2c.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"

@@ -2,7 +2,7 @@
 #include <map>
 #include <tuple>
 
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
 #include "reports/exchanges.hpp"
 #include "reports/figures.hpp"
 #include "reports/run_queries.hpp"

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/text.hpp"
-#include "core/units.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/exchanges.hpp"
 #include "reports/run_queries.hpp"
 

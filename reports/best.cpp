@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "core/text.hpp"
-#include "core/units.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/table_view.hpp"
 

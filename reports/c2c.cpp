@@ -6,11 +6,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/alpha_beta.hpp"
-#include "core/saturation.hpp"
-#include "core/statistics.hpp"
-#include "core/text.hpp"
-#include "core/units.hpp"
+#include "core/statistics/alpha_beta.hpp"
+#include "core/statistics/saturation.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {

@@ -3,9 +3,9 @@
 #include <map>
 #include <tuple>
 
-#include "core/saturation.hpp"
-#include "core/statistics.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/saturation.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/verdict.hpp"
 #include "reports/c2c.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_queries.hpp"

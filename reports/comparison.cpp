@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
-#include "core/units.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
 namespace {

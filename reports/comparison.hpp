@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/statistics.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/verdict.hpp"
 #include "db/reader.hpp"
 #include "reports/figures.hpp"
 #include "reports/reports.hpp"

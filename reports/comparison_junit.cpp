@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/text.hpp"
-#include "core/units.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/comparison.hpp"
 
 namespace dynamiccl {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/text.hpp"
-#include "core/units.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/comparison.hpp"
 #include "reports/humanise.hpp"
 #include "reports/table_view.hpp"

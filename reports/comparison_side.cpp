@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/comparison.hpp"
 #include "reports/figure_queries.hpp"

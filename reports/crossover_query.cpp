@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "core/text.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/exchanges.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/table_view.hpp"

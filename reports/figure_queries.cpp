@@ -6,10 +6,10 @@
 #include <charconv>
 #include <iterator>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
-#include "core/units.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {

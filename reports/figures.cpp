@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "embedded/query_launch_medians.hpp"
 #include "reports/table_view.hpp"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/statistics.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/verdict.hpp"
 #include "db/reader.hpp"
 #include "reports/table_view.hpp"
 

@@ -1,4 +1,4 @@
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/fits.hpp"
 #include "reports/table_view.hpp"

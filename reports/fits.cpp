@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "core/rank_statistics.hpp"
+#include "core/statistics/rank_statistics.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/alpha_beta.hpp"
-#include "core/statistics.hpp"
-#include "core/units.hpp"
+#include "core/statistics/alpha_beta.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/figures.hpp"
 
 namespace dynamiccl {

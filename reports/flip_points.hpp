@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
 #include "reports/figures.hpp"
 
 namespace dynamiccl {

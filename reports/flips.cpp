@@ -8,10 +8,10 @@
 #include <set>
 #include <tuple>
 
-#include "core/text.hpp"
-#include "core/training.hpp"
-#include "core/units.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/training/training.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/flip_points.hpp"
 #include "reports/run_queries.hpp"

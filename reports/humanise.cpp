@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {

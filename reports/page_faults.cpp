@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/malloc_settings.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"

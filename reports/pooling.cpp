@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {

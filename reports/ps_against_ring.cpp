@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/exchanges.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_queries.hpp"

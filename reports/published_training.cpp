@@ -5,8 +5,8 @@
 #include <map>
 #include <tuple>
 
-#include "core/statistics.hpp"
-#include "core/text.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/c2c.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_queries.hpp"

@@ -4,11 +4,11 @@
 #include <array>
 #include <iterator>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
-#include "core/units.hpp"
-#include "core/verdict.hpp"
-#include "core/vocabulary.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "embedded/query_list.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/pooling.hpp"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "core/text.hpp"
-#include "core/units.hpp"
-#include "core/verdict.hpp"
-#include "core/vocabulary.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "profiles/reference.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/table_view.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/humanise.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"

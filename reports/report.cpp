@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/c2c.hpp"
 #include "reports/figure_queries.hpp"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/figures.hpp"
 #include "reports/leaf_difference.hpp"

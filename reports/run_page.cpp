@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/leaf_difference.hpp"
 #include "reports/reports.hpp"

@@ -46,7 +46,8 @@ std::string straggler_note(const Reader& reader, std::int64_t run,
                            const std::set<std::string>& of_groups);
 
 /// A row per cell: page faults of a call beside the message's pages, what the allocator's settings
-/// (core/malloc_settings.hpp) really came to, and the time against the allocator's default.
+/// (core/vocabulary/malloc_settings.hpp) really came to, and the time against the allocator's
+/// default.
 Table page_faults_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                         const QueryScope& scope);
 

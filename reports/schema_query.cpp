@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/table_view.hpp"
 

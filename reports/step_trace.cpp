@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {

@@ -7,9 +7,9 @@
 #include <set>
 #include <tuple>
 
-#include "core/statistics.hpp"
-#include "core/text.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/figures.hpp"
 #include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
-#include "core/training.hpp"
+#include "core/training/training.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/exchanges.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_queries.hpp"

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/link_tier.hpp"
 #include "reports/exchanges.hpp"

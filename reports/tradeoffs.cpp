@@ -4,8 +4,8 @@
 #include <array>
 #include <map>
 
-#include "core/error.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/error.hpp"
 #include "reports/exchanges.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/run_queries.hpp"

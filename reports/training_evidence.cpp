@@ -7,7 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {

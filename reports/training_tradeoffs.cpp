@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "core/text.hpp"
-#include "core/training.hpp"
-#include "core/units.hpp"
+#include "core/training/training.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/table_view.hpp"
 #include "reports/training_evidence.hpp"
 #include "reports/training_queries.hpp"

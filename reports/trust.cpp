@@ -8,9 +8,9 @@
 #include <set>
 #include <string_view>
 
-#include "core/statistics.hpp"
-#include "core/text.hpp"
-#include "core/warmup.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/warmup.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/run_queries.hpp"
 #include "reports/table_view.hpp"
 

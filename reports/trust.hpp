@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/independence.hpp"
+#include "core/statistics/independence.hpp"
 #include "db/reader.hpp"
 #include "reports/figures.hpp"
 #include "reports/reports.hpp"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/run_config.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/communicator.hpp"
 
 namespace dynamiccl {

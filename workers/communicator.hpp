@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

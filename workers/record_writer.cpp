@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 

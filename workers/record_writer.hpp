@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 
 namespace dynamiccl {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/record.hpp"
-#include "core/run_config.hpp"
+#include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/communicator.hpp"
 
 namespace dynamiccl {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {

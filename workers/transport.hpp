@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
 
 namespace dynamiccl {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/run_config.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/communicator.hpp"
 #include "workers/training.hpp"
 

@@ -20,10 +20,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/record.hpp"
-#include "core/run_config.hpp"
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 #include "tuner/action/spaces.hpp"
 #include "tuner/agents/agent.hpp"
 #include "tuner/simulator/arm_model.hpp"

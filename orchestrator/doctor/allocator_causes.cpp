@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "core/malloc_settings.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/mends.hpp"
 #include "profiles/detect/fact_access.hpp"

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "orchestrator/doctor/patient.hpp"
 
 namespace dynamiccl {

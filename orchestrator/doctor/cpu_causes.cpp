@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/mends.hpp"
 #include "profiles/detect/binding_check.hpp"

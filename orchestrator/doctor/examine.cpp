@@ -8,14 +8,14 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
-#include "core/error.hpp"
-#include "core/statistics.hpp"
-#include "core/text.hpp"
-#include "orchestrator/console.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
-#include "orchestrator/identity.hpp"
-#include "orchestrator/interrupt.hpp"
-#include "orchestrator/process.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/process.hpp"
+#include "orchestrator/run/console.hpp"
 #include "profiles/detect/promise_check.hpp"
 
 namespace dynamiccl {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "orchestrator/doctor/patient.hpp"
-#include "orchestrator/launch.hpp"
-#include "orchestrator/plan.hpp"
+#include "orchestrator/launch/launch.hpp"
+#include "orchestrator/plan/plan.hpp"
 
 namespace dynamiccl {
 

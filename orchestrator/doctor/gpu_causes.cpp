@@ -1,7 +1,7 @@
 // What keeps NCCL from the GPUs' own links, foretold before anything runs.
 #include <fmt/format.h>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/interface_lists.hpp"
 #include "orchestrator/doctor/mends.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "profiles/detect/regime.hpp"
 #include "profiles/profile.hpp"
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/examine.hpp"
-#include "orchestrator/executor.hpp"
-#include "orchestrator/machine.hpp"
-#include "orchestrator/run_setup.hpp"
+#include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/executor.hpp"
+#include "orchestrator/run/run_setup.hpp"
 #include "reports/figures.hpp"
 
 namespace dynamiccl {

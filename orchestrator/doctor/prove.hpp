@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
 #include "db/reader.hpp"
-#include "orchestrator/console.hpp"
 #include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/run/console.hpp"
 
 namespace dynamiccl {
 

@@ -8,10 +8,10 @@
 #include <set>
 #include <tuple>
 
-#include "core/digest.hpp"
-#include "core/error.hpp"
-#include "core/statistics.hpp"
-#include "core/text.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
 

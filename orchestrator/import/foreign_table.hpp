@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "db/foreign_run.hpp"
 
 namespace dynamiccl {

@@ -6,8 +6,8 @@
 #include <regex>
 #include <set>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/nccl_tests.hpp"

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/statistics.hpp"
-#include "orchestrator/identity.hpp"
-#include "orchestrator/interrupt.hpp"
-#include "orchestrator/noise_gate.hpp"
+#include "core/statistics/statistics.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/noise_gate.hpp"
 #include "profiles/detect/facts.hpp"
 
 namespace dynamiccl {

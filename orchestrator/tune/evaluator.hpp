@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "db/measurement_statistics.hpp"
-#include "orchestrator/executor.hpp"
+#include "orchestrator/run/executor.hpp"
 #include "orchestrator/tune/tune_plan.hpp"
 
 namespace dynamiccl {

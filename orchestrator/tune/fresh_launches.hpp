@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "orchestrator/console.hpp"
+#include "orchestrator/run/console.hpp"
 #include "orchestrator/tune/evaluator.hpp"
 #include "tuner/search/confirmation.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 #include "reports/table_view.hpp"
 #include "tuner/state/state_from_regime.hpp"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "core/malloc_settings.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "reports/table_view.hpp"
 
 namespace dynamiccl {

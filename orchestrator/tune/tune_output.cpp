@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/saturation.hpp"
-#include "core/text.hpp"
+#include "core/statistics/saturation.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "tuner/simulator/arm_model.hpp"
 #include "tuner/state/state_from_regime.hpp"
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "orchestrator/experiment.hpp"
-#include "orchestrator/plan.hpp"
-#include "orchestrator/tune/tune_options.hpp"
+#include "orchestrator/experiment/experiment.hpp"
+#include "orchestrator/experiment/tune_options.hpp"
+#include "orchestrator/plan/plan.hpp"
 #include "tuner/search/search.hpp"
 
 namespace dynamiccl {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/saturation.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/saturation.hpp"
+#include "core/statistics/verdict.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/state/features.hpp"

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {

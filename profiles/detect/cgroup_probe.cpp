@@ -2,7 +2,7 @@
 #include <charconv>
 #include <map>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/cgroup.hpp"
 #include "profiles/detect/probe.hpp"
 

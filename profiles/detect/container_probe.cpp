@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/probe.hpp"
 
 namespace dynamiccl {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/huge_pages.hpp"
 #include "profiles/detect/probe.hpp"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/elf.hpp"
 #include "profiles/detect/probe.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 #include "profiles/detect/known.hpp"
 
 namespace dynamiccl {

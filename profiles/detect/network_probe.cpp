@@ -2,7 +2,7 @@
 #include <array>
 #include <map>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/probe.hpp"
 
 namespace dynamiccl {

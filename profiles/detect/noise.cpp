@@ -4,7 +4,7 @@
 #include <charconv>
 #include <chrono>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/cgroup.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/known.hpp"

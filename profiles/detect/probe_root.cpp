@@ -12,7 +12,7 @@
 #include <cstring>
 #include <memory>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

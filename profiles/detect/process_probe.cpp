@@ -1,6 +1,6 @@
 #include <charconv>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/probe.hpp"
 
 namespace dynamiccl {

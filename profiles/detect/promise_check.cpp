@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/binding_check.hpp"
 #include "profiles/detect/fact_access.hpp"
 

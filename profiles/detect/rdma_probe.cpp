@@ -1,6 +1,6 @@
 #include <set>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/probe.hpp"
 
 namespace dynamiccl {

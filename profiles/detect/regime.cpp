@@ -5,8 +5,8 @@
 #include <cctype>
 #include <set>
 
-#include "core/digest.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/known.hpp"
 #include "profiles/detect/link_rates.hpp"

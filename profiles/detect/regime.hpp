@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

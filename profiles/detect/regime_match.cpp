@@ -1,4 +1,4 @@
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/regime.hpp"
 

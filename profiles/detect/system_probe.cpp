@@ -1,5 +1,5 @@
-#include "core/digest.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/detect/probe.hpp"
 
 namespace dynamiccl {

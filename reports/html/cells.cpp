@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "core/text.hpp"
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/figure_queries.hpp"
 #include "reports/html/section.hpp"

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "embedded/page_charts_script.hpp"
 #include "embedded/page_html.hpp"
 #include "embedded/page_panels_script.hpp"

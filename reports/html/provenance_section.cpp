@@ -1,4 +1,4 @@
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/html/section.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"

@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "core/text.hpp"
-#include "core/units.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "reports/html/section.hpp"
 #include "reports/placements.hpp"
 #include "reports/table_view.hpp"

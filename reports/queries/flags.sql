@@ -36,7 +36,7 @@ flag(environment, subject, flag, times, rule) AS (
   FROM d WHERE guard <> 'pass'
   GROUP BY environment, task_key, guard
   UNION ALL
-  -- The margin of core/saturation.hpp; `query c2c` has the whole reckoning.
+  -- The margin of core/statistics/saturation.hpp; `query c2c` has the whole reckoning.
   SELECT environment, backend || '/' || model || '/batch ' || batch || '/' || workers || ' workers',
          'lossless_saturated', 1,
          'the best lossless method takes more than 1.2 times the step without communication: query c2c'

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <memory>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "db/decision_log.hpp"
 #include "reports/reports.hpp"
 #include "tests/browser/chromium.hpp"

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "reports/reports.hpp"
 #include "tests/browser/chromium.hpp"
 #include "tests/db/synthetic.hpp"

@@ -2,7 +2,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "containers/apptainer.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "support.hpp"
 
 using namespace dynamiccl;

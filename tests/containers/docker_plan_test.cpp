@@ -4,8 +4,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "containers/link_rate.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

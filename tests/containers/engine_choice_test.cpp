@@ -3,7 +3,7 @@
 
 #include "containers/engine.hpp"
 #include "containers/private_engine.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "support.hpp"
 
 using namespace dynamiccl;

@@ -8,8 +8,8 @@
 
 #include "containers/apptainer.hpp"
 #include "containers/docker_plan.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

@@ -12,8 +12,8 @@
 
 #include "containers/apptainer.hpp"
 #include "containers/command.hpp"
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "support.hpp"
 
 using namespace dynamiccl;

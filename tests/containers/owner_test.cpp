@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
-#include "core/pid_namespace.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/pid_namespace.hpp"
+#include "core/vocabulary/text.hpp"
 
 using namespace dynamiccl;
 

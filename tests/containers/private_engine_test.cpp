@@ -12,7 +12,7 @@
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
 #include "containers/run_folder.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "real_support.hpp"
 #include "support.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "containers/processes.hpp"
 #include "containers/run_folder.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "real_support.hpp"
 
 using namespace dynamiccl;

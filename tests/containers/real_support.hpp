@@ -18,7 +18,7 @@
 #include "containers/image.hpp"
 #include "containers/paths.hpp"
 #include "containers/private_engine.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 

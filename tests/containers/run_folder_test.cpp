@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "support.hpp"
 
 using namespace dynamiccl;

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "db/foreign_run.hpp"
 #include "db/merge_plan.hpp"

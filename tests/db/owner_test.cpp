@@ -5,7 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "core/pid_namespace.hpp"
+#include "core/vocabulary/pid_namespace.hpp"
 
 using namespace dynamiccl;
 

@@ -4,7 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

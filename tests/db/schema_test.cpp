@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
 #include "db/reader.hpp"

@@ -16,7 +16,7 @@
 #include <iostream>
 #include <thread>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/reader.hpp"
 #include "tests/db/synthetic.hpp"
 

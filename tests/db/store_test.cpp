@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "db/reader.hpp"
 #include "tests/db/synthetic.hpp"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 
 namespace dynamiccl::testing {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "containers/paths.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/containers/temp_user.hpp"
 

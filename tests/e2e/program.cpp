@@ -12,8 +12,8 @@
 
 #include "containers/command.hpp"
 #include "containers/processes.hpp"
-#include "core/text.hpp"
-#include "orchestrator/identity.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/identity.hpp"
 
 namespace dynamiccl {
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "containers/command.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/containers/support.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 #include "profiles/strict_toml.hpp"
 
 using namespace dynamiccl;

@@ -5,7 +5,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "profiles/strict_toml.hpp"
 
 using namespace dynamiccl;

@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "profiles/strict_toml.hpp"
 
 using namespace dynamiccl;

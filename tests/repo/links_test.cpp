@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "containers/command.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 using namespace dynamiccl;
 

@@ -1,6 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 
-#include "orchestrator/plan.hpp"
+#include "orchestrator/plan/plan.hpp"
 #include "profiles/strict_toml.hpp"
 #include "tests/repo/source_tree.hpp"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tests/reports/compared_runs.hpp"
 
 using namespace dynamiccl;

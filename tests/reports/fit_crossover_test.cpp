@@ -2,7 +2,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/error.hpp"
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"

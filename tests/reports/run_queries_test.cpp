@@ -4,7 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/reports.hpp"
 #include "reports/table_view.hpp"

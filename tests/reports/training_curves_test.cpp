@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "reports/reports.hpp"
 #include "reports/step_trace.hpp"
 #include "reports/table_view.hpp"

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "reports/answer.hpp"
 #include "reports/table_view.hpp"
 #include "tests/db/synthetic.hpp"

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/saturation.hpp"
+#include "core/statistics/saturation.hpp"
 #include "tuner/action/spaces.hpp"
 
 using namespace dynamiccl;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/record.hpp"
-#include "core/run_config.hpp"
+#include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
 
 namespace dynamiccl::testing {
 

@@ -7,7 +7,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

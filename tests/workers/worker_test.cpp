@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/malloc_settings.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "tests/workers/job.hpp"
 
 using namespace dynamiccl;

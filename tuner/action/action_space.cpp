@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
 namespace {

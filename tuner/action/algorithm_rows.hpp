@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/malloc_settings.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "tuner/action/algorithm_rows.hpp"
 
 namespace dynamiccl {

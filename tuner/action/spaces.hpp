@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 #include "tuner/action/action_space.hpp"
 
 namespace dynamiccl {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 #include "tuner/action/action_space.hpp"
 #include "tuner/state/state.hpp"
 #include "tuner/state/task_key.hpp"

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 #include "tuner/agents/agent.hpp"
 #include "tuner/agents/bandit.hpp"
 #include "tuner/agents/coordinate_descent.hpp"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 #include "tuner/agents/agent.hpp"
 
 namespace dynamiccl {

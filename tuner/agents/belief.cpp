@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 
 namespace dynamiccl {
 namespace {

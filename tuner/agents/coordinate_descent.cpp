@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 #include "tuner/control/region.hpp"
 
 namespace dynamiccl {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 Relay::Relay(std::shared_ptr<Region> region, WireSocket leader)

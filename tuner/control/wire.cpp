@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

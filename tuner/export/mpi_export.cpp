@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-#include "core/malloc_settings.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "tuner/export/export.hpp"
 #include "tuner/export/mpi_export.hpp"
 

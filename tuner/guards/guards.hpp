@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "tuner/action/action_space.hpp"
 #include "tuner/state/state.hpp"
 
@@ -32,7 +32,7 @@ struct NameTable<GuardVerdict> {
       Named{GuardVerdict::slower_than_default, "slower-than-default"}};
 };
 
-/// Flags that reach the user; core/saturation.hpp has one more.
+/// Flags that reach the user; core/statistics/saturation.hpp has one more.
 inline constexpr std::string_view kNonActionable = "non_actionable_regime";
 /// E-142: slower than Gloo at all, X-19's lower threshold: told, not reverted.
 inline constexpr std::string_view kBelowFloor = "slower_than_gloo";

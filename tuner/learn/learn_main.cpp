@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/statistics.hpp"
-#include "core/text.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/text.hpp"
 #include "tuner/learn/search_score.hpp"
 #include "tuner/learn/trainer.hpp"
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tuner/nccl/online_learner.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tuner/export/export.hpp"
 
 namespace dynamiccl {

@@ -11,8 +11,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/digest.hpp"
-#include "core/error.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tuner/policy/policy_features.hpp"
 #include "tuner/simulator/fast_random.hpp"
 #include "tuner/state/features.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/verdict.hpp"
+#include "core/statistics/verdict.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 #include "tuner/search/replay.hpp"
 
 namespace dynamiccl {

@@ -12,8 +12,8 @@
 #include <numeric>
 #include <thread>
 
-#include "core/statistics.hpp"
-#include "core/usable_cores.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/usable_cores.hpp"
 #include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

@@ -7,8 +7,8 @@
 #include <functional>
 #include <limits>
 
-#include "core/error.hpp"
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "tuner/simulator/collective_cost.hpp"
 
 namespace dynamiccl {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 #include "tuner/state/state_vocabulary.hpp"
 
 namespace dynamiccl {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 
 namespace dynamiccl {
 namespace {

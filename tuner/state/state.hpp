@@ -3,8 +3,8 @@
 #include <array>
 #include <optional>
 
-#include "core/units.hpp"
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "tuner/state/state_vocabulary.hpp"
 
 namespace dynamiccl {

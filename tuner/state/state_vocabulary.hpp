@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <tuple>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 
 namespace dynamiccl {
 namespace {

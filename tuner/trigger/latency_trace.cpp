@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

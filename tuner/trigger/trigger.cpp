@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "workers/device/cuda_check.hpp"
 
 namespace dynamiccl {

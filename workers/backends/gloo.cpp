@@ -22,7 +22,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "workers/backend_table.hpp"
 #include "workers/collectives/sum.hpp"
 #include "workers/network_interface.hpp"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/run_config.hpp"
+#include "core/wire/run_config.hpp"
 
 namespace dynamiccl {
 

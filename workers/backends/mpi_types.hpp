@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "workers/collectives/sum.hpp"
 #include "workers/communicator.hpp"
 

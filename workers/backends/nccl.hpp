@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run_config.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/backends/cuda_queue.hpp"
 #include "workers/backends/nccl_api.hpp"
 #include "workers/backends/nccl_settings.hpp"

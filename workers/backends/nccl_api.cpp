@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/error.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

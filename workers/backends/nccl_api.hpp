@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-#include "core/text.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {

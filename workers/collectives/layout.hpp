@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run_config.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/communicator.hpp"
 #include "workers/measure/data.hpp"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/run_config.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/collectives/layout.hpp"
 #include "workers/communicator.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "core/vocabulary.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
 

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 

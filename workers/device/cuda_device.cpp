@@ -1,7 +1,7 @@
 #include <array>
 
-#include "core/text.hpp"
-#include "core/units.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
 #include "workers/device/cuda_check.hpp"
 #include "workers/device/device.hpp"
 #include "workers/device/kernels.hpp"

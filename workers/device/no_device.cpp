@@ -1,4 +1,4 @@
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "workers/device/device.hpp"
 
 namespace dynamiccl {

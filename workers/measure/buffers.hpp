@@ -9,7 +9,7 @@ namespace dynamiccl {
 
 /// Host memory on cache lines, every page written once, so that no timed call meets a first touch;
 /// without hints to the kernel of our own: what a training framework's allocator gets. It is
-/// malloc's, so that glibc.malloc.hugetlb (core/malloc_settings.hpp) holds for it too.
+/// malloc's, so that glibc.malloc.hugetlb (core/vocabulary/malloc_settings.hpp) holds for it too.
 class Buffer {
  public:
   Buffer() = default;

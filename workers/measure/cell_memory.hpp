@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "core/run_config.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/collectives/layout.hpp"
 #include "workers/communicator.hpp"
 #include "workers/device/device.hpp"

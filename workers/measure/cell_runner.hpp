@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/record.hpp"
-#include "core/run_config.hpp"
+#include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/collectives/operations.hpp"
 #include "workers/communicator.hpp"
 #include "workers/measure/cell_memory.hpp"

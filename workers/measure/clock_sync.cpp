@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "profiles/detect/probe_root.hpp"
 #include "workers/tags.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
 #include "workers/measure/clock.hpp"
 

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstring>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "workers/measure/data_hash.hpp"
 
 namespace dynamiccl {

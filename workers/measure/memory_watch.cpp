@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "core/malloc_settings.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
 #include "profiles/detect/huge_pages.hpp"
 
 namespace dynamiccl {

@@ -18,7 +18,8 @@ std::int64_t huge_page_bytes();
 int keeps_large_blocks();
 
 /// What a launch's calls cost in page faults and what the allocator's settings
-/// (core/malloc_settings.hpp) really came to in this process, for TransportRecord::details.
+/// (core/vocabulary/malloc_settings.hpp) really came to in this process, for
+/// TransportRecord::details.
 class MemoryWatch {
  public:
   /// @param faults in the timed part of the cell, all samples together

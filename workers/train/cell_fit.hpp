@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 #include "workers/communicator.hpp"
 
 namespace dynamiccl {

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "core/digest.hpp"
-#include "core/text.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/text.hpp"
 #include "workers/train/dataset.hpp"
 
 namespace dynamiccl {

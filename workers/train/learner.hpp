@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 #include "workers/train/dataset.hpp"
 #include "workers/train/tensor_memory.hpp"
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/train/compute_load.hpp"
 #include "workers/train/exchange/exchange.hpp"

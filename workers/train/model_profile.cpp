@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 #include "workers/measure/peak_memory.hpp"
 
 namespace dynamiccl {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 

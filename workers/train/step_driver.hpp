@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "workers/train/worker_step.hpp"
 
 namespace dynamiccl {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/transport.hpp"

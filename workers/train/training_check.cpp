@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
 #include "workers/train/step_driver.hpp"
 

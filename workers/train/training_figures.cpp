@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 
 namespace dynamiccl {
 namespace {

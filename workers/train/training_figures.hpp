@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/record.hpp"
+#include "core/wire/record.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/schedule/trial.hpp"

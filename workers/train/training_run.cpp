@@ -7,8 +7,8 @@
 #include <limits>
 #include <optional>
 
-#include "core/statistics.hpp"
-#include "core/usable_cores.hpp"
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/usable_cores.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/network_interface.hpp"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tests/tuner/control/calls.hpp"
 #include "tuner/control/leader.hpp"
 #include "tuner/control/member.hpp"

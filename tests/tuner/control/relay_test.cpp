@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tests/tuner/control/calls.hpp"
 #include "tuner/control/member.hpp"
 

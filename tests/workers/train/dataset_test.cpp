@@ -8,7 +8,7 @@
 #include <fstream>
 #include <set>
 
-#include "core/digest.hpp"
+#include "core/vocabulary/digest.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

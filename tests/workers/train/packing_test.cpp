@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tests/workers/train/same_bits.hpp"
 
 using namespace dynamiccl;

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tests/workers/train/idle_communicator.hpp"
 
 namespace dynamiccl::testing {

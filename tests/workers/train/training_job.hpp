@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 #include "tests/workers/job.hpp"
 
 namespace dynamiccl::testing {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 #include "workers/train/schedule/partition.hpp"
 #include "workers/train/schedule/predict.hpp"
 #include "workers/train/schedule/trial.hpp"

@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

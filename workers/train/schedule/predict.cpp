@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 #include "workers/train/schedule/partition.hpp"
 
 namespace dynamiccl {

@@ -21,7 +21,7 @@
 #include <thread>
 #include <unordered_map>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "workers/train/put_off.hpp"
 
 namespace dynamiccl {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/training.hpp"
+#include "core/training/training.hpp"
 
 namespace dynamiccl {
 

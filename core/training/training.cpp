@@ -1,0 +1,305 @@
+#include "core/training/training.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::uint64_t kVocabulary = 30522;
+constexpr std::uint64_t kFloatBytes = 4;
+constexpr const char* kAuto = "auto";
+
+Bytes or_usual(Bytes said, std::uint64_t usual) { return said.count() > 0 ? said : Bytes(usual); }
+
+ModelFacts image_model(std::uint64_t parameters, double macs, std::uint64_t side, int classes) {
+  return {parameters, macs, 3 * side * side * kFloatBytes, false, classes};
+}
+
+/// Encoder with a tied masked-language head: embeddings, `layers` blocks of 12 h^2 weights, and the
+/// head's transform and bias.
+ModelFacts bert(std::uint64_t layers, std::uint64_t h, std::uint64_t s) {
+  const std::uint64_t embeddings = (kVocabulary + kPositions + 2) * h + 2 * h;
+  const std::uint64_t block = 12 * h * h + 13 * h;
+  const std::uint64_t head = h * h + h + 2 * h + kVocabulary;
+  const double tokens = static_cast<double>(s);
+  const double width = static_cast<double>(h);
+  const double macs =
+      static_cast<double>(layers) * (12 * tokens * width * width + 2 * tokens * tokens * width) +
+      tokens * width * (width + static_cast<double>(kVocabulary));
+  return {embeddings + layers * block + head, macs, s * 8, true, static_cast<int>(kVocabulary)};
+}
+
+[[noreturn]] void refuse(const std::string& knob, const std::string& value, const char* expected) {
+  throw Error(ErrorKind::input,
+              fmt::format("training: {} = \"{}\": expected {}", knob, value, expected));
+}
+
+constexpr int kUnbounded = std::numeric_limits<int>::max();
+
+int whole(const std::string& knob, const std::string& value, int least, int most) {
+  int number = 0;
+  const auto* end = value.data() + value.size();
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  const bool too_large = error == std::errc::result_out_of_range || number > most;
+  if (too_large && stop == end)
+    refuse(knob, value, fmt::format("a whole number {}..{}", least, most).c_str());
+  if (error != std::errc() || stop != end || number < least)
+    refuse(knob, value, fmt::format("a whole number from {} on", least).c_str());
+  return number;
+}
+
+double real(const std::string& knob, const std::string& value) {
+  double number = 0;
+  const auto* end = value.data() + value.size();
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc() || stop != end || number < 0) refuse(knob, value, "a number from 0 on");
+  return number;
+}
+
+/// One row per knob: how it is read and written.
+struct KnobRow {
+  std::string name;
+  std::function<void(TrainingSpec&, const std::string&)> read;
+  std::function<std::string(const TrainingSpec&)> write;
+};
+
+KnobRow number_row(const char* name, int TrainingSpec::*member, int least, int most = kUnbounded) {
+  return {
+      name,
+      [=](TrainingSpec& spec, const std::string& v) { spec.*member = whole(name, v, least, most); },
+      [=](const TrainingSpec& spec) { return std::to_string(spec.*member); }};
+}
+
+KnobRow size_row(const char* name, Bytes TrainingSpec::*member) {
+  return {name,
+          [=](TrainingSpec& spec, const std::string& v) {
+            spec.*member = v == kAuto ? Bytes(0) : parse_bytes(v);
+            if (v != kAuto && (spec.*member).count() < kFloatBytes)
+              refuse(name, v, "\"auto\" or at least 4 bytes");
+          },
+          [=](const TrainingSpec& spec) {
+            const auto bytes = (spec.*member).count();
+            return bytes == 0 ? std::string(kAuto) : std::to_string(bytes);
+          }};
+}
+
+KnobRow real_row(const char* name, double TrainingSpec::*member) {
+  return {name, [=](TrainingSpec& spec, const std::string& v) { spec.*member = real(name, v); },
+          [=](const TrainingSpec& spec) { return fmt::format("{}", spec.*member); }};
+}
+
+const std::vector<KnobRow>& knob_rows() {
+  static const std::vector<KnobRow> rows{
+      {"model",
+       [](TrainingSpec& s, const std::string& v) { s.model = parse_named<TrainingModel>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.model)); }},
+      number_row("batch", &TrainingSpec::batch, 1),
+      number_row("sequence", &TrainingSpec::sequence, 1, kPositions),
+      {"data", [](TrainingSpec& s, const std::string& v) { s.data = v; },
+       [](const TrainingSpec& s) { return s.data; }},
+      real_row("learning_rate", &TrainingSpec::learning_rate),
+      real_row("momentum", &TrainingSpec::momentum),
+      size_row("partition", &TrainingSpec::partition),
+      size_row("credit", &TrainingSpec::credit),
+      size_row("bucket", &TrainingSpec::bucket),
+      {"merge", [](TrainingSpec& s, const std::string& v) { s.merge = parse_named<MergeRule>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.merge)); }},
+      {"optimizer",
+       [](TrainingSpec& s, const std::string& v) { s.optimizer = parse_named<OptimizerPlace>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.optimizer)); }},
+      {"packing",
+       [](TrainingSpec& s, const std::string& v) { s.packing = parse_named<Packing>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.packing)); }},
+      {"precision",
+       [](TrainingSpec& s, const std::string& v) { s.precision = parse_named<Precision>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.precision)); }},
+      {"servers",
+       [](TrainingSpec& s, const std::string& v) {
+         s.servers = whole("servers", v, 0, kUnbounded);
+       },
+       [](const TrainingSpec& s) {
+         // One dedicated server is what nothing needs to be said for.
+         const bool usual = s.placement == ServerPlacement::dedicated && s.servers == 1;
+         return std::to_string(usual ? 0 : s.servers);
+       }},
+      {"placement",
+       [](TrainingSpec& s, const std::string& v) { s.placement = parse_named<ServerPlacement>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.placement)); }},
+      number_row("threads", &TrainingSpec::threads, 0),
+      number_row("oracle", &TrainingSpec::oracle, 0),
+      number_row("samples", &TrainingSpec::samples, 1),
+      number_row("evaluate", &TrainingSpec::evaluate, 0),
+      number_row("steps", &TrainingSpec::steps, 0),
+      number_row("epochs", &TrainingSpec::epochs, 0),
+      {"target",
+       [](TrainingSpec& s, const std::string& v) {
+         s.target = real("target", v);
+         if (s.target > 1) refuse("target", v, "an accuracy from 0 to 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.target); }}};
+  return rows;
+}
+
+}  // namespace
+
+Bytes partition_of(const TrainingSpec& spec) { return or_usual(spec.partition, 4U << 20); }
+Bytes credit_of(const TrainingSpec& spec) { return or_usual(spec.credit, 16U << 20); }
+Bytes bucket_of(const TrainingSpec& spec) { return or_usual(spec.bucket, 25U << 20); }
+
+bool leaves_a_choice(const TrainingSpec& spec) {
+  switch (spec.method) {
+    case TrainingMethod::dear:
+      return spec.bucket.count() == 0;
+    case TrainingMethod::bytescheduler_a2a:
+      return spec.partition.count() == 0 || spec.credit.count() == 0;
+    case TrainingMethod::mg_wfbp:
+      return spec.merge == MergeRule::optimal;
+    default:
+      return false;
+  }
+}
+
+Architecture architecture_of(TrainingMethod method) {
+  switch (method) {
+    case TrainingMethod::bsp_ps:
+    case TrainingMethod::wfbp_ps:
+    case TrainingMethod::bytescheduler_ps:
+      return Architecture::ps;
+    default:
+      return Architecture::ring;
+  }
+}
+
+bool crosses_barrier(TrainingMethod method) {
+  return method == TrainingMethod::bytescheduler_ps ||
+         method == TrainingMethod::bytescheduler_a2a || method == TrainingMethod::dear;
+}
+
+ModelFacts facts_of(TrainingModel model, int sequence) {
+  const auto tokens = static_cast<std::uint64_t>(sequence);
+  switch (model) {
+    case TrainingModel::mlp:
+      return image_model(1'707'274, 1'706'496, 32, 10);
+    case TrainingModel::cnn:
+      return image_model(545'098, 6'128'896, 32, 10);
+    case TrainingModel::resnet18:
+      return image_model(11'173'962, 555'422'720, 32, 10);
+    case TrainingModel::resnet50:
+      return image_model(25'557'032, 4'089'184'256, 224, 1000);
+    case TrainingModel::bert_base:
+      return bert(12, 768, tokens);
+    case TrainingModel::bert_large:
+      return bert(24, 1024, tokens);
+  }
+  return {};
+}
+
+std::vector<std::string> training_settings() {
+  std::vector<std::string> names;
+  for (const auto& row : knob_rows()) names.push_back(row.name);
+  return names;
+}
+
+TrainingSpec training_spec(const WorkCell& cell) {
+  TrainingSpec spec;
+  spec.method = parse_named<TrainingMethod>(cell.algorithm);
+  for (const auto& [name, value] : cell.knobs) {
+    const auto& rows = knob_rows();
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&name = name](const KnobRow& r) { return r.name == name; });
+    if (row == rows.end())
+      throw Error(ErrorKind::input, fmt::format("training has no setting \"{}\"; {}", name,
+                                                suggestion(name, training_settings())));
+    row->read(spec, value);
+  }
+  return spec;
+}
+
+WorkCell training_cell(const TrainingSpec& spec) {
+  static const TrainingSpec defaults;
+  WorkCell cell;
+  cell.collective = Collective::training;
+  cell.algorithm = name_of(spec.method);
+  cell.size = Bytes(facts_of(spec.model, spec.sequence).parameters * kFloatBytes);
+  for (const auto& row : knob_rows()) {
+    const std::string value = row.write(spec);
+    if (row.name == "model" || row.name == "batch" || value != row.write(defaults))
+      cell.knobs[row.name] = value;
+  }
+  return cell;
+}
+
+std::string training_contradiction(const TrainingSpec& spec) {
+  if (architecture_of(spec.method) == Architecture::ring) {
+    const char* asks_for_servers = nullptr;
+    if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
+    if (spec.placement == ServerPlacement::colocated)
+      asks_for_servers = "placement = \"colocated\"";
+    if (asks_for_servers != nullptr)
+      return fmt::format("{}: {} has no server; take one of the -ps methods", asks_for_servers,
+                         name_of(spec.method));
+  }
+  if (spec.packing != Packing::none &&
+      (architecture_of(spec.method) == Architecture::ps || spec.method == TrainingMethod::ddp))
+    return fmt::format(
+        "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
+        "mg-wfbp or dear",
+        name_of(spec.packing), name_of(spec.method));
+  if (spec.target > 0 && spec.epochs == 0)
+    return "target without epochs: the accuracy is looked at after each; say at most how many";
+  if (spec.steps > 0 && spec.epochs > 0)
+    return "steps and epochs: each says how much is trained; leave one out";
+  return "";
+}
+
+int servers_of(const TrainingSpec& spec, int ranks) {
+  if (architecture_of(spec.method) == Architecture::ring) return 0;
+  if (spec.servers > 0) return spec.servers;
+  return spec.placement == ServerPlacement::colocated ? ranks : 1;
+}
+
+int dedicated_servers(const TrainingSpec& spec) {
+  return spec.placement == ServerPlacement::colocated ? 0 : servers_of(spec, 0);
+}
+
+int workers_of(const TrainingSpec& spec, int ranks) { return ranks - dedicated_servers(spec); }
+
+std::string servers_misfit(const TrainingSpec& spec, int ranks) {
+  const int servers = servers_of(spec, ranks);
+  const char* plural = servers == 1 ? "" : "s";
+  const char* of_ranks = ranks == 1 ? "" : "s";
+  if (workers_of(spec, ranks) < 1)
+    return fmt::format("{} server{} leave{} no worker among {} rank{}", servers, plural,
+                       servers == 1 ? "s" : "", ranks, of_ranks);
+  if (servers > ranks)
+    return fmt::format("{} colocated server{} {} more than {} rank{}", servers, plural,
+                       servers == 1 ? "is" : "are", ranks, of_ranks);
+  return "";
+}
+
+double budgeted_steps(const TrainingSpec& spec, int workers) {
+  if (spec.epochs == 0) return spec.steps;
+  const double samples = spec.data == "generated" ? spec.samples : 60'000;
+  return spec.epochs * std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
+}
+
+double parameter_volumes(const TrainingSpec& spec, int workers) {
+  const double n = workers;
+  if (architecture_of(spec.method) == Architecture::ring) return 2 * (n - 1) / n;
+  const double s = servers_of(spec, workers);
+  return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s : 2 * std::max(1.0, n / s);
+}
+
+double c2c_predicted(const TrainingSpec& spec, int workers) {
+  const double intensity = facts_of(spec.model, spec.sequence).intensity();
+  return parameter_volumes(spec, workers) / (static_cast<double>(spec.batch) * intensity);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,205 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+#include "core/wire/run_config.hpp"
+
+namespace dynamiccl {
+
+/// How gradients are made equal on all workers (D.3): architecture x scheduling. A2A: no server.
+enum class TrainingMethod {
+  bsp_ps,
+  wfbp_ps,
+  bytescheduler_ps,
+  bsp_a2a,
+  wfbp_a2a,
+  mg_wfbp,
+  bytescheduler_a2a,
+  dear,
+  ddp  ///< the live baseline: PyTorch DDP's own engine, which brings its transport (Gloo) along
+};
+enum class TrainingModel { mlp, cnn, resnet18, resnet50, bert_base, bert_large };
+/// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
+enum class MergeRule { optimal, greedy };
+/// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
+/// pull weights.
+enum class OptimizerPlace { worker, server };
+/// Where the servers are: ranks that do nothing else, or the first workers' own.
+enum class ServerPlacement { dedicated, colocated };
+/// How gradients travel: as they are, or each frame's common exponent written once (lossless; host
+/// memory, our own methods without servers).
+enum class Packing { none, exponents };
+/// What a GPU computes products in; weights, gradients and sums stay fp32.
+enum class Precision { fp32, tf32, bf16 };
+
+template <>
+struct NameTable<TrainingMethod> {
+  static constexpr std::string_view what = "training method";
+  static constexpr std::array entries{Named{TrainingMethod::bsp_ps, "bsp-ps"},
+                                      Named{TrainingMethod::wfbp_ps, "wfbp-ps"},
+                                      Named{TrainingMethod::bytescheduler_ps, "bytescheduler-ps"},
+                                      Named{TrainingMethod::bsp_a2a, "bsp-a2a"},
+                                      Named{TrainingMethod::wfbp_a2a, "wfbp-a2a"},
+                                      Named{TrainingMethod::mg_wfbp, "mg-wfbp"},
+                                      Named{TrainingMethod::bytescheduler_a2a, "bytescheduler-a2a"},
+                                      Named{TrainingMethod::dear, "dear"},
+                                      Named{TrainingMethod::ddp, "ddp"}};
+};
+template <>
+struct NameTable<TrainingModel> {
+  static constexpr std::string_view what = "model";
+  static constexpr std::array entries{Named{TrainingModel::mlp, "mlp"},
+                                      Named{TrainingModel::cnn, "cnn"},
+                                      Named{TrainingModel::resnet18, "resnet18"},
+                                      Named{TrainingModel::resnet50, "resnet50"},
+                                      Named{TrainingModel::bert_base, "bert-base"},
+                                      Named{TrainingModel::bert_large, "bert-large"}};
+};
+template <>
+struct NameTable<MergeRule> {
+  static constexpr std::string_view what = "merge rule";
+  static constexpr std::array entries{Named{MergeRule::optimal, "optimal"},
+                                      Named{MergeRule::greedy, "greedy"}};
+};
+template <>
+struct NameTable<OptimizerPlace> {
+  static constexpr std::string_view what = "place of the optimizer";
+  static constexpr std::array entries{Named{OptimizerPlace::worker, "worker"},
+                                      Named{OptimizerPlace::server, "server"}};
+};
+
+template <>
+struct NameTable<ServerPlacement> {
+  static constexpr std::string_view what = "placement of servers";
+  static constexpr std::array entries{Named{ServerPlacement::dedicated, "dedicated"},
+                                      Named{ServerPlacement::colocated, "colocated"}};
+};
+template <>
+struct NameTable<Packing> {
+  static constexpr std::string_view what = "packing";
+  static constexpr std::array entries{Named{Packing::none, "none"},
+                                      Named{Packing::exponents, "exponents"}};
+};
+template <>
+struct NameTable<Precision> {
+  static constexpr std::string_view what = "precision";
+  static constexpr std::array entries{Named{Precision::fp32, "fp32"},
+                                      Named{Precision::tf32, "tf32"},
+                                      Named{Precision::bf16, "bf16"}};
+};
+
+Architecture architecture_of(TrainingMethod method);
+/// True when the next forward pass starts before all gradients are in (ByteScheduler, DeAR).
+bool crosses_barrier(TrainingMethod method);
+
+/// Size and work of a model. 1 multiply-accumulate (MAC) = 2 FLOP; a training step costs three
+/// forward passes (forward, gradients of activations, gradients of weights).
+struct ModelFacts {
+  std::uint64_t parameters = 0;    ///< D, trainable
+  double forward_macs = 0;         ///< per sample
+  std::uint64_t sample_bytes = 0;  ///< input of one sample
+  bool tokens = false;             ///< takes token ids, not images
+  int classes = 10;                ///< images: labels
+  [[nodiscard]] double flops_per_sample() const { return 6 * forward_macs; }
+  /// I = C / D, FLOP per sample and parameter.
+  [[nodiscard]] double intensity() const {
+    return flops_per_sample() / static_cast<double>(parameters);
+  }
+};
+
+/// Tokens of a sample for which a transformer has positions.
+inline constexpr int kPositions = 512;
+
+/// @param sequence tokens per sample; images ignore it
+ModelFacts facts_of(TrainingModel model, int sequence);
+
+/// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
+/// the gradients' bytes, everything else as knobs by the names given here.
+struct TrainingSpec {
+  TrainingMethod method = TrainingMethod::bsp_a2a;
+  TrainingModel model = TrainingModel::resnet18;  ///< "model"
+  int batch = 32;                                 ///< "batch": samples per worker and step
+  int sequence = 64;  ///< "sequence": tokens per sample, up to kPositions
+  /// "data": "generated", or a folder with CIFAR-10 binary (data_batch_1.bin) or IDX files.
+  std::string data = "generated";
+  double learning_rate = 0.05;  ///< "learning_rate"
+  double momentum = 0.9;        ///< "momentum"
+  /// Sizes; 0, written "auto", leaves them to the method: chosen by expected steps and a trial
+  /// (ByteScheduler-A2A, DeAR), else the usual ones.
+  Bytes partition{0};                    ///< "partition": largest part of ByteScheduler and PS
+  Bytes credit{0};                       ///< "credit": bytes in flight, ByteScheduler
+  Bytes bucket{0};                       ///< "bucket": DeAR's groups, DDP's buckets after its first
+  MergeRule merge = MergeRule::optimal;  ///< "merge"
+  /// "optimizer": worker or server, PS only.
+  OptimizerPlace optimizer = OptimizerPlace::worker;
+  Packing packing = Packing::none;        ///< "packing"
+  Precision precision = Precision::fp32;  ///< "precision": tf32 and bf16 on GPUs only
+  /// "servers": ranks 0 to servers-1, PS only; 0 = one dedicated, all ranks colocated.
+  int servers = 0;
+  /// "placement": PS only.
+  ServerPlacement placement = ServerPlacement::dedicated;
+  int threads = 0;  ///< "threads": of computation per rank; 0 = cores / ranks
+  /// "oracle": steps compared with one process that computes every worker's part in order; 0 = the
+  /// ranks are only compared with each other.
+  int oracle = 0;
+  int samples = 2048;  ///< "samples": of one pass over generated data
+  int evaluate = 0;    ///< "evaluate": held-out samples for the accuracy; 0 = none, in epochs all
+  /// "steps": exactly so many measured steps, whatever the protocol's cap; 0 = the protocol's.
+  int steps = 0;
+  /// "epochs": at most so many passes over the data from the first weights on, the accuracy taken
+  /// after each; 0 = no passes, but steps.
+  int epochs = 0;
+  double target = 0;  ///< "target": accuracy, 0 to 1, at which epochs end; 0 = all of them
+};
+
+/// What is usual where nothing is said: BytePS' 4 MiB parts, ByteScheduler's four of them in
+/// flight, DDP's 25 MiB buckets.
+Bytes partition_of(const TrainingSpec& spec);
+Bytes credit_of(const TrainingSpec& spec);
+Bytes bucket_of(const TrainingSpec& spec);
+
+/// Is there more than one plan to choose from: sizes left to the method, or MG-WFBP's exact merge?
+bool leaves_a_choice(const TrainingSpec& spec);
+/// Trying plans takes at most so many times Protocol::cell_time_cap.
+inline constexpr double kTrialCaps = 3;
+
+/// Names of the settings that a training cell may have, "model" first.
+std::vector<std::string> training_settings();
+
+/// @throws Error(input) naming the knob for an unknown or mistyped one, or a method that is none
+TrainingSpec training_spec(const WorkCell& cell);
+/// The cell that carries `spec`, without an id: knobs that have their default are left out, except
+/// model and batch.
+WorkCell training_cell(const TrainingSpec& spec);
+
+/// Why these settings do not go together; empty when they do.
+std::string training_contradiction(const TrainingSpec& spec);
+
+/// Servers among `ranks`, and those of them that do nothing else.
+int servers_of(const TrainingSpec& spec, int ranks);
+int dedicated_servers(const TrainingSpec& spec);
+/// Workers among `ranks`: all but the dedicated servers.
+int workers_of(const TrainingSpec& spec, int ranks);
+/// Why the servers do not fit among so many ranks; empty when they do.
+std::string servers_misfit(const TrainingSpec& spec, int ranks);
+
+/// Steps of each worker that `steps` or `epochs` ask for, at most; 0 where the protocol says how
+/// many. Files count as 60,000 samples.
+double budgeted_steps(const TrainingSpec& spec, int workers);
+
+/// f(N): volumes of all parameters that cross the busiest link in one step. All-reduce: 2(N-1)/N in
+/// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,
+/// together 2 max(1, N/S). S colocated ones: a server pushes to S-1 and answers N-1 others,
+/// (N+S-2)/S in each direction, with S = N as all-reduce.
+double parameter_volumes(const TrainingSpec& spec, int workers);
+
+/// C2C = f(N) / (M I) (E-186): parameters communicated per FLOP computed.
+double c2c_predicted(const TrainingSpec& spec, int workers);
+
+}  // namespace dynamiccl

@@ -1,0 +1,128 @@
+#include "orchestrator/cli/cli.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdlib>
+#include <system_error>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/launch/identity.hpp"
+
+namespace dynamiccl {
+namespace {
+
+// One row per verb: a new one is a file in verbs/ and a line here.
+constexpr std::array kVerbs{add_run_verb,        add_plan_verb,    add_doctor_verb, add_query_verb,
+                            add_list_verb,       add_show_verb,    add_report_verb, add_export_verb,
+                            add_clean_verb,      add_compare_verb, add_import_verb, add_replay_verb,
+                            add_completion_verb, add_schema_verb,  add_tune_verb,   add_train_verb};
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  dynamiccl plan experiments/quickstart.toml      what would be measured, and how\n"
+    "  dynamiccl run experiments/quickstart.toml       measure, store, print the answer\n"
+    "  dynamiccl query overhead                        each environment against bare metal\n"
+    "  dynamiccl doctor                                what this machine is, and what slows it\n"
+    "Each verb has its own --help. Data goes to stdout, messages to stderr.";
+
+std::string default_db() {
+  const char* db = std::getenv("DYNAMICCL_DB");
+  return db != nullptr && *db != '\0' ? db : "results/dynamiccl.sqlite";
+}
+
+int exit_code_of(const Error& error) {
+  return error.kind() == ErrorKind::input || error.kind() == ErrorKind::data
+             ? exit_code::kUsage
+             : exit_code::kCellFailed;
+}
+
+/// The word that stands where a verb should: CLI11 calls it an extra argument.
+std::string unknown_verb(const CLI::App& app, const std::vector<std::string>& argv) {
+  if (argv.size() < 2 || argv[1].starts_with("-")) return "";
+  std::vector<std::string> verbs;
+  for (const auto* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  for (const auto& verb : verbs) {
+    if (verb == argv[1]) return "";
+  }
+  return fmt::format("unknown verb \"{}\"; {}", argv[1], suggestion(argv[1], verbs));
+}
+
+/// `help` and `help VERB` as `--help` and `VERB --help`.
+std::vector<std::string> without_help_verb(std::vector<std::string> argv) {
+  if (argv.size() < 2 || argv[1] != "help") return argv;
+  // The help of help is the program's.
+  while (argv.size() > 1 && argv[1] == "help") argv.erase(argv.begin() + 1);
+  argv.emplace_back("--help");
+  return argv;
+}
+
+int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Shared& shared) {
+  if (const auto problem = unknown_verb(app, argv); !problem.empty())
+    throw Error(ErrorKind::input, problem);
+  try {
+    // CLI11 takes its arguments from the back.
+    std::vector<std::string> reversed(argv.rbegin(), argv.rend() - 1);
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version: on stdout
+    fmt::print(stderr, "dynamiccl: {}\nTry: dynamiccl {}--help\n", error.what(),
+               argv.size() > 1 && !argv[1].starts_with("-") ? argv[1] + " " : "");
+    return exit_code::kUsage;
+  }
+  return shared.exit_code;
+}
+
+}  // namespace
+
+void refuse_two_formats(const Shared& shared, const std::string& format) {
+  if (shared.json && !format.empty() && format != "json")
+    throw Error(ErrorKind::input,
+                fmt::format("--json and --format {} are two formats; give one", format));
+}
+
+void add_db_option(CLI::App& verb, Shared& shared) {
+  verb.add_option("--db", shared.db,
+                  "database file ($DYNAMICCL_DB, else results/dynamiccl.sqlite)");
+}
+
+void add_output_options(CLI::App& verb, Shared& shared) {
+  verb.add_flag("--json", shared.json, "data as JSON");
+  verb.add_flag("-q,--quiet", shared.quiet, "errors only on stderr");
+  verb.add_flag("-v,--verbose", shared.verbose, "more on stderr, with the ranks' own");
+}
+
+int run_command_line(const std::vector<std::string>& argv) {
+  Shared shared;
+  shared.argv = argv;
+  shared.db = default_db();
+  CLI::App app{
+      "DynamICCL measures collective communication over environments, backends and settings,\n"
+      "says what the environment costs and why, and which settings to use.",
+      "dynamiccl"};
+  app.set_version_flag("--version", "dynamiccl " + tool_version());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  for (const auto add : kVerbs) add(app, shared);
+  try {
+    return parse_and_run(app, without_help_verb(argv), shared);
+  } catch (const Error& error) {
+    fmt::print(
+        stderr, "dynamiccl: {}{}\n", error.what(),
+        error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : "");
+    return exit_code_of(error);
+  } catch (const std::system_error& error) {
+    // `| head` has read enough.
+    if (error.code() == std::errc::broken_pipe) return exit_code::kFine;
+    fmt::print(stderr, "dynamiccl: {}\n", error.what());
+    return exit_code::kCellFailed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "dynamiccl: {}\n", error.what());
+    return exit_code::kCellFailed;
+  }
+}
+
+}  // namespace dynamiccl

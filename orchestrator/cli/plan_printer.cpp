@@ -1,0 +1,138 @@
+#include "orchestrator/cli/plan_printer.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/group_commands.hpp"
+#include "orchestrator/plan/estimate.hpp"
+#include "orchestrator/run/console.hpp"
+#include "orchestrator/run/stopping.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+std::string shell_line(const std::vector<std::string>& argv) {
+  std::vector<std::string> quoted;
+  for (const auto& argument : argv) quoted.push_back(shell_quote(argument));
+  return join(quoted, " ");
+}
+
+/// "allreduce: 4 B, 1 KiB" lines; cells that differ in more are told apart by it.
+std::vector<std::string> cell_lines(const PlannedGroup& group) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<std::string>> sizes;
+  for (const auto& cell : group.cells) {
+    if (!cell.impossible.empty()) continue;
+    std::string what(name_of(cell.work.collective));
+    if (cell.work.datatype != DataType::float32)
+      what += fmt::format(" {}", name_of(cell.work.datatype));
+    if (cell.work.algorithm != "library") what += " " + cell.work.algorithm;
+    if (cell.work.in_place) what += " in place";
+    for (const auto& [name, value] : cell.work.knobs) what += fmt::format(" {}={}", name, value);
+    if (!sizes.contains(what)) order.push_back(what);
+    sizes[what].push_back(format_bytes(cell.work.size));
+  }
+  std::vector<std::string> lines;
+  for (const auto& what : order) lines.push_back(what + ": " + join(sizes.at(what), ", "));
+  return lines;
+}
+
+/// "2 cells impossible: reason" lines.
+std::vector<std::string> impossible_lines(const PlannedGroup& group) {
+  std::map<std::string, std::size_t> counts;
+  for (const auto& cell : group.cells) {
+    if (!cell.impossible.empty()) ++counts[cell.impossible];
+  }
+  std::vector<std::string> lines;
+  for (const auto& [reason, count] : counts)
+    lines.push_back(fmt::format("{} cell{} impossible: {}", count, count == 1 ? "" : "s", reason));
+  return lines;
+}
+
+std::string knobs_text(const PlannedGroup& group) {
+  std::string text;
+  for (const auto& [name, value] : group.knobs) text += fmt::format(" {}={}", name, value);
+  return text;
+}
+
+/// ", about 3s a launch"; nothing where nothing is launched.
+std::string time_text(const PlannedGroup& group, const EnvironmentProfile& profile,
+                      const RunProtocol& protocol) {
+  if (group.possible_cells() == 0) return "";
+  return fmt::format(", about {} a launch",
+                     format_eta(estimated_launch(group, profile, protocol).seconds()));
+}
+
+json group_json(const PlannedGroup& group, const Experiment& experiment, const LaunchSite& site) {
+  const auto& profile = experiment.profiles.at(group.environment);
+  const auto commands = commands_of(group, profile, site);
+  json cells = json::array();
+  for (const auto& cell : group.cells) {
+    cells.push_back({{"id", cell.work.id},
+                     {"collective", name_of(cell.work.collective)},
+                     {"size_bytes", cell.work.size.count()},
+                     {"datatype", name_of(cell.work.datatype)},
+                     {"algorithm", cell.work.algorithm},
+                     {"in_place", cell.work.in_place},
+                     {"knobs", cell.work.knobs},
+                     {"impossible", cell.impossible.empty() ? json() : json(cell.impossible)}});
+  }
+  return {
+      {"id", group.id},
+      {"environment", group.environment},
+      {"profile", profile.name},
+      {"backend", name_of(group.backend)},
+      {"architecture", name_of(group.architecture)},
+      {"ranks", group.ranks},
+      {"knobs", group.knobs},
+      {"estimated_launch_s", estimated_launch(group, profile, experiment.protocol).seconds()},
+      {"launch_timeout_s", launch_timeout(experiment.protocol, launch_cells(group, 0)).seconds()},
+      {"environment_commands", commands.environment},
+      {"launch_commands", commands.launch},
+      {"commands_unknown", commands.problem.empty() ? json() : json(commands.problem)},
+      {"cells", std::move(cells)}};
+}
+
+}  // namespace
+
+json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite& site) {
+  json groups = json::array();
+  for (const auto& group : plan.groups) groups.push_back(group_json(group, experiment, site));
+  return {{"name", experiment.name},
+          {"seed", experiment.seed},
+          {"launches", first_launches(experiment.protocol)},
+          {"most_launches", most_launches(experiment.protocol)},
+          {"cells", plan.cell_count()},
+          {"impossible_cells", plan.cell_count() - plan.possible_cells()},
+          {"estimated_s", estimated_run(plan, experiment).seconds()},
+          {"groups", std::move(groups)}};
+}
+
+std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site) {
+  std::string text =
+      fmt::format("{}: {} groups, {} cells, {} of them impossible; of each group {}; about {}\n",
+                  experiment.name, plan.groups.size(), plan.cell_count(),
+                  plan.cell_count() - plan.possible_cells(), launches_text(experiment.protocol),
+                  format_eta(estimated_run(plan, experiment).seconds()));
+  for (const auto& group : plan.groups) {
+    const auto& profile = experiment.profiles.at(group.environment);
+    text += fmt::format("\n{} {} {} {} {} rank{}{}: {} cell{} to measure{}\n", group.id,
+                        group.environment, name_of(group.backend), name_of(group.architecture),
+                        group.ranks, group.ranks == 1 ? "" : "s", knobs_text(group),
+                        group.possible_cells(), group.possible_cells() == 1 ? "" : "s",
+                        time_text(group, profile, experiment.protocol));
+    for (const auto& line : cell_lines(group)) text += "  " + line + "\n";
+    for (const auto& line : impossible_lines(group)) text += "  " + line + "\n";
+    const auto commands = commands_of(group, profile, site);
+    if (!commands.problem.empty()) text += "  commands unknown: " + commands.problem + "\n";
+    for (const auto& argv : commands.environment) text += "  block$ " + shell_line(argv) + "\n";
+    for (const auto& argv : commands.launch) text += "  launch$ " + shell_line(argv) + "\n";
+  }
+  return text;
+}
+
+}  // namespace dynamiccl

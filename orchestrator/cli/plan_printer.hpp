@@ -1,0 +1,19 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "orchestrator/experiment/experiment.hpp"
+#include "orchestrator/launch/launch.hpp"
+#include "orchestrator/plan/plan.hpp"
+
+namespace dynamiccl {
+
+/// A plan with the exact commands of every group: {"groups": [...], "estimated_s": ...}.
+/// Container and folder names hold "RUN" and "LAUNCH" where each run and launch puts its own id.
+nlohmann::json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite& site);
+
+/// The same for people: groups, their cells, the impossible ones with reasons, commands and time.
+std::string plan_text(const Experiment& experiment, const Plan& plan, const LaunchSite& site);
+
+}  // namespace dynamiccl

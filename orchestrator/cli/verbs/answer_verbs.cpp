@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+#include "db/reader.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/run/console.hpp"
+#include "reports/reports.hpp"
+#include "reports/step_trace.hpp"
+
+namespace dynamiccl {
+
+template <>
+struct NameTable<OutputFormat> {
+  static constexpr std::string_view what = "format";
+  static constexpr std::array entries{
+      Named{OutputFormat::text, "table"}, Named{OutputFormat::markdown, "markdown"},
+      Named{OutputFormat::csv, "csv"}, Named{OutputFormat::json, "json"}};
+};
+
+namespace {
+
+OutputFormat format_of(const std::string& name, const Shared& shared) {
+  refuse_two_formats(shared, name);
+  if (shared.json) return OutputFormat::json;
+  return name.empty() ? OutputFormat::text : parse_named<OutputFormat>(name);
+}
+
+void add_format_option(CLI::App& verb, std::string& format) {
+  add_choice_option(verb, "--format", format, all_names<OutputFormat>(), "how it is written");
+}
+
+struct QueryArguments {
+  std::string what;
+  std::vector<std::string> runs;
+  bool all = false;
+  bool pool = false;
+  std::vector<std::string> where;
+  std::string vary = "environment";
+  std::string format;
+};
+
+std::string query_list() {
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (const auto& query : named_queries()) entries.emplace_back(query.name, query.description);
+  return "named queries:\n" + two_columns(entries, stdout_columns()) +
+         "anything else is taken as SQL and run read-only\n";
+}
+
+Table answer(const Reader& reader, const QueryArguments& arguments) {
+  QueryScope scope;
+  scope.runs = arguments.runs;
+  scope.all_runs = arguments.all;
+  scope.pool = arguments.pool;
+  scope.vary = arguments.vary;
+  for (const auto& condition : arguments.where) {
+    const auto equals = condition.find('=');
+    if (equals == std::string::npos)
+      throw Error(ErrorKind::input, fmt::format("--where {}: expected COLUMN=VALUE, as in "
+                                                "--where backend=gloo",
+                                                condition));
+    scope.where.emplace_back(condition.substr(0, equals), condition.substr(equals + 1));
+  }
+  return any_query(reader, arguments.what, scope);
+}
+
+}  // namespace
+
+void add_query_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("query", "answer a named query or read-only SQL");
+  auto arguments = std::make_shared<QueryArguments>();
+  verb->add_option("NAME", arguments->what, "named query or SQL; none lists the names");
+  verb->add_option("--run", arguments->runs, "run id, its beginning, last or last~1")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->add_flag("--all", arguments->all, "all runs instead of the newest");
+  verb->add_flag("--pool", arguments->pool,
+                 "launches of the chosen runs as one run's, where machine and protocol are alike");
+  verb->add_option("--where", arguments->where, "COLUMN=VALUE must hold")
+      ->take_all()
+      ->allow_extra_args(false);
+  const auto* vary = verb->add_option(
+      "--vary", arguments->vary, "axis, crossover, tradeoffs: the axis that varies (environment)");
+  add_format_option(*verb, arguments->format);
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl query overhead\n"
+      "  dynamiccl query coverage --json\n"
+      "  dynamiccl query latency --all --pool\n"
+      "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
+      "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'");
+  verb->callback([arguments, vary, &shared] {
+    if (vary->count() > 0 && !takes_vary(arguments->what))
+      throw Error(
+          ErrorKind::input,
+          fmt::format("query {}: --vary goes with the queries axis, crossover and tradeoffs",
+                      arguments->what));
+    if (trim(arguments->what).empty()) {
+      fmt::print("{}", query_list());
+      return;
+    }
+    const auto format = format_of(arguments->format, shared);
+    const Table table = answer(Reader(shared.db), *arguments);
+    fmt::print("{}", render_table(table, format));
+    // An empty table alone would be read as an answer.
+    if (table.rows.empty() && !arguments->where.empty() && !shared.quiet)
+      fmt::print(stderr,
+                 "query {}: no row meets --where {}; `dynamiccl query coverage` lists what "
+                 "was measured\n",
+                 arguments->what, join(arguments->where, " and "));
+    const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
+    if (const auto method = judging_method(arguments->what); for_people && !method.empty())
+      fmt::print("\n{}\n", method);
+  });
+}
+
+void add_list_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("list", "the runs in the database, newest first");
+  auto format = std::make_shared<std::string>();
+  add_format_option(*verb, *format);
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer("Example:\n  dynamiccl list --json");
+  verb->callback([format, &shared] {
+    fmt::print("{}", render_table(list_runs(Reader(shared.db)), format_of(*format, shared)));
+  });
+}
+
+namespace {
+
+struct ShowArguments {
+  std::vector<std::string> runs;
+  bool diff = false;
+  std::string trace;  ///< a training cell
+  std::string format;
+};
+
+std::string shown(const ShowArguments& arguments, const Shared& shared) {
+  const auto& runs = arguments.runs;
+  const auto as = format_of(arguments.format, shared);
+  if (arguments.diff ? runs.size() != 2 : runs.size() > 1)
+    throw Error(ErrorKind::input,
+                fmt::format("show: {} runs given; show takes one, show --diff takes two, as in "
+                            "show --diff last~1 last",
+                            runs.size()));
+  const bool traces = !arguments.trace.empty();
+  if (traces && (arguments.diff || !arguments.format.empty()))
+    throw Error(ErrorKind::input,
+                "show --trace: a trace is of one run and always Chrome's JSON; leave out --diff "
+                "and --format, as in show last --trace dear > trace.json");
+  const Reader reader(shared.db);
+  if (arguments.diff) return render_run_diff(reader, runs[0], runs[1], as);
+  const std::string run = runs.empty() ? "last" : runs.front();
+  return traces ? step_trace(reader, run, arguments.trace).dump() + "\n"
+                : render_run(reader, run, as);
+}
+
+}  // namespace
+
+void add_show_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("show", "one run with every launch and its provenance");
+  auto arguments = std::make_shared<ShowArguments>();
+  verb->add_option("RUN", arguments->runs,
+                   "run id, its beginning, last or last~1; two with --diff");
+  verb->add_flag("--diff", arguments->diff,
+                 "what differs between two runs, and their figures side by side");
+  verb->add_option("--trace", arguments->trace,
+                   "one step of a training cell (its id or method), all ranks, as trace events for "
+                   "ui.perfetto.dev or chrome://tracing");
+  add_format_option(*verb, arguments->format);
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n  dynamiccl show last\n  dynamiccl show 3fa9 --json\n"
+      "  dynamiccl show --diff last~1 last\n  dynamiccl show last --trace dear > trace.json");
+  verb->callback([arguments, &shared] { fmt::print("{}", shown(*arguments, shared)); });
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,283 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "containers/environment.hpp"
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/doctor/examine.hpp"
+#include "orchestrator/doctor/output.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/run_setup.hpp"
+#include "profiles/detect/facts.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::array kMainEnvironments{"bare-metal", "singularity", "single-docker",
+                                       "cross-docker"};
+constexpr int kMinProofLaunches = 3;
+
+struct DoctorArguments {
+  std::vector<std::string> environments;
+  std::vector<std::string> named;     ///< by --environment
+  std::vector<std::string> files;     ///< profiles of --profile
+  std::vector<std::string> backends;  ///< empty = the host's own, and NCCL where there are GPUs
+  std::vector<std::string> causes;    ///< to be proved; empty = all
+  std::vector<std::string> profile_folders;
+  std::string machine;
+  std::vector<const CLI::Option*> of_proofs;    ///< mean nothing without --prove
+  std::vector<const CLI::Option*> of_launches;  ///< mean nothing with --machine
+  int ranks = 2;
+  int launches = 6;
+  bool prove = false;
+};
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: cannot be read: {}; give --profile a profile's TOML file, "
+                            "--machine what `dynamiccl doctor --json` printed there",
+                            path, std::strerror(errno)));
+  return text.str();
+}
+
+/// The profiles to look into, the main ones when none is named.
+std::vector<EnvironmentProfile> chosen_profiles(const DoctorArguments& arguments) {
+  const auto known = load_profiles(profile_folders(arguments.profile_folders));
+  auto names = arguments.environments;
+  names.insert(names.end(), arguments.named.begin(), arguments.named.end());
+  if (names.empty() && arguments.files.empty())
+    names.assign(kMainEnvironments.begin(), kMainEnvironments.end());
+  std::vector<EnvironmentProfile> chosen;
+  for (const auto& name : names) {
+    find_profile(known, name);
+    chosen.push_back(profile_for_user(known, name, only_user_namespaces()));
+  }
+  for (const auto& file : arguments.files)
+    chosen.push_back(parse_profile(read_text(file), file, known));
+  return chosen;
+}
+
+std::vector<Backend> chosen_backends(const DoctorArguments& arguments) {
+  std::vector<Backend> backends;
+  if (arguments.backends.empty()) {
+    backends = {Backend::openmpi, Backend::mpich, Backend::gloo};
+    if (gpu_count() > 1) backends.push_back(Backend::nccl);
+  }
+  for (const auto& name : arguments.backends) {
+    const auto backend = find_named<Backend>(name);
+    if (!backend)
+      throw Error(ErrorKind::input, fmt::format("unknown backend \"{}\"; {}", name,
+                                                suggestion(name, all_names<Backend>())));
+    backends.push_back(*backend);
+  }
+  return backends;
+}
+
+void check_causes(const std::vector<std::string>& causes) {
+  std::vector<std::string> known;
+  for (const Cause& cause : all_causes()) known.emplace_back(cause.id);
+  for (const auto& cause : causes)
+    if (std::find(known.begin(), known.end(), cause) == known.end())
+      throw Error(ErrorKind::input,
+                  fmt::format("unknown cause \"{}\"; {}", cause, suggestion(cause, known)));
+}
+
+bool wanted(const DoctorArguments& arguments, const Finding& finding) {
+  return arguments.causes.empty() || std::find(arguments.causes.begin(), arguments.causes.end(),
+                                               finding.cause->id) != arguments.causes.end();
+}
+
+/// Facts of another machine: what dynamiccl-probe prints, or `doctor --json` from there.
+nlohmann::json read_machine(const std::string& path) {
+  auto facts = nlohmann::json::parse(read_text(path), nullptr, false);
+  if (facts.is_object() && facts.contains("host")) facts = facts["host"];
+  if (!facts.is_object() || !facts.value("gpu", nlohmann::json()).is_object())
+    throw Error(ErrorKind::input,
+                fmt::format("{}: no facts of a machine: expected what dynamiccl-probe or "
+                            "`dynamiccl doctor --json` prints there",
+                            path));
+  return facts;
+}
+
+/// Nothing is started: what the profiles would do on the machine that the facts describe.
+int predict(const DoctorArguments& arguments, const Shared& shared) {
+  const auto machine = read_machine(arguments.machine);
+  nlohmann::json all = nlohmann::json::array();
+  bool obstacles = false;
+  if (!shared.json) fmt::print("{}: {}\n", arguments.machine, machine_line(machine));
+  for (const auto& profile : chosen_profiles(arguments)) {
+    const auto prediction = predict_gpu_path(profile, machine, arguments.ranks);
+    obstacles = obstacles || !prediction.obstacles.empty();
+    if (shared.json)
+      all.push_back({{"environment", profile.name}, {"gpu_prediction", to_json(prediction)}});
+    else
+      fmt::print("{}", to_text(profile, prediction));
+  }
+  if (shared.json)
+    fmt::print("{}\n", nlohmann::json{{"machine", machine}, {"environments", all}}.dump(1));
+  return obstacles ? exit_code::kDoctor : exit_code::kFine;
+}
+
+class Doctor {
+ public:
+  Doctor(const DoctorArguments& arguments, const Shared& shared)
+      : arguments_(arguments), shared_(shared), console_(shared.verbosity()) {}
+
+  int run() {
+    const auto profiles = chosen_profiles(arguments_);
+    const auto backends = chosen_backends(arguments_);
+    make_db_folder(shared_.db);
+    site_ = launch_site(shared_.db, "");
+    if (!shared_.json) fmt::print("this machine: {}\n", machine_line(site_.host));
+    nlohmann::json all = nlohmann::json::array();
+    for (const auto& profile : profiles) {
+      if (interrupt_signal() != 0) return 128 + interrupt_signal();
+      const auto diagnosis = diagnose(profile, backends);
+      if (shared_.json)
+        all.push_back(to_json(diagnosis));
+      else
+        fmt::print("{}", to_text(diagnosis));
+      std::fflush(stdout);  // in order with the messages on stderr
+    }
+    if (shared_.json)
+      fmt::print("{}\n", nlohmann::json{{"host", site_.host}, {"environments", all}}.dump(1));
+    if (interrupt_signal() != 0) return 128 + interrupt_signal();
+    return found_ ? exit_code::kDoctor : exit_code::kFine;
+  }
+
+ private:
+  Diagnosis diagnose(const EnvironmentProfile& profile, const std::vector<Backend>& backends) {
+    console_.note(fmt::format("looking into {}", profile.name));
+    const auto can = inspect_machine({{profile.name, profile}}, site_.worker_folder);
+    Diagnosis diagnosis;
+    diagnosis.patient = examine(profile, arguments_.ranks, backends, site_, can);
+    diagnosis.gpu = predict_gpu_path(profile, site_.host, arguments_.ranks);
+    const bool named = !arguments_.environments.empty() || !arguments_.named.empty();
+    if (!diagnosis.patient.unavailable.empty()) {
+      // Of the main environments one may be missing here; one that was asked for may not.
+      found_ = found_ || named || !arguments_.files.empty();
+      return diagnosis;
+    }
+    diagnosis.findings = find_causes(diagnosis.patient);
+    if (arguments_.prove) prove_all(diagnosis);
+    const auto& looks = diagnosis.patient.looks;
+    const bool failed = std::any_of(looks.begin(), looks.end(),
+                                    [](const auto& look) { return !look.failure.empty(); });
+    // As with environments: of the usual backends one may be missing here, a named one may not.
+    const bool missing = !arguments_.backends.empty() &&
+                         std::any_of(looks.begin(), looks.end(),
+                                     [](const auto& look) { return !look.impossible.empty(); });
+    found_ = found_ || failed || missing || !diagnosis.patient.any_ran() ||
+             !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
+    return diagnosis;
+  }
+
+  void prove_all(Diagnosis& diagnosis) {
+    const ProofOptions options{shared_.db, shared_.argv, arguments_.launches};
+    for (const auto& finding : diagnosis.findings) {
+      if (interrupt_signal() != 0) return;
+      if (!wanted(arguments_, finding)) {
+        ProofResult skipped;
+        skipped.cause = finding.cause->id;
+        skipped.impossible = "not asked for";
+        diagnosis.proofs.push_back(skipped);
+        continue;
+      }
+      console_.note(
+          fmt::format("proving {} in {}", finding.cause->id, diagnosis.patient.profile.name));
+      diagnosis.proofs.push_back(prove(diagnosis.patient, finding, options, console_));
+    }
+  }
+
+  const DoctorArguments& arguments_;
+  const Shared& shared_;
+  Console console_;
+  LaunchSite site_;
+  bool found_ = false;
+};
+
+void refuse_given(const std::vector<const CLI::Option*>& options, const char* why) {
+  for (const auto* option : options)
+    if (option->count() > 0)
+      throw Error(ErrorKind::input, fmt::format("doctor: {} {}", option->get_name(), why));
+}
+
+int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
+  check_causes(arguments.causes);
+  if (!arguments.prove)
+    refuse_given(arguments.of_proofs, "is for the proof of a cause: it goes with --prove");
+  if (!arguments.machine.empty())
+    refuse_given(arguments.of_launches, "starts something, and --machine starts nothing");
+  if (!arguments.machine.empty()) return predict(arguments, shared);
+  const InterruptGuard guard;
+  return Doctor(arguments, shared).run();
+}
+
+void add_options(CLI::App& verb, DoctorArguments& arguments) {
+  verb.add_option("ENVIRONMENT", arguments.environments,
+                  "profiles to look into (the four main ones)");
+  verb.add_option("--environment", arguments.named, "the same as an option");
+  verb.add_option("--profile", arguments.files, "look into the profile in this TOML file")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb.add_option("--profiles", arguments.profile_folders,
+                  "folder with further environment profiles")
+      ->take_all()
+      ->allow_extra_args(false);
+  const auto* backend =
+      verb.add_option("--backend", arguments.backends,
+                      "backends to look at (openmpi, mpich, gloo; nccl where there are GPUs)");
+  verb.add_option("--ranks", arguments.ranks, "ranks that look")->check(CLI::Range(1, 256));
+  const auto* prove =
+      verb.add_flag("--prove", arguments.prove,
+                    "measure each cause before and after its mend, in alternated launches of one "
+                    "stored run");
+  arguments.of_launches = {backend, prove};
+  arguments.of_proofs = {
+      verb.add_option("--cause", arguments.causes, "with --prove: only these causes"),
+      verb.add_option("--launches", arguments.launches,
+                      "with --prove: launches of each side of a proof")
+          ->check(CLI::Range(kMinProofLaunches, 1000))};
+  verb.add_option("--machine", arguments.machine,
+                  "start nothing: say what the profiles would do on the machine whose facts this "
+                  "file holds (dynamiccl-probe, doctor --json)");
+}
+
+}  // namespace
+
+void add_doctor_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "doctor",
+      "detect what this machine and its environments really are, what slows them and "
+      "what mends it");
+  auto arguments = std::make_shared<DoctorArguments>();
+  add_options(*verb, *arguments);
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl doctor\n"
+      "  dynamiccl doctor single-docker-no-cma --prove\n"
+      "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
+      "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
+      "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, an\n"
+      "environment in which no backend ran, or a named environment or backend that cannot run.");
+  verb->callback([arguments, &shared] { shared.exit_code = run_doctor(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

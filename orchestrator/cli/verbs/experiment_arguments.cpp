@@ -1,0 +1,102 @@
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+
+#include <filesystem>
+#include <limits>
+
+#include "containers/environment.hpp"
+#include "containers/image.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/group_commands.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/machine.hpp"
+
+namespace dynamiccl {
+
+void ExperimentArguments::add_to(CLI::App& verb) {
+  verb.add_option("FILE", file, "experiment file (TOML)")->required();
+  verb.add_option("--set", overrides, "KEY=VALUE replaces a key of FILE: protocol.launches=10")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb.add_option("--only", only,
+                  "keep the cells for which this holds: 'backend == gloo and size >= 1MiB'")
+      ->check([](const std::string& text) -> std::string {
+        if (!trim(text).empty()) return "";
+        return "the condition is empty; leave --only out to keep all cells";
+      });
+  verb.add_option("--profiles", profile_folders, "folder with further environment profiles")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+std::vector<std::string> ExperimentArguments::words() const {
+  std::vector<std::string> words{file};
+  for (const auto& text : overrides) words.insert(words.end(), {"--set", text});
+  if (!only.empty()) words.insert(words.end(), {"--only", only});
+  for (const auto& folder : profile_folders) words.insert(words.end(), {"--profiles", folder});
+  return words;
+}
+
+std::vector<std::string> profile_folders(const std::vector<std::string>& further) {
+  // build/<preset>/dynamiccl stands two folders below the root of the tree it was built from.
+  const std::string beside = program_folder() + "/../../profiles/environments";
+  std::vector<std::string> folders{std::filesystem::exists(beside)
+                                       ? std::filesystem::canonical(beside).string()
+                                       : std::string(DYNAMICCL_PROFILES)};
+  folders.insert(folders.end(), further.begin(), further.end());
+  return folders;
+}
+
+namespace {
+
+Experiment read_file(const ExperimentArguments& arguments) {
+  Experiment experiment =
+      read_experiment(arguments.file, arguments.overrides,
+                      load_profiles(profile_folders(arguments.profile_folders)));
+  if (only_user_namespaces()) {
+    const auto asked = experiment.profiles;
+    for (const auto& [name, profile] : asked)
+      experiment.profiles[name] = profile_for_user(asked, name, true);
+  }
+  return experiment;
+}
+
+Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
+            const Capabilities& can) {
+  std::optional<Expression> only;
+  if (!arguments.only.empty()) {
+    std::vector<std::string> environments;
+    for (const auto& [name, profile] : experiment.profiles) environments.push_back(name);
+    try {
+      only = Expression::parse(arguments.only, environments);
+    } catch (const Error& error) {
+      throw error.with_context("--only '" + arguments.only + "'");
+    }
+  }
+  Plan plan = make_plan(experiment, can, only ? &*only : nullptr);
+  if (plan.groups.empty())
+    throw Error(ErrorKind::input,
+                arguments.file + ": no cell is left: where, exclude or --only drop all of them");
+  return plan;
+}
+
+}  // namespace
+
+LoadedExperiment load_experiment(const ExperimentArguments& arguments) {
+  LoadedExperiment loaded{read_file(arguments), {}};
+  loaded.plan = expand(loaded.experiment, arguments,
+                       inspect_machine(loaded.experiment.profiles, program_folder()));
+  rule_out_groups_without_commands(loaded.plan, loaded.experiment);
+  if (loaded.plan.trains()) use_training_image();
+  return loaded;
+}
+
+LoadedExperiment load_experiment_of_anywhere(const ExperimentArguments& arguments) {
+  Capabilities all;
+  all.gpus = std::numeric_limits<int>::max();
+  LoadedExperiment loaded{read_file(arguments), {}};
+  loaded.plan = expand(loaded.experiment, arguments, all);
+  return loaded;
+}
+
+}  // namespace dynamiccl

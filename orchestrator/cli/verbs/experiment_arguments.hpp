@@ -1,0 +1,43 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/experiment/experiment.hpp"
+#include "orchestrator/plan/plan.hpp"
+
+namespace dynamiccl {
+
+/// FILE, --set, --only and --profiles of the verbs that take an experiment.
+struct ExperimentArguments {
+  std::string file;
+  std::vector<std::string> overrides;
+  std::string only;
+  std::vector<std::string> profile_folders;
+
+  void add_to(CLI::App& verb);
+  /// The words of a command line that give the same experiment.
+  [[nodiscard]] std::vector<std::string> words() const;
+};
+
+/// An experiment with what this machine makes of it.
+struct LoadedExperiment {
+  Experiment experiment;
+  Plan plan;
+};
+
+/// Reads profiles and experiment, looks at the machine and expands.
+/// @throws Error(input) with one line per mistake
+LoadedExperiment load_experiment(const ExperimentArguments& arguments);
+
+/// The same without a look at the machine: every cell that can be measured anywhere counts as
+/// possible. For what was measured before, perhaps elsewhere.
+/// @throws Error(input) with one line per mistake
+LoadedExperiment load_experiment_of_anywhere(const ExperimentArguments& arguments);
+
+/// The folders of environment profiles: the project's own, then the user's.
+std::vector<std::string> profile_folders(const std::vector<std::string>& further);
+
+}  // namespace dynamiccl

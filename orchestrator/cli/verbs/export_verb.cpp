@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/cli/verbs/output_file.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/tune/measured_table.hpp"
+#include "tuner/export/export.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string table;
+  std::vector<std::string> measured;
+  std::string backend;
+  std::vector<std::string> formats;
+  std::string out;
+  std::string regime;
+  int ranks = 0;
+  std::string up_to;
+  std::string plugin;
+};
+
+std::string beside_the_program(const char* name) {
+  return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+void write(const fs::path& path, const std::string& text) {
+  write_output(path.string(), text, "--out");
+}
+
+/// The library that the first file is for, unless one is named.
+Backend backend_of(const Arguments& arguments) {
+  if (!arguments.backend.empty()) return parse_named<Backend>(arguments.backend);
+  const std::string& format = arguments.formats.front();
+  for (const Backend backend : {Backend::openmpi, Backend::mpich, Backend::gloo})
+    if (format == name_of(backend)) return backend;
+  return Backend::nccl;
+}
+
+ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
+  if (arguments.measured.empty()) {
+    if (!arguments.up_to.empty())
+      throw Error(ErrorKind::input,
+                  "--up-to narrows what settings are chosen from: it goes with --measured");
+    if (arguments.table.empty())
+      throw Error(ErrorKind::input,
+                  "name a configuration table, or with --measured a run to choose settings from");
+    return read_table(arguments.table);
+  }
+  JointOptions options;
+  if (!arguments.up_to.empty()) options.largest = parse_bytes(arguments.up_to);
+  const ConfigurationTable table =
+      measured_table(Reader(shared.db), arguments.measured, backend_of(arguments), options);
+  if (!arguments.table.empty()) write_table(table, arguments.table);
+  return table;
+}
+
+void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& json) {
+  for (const ExportedFile& file : made.files) {
+    json["files"].push_back((folder / file.name).string());
+    if (!shared.json) fmt::print("{}\n", (folder / file.name).string());
+  }
+  for (const std::string& line : made.use) json["use"].push_back(line);
+  for (const std::string& line : made.notes) json["notes"].push_back(line);
+  if (shared.json || shared.quiet) return;
+  for (const std::string& line : made.use) fmt::print(stderr, "use: {}\n", line);
+  for (const std::string& line : made.notes) fmt::print(stderr, "note: {}\n", line);
+}
+
+void run_export(const Arguments& arguments, Shared& shared) {
+  std::vector<ExportFormat> formats;
+  for (const std::string& name : arguments.formats)
+    formats.push_back(parse_named<ExportFormat>(name));
+  const ConfigurationTable table = table_of(arguments, shared);
+  std::error_code problem;
+  const fs::path folder = fs::absolute(arguments.out);
+  fs::create_directories(folder, problem);
+  ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
+                        arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
+                                                 : arguments.plugin};
+  nlohmann::json json{{"files", nlohmann::json::array()},
+                      {"use", nlohmann::json::array()},
+                      {"notes", nlohmann::json::array()}};
+  for (const ExportFormat format : formats) {
+    const Export made = export_table(table, format, options);
+    for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
+    say(made, folder, shared, json);
+  }
+  if (shared.json) fmt::print("{}\n", json.dump(1));
+}
+
+}  // namespace
+
+void add_export_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "export", "write settings as the files that NCCL, Open MPI, MPICH and Gloo jobs load");
+  auto arguments = std::make_shared<Arguments>();
+  verb->add_option("TABLE", arguments->table,
+                   "configuration table (left by tune; written with --measured)");
+  verb->add_option("--measured", arguments->measured,
+                   "choose the settings from these runs' measurements: id, its beginning, or last");
+  verb->add_option("--backend", arguments->backend,
+                   "with --measured: whose settings (those of the first format)");
+  add_choice_option(*verb, "--format", arguments->formats, all_names<ExportFormat>(),
+                    "what the files are for; several may be given")
+      ->required()
+      ->delimiter(',');
+  verb->add_option("--out", arguments->out,
+                   "folder for the files; jobs must see it under this path")
+      ->required();
+  verb->add_option("--regime", arguments->regime,
+                   "id or name of the table's regime, or its beginning");
+  verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks");
+  verb->add_option("--up-to", arguments->up_to,
+                   "with --measured: a profile for messages up to this size, which gives none away "
+                   "for larger ones");
+  verb->add_option("--plugin", arguments->plugin,
+                   "where jobs find libdynamiccl-nccl-plugin.so (beside this program)");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl export results/table.json --format nccl --out tuned\n"
+      "  dynamiccl export --measured last --format nccl,toml --out tuned\n"
+      "  dynamiccl export --measured last --up-to 16KiB --format nccl --out tuned-small\n"
+      "  dynamiccl export results/tuned.json --format openmpi,mpich,gloo --out tuned\n"
+      "  NCCL_CONF_FILE=$PWD/tuned/nccl.conf torchrun train.py");
+  verb->callback([arguments, &shared] { run_export(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

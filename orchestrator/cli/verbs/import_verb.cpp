@@ -1,0 +1,282 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "db/foreign_run.hpp"
+#include "db/store.hpp"
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/import_options.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportArguments {
+  std::vector<std::string> files;
+  std::string format = "auto";
+  std::string aggregation = "mean";
+  bool as_launches = false;
+  std::vector<const CLI::Option*> of_tables;  ///< say what other programs' tables do not
+  ImportOptions options;
+};
+
+const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
+                                              "dynamiccl"};
+
+std::string read_file(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    throw Error(ErrorKind::input, path + ": is a folder; name the files in it");
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) throw Error(ErrorKind::input, path + ": cannot be read; is the name right?");
+  return text.str();
+}
+
+/// What the file is, by what it holds.
+std::string format_of(const std::string& text, const std::string& path) {
+  if (text.starts_with("SQLite format 3")) return "dynamiccl";
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') return "nccl-tests-json";
+  if (text.find("# OSU ") != std::string::npos) return "osu";
+  if (text.find("busbw") != std::string::npos) return "nccl-tests";
+  throw Error(
+      ErrorKind::data,
+      fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests, the "
+                  "text of OSU micro-benchmarks, a DynamICCL database; if it is one of them all "
+                  "the same, name it with --format {}",
+                  path, join({kImportFormats.begin() + 1, kImportFormats.end()}, ", ")));
+}
+
+std::vector<ForeignStart> read_starts(const std::string& format, const std::string& text,
+                                      const std::string& path, const ImportOptions& options) {
+  if (format == "osu") return read_osu_text(text, path, options);
+  if (format == "nccl-tests-json") return read_nccl_tests_json(text, path, options);
+  return read_nccl_tests_text(text, path, options);
+}
+
+/// One row of what the verb prints.
+struct Imported {
+  std::string file;
+  std::string format;
+  std::string run_id;
+  std::string outcome;
+  std::int64_t launches = 0;
+  std::int64_t cells = 0;
+  std::int64_t incomplete = 0;  ///< cells that some launch of theirs has no row of
+};
+
+std::int64_t incomplete_cells(const ForeignRun& run) {
+  std::set<std::string> cells;
+  for (const auto& launch : run.launches) {
+    for (const auto& figure : launch.figures) {
+      if (!figure.time_us) cells.insert(figure.cell_id);
+    }
+  }
+  return static_cast<std::int64_t>(cells.size());
+}
+
+/// Cells for which the other program itself reports wrong results.
+std::set<std::string> failed_cells(const ForeignRun& run) {
+  std::set<std::string> cells;
+  for (const auto& launch : run.launches) {
+    for (const auto& figure : launch.figures) {
+      if (figure.status == CellStatus::failed) cells.insert(figure.cell_id);
+    }
+  }
+  return cells;
+}
+
+/// What shows that a file's output is not all there; "" = nothing does.
+std::string cut_off(const ImportedFile& file) {
+  for (const auto& start : file.starts)
+    if (!start.cut_off.empty()) return start.cut_off;
+  return "";
+}
+
+/// A run of tables, with the files it was read from.
+struct ReadRun {
+  ForeignRun run;
+  std::vector<ImportedFile> files;
+};
+
+Imported store_run(Store& store, const ReadRun& read, const Console& console) {
+  const ForeignRun& run = read.run;
+  const bool is_new = store.import_run(run);
+  std::string outcome = is_new ? "imported" : "already there";
+  if (const auto failed = failed_cells(run).size(); failed > 0)
+    console.warning(fmt::format(
+        "{}: reports wrong results in {} of {} cells: these launches of them are stored as failed "
+        "and no figure counts them; see `query coverage`",
+        run.source, failed, run.cells.size()));
+  bool whole = true;
+  for (const auto& file : read.files) {
+    const auto why = cut_off(file);
+    if (why.empty()) continue;
+    whole = false;
+    console.warning(
+        fmt::format("{}: cut off: {}; the run is stored as interrupted, with the rows that are "
+                    "there. Import the program's whole output to have the rest",
+                    file.path, why));
+  }
+  if (is_new && !whole) {
+    store.end_run(run.run.id, "interrupted");
+    outcome += ", cut off";
+  }
+  return {run.source,
+          run.format,
+          run.run.id,
+          outcome,
+          static_cast<std::int64_t>(run.launches.size()),
+          static_cast<std::int64_t>(run.cells.size()),
+          incomplete_cells(run)};
+}
+
+void merge_database(Store& store, const std::string& path, std::vector<Imported>& done) {
+  const auto summary = store.merge(path);
+  for (const auto& run : summary.runs) done.push_back({path, "dynamiccl", run, "imported"});
+  if (summary.already_there > 0)
+    done.push_back(
+        {path, "dynamiccl", "", fmt::format("{} runs already there", summary.already_there)});
+  if (summary.running > 0)
+    done.push_back({path, "dynamiccl", "",
+                    fmt::format("{} runs left out: still being measured", summary.running)});
+}
+
+Table table_of(const std::vector<Imported>& done) {
+  Table table;
+  table.columns = {"file", "format", "run_id", "outcome", "launches", "cells", "incomplete_cells"};
+  for (const auto& row : done) {
+    const bool foreign = row.format != "dynamiccl";
+    table.rows.push_back({row.file, row.format, row.run_id.empty() ? Value{} : Value{row.run_id},
+                          row.outcome, foreign ? Value{row.launches} : Value{},
+                          foreign ? Value{row.cells} : Value{},
+                          foreign ? Value{row.incomplete} : Value{}});
+  }
+  return table;
+}
+
+/// Names of other machines are as good as ours, but one letter off is hardly meant.
+void note_strange_environment(const std::string& name, const Console& console) {
+  std::vector<std::string> known;
+  for (const auto& [profile, ignored] : load_profiles(profile_folders({})))
+    known.push_back(profile);
+  if (name == ImportOptions{}.environment ||
+      std::find(known.begin(), known.end(), name) != known.end())
+    return;
+  if (const auto near = nearest_word(name, known); !near.empty())
+    console.note(
+        fmt::format("environment \"{}\" is stored as it stands; did you mean \"{}\"?", name, near));
+}
+
+/// A run of ours says everything itself: what is said beside it would be lost.
+void refuse_options_of_tables(const ImportArguments& arguments) {
+  for (const auto* option : arguments.of_tables)
+    if (option->count() > 0)
+      throw Error(ErrorKind::input,
+                  fmt::format("import: {} is for tables of other programs; the runs of a DynamICCL "
+                              "database say it themselves: leave it out",
+                              option->get_name()));
+}
+
+void run_import(const ImportArguments& arguments, const Shared& shared) {
+  auto options = arguments.options;
+  check_import_options(options);
+  options.aggregation = parse_named<RankAggregation>(arguments.aggregation);
+  if (std::find(kImportFormats.begin(), kImportFormats.end(), arguments.format) ==
+      kImportFormats.end())
+    throw Error(ErrorKind::input, fmt::format("unknown format \"{}\"; {}", arguments.format,
+                                              suggestion(arguments.format, kImportFormats)));
+  const Console console(shared.verbosity());
+  note_strange_environment(options.environment, console);
+  // Everything is read before anything is stored: a mistake in the last file leaves no half import.
+  std::map<std::string, std::vector<ImportedFile>> tables;
+  std::vector<std::string> databases;
+  for (const auto& path : arguments.files) {
+    auto text = read_file(path);
+    const auto format = arguments.format == "auto" ? format_of(text, path) : arguments.format;
+    if (format == "dynamiccl") {
+      databases.push_back(path);
+      continue;
+    }
+    auto starts = read_starts(format, text, path, options);
+    tables[format].push_back({fs::absolute(path).string(), std::move(text), std::move(starts)});
+  }
+  if (tables.empty()) refuse_options_of_tables(arguments);
+  std::vector<ReadRun> runs;
+  for (const auto& [format, files] : tables) {
+    if (arguments.as_launches) {
+      runs.push_back({make_foreign_run(files, format, options), files});
+    } else {
+      for (const auto& file : files)
+        runs.push_back({make_foreign_run({file}, format, options), {file}});
+    }
+  }
+  std::error_code ignored;
+  fs::create_directories(fs::absolute(shared.db).parent_path(), ignored);
+  Store store(shared.db);
+  std::vector<Imported> done;
+  for (const auto& run : runs) done.push_back(store_run(store, run, console));
+  for (const auto& path : databases) merge_database(store, path, done);
+  fmt::print("{}",
+             render_table(table_of(done), shared.json ? OutputFormat::json : OutputFormat::text));
+}
+
+}  // namespace
+
+void add_import_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "import", "store tables of nccl-tests and OSU, or merge other DynamICCL databases");
+  auto arguments = std::make_shared<ImportArguments>();
+  auto& options = arguments->options;
+  verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
+  add_choice_option(*verb, "--format", arguments->format, kImportFormats,
+                    "what the files are (auto: by what they hold)");
+  const auto add_of_tables = [&](const CLI::Option* option) {
+    arguments->of_tables.push_back(option);
+  };
+  add_of_tables(verb->add_option("--environment", options.environment,
+                                 "where it was measured, as in bare-metal (unknown)"));
+  add_of_tables(
+      verb->add_option("--backend", options.backend,
+                       "the library: openmpi, mpich, ... (as the file says, nccl or mpi)"));
+  add_of_tables(verb->add_option("--operation", options.operation,
+                                 "of an old nccl-tests table, which does not name it: all_reduce"));
+  add_of_tables(
+      verb->add_option("--ranks", options.ranks, "where the file does not say: OSU collectives")
+          ->check(CLI::PositiveNumber));
+  add_of_tables(verb->add_option(
+      "--rank-aggregation", arguments->aggregation,
+      "how the times of the ranks became one, and the column of OSU: mean (usual), "
+      "max, min"));
+  add_of_tables(verb->add_option("--name", options.name, "name of the run (the file's)"));
+  add_of_tables(verb->add_flag(
+      "--as-launches", arguments->as_launches,
+      "the files are repeated launches of one job: one run, with intervals from three"));
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Each file of another program becomes a run; importing it again changes nothing. What one\n"
+      "start printed is one launch: no interval, so a comparison of two gives ratios and UNCLEAR.\n"
+      "Output of nccl-tests without its end becomes a run that was interrupted.\n"
+      "incomplete_cells: what some launch's table has no row of; it counts with those that have.\n"
+      "Examples:\n"
+      "  dynamiccl import all_reduce.txt --environment bare-metal\n"
+      "  dynamiccl import run1.json run2.json run3.json --as-launches\n"
+      "  dynamiccl import osu_allreduce.txt --ranks 16 --backend openmpi\n"
+      "  dynamiccl import other-machine.sqlite");
+  verb->callback([arguments, &shared] { run_import(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,55 @@
+#include "orchestrator/cli/verbs/output_file.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "core/vocabulary/error.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_database(const fs::path& path) {
+  constexpr std::string_view kMagic = "SQLite format 3";
+  std::array<char, kMagic.size()> head{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  return file && std::string_view(head.data(), head.size()) == kMagic;
+}
+
+}  // namespace
+
+void write_output(const std::string& path, const std::string& text, const std::string& option) {
+  std::error_code problem;
+  const fs::file_status status = fs::status(path, problem);
+  const bool direct = fs::exists(status) && !fs::is_regular_file(status);
+  if (fs::is_regular_file(status) && is_database(path))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: is a database, which would be lost; name another file with {}",
+                            path, option));
+  // A link stays one: what it points to is written.
+  fs::path target = direct ? fs::path(path) : fs::weakly_canonical(path, problem);
+  if (problem) target = path;
+  problem.clear();
+  const fs::path written = direct ? target : fs::path(target.string() + ".part");
+  errno = 0;
+  std::ofstream file(written, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file && !direct) fs::rename(written, target, problem);
+  if (file && !problem) return;
+  const std::string why = problem ? problem.message() : errno != 0 ? std::strerror(errno) : "";
+  if (!direct) fs::remove(written, problem);
+  throw Error(ErrorKind::input,
+              fmt::format("{}: cannot be written{}{}; choose another place with {}", path,
+                          why.empty() ? "" : ": ", why, option));
+}
+
+}  // namespace dynamiccl

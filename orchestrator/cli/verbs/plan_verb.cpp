@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "core/vocabulary/usable_cores.hpp"
+#include "orchestrator/cli/plan_printer.hpp"
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/machine.hpp"
+
+namespace dynamiccl {
+namespace {
+
+int print_plan(const ExperimentArguments& arguments, const Shared& shared) {
+  const auto loaded = load_experiment(arguments);
+  LaunchSite site;
+  site.worker_folder = program_folder();
+  site.cores = usable_cores();
+  site.run_folder = (std::filesystem::absolute(shared.db).parent_path() / "runs").string();
+  if (shared.json) {
+    // A path need not be UTF-8, JSON has to be.
+    fmt::print("{}\n", plan_json(loaded.experiment, loaded.plan, site)
+                           .dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", plan_text(loaded.experiment, loaded.plan, site));
+  }
+  return exit_code::kFine;
+}
+
+}  // namespace
+
+void add_plan_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand(
+      "plan", "say what `run` would do: groups, cells, impossible cells, commands, time");
+  auto arguments = std::make_shared<ExperimentArguments>();
+  arguments->add_to(*verb);
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl plan experiments/quickstart.toml\n"
+      "  dynamiccl plan experiments/quickstart.toml --only 'backend == gloo' --json");
+  verb->callback([arguments, &shared] { shared.exit_code = print_plan(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

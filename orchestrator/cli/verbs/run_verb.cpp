@@ -1,0 +1,169 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "containers/command.hpp"
+#include "containers/environment.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "db/reader.hpp"
+#include "db/store.hpp"
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/run/executor.hpp"
+#include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/run/stopping.hpp"
+#include "reports/reports.hpp"
+#include "reports/table_view.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RunArguments {
+  ExperimentArguments experiment;
+  std::string out;
+  bool resume = false;
+};
+
+RunInfo run_info(const RunArguments& arguments, const Experiment& experiment,
+                 const Shared& shared) {
+  auto info = new_run(experiment, fs::absolute(arguments.experiment.file).string(), shared.argv);
+  // A plan with fewer cells is another plan: --resume must not mistake one for the other.
+  if (!arguments.experiment.only.empty())
+    info.overrides.push_back("only=" + arguments.experiment.only);
+  return info;
+}
+
+std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,
+                                         const Store& store, const std::string& db) {
+  if (!arguments.resume) return std::nullopt;
+  auto unfinished = store.unfinished_run(info.spec_text, info.overrides);
+  if (!unfinished)
+    throw Error(ErrorKind::input,
+                fmt::format("{}: nothing to resume: {} holds no unfinished run of this file with "
+                            "the same --set and --only; start one without --resume",
+                            arguments.experiment.file, db));
+  return unfinished;
+}
+
+/// What a shell takes to go on with this run: a run is found again by its overrides, and a program
+/// that is not in $PATH by the name it was started by.
+std::string resume_command(const RunArguments& arguments, const Shared& shared) {
+  std::vector<std::string> argv{shared.argv.front(), "run"};
+  const auto words = arguments.experiment.words();
+  argv.insert(argv.end(), words.begin(), words.end());
+  if (!arguments.out.empty()) argv.insert(argv.end(), {"--out", arguments.out});
+  argv.insert(argv.end(), {"--resume", "--db", shared.db});
+  return command_line(argv);
+}
+
+void print_answer(const RunSummary& summary, const Shared& shared) {
+  const Reader reader(shared.db);
+  if (!shared.json) {
+    fmt::print("{}", render_answer(reader, summary.run_id));
+    return;
+  }
+  QueryScope scope;
+  scope.runs = {summary.run_id};
+  const auto rows = [&](const char* query) {
+    return nlohmann::json::parse(
+        render_table(named_query(reader, query, scope), OutputFormat::json));
+  };
+  const nlohmann::json answer = {{"run_id", summary.run_id},
+                                 {"db", shared.db},
+                                 {"launches", summary.launches},
+                                 {"failed_launches", summary.failed_launches},
+                                 {"failed_cells", summary.failed_cells},
+                                 {"interrupted_by", summary.interrupted_by},
+                                 {"not_prepared", summary.not_prepared},
+                                 {"latency", rows("latency")},
+                                 {"coverage", rows("coverage")}};
+  fmt::print("{}\n", answer.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+/// Names of algorithms that nothing in the run has, each with what a library said of one: more
+/// likely a slip of the pen than something unsupported.
+std::vector<std::string> algorithms_of_nobody(const std::string& db, const std::string& run) {
+  const Table table = Reader(db).query(
+      "SELECT algorithm, max(reason) AS reason FROM v_cell WHERE run_id = ?1 GROUP BY algorithm "
+      "HAVING sum(launches) = 0 AND sum(reason LIKE '%no algorithm \"%') = count(*)",
+      {run});
+  std::vector<std::string> reasons;
+  const TableView rows(table);
+  for (std::size_t i = 0; i < rows.size(); ++i) reasons.push_back(rows.text(i, "reason"));
+  return reasons;
+}
+
+/// Where launches of the plan are missing: why, and the command that makes up for them.
+void say_how_to_go_on(const RunSummary& summary, const std::string& command,
+                      const Console& console) {
+  if (summary.interrupted_by != 0)
+    console.warning(
+        fmt::format("interrupted: all that was measured is stored; continue with\n  {}", command));
+  else if (!summary.not_prepared.empty())
+    console.warning(
+        fmt::format("{} did not come up (the reason stands above): mend it and continue with\n  {}",
+                    join(summary.not_prepared, ", "), command));
+  else if (summary.failed_launches > 0)
+    console.warning(
+        fmt::format("{} launch{} failed (query failures tells why): mend the cause and try {} "
+                    "again with\n  {}",
+                    summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
+                    summary.failed_launches == 1 ? "it" : "them", command));
+}
+
+int run_experiment(const RunArguments& arguments, const Shared& shared) {
+  const InterruptGuard guard;
+  Console console(shared.verbosity());
+  for (const auto& line : clean_leftovers())
+    console.note("removed what a killed run had left: " + line);
+  const auto loaded = load_experiment(arguments.experiment);
+  make_db_folder(shared.db);
+  Store store(shared.db);
+  const auto info = run_info(arguments, loaded.experiment, shared);
+  const auto resumed = run_to_resume(arguments, info, store, shared.db);
+  console.note(fmt::format("{} {}: {} groups, {} cells to measure of {}, each {}",
+                           resumed ? "resuming" : "run", resumed.value_or(info.id),
+                           loaded.plan.groups.size(), loaded.plan.possible_cells(),
+                           loaded.plan.cell_count(), launches_text(loaded.experiment.protocol)));
+  Executor executor(loaded.experiment, loaded.plan, launch_site(shared.db, arguments.out), store,
+                    console);
+  const auto summary = executor.run(info, resumed);
+  print_answer(summary, shared);
+  say_how_to_go_on(summary, resume_command(arguments, shared), console);
+  if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
+  const auto nobody = algorithms_of_nobody(shared.db, summary.run_id);
+  for (const auto& reason : nobody) console.warning("nothing was measured: " + reason);
+  return summary.ok() && nobody.empty() ? exit_code::kFine : exit_code::kCellFailed;
+}
+
+}  // namespace
+
+void add_run_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("run", "measure an experiment, store it, print the answer");
+  auto arguments = std::make_shared<RunArguments>();
+  arguments->experiment.add_to(*verb);
+  verb->add_flag("--resume", arguments->resume,
+                 "complete the newest unfinished run of FILE without repeating what is stored");
+  verb->add_option("--out", arguments->out,
+                   "keep each launch's run.json and records in this folder");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl run experiments/quickstart.toml\n"
+      "  dynamiccl run experiments/quickstart.toml --only 'environment == bare-metal'\n"
+      "  dynamiccl run experiments/quickstart.toml --set protocol.launches=10 --db other.sqlite\n"
+      "  dynamiccl run experiments/quickstart.toml --set protocol.target_interval=0.05 \\\n"
+      "                --set protocol.time_budget=10m\n"
+      "  dynamiccl run experiments/quickstart.toml --resume\n"
+      "Exit codes: 0 all cells fine, 1 a launch or cell failed, 2 wrong input, 130 Ctrl-C.");
+  verb->callback([arguments, &shared] { shared.exit_code = run_experiment(*arguments, shared); });
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/launch/identity.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct TrainArguments {
+  std::string out = "results/ppo.policy";
+  std::string report;
+  int seeds = 5;
+  int updates = 40;
+  int jobs = 48;
+  std::string without;
+};
+
+/// Training carries libtorch, which this program must not link: it becomes the other one.
+[[noreturn]] void become_learner(const TrainArguments& arguments) {
+  const std::string program = program_folder() + "/dynamiccl-learn";
+  std::vector<std::string> argv{program,
+                                "--out",
+                                arguments.out,
+                                "--seeds",
+                                std::to_string(arguments.seeds),
+                                "--updates",
+                                std::to_string(arguments.updates),
+                                "--jobs",
+                                std::to_string(arguments.jobs)};
+  if (!arguments.without.empty()) argv.insert(argv.end(), {"--without", arguments.without});
+  if (!arguments.report.empty()) argv.insert(argv.end(), {"--report", arguments.report});
+  std::vector<char*> pointers;
+  for (std::string& argument : argv) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  execv(program.c_str(), pointers.data());
+  throw Error(ErrorKind::environment,
+              fmt::format("{}: cannot be started: {}; it is built where libtorch is found: "
+                          "apt-get install libtorch-dev, then build again",
+                          program, std::strerror(errno)));
+}
+
+}  // namespace
+
+void add_train_verb(CLI::App& app, Shared& /*shared*/) {
+  auto* verb = app.add_subcommand("train", "train the ppo agent's policy on the simulator");
+  auto arguments = std::make_shared<TrainArguments>();
+  verb->add_option("--out", arguments->out, "the policy file (results/ppo.policy)");
+  verb->add_option("--report", arguments->report,
+                   "folder for the learning curves and the comparison on held-out regimes (CSV)");
+  verb->add_option("--seeds", arguments->seeds, "independent trainings, the best is kept (5)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--updates", arguments->updates, "policy updates per curriculum stage (40)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--jobs", arguments->jobs, "simulated jobs side by side (48)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--without", arguments->without,
+                   "a backend that trains nothing: the comparison is on its regimes alone (H-25)");
+  verb->footer(
+      "Example:\n  dynamiccl train --out ppo.policy --report ppo\n"
+      "Then: dynamiccl tune FILE --agent ppo --policy ppo.policy");
+  verb->callback([arguments] { become_learner(*arguments); });
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "db/store.hpp"
+#include "db/table.hpp"
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/tune/evaluator.hpp"
+#include "tuner/agents/agent.hpp"
+
+namespace dynamiccl {
+
+/// What `tune` was told.
+struct TuneArguments {
+  ExperimentArguments experiment;
+  std::string agent;
+  std::string policy;
+  std::string table = "results/tuned.json";
+  std::string out;
+  std::string from;
+  std::string apply;
+  std::vector<std::string> agents;
+  int evaluations = 0;
+  int seeds = 10;
+  std::uint64_t seed = 1;
+  bool sweep = false;
+  bool replay = false;
+  bool confirm = false;
+  bool resume = false;
+  bool between_runs = false;
+};
+
+AgentOptions agent_options(const TuneArguments& arguments);
+void print_table(const Table& table, const Shared& shared);
+
+/// The row of a run of these arguments; `mark` says what kind of tuning it is.
+RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, const Shared& shared,
+                 const std::string& mark);
+
+/// Begins a run, lets `body` measure in it, and ends it as it went.
+/// @returns what `body` returns: the exit code
+int measure_in_run(const TuneArguments& arguments, const Shared& shared, const RunInfo& info,
+                   const Experiment& experiment, const TunePlan& plan, Console& console,
+                   const std::function<int(LaunchEvaluator&)>& body);
+
+/// `tune --replay`: agents search a stored sweep; with --confirm what they choose is then measured.
+int run_replay(const TuneArguments& arguments, const Shared& shared);
+
+}  // namespace dynamiccl

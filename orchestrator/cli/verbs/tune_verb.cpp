@@ -1,0 +1,239 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "containers/environment.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "db/reader.hpp"
+#include "orchestrator/cli/verbs/tune_arguments.hpp"
+#include "orchestrator/experiment/tune_reader.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/machine.hpp"
+#include "orchestrator/run/executor.hpp"
+#include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/tune/run_plan.hpp"
+#include "orchestrator/tune/samples.hpp"
+#include "orchestrator/tune/tune_output.hpp"
+#include "reports/reports.hpp"
+
+namespace dynamiccl {
+namespace {
+
+int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared& shared) {
+  print_table(tuning_table(plan, result), shared);
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  const bool slower =
+      std::any_of(result.tasks.begin(), result.tasks.end(), [](const TunedTask& tuned) {
+        return tuned.entry.evidence.verdict == name_of(Verdict::slower);
+      });
+  return slower ? exit_code::kRegression : exit_code::kFine;
+}
+
+/// A loaded experiment as tuning sees it.
+struct Loaded {
+  Experiment experiment;
+  TunePlan plan;
+};
+
+Loaded load(const TuneArguments& arguments) {
+  auto loaded = load_experiment(arguments.experiment);
+  TuneOptions options = tune_options_of(loaded.experiment);
+  options.huge_pages = no_huge_pages_reason().empty();
+  TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
+                                         : make_tune_plan(loaded.experiment, loaded.plan, options);
+  return {std::move(loaded.experiment), std::move(plan)};
+}
+
+int run_sweep(const TuneArguments& arguments, const Shared& shared) {
+  Loaded loaded = load(arguments);
+  Console console(shared.verbosity());
+  loaded.experiment.protocol.launches = loaded.plan.options.sweep_launches;
+  const Plan plan = plan_for(loaded.plan, all_arms(loaded.plan), "");
+  make_db_folder(shared.db);
+  Store store(shared.db);
+  const RunInfo info = tune_run(arguments, loaded.experiment, shared, kSweepMark);
+  std::optional<std::string> resumed;
+  if (arguments.resume) {
+    resumed = store.unfinished_run(info.spec_text, info.overrides);
+    if (!resumed)
+      throw Error(ErrorKind::input, arguments.experiment.file + ": no unfinished sweep in " +
+                                        shared.db + "; start one without --resume");
+  }
+  console.note(fmt::format("sweep {}: {} tasks, {} settings in all, {} launches of {} groups",
+                           resumed.value_or(info.id), loaded.plan.tasks.size(),
+                           loaded.plan.arm_count(), loaded.experiment.protocol.launches,
+                           plan.groups.size()));
+  Executor executor(loaded.experiment, plan, launch_site(shared.db, arguments.out), store, console);
+  const auto summary = executor.run(info, resumed);
+  if (shared.json)
+    fmt::print("{}\n", nlohmann::json{{"run_id", summary.run_id},
+                                      {"launches", summary.launches},
+                                      {"failed_launches", summary.failed_launches},
+                                      {"failed_cells", summary.failed_cells}}
+                           .dump(1));
+  else
+    fmt::print("{}\n", summary.run_id);
+  if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
+  console.note("compare agents on it with\n  dynamiccl tune " + arguments.experiment.file +
+               " --replay --db " + shared.db);
+  return summary.failed_launches == 0 ? exit_code::kFine : exit_code::kCellFailed;
+}
+
+ConfigurationTable configuration_of(const TuningResult& result, const LaunchEvaluator& evaluator,
+                                    const TuneArguments& arguments, const RunInfo& info) {
+  ConfigurationTable table;
+  table.epoch = 1;
+  table.provenance = {{"run", info.id},
+                      {"experiment", info.name},
+                      {"tool", info.tool_version},
+                      {"agent", arguments.agent},
+                      {"policy", policy_version(arguments.agent, agent_options(arguments))},
+                      {"evaluations", result.evaluations},
+                      {"settings", result.arms}};
+  for (const auto& [id, regime] : evaluator.regimes())
+    table.put_regime({id, regime.first, regime.second});
+  for (const TunedTask& tuned : result.tasks)
+    // A task whose default never ran has no regime: nothing is known of it.
+    if (tuned.outcome.default_time) table.put(tuned.entry);
+  return table;
+}
+
+int exit_of(const LaunchEvaluator& evaluator) {
+  return evaluator.failed_launches() == 0 ? exit_code::kFine : exit_code::kCellFailed;
+}
+
+int finish_tuning(const TuningResult& result, const TunePlan& plan,
+                  const LaunchEvaluator& evaluator, const TuneArguments& arguments,
+                  const RunInfo& info, const Shared& shared, const Console& console) {
+  print_table(tuning_table(plan, result), shared);
+  for (const std::string& advice : flag_advice(result)) console.note(advice);
+  console.note(fmt::format("{} evaluations where all settings would need {}", result.evaluations,
+                           result.arms));
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  if (arguments.between_runs) return exit_of(evaluator);
+  make_db_folder(arguments.table);
+  write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
+  console.note(
+      fmt::format("settings written to {}; check them with\n  dynamiccl tune {} --apply {}",
+                  arguments.table, arguments.experiment.file, arguments.table));
+  return exit_of(evaluator);
+}
+
+int run_live(const TuneArguments& arguments, const Shared& shared) {
+  Loaded loaded = load(arguments);
+  Console console(shared.verbosity());
+  TuningOptions options;
+  options.agent = arguments.agent;
+  options.agent_options = agent_options(arguments);
+  options.evaluations = arguments.evaluations;
+  options.confirm_launches = loaded.plan.options.confirm_launches;
+  make_agent(options.agent, options.agent_options);  // says what is wrong before anything starts
+  std::optional<ConfigurationTable> table;
+  if (!arguments.apply.empty()) table = read_table(arguments.apply);
+  const RunInfo info = tune_run(arguments, loaded.experiment, shared,
+                                arguments.between_runs ? "tune=between-runs"
+                                : table                ? "tune=apply"
+                                                       : "tune=live");
+  const auto search = [&](LaunchEvaluator& evaluator) {
+    if (arguments.between_runs) {
+      options.experience = earlier_runs(Reader(shared.db), loaded.plan);
+      console.note(
+          fmt::format("{} measurements of earlier runs are known", options.experience.size()));
+    }
+    console.note(fmt::format("tune {}: {} tasks, {} settings in all", info.id,
+                             loaded.plan.tasks.size(), loaded.plan.arm_count()));
+    DecisionLog log(shared.db);
+    if (table)
+      return finish_apply(
+          apply_table(loaded.plan, evaluator, log, console, info.id, options, *table), loaded.plan,
+          shared);
+    const auto result = tune_live(loaded.plan, evaluator, log, console, info.id, options);
+    return finish_tuning(result, loaded.plan, evaluator, arguments, info, shared, console);
+  };
+  return measure_in_run(arguments, shared, info, loaded.experiment, loaded.plan, console, search);
+}
+
+int run_tune(const TuneArguments& arguments, const Shared& shared) {
+  if (arguments.sweep + arguments.replay + !arguments.apply.empty() > 1)
+    throw Error(ErrorKind::input, "tune: choose one of --sweep, --replay and --apply");
+  if (arguments.between_runs && (arguments.sweep || !arguments.apply.empty()))
+    throw Error(ErrorKind::input, "tune: --between-runs goes with neither --sweep nor --apply");
+  if (arguments.resume && !arguments.sweep)
+    throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
+  if (arguments.confirm && (!arguments.replay || arguments.between_runs))
+    throw Error(ErrorKind::input, "tune: --confirm goes with --replay, without --between-runs");
+  if (arguments.replay) return run_replay(arguments, shared);
+  const InterruptGuard guard;
+  return arguments.sweep ? run_sweep(arguments, shared) : run_live(arguments, shared);
+}
+
+void add_search_options(CLI::App& verb, TuneArguments& arguments) {
+  verb.add_option("--agent", arguments.agents,
+                  "who searches: " + join(agent_names(), ", ") +
+                      " (ppo); several, or none for all, with --replay")
+      ->delimiter(',');
+  verb.add_option("--evaluations", arguments.evaluations,
+                  "measurements of all cells together (the file's share of all settings)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--seed", arguments.seed, "random seed of the agent (1)");
+  verb.add_option("--policy", arguments.policy,
+                  "policy file of the ppo agent (the one that comes along)");
+  verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
+}
+
+}  // namespace
+
+void add_tune_verb(CLI::App& app, Shared& shared) {
+  auto* verb = app.add_subcommand("tune", "search the settings of an experiment's cells");
+  auto arguments = std::make_shared<TuneArguments>();
+  arguments->experiment.add_to(*verb);
+  add_search_options(*verb, *arguments);
+  verb->add_flag("--between-runs", arguments->between_runs,
+                 "choose backend, architecture and schedule of each workload (agent: bandit)");
+  verb->add_flag("--sweep", arguments->sweep, "measure every setting of every cell and store it");
+  verb->add_flag("--resume", arguments->resume, "complete the newest unfinished sweep of FILE");
+  verb->add_flag("--replay", arguments->replay,
+                 "let agents search a stored sweep, and compare them");
+  verb->add_flag("--confirm", arguments->confirm,
+                 "with --replay: measure what the agents and the oracle chose on fresh launches");
+  verb->add_option("--from", arguments->from, "the sweep to replay (the newest of FILE)");
+  verb->add_option("--seeds", arguments->seeds, "searches per agent with --replay (10)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--apply", arguments->apply,
+                   "measure a settings file against the defaults on FILE's cells");
+  verb->add_option("--out", arguments->out, "keep each launch's files in this folder");
+  add_db_option(*verb, shared);
+  add_output_options(*verb, shared);
+  verb->footer(
+      "Examples:\n"
+      "  dynamiccl tune experiments/tune_smoke.toml                    search, confirm, write a "
+      "table\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --agent bandit --evaluations 200\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --sweep              every setting, for "
+      "--replay\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --replay --agent ppo,bandit,coordinate-descent\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --replay --confirm   their choices measured "
+      "again\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
+      "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
+      "schedule\n"
+      "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply is slower "
+      "than\n"
+      "the default, 130 Ctrl-C.");
+  verb->callback([arguments, &shared] {
+    arguments->agent = !arguments->agents.empty() ? arguments->agents.front()
+                       : arguments->between_runs  ? "bandit"
+                                                  : "ppo";
+    if (arguments->agents.size() > 1 && !arguments->replay)
+      throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
+    shared.exit_code = run_tune(*arguments, shared);
+  });
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/run/console.hpp"
+
+namespace dynamiccl {
+
+/// Exit codes of design and scripts: kept stable, tested.
+namespace exit_code {
+inline constexpr int kFine = 0;
+inline constexpr int kCellFailed = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kRegression = 3;
+inline constexpr int kDoctor = 4;
+inline constexpr int kUnclear = 5;
+}  // namespace exit_code
+
+/// What every verb knows; filled by the command line before a verb runs.
+struct Shared {
+  std::vector<std::string> argv;
+  std::string db;  ///< --db, $DYNAMICCL_DB or results/dynamiccl.sqlite
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+  int exit_code = exit_code::kFine;  ///< set by the verb
+
+  [[nodiscard]] Verbosity verbosity() const {
+    return quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal;
+  }
+};
+
+/// Each adds its subcommand; its callback does the work, throws Error, and sets shared.exit_code.
+void add_run_verb(CLI::App& app, Shared& shared);
+void add_plan_verb(CLI::App& app, Shared& shared);
+void add_query_verb(CLI::App& app, Shared& shared);
+void add_list_verb(CLI::App& app, Shared& shared);
+void add_show_verb(CLI::App& app, Shared& shared);
+void add_report_verb(CLI::App& app, Shared& shared);
+void add_export_verb(CLI::App& app, Shared& shared);
+void add_clean_verb(CLI::App& app, Shared& shared);
+void add_tune_verb(CLI::App& app, Shared& shared);
+void add_train_verb(CLI::App& app, Shared& shared);
+void add_doctor_verb(CLI::App& app, Shared& shared);
+void add_compare_verb(CLI::App& app, Shared& shared);
+void add_import_verb(CLI::App& app, Shared& shared);
+void add_replay_verb(CLI::App& app, Shared& shared);
+void add_completion_verb(CLI::App& app, Shared& shared);
+void add_schema_verb(CLI::App& app, Shared& shared);
+
+/// An option that takes some words only: help lists them as its value, and completion offers what
+/// help lists. The verb itself checks the value, for a message that names the nearest word.
+template <class Target>
+CLI::Option* add_choice_option(CLI::App& verb, const std::string& name, Target& target,
+                               const std::vector<std::string>& words,
+                               const std::string& description) {
+  return verb.add_option(name, target, description)->type_name(join(words, "|"));
+}
+
+/// --json is a format, too.
+/// @throws Error(input) when --json and a --format that is another one are given
+void refuse_two_formats(const Shared& shared, const std::string& format);
+
+/// Options that verbs share: --db, --json, -q, -v.
+void add_db_option(CLI::App& verb, Shared& shared);
+void add_output_options(CLI::App& verb, Shared& shared);
+
+}  // namespace dynamiccl

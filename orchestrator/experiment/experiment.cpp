@@ -1,0 +1,363 @@
+#include "orchestrator/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/experiment/protocol.hpp"
+#include "orchestrator/experiment/toml_reader.hpp"
+#include "orchestrator/experiment/tune_reader.hpp"
+#include "profiles/profile_toml.hpp"
+#include "profiles/strict_toml.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Profiles = std::map<std::string, EnvironmentProfile>;
+
+/// Of the settings of one backend, or of one training [[work]]: each becomes a launch or a cell,
+/// and a million launches of a second take twelve days.
+constexpr std::size_t kMostCombinations = 1'000'000;
+
+std::vector<std::string> names_of(const Profiles& profiles) {
+  std::vector<std::string> names;
+  for (const auto& [name, profile] : profiles) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> environments(TableReader& axes, const Profiles& known) {
+  auto names = axes.texts("environment");
+  for (const auto& name : names) {
+    if (!known.contains(name))
+      axes.complain("environment", TableReader::unknown_name("environment", name, names_of(known)));
+  }
+  return names;
+}
+
+/// The values of every axis in a table, as choices of that axis alone.
+std::map<std::string, Dimension> read_axes(TableReader& table, const Profiles& known) {
+  std::map<std::string, Dimension> axes;
+  const auto add = [&](const char* name, const auto& values, auto member) {
+    for (const auto& value : values) {
+      AxisChoice choice;
+      choice.*member = value;
+      axes[name].push_back(choice);
+    }
+  };
+  add("environment", environments(table, known), &AxisChoice::environment);
+  add("backend", table.names<Backend>("backend"), &AxisChoice::backend);
+  add("architecture", table.names<Architecture>("architecture"), &AxisChoice::architecture);
+  add("ranks", table.integers("ranks", 1, kMostRanks), &AxisChoice::ranks);
+  add("datatype", table.names<DataType>("datatype"), &AxisChoice::datatype);
+  add("algorithm", table.texts("algorithm"), &AxisChoice::algorithm);
+  add("in_place", table.booleans("in_place"), &AxisChoice::in_place);
+  table.finish();
+  return axes;
+}
+
+AxisChoice merged(const AxisChoice& a, const AxisChoice& b) {
+  AxisChoice both = a;
+  if (b.environment) both.environment = b.environment;
+  if (b.backend) both.backend = b.backend;
+  if (b.architecture) both.architecture = b.architecture;
+  if (b.ranks) both.ranks = b.ranks;
+  if (b.datatype) both.datatype = b.datatype;
+  if (b.algorithm) both.algorithm = b.algorithm;
+  if (b.in_place) both.in_place = b.in_place;
+  return both;
+}
+
+Dimension zipped(const std::map<std::string, Dimension>& axes, const TableReader& table) {
+  Dimension result;
+  if (axes.size() < 2) {
+    table.complain("", "[[zip]] needs at least two axes that vary together");
+    return result;
+  }
+  const std::size_t count = axes.begin()->second.size();
+  for (const auto& [name, values] : axes) {
+    if (values.size() != count) {
+      table.complain(name, fmt::format("[[zip]] lists must be of one length: {} has {} values, {} "
+                                       "has {}",
+                                       axes.begin()->first, count, name, values.size()));
+      return result;
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    AxisChoice choice;
+    for (const auto& [name, values] : axes) choice = merged(choice, values[i]);
+    result.push_back(choice);
+  }
+  return result;
+}
+
+void read_dimensions(TableReader& root, const Profiles& known, Experiment& experiment) {
+  std::set<std::string> given;
+  if (auto axes = root.table("axes")) {
+    const auto values = read_axes(*axes, known);
+    // Groups are listed in this order; their order of running is random.
+    for (const char* name :
+         {"environment", "backend", "architecture", "ranks", "datatype", "algorithm", "in_place"}) {
+      if (!axes->has(name)) continue;
+      given.insert(name);
+      // An axis whose every value was wrong has been complained about already.
+      const auto found = values.find(name);
+      if (found != values.end()) experiment.dimensions.push_back(found->second);
+    }
+  }
+  for (auto& zip : root.tables("zip")) {
+    const auto axes = read_axes(zip, known);
+    for (const auto& [name, values] : axes) {
+      if (!given.insert(name).second)
+        zip.complain(
+            name, fmt::format("axis {} is given twice: once in [axes] or another [[zip]]", name));
+    }
+    experiment.dimensions.push_back(zipped(axes, zip));
+  }
+  for (const char* required : kRequiredAxes) {
+    if (!given.contains(required))
+      root.complain("axes",
+                    fmt::format("expected axes.{0}, as in `{0} = {1}` below [axes]", required,
+                                std::string_view(required) == "ranks" ? "2" : "[\"...\"]"));
+  }
+}
+
+/// Complains at the setting with which the combinations of all become more than can be planned.
+/// @param known combinations of the settings before this one; 0 once it was complained about
+void bound_combinations(const TableReader& table, const std::string& name, std::size_t values,
+                        std::size_t& known) {
+  known *= values;
+  if (known <= kMostCombinations) return;
+  table.complain(name,
+                 fmt::format("{}.{}: with it the settings have {} combinations, more than {}: "
+                             "give fewer values, or sweep some of them in another file",
+                             table.path(), name, known, kMostCombinations));
+  known = 0;
+}
+
+/// `training = ["mg-wfbp", ...]`: methods, and every setting as one value or a list of them.
+void read_training(TableReader& table, Work& work) {
+  work.training = table.names<TrainingMethod>("training");
+  work.architectures = table.names<Architecture>("architecture");
+  work.backends = table.names<Backend>("backend");
+  std::size_t combinations = 1;
+  for (const auto& name : training_settings()) {
+    if (!table.has(name)) continue;
+    KnobAxis axis{name, table.scalars(name)};
+    for (const auto& value : axis.values) {
+      WorkCell cell = training_cell({});
+      cell.knobs[name] = value;
+      try {
+        training_spec(cell);
+      } catch (const Error& error) {
+        table.complain(name, error.what());
+      }
+    }
+    bound_combinations(table, name, axis.values.size(), combinations);
+    work.settings.push_back(std::move(axis));
+  }
+  table.finish();
+  if (!table.has("model"))
+    table.complain("model", fmt::format("a training [[work]] needs the key model; {}",
+                                        join(all_names<TrainingModel>(), ", ")));
+}
+
+void read_work(TableReader& root, Experiment& experiment) {
+  if (!root.has("work")) {
+    root.complain("work", "expected at least one [[work]] table with collective and size");
+    return;
+  }
+  for (auto& table : root.tables("work")) {
+    Work work;
+    if (table.has("training")) {
+      read_training(table, work);
+      experiment.work.push_back(std::move(work));
+      continue;
+    }
+    work.architectures = table.names<Architecture>("architecture");
+    work.backends = table.names<Backend>("backend");
+    work.collectives = table.names<Collective>("collective");
+    work.sizes = table.sizes("size");
+    work.datatypes = table.names<DataType>("datatype");
+    work.algorithms = table.texts("algorithm");
+    work.in_place = table.booleans("in_place");
+    table.finish();
+    if (std::find(work.collectives.begin(), work.collectives.end(), Collective::training) !=
+        work.collectives.end())
+      table.complain("collective",
+                     "training is no collective to be sized: write training = [\"mg-wfbp\", ...] "
+                     "and model = \"...\" instead of collective and size");
+    for (const char* required : {"collective", "size"}) {
+      if (!table.has(required))
+        table.complain(required, fmt::format("[[work]] needs the key {}", required));
+    }
+    experiment.work.push_back(std::move(work));
+  }
+}
+
+bool is_variable(const std::string& name) {
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+         });
+}
+
+/// The settings of one scope: knobs.openmpi.mca.
+void read_scope(TableReader& scopes, const std::string& scope, Backend backend,
+                std::vector<KnobAxis>& axes, std::size_t& combinations) {
+  auto knobs = scopes.table(scope);
+  if (!knobs) return;
+  if (scope == "mca" && backend != Backend::openmpi && backend != Backend::cuda_aware_mpi)
+    scopes.complain(scope, fmt::format("mca parameters belong to Open MPI, not to {}; "
+                                       "use env or call",
+                                       name_of(backend)));
+  for (const auto& name : knobs->keys()) {
+    if (!is_variable(name))
+      knobs->complain(name, fmt::format("\"{}\" is no name of a setting: expected letters, "
+                                        "digits and _",
+                                        name));
+    KnobAxis axis{fmt::format("{}.{}", scope, name), knobs->scalars(name)};
+    if (const auto mistake = malloc_knob_mistake(axis.name, axis.values); !mistake.empty())
+      knobs->complain(name, mistake);
+    bound_combinations(*knobs, name, axis.values.size(), combinations);
+    axes.push_back(std::move(axis));
+  }
+}
+
+void read_knobs(TableReader& root, Experiment& experiment) {
+  auto table = root.table("knobs");
+  if (!table) return;
+  for (const auto& backend_name : table->keys()) {
+    const auto backend = find_named<Backend>(backend_name);
+    if (!backend) {
+      table->complain(backend_name,
+                      TableReader::unknown_name("backend", backend_name, all_names<Backend>()));
+      continue;
+    }
+    auto scopes = table->table(backend_name);
+    if (!scopes) continue;
+    std::size_t combinations = 1;
+    for (const char* scope : {"env", "mca", "malloc", "call"})
+      read_scope(*scopes, scope, *backend, experiment.knobs[*backend], combinations);
+    scopes->finish();
+  }
+}
+
+void read_expressions(TableReader& root, const std::string& key,
+                      const std::vector<std::string>& environments,
+                      std::vector<Expression>& expressions) {
+  const auto texts = root.texts(key, Lines::many);
+  const toml::node* node = root.node(key);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const toml::node* place = node->is_array() ? node->as_array()->get(i) : node;
+    try {
+      expressions.push_back(Expression::parse(texts[i], environments));
+    } catch (const Error& error) {
+      root.mistakes().add(place->source(),
+                          fmt::format("{} \"{}\", {}", key, texts[i], error.what()));
+    }
+  }
+}
+
+/// [profile.NAME]: a new profile (`extends`) or keys that replace those of a known one.
+Profiles with_overrides(TableReader& root, const std::string& source, const Profiles& known) {
+  Profiles profiles = known;
+  auto table = root.table("profile");
+  if (!table) return profiles;
+  for (const auto& name : table->keys()) {
+    auto one = table->table(name);
+    if (!one) continue;
+    try {
+      StrictTable keys(one->raw(), source, fmt::format("[profile.{}]", name));
+      const auto extends = keys.text("extends");
+      if (!extends && !known.contains(name))
+        keys.fail(
+            fmt::format("[profile.{0}] is no known profile: write extends = \"...\" to make "
+                        "a new one; {1}",
+                        name, suggestion(name, names_of(known))));
+      EnvironmentProfile base = find_profile(known, extends.value_or(name));
+      base.name = name;
+      profiles[name] = apply_profile_keys(base, keys);
+    } catch (const Error& error) {
+      // A profile with a mistake in it is still there for [axes].
+      profiles.try_emplace(name);
+      const std::string message = error.what();
+      if (message.starts_with(source) || message.starts_with("--set ")) {
+        root.mistakes().add_placed(message);
+      } else {
+        one->complain("extends", message);
+      }
+    }
+  }
+  return profiles;
+}
+
+void keep_used_profiles(const Profiles& all, Experiment& experiment) {
+  for (const auto& dimension : experiment.dimensions) {
+    for (const auto& choice : dimension) {
+      if (!choice.environment) continue;
+      const auto found = all.find(*choice.environment);
+      if (found == all.end()) continue;
+      experiment.profiles.insert(*found);
+      // An ordinary user gets the variant, so that it must be at hand.
+      const auto variant = all.find(found->second.unprivileged_variant);
+      if (variant != all.end()) experiment.profiles.insert(*variant);
+    }
+  }
+}
+
+}  // namespace
+
+Experiment parse_experiment(const std::string& text, const std::string& source,
+                            const std::vector<std::string>& overrides, const Profiles& profiles) {
+  toml::table parsed = parse_toml(text, source);
+  apply_overrides(parsed, overrides);
+  Mistakes mistakes(source);
+  TableReader root(parsed, "", mistakes);
+  Experiment experiment;
+  experiment.source_path = source;
+  experiment.source_text = text;
+  experiment.overrides = overrides;
+  if (const auto name = root.text("name"); name && !trim(*name).empty()) {
+    experiment.name = *name;
+  } else {
+    root.complain("name", "expected name = \"...\": what the runs are listed under");
+  }
+  experiment.description = root.text("description", Lines::many).value_or("");
+  experiment.seed = static_cast<std::uint64_t>(
+      root.integer("seed", 0, std::numeric_limits<std::int64_t>::max()).value_or(1));
+  const Profiles all = with_overrides(root, source, profiles);
+  read_dimensions(root, all, experiment);
+  read_work(root, experiment);
+  read_protocol(root, experiment.protocol);
+  read_knobs(root, experiment);
+  read_expressions(root, "where", names_of(all), experiment.where);
+  read_expressions(root, "exclude", names_of(all), experiment.exclude);
+  // Checked here with all else; `tune` reads it again with tune_options_of().
+  read_tune(root, names_of(all));
+  root.finish();
+  mistakes.raise();
+  keep_used_profiles(all, experiment);
+  return experiment;
+}
+
+Experiment read_experiment(const std::string& path, const std::vector<std::string>& overrides,
+                           const Profiles& profiles) {
+  return parse_experiment(read_input_file(path), path, overrides, profiles);
+}
+
+TuneOptions tune_options_of(const Experiment& experiment) {
+  toml::table parsed = parse_toml(experiment.source_text, experiment.source_path);
+  apply_overrides(parsed, experiment.overrides);
+  Mistakes mistakes(experiment.source_path);
+  TableReader root(parsed, "", mistakes);
+  std::vector<std::string> environments;
+  for (const auto& [name, profile] : experiment.profiles) environments.push_back(name);
+  TuneOptions options = read_tune(root, environments);
+  mistakes.raise();
+  return options;
+}
+
+}  // namespace dynamiccl

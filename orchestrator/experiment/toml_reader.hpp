@@ -1,0 +1,150 @@
+#pragma once
+
+#include <toml++/toml.h>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// All mistakes of a file, reported together before anything runs.
+class Mistakes {
+ public:
+  /// @param source file name for nodes that know none
+  explicit Mistakes(std::string source) : source_(std::move(source)) {}
+  /// Adds `file:line:col: message`.
+  void add(const toml::source_region& where, const std::string& message);
+  /// The same, `offset` letters behind the start of a quoted text.
+  void add_inside(const toml::source_region& where, std::size_t offset, const std::string& message);
+  /// Adds a message that already says its place.
+  void add_placed(const std::string& message);
+  [[nodiscard]] bool empty() const { return mistakes_.empty(); }
+  /// @throws Error(input) with one line per mistake, in the order of the file; those of other
+  /// places (--set) follow
+  void raise() const;
+
+ private:
+  struct Mistake {
+    std::size_t line = kNowhere;
+    std::size_t column = 0;
+    std::string message;
+  };
+  static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+
+  void add_at(const toml::source_region& where, std::size_t column, const std::string& message);
+
+  std::string source_;
+  std::vector<Mistake> mistakes_;
+};
+
+/// How sizes and durations are written as text, here and in the schema for editors. A size is a
+/// number of whole bytes, or of eighths of a K, M or G, so that its pattern tells whether it is
+/// one.
+extern const std::string kSizePattern;
+extern const std::string kDurationPattern;
+/// Durations above 0.
+extern const std::string kPositiveDurationPattern;
+/// A year: deadlines are counted in whole microseconds, an endless one would overflow.
+inline constexpr Micros kLongestDuration{366.0 * 24 * 3600 * 1e6};
+
+/// Whether a text may go on over several lines, as a description may and a setting may not.
+enum class Lines { one, many };
+
+/// Reads one TOML table strictly: asked keys are known, finish() complains about every other.
+/// A wrong value is noted in `Mistakes` and reads as absent, so that all mistakes are found at
+/// once.
+class TableReader {
+ public:
+  /// @param path dotted name in messages, "" for the file's top level
+  TableReader(const toml::table& table, std::string path, Mistakes& mistakes);
+
+  /// Control characters are a mistake in any text; line ends and tabs are none with Lines::many.
+  std::optional<std::string> text(const std::string& key, Lines lines = Lines::one);
+  std::optional<bool> boolean(const std::string& key);
+  std::optional<std::int64_t> integer(const std::string& key, std::int64_t minimum,
+                                      std::int64_t maximum = std::numeric_limits<int>::max());
+  /// A number, whole or not, within the bounds.
+  std::optional<double> number(const std::string& key, double minimum, double maximum);
+  /// "2s", "500ms" or seconds as a number; a year at most.
+  std::optional<Micros> duration(const std::string& key);
+
+  /// A single value reads as a list of one; an empty list is a mistake.
+  std::vector<std::string> texts(const std::string& key, Lines lines = Lines::one);
+  std::vector<int> integers(const std::string& key, int minimum,
+                            int maximum = std::numeric_limits<int>::max());
+  std::vector<bool> booleans(const std::string& key);
+  /// Sizes as text ("64KiB"), as bytes, or {from = "4B", to = "1GiB", factor = 4}.
+  std::vector<Bytes> sizes(const std::string& key);
+  /// Scalars of any type as text: settings that a library reads itself.
+  std::vector<std::string> scalars(const std::string& key);
+
+  template <class E>
+  std::vector<E> names(const std::string& key) {
+    std::vector<E> values;
+    for_each(key, [&](const toml::node& node) {
+      const auto name = node.value_exact<std::string>();
+      if (!name) return wrong_type(key, node, "a name in quotes");
+      if (const auto value = find_named<E>(*name)) {
+        values.push_back(*value);
+      } else {
+        mistakes_.add(node.source(),
+                      unknown_name(std::string(NameTable<E>::what), *name, all_names<E>()));
+      }
+    });
+    return values;
+  }
+  template <class E>
+  std::optional<E> name(const std::string& key) {
+    const auto values = names<E>(key);
+    if (values.empty()) return std::nullopt;
+    return values.front();
+  }
+
+  std::optional<TableReader> table(const std::string& key);
+  /// The tables of `[[key]]`.
+  std::vector<TableReader> tables(const std::string& key);
+  /// Names of all keys, for tables whose keys the user chooses; they become known.
+  std::vector<std::string> keys();
+
+  [[nodiscard]] bool has(const std::string& key) const { return table_.contains(key); }
+  [[nodiscard]] const toml::node* node(const std::string& key) const { return table_.get(key); }
+  [[nodiscard]] const toml::table& raw() const { return table_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] Mistakes& mistakes() const { return mistakes_; }
+  /// Notes a mistake at the key's value, at the table when the key is absent.
+  void complain(const std::string& key, const std::string& message) const;
+  /// Notes every key that was not asked for.
+  void finish();
+
+  static std::string unknown_name(const std::string& what, const std::string& name,
+                                  const std::vector<std::string>& known);
+
+ private:
+  void for_each(const std::string& key, const std::function<void(const toml::node&)>& visit);
+  void wrong_type(const std::string& key, const toml::node& node, const std::string& expected);
+  std::optional<std::string> string(const std::string& key, const toml::node& node, Lines lines);
+  void size_range(const std::string& key, const toml::table& range, std::vector<Bytes>& sizes);
+  std::optional<Bytes> size(const std::string& key, const toml::node& node);
+  [[nodiscard]] std::string dotted(const std::string& key) const;
+
+  const toml::table& table_;
+  std::string path_;
+  Mistakes& mistakes_;
+  std::set<std::string> known_;
+};
+
+/// Applies `key=value` overrides (`protocol.iterations=5`, `axes.backend=gloo`,
+/// `work.0.size=1MiB`). The value is TOML; what is no TOML is taken as text.
+/// @throws Error(input) naming the override
+void apply_overrides(toml::table& table, const std::vector<std::string>& overrides);
+
+}  // namespace dynamiccl

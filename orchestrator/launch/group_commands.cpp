@@ -1,0 +1,49 @@
+#include "orchestrator/launch/group_commands.hpp"
+
+#include <fmt/format.h>
+
+#include "containers/environment.hpp"
+#include "core/vocabulary/error.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr const char* kRunId = "RUN";
+constexpr const char* kLaunchId = "LAUNCH";
+
+}  // namespace
+
+GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& profile,
+                          const LaunchSite& site) {
+  GroupCommands commands;
+  if (group.possible_cells() == 0) return commands;
+  const StartRequest request{kRunId, group.ranks, {site.worker_folder, site.run_folder}};
+  try {
+    commands.environment = start_commands(profile, request);
+    const auto run_json = fmt::format("{}/{}/{}/run.json", site.run_folder, kRunId, kLaunchId);
+    const auto made =
+        make_commands(group, profile, planned_shape(profile, request), site, run_json,
+                      [&](int rank, const std::vector<std::string>& command,
+                          const std::map<std::string, std::string>& env) {
+                        return planned_rank_command(profile, request, rank, command, env);
+                      });
+    for (const auto& command : made) commands.launch.push_back(command.argv);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::bug) throw;
+    commands.problem = error.what();
+    commands.never = error.kind() == ErrorKind::input;
+  }
+  return commands;
+}
+
+void rule_out_groups_without_commands(Plan& plan, const Experiment& experiment) {
+  const LaunchSite anywhere;
+  for (auto& group : plan.groups) {
+    const auto commands = commands_of(group, experiment.profiles.at(group.environment), anywhere);
+    if (!commands.never) continue;
+    for (auto& cell : group.cells)
+      if (cell.impossible.empty()) cell.impossible = commands.problem;
+  }
+}
+
+}  // namespace dynamiccl

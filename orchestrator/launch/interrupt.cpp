@@ -1,0 +1,63 @@
+#include "orchestrator/launch/interrupt.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+
+#include "core/vocabulary/error.hpp"
+
+namespace dynamiccl {
+namespace {
+
+// A signal handler can only reach what is global: these are all of it.
+std::atomic<int> noted{0};
+std::atomic<int> write_end{-1};
+int read_end = -1;
+
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
+std::array<struct sigaction, kSignals.size()> previous{};
+
+void note(int signal) {
+  const int saved = errno;
+  noted = signal;
+  const char byte = 1;
+  // A full pipe has told enough already.
+  [[maybe_unused]] const auto written = write(write_end, &byte, 1);
+  errno = saved;
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  DYN_ASSERT(read_end == -1, "one InterruptGuard at a time");
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
+    throw Error(ErrorKind::environment, "no pipe for signals: too many open files");
+  read_end = ends[0];
+  write_end = ends[1];
+  noted = 0;
+  struct sigaction action {};
+  action.sa_handler = note;
+  action.sa_flags = SA_RESTART;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous[i]);
+}
+
+InterruptGuard::~InterruptGuard() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &previous[i], nullptr);
+  close(read_end);
+  close(write_end);
+  read_end = -1;
+  write_end = -1;
+}
+
+int interrupt_signal() { return noted; }
+
+bool interrupted() { return noted != 0; }
+
+int interrupt_descriptor() { return read_end; }
+
+}  // namespace dynamiccl

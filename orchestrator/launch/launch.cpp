@@ -1,0 +1,272 @@
+#include "orchestrator/launch/launch.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "containers/command.hpp"
+#include "core/training/training.hpp"
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/integrity.hpp"
+#include "orchestrator/launch/noise_gate.hpp"
+#include "orchestrator/launch/observe.hpp"
+#include "orchestrator/launch/process.hpp"
+#include "orchestrator/plan/gpu_placement.hpp"
+#include "profiles/detect/facts.hpp"
+#include "profiles/detect/variables.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kStoredStderrBytes = 4096;
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file)
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: cannot be written: is the disk full or the folder not yours? "
+                            "Choose another with --out",
+                            path));
+}
+
+bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "local"; }
+
+/// One line for people: how the processes ended, "" when well.
+std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
+  if (outcome.interrupted_by != 0)
+    return fmt::format("interrupted by {}",
+                       outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
+  if (outcome.timed_out)
+    return fmt::format("no end after {} s (protocol.launch_timeout): all processes were ended",
+                       timeout.seconds() < 10 ? fmt::format("{:.3g}", timeout.seconds())
+                                              : fmt::format("{:.0f}", timeout.seconds()));
+  const ProcessResult* failure = outcome.first_failure();
+  if (failure == nullptr) return "";
+  if (!failure->start_error.empty()) return "could not be started: " + failure->start_error;
+  if (failure->signal != 0)
+    return fmt::format("a process was ended by signal {} ({})", failure->signal,
+                       strsignal(failure->signal));
+  return fmt::format("a process ended with exit code {}", failure->exit_code);
+}
+
+std::string last_lines(const std::string& text, std::size_t count) {
+  auto lines = split(std::string(trim(text)), '\n');
+  if (lines.size() > count)
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  return join(lines, "\n    ");
+}
+
+std::string stderr_of(const ProcessOutcome& outcome) {
+  const ProcessResult* failure = outcome.first_failure();
+  std::string text;
+  if (failure != nullptr) {
+    text = failure->stderr_tail;
+  } else {
+    for (const auto& result : outcome.results) text += result.stderr_tail;
+  }
+  if (text.size() > kStoredStderrBytes) text.erase(0, text.size() - kStoredStderrBytes);
+  return text;
+}
+
+LaunchStatus status_of(const ProcessOutcome& outcome, const std::string& reason) {
+  if (outcome.interrupted_by != 0) return LaunchStatus::interrupted;
+  if (outcome.timed_out) return LaunchStatus::timed_out;
+  return reason.empty() ? LaunchStatus::ok : LaunchStatus::failed;
+}
+
+}  // namespace
+
+std::vector<std::string> recorded_argv(const std::vector<Command>& commands) {
+  if (commands.size() == 1) return recorded_command(commands.front().argv);
+  // Ranks without a launcher: what a shell would be given to start them together.
+  std::vector<std::string> argv;
+  for (const auto& command : commands) {
+    if (!argv.empty()) argv.emplace_back("&");
+    argv.insert(argv.end(), command.argv.begin(), command.argv.end());
+  }
+  return recorded_command(argv);
+}
+
+namespace {
+
+/// Steps that are to be trained in full, however slow: no cap ends them. A core that others use,
+/// and a link of 100 Mbit/s.
+double budget_us(const WorkCell& cell) {
+  constexpr double kSlowFlopsPerUs = 10e3;
+  constexpr double kSlowBytesPerUs = 10;
+  const TrainingSpec spec = training_spec(cell);
+  const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
+  const double bytes = 2 * static_cast<double>(cell.size.count());
+  return budgeted_steps(spec, 1) * (flops / kSlowFlopsPerUs + bytes / kSlowBytesPerUs);
+}
+
+}  // namespace
+
+Micros launch_timeout(const RunProtocol& protocol, const std::vector<WorkCell>& cells) {
+  if (protocol.launch_timeout.count() > 0) return protocol.launch_timeout;
+  // Warm-up, timed part, fresh data and checking of a cell each take about as long as the cap at
+  // most, and so does each part of a trial; containers, connections and of training the model, its
+  // profile and its cost tables come on top.
+  constexpr double start_us = 30e6;
+  constexpr double per_cell_us = 2e6;
+  constexpr double per_training_us = 60e6;
+  const double cap_us = protocol.cells.cell_time_cap.count();
+  double timeout_us = start_us + protocol.connect_timeout.count();
+  for (const WorkCell& cell : cells) {
+    const bool trains = cell.collective == Collective::training;
+    const double trial = trains && leaves_a_choice(training_spec(cell)) ? kTrialCaps : 0;
+    timeout_us += (trains ? per_training_us : per_cell_us) + (3 + trial) * cap_us;
+    if (trains) timeout_us += budget_us(cell);
+  }
+  return Micros(timeout_us);
+}
+
+RunConfig make_run_config(const PlannedGroup& group, const RunProtocol& protocol,
+                          const std::string& launch_id, std::uint64_t seed,
+                          const std::string& folder, const std::string& interface) {
+  RunConfig config;
+  config.launch_id = launch_id;
+  config.backend = group.backend;
+  config.architecture = group.architecture;
+  config.ranks = group.ranks;
+  config.seed = seed;
+  config.output_dir = folder;
+  if (needs_rendezvous(group.backend)) config.rendezvous_dir = folder + "/rendezvous";
+  config.interface = interface;
+  config.connect_timeout = protocol.connect_timeout;
+  config.protocol = protocol.cells;
+  config.cells = launch_cells(group, seed);
+  return config;
+}
+
+std::vector<Command> make_commands(
+    const PlannedGroup& group, const EnvironmentProfile& profile, const LaunchShape& shape,
+    const LaunchSite& site, const std::string& run_json,
+    std::function<std::vector<std::string>(int, const std::vector<std::string>&,
+                                           const std::map<std::string, std::string>&)>
+        wrap_rank) {
+  LaunchRequest request;
+  request.backend = group.backend;
+  request.ranks = group.ranks;
+  request.cores = site.cores;
+  const bool docker = profile.kind == EnvironmentKind::single_docker ||
+                      profile.kind == EnvironmentKind::cross_docker;
+  request.as_root = geteuid() == 0 || (docker && profile.launcher == LauncherPlace::inside);
+  request.shape = shape;
+  const std::string program =
+      group.trains() ? trainer_program(group.backend) : std::string(worker_program(group.backend));
+  request.worker = {fmt::format("{}/{}", site.worker_folder, program), run_json};
+  request.wrap_rank = std::move(wrap_rank);
+  // An engine's containers begin with an environment of their own.
+  if (const char* tunables = std::getenv(std::string(kTunablesVariable).c_str());
+      tunables != nullptr && !docker)
+    request.inherited_tunables = tunables;
+  apply_settings(request, profile, group.knobs);
+  return launcher_for(group.backend).build(request);
+}
+
+RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
+                          const std::string& folder, const std::string& interface) {
+  RunConfig config = stored;
+  config.launch_id = launch_id;
+  config.output_dir = folder;
+  if (!config.rendezvous_dir.empty()) config.rendezvous_dir = folder + "/rendezvous";
+  config.interface = interface;
+  return config;
+}
+
+PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
+                              const Environment& environment, const LaunchSite& site,
+                              const RunProtocol& protocol, std::uint64_t seed,
+                              const RunConfig* replayed, const CadenceBook* cadences) {
+  PreparedLaunch launch;
+  launch.start.uuid = random_uuid();
+  launch.start.group_id = group.id;
+  launch.folder = fmt::format("{}/{}", site.run_folder, launch.start.uuid);
+  const LaunchShape shape = environment.shape();
+  if (replayed != nullptr) {
+    launch.config = replayed_config(*replayed, launch.start.uuid, launch.folder, shape.interface);
+  } else {
+    launch.config =
+        make_run_config(group, protocol, launch.start.uuid, seed, launch.folder, shape.interface);
+    launch.config.gpu_of_rank = gpus_of_ranks(group, profile, launch.config.server_rank);
+    if (cadences != nullptr) cadences->apply(group, launch.config.cells);
+  }
+  std::error_code error;
+  fs::create_directories(
+      launch.config.rendezvous_dir.empty() ? launch.folder : launch.config.rendezvous_dir, error);
+  const std::string run_json = launch.folder + "/run.json";
+  launch.start.run_json = to_json(launch.config);
+  write_file(run_json, launch.start.run_json);
+  launch.commands = make_commands(group, profile, shape, site, run_json,
+                                  [&](int rank, const std::vector<std::string>& command,
+                                      const std::map<std::string, std::string>& env) {
+                                    return environment.wrap_rank(rank, command, env);
+                                  });
+  launch.start.argv = recorded_argv(launch.commands);
+  launch.start.environment_json = recorded_environment(launch.commands);
+  launch.start.container_json = environment.provenance().dump();
+  return launch;
+}
+
+FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
+                          const Environment& environment, const LaunchSite& site,
+                          const RunProtocol& protocol,
+                          const std::function<void(const std::string&)>& on_stderr) {
+  ProcessOptions options;
+  options.timeout = launch_timeout(protocol, launch.config.cells);
+  options.marker = launch.start.uuid;
+  options.on_stderr = on_stderr;
+  options.kill_elsewhere = [&] {
+    for (const auto& command : environment.kill_commands()) run_command(command);
+  };
+  const auto outcome = run_processes(launch.commands, options);
+
+  FinishedLaunch finished;
+  const auto noise = noise_between(launch.noise_before, probe_noise());
+  finished.end.noise_json = noise.dump();
+  std::vector<std::string> problems;
+  const std::string end = describe_end(outcome, options.timeout);
+  finished.records = read_launch_records(launch.config, problems);
+  finished.end.noise_flags_json =
+      nlohmann::json(noise_flags(launch.noise_before, noise, noise_of_ranks(finished.records),
+                                 protocol.noise, site.cores))
+          .dump();
+  const auto check = check_records(launch.config, finished.records);
+  finished.failed_cells = check.failed_cells;
+  problems.insert(problems.end(), check.problems.begin(), check.problems.end());
+  const auto observed = observe(profile, launch.config, site.host, finished.records, finished.end);
+  problems.insert(problems.end(), observed.begin(), observed.end());
+  // How the processes ended explains missing records, not the other way round.
+  if (!end.empty()) problems.insert(problems.begin(), end);
+  finished.end.reason = join(problems, "; ");
+  finished.end.status = status_of(outcome, finished.end.reason);
+  finished.interrupted_by = outcome.interrupted_by;
+  finished.end.duration_s = outcome.duration.seconds();
+  finished.end.stderr_tail = stderr_of(outcome);
+  if (const auto* failure = outcome.first_failure()) {
+    finished.end.exit_code = failure->exit_code;
+    finished.end.signal = failure->signal;
+    if (finished.end.status == LaunchStatus::failed && !trim(failure->stderr_tail).empty())
+      finished.end.reason += "\n    " + last_lines(failure->stderr_tail, 6);
+  }
+  return finished;
+}
+
+void remove_launch_folder(const PreparedLaunch& launch) {
+  std::error_code ignored;
+  fs::remove_all(launch.folder, ignored);
+}
+
+}  // namespace dynamiccl

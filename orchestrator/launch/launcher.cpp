@@ -1,0 +1,110 @@
+#include "orchestrator/launch/launcher.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct BackendRow {
+  Backend backend;
+  Launcher launcher;
+  std::string_view worker;
+};
+
+constexpr Launcher kOpenMpi{"openmpi", "mpirun.openmpi", "openmpi-bin", build_openmpi};
+constexpr Launcher kMpich{"mpich", "mpirun.mpich", "mpich", build_mpich};
+constexpr Launcher kLocal{"local", "", "", build_local};
+
+// One row per backend: a new one is added here and nowhere else in this folder.
+constexpr std::array kBackends{
+    BackendRow{Backend::openmpi, kOpenMpi, "dynamiccl-worker-openmpi"},
+    BackendRow{Backend::mpich, kMpich, "dynamiccl-worker-mpich"},
+    BackendRow{Backend::cuda_aware_mpi, kOpenMpi, "dynamiccl-worker-openmpi"},
+    BackendRow{Backend::gloo, kLocal, "dynamiccl-worker"},
+    BackendRow{Backend::nccl, kLocal, "dynamiccl-worker"}};
+
+const BackendRow& row_of(Backend backend) {
+  for (const auto& row : kBackends) {
+    if (row.backend == backend) return row;
+  }
+  throw Error(ErrorKind::bug, fmt::format("backend {} has no launcher", name_of(backend)));
+}
+
+std::string expand(std::string text, const BackendSetting& setting, const LaunchShape& shape,
+                   const std::string& profile) {
+  const std::array<std::pair<std::string_view, const std::string*>, 3> values{
+      {{"{subnet}", &shape.subnet},
+       {"{interface}", &shape.interface},
+       {"{host_address}", &shape.host_address}}};
+  for (const auto& [placeholder, value] : values) {
+    for (auto at = text.find(placeholder); at != std::string::npos; at = text.find(placeholder)) {
+      if (value->empty()) {
+        throw Error(ErrorKind::input,
+                    fmt::format("profile {}: {} = \"{}\" needs {}, which this environment has not "
+                                "(it uses the host's network); write the value itself",
+                                profile, setting.name, setting.value, placeholder));
+      }
+      text.replace(at, placeholder.size(), *value);
+    }
+  }
+  return text;
+}
+
+/// Joins the allocator's settings with the GLIBC_TUNABLES that the ranks would have without them.
+void set_tunables(LaunchRequest& request, const std::map<std::string, std::string>& settings) {
+  const std::string variable(kTunablesVariable);
+  const auto own = request.environment.find(variable);
+  const std::string before =
+      own == request.environment.end() ? request.inherited_tunables : own->second;
+  const std::string after = with_malloc_settings(before, settings);
+  // What is taken out of an inherited one must be written as well.
+  if (!after.empty() || !before.empty()) request.environment[variable] = after;
+}
+
+}  // namespace
+
+const Launcher& launcher_for(Backend backend) { return row_of(backend).launcher; }
+
+std::string_view worker_program(Backend backend) { return row_of(backend).worker; }
+
+std::string trainer_program(Backend backend) {
+  std::string name(worker_program(backend));
+  constexpr std::string_view worker = "worker";
+  return name.replace(name.find(worker), worker.size(), "trainer");
+}
+
+void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
+                    const std::map<std::string, std::string>& knobs) {
+  constexpr std::string_view mca = "mca:";
+  constexpr std::string_view allocator = "malloc:";
+  std::map<std::string, std::string> tunables;
+  for (const auto& [name, value] : profile.environment) request.environment[name] = value;
+  const auto settings = profile.backend_settings.find(request.backend);
+  if (settings != profile.backend_settings.end()) {
+    for (const auto& setting : settings->second) {
+      const auto value = expand(setting.value, setting, request.shape, profile.name);
+      if (setting.name.starts_with(mca)) {
+        request.mca[setting.name.substr(mca.size())] = value;
+      } else if (setting.name.starts_with(allocator)) {
+        tunables[setting.name.substr(allocator.size())] = value;
+      } else {
+        request.environment[setting.name] = value;
+      }
+    }
+  }
+  for (const auto& [name, value] : knobs) {
+    const auto dot = name.find('.');
+    auto& target = name.starts_with("mca.")      ? request.mca
+                   : name.starts_with("malloc.") ? tunables
+                                                 : request.environment;
+    target[name.substr(dot + 1)] = value;
+  }
+  if (!tunables.empty()) set_tunables(request, tunables);
+}
+
+}  // namespace dynamiccl

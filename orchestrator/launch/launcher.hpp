@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "containers/environment.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+/// One process to start: argv and what is added to the inherited environment.
+struct Command {
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> environment;
+};
+
+/// What a launcher turns into commands. Pure data.
+struct LaunchRequest {
+  Backend backend = Backend::openmpi;
+  int ranks = 1;
+  int cores = 1;         ///< of this machine, all ranks together
+  bool as_root = false;  ///< the launcher runs as root where it runs
+  LaunchShape shape;
+  std::vector<std::string> worker;                 ///< program and arguments of every rank
+  std::map<std::string, std::string> environment;  ///< for every rank
+  std::map<std::string, std::string> mca;          ///< Open MPI parameters
+  /// GLIBC_TUNABLES that the ranks inherit, which the allocator's settings are joined with.
+  std::string inherited_tunables;
+  /// Environment::wrap_rank of the environment, for launchers that start each rank themselves.
+  std::function<std::vector<std::string>(int rank, const std::vector<std::string>& command,
+                                         const std::map<std::string, std::string>& env)>
+      wrap_rank;
+};
+
+/// How ranks of some backends are started: builds argv, never runs anything.
+struct Launcher {
+  std::string_view name;     ///< "openmpi"
+  std::string_view program;  ///< looked for in PATH where the launcher runs; "" = none is needed
+  std::string_view package;  ///< Debian package that brings the program
+  std::vector<Command> (*build)(const LaunchRequest& request);
+};
+
+const Launcher& launcher_for(Backend backend);
+
+/// Name of the worker executable that speaks this backend's library.
+std::string_view worker_program(Backend backend);
+/// The worker that also trains: the one executable of its library that carries libtorch.
+std::string trainer_program(Backend backend);
+
+/// Fills environment and mca of `request` from the profile's variables, the profile's settings for
+/// the backend ({subnet}, {interface} and {host_address} expanded by the shape) and the group's
+/// launch-scope knobs; later ones win. The allocator's settings
+/// (core/vocabulary/malloc_settings.hpp) become one GLIBC_TUNABLES with what is set there already.
+/// @throws Error(environment) when a setting needs a subnet or interface the shape has not,
+/// Error(input) for a setting of the allocator that is none
+void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
+                    const std::map<std::string, std::string>& knobs);
+
+/// Variable that tells a process without a launcher which rank it is.
+inline constexpr std::string_view kRankVariable = "DYNAMICCL_RANK";
+
+std::vector<Command> build_openmpi(const LaunchRequest& request);
+/// Where an Open MPI that takes GPU memory lies (scripts/build_cuda_openmpi.sh): the folder that
+/// DYNAMICCL_CUDA_MPI names, else one in the cache, else an unpacked bundle's; "" = the packaged
+/// one must do.
+std::string cuda_openmpi_prefix();
+std::vector<Command> build_mpich(const LaunchRequest& request);
+std::vector<Command> build_local(const LaunchRequest& request);
+
+}  // namespace dynamiccl

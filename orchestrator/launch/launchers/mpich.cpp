@@ -1,0 +1,34 @@
+#include <fmt/format.h>
+
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/launcher.hpp"
+
+namespace dynamiccl {
+
+std::vector<Command> build_mpich(const LaunchRequest& request) {
+  const LaunchShape& shape = request.shape;
+  Command command;
+  command.environment = shape.launcher_environment;
+  auto& argv = command.argv;
+  argv = shape.launcher_prefix;
+  argv.emplace_back("mpirun.mpich");
+  if (!shape.launch_agent.empty()) {
+    std::vector<std::string> hosts;
+    for (const auto& host : shape.hosts)
+      hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
+    argv.insert(argv.end(), {"-launcher", "ssh", "-launcher-exec", shape.launch_agent, "-hosts",
+                             join(hosts, ",")});
+    // The proxies call back: containers cannot resolve the machine's own name.
+    if (!shape.host_address.empty()) argv.insert(argv.end(), {"-localhost", shape.host_address});
+    // The current folder need not exist inside.
+    argv.insert(argv.end(), {"-wdir", "/"});
+  }
+  for (const auto& [name, value] : request.environment)
+    argv.insert(argv.end(), {"-genv", name, value});
+  argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
+  argv.insert(argv.end(), shape.rank_prefix.begin(), shape.rank_prefix.end());
+  argv.insert(argv.end(), request.worker.begin(), request.worker.end());
+  return {command};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,87 @@
+#include "orchestrator/launch/machine.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "containers/command.hpp"
+#include "containers/environment.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
+#include "orchestrator/launch/launcher.hpp"
+#include "profiles/detect/huge_pages.hpp"
+
+namespace dynamiccl {
+namespace {
+
+bool needs_gpu(Backend backend) {
+  return backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
+}
+
+std::string why_backend_cannot_run(Backend backend, const std::string& worker_folder, int gpus) {
+  if (needs_gpu(backend) && gpus == 0)
+    return fmt::format("{} needs an NVIDIA GPU; the driver shows none (/proc/driver/nvidia/gpus)",
+                       name_of(backend));
+  const std::string worker = fmt::format("{}/{}", worker_folder, worker_program(backend));
+  if (!std::filesystem::exists(worker))
+    return fmt::format("{} is not built: its library was not found when this build was configured",
+                       worker);
+  return "";
+}
+
+std::string why_backend_cannot_train(Backend backend, const std::string& worker_folder) {
+  const std::string trainer = fmt::format("{}/{}", worker_folder, trainer_program(backend));
+  if (!std::filesystem::exists(trainer))
+    return fmt::format(
+        "{} is not built: apt-get install libtorch-dev libopenblas0-pthread, then "
+        "configure and build again",
+        trainer);
+  return "";
+}
+
+}  // namespace
+
+int gpu_count() {
+  std::error_code error;
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    count += entry.is_directory() ? 1 : 0;
+  }
+  return count;
+}
+
+std::string no_huge_pages_reason() {
+  const auto mode = huge_page_mode(ProbeRoot());
+  return why_no_huge_pages(mode ? *mode : "");
+}
+
+Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& profiles,
+                             const std::string& worker_folder) {
+  Capabilities can;
+  can.gpus = gpu_count();
+  for (const auto& entry : NameTable<Backend>::entries) {
+    const auto reason = why_backend_cannot_run(entry.value, worker_folder, can.gpus);
+    if (!reason.empty()) can.backend_reasons[entry.value] = reason;
+    const auto no_training = why_backend_cannot_train(entry.value, worker_folder);
+    if (!no_training.empty()) can.training_backend_reasons[entry.value] = no_training;
+  }
+  for (const auto& [name, profile] : profiles) {
+    if (const auto reason = unavailable_reason(profile)) can.environment_reasons[name] = *reason;
+    if (profile.launcher == LauncherPlace::inside) continue;
+    for (const auto& entry : NameTable<Backend>::entries) {
+      const auto& launcher = launcher_for(entry.value);
+      if (launcher.program.empty() || !find_program(std::string(launcher.program)).empty())
+        continue;
+      can.pair_reasons[{name, entry.value}] =
+          fmt::format("{} is not in PATH: apt-get install {}", launcher.program, launcher.package);
+    }
+  }
+  can.huge_pages_reason = no_huge_pages_reason();
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page_bytes > 0)
+    can.memory = Bytes(static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes));
+  return can;
+}
+
+}  // namespace dynamiccl

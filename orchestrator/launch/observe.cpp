@@ -1,0 +1,75 @@
+#include "orchestrator/launch/observe.hpp"
+
+#include <unistd.h>
+
+#include "profiles/detect/promise_check.hpp"
+#include "profiles/detect/regime.hpp"
+#include "profiles/detect/variables.hpp"
+
+namespace dynamiccl {
+namespace {
+
+struct Seen {
+  std::vector<HelloRecord> hellos;
+  std::vector<FactsRecord> facts;
+};
+
+Seen seen_by_ranks(const std::vector<RecordFile>& files) {
+  Seen seen;
+  for (const auto& file : files) {
+    for (const auto& record : file.records) {
+      if (const auto* hello = std::get_if<HelloRecord>(&record)) seen.hellos.push_back(*hello);
+      if (const auto* facts = std::get_if<FactsRecord>(&record)) seen.facts.push_back(*facts);
+    }
+  }
+  return seen;
+}
+
+void set_regime(const EnvironmentProfile& profile, Backend backend, const Seen& seen,
+                LaunchEnd& end) {
+  if (seen.facts.empty()) return;
+  RegimeContext context;
+  context.backend = backend;
+  if (!seen.hellos.empty()) context.library_version = seen.hellos.front().library_version;
+  context.declared_aggregation = profile.declared_aggregation;
+  context.declared_link_bits_per_s = profile.link_bits_per_s;
+  std::vector<nlohmann::json> facts;
+  for (const auto& record : seen.facts) facts.push_back(record.facts);
+  const Regime regime = derive_regime(facts, context);
+  end.regime_id = regime.id;
+  end.regime_name = regime.name;
+  end.regime_json = regime.json.dump();
+}
+
+}  // namespace
+
+std::vector<std::string> observe(const EnvironmentProfile& profile, const RunConfig& config,
+                                 const nlohmann::json& host, const std::vector<RecordFile>& records,
+                                 LaunchEnd& end) {
+  const Seen seen = seen_by_ranks(records);
+  set_regime(profile, config.backend, seen, end);
+  // Ranks that left nothing have been complained about; there is nothing to hold a promise against.
+  if (seen.hellos.empty()) return {};
+  LaunchExpectation expected;
+  expected.promise = promise_of(profile);
+  expected.ranks = config.ranks;
+  std::vector<std::string> problems;
+  for (const auto& violation : check_promise(expected, host, seen.hellos, seen.facts))
+    problems.push_back(violation.rule + ": " + violation.message);
+  return problems;
+}
+
+std::string recorded_environment(const std::vector<Command>& commands) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string::npos)
+      all.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  for (const auto& command : commands)
+    all.insert(all.end(), command.environment.begin(), command.environment.end());
+  return recorded_variables(all).dump();
+}
+
+}  // namespace dynamiccl

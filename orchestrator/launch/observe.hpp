@@ -1,0 +1,25 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
+#include "db/store.hpp"
+#include "orchestrator/launch/launcher.hpp"
+#include "profiles/profile.hpp"
+
+namespace dynamiccl {
+
+/// Holds what the ranks detected against the profile's promise and derives the regime into `end`.
+/// @param host probe_host() of this machine
+/// @returns one sentence per broken promise; a launch with any did not measure what it claims
+std::vector<std::string> observe(const EnvironmentProfile& profile, const RunConfig& config,
+                                 const nlohmann::json& host, const std::vector<RecordFile>& records,
+                                 LaunchEnd& end);
+
+/// The allow-listed variables the commands start with, as JSON: this process's own and those added.
+std::string recorded_environment(const std::vector<Command>& commands);
+
+}  // namespace dynamiccl

@@ -1,0 +1,350 @@
+#include "orchestrator/launch/process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio.hpp>
+#include <boost/process.hpp>
+#include <boost/process/extend.hpp>
+#include <chrono>
+#include <csignal>
+#include <list>
+#include <thread>
+
+#include "containers/processes.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace asio = boost::asio;
+namespace bp = boost::process;
+using Clock = std::chrono::steady_clock;
+
+constexpr Micros kKillRound{200e3};
+constexpr int kMaxKillRounds = 50;
+
+std::chrono::microseconds to_chrono(Micros time) {
+  return std::chrono::microseconds(static_cast<std::int64_t>(time.count()));
+}
+
+/// Runs in the child between fork and exec. A group of its own makes the whole launch reachable by
+/// one kill; the parent-death signal ends launchers of an orchestrator that was killed itself.
+struct ChildSetup : bp::extend::handler {
+  template <class Sequence>
+  void on_exec_setup(Sequence&) const {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
+  }
+};
+
+/// Keeps the end of a stream.
+class Tail {
+ public:
+  explicit Tail(std::size_t kept) : kept_(kept) {}
+  void add(const char* data, std::size_t size) {
+    text_.append(data, size);
+    if (text_.size() > 2 * kept_) text_.erase(0, text_.size() - kept_);
+  }
+  [[nodiscard]] std::string take() {
+    if (text_.size() > kept_) text_.erase(0, text_.size() - kept_);
+    return std::move(text_);
+  }
+
+ private:
+  std::size_t kept_;
+  std::string text_;
+};
+
+std::vector<ProcessInfo> marked_processes(const std::string& marker) {
+  std::vector<ProcessInfo> marked;
+  for (auto& process : list_processes()) {
+    if (process_variable(process.pid, kMarkerVariable) == marker)
+      marked.push_back(std::move(process));
+  }
+  return marked;
+}
+
+void signal_marked(const std::string& marker, int signal) {
+  for (const auto& process : marked_processes(marker)) kill(process.pid, signal);
+}
+
+/// One command and its streams.
+class Child {
+ public:
+  Child(asio::io_context& io, const ProcessOptions& options)
+      : out_(io), err_(io), out_tail_(options.kept_bytes), err_tail_(options.kept_bytes) {
+    close_on_exec(out_);
+    close_on_exec(err_);
+  }
+
+  void start(asio::io_context& io, const Command& command, const ProcessOptions& options,
+             const std::function<void()>& on_exit) {
+    const auto program = command.argv.front().find('/') == std::string::npos
+                             ? bp::search_path(command.argv.front())
+                             : boost::filesystem::path(command.argv.front());
+    if (program.empty()) {
+      result.start_error = fmt::format("{}: not found in PATH", command.argv.front());
+      return;
+    }
+    bp::environment environment = boost::this_process::environment();
+    for (const auto& [name, value] : command.environment) environment[name] = value;
+    environment[kMarkerVariable] = options.marker;
+    std::error_code error;
+    process_ = bp::child(
+        bp::exe = program.string(),
+        bp::args = std::vector<std::string>(command.argv.begin() + 1, command.argv.end()),
+        bp::env = environment, bp::std_in<bp::null, bp::std_out> out_, bp::std_err > err_,
+        ChildSetup{}, io, error, bp::on_exit([this, on_exit](int, const std::error_code&) {
+          running_ = false;
+          record_status(process_.native_exit_code());
+          on_exit();
+        }));
+    if (error) {
+      result.start_error = fmt::format("{}: {}", command.argv.front(), error.message());
+      return;
+    }
+    running_ = true;
+    pid_ = process_.id();
+    read(out_, out_buffer_, out_tail_, {});
+    read(err_, err_buffer_, err_tail_, options.on_stderr);
+  }
+
+  [[nodiscard]] bool running() const { return running_; }
+  [[nodiscard]] bool failed() const {
+    return !running_ && (result.exit_code != 0 || !result.start_error.empty());
+  }
+  /// The group outlives its leader while members are left; its number is not reused until then.
+  void signal_group(int signal) const {
+    if (pid_ > 0) kill(-pid_, signal);
+  }
+  void abandon() {
+    if (!running_) return;
+    running_ = false;
+    process_.detach();
+  }
+  void finish() {
+    boost::system::error_code ignored;
+    out_.close(ignored);
+    err_.close(ignored);
+    result.stdout_tail = out_tail_.take();
+    result.stderr_tail = err_tail_.take();
+  }
+
+  ProcessResult result;
+
+ private:
+  using Buffer = std::array<char, 8192>;
+
+  /// Instead of bp::limit_handles, which in 1.74 also closes the stdout and stderr it has just
+  /// redirected; without either, siblings would hold each other's pipes open.
+  static void close_on_exec(bp::async_pipe& pipe) {
+    fcntl(pipe.native_source(), F_SETFD, FD_CLOEXEC);
+    fcntl(pipe.native_sink(), F_SETFD, FD_CLOEXEC);
+  }
+
+  void read(bp::async_pipe& pipe, Buffer& buffer, Tail& tail,
+            const std::function<void(const std::string&)>& live) {
+    pipe.async_read_some(asio::buffer(buffer),
+                         [this, &pipe, &buffer, &tail, live](const boost::system::error_code& error,
+                                                             std::size_t size) {
+                           if (size > 0) {
+                             tail.add(buffer.data(), size);
+                             if (live) live(std::string(buffer.data(), size));
+                           }
+                           if (!error) read(pipe, buffer, tail, live);
+                         });
+  }
+
+  void record_status(int status) {
+    if (WIFSIGNALED(status)) {
+      result.signal = WTERMSIG(status);
+    } else {
+      result.exit_code = WEXITSTATUS(status);
+    }
+  }
+
+  bp::async_pipe out_;
+  bp::async_pipe err_;
+  Buffer out_buffer_{};
+  Buffer err_buffer_{};
+  Tail out_tail_;
+  Tail err_tail_;
+  bp::child process_;
+  pid_t pid_ = 0;
+  bool running_ = false;
+};
+
+/// All commands of one start, their deadline and their end. One thread, one loop.
+class Start {
+ public:
+  explicit Start(const ProcessOptions& options)
+      : options_(options), timer_(io_), interrupt_(io_), began_(Clock::now()) {}
+
+  ProcessOutcome run(const std::vector<Command>& commands) {
+    watch_interrupts();
+    arm(options_.timeout, &Start::time_out);
+    for (const auto& command : commands) {
+      children_.emplace_back(io_, options_);
+      auto& child = children_.back();
+      child.start(io_, command, options_, [this, &child] { ended(child); });
+      if (!child.result.start_error.empty()) break;
+    }
+    if (any_failed()) stop(SIGTERM);
+    while (any_running()) io_.run_one();
+    outcome_.duration =
+        Micros(std::chrono::duration<double, std::micro>(Clock::now() - began_).count());
+    end_left_overs();
+    drain();
+    for (auto& child : children_) {
+      child.finish();
+      outcome_.results.push_back(std::move(child.result));
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  [[nodiscard]] bool any_running() const {
+    return std::any_of(children_.begin(), children_.end(),
+                       [](const Child& child) { return child.running(); });
+  }
+  [[nodiscard]] bool any_failed() const {
+    return std::any_of(children_.begin(), children_.end(),
+                       [](const Child& child) { return child.failed(); });
+  }
+
+  void arm(Micros after, void (Start::*then)()) {
+    timer_.expires_after(to_chrono(after));
+    timer_.async_wait([this, then](const boost::system::error_code& error) {
+      if (!error) (this->*then)();
+    });
+  }
+
+  void watch_interrupts() {
+    if (!options_.interruptible || interrupt_descriptor() < 0) return;
+    if (interrupt_signal() != 0) outcome_.interrupted_by = interrupt_signal();
+    interrupt_.assign(fcntl(interrupt_descriptor(), F_DUPFD_CLOEXEC, 0));
+    wait_for_interrupt();
+  }
+
+  void wait_for_interrupt() {
+    interrupt_.async_wait(
+        asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
+          if (error) return;
+          char byte = 0;
+          [[maybe_unused]] const auto n = ::read(interrupt_.native_handle(), &byte, 1);
+          const bool again = outcome_.interrupted_by != 0 && stopping_;
+          outcome_.interrupted_by = interrupt_signal();
+          if (again) {
+            kill_now();
+          } else {
+            stop(SIGTERM);
+          }
+          wait_for_interrupt();
+        });
+  }
+
+  void ended(const Child& child) {
+    if (!any_running() || stopping_ || !child.failed()) return;
+    // The others may still write why; past the grace they only wait for the dead one.
+    arm(std::min(options_.grace, options_.timeout), &Start::stop_after_failure);
+  }
+  void stop_after_failure() { stop(SIGTERM); }
+
+  void time_out() {
+    outcome_.timed_out = true;
+    stop(SIGTERM);
+  }
+
+  void stop(int signal) {
+    stopping_ = true;
+    signal_all(signal);
+    arm(options_.grace, &Start::kill_now);
+  }
+
+  void kill_now() {
+    if (++kill_rounds_ > kMaxKillRounds) {
+      // Not even KILL ends a process that the kernel holds; it is reported as left over.
+      for (auto& child : children_) child.abandon();
+      return;
+    }
+    signal_all(SIGKILL);
+    // Processes made while the list was read are met in the next round.
+    arm(kKillRound, &Start::kill_now);
+  }
+
+  void signal_all(int signal) {
+    if (!any_running()) return;
+    for (const auto& child : children_) child.signal_group(signal);
+    signal_marked(options_.marker, signal);
+    if (options_.kill_elsewhere) options_.kill_elsewhere();
+  }
+
+  /// What outlives its launcher: file servers of containers need a moment to unmount, anything else
+  /// is ended.
+  void end_left_overs() {
+    timer_.cancel();
+    auto left = marked_processes(options_.marker);
+    const auto patience = Clock::now() + std::chrono::milliseconds(stopping_ ? 100 : 1000);
+    while (!left.empty() && Clock::now() < patience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      left = marked_processes(options_.marker);
+    }
+    for (const auto& process : left)
+      outcome_.left_over.push_back(fmt::format("{} ({})", process.name, process.pid));
+    for (int round = 0; round < 50 && !left.empty(); ++round) {
+      for (const auto& process : left) kill(process.pid, round < 5 ? SIGTERM : SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      left = marked_processes(options_.marker);
+    }
+  }
+
+  /// Output that is already in the pipes.
+  void drain() {
+    interrupt_.close();
+    io_.restart();
+    io_.run_for(std::chrono::milliseconds(50));
+  }
+
+  const ProcessOptions& options_;
+  asio::io_context io_;
+  asio::steady_timer timer_;
+  asio::posix::stream_descriptor interrupt_;
+  Clock::time_point began_;
+  std::list<Child> children_;
+  ProcessOutcome outcome_;
+  bool stopping_ = false;
+  int kill_rounds_ = 0;
+};
+
+}  // namespace
+
+bool ProcessOutcome::ok() const {
+  return !timed_out && interrupted_by == 0 && first_failure() == nullptr && !results.empty();
+}
+
+const ProcessResult* ProcessOutcome::first_failure() const {
+  const ProcessResult* failure = nullptr;
+  for (const auto& result : results) {
+    if (result.exit_code == 0 && result.start_error.empty()) continue;
+    // A rank that was killed after another had failed is not the cause.
+    if (failure == nullptr || (failure->signal == SIGTERM && result.signal != SIGTERM))
+      failure = &result;
+  }
+  return failure;
+}
+
+ProcessOutcome run_processes(const std::vector<Command>& commands, const ProcessOptions& options) {
+  DYN_ASSERT(!options.marker.empty(), "a launch needs a marker");
+  return Start(options).run(commands);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary/units.hpp"
+#include "orchestrator/launch/launcher.hpp"
+
+namespace dynamiccl {
+
+struct ProcessOptions {
+  Micros timeout{120e6};
+  /// Between TERM and KILL, and for the other commands once one has failed.
+  Micros grace{2e6};
+  /// Value of $DYNAMICCL_LAUNCH for every process of this start: whoever carries it and is left is
+  /// ended. Must be unique.
+  std::string marker;
+  /// Each command's last this many bytes of stdout and of stderr are kept.
+  std::size_t kept_bytes = std::size_t{64} * 1024;
+  /// Stop when a signal is noted (needs an InterruptGuard).
+  bool interruptible = true;
+  /// Called after the process groups were signalled, to end what lives in containers.
+  std::function<void()> kill_elsewhere;
+  /// Receives output as it comes; may be empty.
+  std::function<void(const std::string& text)> on_stderr;
+};
+
+struct ProcessResult {
+  int exit_code = -1;  ///< of an ended process; -1 when a signal ended it or it never started
+  int signal = 0;
+  std::string start_error;  ///< why it could not be started
+  std::string stdout_tail;
+  std::string stderr_tail;
+};
+
+/// How all commands of a launch ended together.
+struct ProcessOutcome {
+  std::vector<ProcessResult> results;  ///< in the order of the commands
+  bool timed_out = false;
+  int interrupted_by = 0;  ///< the signal; 0 = none
+  Micros duration;
+  /// Processes that carried the marker after all commands had ended: they were ended too.
+  std::vector<std::string> left_over;
+
+  [[nodiscard]] bool ok() const;
+  /// First failed command's result, nullptr when all ended with 0.
+  [[nodiscard]] const ProcessResult* first_failure() const;
+};
+
+/// Starts all commands, each in a process group of its own, stdin from /dev/null, and waits until
+/// all have ended and nothing carries the marker any more. Past the timeout, at an interrupt, and
+/// `grace` after one of several commands failed: TERM, then after `grace` KILL, to the groups and
+/// to every marked process (Open MPI's ranks leave their launcher's group). Never throws for what
+/// the commands do. Not thread-safe.
+ProcessOutcome run_processes(const std::vector<Command>& commands, const ProcessOptions& options);
+
+/// Name of the variable that carries the marker.
+inline constexpr const char* kMarkerVariable = "DYNAMICCL_LAUNCH";
+
+}  // namespace dynamiccl

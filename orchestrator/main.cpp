@@ -1,9 +1,0 @@
-#include <csignal>
-
-#include "orchestrator/cli.hpp"
-
-int main(int argc, char** argv) {
-  // A reader that closes early (`| head`) must not end the program between two database writes.
-  std::signal(SIGPIPE, SIG_IGN);
-  return dynamiccl::run_command_line({argv, argv + argc});
-}

@@ -1,0 +1,82 @@
+#include "orchestrator/plan/estimate.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/training/training.hpp"
+#include "orchestrator/experiment/protocol.hpp"
+
+namespace dynamiccl {
+namespace {
+
+// Orders of magnitude of a two-core machine: what a launch costs before its first cell, what a call
+// costs at no size, and what memory or a container bridge carries.
+constexpr double kLaunchUs = 0.8e6;
+constexpr double kContainerLaunchUs = 1.2e6;
+constexpr double kEnvironmentUs = 3e6;
+constexpr double kSharedCallUs = 3;
+constexpr double kBridgeCallUs = 40;
+constexpr double kSharedBytesPerUs = 2000;
+constexpr double kBridgeBytesPerUs = 1000;
+constexpr double kFlopsPerUs = 50e3;     // of training, all ranks together
+constexpr double kGpuFlopsPerUs = 20e6;  // of each rank's GPU
+constexpr double kTrainingUs = 10e6;     // model, profile and cost table
+constexpr double kDataBytesPerUs = 300;  // random data and checking, per rank
+
+/// The steps themselves: a budget is trained in full, else the cap ends them.
+double trained_us(const WorkCell& cell, const PlannedGroup& group, double cap_us) {
+  const TrainingSpec spec = training_spec(cell);
+  const int workers = std::max(1, workers_of(spec, group.ranks));
+  const double steps = budgeted_steps(spec, workers);
+  if (steps == 0) return 1.5 * cap_us;
+  const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
+  const bool on_gpu = group.backend == Backend::nccl || group.backend == Backend::cuda_aware_mpi;
+  return steps * (on_gpu ? flops / kGpuFlopsPerUs : workers * flops / kFlopsPerUs);
+}
+
+double estimated_cell(const WorkCell& cell, const PlannedGroup& group, bool bridge,
+                      const Protocol& protocol) {
+  const double cap_us = protocol.cell_time_cap.count();
+  if (cell.collective == Collective::training) {
+    const bool tries = group.ranks > 1 && leaves_a_choice(training_spec(cell));
+    return kTrainingUs + (tries ? kTrialCaps : 0) * cap_us + trained_us(cell, group, cap_us);
+  }
+  const double bytes = static_cast<double>(cell.size.count());
+  const double call = (bridge ? kBridgeCallUs : kSharedCallUs) * group.ranks +
+                      bytes / (bridge ? kBridgeBytesPerUs : kSharedBytesPerUs) * (group.ranks - 1);
+  const double sample = std::max(call, protocol.batch_target.count());
+  const double warm_up = std::min(sample * protocol.warmup, std::max(sample, cap_us / 2));
+  const double timed =
+      std::min(sample * protocol.iterations, std::max(cap_us, sample * protocol.min_iterations));
+  return warm_up + timed + 3 * group.ranks * bytes / kDataBytesPerUs;
+}
+
+}  // namespace
+
+Micros estimated_launch(const PlannedGroup& group, const EnvironmentProfile& profile,
+                        const RunProtocol& protocol) {
+  if (group.possible_cells() == 0) return Micros(0);
+  const bool bridge = profile.kind == EnvironmentKind::cross_docker;
+  double total = profile.kind == EnvironmentKind::bare_metal ? kLaunchUs : kContainerLaunchUs;
+  for (const auto& cell : group.cells) {
+    if (cell.impossible.empty()) total += estimated_cell(cell.work, group, bridge, protocol.cells);
+  }
+  return Micros(total);
+}
+
+Micros estimated_run(const Plan& plan, const Experiment& experiment) {
+  double block = 0;
+  std::set<std::pair<std::string, int>> environments;
+  for (const auto& group : plan.groups) {
+    if (group.possible_cells() == 0) continue;
+    const auto& profile = experiment.profiles.at(group.environment);
+    block += estimated_launch(group, profile, experiment.protocol).count();
+    if (profile.kind != EnvironmentKind::bare_metal)
+      environments.insert({group.environment, group.ranks});
+  }
+  block += kEnvironmentUs * static_cast<double>(environments.size());
+  return Micros(block * first_launches(experiment.protocol));
+}
+
+}  // namespace dynamiccl

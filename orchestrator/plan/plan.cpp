@@ -1,0 +1,361 @@
+#include "orchestrator/plan/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/plan/gpu_placement.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Knobs = std::map<std::string, std::string>;
+constexpr double kLeastProcessBytes = 4 << 20;  // a worker and its library, before any buffer
+
+bool splits_over_ranks(Collective collective) {
+  return collective == Collective::allgather || collective == Collective::reduce_scatter ||
+         collective == Collective::gather || collective == Collective::alltoall;
+}
+
+bool has_own_ring(Collective collective) {
+  return collective == Collective::allreduce || collective == Collective::allgather ||
+         collective == Collective::reduce_scatter;
+}
+
+std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
+                            const Capabilities& can) {
+  if (const auto reason = can.training_backend_reasons.find(group.backend);
+      reason != can.training_backend_reasons.end())
+    return reason->second;
+  const TrainingSpec spec = training_spec(cell);
+  if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
+  if (spec.method == TrainingMethod::ddp && group.backend != Backend::gloo)
+    return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
+  if (auto reason = servers_misfit(spec, group.ranks); !reason.empty()) return reason;
+  if (server_without_gpu(group) && dedicated_servers(spec) == 0)
+    return "a colocated server is a worker too and needs its GPU: leave out "
+           "env.DYNAMICCL_SERVER_GPU";
+  // Weights, a copy to start from, momentum, gradients, and about as much of activations.
+  const double needed =
+      6.0 * static_cast<double>(group.ranks) * static_cast<double>(cell.size.count());
+  if (needed > static_cast<double>(can.memory.count()))
+    return fmt::format("{} ranks that train {} need about {:.0f} GiB, the machine has {:.0f} GiB",
+                       group.ranks, name_of(spec.model), needed / (1ULL << 30),
+                       static_cast<double>(can.memory.count()) / (1ULL << 30));
+  return "";
+}
+
+std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
+                           const Capabilities& can) {
+  if (const auto reason = can.environment_reasons.find(group.environment);
+      reason != can.environment_reasons.end())
+    return reason->second;
+  if (const auto reason = can.backend_reasons.find(group.backend);
+      reason != can.backend_reasons.end())
+    return reason->second;
+  if (const auto reason = can.pair_reasons.find({group.environment, group.backend});
+      reason != can.pair_reasons.end())
+    return reason->second;
+  if (!can.huge_pages_reason.empty() && asks_for_huge_pages(group.knobs))
+    return "malloc.huge_pages: " + can.huge_pages_reason;
+  if (auto reason = why_too_few_gpus(group, can.gpus); !reason.empty()) return reason;
+  if (cell.collective == Collective::training) return why_no_training(group, cell, can);
+  if (!belongs_to(cell.collective, group.architecture))
+    return fmt::format("{} does not belong to the {} architecture", name_of(cell.collective),
+                       name_of(group.architecture));
+  if (group.ranks < 2 && group.architecture == Architecture::ps)
+    return "a parameter server and a worker need 2 ranks, the cell has 1";
+  if (group.ranks < 2 && cell.collective == Collective::sendrecv)
+    return "sendrecv needs 2 ranks, the cell has 1";
+  if (cell.algorithm == "own_ring" && !has_own_ring(cell.collective))
+    return fmt::format(
+        "own_ring is written for allreduce, allgather and reduce_scatter, not for {}",
+        name_of(cell.collective));
+  const auto parts =
+      splits_over_ranks(cell.collective) ? static_cast<std::uint64_t>(group.ranks) : 1;
+  if (cell.size.count() % (parts * element_bytes(cell.datatype)) != 0)
+    return fmt::format("{} do not split into {} equal part{} of whole {} elements",
+                       format_bytes(cell.size), parts, parts == 1 ? "" : "s",
+                       name_of(cell.datatype));
+  if (cell.collective == Collective::alltoallv &&
+      cell.size.count() / element_bytes(cell.datatype) < shares_of_alltoallv(group.ranks))
+    return fmt::format("alltoallv over {} ranks has {} shares, {} are fewer {} elements",
+                       group.ranks, shares_of_alltoallv(group.ranks), format_bytes(cell.size),
+                       name_of(cell.datatype));
+  // Every rank on this machine has a process, an input, an output and the expected result.
+  const double needed = static_cast<double>(group.ranks) *
+                        (kLeastProcessBytes + 3.0 * static_cast<double>(cell.size.count()));
+  if (needed > static_cast<double>(can.memory.count()))
+    return fmt::format("{} ranks need about {:.1f} GiB, the machine has {:.1f} GiB", group.ranks,
+                       needed / (1ULL << 30),
+                       static_cast<double>(can.memory.count()) / (1ULL << 30));
+  return "";
+}
+
+std::string knobs_key(const Knobs& knobs) {
+  std::string key;
+  for (const auto& [name, value] : knobs) key += fmt::format("{}={};", name, value);
+  return key;
+}
+
+/// All combinations of the knobs of one scope; "default" leaves a knob out.
+std::vector<Knobs> combinations(const std::vector<KnobAxis>& axes, bool call_scope) {
+  std::vector<Knobs> result{{}};
+  for (const auto& axis : axes) {
+    if (axis.name.starts_with("call.") != call_scope) continue;
+    std::vector<Knobs> next;
+    for (const auto& knobs : result) {
+      for (const auto& value : axis.values) {
+        Knobs more = knobs;
+        if (value != "default") more[axis.name] = value;
+        next.push_back(std::move(more));
+      }
+    }
+    result = std::move(next);
+  }
+  return result;
+}
+
+template <class T>
+std::vector<T> or_else(const std::vector<T>& own, T from_axes) {
+  return own.empty() ? std::vector<T>{std::move(from_axes)} : own;
+}
+
+template <class T>
+bool allowed(const std::vector<T>& list, T value) {
+  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
+
+class Expansion {
+ public:
+  Expansion(const Experiment& experiment, const Capabilities& capabilities, const Expression* only)
+      : experiment_(experiment), capabilities_(capabilities), only_(only) {
+    for (const auto& [name, profile] : experiment.profiles) {
+      auto json = nlohmann::json::parse(to_json(profile));
+      json.erase("description");
+      environment_keys_[name] = name + "@" + stable_id(json.dump());
+    }
+    static const std::vector<KnobAxis> none;
+    for (const auto backend : all_backends()) {
+      const auto found = experiment.knobs.find(backend);
+      const auto& axes = found == experiment.knobs.end() ? none : found->second;
+      launch_knobs_[backend] = combinations(axes, false);
+      call_knobs_[backend] = combinations(axes, true);
+    }
+  }
+
+  Plan run() {
+    expand(0, {});
+    std::erase_if(plan_.groups, [](const PlannedGroup& group) { return group.cells.empty(); });
+    return std::move(plan_);
+  }
+
+ private:
+  static std::vector<Backend> all_backends() {
+    std::vector<Backend> backends;
+    for (const auto& entry : NameTable<Backend>::entries) backends.push_back(entry.value);
+    return backends;
+  }
+
+  void expand(std::size_t dimension, const AxisChoice& so_far) {
+    if (dimension == experiment_.dimensions.size()) return point(so_far);
+    for (const auto& choice : experiment_.dimensions[dimension]) {
+      AxisChoice next = so_far;
+      if (choice.environment) next.environment = choice.environment;
+      if (choice.backend) next.backend = choice.backend;
+      if (choice.architecture) next.architecture = choice.architecture;
+      if (choice.ranks) next.ranks = choice.ranks;
+      if (choice.datatype) next.datatype = choice.datatype;
+      if (choice.algorithm) next.algorithm = choice.algorithm;
+      if (choice.in_place) next.in_place = choice.in_place;
+      expand(dimension + 1, next);
+    }
+  }
+
+  void point(const AxisChoice& axes) {
+    for (const auto& knobs : launch_knobs_.at(*axes.backend)) {
+      const std::size_t index = group_index(axes, knobs);
+      for (const auto& work : experiment_.work) {
+        if (!allowed(work.architectures, *axes.architecture)) continue;
+        if (!allowed(work.backends, *axes.backend)) continue;
+        if (work.training.empty()) {
+          add_cells(index, axes, work);
+        } else {
+          add_training(index, *axes.architecture, work);
+        }
+      }
+    }
+  }
+
+  std::size_t group_index(const AxisChoice& axes, const Knobs& knobs) {
+    const std::string key =
+        fmt::format("environment={}|backend={}|architecture={}|ranks={}|{}",
+                    environment_keys_.at(*axes.environment), name_of(*axes.backend),
+                    name_of(*axes.architecture), *axes.ranks, knobs_key(knobs));
+    const auto [found, is_new] = groups_.try_emplace(key, plan_.groups.size());
+    if (is_new) {
+      PlannedGroup group;
+      group.id = stable_id(key);
+      group.environment = *axes.environment;
+      group.backend = *axes.backend;
+      group.architecture = *axes.architecture;
+      group.ranks = *axes.ranks;
+      group.knobs = knobs;
+      plan_.groups.push_back(std::move(group));
+      seen_.emplace_back();
+    }
+    return found->second;
+  }
+
+  void add_cells(std::size_t group, const AxisChoice& axes, const Work& work) {
+    const auto datatypes = or_else(work.datatypes, axes.datatype.value_or(DataType::float32));
+    const auto algorithms = or_else(work.algorithms, axes.algorithm.value_or("library"));
+    const auto in_place = or_else(work.in_place, axes.in_place.value_or(false));
+    WorkCell cell;
+    for (const auto collective : work.collectives) {
+      cell.collective = collective;
+      for (const auto size : work.sizes) {
+        cell.size = size;
+        for (const auto datatype : datatypes) {
+          cell.datatype = datatype;
+          for (const auto& algorithm : algorithms) {
+            cell.algorithm = algorithm;
+            for (const bool place : in_place) {
+              cell.in_place = place;
+              add_cell(plan_.groups[group], seen_[group], cell);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  /// A method brings its architecture: groups of the other one get no cell.
+  void add_training(std::size_t index, Architecture architecture, const Work& work) {
+    PlannedGroup& group = plan_.groups[index];
+    for (const auto& settings : combinations(work.settings, false)) {
+      for (const auto method : work.training) {
+        if (architecture_of(method) != architecture) continue;
+        WorkCell asked = training_cell({});
+        for (const auto& [name, value] : settings) asked.knobs[name] = value;
+        asked.algorithm = name_of(method);
+        WorkCell cell = training_cell(training_spec(asked));
+        if (!wanted(group, cell)) continue;
+        cell.id = stable_id(
+            fmt::format("{}|training|{}|{}", group.id, cell.algorithm, knobs_key(cell.knobs)));
+        if (!seen_[index].insert(cell.id).second) continue;
+        const std::string impossible = why_impossible(group, cell, capabilities_);
+        group.cells.push_back({std::move(cell), impossible});
+      }
+    }
+  }
+
+  void add_cell(PlannedGroup& group, std::unordered_set<std::string>& seen, WorkCell& cell) {
+    for (const auto& knobs : call_knobs_.at(group.backend)) {
+      cell.knobs = knobs;
+      if (!wanted(group, cell)) continue;
+      cell.id =
+          stable_id(fmt::format("{}|{}|{}|{}|{}|{}|{}", group.id, name_of(cell.collective),
+                                cell.size.count(), name_of(cell.datatype), cell.algorithm,
+                                cell.in_place ? "in-place" : "out-of-place", knobs_key(knobs)));
+      if (!seen.insert(cell.id).second) continue;
+      PlannedCell planned{cell, why_impossible(group, cell, capabilities_)};
+      // Workers know a call's knobs by their own names.
+      planned.work.knobs.clear();
+      for (const auto& [name, value] : knobs)
+        planned.work.knobs[name.substr(std::string_view("call.").size())] = value;
+      group.cells.push_back(std::move(planned));
+    }
+  }
+
+  [[nodiscard]] bool wanted(const PlannedGroup& group, const WorkCell& cell) const {
+    if (experiment_.where.empty() && experiment_.exclude.empty() && only_ == nullptr) return true;
+    Knobs knobs = group.knobs;
+    knobs.insert(cell.knobs.begin(), cell.knobs.end());
+    CellView view;
+    view.environment = group.environment;
+    view.backend = name_of(group.backend);
+    view.architecture = name_of(group.architecture);
+    view.collective = name_of(cell.collective);
+    view.datatype = name_of(cell.datatype);
+    view.algorithm = cell.algorithm;
+    view.ranks = group.ranks;
+    view.size_bytes = cell.size.count();
+    view.in_place = cell.in_place;
+    view.knobs = &knobs;
+    const auto holds = [&](const Expression& expression) { return expression.matches(view); };
+    return std::all_of(experiment_.where.begin(), experiment_.where.end(), holds) &&
+           std::none_of(experiment_.exclude.begin(), experiment_.exclude.end(), holds) &&
+           (only_ == nullptr || holds(*only_));
+  }
+
+  const Experiment& experiment_;
+  const Capabilities& capabilities_;
+  const Expression* only_;
+  std::map<std::string, std::string> environment_keys_;
+  std::map<Backend, std::vector<Knobs>> launch_knobs_;
+  std::map<Backend, std::vector<Knobs>> call_knobs_;
+  std::unordered_map<std::string, std::size_t> groups_;
+  std::vector<std::unordered_set<std::string>> seen_;
+  Plan plan_;
+};
+
+/// splitmix64 (Steele, Lea, Flood 2014): small, seedable and the same on every platform, which
+/// std::shuffle is not.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+  }
+  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() % bound); }
+
+ private:
+  std::uint64_t state_;
+};
+
+template <class T>
+void shuffle(std::vector<T>& values, std::uint64_t seed) {
+  Random random(seed);
+  for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i)]);
+}
+
+std::uint64_t hashed(const std::string& key) { return std::stoull(stable_id(key), nullptr, 16); }
+
+}  // namespace
+
+Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,
+               const Expression* only) {
+  return Expansion(experiment, capabilities, only).run();
+}
+
+std::vector<std::size_t> block_order(std::size_t count, std::uint64_t seed, int block) {
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i;
+  shuffle(order, hashed(fmt::format("block|{}|{}", seed, block)));
+  return order;
+}
+
+std::uint64_t launch_seed(std::uint64_t seed, const std::string& group_id, int block, int attempt) {
+  return hashed(fmt::format("launch|{}|{}|{}|{}", seed, group_id, block, attempt));
+}
+
+std::vector<WorkCell> launch_cells(const PlannedGroup& group, std::uint64_t launch_seed) {
+  std::vector<WorkCell> cells;
+  for (const auto& cell : group.cells) {
+    if (cell.impossible.empty()) cells.push_back(cell.work);
+  }
+  shuffle(cells, launch_seed);
+  return cells;
+}
+
+}  // namespace dynamiccl

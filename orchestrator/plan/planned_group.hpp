@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+#include "core/wire/run_config.hpp"
+
+namespace dynamiccl {
+
+/// What this machine and this build can do: decides which cells are impossible. Filled by
+/// inspect_machine(), or by hand in tests.
+struct Capabilities {
+  /// Why a backend cannot run here, by backend; absent = it can.
+  std::map<Backend, std::string> backend_reasons;
+  /// Why a profile cannot run here, by name; absent = it can.
+  std::map<std::string, std::string> environment_reasons;
+  /// Why a backend cannot run in a profile although both could.
+  std::map<std::pair<std::string, Backend>, std::string> pair_reasons;
+  /// Why no training cell can run with a backend; absent = it can.
+  std::map<Backend, std::string> training_backend_reasons;
+  /// Why asking for huge pages changes nothing here (why_no_huge_pages()); "" = it does.
+  std::string huge_pages_reason;
+  int gpus = 0;
+  Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
+};
+
+/// One cell: what a worker measures, or the reason why it cannot be measured here.
+struct PlannedCell {
+  WorkCell work;
+  std::string impossible;  ///< reason; empty = to be measured
+};
+
+/// Ranks that start together: environment x backend x architecture x ranks x launch-scope knobs.
+struct PlannedGroup {
+  std::string id;
+  std::string environment;  ///< profile name
+  Backend backend = Backend::openmpi;
+  Architecture architecture = Architecture::ring;
+  int ranks = 1;
+  std::map<std::string, std::string> knobs;  ///< launch scope: env, mca, malloc; no "default"
+  std::vector<PlannedCell> cells;
+
+  [[nodiscard]] std::size_t possible_cells() const;
+  /// True when a cell trains, so that the ranks are trainers.
+  [[nodiscard]] bool trains() const;
+};
+
+struct Plan {
+  std::vector<PlannedGroup> groups;
+
+  [[nodiscard]] std::size_t cell_count() const;
+  [[nodiscard]] std::size_t possible_cells() const;
+  [[nodiscard]] bool trains() const;
+};
+
+}  // namespace dynamiccl

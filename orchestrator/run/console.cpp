@@ -1,0 +1,112 @@
+#include "orchestrator/run/console.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+
+namespace dynamiccl {
+
+bool stderr_may_be_coloured() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && (no_color == nullptr || *no_color == '\0') &&
+         term != nullptr && std::string_view(term) != "dumb";
+}
+
+std::size_t stdout_columns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
+}
+
+std::string two_columns(const std::vector<std::pair<std::string, std::string>>& entries,
+                        std::size_t columns) {
+  constexpr std::size_t kNarrowest = 24;  // below that a terminal's own breaks read better
+  std::size_t longest = 0;
+  for (const auto& [name, text] : entries) longest = std::max(longest, name.size());
+  const std::size_t indent = longest + 4;
+  const bool wraps = columns >= indent + kNarrowest;
+  std::string lines;
+  for (const auto& [name, text] : entries) {
+    std::string line = fmt::format("  {:<{}} ", name, longest);
+    for (const auto& word : split(text, ' ')) {
+      if (wraps && line.size() > indent && line.size() + 1 + word.size() > columns) {
+        lines += line + '\n';
+        line = std::string(indent - 1, ' ');
+      }
+      line += ' ' + word;
+    }
+    lines += line + '\n';
+  }
+  return lines;
+}
+
+Progress preparation_progress() {
+  return {[](const std::string& step) { fmt::print(stderr, "  {}\n", step); }, interrupted};
+}
+
+std::string format_eta(double seconds) {
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole % 3600 / 60);
+}
+
+Console::Console(Verbosity verbosity, std::FILE* out)
+    : verbosity_(verbosity),
+      out_(out),
+      coloured_(out == stderr && stderr_may_be_coloured()),
+      began_(std::chrono::steady_clock::now()) {}
+
+void Console::expect(std::size_t launches) {
+  expected_ = launches;
+  done_ = 0;
+  began_ = std::chrono::steady_clock::now();
+}
+
+void Console::note(const std::string& message) const {
+  if (verbosity_ == Verbosity::quiet) return;
+  fmt::print(out_, "{}\n", message);
+  std::fflush(out_);
+}
+
+void Console::detail(const std::string& message) const {
+  if (verbosity_ == Verbosity::verbose) note(message);
+}
+
+void Console::warning(const std::string& message) const {
+  fmt::print(out_, "{}\n", message);
+  std::fflush(out_);
+}
+
+std::string Console::eta() const {
+  if (done_ == 0 || done_ >= expected_) return "";
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
+  const double left =
+      took.count() / static_cast<double>(done_) * static_cast<double>(expected_ - done_);
+  return ", ETA " + format_eta(left);
+}
+
+void Console::launched(const std::string& what, const std::string& reason, double seconds) {
+  ++done_;
+  const auto width = fmt::format("{}", expected_).size();
+  const bool ok = reason.empty();
+  const char* colour = !coloured_ ? "" : ok ? "\033[32m" : "\033[31m";
+  const char* plain = coloured_ ? "\033[0m" : "";
+  const std::string line = fmt::format("[{:>{}}/{}] {}: {}{}{} {:.1f} s{}", done_, width, expected_,
+                                       what, colour, ok ? "ok" : "FAILED", plain, seconds, eta());
+  if (ok) {
+    note(line);
+  } else {
+    warning(line + "\n    " + reason);
+  }
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,358 @@
+#include "orchestrator/run/executor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "containers/unsupported.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/noise_gate.hpp"
+#include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/run/stopping.hpp"
+
+namespace dynamiccl {
+
+Executor::Executor(const Experiment& experiment, const Plan& plan, LaunchSite site, Store& store,
+                   Console& console)
+    : experiment_(experiment),
+      plan_(plan),
+      site_(std::move(site)),
+      store_(store),
+      console_(console) {}
+
+const EnvironmentProfile& Executor::profile_of(const PlannedGroup& group) const {
+  return experiment_.profiles.at(group.environment);
+}
+
+std::string Executor::label(const PlannedGroup& group, int block) const {
+  std::string knobs;
+  for (const auto& [name, value] : group.knobs) knobs += fmt::format(" {}={}", name, value);
+  return fmt::format("{} {} {} {} rank{}{}, block {}", group.environment, name_of(group.backend),
+                     name_of(group.architecture), group.ranks, group.ranks == 1 ? "" : "s", knobs,
+                     block + 1);
+}
+
+bool Executor::wanted(const PlannedGroup& group, int block) const {
+  return group.possible_cells() > 0 && !left_out_.contains(group.environment) &&
+         !settled_.contains(group.id) && !finished_.contains({group.id, block});
+}
+
+std::size_t Executor::remaining() const {
+  std::size_t count = 0;
+  for (int block = 0; block < first_launches(experiment_.protocol); ++block) {
+    for (const auto& group : plan_.groups) count += wanted(group, block) ? 1 : 0;
+  }
+  return count;
+}
+
+void Executor::leave_out(const std::string& environment, const std::string& reason) {
+  left_out_.insert(environment);
+  console_.warning(fmt::format("{} cannot run here: {}", environment, reason));
+  for (const auto& group : plan_.groups) {
+    if (group.environment == environment && group.possible_cells() > 0)
+      store_.mark_unsupported(summary_.run_id, group.id, reason);
+  }
+}
+
+/// One failed launch per group that still lacks some: a result as good as any other attempt's.
+void Executor::fail_environment(const std::string& environment, const std::string& reason) {
+  console_.warning(fmt::format("{} did not come up: {}", environment, reason));
+  for (const auto& group : plan_.groups) {
+    if (group.environment != environment) continue;
+    int block = 0;
+    while (block < first_launches(experiment_.protocol) && !wanted(group, block)) ++block;
+    if (block == first_launches(experiment_.protocol)) continue;
+    not_started(group, block, 0, store_.next_attempt(summary_.run_id, group.id, block),
+                "the environment did not start: " + reason);
+    ++summary_.launches;
+    ++summary_.failed_launches;
+  }
+  left_out_.insert(environment);
+  summary_.not_prepared.push_back(environment);
+}
+
+void Executor::prepare_environments() {
+  std::set<std::string> needed;
+  for (const auto& group : plan_.groups) {
+    if (group.possible_cells() > 0) needed.insert(group.environment);
+  }
+  for (const auto& name : needed) {
+    if (interrupt_signal() != 0) return;
+    try {
+      prepare(experiment_.profiles.at(name), preparation_progress());
+    } catch (const UnsupportedError& error) {
+      leave_out(name, error.what());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::environment) throw;
+      // A preparation that Ctrl-C has ended says nothing of the environment.
+      if (interrupt_signal() != 0) return;
+      fail_environment(name, error.what());
+    }
+  }
+}
+
+/// A group is what its resolved profile says: where that has changed, two things would get one
+/// name.
+void Executor::refuse_changed_plan(const std::string& run) const {
+  const auto stored = store_.planned_groups(run);
+  std::set<std::string> changed;
+  for (const auto& group : plan_.groups)
+    if (!stored.contains(group.id)) changed.insert(group.environment);
+  if (!changed.empty())
+    throw Error(ErrorKind::input,
+                fmt::format("run {} cannot be resumed: what it planned in {} is something else by "
+                            "now (a profile or this program has changed since); start it anew "
+                            "without --resume",
+                            run, join({changed.begin(), changed.end()}, ", ")));
+}
+
+RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& resumed) {
+  summary_ = RunSummary{};
+  summary_.run_id = resumed.value_or(info.id);
+  if (resumed) refuse_changed_plan(*resumed);
+  site_.run_folder = fmt::format("{}/{}", site_.run_folder, summary_.run_id);
+  make_folder(site_.run_folder, "choose another place with --out");
+  if (resumed) {
+    store_.resume_run(*resumed);
+    store_.replan_cells(*resumed, cell_rows(plan_));
+    finished_ = store_.finished_launches(*resumed);
+    cadences_.note(plan_, store_.settled_batches(*resumed));
+  } else {
+    store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
+  }
+  try {
+    prepare_environments();
+    console_.expect(remaining());
+    run_blocks();
+  } catch (...) {
+    store_.end_run(summary_.run_id, "failed");
+    throw;
+  }
+  const char* end = summary_.not_prepared.empty() ? "complete" : "failed";
+  store_.end_run(summary_.run_id, summary_.interrupted_by == 0 ? end : "interrupted");
+  std::error_code ignored;
+  std::filesystem::remove(site_.run_folder, ignored);  // only when nothing was kept in it
+  return summary_;
+}
+
+bool Executor::block_is_affordable(double elapsed_s, double block_s) {
+  const double budget_s = experiment_.protocol.time_budget.seconds();
+  if (budget_s <= 0 || elapsed_s + block_s <= budget_s) return true;
+  console_.note(
+      fmt::format("time budget: {:.0f} s are used, a block takes about {:.0f} s of the "
+                  "{:g} s: no further block begins",
+                  elapsed_s, block_s, budget_s));
+  return false;
+}
+
+void Executor::run_blocks() {
+  const auto began = std::chrono::steady_clock::now();
+  const auto elapsed_s = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  double block_s = 0;
+  std::string stopped_by = "max_launches";
+  settle_groups();
+  for (int block = 0; block < most_launches(experiment_.protocol); ++block) {
+    const bool all_done = std::none_of(plan_.groups.begin(), plan_.groups.end(),
+                                       [&](const auto& group) { return wanted(group, block); });
+    if (all_done) continue;
+    if (block_s > 0 && !block_is_affordable(elapsed_s(), block_s)) {
+      stopped_by = "time_budget";
+      break;
+    }
+    if (block >= first_launches(experiment_.protocol)) announce_further(block);
+    const double start_s = elapsed_s();
+    run_block(block);
+    block_s = elapsed_s() - start_s;
+    if (summary_.interrupted_by != 0) {
+      stopped_by = "interrupted";
+      break;
+    }
+    settle_groups();
+  }
+  store_stopping(stopped_by);
+}
+
+void Executor::announce_further(int block) {
+  const auto wide = static_cast<std::size_t>(
+      std::count_if(plan_.groups.begin(), plan_.groups.end(),
+                    [&](const auto& group) { return wanted(group, block); }));
+  console_.note(fmt::format("block {}: {} group{} with an interval wider than {:g} %", block + 1,
+                            wide, wide == 1 ? "" : "s",
+                            experiment_.protocol.target_interval * 100));
+  console_.expect(wide);
+}
+
+std::map<std::string, std::vector<CellMedians>> Executor::medians_by_group() const {
+  std::map<std::string, std::vector<CellMedians>> groups;
+  for (auto& cell : store_.launch_medians(summary_.run_id))
+    groups[cell.group_id].push_back(std::move(cell));
+  return groups;
+}
+
+void Executor::settle_groups() {
+  const auto rule = stopping_rule(experiment_.protocol);
+  if (!rule) return;
+  for (const auto& [id, cells] : medians_by_group()) {
+    if (progress_of(cells, *rule).reached && settled_.insert(id).second)
+      console_.detail(fmt::format("group {}: every interval is within {:g} %", id,
+                                  rule->target_relative_half_width * 100));
+  }
+}
+
+void Executor::store_stopping(const std::string& stopped_by) {
+  const auto& protocol = experiment_.protocol;
+  if (protocol.target_interval <= 0 && protocol.time_budget.count() <= 0) return;
+  const auto rule = stopping_rule(protocol);
+  const auto medians = medians_by_group();
+  std::size_t reached = 0;
+  for (const auto& group : plan_.groups) {
+    const auto found = medians.find(group.id);
+    if (found == medians.end()) continue;
+    const auto progress = progress_of(found->second, rule.value_or(StoppingRule{}));
+    reached += progress.reached ? 1 : 0;
+    store_.set_stopping(
+        summary_.run_id, group.id,
+        stopping_json(progress, protocol, rule && progress.reached ? "target" : stopped_by).dump());
+  }
+  if (rule)
+    console_.note(fmt::format("target interval {:g} %: reached by {} of {} groups",
+                              protocol.target_interval * 100, reached, medians.size()));
+}
+
+void Executor::run_block(int block) {
+  EnvironmentPool pool(summary_.run_id, {site_.worker_folder, site_.run_folder});
+  const auto order = block_order(plan_.groups.size(), experiment_.seed, block);
+  int position = 0;
+  for (const std::size_t index : order) {
+    if (summary_.interrupted_by == 0) summary_.interrupted_by = interrupt_signal();
+    if (summary_.interrupted_by != 0) break;
+    const auto& group = plan_.groups[index];
+    if (wanted(group, block)) run_group(group, block, position, pool);
+    ++position;
+  }
+  for (const auto& problem : pool.stop_all()) note_left_over(problem);
+}
+
+void Executor::note_left_over(const std::string& problem) {
+  if (problem.empty()) return;
+  console_.warning(problem);
+  store_.add_event(summary_.run_id, std::nullopt, "left-over", problem);
+}
+
+void Executor::run_group(const PlannedGroup& group, int block, int position,
+                         EnvironmentPool& pool) {
+  const int first = store_.next_attempt(summary_.run_id, group.id, block);
+  FinishedLaunch last;
+  for (int number = first; number <= first + experiment_.protocol.retries; ++number) {
+    last = attempt(group, block, position, number, pool);
+    summary_.interrupted_by = last.interrupted_by;
+    if (last.end.status == LaunchStatus::ok || last.interrupted_by != 0) break;
+    note_left_over(pool.drop(profile_of(group), group.ranks));
+    if (number < first + experiment_.protocol.retries)
+      console_.warning(fmt::format("{}: attempt {} failed, trying again: {}", label(group, block),
+                                   number + 1, last.end.reason));
+  }
+  if (last.interrupted_by != 0) return;
+  ++summary_.launches;
+  summary_.failed_cells += last.failed_cells;
+  if (last.end.status != LaunchStatus::ok) ++summary_.failed_launches;
+  std::string reason = last.end.status == LaunchStatus::ok ? "" : last.end.reason;
+  if (reason.empty() && last.failed_cells > 0)
+    reason = fmt::format("{} cell{} with a wrong result", last.failed_cells,
+                         last.failed_cells == 1 ? "" : "s");
+  console_.launched(label(group, block), reason, last.end.duration_s);
+}
+
+FinishedLaunch Executor::attempt(const PlannedGroup& group, int block, int position, int number,
+                                 EnvironmentPool& pool) {
+  const auto& profile = profile_of(group);
+  Environment* environment = nullptr;
+  PreparedLaunch launch;
+  try {
+    environment = &pool.get(profile, group.ranks);
+    if (interrupt_signal() != 0) {
+      FinishedLaunch nothing;
+      nothing.end.status = LaunchStatus::interrupted;
+      nothing.interrupted_by = interrupt_signal();
+      return nothing;
+    }
+    launch = prepare_launch(group, profile, *environment, site_, experiment_.protocol,
+                            launch_seed(experiment_.seed, group.id, block, number),
+                            replayed_ ? &*replayed_ : nullptr, &cadences_);
+  } catch (const Error& error) {
+    // One group that cannot be started is no reason to leave the others unmeasured.
+    if (error.kind() == ErrorKind::bug) throw;
+    return not_started(
+        group, block, position, number,
+        (environment == nullptr ? "the environment did not start: " : "cannot be started: ") +
+            std::string(error.what()));
+  }
+  launch.start.block = block;
+  launch.start.attempt = number;
+  launch.start.position = position;
+  launch.noise_before = quiet_window(experiment_.protocol.noise, site_.cores);
+  launch.start.noise_json = launch.noise_before.dump();
+  const auto row = store_.begin_launch(summary_.run_id, launch.start);
+  auto finished = run_launch(launch, profile, *environment, site_, experiment_.protocol,
+                             console_.verbose()
+                                 ? [](const std::string& text) { fmt::print(stderr, "{}", text); }
+                                 : std::function<void(const std::string&)>());
+  store_.finish_launch(row, finished.end, finished.records);
+  if (finished.end.status == LaunchStatus::ok) cadences_.note(group, finished.records);
+  if (finished.end.status == LaunchStatus::ok && !site_.keep_files) remove_launch_folder(launch);
+  return finished;
+}
+
+FinishedLaunch Executor::not_started(const PlannedGroup& group, int block, int position, int number,
+                                     const std::string& reason) {
+  LaunchStart start;
+  start.uuid = random_uuid();
+  start.group_id = group.id;
+  start.block = block;
+  start.attempt = number;
+  start.position = position;
+  start.run_json = start.environment_json = start.container_json = start.noise_json = "{}";
+  FinishedLaunch finished;
+  finished.interrupted_by = interrupt_signal();
+  finished.end.status =
+      finished.interrupted_by != 0 ? LaunchStatus::interrupted : LaunchStatus::failed;
+  finished.end.reason = reason;
+  finished.end.exit_code = -1;
+  finished.end.noise_json = "{}";
+  store_.finish_launch(store_.begin_launch(summary_.run_id, start), finished.end, {});
+  return finished;
+}
+
+std::vector<GroupInfo> group_rows(const Experiment& experiment, const Plan& plan) {
+  std::vector<GroupInfo> rows;
+  for (const auto& group : plan.groups) {
+    rows.push_back({group.id, group.environment, to_json(experiment.profiles.at(group.environment)),
+                    std::string(name_of(group.backend)), std::string(name_of(group.architecture)),
+                    group.ranks, nlohmann::json(group.knobs).dump()});
+  }
+  return rows;
+}
+
+std::vector<CellInfo> cell_rows(const Plan& plan) {
+  std::vector<CellInfo> rows;
+  rows.reserve(plan.cell_count());
+  for (const auto& group : plan.groups) {
+    for (const auto& cell : group.cells) {
+      rows.push_back({cell.work.id, group.id, std::string(name_of(cell.work.collective)),
+                      cell.work.size.count(), std::string(name_of(cell.work.datatype)),
+                      cell.work.algorithm, cell.work.in_place,
+                      nlohmann::json(cell.work.knobs).dump(), cell.impossible});
+    }
+  }
+  return rows;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "containers/environment.hpp"
+#include "db/store.hpp"
+#include "orchestrator/experiment/experiment.hpp"
+#include "orchestrator/launch/launch.hpp"
+#include "orchestrator/plan/plan.hpp"
+#include "orchestrator/run/console.hpp"
+
+namespace dynamiccl {
+
+/// The environments that are up, one per (profile, ranks), so that the groups of a block can be
+/// started in any order. stop_all() (also by the destructor) leaves none.
+class EnvironmentPool {
+ public:
+  EnvironmentPool(std::string run_id, std::vector<std::string> binds);
+  ~EnvironmentPool();
+  EnvironmentPool(const EnvironmentPool&) = delete;
+  EnvironmentPool& operator=(const EnvironmentPool&) = delete;
+
+  /// @throws Error(environment) when it does not start
+  Environment& get(const EnvironmentProfile& profile, int ranks);
+  /// Stops one: after a launch that failed in it, the next gets a fresh one.
+  /// @returns what could not be removed, "" = all was
+  std::string drop(const EnvironmentProfile& profile, int ranks);
+  /// Stops all and forgets them. @returns what could not be removed, one sentence each
+  std::vector<std::string> stop_all();
+
+ private:
+  std::string run_id_;
+  std::vector<std::string> binds_;
+  std::map<std::pair<std::string, int>, std::unique_ptr<Environment>> running_;
+};
+
+/// What a run came to.
+struct RunSummary {
+  std::string run_id;
+  std::size_t launches = 0;         ///< done in this call
+  std::size_t failed_launches = 0;  ///< of them, still failed after all attempts
+  std::size_t failed_cells = 0;     ///< (launch, cell) pairs with a wrong or failed result
+  int interrupted_by = 0;           ///< signal; 0 = the plan was gone through
+  /// Environments this machine has that did not come up: their launches failed, the run is stored
+  /// as failed and may be resumed.
+  std::vector<std::string> not_prepared;
+
+  [[nodiscard]] bool ok() const {
+    return failed_launches == 0 && failed_cells == 0 && interrupted_by == 0;
+  }
+};
+
+/// Goes through a plan: blocks of launches in random order, each stored as soon as it ended. One
+/// thread.
+class Executor {
+ public:
+  Executor(const Experiment& experiment, const Plan& plan, LaunchSite site, Store& store,
+           Console& console);
+
+  /// Begins a new run in the store, or takes `resumed` over and does what it lacks.
+  /// @throws Error when the store or the machine fails as a whole, what was stored stays;
+  /// Error(input) when `resumed` was planned with other profiles
+  RunSummary run(const RunInfo& info, const std::optional<std::string>& resumed);
+
+  /// Every launch gets this run.json instead of one in a new order: the replay of a stored launch.
+  void replay(const RunConfig& stored) { replayed_ = stored; }
+
+ private:
+  void refuse_changed_plan(const std::string& run) const;
+  void prepare_environments();
+  void run_blocks();
+  void run_block(int block);
+  [[nodiscard]] bool block_is_affordable(double elapsed_s, double block_s);
+  [[nodiscard]] std::map<std::string, std::vector<CellMedians>> medians_by_group() const;
+  /// Groups whose intervals are as narrow as asked get no further launch.
+  void settle_groups();
+  void announce_further(int block);
+  void store_stopping(const std::string& stopped_by);
+  /// All attempts of one group in one block.
+  void run_group(const PlannedGroup& group, int block, int position, EnvironmentPool& pool);
+  FinishedLaunch attempt(const PlannedGroup& group, int block, int position, int number,
+                         EnvironmentPool& pool);
+  /// Stores a launch that never came to its command.
+  FinishedLaunch not_started(const PlannedGroup& group, int block, int position, int number,
+                             const std::string& reason);
+  void note_left_over(const std::string& problem);
+  void leave_out(const std::string& environment, const std::string& reason);
+  void fail_environment(const std::string& environment, const std::string& reason);
+  [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
+  [[nodiscard]] std::size_t remaining() const;
+  [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
+  [[nodiscard]] std::string label(const PlannedGroup& group, int block) const;
+
+  const Experiment& experiment_;
+  const Plan& plan_;
+  LaunchSite site_;
+  Store& store_;
+  Console& console_;
+  RunSummary summary_;
+  std::optional<RunConfig> replayed_;
+  std::set<LaunchKey> finished_;
+  CadenceBook cadences_;
+  std::set<std::string> settled_;   ///< groups whose intervals are as narrow as asked
+  std::set<std::string> left_out_;  ///< environments that cannot be prepared
+};
+
+/// What the store keeps of a plan's groups and cells.
+std::vector<GroupInfo> group_rows(const Experiment& experiment, const Plan& plan);
+std::vector<CellInfo> cell_rows(const Plan& plan);
+
+}  // namespace dynamiccl

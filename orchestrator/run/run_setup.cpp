@@ -1,0 +1,78 @@
+#include "orchestrator/run/run_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/usable_cores.hpp"
+#include "orchestrator/experiment/protocol.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/machine.hpp"
+#include "profiles/detect/facts.hpp"
+
+namespace dynamiccl {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Workers and scripts are told their files in JSON.
+void require_utf8(const std::string& path) {
+  try {
+    static_cast<void>(nlohmann::json(path).dump());
+  } catch (const nlohmann::json::type_error&) {
+    throw Error(ErrorKind::input,
+                fmt::format("{}: the name of this folder is no UTF-8, in which the files of a run "
+                            "name each other; choose another place with --out",
+                            path));
+  }
+}
+
+}  // namespace
+
+void make_folder(const std::string& path, const std::string& remedy) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  // A link to a folder is as good as one, although create_directories complains of it.
+  std::error_code ignored;
+  if (error && !fs::is_directory(path, ignored))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: cannot be made: {}; {}", path, error.message(), remedy));
+}
+
+RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
+                const std::vector<std::string>& argv) {
+  RunInfo info;
+  info.id = random_uuid();
+  info.name = experiment.name;
+  info.spec_path = spec_path;
+  info.spec_text = experiment.source_text;
+  info.overrides = experiment.overrides;
+  info.seed = experiment.seed;
+  info.argv = argv;
+  info.tool_version = fmt::format("dynamiccl {}, {}", tool_version(), build_description());
+  info.host_json = probe_host().dump();
+  info.protocol_json = to_json(experiment.protocol).dump();
+  return info;
+}
+
+LaunchSite launch_site(const std::string& db, const std::string& out) {
+  LaunchSite site;
+  site.worker_folder = program_folder();
+  site.host = probe_host();
+  site.cores = usable_cores();
+  site.keep_files = !out.empty();
+  const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
+  require_utf8(base.string());
+  make_folder(base.string(), "choose another place with --out");
+  site.run_folder = fs::canonical(base).string();
+  return site;
+}
+
+void make_db_folder(const std::string& db) {
+  make_folder(fs::absolute(db).parent_path().string(), "choose another place with --db");
+}
+
+}  // namespace dynamiccl

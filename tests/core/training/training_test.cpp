@@ -1,0 +1,205 @@
+#include "core/training/training.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+TEST_CASE("models have their published sizes", "[d-40]") {
+  CHECK(facts_of(TrainingModel::resnet18, 64).parameters == 11'173'962);
+  CHECK(facts_of(TrainingModel::resnet50, 64).parameters == 25'557'032);
+  CHECK(facts_of(TrainingModel::bert_base, 64).parameters == 109'514'298);
+  CHECK(facts_of(TrainingModel::bert_large, 64).parameters == 335'174'458);
+  // GFLOP per sample and intensity with 1 MAC = 2 FLOP and three passes per step.
+  CHECK_THAT(facts_of(TrainingModel::resnet50, 64).flops_per_sample(), WithinRel(24.5e9, 0.005));
+  CHECK_THAT(facts_of(TrainingModel::bert_base, 64).flops_per_sample(), WithinRel(42.3e9, 0.005));
+  CHECK_THAT(facts_of(TrainingModel::bert_large, 128).flops_per_sample(), WithinRel(262e9, 0.005));
+  CHECK_THAT(facts_of(TrainingModel::resnet18, 64).intensity(), WithinRel(298.0, 0.005));
+}
+
+TEST_CASE("C2C tells intensity and batch apart", "[e-186][e-189]") {
+  TrainingSpec spec;
+  spec.model = TrainingModel::resnet50;
+  spec.batch = 64;
+  const double resnet = c2c_predicted(spec, 4);
+  CHECK_THAT(resnet, WithinRel(2.4e-5, 0.02));
+  spec.model = TrainingModel::bert_base;
+  CHECK(c2c_predicted(spec, 4) > 2 * resnet);
+  spec.model = TrainingModel::bert_large;
+  spec.batch = 8;
+  CHECK_THAT(c2c_predicted(spec, 4), WithinRel(4.9e-4, 0.02));
+}
+
+TEST_CASE("one server is the bottleneck, as many as workers are none") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::bsp_ps;
+  CHECK(parameter_volumes(spec, 4) == 8);
+  spec.servers = 4;
+  CHECK(parameter_volumes(spec, 4) == 2);
+  CHECK(workers_of(spec, 8) == 4);
+  spec.placement = ServerPlacement::colocated;
+  // As many bytes as all-reduce has, where every worker serves; half of them answer the other half.
+  CHECK(parameter_volumes(spec, 4) == 1.5);
+  CHECK(workers_of(spec, 4) == 4);
+  spec.servers = 2;
+  CHECK(parameter_volumes(spec, 4) == 2);
+  spec.servers = 1;
+  CHECK(parameter_volumes(spec, 4) == 3);
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(parameter_volumes(spec, 4) == 1.5);
+  CHECK(workers_of(spec, 8) == 8);
+}
+
+TEST_CASE("servers are one dedicated rank or all colocated ones unless told", "[d-03]") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_ps;
+  CHECK(servers_of(spec, 4) == 1);
+  CHECK(dedicated_servers(spec) == 1);
+  CHECK(servers_misfit(spec, 2).empty());
+  CHECK(servers_misfit(spec, 1) == "1 server leaves no worker among 1 rank");
+  // A stored cell is the same one, said or not.
+  spec.servers = 1;
+  CHECK(!training_cell(spec).knobs.contains("servers"));
+  spec.placement = ServerPlacement::colocated;
+  CHECK(training_cell(spec).knobs.at("servers") == "1");
+  spec.servers = 0;
+  const TrainingSpec read = training_spec(training_cell(spec));
+  CHECK(read.placement == ServerPlacement::colocated);
+  CHECK(servers_of(read, 4) == 4);
+  CHECK(dedicated_servers(read) == 0);
+  CHECK(servers_misfit(read, 1).empty());
+  spec.servers = 3;
+  CHECK(servers_of(spec, 4) == 3);
+  CHECK(servers_misfit(spec, 2) == "3 colocated servers are more than 2 ranks");
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(servers_of(spec, 4) == 0);
+  CHECK_THAT(training_contradiction(spec),
+             ContainsSubstring("placement = \"colocated\": mg-wfbp has no server"));
+}
+
+TEST_CASE("a training cell carries its settings there and back") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::bytescheduler_ps;
+  spec.model = TrainingModel::cnn;
+  spec.batch = 7;
+  spec.partition = Bytes(1000);
+  spec.learning_rate = 0.125;
+  spec.merge = MergeRule::greedy;
+  spec.packing = Packing::exponents;
+  spec.oracle = 20;
+  spec.epochs = 3;
+  spec.target = 0.75;
+  const WorkCell cell = training_cell(spec);
+  CHECK(cell.collective == Collective::training);
+  CHECK(cell.size.count() == 4 * 545'098);
+  CHECK(!cell.knobs.contains("momentum"));
+  const TrainingSpec read = training_spec(cell);
+  CHECK(read.method == spec.method);
+  CHECK(read.model == spec.model);
+  CHECK(read.batch == 7);
+  CHECK(read.partition == spec.partition);
+  CHECK(read.learning_rate == 0.125);
+  CHECK(read.merge == MergeRule::greedy);
+  CHECK(read.packing == Packing::exponents);
+  CHECK(read.oracle == 20);
+  CHECK(read.epochs == 3);
+  CHECK(read.target == 0.75);
+}
+
+TEST_CASE("a wrong training setting names itself and what is known") {
+  WorkCell cell = training_cell({});
+  const auto message = [&](const char* name, const char* value) -> std::string {
+    WorkCell wrong = cell;
+    wrong.knobs[name] = value;
+    try {
+      training_spec(wrong);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK_THAT(message("bach", "3"), ContainsSubstring("batch"));
+  CHECK_THAT(message("batch", "0"), ContainsSubstring("from 1 on"));
+  CHECK_THAT(message("batch", "99999999999"),
+             ContainsSubstring("expected a whole number 1..2147483647"));
+  // A transformer has no positions beyond.
+  CHECK_THAT(message("sequence", "513"), ContainsSubstring("expected a whole number 1..512"));
+  CHECK(message("sequence", "512").empty());
+  CHECK_THAT(message("model", "resnet19"), ContainsSubstring("resnet18"));
+  CHECK_THAT(message("target", "60"), ContainsSubstring("from 0 to 1"));
+  CHECK_THAT(message("partition", "2"), ContainsSubstring("at least 4 bytes"));
+  CHECK_THAT(message("bucket", "0"), ContainsSubstring("auto"));
+  cell.algorithm = "wfbp";
+  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("training method"));
+}
+
+TEST_CASE("sizes may be left to the method") {
+  WorkCell cell = training_cell({});
+  cell.knobs["bucket"] = "auto";
+  cell.knobs["partition"] = "1MiB";
+  const TrainingSpec spec = training_spec(cell);
+  CHECK(spec.bucket.count() == 0);
+  CHECK(bucket_of(spec).count() == 25U << 20);
+  CHECK(partition_of(spec).count() == 1U << 20);
+  CHECK(credit_of(spec).count() == 16U << 20);
+  CHECK(!training_cell(spec).knobs.contains("bucket"));
+}
+
+TEST_CASE("what is left to a method leaves a choice", "[d-48][d-49][dear]") {
+  TrainingSpec spec;
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::dear;
+  CHECK(leaves_a_choice(spec));
+  spec.bucket = Bytes(1U << 20);
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::bytescheduler_a2a;
+  spec.partition = Bytes(1U << 20);
+  CHECK(leaves_a_choice(spec));
+  spec.credit = Bytes(1U << 20);
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(leaves_a_choice(spec));
+  spec.merge = MergeRule::greedy;
+  CHECK_FALSE(leaves_a_choice(spec));
+}
+
+TEST_CASE("an optimizer on servers needs a method that has some") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_ps;
+  spec.optimizer = OptimizerPlace::server;
+  CHECK(training_contradiction(spec).empty());
+  CHECK(training_spec(training_cell(spec)).optimizer == OptimizerPlace::server);
+  spec.method = TrainingMethod::dear;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("dear has no server"));
+  spec.optimizer = OptimizerPlace::worker;
+  CHECK(training_contradiction(spec).empty());
+}
+
+TEST_CASE("what says how much is trained says it once", "[a-31]") {
+  TrainingSpec spec;
+  spec.steps = 391;
+  CHECK(training_contradiction(spec).empty());
+  spec.epochs = 10;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("leave one out"));
+  spec.steps = 0;
+  spec.target = 0.6;
+  CHECK(training_contradiction(spec).empty());
+  spec.epochs = 0;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("target without epochs"));
+}
+
+TEST_CASE("packing needs our own all-reduce") {
+  TrainingSpec spec;
+  spec.packing = Packing::exponents;
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(training_contradiction(spec).empty());
+  spec.method = TrainingMethod::dear;
+  CHECK(training_contradiction(spec).empty());
+  spec.method = TrainingMethod::wfbp_ps;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("wfbp-ps sends plain values"));
+  spec.method = TrainingMethod::ddp;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("ddp sends plain values"));
+}

@@ -1,0 +1,309 @@
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/text.hpp"
+#include "db/store.hpp"
+#include "tests/orchestrator/cli/program.hpp"
+
+using namespace dynamiccl;
+using testing::Folder;
+using testing::kProgram;
+using testing::run;
+
+namespace {
+
+const std::string kExperiment = R"(name = "x"
+[axes]
+environment = "bare-metal"
+backend = ["gloo", "nccl"]
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = "allreduce"
+size = "1KiB"
+)";
+
+}  // namespace
+
+TEST_CASE("help shows every verb with examples on stdout") {
+  const auto help = run({"--help"});
+  CHECK(help.exit_code == 0);
+  CHECK(help.err.empty());
+  for (const char* word :
+       {"run", "plan", "doctor", "query", "list", "show", "report", "clean", "compare", "import",
+        "Examples:", "dynamiccl run experiments/quickstart.toml"})
+    CHECK(help.out.find(word) != std::string::npos);
+  for (const char* verb :
+       {"run", "plan", "doctor", "query", "list", "show", "report", "clean", "compare", "import"}) {
+    const auto of_verb = run({verb, "--help"});
+    CHECK(of_verb.exit_code == 0);
+    CHECK(of_verb.out.find("Example") != std::string::npos);
+  }
+}
+
+TEST_CASE("help is a verb too, alone and before another one") {
+  const auto help = run({"help"});
+  CHECK(help.exit_code == 0);
+  CHECK(help.out == run({"--help"}).out);
+  const auto of_verb = run({"help", "plan"});
+  CHECK(of_verb.exit_code == 0);
+  CHECK(of_verb.out == run({"plan", "--help"}).out);
+  const auto unknown = run({"help", "pln"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err.find("Did you mean \"plan\"?") != std::string::npos);
+}
+
+TEST_CASE("wrong usage ends with 2 and says what to do") {
+  const auto verb = run({"runn"});
+  CHECK(verb.exit_code == 2);
+  CHECK(verb.out.empty());
+  CHECK(verb.err.find("unknown verb \"runn\"") != std::string::npos);
+  CHECK(verb.err.find("Did you mean \"run\"?") != std::string::npos);
+  const auto nothing = run({});
+  CHECK(nothing.exit_code == 2);
+  CHECK(nothing.err.find("Try: dynamiccl --help") != std::string::npos);
+  const auto flag = run({"list", "--jsn"});
+  CHECK(flag.exit_code == 2);
+  CHECK(flag.err.find("Try: dynamiccl list --help") != std::string::npos);
+}
+
+TEST_CASE("a missing file or database is input, not a crash") {
+  const auto file = run({"plan", "no-such.toml"});
+  CHECK(file.exit_code == 2);
+  CHECK(file.err.starts_with("dynamiccl: no-such.toml: cannot be read"));
+  const auto db = run({"list", "--db", "/no/such.sqlite"});
+  CHECK(db.exit_code == 2);
+  CHECK(db.err.find("database /no/such.sqlite: its folder /no does not exist; create it") !=
+        std::string::npos);
+  const Folder folder;
+  const auto none = run({"list", "--db", folder.path("none.sqlite")});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("`dynamiccl run FILE` creates it") != std::string::npos);
+}
+
+TEST_CASE("a folder that cannot be made ends a run before anything is stored, with the remedy") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto db = folder.path("x.sqlite");
+  const auto in_a_file = run({"run", path, "--db", db, "--out", path + "/below"});
+  CHECK(in_a_file.exit_code == 2);
+  CHECK(in_a_file.err.find(path + "/below: cannot be made: Not a directory; choose another place "
+                                  "with --out") != std::string::npos);
+  CHECK(run({"query", "SELECT count(*) AS n FROM run", "--format", "csv", "--db", db})
+            .out.find("0") != std::string::npos);
+  const auto no_db = run({"run", path, "--db", path + "/below/x.sqlite"});
+  CHECK(no_db.exit_code == 2);
+  CHECK(no_db.err.find("choose another place with --db") != std::string::npos);
+}
+
+TEST_CASE("mistakes of an experiment go to stderr with their places") {
+  const Folder folder;
+  const auto path = folder.file("bad.toml", "sed = 1\n" + kExperiment);
+  const auto plan = run({"plan", path});
+  CHECK(plan.exit_code == 2);
+  CHECK(plan.out.empty());
+  CHECK(plan.err.find(path + ":1:1: unknown key \"sed\"") != std::string::npos);
+}
+
+TEST_CASE("the doctor foretells what profiles do on a machine that is only described") {
+  const Folder folder;
+  const auto machine = folder.file(
+      "gpu.json",
+      R"({"gpu": {"usable": 4, "nvlink": true, "nvml": {"p2p": [["self", "nvlink"]]}}})");
+  const auto text =
+      run({"doctor", "cross-docker", "cross-docker-shared", "--ranks", "4", "--machine", machine});
+  CHECK(text.exit_code == 4);
+  CHECK(text.out.find("cross-docker\n  nccl, foretold: NET") != std::string::npos);
+  CHECK(text.out.find("mend: --ipc=host") != std::string::npos);
+  CHECK(text.out.find("cross-docker-shared\n  nccl, foretold: P2P (4 ranks reach each other's GPU "
+                      "memory (nvlink))") != std::string::npos);
+  const auto json = run({"doctor", "bare-metal", "--machine", machine, "--json"});
+  CHECK(json.exit_code == 0);
+  CHECK(nlohmann::json::parse(json.out)["environments"][0]["gpu_prediction"]["transport"] == "P2P");
+  const auto mine = folder.file("mine.toml",
+                                "name = \"mine\"\nextends = \"cross-docker-shared\"\n"
+                                "gpus = \"one-per-rank\"\n");
+  const auto own = run({"doctor", "--profile", mine, "--machine", machine});
+  CHECK(own.exit_code == 4);
+  CHECK(own.out.find("mine\n  nccl, foretold: SHM") != std::string::npos);
+  CHECK(own.out.find("bare-metal") == std::string::npos);
+  const auto odd = run({"doctor", "--machine", folder.file("odd.json", "[1]")});
+  CHECK(odd.exit_code == 2);
+  CHECK(odd.err.find("no facts of a machine") != std::string::npos);
+  const auto none = run({"doctor", "--machine", folder.path("none.json")});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("none.json: cannot be read: No such file or directory; give --profile") !=
+        std::string::npos);
+}
+
+TEST_CASE("a report is a page in a file, text on stdout, and nothing else") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const std::string table = DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/all_reduce_bridge.txt";
+  REQUIRE(run({"import", table, "--environment", "bare-metal", "--db", db}).exit_code == 0);
+  const auto page = run({"report", "--html", "--out", folder.path("r.html"), "--db", db});
+  CHECK(page.exit_code == 0);
+  CHECK(page.out.empty());
+  CHECK(page.err.find("r.html: ") != std::string::npos);
+  CHECK(std::filesystem::file_size(folder.path("r.html")) > 100000);
+  CHECK(run({"report", "--html", "--out", "-", "--db", db}).out.starts_with("<!DOCTYPE html>"));
+  CHECK(run({"report", "--db", db}).out.starts_with("# all_reduce_bridge"));
+  CHECK(run({"report", "--format", "csv", "--db", db}).out.starts_with("run_id,"));
+  const auto figures = run({"report", "--json", "--db", db});
+  CHECK(nlohmann::json::parse(figures.out).at(0).at("environment") == "bare-metal");
+  CHECK(run({"report", "--html", "--json", "--db", db}).exit_code == 2);
+  const auto written = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), {"report", "--db", db, "--out", folder.path(name)});
+    CHECK(run(more).exit_code == 0);
+    std::ifstream file(folder.path(name));
+    return std::string(std::istreambuf_iterator<char>(file), {}).substr(0, 15);
+  };
+  CHECK(written("by-name.html", {}) == "<!DOCTYPE html>");
+  CHECK(written("by-name.htm", {}) == "<!DOCTYPE html>");
+  CHECK(written("by-name.md", {}).starts_with("# all_reduce"));
+  CHECK(written("by-name.csv", {}).starts_with("run_id,"));
+  CHECK(written("by-name.json", {}).starts_with("["));
+  CHECK(written("report", {}).starts_with("# all_reduce"));
+  // What is asked for goes before what the name says.
+  CHECK(written("other.html", {"--format", "csv"}).starts_with("run_id,"));
+  CHECK(written("other.md", {"--html"}) == "<!DOCTYPE html>");
+  const auto unknown = run({"report", "--format", "htm", "--db", db});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err.find("unknown report format \"htm\"") != std::string::npos);
+  CHECK(unknown.err.find("Did you mean \"html\"?") != std::string::npos);
+  const auto nowhere = run({"report", "--html", "--out", folder.path("no/r.html"), "--db", db});
+  CHECK(nowhere.exit_code == 2);
+  CHECK(nowhere.err.find("no/r.html: cannot be written: No such file or directory; choose another "
+                         "place with --out") != std::string::npos);
+}
+
+TEST_CASE("the doctor refuses backends and causes that it does not know") {
+  const Folder folder;
+  const auto cause = run({"doctor", "--cause", "cma-blokced", "--db", folder.path("x.sqlite")});
+  CHECK(cause.exit_code == 2);
+  CHECK(cause.err.find("Did you mean \"cma-blocked\"?") != std::string::npos);
+  const auto backend = run({"doctor", "--backend", "gluo", "--db", folder.path("x.sqlite")});
+  CHECK(backend.exit_code == 2);
+  CHECK(backend.err.find("unknown backend \"gluo\"") != std::string::npos);
+}
+
+TEST_CASE("plan tells groups, impossible cells with reasons, commands and time") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto text = run({"plan", path, "--db", folder.path("x.sqlite")});
+  REQUIRE(text.exit_code == 0);
+  CHECK(text.out.find("x: 2 groups, 2 cells, 1 of them impossible") == 0);
+  CHECK(text.out.find("allreduce: 1 KiB") != std::string::npos);
+  CHECK(text.out.find("1 cell impossible: nccl") != std::string::npos);
+  // Where nothing is launched there is no time of a launch.
+  CHECK(text.out.find("0 cells to measure\n") != std::string::npos);
+  CHECK(text.out.find("1 cell to measure, about ") != std::string::npos);
+  CHECK(text.out.find("DYNAMICCL_RANK=1") != std::string::npos);
+  const auto json = run({"plan", path, "--json", "--only", "backend == gloo"});
+  REQUIRE(json.exit_code == 0);
+  const auto plan = nlohmann::json::parse(json.out);
+  CHECK(plan["groups"].size() == 1);
+  CHECK(plan["groups"][0]["launch_commands"].size() == 2);
+  CHECK(plan["estimated_s"].get<double>() > 0);
+  // A plan starts nothing and writes nothing.
+  CHECK_FALSE(std::filesystem::exists(folder.path("x.sqlite")));
+}
+
+TEST_CASE("an expression that leaves nothing, or is wrong, is refused") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto none = run({"plan", path, "--only", "size > 1GiB"});
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("no cell is left") != std::string::npos);
+  const auto wrong = run({"plan", path, "--only", "backend = gloo"});
+  CHECK(wrong.exit_code == 2);
+  CHECK(wrong.err.find("--only 'backend = gloo': column 9: found \"=\"; did you mean \"==\"?") !=
+        std::string::npos);
+}
+
+TEST_CASE("an option that would be ignored is refused") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  for (const char* only : {"", " "}) {
+    const auto refused = run({"plan", path, "--only", only});
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("the condition is empty; leave --only out") != std::string::npos);
+  }
+  const auto db = folder.path("x.sqlite");
+  const Store empty(db);
+  const auto vary = run({"query", "latency", "--vary", "nope", "--db", db});
+  CHECK(vary.exit_code == 2);
+  CHECK(vary.err.find("query latency: --vary goes with the queries axis, crossover and "
+                      "tradeoffs") != std::string::npos);
+  for (const char* verb : {"query", "list", "show"}) {
+    std::vector<std::string> words{verb, "--json", "--format", "csv", "--db", db};
+    if (words.front() == "query") words.insert(words.begin() + 1, "runs");
+    const auto two = run(words);
+    CHECK(two.exit_code == 2);
+    CHECK(two.err.find("--json and --format csv are two formats; give one") != std::string::npos);
+  }
+  CHECK(run({"query", "runs", "--json", "--format", "json", "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("a step's trace is of one run and has one format") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  const Store empty(db);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"last~1", "--diff"}, {"--format", "csv"}}) {
+    std::vector<std::string> words{"show", "last", "--trace", "dear", "--db", db};
+    words.insert(words.begin() + 2, more.begin(), more.end());
+    const auto refused = run(words);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("leave out --diff and --format") != std::string::npos);
+  }
+}
+
+TEST_CASE("export looks at its formats before its input, and a missing table is input") {
+  const Folder folder;
+  const auto out = folder.path("out");
+  const auto format = run({"export", "--measured", "last", "--format", "zzz", "--out", out, "--db",
+                           folder.path("none.sqlite")});
+  CHECK(format.exit_code == 2);
+  CHECK(format.err.find("\"zzz\"") != std::string::npos);
+  const auto table = run({"export", folder.path("no.json"), "--format", "nccl", "--out", out});
+  CHECK(table.exit_code == 2);
+  CHECK(table.err.find("no.json: cannot be read") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("a path that is no UTF-8 leaves the plan's JSON readable, and no run begins there") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto plan = run({"plan", path, "--json", "--db", folder.path("\xe9/x.sqlite")});
+  CHECK(plan.exit_code == 0);
+  CHECK(nlohmann::json::parse(plan.out).at("groups").size() == 2);
+  const auto measured = run({"run", path, "--db", folder.path("\xe9/x.sqlite")});
+  CHECK(measured.exit_code == 2);
+  CHECK(measured.err.find("is no UTF-8") != std::string::npos);
+  CHECK(measured.err.find("choose another place with --out") != std::string::npos);
+}
+
+TEST_CASE("resuming nothing is refused before anything starts") {
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto resumed = run({"run", path, "--resume", "--db", folder.path("x.sqlite")});
+  CHECK(resumed.exit_code == 2);
+  CHECK(resumed.err.find("nothing to resume") != std::string::npos);
+}
+
+TEST_CASE("a reader that closes early ends the program quietly") {
+  const auto piped = run_command({"/bin/sh", "-c", kProgram + " --help | head -1"});
+  CHECK(piped.err.empty());
+  const Folder folder;
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto plan = run_command({"/bin/sh", "-c", kProgram + " plan " + path + " | true"});
+  CHECK(plan.err.empty());
+}
+
+TEST_CASE("the list of queries tells each to its end") {
+  const auto list = run({"query"});
+  CHECK(list.exit_code == 0);
+  CHECK(list.out.find("highest from what links and model were measured to cost") !=
+        std::string::npos);
+}

@@ -1,0 +1,178 @@
+// What a command line asks for and nothing would do is refused with exit code 2.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "core/vocabulary/text.hpp"
+#include "db/store.hpp"
+#include "tests/orchestrator/cli/program.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using testing::Folder;
+using testing::run;
+
+namespace {
+
+const std::string kTable = DYNAMICCL_SOURCE_DIR "/tests/orchestrator/import/all_reduce_h200x8.txt";
+
+/// What a refused command line is told.
+std::string refusal(std::vector<std::string> words, const std::string& db) {
+  words.insert(words.end(), {"--db", db});
+  const auto refused = run(words);
+  INFO(join(words, " ") << "\n" << refused.out);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.out.empty());
+  return refused.err;
+}
+
+/// A database with two runs to report and compare.
+std::string imported(const Folder& folder) {
+  auto db = folder.path("x.sqlite");
+  for (const char* name : {"one", "two"})
+    REQUIRE(run({"import", kTable, "--name", name, "--environment", name, "--db", db}).exit_code ==
+            0);
+  return db;
+}
+
+}  // namespace
+
+TEST_CASE("two formats at once are refused by every verb that has formats") {
+  const Folder folder;
+  const auto db = imported(folder);
+  for (const std::string verb : {"compare last~1", "query runs", "list", "show", "report"}) {
+    auto words = split(verb, ' ');
+    words.insert(words.end(), {"--json", "--format", "csv"});
+    CHECK_THAT(refusal(words, db),
+               ContainsSubstring("--json and --format csv are two formats; give one"));
+  }
+  CHECK_THAT(refusal({"report", "--html", "--format", "csv"}, db),
+             ContainsSubstring("report: --html and --format csv are two formats; give one"));
+  CHECK(run({"report", "--format", "json", "--json", "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("a report is not written under a name of another kind") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto pdf = folder.path("x.pdf");
+  CHECK_THAT(refusal({"report", "--out", pdf}, db),
+             ContainsSubstring("x.pdf: no report is written as .pdf; name it .html, .md, .csv or "
+                               ".json, or say with --format how to write it"));
+  CHECK_FALSE(std::filesystem::exists(pdf));
+  CHECK(run({"report", "--out", pdf, "--format", "markdown", "--db", db}).exit_code == 0);
+  CHECK(run({"report", "--out", folder.path("x.txt"), "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("options of a proof need --prove, and --machine starts nothing") {
+  const Folder folder;
+  const auto db = folder.path("x.sqlite");
+  for (const std::string option : {"--cause cma-blocked", "--launches 5"}) {
+    auto words = split("doctor bare-metal " + option, ' ');
+    CHECK_THAT(refusal(words, db), ContainsSubstring("it goes with --prove"));
+  }
+  for (const std::string option : {"--backend gloo", "--prove"}) {
+    auto words = split("doctor --machine none.json " + option, ' ');
+    CHECK_THAT(refusal(words, db), ContainsSubstring("--machine starts nothing"));
+  }
+}
+
+TEST_CASE("what is said of tables is refused for databases, which say it themselves") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto other = folder.path("other.sqlite");
+  for (const std::string option : {"--environment x", "--ranks 3", "--backend nccl", "--name x",
+                                   "--operation all_reduce", "--as-launches"}) {
+    auto words = split("import|" + db, '|');
+    for (const auto& word : split(option, ' ')) words.push_back(word);
+    CHECK_THAT(refusal(words, other),
+               ContainsSubstring(split(option, ' ').front() + " is for tables of other programs"));
+  }
+  CHECK_FALSE(std::filesystem::exists(other));
+  // Beside a table they are of the table.
+  CHECK(run({"import", db, kTable, "--name", "x", "--db", other}).exit_code == 0);
+}
+
+TEST_CASE("a database that is not there is what compare complains of") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto none = folder.path("none.sqlite");
+  for (const auto& side : {none, none + ":last"}) {
+    for (const auto& words :
+         std::vector<std::vector<std::string>>{{"compare", side, db}, {"compare", db, side}})
+      CHECK_THAT(refusal(words, folder.path("no/folder/x.sqlite")),
+                 ContainsSubstring(none + ": there is no such database file") &&
+                     !ContainsSubstring("no/folder"));
+  }
+  CHECK(run({"compare", db + ":last~1", db, "--db", none}).exit_code == 5);
+}
+
+TEST_CASE("a place that cannot be written is wrong input, not a failed cell") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto nowhere = folder.path("no/such/file");
+  CHECK_THAT(refusal({"compare", "last~1", "last", "--junit", nowhere}, db),
+             ContainsSubstring("choose another place with --junit"));
+  CHECK_THAT(refusal({"report", "--out", nowhere}, db),
+             ContainsSubstring("choose another place with --out"));
+}
+
+TEST_CASE("a database is never written over, and a file is replaced whole") {
+  const Folder folder;
+  const auto db = imported(folder);
+  const auto other = folder.path("other.html");  // whatever its name
+  std::filesystem::copy_file(db, other);
+  for (const auto& file : {db, other}) {
+    CHECK_THAT(refusal({"report", "--format", "html", "--out", file}, db),
+               ContainsSubstring("is a database, which would be lost; name another file with "
+                                 "--out"));
+    CHECK_THAT(refusal({"compare", "last~1", "last", "--junit", file}, db),
+               ContainsSubstring("name another file with --junit"));
+    CHECK(run({"list", "--db", file}).out.find("two") != std::string::npos);
+  }
+  const auto page = folder.file("page.html", "old");
+  const auto link = folder.path("link.html");
+  std::filesystem::create_symlink(page, link);
+  CHECK(run({"report", "--out", link, "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(std::filesystem::file_size(page) > 1000);
+  CHECK_FALSE(std::filesystem::exists(page + ".part"));
+  CHECK(run({"report", "--format", "csv", "--out", "/dev/null", "--db", db}).exit_code == 0);
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST_CASE("an empty answer says which condition nothing meets") {
+  const Folder folder;
+  const auto empty =
+      run({"query", "latency", "--where", "size_bytes=3MiB", "--db", imported(folder)});
+  CHECK(empty.exit_code == 0);
+  CHECK_THAT(empty.err, ContainsSubstring("query latency: no row meets --where size_bytes=3MiB"));
+}
+
+TEST_CASE("a table that reports wrong values says so when it is imported", "[G-01]") {
+  const Folder folder;
+  const auto db = imported(folder);
+  CHECK_THAT(run({"show", "last", "--db", db}).out, !ContainsSubstring("NOT VERIFIED"));
+  std::ifstream file(kTable);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string row = "19.06    0.05    0.09       0";
+  REQUIRE(text.find(row) != std::string::npos);
+  text.replace(text.find(row), row.size(), "19.06    0.05    0.09       7");
+  const auto wrong = run({"import", folder.file("wrong.txt", text), "--db", db});
+  CHECK_THAT(wrong.err, ContainsSubstring("reports wrong results in 1 of 22 cells"));
+  for (std::size_t at = 0; (at = text.find("  0  ", at)) != std::string::npos;)
+    text.replace(at, 5, "N/A  ");
+  for (std::size_t at = 0; (at = text.find("  0\n", at)) != std::string::npos;)
+    text.replace(at, 4, "N/A\n");
+  text.replace(text.find("       7"), 8, "     N/A");
+  REQUIRE(run({"import", folder.file("unchecked.txt", text), "--db", db}).exit_code == 0);
+  CHECK_THAT(run({"show", "last", "--db", db}).out, ContainsSubstring("NOT VERIFIED in 22 of 22"));
+}
+
+TEST_CASE("the help of help is the program's") {
+  const auto help = run({"help", "help"});
+  CHECK(help.exit_code == 0);
+  CHECK(help.out == run({"--help"}).out);
+  CHECK(run({"help", "help", "run"}).out == run({"run", "--help"}).out);
+}

@@ -1,0 +1,250 @@
+#include "orchestrator/experiment/experiment.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "core/vocabulary/text.hpp"
+#include "tests/orchestrator/experiment/demo_experiment.hpp"
+
+using namespace dynamiccl;
+using dynamiccl::testing::known_profiles;
+using dynamiccl::testing::parsed;
+
+namespace {
+
+const std::string kGood = R"(name = "demo"
+seed = 7
+[axes]
+environment = ["bare-metal", "cross-docker"]
+backend = "gloo"
+architecture = "ring"
+ranks = [2, 4]
+[[work]]
+collective = "allreduce"
+size = ["1KiB", "1MiB"]
+)";
+
+std::string mistakes(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parsed(text, overrides);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("an experiment reads into axes, work, protocol and the profiles it names") {
+  const auto experiment = parsed(kGood + "[protocol]\nlaunches = 3\nlaunch_timeout = \"5s\"\n");
+  CHECK(experiment.name == "demo");
+  CHECK(experiment.seed == 7);
+  CHECK(experiment.dimensions.size() == 4);
+  REQUIRE(experiment.work.size() == 1);
+  CHECK(experiment.work[0].sizes == std::vector<Bytes>{Bytes(1024), Bytes(1 << 20)});
+  CHECK(experiment.protocol.launches == 3);
+  CHECK(experiment.protocol.launch_timeout == Micros(5e6));
+  CHECK(experiment.protocol.cells.iterations == 100);
+  CHECK(experiment.protocol.target_interval == 0);
+  CHECK(experiment.profiles.contains("bare-metal"));
+  CHECK(experiment.profiles.contains("cross-docker"));
+  CHECK_FALSE(experiment.profiles.contains("single-docker"));
+}
+
+TEST_CASE("all mistakes of an experiment are told in one go") {
+  std::vector<std::string> names;
+  for (const auto& [name, profile] : known_profiles()) names.push_back(name);
+  CHECK(mistakes("name = \"x\"\n"
+                 "sead = 1\n"
+                 "[axes]\n"
+                 "environment = \"bare-mettal\"\n"
+                 "backend = \"gloo\"\n"
+                 "ranks = 0\n"
+                 "[[work]]\n"
+                 "colective = \"allreduce\"\n"
+                 "size = \"4B\"\n") ==
+        "demo.toml:2:1: unknown key \"sead\"; known: axes, description, exclude, knobs, name, "
+        "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?\n"
+        "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"...\"]` below "
+        "[axes]\n"
+        "demo.toml:4:15: unknown environment \"bare-mettal\"; known: " +
+            join(names, ", ") +
+            ". Did you mean \"bare-metal\"?\n"
+            "demo.toml:6:9: axes.ranks: expected a whole number 1..1048576, found the number 0\n"
+            "demo.toml:7:1: [[work]] needs the key collective\n"
+            "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
+            "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
+}
+
+TEST_CASE("mistakes come in the order of the file, those of --set behind them") {
+  const auto text =
+      mistakes("nmae = 1\n" + kGood + "[profile.cross-docker]\nipk = \"shared\"\n[knobs.gluo]\n",
+               {"protocol.itertions=9"});
+  std::vector<std::string> places;
+  for (const auto& line : split(text, '\n')) places.push_back(line.substr(0, line.find(": ")));
+  CHECK(places == std::vector<std::string>{"demo.toml:1:1", "demo.toml:13:1", "demo.toml:14:1",
+                                           "--set protocol.itertions=9"});
+  const auto backend = mistakes("[axes]\nenvironment = \"bare-metal\"\nbackend = \"mpchi\"\n");
+  CHECK(backend.find("Did you mean \"mpich\"?") != std::string::npos);
+}
+
+TEST_CASE("launches follow a target interval, a maximum and a time budget") {
+  const auto protocol = parsed(kGood +
+                               "[protocol]\ntarget_interval = 0.03\nmax_launches = 30\n"
+                               "time_budget = \"10m\"\n[protocol.noise]\nbusy = 0.5\nwait = 0\n")
+                            .protocol;
+  CHECK(protocol.target_interval == 0.03);
+  CHECK(protocol.max_launches == 30);
+  CHECK(protocol.time_budget == Micros(600e6));
+  CHECK(protocol.noise.busy == 0.5);
+  CHECK(protocol.noise.wait == Micros(0));
+  CHECK(protocol.noise.steal == 0.02);
+  CHECK(mistakes(kGood + "[protocol]\nmax_launches = 30\n")
+            .starts_with("demo.toml:12:16: protocol.max_launches bounds what"));
+  CHECK(
+      mistakes(kGood + "[protocol]\ntarget_interval = 0\n") ==
+      "demo.toml:12:19: protocol.target_interval: expected a number 0.001..1, found the number 0");
+  CHECK(mistakes(kGood + "[protocol]\ntarget_interval = 0.1\nlaunches = 50\n")
+            .ends_with("protocol.max_launches: expected at least protocol.launches"));
+  CHECK(mistakes(kGood + "[protocol.noise]\nbussy = 0.5\n")
+            .starts_with("demo.toml:12:1: unknown key \"bussy\" in [protocol.noise]; known: busy, "
+                         "gpu_capped, load, psi_cpu"));
+}
+
+TEST_CASE("a duration that is none is complained about once") {
+  for (const char* key : {"launch_timeout", "connect_timeout", "time_budget"}) {
+    const std::string name(key);
+    const auto none = mistakes(kGood + "[protocol]\n" + name + " = \"1 fortnight\"\n");
+    CHECK(none.find("expected a duration") != std::string::npos);
+    CHECK(none.find("more than 0") == std::string::npos);
+    CHECK(mistakes(kGood + "[protocol]\n" + name + " = 0\n")
+              .ends_with("protocol." + name + ": expected more than 0"));
+  }
+  CHECK(mistakes(kGood + "[protocol]\ntarget_interval = 0.1\nlaunches = 50\nmax_launches = 1\n")
+            .find("at least protocol.launches") == std::string::npos);
+}
+
+TEST_CASE("no fewer iterations than the least of them, unless --set asks for fewer") {
+  const std::string more = ": 100 are more than protocol.iterations, 5; lower it or raise those";
+  const std::string protocol = kGood + "[protocol]\nmin_iterations = 100\n";
+  CHECK(mistakes(protocol + "iterations = 5\n") ==
+        "demo.toml:12:18: protocol.min_iterations" + more);
+  CHECK(mistakes(kGood + "[protocol]\niterations = 5\n", {"protocol.min_iterations=100"}) ==
+        "--set protocol.min_iterations=100: protocol.min_iterations" + more);
+  CHECK(parsed(protocol).protocol.cells.min_iterations == 100);
+  CHECK(parsed(protocol, {"protocol.iterations=3"}).protocol.cells.min_iterations == 3);
+  CHECK(parsed(kGood + "[protocol]\niterations = 2\n").protocol.cells.min_iterations == 2);
+}
+
+TEST_CASE("settings whose combinations nobody could measure are refused before they are made") {
+  std::string knobs = "[knobs.gloo]\n";
+  for (int i = 0; i < 9; ++i)
+    knobs += "env.K" + std::to_string(i) + " = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
+  CHECK(mistakes(kGood + knobs) ==
+        "demo.toml:18:10: knobs.gloo.env.K6: with it the settings have 10000000 combinations, more "
+        "than 1000000: give fewer values, or sweep some of them in another file");
+  std::string work = kGood + "[[work]]\ntraining = \"dear\"\nmodel = \"cnn\"\n";
+  for (const char* name : {"batch", "samples", "steps", "epochs", "oracle", "threads", "servers"})
+    work += std::string(name) + " = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n";
+  CHECK(mistakes(work).find("with it the settings have 10000000 combinations") !=
+        std::string::npos);
+}
+
+TEST_CASE("text that is no TOML is refused with its place") {
+  CHECK(mistakes("name = \"x\nseed = 1\n").starts_with("demo.toml:1:10: "));
+}
+
+TEST_CASE("expressions are checked where they stand") {
+  CHECK(mistakes("exclude = [\"size > 1MiB\",\n  \"bakend == gloo\"]\n" + kGood)
+            .starts_with("demo.toml:2:3: exclude \"bakend == gloo\", column 1: unknown field"));
+}
+
+TEST_CASE("zip lists must have one length and belong to no other axis") {
+  const std::string zip =
+      "[[zip]]\ndatatype = [\"float32\", \"int32\"]\nalgorithm = [\"library\"]\n";
+  CHECK(
+      mistakes(kGood + zip) ==
+      "demo.toml:12:12: [[zip]] lists must be of one length: algorithm has 1 values, datatype has "
+      "2");
+  CHECK(mistakes(kGood + "[[zip]]\nranks = [2]\nalgorithm = [\"library\"]\n") ==
+        "demo.toml:12:9: axis ranks is given twice: once in [axes] or another [[zip]]");
+}
+
+TEST_CASE("overrides win over the file and are checked like it") {
+  const auto experiment = parsed(kGood, {"axes.ranks=3", "protocol.iterations=9", "seed=11"});
+  CHECK(experiment.seed == 11);
+  CHECK(experiment.protocol.cells.iterations == 9);
+  CHECK(mistakes(kGood, {"protocol.itertions=9"}) ==
+        "--set protocol.itertions=9: unknown key \"itertions\" in [protocol]; known: batch_rooted, "
+        "batch_target, "
+        "cell_time_cap, connect_timeout, iterations, launch_timeout, launches, max_batch, "
+        "max_launches, min_iterations, noise, rank_aggregation, retries, target_interval, "
+        "time_budget, "
+        "verify, warmup. Did you mean \"iterations\"?");
+}
+
+TEST_CASE("a profile is overridden or extended inside the experiment") {
+  const std::string text = kGood +
+                           "[profile.cross-docker]\nshm_size = \"128MiB\"\n"
+                           "[profile.wide]\nextends = \"cross-docker\"\nipc = \"shared\"\n";
+  const auto experiment = parsed(text, {"axes.environment=[\"cross-docker\", \"wide\"]"});
+  CHECK(experiment.profiles.at("cross-docker").shm_size == Bytes(128 << 20));
+  CHECK(experiment.profiles.at("wide").ipc == Sharing::shared);
+  CHECK(experiment.profiles.at("wide").name == "wide");
+  CHECK(mistakes(kGood + "[profile.odd]\nipc = \"shared\"\n")
+            .starts_with("demo.toml:11:1: [profile.odd] is no known profile: write extends"));
+  CHECK(mistakes(kGood + "[profile.cross-docker]\nipk = \"shared\"\n")
+            .starts_with("demo.toml:12:1: unknown key \"ipk\" in [profile.cross-docker]"));
+  // What --set gave stands in no file.
+  const std::string set = "profile.x={extends=\"cross-docker\",launcher=\"inside\"}";
+  CHECK(mistakes(kGood, {set}).starts_with("--set " + set + ": "));
+  // One mistake is told once: the name in [axes] is that of a profile.
+  const auto once = mistakes(kGood + "[profile.mine]\nextends = \"cross-docker\"\nipk = 1\n",
+                             {"axes.environment=\"mine\""});
+  CHECK(once.starts_with("demo.toml:13:1: unknown key \"ipk\" in [profile.mine]"));
+  CHECK(once.find("unknown environment") == std::string::npos);
+}
+
+TEST_CASE("knobs belong to a backend and a scope") {
+  const auto experiment = parsed(kGood + "[knobs.gloo]\ncall.segment = [\"default\", 65536]\n");
+  REQUIRE(experiment.knobs.at(Backend::gloo).size() == 1);
+  CHECK(experiment.knobs.at(Backend::gloo)[0].name == "call.segment");
+  CHECK(experiment.knobs.at(Backend::gloo)[0].values ==
+        std::vector<std::string>{"default", "65536"});
+  CHECK(mistakes(kGood + "[knobs.gloo]\nmca.btl = \"tcp\"\n") ==
+        "demo.toml:12:1: mca parameters belong to Open MPI, not to gloo; use env or call");
+  const auto memory = parsed(kGood + "[knobs.gloo]\nmalloc.keep = [\"default\", true]\n");
+  CHECK(memory.knobs.at(Backend::gloo)[0].name == "malloc.keep");
+  CHECK(memory.knobs.at(Backend::gloo)[0].values == std::vector<std::string>{"default", "1"});
+  CHECK(mistakes(kGood + "[knobs.gloo]\nmalloc.keep = \"64MiB\"\n") ==
+        "demo.toml:12:15: malloc keep is \"64MiB\": expected true or false");
+  CHECK(mistakes(kGood + "[knobs.gloo]\nmalloc.kepp = true\n").find("Did you mean \"keep\"?") !=
+        std::string::npos);
+  CHECK(mistakes(kGood + "[knobs.gloo]\nenv.A = \"a\\u0000b\"\n")
+            .starts_with("demo.toml:12:9: knobs.gloo.env.A: the text holds the control character"));
+  CHECK(mistakes(kGood + "[knobs.gluu]\nenv.A = 1\n")
+            .starts_with("demo.toml:11:1: unknown backend \"gluu\""));
+}
+
+TEST_CASE("a training work table reads methods and settings, and checks each value", "[d-40]") {
+  const std::string head =
+      kGood + "[[work]]\ntraining = [\"mg-wfbp\", \"dear\"]\nmodel = \"cnn\"\n";
+  const auto experiment = parsed(head + "batch = [8, 16]\nmerge = \"greedy\"\n");
+  REQUIRE(experiment.work.size() == 2);
+  CHECK(experiment.work[1].training.size() == 2);
+  CHECK(experiment.work[1].settings.size() == 3);
+  CHECK(experiment.work[1].settings[1].values == std::vector<std::string>{"8", "16"});
+  const auto contains = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  contains(mistakes(head + "batch = 0\n"), "from 1 on");
+  contains(mistakes(head + "merge = \"best\"\n"), "unknown merge rule");
+  contains(mistakes(head + "size = \"1KiB\"\n"), "size");
+  contains(mistakes(kGood + "[[work]]\ntraining = \"dear\"\n"), "needs the key model");
+  contains(mistakes(head + "sequence = [128, 600]\n"),
+           "training: sequence = \"600\": expected a whole number 1..512");
+  contains(mistakes(kGood + "[[work]]\ntraining = \"deer\"\nmodel = \"cnn\"\n"), "dear");
+  contains(mistakes(kGood + "[[work]]\ncollective = \"training\"\nsize = \"4B\"\n"),
+           "write training = ");
+}

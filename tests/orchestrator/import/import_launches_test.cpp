@@ -1,0 +1,240 @@
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
+#include "db/reader.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+#include "reports/reports.hpp"
+#include "reports/table_view.hpp"
+#include "tests/db/synthetic.hpp"
+#include "tests/orchestrator/cli/program.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::run;
+using dynamiccl::testing::ScratchFolder;
+
+namespace {
+
+/// One test's output: sizes 4, 8, 16, ... whose times the factor tells apart.
+std::string osu_test(const std::string& title, int sizes, double factor) {
+  std::string text = fmt::format(
+      "# OSU MPI {} Test v7.5\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n", title);
+  for (int i = 0; i < sizes; ++i) text += fmt::format("{}   {:.4f}\n", 4 << i, (10 + i) * factor);
+  return text;
+}
+
+/// A database with the files imported into it as launches of one run.
+class ImportedLaunches {
+ public:
+  explicit ImportedLaunches(const std::vector<std::string>& texts) {
+    std::vector<std::string> words{"import"};
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      words.push_back(folder_.file(fmt::format("launch{}.txt", i)));
+      std::ofstream(words.back()) << texts[i];
+    }
+    words.insert(words.end(), {"--as-launches", "--ranks", "4", "--db", db(), "--json"});
+    const auto result = run(words);
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    printed_ = nlohmann::json::parse(result.out)[0];
+  }
+
+  [[nodiscard]] std::string db() const { return folder_.file("x.sqlite"); }
+  [[nodiscard]] const nlohmann::json& printed() const { return printed_; }
+
+  /// "status launches reason" of a cell.
+  [[nodiscard]] std::string cell(const std::string& collective, int size) const {
+    const Table table = Reader(db()).query(
+        "SELECT status, launches, reason FROM v_cell WHERE collective = ?1 AND size_bytes = ?2",
+        {collective, std::int64_t{size}});
+    const TableView rows(table);
+    REQUIRE(rows.size() == 1);
+    return fmt::format("{} {} {}", rows.text(0, "status"), rows.integer(0, "launches"),
+                       rows.text(0, "reason"));
+  }
+
+ private:
+  ScratchFolder folder_;
+  nlohmann::json printed_;
+};
+
+}  // namespace
+
+TEST_CASE("a file of several tests gives each its launches, none of which fails", "[G-01]") {
+  const auto file = [](double factor) {
+    return osu_test("Allreduce Latency", 3, factor) + osu_test("Broadcast Latency", 2, factor);
+  };
+  const ImportedLaunches imported({file(1), file(1.01), file(1.02)});
+  CHECK(imported.printed()["launches"] == 6);
+  CHECK(imported.printed()["cells"] == 5);
+  CHECK(imported.printed()["incomplete_cells"] == 0);
+  for (const int size : {4, 8, 16}) CHECK(imported.cell("allreduce", size) == "ok 3 ");
+  for (const int size : {4, 8}) CHECK(imported.cell("broadcast", size) == "ok 3 ");
+  const auto shown = run({"show", "last", "--db", imported.db()});
+  CHECK_THAT(shown.out, ContainsSubstring("5 cells: 5 ok"));
+}
+
+TEST_CASE("tests of one operation that differ otherwise are jobs of their own", "[G-01]") {
+  // Both move data by send and receive; the datatypes make two jobs of one test, too.
+  const auto file = [](double factor) {
+    auto text = osu_test("Latency", 2, factor);
+    text += "# OSU MPI Bandwidth Test v7.5\n# Size      Bandwidth (MB/s)\n4  3841.22\n8 4000.1\n";
+    text += osu_test("Allreduce Latency", 2, factor);
+    auto floats = osu_test("Allreduce Latency", 2, factor);
+    return text + floats.replace(floats.find("MPI_CHAR"), 8, "MPI_FLOAT");
+  };
+  const ImportedLaunches imported({file(1), file(1.01)});
+  const Table cells = Reader(imported.db())
+                          .query(
+                              "SELECT count(*) AS n, sum(status = 'ok') AS ok, sum(launches) AS "
+                              "launches FROM v_cell");
+  const TableView rows(cells);
+  CHECK(rows.integer(0, "n") == 8);
+  CHECK(rows.integer(0, "ok") == 8);
+  CHECK(rows.integer(0, "launches") == 16);
+  // --ranks 4 is of the collectives: point to point there are always two.
+  const Table ranks = Reader(imported.db())
+                          .query(
+                              "SELECT group_concat(DISTINCT ranks) AS ranks FROM v_cell WHERE "
+                              "collective = 'sendrecv'");
+  CHECK(TableView(ranks).text(0, "ranks") == "2");
+}
+
+TEST_CASE("a size that one file lacks is missing there and counts where it is", "[G-01]") {
+  const ImportedLaunches imported({osu_test("Allreduce Latency", 4, 1),
+                                   osu_test("Allreduce Latency", 2, 1.01),
+                                   osu_test("Allreduce Latency", 4, 1.02)});
+  CHECK(imported.printed()["launches"] == 3);
+  CHECK(imported.printed()["cells"] == 4);
+  CHECK(imported.printed()["incomplete_cells"] == 2);
+  for (const int size : {4, 8}) CHECK(imported.cell("allreduce", size) == "ok 3 ");
+  for (const int size : {16, 32})
+    CHECK(imported.cell("allreduce", size) ==
+          "interrupted 2 1 of 3 launches not ok, worst: launch1.txt has no row of it");
+  const Table missing = Reader(imported.db())
+                            .query(
+                                "SELECT block, status, median_us, n FROM v_measurement WHERE NOT "
+                                "counts ORDER BY size_bytes");
+  const TableView rows(missing);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.integer(0, "block") == 1);
+  CHECK(rows.text(0, "status") == "interrupted");
+  CHECK_FALSE(rows.real(0, "median_us"));
+  CHECK(rows.integer(0, "n") == 0);
+  const auto latency =
+      nlohmann::json::parse(run({"query", "latency", "--db", imported.db(), "--json"}).out);
+  CHECK(latency.size() == 4);
+  // Such cells are compared like any other.
+  const ImportedLaunches slower({osu_test("Allreduce Latency", 4, 2),
+                                 osu_test("Allreduce Latency", 4, 2.02),
+                                 osu_test("Allreduce Latency", 4, 2.04)});
+  const auto compared = run({"compare", imported.db(), slower.db(), "--json"});
+  INFO(compared.err);
+  const auto cells = nlohmann::json::parse(compared.out)["cells"];
+  REQUIRE(cells.size() == 4);
+  for (const auto& cell : cells) {
+    const bool complete = cell["size_bytes"] < 16;
+    CHECK(cell["verdict"] == (complete ? "SLOWER" : "UNCLEAR"));
+    CHECK(cell["ratio"].get<double>() > 1.9);
+  }
+}
+
+TEST_CASE("what one file holds is in one block, also where another lacks a test", "[G-01]") {
+  const auto both = [](double factor) {
+    return osu_test("Allreduce Latency", 2, factor) + osu_test("Broadcast Latency", 2, factor);
+  };
+  const ImportedLaunches imported({both(1), osu_test("Allreduce Latency", 2, 1.01), both(1.02)});
+  CHECK(imported.cell("broadcast", 4) == "ok 2 ");
+  const Table blocks =
+      Reader(imported.db())
+          .query(
+              "SELECT group_concat(block) AS blocks FROM (SELECT block FROM v_measurement WHERE "
+              "collective = 'broadcast' AND size_bytes = 4 ORDER BY block)");
+  CHECK(TableView(blocks).text(0, "blocks") == "0,2");
+}
+
+TEST_CASE("starts whose operations overlap are launches of one job") {
+  const auto start = [](std::initializer_list<const char*> types, double time) {
+    ForeignStart one;
+    one.ranks = 2;
+    for (const char* type : types) {
+      ForeignRow row;
+      row.collective = "allreduce";
+      row.size_bytes = 8;
+      row.datatype = type;
+      row.time_us = time;
+      one.rows.push_back(row);
+    }
+    return one;
+  };
+  // The third has the first's and the second's datatype: all three are one job.
+  const auto made = make_foreign_run(
+      {{"x", "x", {start({"float32"}, 1), start({"int32"}, 2), start({"int32", "float32"}, 3)}}},
+      "nccl-tests", {});
+  CHECK(made.groups.size() == 1);
+  REQUIRE(made.launches.size() == 3);
+  CHECK(made.launches[2].block == 2);
+  REQUIRE(made.launches[0].figures.size() == 2);
+  CHECK(made.launches[0].figures[1].status == CellStatus::interrupted);
+  const auto apart = make_foreign_run({{"x", "x", {start({"float32"}, 1), start({"int32"}, 2)}}},
+                                      "nccl-tests", {});
+  CHECK(apart.groups.size() == 2);
+  CHECK(apart.groups[0].id != apart.groups[1].id);
+  CHECK(apart.launches[1].block == 0);
+}
+
+TEST_CASE("of the protocol is kept what all starts agree in") {
+  ForeignStart one;
+  one.ranks = 2;
+  one.warmup = 5;
+  one.iterations = 20;
+  one.rows.emplace_back();
+  ForeignStart other = one;
+  other.iterations = 50;
+  const auto made = make_foreign_run({{"x", "x", {one, other}}}, "nccl-tests", {});
+  const auto protocol = nlohmann::json::parse(made.run.protocol_json);
+  CHECK(protocol["warmup"] == 5);
+  CHECK_FALSE(protocol.contains("iterations"));
+}
+
+TEST_CASE("a copy is refused as a launch, whatever its name", "[G-01]") {
+  const ScratchFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.file(name)) << text;
+    return folder.file(name);
+  };
+  const auto text = osu_test("Allreduce Latency", 8, 1);
+  const auto a = write("a.txt", text);
+  const auto b = write("b.txt", text);
+  const auto windows = write("w.txt", text + "\n \n");
+  const auto headed = write("h.txt", "# OSU of today\n" + text);
+  const auto twice = write("t.txt", text + text);
+  const auto db = folder.file("x.sqlite");
+  const auto refused = [&](std::vector<std::string> files) {
+    files.insert(files.begin(), "import");
+    files.insert(files.end(), {"--as-launches", "--ranks", "4", "--db", db});
+    const auto result = run(files);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, ContainsSubstring("a copy is no independent launch"));
+    return result.err;
+  };
+  CHECK_THAT(refused({a, a}), ContainsSubstring(a + " is given twice: "));
+  CHECK_THAT(refused({a, b}), ContainsSubstring(a + " and " + b + " hold the same output: "));
+  CHECK_THAT(refused({a, windows}), ContainsSubstring("hold the same output: "));
+  CHECK_THAT(refused({a, headed}),
+             ContainsSubstring(a + " and " + headed + " hold the same start, equal in all 8 rows"));
+  CHECK_THAT(refused({twice}), ContainsSubstring(twice + " holds one start twice, equal in all 8"));
+  CHECK_FALSE(std::filesystem::exists(db));
+  // Few rows can be equal by chance, as the times have few digits.
+  const auto few = osu_test("Allreduce Latency", 2, 1);
+  CHECK(run({"import", write("f.txt", few + few), "--ranks", "4", "--db", db}).exit_code == 0);
+  // Imports of their own are told as known, as before.
+  const auto single = run({"import", a, b, "--ranks", "4", "--db", db, "--json"});
+  CHECK(nlohmann::json::parse(single.out)[1]["outcome"] == "already there");
+}

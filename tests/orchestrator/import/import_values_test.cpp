@@ -1,0 +1,275 @@
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/import/foreign_table.hpp"
+#include "tests/orchestrator/import/import_tables.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::text_of;
+using nlohmann::json;
+
+namespace {
+
+/// The h200 table with the first `what` replaced; its rows begin in line 18.
+std::string h200_with(const std::string& what, const std::string& instead) {
+  auto text = text_of("all_reduce_h200x8.txt");
+  const auto at = text.find(what);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, what.size(), instead);
+}
+
+std::vector<ForeignStart> nccl(const std::string& text) {
+  return read_nccl_tests_text(text, "x.txt", {});
+}
+
+std::vector<ForeignStart> nccl_json(const json& document) {
+  return read_nccl_tests_json(document.dump(), "x.json", {});
+}
+
+json all_gather() { return json::parse(text_of("all_gather.json")); }
+
+std::vector<ForeignStart> osu(const std::string& rows) {
+  ImportOptions options;
+  options.ranks = 4;
+  return read_osu_text(
+      "# OSU MPI Allgather Latency Test v7.5\n"
+      "# Size       Avg Latency(us)   Min Latency(us)   Iterations\n" +
+          rows,
+      "osu.txt", options);
+}
+
+/// A text of nccl-tests whose processes are in the groups given.
+std::string split_table(const std::vector<int>& groups) {
+  std::string text =
+      "# Collective test starting: all_reduce_perf\n"
+      "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 1 iters: 20 agg "
+      "iters: 1 validation: 1 graph: 0\n"
+      "# Using devices\n";
+  for (std::size_t rank = 0; rank < groups.size(); ++rank)
+    text +=
+        fmt::format("#  Rank {:2} Group {:2} Pid   {} on      node device  {} [0000:1b:00] GPU\n",
+                    rank, groups[rank], 100 + rank, rank);
+  return text +
+         "#       size         count      type   redop    root     time   algbw   busbw #wrong     "
+         "time   algbw   busbw #wrong\n"
+         "        1024           256     float     sum      -1    10.00    0.10    0.10      0    "
+         "10.00    0.10    0.10      0\n";
+}
+
+}  // namespace
+
+TEST_CASE("a time of nccl-tests that is none is refused by its line", "[G-01]") {
+  const std::string row = text_of("all_reduce_h200x8.txt");
+  for (const std::string time : {"nan", "-5", "0", "0.00", "inf", "-inf", "1e999", "12ms"}) {
+    INFO(time);
+    CHECK_THROWS_WITH(nccl(h200_with("17.42", time)),
+                      ContainsSubstring("x.txt:18: the time in microseconds has to be a finite "
+                                        "number above 0; found \"" +
+                                        time + "\""));
+  }
+  CHECK_THROWS_WITH(nccl(h200_with("      0    17.", "     -1    17.")),
+                    ContainsSubstring("x.txt:18: the count of wrong values") &&
+                        ContainsSubstring("found \"-1\""));
+}
+
+TEST_CASE("sizes and counts of nccl-tests are digits alone", "[G-01]") {
+  const auto row_with = [](const std::string& size, const std::string& count) {
+    auto text = split_table({0, 0});
+    text.replace(text.find("1024"), 4, size);
+    return text.replace(text.find(" 256 "), 5, " " + count + " ");
+  };
+  CHECK(nccl(row_with("0", "0"))[0].rows[0].size_bytes == 0);  // an all-gather of few elements
+  for (const std::string size :
+       {"1e3", "-4", "+4", "1,024", "0x400", "1024.5", "nan", "99999999999999999999999"}) {
+    INFO(size);
+    CHECK_THROWS_WITH(nccl(row_with(size, "256")),
+                      ContainsSubstring("x.txt:7: the size in bytes has to be a whole number of "
+                                        "digits alone, 0 to 9223372036854775807; found \"" +
+                                        size + "\""));
+  }
+  CHECK_THROWS_WITH(
+      nccl(row_with("1024", "2.5e2")),
+      ContainsSubstring("x.txt:7: the count of elements") && ContainsSubstring("found \"2.5e2\""));
+  auto text = split_table({0, 0});
+  text.replace(text.find("iters: 20"), 9, "iters: 99999999999");
+  CHECK_THROWS_WITH(nccl(text), ContainsSubstring("x.txt:2: the number of calls (iters)") &&
+                                    ContainsSubstring("found \"99999999999\""));
+}
+
+TEST_CASE("other programs' lines between the rows of nccl-tests are passed over") {
+  auto text = split_table({0, 0});
+  text +=
+      "node:100:100 [0] NCCL INFO comm 0x55 rank 0 nranks 2 cudaDev 0 - Init COMPLETE\n"
+      "1 more process has sent help message help-mpi-btl.txt\n"
+      "2026-03-02 14:05:11 done\n";
+  CHECK(nccl(text)[0].rows.size() == 2);
+}
+
+TEST_CASE("values of the JSON of nccl-tests are refused by their place", "[G-01]") {
+  for (const json& time : {json(-5), json(0), json(0.0), json("nan"), json()}) {
+    auto document = all_gather();
+    document["results"][1]["in_place"]["time"] = time;
+    INFO(time.dump());
+    CHECK_THROWS_WITH(nccl_json(document),
+                      ContainsSubstring("x.json: results[1].in_place.time: the time in "
+                                        "microseconds has to be a finite number above 0") &&
+                          ContainsSubstring(time.dump()));
+  }
+  for (const json& size : {json(-4), json(1e3), json(1e23), json("1024")}) {
+    auto document = all_gather();
+    document["results"][0]["size"] = size;
+    INFO(size.dump());
+    CHECK_THROWS_WITH(nccl_json(document),
+                      ContainsSubstring("x.json: results[0].size: the size in bytes has to be a "
+                                        "whole number of digits alone") &&
+                          ContainsSubstring(size.dump()));
+  }
+  auto document = all_gather();
+  document["results"][0]["count"] = -1;
+  CHECK_THROWS_WITH(nccl_json(document), ContainsSubstring("results[0].count: the count of el"));
+  document = all_gather();
+  document["config"]["ngpus"] = -1;
+  CHECK_THROWS_WITH(nccl_json(document), ContainsSubstring("x.json: config.ngpus: the value has"));
+  // The program prints what no JSON number is as it comes.
+  CHECK_THROWS_WITH(
+      read_nccl_tests_json(R"({"results":[{"size":8,"in_place":{"time":inf}}]})", "x.json", {}),
+      ContainsSubstring("no JSON") && ContainsSubstring("line 1, column"));
+}
+
+TEST_CASE("a JSON of nccl-tests that does not name its operation needs to be told it") {
+  auto document = all_gather();
+  document["args"] = json::array();
+  document["results"][0]["experiment_name"] = "";
+  CHECK_THROWS_WITH(nccl_json(document), ContainsSubstring("x.json: results[0]: the table does "
+                                                           "not name its operation") &&
+                                             ContainsSubstring("--operation"));
+}
+
+TEST_CASE("values of OSU that are none are refused by their line", "[G-01]") {
+  for (const std::string time : {"nan", "-5", "0", "0.00", "inf", "fast"}) {
+    INFO(time);
+    CHECK_THROWS_WITH(osu("8 1.5 1.2 1000\n16 " + time + " 1.2 1000\n"),
+                      ContainsSubstring("osu.txt:4: the time in microseconds") &&
+                          ContainsSubstring("found \"" + time + "\""));
+  }
+  // The last has room as one part, not as four.
+  for (const std::string size :
+       {"1e3", "-4", "1,024", "nan", "99999999999999999999999", "4611686018427387904"}) {
+    INFO(size);
+    CHECK_THROWS_WITH(osu(size + " 1.5 1.2 1000\n"),
+                      ContainsSubstring("osu.txt:3: the size in bytes") &&
+                          ContainsSubstring("found \"" + size + "\""));
+  }
+  CHECK_THROWS_WITH(osu("8 1.5 1.2 -3\n"),
+                    ContainsSubstring("osu.txt:3: the number of iterations"));
+  CHECK_THROWS_WITH(osu("8 1.5 1.2 0\n"), ContainsSubstring("osu.txt:3: a time of 0 iterations"));
+  CHECK_THROWS_WITH(read_osu_text("# OSU MPI Bandwidth Test v7.5\n# Size      Bandwidth (MB/s)\n"
+                                  "8 -1\n",
+                                  "osu.txt", {}),
+                    ContainsSubstring("osu.txt:3: the bandwidth in MB/s"));
+  CHECK_THROWS_WITH(read_osu_text("# OSU MPI Bandwidth Test v7.5\n# Size      Bandwidth (MB/s)\n"
+                                  "0 5\n",
+                                  "osu.txt", {}),
+                    ContainsSubstring("osu.txt:3: a message of 0 bytes has a bandwidth"));
+}
+
+TEST_CASE("an OSU row whose validation failed is a failed cell", "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto table = [&](const std::string& rows) {
+    return read_osu_text(
+        "# OSU MPI Allreduce Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
+        "# Size       Avg Latency(us)        Validation\n" +
+            rows,
+        "osu.txt", options);
+  };
+  const auto starts = table("4  2.10  Pass\n8  2.30  Fail\n");
+  CHECK(starts[0].verify == true);
+  CHECK(starts[0].rows[0].wrong == 0U);
+  CHECK(starts[0].rows[1].wrong == 1U);
+  CHECK(starts[0].rows[1].reported["Validation"] == "Fail");
+  const auto run = make_foreign_run({{"osu.txt", "", starts}}, "osu", options);
+  const auto& figures = run.launches[0].figures;
+  CHECK(figures[0].status == CellStatus::ok);
+  CHECK(figures[1].status == CellStatus::failed);
+  CHECK(figures[1].reason == "OSU's own validation says Fail");
+  for (const std::string word : {"Maybe", ""})
+    CHECK_THROWS_WITH(
+        table("4  2.10  " + word + "\n"),
+        ContainsSubstring("osu.txt:4: the validation has to be Pass or Fail; found \"" + word +
+                          "\""));
+  // Without -c nothing was checked.
+  CHECK_FALSE(osu("8 1.5 1.2 1000\n")[0].rows[0].wrong);
+}
+
+TEST_CASE("the time of an OSU row is of the column that --rank-aggregation names", "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto table = [&](const std::string& columns, RankAggregation aggregation) {
+    options.aggregation = aggregation;
+    return read_osu_text("# OSU MPI Allreduce Latency Test v7.5\n# Size  " + columns +
+                             "\n8   10.00   9.00   30.00   1000\n",
+                         "osu.txt", options)[0]
+        .rows[0]
+        .time_us;
+  };
+  const std::string full = "Avg Latency(us)  Min Latency(us)  Max Latency(us)  Iterations";
+  CHECK(table(full, RankAggregation::mean) == 10);
+  CHECK(table(full, RankAggregation::min) == 9);
+  CHECK(table(full, RankAggregation::max) == 30);
+  CHECK(table("Max Latency(us)  Latency (us)  Min Latency(us)", RankAggregation::mean) == 9);
+  CHECK_THROWS_WITH(table("Avg Latency(us)", RankAggregation::max),
+                    ContainsSubstring("osu.txt:3: the heading \"Size | Avg Latency(us)\" has no "
+                                      "column of the max over the ranks") &&
+                        ContainsSubstring("OSU's -f") &&
+                        ContainsSubstring("without --rank-aggregation"));
+  CHECK_THROWS_WITH(table("Bandwidth (MB/s)", RankAggregation::min),
+                    ContainsSubstring("no column of the min over the ranks"));
+}
+
+TEST_CASE("every row counts the calls that it says itself", "[G-01]") {
+  ImportOptions options;
+  options.ranks = 4;
+  const auto of_osu = read_osu_text(text_of("osu.txt"), "x", options);
+  CHECK(of_osu[2].rows[0].calls == 1000);
+  CHECK(of_osu[2].rows[1].calls == 100);
+  const auto run = make_foreign_run({{"x", "", {of_osu[2]}}}, "osu", options);
+  CHECK(run.launches[0].figures[0].calls == 1000);
+  CHECK(run.launches[0].figures[1].calls == 100);
+
+  auto document = all_gather();
+  document["results"][1]["actual_iterations"] = 5;
+  const auto of_json = nccl_json(document);
+  CHECK(of_json[0].rows[0].calls == 40);  // 20 iterations of two calls at once
+  CHECK(of_json[0].rows[2].calls == 10);
+}
+
+TEST_CASE("the ranks are those of the group that the first process is in", "[G-01]") {
+  CHECK(nccl(split_table({0, 0, 0, 0}))[0].ranks == 4);
+  CHECK(nccl(split_table({0, 0}))[0].rows[0].knobs.empty());
+  const auto split = nccl(split_table({0, 1, 0, 1, 0, 1}));
+  CHECK(split[0].ranks == 3);
+  // Beside other groups it is another measurement than alone.
+  CHECK(split[0].rows[0].knobs.at("groups") == "2");
+  CHECK(split[0].source["devices"][1]["group"] == 1);
+  // NCCL_TESTS_SPLIT=OR1: the first process's group has the number 1.
+  CHECK(nccl(split_table({1, 1, 3, 3}))[0].ranks == 2);
+
+  auto document = all_gather();
+  auto& config = document["config"];
+  config["nthreads"] = 2;
+  config["ngpus"] = 4;
+  CHECK(nccl_json(document)[0].ranks == 16);  // two processes of eight GPUs
+  config["devices"][1]["group"] = 1;
+  CHECK(nccl_json(document)[0].ranks == 8);
+  CHECK(nccl_json(document)[0].rows[0].knobs.at("groups") == "2");
+  config["devices"][0]["group"] = 1;
+  CHECK(nccl_json(document)[0].ranks == 16);
+  CHECK(nccl_json(document)[0].rows[0].knobs.empty());
+  config["devices"] = json::array();  // no MPI: one process, whose device may not be listed
+  CHECK(nccl_json(document)[0].ranks == 8);
+}

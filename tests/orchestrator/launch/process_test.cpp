@@ -1,0 +1,177 @@
+#include "orchestrator/launch/process.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Command shell(const std::string& script) { return {{"/bin/sh", "-c", script}, {}}; }
+
+ProcessOptions options_for(double timeout_s) {
+  ProcessOptions options;
+  options.timeout = Micros(timeout_s * 1e6);
+  options.grace = Micros(0.3e6);
+  options.marker = random_uuid();
+  return options;
+}
+
+/// Zombies wait for whoever adopted them; they run no more.
+bool alive(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(stat, text)) return false;
+  return text.substr(text.rfind(')') + 2, 1) != "Z";
+}
+
+std::vector<pid_t> pids_in(const std::string& text) {
+  std::vector<pid_t> pids;
+  for (const auto& word : split(std::string(trim(text)), '\n'))
+    if (!word.empty()) pids.push_back(std::stoi(word));
+  return pids;
+}
+
+}  // namespace
+
+TEST_CASE("output, exit codes and added variables of a command come back") {
+  Command command = shell("echo out $GREETING; echo err >&2; exit 3");
+  command.environment["GREETING"] = "hello";
+  const auto outcome = run_processes({command}, options_for(10));
+  REQUIRE(outcome.results.size() == 1);
+  CHECK(outcome.results[0].stdout_tail == "out hello\n");
+  CHECK(outcome.results[0].stderr_tail == "err\n");
+  CHECK(outcome.results[0].exit_code == 3);
+  CHECK_FALSE(outcome.ok());
+  CHECK(outcome.first_failure()->exit_code == 3);
+}
+
+TEST_CASE("a command that ends by a signal says which") {
+  const auto outcome = run_processes({shell("kill -SEGV $$")}, options_for(10));
+  CHECK(outcome.results[0].signal == SIGSEGV);
+  CHECK(outcome.results[0].exit_code == -1);
+}
+
+TEST_CASE("a missing program is a result, not an exception") {
+  const auto outcome = run_processes({{{"no-such-program-here"}, {}}}, options_for(10));
+  CHECK(outcome.results[0].start_error == "no-such-program-here: not found in PATH");
+  CHECK_FALSE(outcome.ok());
+}
+
+TEST_CASE("long output keeps its end and blocks nobody") {
+  auto options = options_for(30);
+  options.kept_bytes = 1000;
+  const auto outcome = run_processes({shell("seq 1 200000; seq 1 200000 >&2; echo last")}, options);
+  CHECK(outcome.ok());
+  CHECK(outcome.results[0].stdout_tail.size() == 1000);
+  CHECK(outcome.results[0].stdout_tail.ends_with("200000\nlast\n"));
+  CHECK(outcome.results[0].stderr_tail.ends_with("200000\n"));
+}
+
+TEST_CASE("a timeout ends grandchildren, also those in another session or deaf to TERM") {
+  const auto start = Clock::now();
+  const auto outcome =
+      run_processes({shell("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & "
+                           "sleep 60 & echo $!; trap '' TERM; echo $$; while :; do sleep 1; done")},
+                    options_for(0.5));
+  CHECK(outcome.timed_out);
+  CHECK_FALSE(outcome.ok());
+  CHECK(seconds_since(start) < 5);
+  const auto pids = pids_in(outcome.results[0].stdout_tail);
+  REQUIRE(pids.size() == 3);
+  for (const pid_t pid : pids) CHECK_FALSE(alive(pid));
+}
+
+TEST_CASE("what outlives its launcher is ended and named") {
+  const auto outcome =
+      run_processes({shell("setsid sleep 300 >/dev/null 2>&1 & echo $!")}, options_for(20));
+  REQUIRE(outcome.left_over.size() == 1);
+  CHECK(outcome.left_over[0].starts_with("sleep ("));
+  CHECK_FALSE(alive(pids_in(outcome.results[0].stdout_tail).at(0)));
+}
+
+TEST_CASE("one failed command ends the others after the grace, and is the cause") {
+  const auto start = Clock::now();
+  const auto outcome =
+      run_processes({shell("sleep 60"), shell("exit 7"), shell("sleep 60")}, options_for(30));
+  CHECK(seconds_since(start) < 5);
+  CHECK_FALSE(outcome.timed_out);
+  REQUIRE(outcome.first_failure() != nullptr);
+  CHECK(outcome.first_failure()->exit_code == 7);
+}
+
+TEST_CASE("commands run side by side and none holds another's pipe") {
+  const auto start = Clock::now();
+  const std::vector<Command> commands(6, shell("sleep 0.5; echo done"));
+  const auto outcome = run_processes(commands, options_for(20));
+  CHECK(outcome.ok());
+  for (const auto& result : outcome.results) CHECK(result.stdout_tail == "done\n");
+  CHECK(seconds_since(start) < 2.5);
+}
+
+TEST_CASE("an interrupt ends the launch and is told apart from a failure") {
+  const InterruptGuard guard;
+  std::thread interrupter([pid = getpid()] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(pid, SIGINT);
+  });
+  const auto start = Clock::now();
+  const auto outcome = run_processes({shell("sleep 60")}, options_for(30));
+  interrupter.join();
+  CHECK(outcome.interrupted_by == SIGINT);
+  CHECK(seconds_since(start) < 5);
+  CHECK_FALSE(outcome.ok());
+  CHECK(interrupt_signal() == SIGINT);
+}
+
+TEST_CASE("signals that stand before the start keep it from lasting") {
+  const InterruptGuard guard;
+  raise(SIGTERM);
+  const auto start = Clock::now();
+  const auto outcome = run_processes({shell("sleep 60")}, options_for(30));
+  CHECK(outcome.interrupted_by == SIGTERM);
+  CHECK(seconds_since(start) < 5);
+}
+
+TEST_CASE("the part that lives elsewhere is ended too") {
+  auto options = options_for(0.3);
+  int calls = 0;
+  options.kill_elsewhere = [&] { ++calls; };
+  run_processes({shell("sleep 60")}, options);
+  CHECK(calls >= 1);
+  calls = 0;
+  auto fine = options_for(5);
+  fine.kill_elsewhere = [&] { ++calls; };
+  run_processes({shell("true")}, fine);
+  CHECK(calls == 0);
+}
+
+TEST_CASE("two hundred short launches in a row lose no exit and leave no descriptor") {
+  const auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  run_processes({shell("exit 0")}, options_for(10));
+  const auto before = count();
+  for (int i = 0; i < 200; ++i) {
+    const auto outcome = run_processes({shell("exit 0"), shell("exit 0")}, options_for(10));
+    REQUIRE(outcome.ok());
+  }
+  CHECK(count() == before);
+}

@@ -1,0 +1,157 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <set>
+
+#include "db/decision_log.hpp"
+#include "orchestrator/experiment/tune_reader.hpp"
+#include "orchestrator/tune/run_plan.hpp"
+#include "reports/reports.hpp"
+#include "tests/db/synthetic.hpp"
+#include "tests/orchestrator/experiment/demo_experiment.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+Experiment parsed(const std::string& work, const std::string& architectures,
+                  const std::string& backends = R"(["openmpi", "gloo"])") {
+  return testing::parsed(R"(name = "demo"
+[axes]
+environment = "bare-metal"
+backend = )" + backends +
+                         "\narchitecture = " + architectures + "\nranks = 3\n" + work);
+}
+
+Experiment training() {
+  return parsed(R"([[work]]
+training = ["bsp-a2a", "mg-wfbp"]
+architecture = "ring"
+model = "cnn"
+batch = 32
+[[work]]
+training = ["bsp-ps"]
+architecture = "ps"
+model = "cnn"
+batch = 32
+)",
+                R"(["ps", "ring"])");
+}
+
+TunePlan planned_run(const Experiment& experiment) {
+  return make_run_plan(make_plan(experiment, {}, nullptr), tune_options_of(experiment),
+                       published_figures());
+}
+
+std::size_t arm_named(const TunePlan& plan, const std::string& text) {
+  for (std::size_t a = 0; a < plan.tasks[0].arms(); ++a)
+    if (plan.tasks[0].text(plan, a) == text) return a;
+  FAIL("no arm " << text);
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("every way to run a workload is an arm of one task, the file's first the default") {
+  const Experiment experiment = training();
+  const TunePlan plan = planned_run(experiment);
+  REQUIRE(plan.tasks.size() == 1);
+  const TuneTask& task = plan.tasks[0];
+  std::set<std::string> ways;
+  for (std::size_t a = 0; a < task.arms(); ++a) ways.insert(task.text(plan, a));
+  CHECK(ways == std::set<std::string>{"openmpi ring bsp-a2a", "openmpi ring mg-wfbp",
+                                      "openmpi ps bsp-ps", "gloo ring bsp-a2a", "gloo ring mg-wfbp",
+                                      "gloo ps bsp-ps"});
+  const PlannedGroup first = make_plan(experiment, {}, nullptr).groups.front();
+  CHECK(task.text(plan, 0) == "openmpi " + std::string(name_of(first.architecture)) + " " +
+                                  first.cells.front().work.algorithm);
+}
+
+TEST_CASE("times are compared per unit of work: a server does none") {
+  const TunePlan plan = planned_run(training());
+  const TuneTask& task = plan.tasks[0];
+  CHECK(task.runs[arm_named(plan, "gloo ps bsp-ps")].work_scale == 1.5);
+  CHECK(task.runs[arm_named(plan, "gloo ring mg-wfbp")].work_scale == 1);
+}
+
+TEST_CASE("published figures and the ratio of communication to computation are the prior") {
+  const TunePlan plan = planned_run(training());
+  const auto& prior = plan.tasks[0].search.task.prior_log_us;
+  const auto at = [&](const char* way) { return prior[arm_named(plan, way)]; };
+  // 384 s with MPI, 650 s with Gloo; 1095 s through a server.
+  CHECK(at("openmpi ring bsp-a2a") < at("gloo ring bsp-a2a"));
+  CHECK(at("openmpi ring bsp-a2a") < at("openmpi ps bsp-ps"));
+  CHECK(at("openmpi ring mg-wfbp") < at("openmpi ring bsp-a2a"));
+  CHECK(std::abs(at("openmpi ring bsp-a2a") - std::log(384.0)) < 1e-9);
+}
+
+TEST_CASE("a collective's algorithms over several libraries are ways to run it, too") {
+  const TunePlan plan = planned_run(parsed(R"([[work]]
+collective = "allreduce"
+size = "1MiB"
+algorithm = ["library", "own_ring"]
+)",
+                                           "\"ring\""));
+  REQUIRE(plan.tasks.size() == 1);
+  CHECK(plan.tasks[0].arms() == 4);
+  CHECK(plan.tasks[0].text(plan, 3) == "gloo ring own_ring");
+}
+
+TEST_CASE("without a choice the file is refused, and so are workloads that look alike") {
+  const Experiment one =
+      parsed("[[work]]\ncollective = \"allreduce\"\nsize = \"1MiB\"\n", "\"ring\"", "\"gloo\"");
+  CHECK_THROWS_WITH(planned_run(one), ContainsSubstring("nothing to choose between runs"));
+  const Experiment twins = parsed(R"([[work]]
+training = ["bsp-a2a", "mg-wfbp"]
+model = "cnn"
+batch = [16, 32]
+)",
+                                  "\"ring\"");
+  CHECK_THROWS_WITH(planned_run(twins), ContainsSubstring("alike"));
+}
+
+TEST_CASE("an ordinary run of the file has measured the plan's arms") {
+  const Experiment experiment = training();
+  const TunePlan plan = planned_run(experiment);
+  std::set<std::string> ids;
+  for (const auto& group : make_plan(experiment, {}, nullptr).groups)
+    for (const auto& cell : group.cells) ids.insert(cell.work.id);
+  for (std::size_t a = 0; a < plan.tasks[0].arms(); ++a)
+    CHECK(ids.contains(place_of(plan, {0, a}, "").cell_id));
+  CHECK_FALSE(ids.contains(place_of(plan, {0, 0}, "round").cell_id));
+}
+
+TEST_CASE("what earlier searches logged is known before the first launch") {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.file("runs.sqlite");
+  const TunePlan plan = planned_run(training());
+  {
+    Store store(path);
+    const auto synthetic = testing::make_plan("earlier", {"bare-metal"}, {"allreduce"}, {1024});
+    store.begin_run(synthetic.run, synthetic.groups, synthetic.cells);
+  }
+  CHECK(earlier_runs(Reader(path), plan).empty());
+  DecisionLog log(path);
+  const auto tuning = log.begin({"earlier", "live", "bandit", "", 1, "{}"});
+  std::vector<DecisionInfo> rows;
+  for (int step = 0; step < 9; ++step) {
+    DecisionInfo row;
+    row.task_key = plan.tasks[0].search.task.key.task.text();
+    row.environment = "bare-metal";
+    row.regime = "abcd";
+    row.step = step;
+    row.kind = step == 8 ? "final" : "explore";
+    row.arm = step == 0 ? "mpich ring dear" : "gloo ring mg-wfbp";
+    row.candidates_json = row.asked_json = row.state_json = "{}";
+    row.time_us = 100.0 + step;
+    rows.push_back(row);
+  }
+  log.add(tuning, rows);
+  const auto known = earlier_runs(Reader(path), plan, 4);
+  REQUIRE(known.size() == 4);  // the newest of the seven that name an arm of the plan
+  CHECK(known.front().time == Micros{104});
+  CHECK(known.back().time == Micros{107});
+  CHECK(known.back().regime_id == "abcd");
+  CHECK(known.back().arm == arm_named(plan, "gloo ring mg-wfbp"));
+}

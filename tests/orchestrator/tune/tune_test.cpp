@@ -1,0 +1,177 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <set>
+
+#include "core/statistics/saturation.hpp"
+#include "orchestrator/experiment/tune_reader.hpp"
+#include "orchestrator/tune/evaluator.hpp"
+#include "orchestrator/tune/tune_output.hpp"
+#include "orchestrator/tune/tune_plan.hpp"
+#include "tests/orchestrator/experiment/demo_experiment.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+Experiment parsed(const std::string& tune) {
+  return testing::parsed(R"(name = "demo"
+[axes]
+environment = ["bare-metal", "cross-docker"]
+backend = ["openmpi", "gloo"]
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = ["allreduce", "broadcast"]
+size = ["64KiB", "1MiB"]
+)" + tune);
+}
+
+TunePlan planned(const Experiment& experiment) {
+  return make_tune_plan(experiment, make_plan(experiment, {}, nullptr),
+                        tune_options_of(experiment));
+}
+
+}  // namespace
+
+TEST_CASE("a file says which settings are searched and what is held out") {
+  const auto experiment = parsed(R"([tune]
+held_out = ["size == 64KiB"]
+sweep_launches = 9
+confirm_launches = 5
+budget_percent = 40
+allowed_time = "2ms"
+[tune.openmpi]
+segments = ["32KiB", "8KiB"]
+fanouts = [2]
+[tune.openmpi.algorithms]
+allreduce = ["ring", "segmented_ring"]
+[tune.openmpi.launch]
+"mca.btl_vader_eager_limit" = [4096, 65536]
+)");
+  const TuneOptions options = tune_options_of(experiment);
+  CHECK(options.given);
+  CHECK(options.sweep_launches == 9);
+  CHECK(options.budget == 0.4);
+  CHECK(options.allowed_time == Micros{2000});
+  const auto& openmpi = options.backends.at(Backend::openmpi);
+  CHECK(openmpi.space.segments == std::vector<std::string>{"8192", "32768"});
+  const auto plan = planned(experiment);
+  REQUIRE(plan.tasks.size() == 16);
+  for (const TuneTask& task : plan.tasks) CHECK(task.held_out == (task.cell.size == Bytes{65536}));
+  const ActionSpace& space = *plan.tasks[0].search.task.space;
+  // (default, ring, segmented_ring with 3 segments) x (default and two limits)
+  CHECK(space.arms().size() == 15);
+}
+
+TEST_CASE("mistakes in [tune] are told with their place") {
+  CHECK_THROWS_WITH(parsed("[tune]\nsweep_launches = 2\n"), ContainsSubstring("sweep_launches"));
+  CHECK_THROWS_WITH(parsed("[tune]\nheld_out = \"siez == 1\"\n"), ContainsSubstring("held_out"));
+  CHECK_THROWS_WITH(parsed("[tune]\nunknown = 1\n"), ContainsSubstring("demo.toml:"));
+  CHECK_THROWS_WITH(parsed("[tune.openmpi.algorithms]\nallreduce = [\"rign\"]\n"),
+                    ContainsSubstring("ring"));
+  CHECK_THROWS_WITH(parsed("[tune.openmpi.launch]\nfoo = [1]\n"), ContainsSubstring("env.NAME"));
+  CHECK_THROWS_WITH(parsed("[tune.gloo.launch]\n\"malloc.kepp\" = [true]\n"),
+                    ContainsSubstring("Did you mean \"keep\"?"));
+  CHECK_THROWS_WITH(parsed("[tune.gloo.launch]\n\"malloc.keep\" = [\"64MiB\"]\n"),
+                    ContainsSubstring("expected true or false"));
+}
+
+TEST_CASE("arms that share launch settings are measured in one launch") {
+  const auto experiment = parsed(R"([tune.openmpi.launch]
+"mca.btl_vader_eager_limit" = [4096]
+)");
+  const auto plan = planned(experiment);
+  const Plan sweep = plan_for(plan, all_arms(plan), "");
+  // Per environment: Open MPI with and without the limit, and Gloo.
+  CHECK(sweep.groups.size() == 6);
+  CHECK(sweep.cell_count() == plan.arm_count());
+  std::set<std::string> cells;
+  for (const auto& group : sweep.groups) {
+    const bool openmpi = group.backend == Backend::openmpi;
+    CHECK(group.knobs.contains("mca.coll_tuned_use_dynamic_rules") == openmpi);
+    for (const auto& cell : group.cells) cells.insert(cell.work.id);
+  }
+  CHECK(cells.size() == plan.arm_count());
+  for (std::size_t a = 0; a < plan.tasks[0].arms(); ++a)
+    CHECK(cells.contains(place_of(plan, {0, a}, "").cell_id));
+}
+
+TEST_CASE("arms of the allocator's settings are groups of their own, for large messages alone") {
+  const auto experiment = parsed(R"([tune.openmpi]
+scopes = "launch"
+[tune.openmpi.launch]
+"malloc.keep" = [true]
+"malloc.huge_pages" = [true]
+[tune.gloo]
+scopes = "launch"
+[tune.gloo.launch]
+"malloc.keep" = [true]
+)");
+  const auto knobs_of = [&](bool huge_pages) {
+    TuneOptions options = tune_options_of(experiment);
+    options.huge_pages = huge_pages;
+    const auto plan = make_tune_plan(experiment, make_plan(experiment, {}, nullptr), options);
+    for (const TuneTask& task : plan.tasks)
+      CHECK((task.arms() > 1) == (task.cell.size == Bytes{1 << 20}));
+    std::multiset<std::string> sets;
+    for (const auto& group : plan_for(plan, all_arms(plan), "").groups) {
+      std::string text;
+      for (const auto& [name, value] : group.knobs)
+        if (name.starts_with("malloc.")) text += name + "=" + value + " ";
+      sets.insert(std::string(name_of(group.backend)) + " " + text);
+    }
+    return sets;
+  };
+  // Two environments each.
+  const auto all = knobs_of(true);
+  CHECK(all.size() == 12);
+  CHECK(all.count("openmpi malloc.huge_pages=1 malloc.keep=1 ") == 2);
+  CHECK(all.count("gloo malloc.keep=1 ") == 2);
+  const auto masked = knobs_of(false);
+  CHECK(masked.size() == 8);
+  CHECK(masked.count("openmpi malloc.keep=1 ") == 2);
+}
+
+TEST_CASE("rounds have ids of their own and repeated asks are measured once") {
+  const auto experiment = parsed("");
+  const auto plan = planned(experiment);
+  const std::vector<Ask> asks{{0, 0}, {0, 1}, {0, 0}};
+  const Plan first = plan_for(plan, asks, "run|0");
+  const Plan second = plan_for(plan, asks, "run|1");
+  REQUIRE(first.groups.size() == 1);
+  CHECK(first.groups[0].cells.size() == 2);
+  CHECK(first.groups[0].id != second.groups[0].id);
+  CHECK(place_of(plan, {0, 1}, "run|0").group_id == first.groups[0].id);
+}
+
+TEST_CASE("cells that are settings themselves are no tasks") {
+  auto experiment = parsed("");
+  experiment.work[0].algorithms = {"ring"};
+  CHECK_THROWS_WITH(planned(experiment), ContainsSubstring("no cell can be tuned"));
+}
+
+TEST_CASE("flags reach the user with advice") {
+  TuningResult result;
+  result.tasks.resize(2);
+  CHECK(flag_advice(result).empty());
+  result.tasks[0].entry.flags = {std::string(kNonActionable)};
+  result.tasks[1].entry.flags = {std::string(kLosslessSaturated)};
+  const auto advice = flag_advice(result);
+  REQUIRE(advice.size() == 2);
+  CHECK_THAT(advice[0], ContainsSubstring("non_actionable_regime in 1 of 2"));
+  CHECK_THAT(advice[1], ContainsSubstring("compression"));
+}
+
+TEST_CASE("a training step may take what its slowest rank computes without communication",
+          "[E-147]") {
+  CellRecord server;
+  server.training.emplace();
+  CellRecord slow = server;
+  slow.training->compute_us = 120;
+  CellRecord fast = server;
+  fast.training->compute_us = 90;
+  CHECK(computing_time({{0, &server}, {1, &slow}, {2, &fast}}) == Micros{120});
+  const CellRecord call;
+  CHECK(computing_time({{0, &call}}) == Micros{0});
+}
