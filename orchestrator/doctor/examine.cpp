@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "containers/command.hpp"
@@ -16,6 +15,7 @@
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/process.hpp"
 #include "orchestrator/run/console.hpp"
+#include "orchestrator/run/launch_runner.hpp"
 #include "profiles/detect/promise_check.hpp"
 
 namespace dynamiccl {
@@ -215,40 +215,35 @@ std::optional<CallPages> read_pages(const FinishedLaunch& finished) {
 
 /// A second, larger launch for the page faults of its calls, where it takes seconds at most.
 std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backend backend,
-                                       int ranks, const Environment& environment,
-                                       const LaunchSite& site, Micros call) {
+                                       int ranks, LaunchRunner& runner, int cores, Micros call) {
   const double factor =
       static_cast<double>(kPagesSize.count()) / static_cast<double>(kLookSize.count());
   const bool on_gpu = backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
-  if (on_gpu || ranks < 2 || ranks > site.cores || call.count() <= 0 ||
+  if (on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
       call.count() * factor * kPagesCalls > kPagesTime.count())
     return std::nullopt;
   auto protocol = look_protocol();
   protocol.cells.iterations = protocol.cells.min_iterations = kPagesIterations;
-  const auto launch = prepare_launch(look_group(profile, backend, ranks, kPagesSize), profile,
-                                     environment, site, protocol, 1);
-  const auto finished = run_launch(launch, profile, environment, site, protocol, nullptr);
-  remove_launch_folder(launch);
-  if (finished.end.status != LaunchStatus::ok) return std::nullopt;
-  return read_pages(finished);
+  const auto done =
+      runner.attempt(look_group(profile, backend, ranks, kPagesSize), {}, 0, protocol);
+  if (!done.ok()) return std::nullopt;
+  return read_pages(done.finished);
 }
 
 BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int ranks,
-                    const Environment& environment, const LaunchSite& site) {
+                    LaunchRunner& runner, const LaunchSite& site) {
   BackendLook look;
   look.backend = backend;
   try {
-    read_settings(profile, environment.shape(), site.host, ranks, look);
-    const auto protocol = look_protocol();
-    const auto launch = prepare_launch(look_group(profile, backend, ranks, kLookSize), profile,
-                                       environment, site, protocol, 1);
-    const auto finished = run_launch(launch, profile, environment, site, protocol, nullptr);
-    read_records(finished, profile, look);
-    look.timed_out = finished.end.status == LaunchStatus::timed_out;
-    if (finished.end.status != LaunchStatus::ok) look.failure = finished.end.reason;
-    remove_launch_folder(launch);
+    read_settings(profile, runner.environment(profile.name, ranks).shape(), site.host, ranks, look);
+    const auto done =
+        runner.attempt(look_group(profile, backend, ranks, kLookSize), {}, 0, look_protocol());
+    read_records(done.finished, profile, look);
+    look.timed_out = done.finished.end.status == LaunchStatus::timed_out;
+    if (!done.ok()) look.failure = done.finished.end.reason;
     if (look.ran())
-      look.pages = look_at_pages(profile, backend, ranks, environment, site, call_time(finished));
+      look.pages =
+          look_at_pages(profile, backend, ranks, runner, site.cores, call_time(done.finished));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
     look.failure = error.what();
@@ -258,24 +253,18 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
 
 /// Looks at every backend; one that failed may have left its environment in disorder.
 void look_at_all(const std::vector<Backend>& backends, const LaunchSite& site,
-                 const Capabilities& can, const StartRequest& request,
-                 std::unique_ptr<Environment> environment, Patient& patient) {
+                 const Capabilities& can, LaunchRunner& runner, Patient& patient) {
   for (const Backend backend : backends) {
     if (interrupt_signal() != 0) break;
     BackendLook look;
     look.backend = backend;
     look.impossible = why_impossible(can, patient.profile.name, backend);
     if (look.impossible.empty()) {
-      if (environment == nullptr) environment = start_environment(patient.profile, request);
-      look = look_at(patient.profile, backend, patient.ranks, *environment, site);
-      if (!look.failure.empty()) {
-        environment->stop();
-        environment.reset();
-      }
+      look = look_at(patient.profile, backend, patient.ranks, runner, site);
+      if (!look.failure.empty()) runner.stop_environments();
     }
     patient.looks.push_back(std::move(look));
   }
-  if (environment != nullptr) environment->stop();
 }
 
 std::string value_of(const std::map<std::string, std::string>& settings, const char* name) {
@@ -356,12 +345,18 @@ Patient examine(const EnvironmentProfile& profile, int ranks, const std::vector<
     patient.unavailable = *reason;
     return patient;
   }
+  Console console(Verbosity::quiet);
+  LaunchRunner runner({{{profile.name, profile}}, look_protocol(), 1}, site, nullptr, console,
+                      random_uuid());
   try {
-    prepare(profile, preparation_progress());
-    const StartRequest request{random_uuid(), ranks, {site.worker_folder, site.run_folder}};
-    auto environment = start_environment(profile, request);
-    read_facts(probe_ranks(*environment, ranks, site.worker_folder), patient);
-    look_at_all(backends, site, can, request, std::move(environment), patient);
+    const Readiness& readiness = runner.prepare_environment(profile.name);
+    if (readiness.state != Readiness::State::ready) {
+      patient.unavailable = readiness.reason;
+      return patient;
+    }
+    read_facts(probe_ranks(runner.environment(profile.name, ranks), ranks, site.worker_folder),
+               patient);
+    look_at_all(backends, site, can, runner, patient);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
     patient.unavailable = error.what();

@@ -17,7 +17,6 @@
 #include "orchestrator/launch/integrity.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/launch/observe.hpp"
-#include "orchestrator/launch/process.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/variables.hpp"
@@ -231,7 +230,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   options.kill_elsewhere = [&] {
     for (const auto& command : environment.kill_commands()) run_command(command);
   };
-  const auto outcome = run_processes(launch.commands, options);
+  const auto outcome = site.start(launch.commands, options);
 
   FinishedLaunch finished;
   const auto noise = noise_between(launch.noise_before, probe_noise());

@@ -11,6 +11,7 @@
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/launch/cadence.hpp"
 #include "orchestrator/launch/launcher.hpp"
+#include "orchestrator/launch/process.hpp"
 #include "orchestrator/plan/plan.hpp"
 
 namespace dynamiccl {
@@ -22,6 +23,10 @@ struct LaunchSite {
   nlohmann::json host;        ///< probe_host(): what the ranks' surroundings are held against
   int cores = 1;
   bool keep_files = false;  ///< keep a launch's folder although it was stored
+  /// Starts a launch's commands and waits for their end: here as children of this process. A batch
+  /// system's way submits them and waits for its job; both leave records in the launch's folder.
+  std::function<ProcessOutcome(const std::vector<Command>&, const ProcessOptions&)> start =
+      run_processes;
 };
 
 /// One launch, ready to start.

@@ -1,5 +1,6 @@
+#include "orchestrator/run/environment_pool.hpp"
+
 #include "core/vocabulary/error.hpp"
-#include "orchestrator/run/executor.hpp"
 
 namespace dynamiccl {
 

@@ -7,12 +7,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "containers/unsupported.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
-#include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
-#include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/run/stopping.hpp"
 
@@ -25,10 +22,6 @@ Executor::Executor(const Experiment& experiment, const Plan& plan, LaunchSite si
       site_(std::move(site)),
       store_(store),
       console_(console) {}
-
-const EnvironmentProfile& Executor::profile_of(const PlannedGroup& group) const {
-  return experiment_.profiles.at(group.environment);
-}
 
 std::string Executor::label(const PlannedGroup& group, int block) const {
   std::string knobs;
@@ -68,13 +61,22 @@ void Executor::fail_environment(const std::string& environment, const std::strin
     int block = 0;
     while (block < first_launches(experiment_.protocol) && !wanted(group, block)) ++block;
     if (block == first_launches(experiment_.protocol)) continue;
-    not_started(group, block, 0, store_.next_attempt(summary_.run_id, group.id, block),
-                "the environment did not start: " + reason);
+    runner_->not_started(group, {block, 0, label(group, block)},
+                         store_.next_attempt(summary_.run_id, group.id, block),
+                         "the environment did not start: " + reason);
     ++summary_.launches;
     ++summary_.failed_launches;
   }
   left_out_.insert(environment);
   summary_.not_prepared.push_back(environment);
+}
+
+bool Executor::has_launches(const std::string& environment) const {
+  return std::any_of(plan_.groups.begin(), plan_.groups.end(), [&](const PlannedGroup& group) {
+    return group.environment == environment &&
+           std::any_of(finished_.begin(), finished_.end(),
+                       [&](const LaunchKey& key) { return key.group_id == group.id; });
+  });
 }
 
 void Executor::prepare_environments() {
@@ -84,16 +86,16 @@ void Executor::prepare_environments() {
   }
   for (const auto& name : needed) {
     if (interrupt_signal() != 0) return;
-    try {
-      prepare(experiment_.profiles.at(name), preparation_progress());
-    } catch (const UnsupportedError& error) {
-      leave_out(name, error.what());
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::environment) throw;
-      // A preparation that Ctrl-C has ended says nothing of the environment.
-      if (interrupt_signal() != 0) return;
-      fail_environment(name, error.what());
-    }
+    const Readiness& readiness = runner_->prepare_environment(name);
+    using State = Readiness::State;
+    if (readiness.state == State::interrupted) return;
+    // What this run has measured in before is not impossible by nature: it failed to come up now,
+    // and the run can be resumed.
+    if (readiness.state == State::failed ||
+        (readiness.state == State::unsupported && has_launches(name)))
+      fail_environment(name, readiness.reason);
+    else if (readiness.state == State::unsupported)
+      leave_out(name, readiness.reason);
   }
 }
 
@@ -118,11 +120,14 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
   if (resumed) refuse_changed_plan(*resumed);
   site_.run_folder = fmt::format("{}/{}", site_.run_folder, summary_.run_id);
   make_folder(site_.run_folder, "choose another place with --out");
+  runner_.emplace(LaunchTerms{experiment_.profiles, experiment_.protocol, experiment_.seed}, site_,
+                  &store_, console_, summary_.run_id);
+  if (replayed_) runner_->replay(*replayed_);
   if (resumed) {
     store_.resume_run(*resumed);
     store_.replan_cells(*resumed, cell_rows(plan_));
     finished_ = store_.finished_launches(*resumed);
-    cadences_.note(plan_, store_.settled_batches(*resumed));
+    runner_->cadences().note(plan_, store_.settled_batches(*resumed));
   } else {
     store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
   }
@@ -228,107 +233,31 @@ void Executor::store_stopping(const std::string& stopped_by) {
 }
 
 void Executor::run_block(int block) {
-  EnvironmentPool pool(summary_.run_id, {site_.worker_folder, site_.run_folder});
   const auto order = block_order(plan_.groups.size(), experiment_.seed, block);
   int position = 0;
   for (const std::size_t index : order) {
     if (summary_.interrupted_by == 0) summary_.interrupted_by = interrupt_signal();
     if (summary_.interrupted_by != 0) break;
     const auto& group = plan_.groups[index];
-    if (wanted(group, block)) run_group(group, block, position, pool);
+    if (wanted(group, block)) run_group(group, block, position);
     ++position;
   }
-  for (const auto& problem : pool.stop_all()) note_left_over(problem);
+  runner_->stop_environments();
 }
 
-void Executor::note_left_over(const std::string& problem) {
-  if (problem.empty()) return;
-  console_.warning(problem);
-  store_.add_event(summary_.run_id, std::nullopt, "left-over", problem);
-}
-
-void Executor::run_group(const PlannedGroup& group, int block, int position,
-                         EnvironmentPool& pool) {
-  const int first = store_.next_attempt(summary_.run_id, group.id, block);
-  FinishedLaunch last;
-  for (int number = first; number <= first + experiment_.protocol.retries; ++number) {
-    last = attempt(group, block, position, number, pool);
-    summary_.interrupted_by = last.interrupted_by;
-    if (last.end.status == LaunchStatus::ok || last.interrupted_by != 0) break;
-    note_left_over(pool.drop(profile_of(group), group.ranks));
-    if (number < first + experiment_.protocol.retries)
-      console_.warning(fmt::format("{}: attempt {} failed, trying again: {}", label(group, block),
-                                   number + 1, last.end.reason));
-  }
+void Executor::run_group(const PlannedGroup& group, int block, int position) {
+  const auto done = runner_->launch(group, {block, position, label(group, block)});
+  const FinishedLaunch& last = done.finished;
+  summary_.interrupted_by = last.interrupted_by;
   if (last.interrupted_by != 0) return;
   ++summary_.launches;
   summary_.failed_cells += last.failed_cells;
-  if (last.end.status != LaunchStatus::ok) ++summary_.failed_launches;
-  std::string reason = last.end.status == LaunchStatus::ok ? "" : last.end.reason;
+  if (!done.ok()) ++summary_.failed_launches;
+  std::string reason = done.ok() ? "" : last.end.reason;
   if (reason.empty() && last.failed_cells > 0)
     reason = fmt::format("{} cell{} with a wrong result", last.failed_cells,
                          last.failed_cells == 1 ? "" : "s");
   console_.launched(label(group, block), reason, last.end.duration_s);
-}
-
-FinishedLaunch Executor::attempt(const PlannedGroup& group, int block, int position, int number,
-                                 EnvironmentPool& pool) {
-  const auto& profile = profile_of(group);
-  Environment* environment = nullptr;
-  PreparedLaunch launch;
-  try {
-    environment = &pool.get(profile, group.ranks);
-    if (interrupt_signal() != 0) {
-      FinishedLaunch nothing;
-      nothing.end.status = LaunchStatus::interrupted;
-      nothing.interrupted_by = interrupt_signal();
-      return nothing;
-    }
-    launch = prepare_launch(group, profile, *environment, site_, experiment_.protocol,
-                            launch_seed(experiment_.seed, group.id, block, number),
-                            replayed_ ? &*replayed_ : nullptr, &cadences_);
-  } catch (const Error& error) {
-    // One group that cannot be started is no reason to leave the others unmeasured.
-    if (error.kind() == ErrorKind::bug) throw;
-    return not_started(
-        group, block, position, number,
-        (environment == nullptr ? "the environment did not start: " : "cannot be started: ") +
-            std::string(error.what()));
-  }
-  launch.start.block = block;
-  launch.start.attempt = number;
-  launch.start.position = position;
-  launch.noise_before = quiet_window(experiment_.protocol.noise, site_.cores);
-  launch.start.noise_json = launch.noise_before.dump();
-  const auto row = store_.begin_launch(summary_.run_id, launch.start);
-  auto finished = run_launch(launch, profile, *environment, site_, experiment_.protocol,
-                             console_.verbose()
-                                 ? [](const std::string& text) { fmt::print(stderr, "{}", text); }
-                                 : std::function<void(const std::string&)>());
-  store_.finish_launch(row, finished.end, finished.records);
-  if (finished.end.status == LaunchStatus::ok) cadences_.note(group, finished.records);
-  if (finished.end.status == LaunchStatus::ok && !site_.keep_files) remove_launch_folder(launch);
-  return finished;
-}
-
-FinishedLaunch Executor::not_started(const PlannedGroup& group, int block, int position, int number,
-                                     const std::string& reason) {
-  LaunchStart start;
-  start.uuid = random_uuid();
-  start.group_id = group.id;
-  start.block = block;
-  start.attempt = number;
-  start.position = position;
-  start.run_json = start.environment_json = start.container_json = start.noise_json = "{}";
-  FinishedLaunch finished;
-  finished.interrupted_by = interrupt_signal();
-  finished.end.status =
-      finished.interrupted_by != 0 ? LaunchStatus::interrupted : LaunchStatus::failed;
-  finished.end.reason = reason;
-  finished.end.exit_code = -1;
-  finished.end.noise_json = "{}";
-  store_.finish_launch(store_.begin_launch(summary_.run_id, start), finished.end, {});
-  return finished;
 }
 
 std::vector<GroupInfo> group_rows(const Experiment& experiment, const Plan& plan) {

@@ -1,44 +1,18 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "containers/environment.hpp"
 #include "db/store.hpp"
 #include "orchestrator/experiment/experiment.hpp"
-#include "orchestrator/launch/launch.hpp"
 #include "orchestrator/plan/plan.hpp"
 #include "orchestrator/run/console.hpp"
+#include "orchestrator/run/launch_runner.hpp"
 
 namespace dynamiccl {
-
-/// The environments that are up, one per (profile, ranks), so that the groups of a block can be
-/// started in any order. stop_all() (also by the destructor) leaves none.
-class EnvironmentPool {
- public:
-  EnvironmentPool(std::string run_id, std::vector<std::string> binds);
-  ~EnvironmentPool();
-  EnvironmentPool(const EnvironmentPool&) = delete;
-  EnvironmentPool& operator=(const EnvironmentPool&) = delete;
-
-  /// @throws Error(environment) when it does not start
-  Environment& get(const EnvironmentProfile& profile, int ranks);
-  /// Stops one: after a launch that failed in it, the next gets a fresh one.
-  /// @returns what could not be removed, "" = all was
-  std::string drop(const EnvironmentProfile& profile, int ranks);
-  /// Stops all and forgets them. @returns what could not be removed, one sentence each
-  std::vector<std::string> stop_all();
-
- private:
-  std::string run_id_;
-  std::vector<std::string> binds_;
-  std::map<std::pair<std::string, int>, std::unique_ptr<Environment>> running_;
-};
 
 /// What a run came to.
 struct RunSummary {
@@ -73,6 +47,7 @@ class Executor {
 
  private:
   void refuse_changed_plan(const std::string& run) const;
+  [[nodiscard]] bool has_launches(const std::string& environment) const;
   void prepare_environments();
   void run_blocks();
   void run_block(int block);
@@ -83,18 +58,11 @@ class Executor {
   void announce_further(int block);
   void store_stopping(const std::string& stopped_by);
   /// All attempts of one group in one block.
-  void run_group(const PlannedGroup& group, int block, int position, EnvironmentPool& pool);
-  FinishedLaunch attempt(const PlannedGroup& group, int block, int position, int number,
-                         EnvironmentPool& pool);
-  /// Stores a launch that never came to its command.
-  FinishedLaunch not_started(const PlannedGroup& group, int block, int position, int number,
-                             const std::string& reason);
-  void note_left_over(const std::string& problem);
+  void run_group(const PlannedGroup& group, int block, int position);
   void leave_out(const std::string& environment, const std::string& reason);
   void fail_environment(const std::string& environment, const std::string& reason);
   [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
   [[nodiscard]] std::size_t remaining() const;
-  [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
   [[nodiscard]] std::string label(const PlannedGroup& group, int block) const;
 
   const Experiment& experiment_;
@@ -105,9 +73,9 @@ class Executor {
   RunSummary summary_;
   std::optional<RunConfig> replayed_;
   std::set<LaunchKey> finished_;
-  CadenceBook cadences_;
-  std::set<std::string> settled_;   ///< groups whose intervals are as narrow as asked
-  std::set<std::string> left_out_;  ///< environments that cannot be prepared
+  std::optional<LaunchRunner> runner_;  ///< of the run that is under way
+  std::set<std::string> settled_;       ///< groups whose intervals are as narrow as asked
+  std::set<std::string> left_out_;      ///< environments that cannot be prepared
 };
 
 /// What the store keeps of a plan's groups and cells.

@@ -3,21 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "core/statistics/statistics.hpp"
-#include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
-#include "orchestrator/launch/noise_gate.hpp"
-#include "profiles/detect/facts.hpp"
 
 namespace dynamiccl {
-
-/// A launch that ended, with its row.
-struct LaunchEvaluator::Done {
-  FinishedLaunch finished;
-  std::int64_t row = 0;
-};
 
 namespace {
 
@@ -80,39 +70,25 @@ LaunchEvaluator::LaunchEvaluator(const Experiment& experiment, const TunePlan& p
                                  const std::string& run_id)
     : experiment_(experiment),
       plan_(plan),
-      site_(std::move(site)),
       store_(store),
       console_(console),
       run_id_(run_id),
-      pool_(run_id, {site_.worker_folder, site_.run_folder}) {}
-
-LaunchEvaluator::~LaunchEvaluator() {
-  for (const std::string& problem : pool_.stop_all()) console_.warning(problem);
-}
-
-void LaunchEvaluator::prepare_environment(const std::string& name) {
-  if (!prepared_.emplace(name, true).second) return;
-  try {
-    prepare(experiment_.profiles.at(name), preparation_progress());
-  } catch (const Error& error) {
-    if (interrupt_signal() != 0) return;
-    if (error.kind() != ErrorKind::environment) throw;
-    left_out_[name] = error.what();
-    console_.warning(fmt::format("{} cannot run here: {}", name, error.what()));
-  }
-}
+      runner_({experiment.profiles, experiment.protocol, experiment.seed}, std::move(site), &store,
+              console, run_id) {}
 
 std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
   const std::string salt = fmt::format("{}|{}", run_id_, round_++);
   const Plan plan = plan_for(plan_, asks, salt);
   store_.extend_run(run_id_, group_rows(experiment_, plan), cell_rows(plan));
   console_.expect(plan.groups.size());
-  std::map<std::string, std::pair<const PlannedGroup*, Done>> done;
+  std::map<std::string, std::pair<const PlannedGroup*, GroupLaunch>> done;
   for (const PlannedGroup& group : plan.groups) {
-    prepare_environment(group.environment);
+    const Readiness& readiness = runner_.prepare_environment(group.environment);
+    if (readiness.state != Readiness::State::ready && warned_.insert(group.environment).second)
+      console_.warning(fmt::format("{} cannot run here: {}", group.environment, readiness.reason));
     interrupted_by_ = interrupt_signal();
     if (interrupted_by_ != 0) return {};
-    Done one = launch(group);
+    GroupLaunch one = launch(group);
     interrupted_by_ = one.finished.interrupted_by;
     if (interrupted_by_ == 0) interrupted_by_ = interrupt_signal();
     if (interrupted_by_ != 0) return {};
@@ -140,62 +116,15 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
   return results;
 }
 
-LaunchEvaluator::Done LaunchEvaluator::launch(const PlannedGroup& group) {
-  Done last;
-  for (int number = 0; number <= experiment_.protocol.retries; ++number) {
-    last = attempt(group, number);
-    if (last.finished.end.status == LaunchStatus::ok || last.finished.interrupted_by != 0) break;
-    // A failed launch may have spoiled its surroundings.
-    const std::string problem = pool_.drop(experiment_.profiles.at(group.environment), group.ranks);
-    if (!problem.empty()) console_.warning(problem);
-  }
-  ++launches_;
-  const bool ok = last.finished.end.status == LaunchStatus::ok;
-  if (!ok && last.finished.interrupted_by == 0) ++failed_;
-  console_.launched(
+GroupLaunch LaunchEvaluator::launch(const PlannedGroup& group) {
+  const std::string label =
       fmt::format("{} {} {} {} ranks, {} settings", group.environment, name_of(group.backend),
-                  name_of(group.architecture), group.ranks, group.cells.size()),
-      ok ? "" : last.finished.end.reason, last.finished.end.duration_s);
+                  name_of(group.architecture), group.ranks, group.cells.size());
+  GroupLaunch last = runner_.launch(group, {0, 0, label});
+  ++launches_;
+  if (!last.ok() && last.finished.interrupted_by == 0) ++failed_;
+  console_.launched(label, last.ok() ? "" : last.finished.end.reason, last.finished.end.duration_s);
   return last;
-}
-
-LaunchEvaluator::Done LaunchEvaluator::attempt(const PlannedGroup& group, int number) {
-  const EnvironmentProfile& profile = experiment_.profiles.at(group.environment);
-  Done done;
-  const auto not_started = [&](const std::string& why) {
-    LaunchStart start;
-    start.uuid = random_uuid();
-    start.group_id = group.id;
-    start.attempt = number;
-    done.finished.end.status = LaunchStatus::failed;
-    done.finished.end.reason = why;
-    done.finished.interrupted_by = interrupt_signal();
-    done.row = store_.begin_launch(run_id_, start);
-    store_.finish_launch(done.row, done.finished.end, {});
-    return std::move(done);
-  };
-  if (left_out_.contains(group.environment)) return not_started(left_out_.at(group.environment));
-  Environment* environment = nullptr;
-  try {
-    environment = &pool_.get(profile, group.ranks);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::environment) throw;
-    return not_started(std::string("the environment did not start: ") + error.what());
-  }
-  auto launch = prepare_launch(group, profile, *environment, site_, experiment_.protocol,
-                               launch_seed(experiment_.seed, group.id, 0, number));
-  launch.start.attempt = number;
-  launch.noise_before = quiet_window(experiment_.protocol.noise, site_.cores);
-  launch.start.noise_json = launch.noise_before.dump();
-  done.row = store_.begin_launch(run_id_, launch.start);
-  done.finished = run_launch(launch, profile, *environment, site_, experiment_.protocol,
-                             console_.verbose()
-                                 ? [](const std::string& text) { fmt::print(stderr, "{}", text); }
-                                 : std::function<void(const std::string&)>());
-  store_.finish_launch(done.row, done.finished.end, done.finished.records);
-  if (done.finished.end.status == LaunchStatus::ok && !site_.keep_files)
-    remove_launch_folder(launch);
-  return done;
 }
 
 }  // namespace dynamiccl

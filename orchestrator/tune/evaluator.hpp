@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,6 @@ class LaunchEvaluator {
   /// The run must have begun. All references must outlive the evaluator.
   LaunchEvaluator(const Experiment& experiment, const TunePlan& plan, LaunchSite site, Store& store,
                   Console& console, const std::string& run_id);
-  ~LaunchEvaluator();
 
   /// One answer per ask; none when interrupted by a signal.
   std::vector<Measured> measure(const std::vector<Ask>& asks);
@@ -43,20 +43,15 @@ class LaunchEvaluator {
   }
 
  private:
-  struct Done;
-  Done launch(const PlannedGroup& group);
-  Done attempt(const PlannedGroup& group, int number);
-  void prepare_environment(const std::string& name);
+  GroupLaunch launch(const PlannedGroup& group);
 
   const Experiment& experiment_;
   const TunePlan& plan_;
-  LaunchSite site_;
   Store& store_;
   Console& console_;
   std::string run_id_;
-  EnvironmentPool pool_;
-  std::map<std::string, std::string> left_out_;  ///< environments that cannot be prepared: why
-  std::map<std::string, bool> prepared_;
+  LaunchRunner runner_;
+  std::set<std::string> warned_;  ///< environments that are not ready
   std::map<std::string, std::pair<std::string, nlohmann::json>> regimes_;
   std::map<std::size_t, std::vector<double>> computing_us_;  ///< by task
   int round_ = 0;

@@ -72,3 +72,22 @@ TEST_CASE("a search leaves a table whose settings are loaded again") {
   CHECK(program.value("SELECT count(*) FROM run").get<int>() == runs);
   CHECK(program.processes().empty());
 }
+
+TEST_CASE("a search holds settings against each other by one cadence") {
+  const Program program;
+  const std::string file =
+      program.file("search.toml", one_cell("\"bare-metal\"", "gloo") +
+                                      "[protocol]\nwarmup = 1\niterations = 5\n"
+                                      "batch_target = \"2ms\"\nmax_batch = 1000\n"
+                                      "[tune]\nsweep_launches = 3\nconfirm_launches = 3\n"
+                                      "budget_percent = 100\n"
+                                      "[tune.gloo]\nsegments = [\"8KiB\"]\n");
+  const auto tuned =
+      program.run({"tune", file, "--agent", "random", "--table", program.folder() + "/t.json"});
+  INFO(tuned.err);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(program.value("SELECT count(*) FROM measurement WHERE status = 'ok'").get<int>() > 3);
+  // Times of a call were taken anew in every launch, so that batches would differ.
+  CHECK(program.value("SELECT count(DISTINCT batch) FROM measurement WHERE status = 'ok'")
+            .get<int>() == 1);
+}

@@ -1,0 +1,150 @@
+#include "orchestrator/run/launch_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "containers/unsupported.hpp"
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/noise_gate.hpp"
+
+namespace dynamiccl {
+namespace {
+
+FinishedLaunch interrupted_before() {
+  FinishedLaunch nothing;
+  nothing.end.status = LaunchStatus::interrupted;
+  nothing.interrupted_by = interrupt_signal();
+  return nothing;
+}
+
+}  // namespace
+
+LaunchRunner::LaunchRunner(LaunchTerms terms, LaunchSite site, Store* store, Console& console,
+                           std::string run_id)
+    : terms_(std::move(terms)),
+      site_(std::move(site)),
+      store_(store),
+      console_(console),
+      run_id_(std::move(run_id)),
+      pool_(run_id_, {site_.worker_folder, site_.run_folder}) {}
+
+LaunchRunner::~LaunchRunner() {
+  for (const auto& problem : pool_.stop_all()) console_.warning(problem);
+}
+
+const EnvironmentProfile& LaunchRunner::profile_of(const PlannedGroup& group) const {
+  return terms_.profiles.at(group.environment);
+}
+
+const Readiness& LaunchRunner::prepare_environment(const std::string& name) {
+  const auto known = readiness_.find(name);
+  if (known != readiness_.end()) return known->second;
+  using State = Readiness::State;
+  try {
+    prepare(terms_.profiles.at(name), preparation_progress());
+  } catch (const UnsupportedError& error) {
+    return readiness_[name] = {State::unsupported, error.what()};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::environment) throw;
+    const State state = interrupt_signal() != 0 ? State::interrupted : State::failed;
+    return readiness_[name] = {state, error.what()};
+  }
+  return readiness_[name] = {};
+}
+
+GroupLaunch LaunchRunner::launch(const PlannedGroup& group, const LaunchPlace& place) {
+  const int first = store_ == nullptr ? 0 : store_->next_attempt(run_id_, group.id, place.block);
+  const auto known = readiness_.find(group.environment);
+  if (known != readiness_.end() && known->second.state != Readiness::State::ready)
+    return not_started(group, place, first, known->second.reason);
+  GroupLaunch last;
+  const int end = first + terms_.protocol.retries;
+  for (int number = first; number <= end; ++number) {
+    last = attempt(group, place, number, terms_.protocol);
+    if (last.ok() || last.finished.interrupted_by != 0) break;
+    // A failed launch may have spoiled its surroundings.
+    drop_environment(group);
+    if (number < end)
+      console_.warning(fmt::format("{}: attempt {} failed, trying again: {}", place.label,
+                                   number + 1, last.finished.end.reason));
+  }
+  return last;
+}
+
+GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& place, int number,
+                                  const RunProtocol& protocol) {
+  const auto& profile = profile_of(group);
+  Environment* environment = nullptr;
+  PreparedLaunch launch;
+  try {
+    environment = &pool_.get(profile, group.ranks);
+    if (interrupt_signal() != 0) return {interrupted_before(), 0};
+    launch = prepare_launch(group, profile, *environment, site_, protocol,
+                            launch_seed(terms_.seed, group.id, place.block, number),
+                            replayed_ ? &*replayed_ : nullptr, &cadences_);
+  } catch (const Error& error) {
+    // One group that cannot be started is no reason to leave the others unmeasured.
+    if (error.kind() == ErrorKind::bug) throw;
+    return not_started(
+        group, place, number,
+        (environment == nullptr ? "the environment did not start: " : "cannot be started: ") +
+            std::string(error.what()));
+  }
+  launch.start.block = place.block;
+  launch.start.attempt = number;
+  launch.start.position = place.position;
+  launch.noise_before = quiet_window(protocol.noise, site_.cores);
+  launch.start.noise_json = launch.noise_before.dump();
+  GroupLaunch done;
+  if (store_ != nullptr) done.row = store_->begin_launch(run_id_, launch.start);
+  done.finished = run_launch(launch, profile, *environment, site_, protocol,
+                             console_.verbose()
+                                 ? [](const std::string& text) { fmt::print(stderr, "{}", text); }
+                                 : std::function<void(const std::string&)>());
+  if (store_ != nullptr) store_->finish_launch(done.row, done.finished.end, done.finished.records);
+  if (done.ok()) cadences_.note(group, done.finished.records);
+  if (store_ == nullptr || (done.ok() && !site_.keep_files)) remove_launch_folder(launch);
+  return done;
+}
+
+GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPlace& place,
+                                      int number, const std::string& reason) {
+  LaunchStart start;
+  start.uuid = random_uuid();
+  start.group_id = group.id;
+  start.block = place.block;
+  start.attempt = number;
+  start.position = place.position;
+  start.run_json = start.environment_json = start.container_json = start.noise_json = "{}";
+  GroupLaunch done;
+  done.finished.interrupted_by = interrupt_signal();
+  done.finished.end.status =
+      done.finished.interrupted_by != 0 ? LaunchStatus::interrupted : LaunchStatus::failed;
+  done.finished.end.reason = reason;
+  done.finished.end.exit_code = -1;
+  done.finished.end.noise_json = "{}";
+  if (store_ != nullptr) {
+    done.row = store_->begin_launch(run_id_, start);
+    store_->finish_launch(done.row, done.finished.end, {});
+  }
+  return done;
+}
+
+void LaunchRunner::stop_environments() {
+  for (const auto& problem : pool_.stop_all()) note_left_over(problem);
+}
+
+void LaunchRunner::drop_environment(const PlannedGroup& group) {
+  note_left_over(pool_.drop(profile_of(group), group.ranks));
+}
+
+void LaunchRunner::note_left_over(const std::string& problem) {
+  if (problem.empty()) return;
+  console_.warning(problem);
+  if (store_ != nullptr) store_->add_event(run_id_, std::nullopt, "left-over", problem);
+}
+
+}  // namespace dynamiccl
