@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "containers/environment.hpp"
+#include "containers/image.hpp"
 #include "core/vocabulary/error.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"

@@ -1,4 +1,4 @@
-#include "db/store_impl.hpp"
+#include "db/statements.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -66,14 +66,14 @@ std::string experiment_digest(const std::string& spec_text,
       json::array({spec_text, overrides}).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-Store::Impl::Impl(const std::string& path) : path_(path), db_(open_for_writing(path)) {
+Statements::Statements(const std::string& path) : path_(path), db_(open_for_writing(path)) {
   migrate(db_, path_, current_schema());
   // Its statements can only be prepared once the tables exist.
   ingest_ = std::make_unique<LaunchIngest>(db_);
   write("looking for unfinished runs", [&] { recover_left_overs(); });
 }
 
-void Store::Impl::insert_run(const RunInfo& run) {
+void Statements::insert_run(const RunInfo& run) {
   auto same = statement("SELECT 1 FROM run WHERE uuid = ?", run.id);
   if (same.executeStep()) {
     throw Error(ErrorKind::data,
@@ -96,7 +96,7 @@ void Store::Impl::insert_run(const RunInfo& run) {
       json_or_empty(run.protocol_json), run.replay_of);
 }
 
-void Store::Impl::own(std::int64_t run) const {
+void Statements::own(std::int64_t run) const {
   const ProcessIdentity me = this_process();
   execute(
       "UPDATE run SET status = 'running', ended_utc = NULL, owner_host = ?, owner_boot_id = ?,"
@@ -104,7 +104,7 @@ void Store::Impl::own(std::int64_t run) const {
       me.host, me.boot_id, me.pid, me.pid_namespace, me.start_ticks, run);
 }
 
-ProcessState Store::Impl::owner_state(std::int64_t run) const {
+ProcessState Statements::owner_state(std::int64_t run) const {
   auto row = statement(
       "SELECT owner_host, owner_boot_id, owner_pid, owner_pid_namespace, owner_start_ticks "
       "FROM run WHERE id = ?",
@@ -115,8 +115,8 @@ ProcessState Store::Impl::owner_state(std::int64_t run) const {
                    row.getColumn(4).getInt64()});
 }
 
-void Store::Impl::insert_groups(std::int64_t run, const std::vector<GroupInfo>& groups,
-                                std::map<std::string, std::pair<std::int64_t, int>>& rows) {
+void Statements::insert_groups(std::int64_t run, const std::vector<GroupInfo>& groups,
+                               std::map<std::string, std::pair<std::int64_t, int>>& rows) {
   for (const auto& group : groups) {
     const std::string profile = json_or_empty(group.profile_json);
     const std::int64_t profile_row = insert_or_find(
@@ -133,7 +133,7 @@ void Store::Impl::insert_groups(std::int64_t run, const std::vector<GroupInfo>& 
   }
 }
 
-void Store::Impl::insert_cells(
+void Statements::insert_cells(
     const std::vector<CellInfo>& cells,
     const std::map<std::string, std::pair<std::int64_t, int>>& groups) const {
   SQLite::Statement insert(
@@ -165,8 +165,8 @@ void Store::Impl::insert_cells(
   }
 }
 
-void Store::Impl::event(std::int64_t run, std::optional<std::int64_t> launch,
-                        const std::string& kind, const std::string& message) const {
+void Statements::event(std::int64_t run, std::optional<std::int64_t> launch,
+                       const std::string& kind, const std::string& message) const {
   SQLite::Statement insert(
       db_, "INSERT INTO event(run_id, launch_id, at_utc, kind, message) VALUES (?,?,?,?,?)");
   insert.bind(1, run);
@@ -177,7 +177,7 @@ void Store::Impl::event(std::int64_t run, std::optional<std::int64_t> launch,
   insert.exec();
 }
 
-void Store::Impl::interrupt(std::int64_t run, const std::string& why) const {
+void Statements::interrupt(std::int64_t run, const std::string& why) const {
   execute(
       "UPDATE launch SET status = 'interrupted', reason = ? WHERE status = 'running' AND group_id "
       "IN (SELECT id FROM plan_group WHERE run_id = ?)",
@@ -185,7 +185,7 @@ void Store::Impl::interrupt(std::int64_t run, const std::string& why) const {
   execute("UPDATE run SET status = 'interrupted' WHERE id = ? AND status = 'running'", run);
 }
 
-void Store::Impl::recover_left_overs() const {
+void Statements::recover_left_overs() const {
   std::vector<std::pair<std::int64_t, std::int64_t>> running;
   SQLite::Statement rows(db_, "SELECT id, owner_pid FROM run WHERE status = 'running'");
   while (rows.executeStep()) {
@@ -201,7 +201,7 @@ void Store::Impl::recover_left_overs() const {
   }
 }
 
-LaunchIngest::Launch Store::Impl::unfinished_launch(std::int64_t launch) const {
+LaunchIngest::Launch Statements::unfinished_launch(std::int64_t launch) const {
   auto row = statement(
       "SELECT g.run_id, g.id, g.ranks, r.protocol_json, l.run_config_json, l.status FROM launch l "
       "JOIN plan_group g ON g.id = l.group_id JOIN run r ON r.id = g.run_id WHERE l.id = ?",
@@ -220,7 +220,7 @@ LaunchIngest::Launch Store::Impl::unfinished_launch(std::int64_t launch) const {
           aggregation_of(row.getColumn(3).getString(), row.getColumn(4).getString())};
 }
 
-void Store::Impl::refuse_second_measurement(const LaunchIngest::Launch& launch) const {
+void Statements::refuse_second_measurement(const LaunchIngest::Launch& launch) const {
   auto other = statement(
       "SELECT o.uuid FROM launch l JOIN launch o ON o.group_id = l.group_id AND o.block = l.block "
       "WHERE l.id = ? AND o.status = 'ok'",
@@ -232,7 +232,7 @@ void Store::Impl::refuse_second_measurement(const LaunchIngest::Launch& launch) 
                           path_, other.getColumn(0).getString()));
 }
 
-void Store::Impl::close_launch(const LaunchIngest::Launch& launch, const LaunchEnd& end) {
+void Statements::close_launch(const LaunchIngest::Launch& launch, const LaunchEnd& end) {
   std::optional<std::int64_t> regime;
   if (!end.regime_id.empty()) {
     regime =

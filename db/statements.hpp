@@ -14,10 +14,9 @@
 
 #include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
-#include "db/foreign_run.hpp"
 #include "db/launch_ingest.hpp"
 #include "db/owner.hpp"
-#include "db/store.hpp"
+#include "db/rows.hpp"
 
 namespace dynamiccl {
 
@@ -31,10 +30,15 @@ std::string json_or_empty(const std::string& document);
 std::string experiment_digest(const std::string& spec_text,
                               const std::vector<std::string>& overrides);
 
-/// The statements behind Store. Methods run inside a transaction that the caller opened with write.
-class Store::Impl {
+/// The statements behind Store, importing and merging. Methods run inside a transaction that the
+/// caller opened with write.
+class Statements {
  public:
-  explicit Impl(const std::string& path);
+  explicit Statements(const std::string& path);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] SQLite::Database& db() const { return db_; }
+  [[nodiscard]] LaunchIngest& ingest() const { return *ingest_; }
 
   /// One transaction, its errors explained. Taking the write lock at once avoids the deadlock of
   /// two readers that both want to write.
@@ -114,16 +118,11 @@ class Store::Impl {
              const std::string& message) const;
   void interrupt(std::int64_t run, const std::string& why) const;
   void recover_left_overs() const;
-  void insert_foreign_launch(const ForeignRun& foreign, const ForeignLaunch& launch,
-                             std::int64_t group) const;
-  void insert_foreign_figure(const ForeignRun& foreign, const ForeignFigure& figure,
-                             std::int64_t launch, std::int64_t group) const;
-  /// The other database is attached as "other".
-  MergeSummary merge_attached(const std::string& other_path) const;
   LaunchIngest::Launch unfinished_launch(std::int64_t launch) const;
   void refuse_second_measurement(const LaunchIngest::Launch& launch) const;
   void close_launch(const LaunchIngest::Launch& launch, const LaunchEnd& end);
 
+ private:
   std::string path_;
   mutable SQLite::Database db_;
   std::unique_ptr<LaunchIngest> ingest_;

@@ -1,13 +1,14 @@
+#include "db/merge.hpp"
+
 #include <SQLiteCpp/Backup.h>
 #include <fmt/format.h>
 
 #include <filesystem>
 
 #include "core/vocabulary/text.hpp"
-#include "db/foreign_run.hpp"
 #include "db/merge_plan.hpp"
 #include "db/migrations.hpp"
-#include "db/store_impl.hpp"
+#include "db/statements.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -132,56 +133,57 @@ std::vector<std::string> texts(SQLite::Database& db, const std::string& sql) {
 
 int number(SQLite::Database& db, const std::string& sql) { return db.execAndGet(sql).getInt(); }
 
-}  // namespace
-
-MergeSummary Store::merge(const std::string& other_path) {
-  Impl& impl = *impl_;
-  std::error_code ignored;
-  if (std::filesystem::equivalent(other_path, impl.path_, ignored)) {
-    throw Error(ErrorKind::input,
-                fmt::format("import: {} is the database that it would be merged into; name another "
-                            "one with --db",
-                            other_path));
-  }
-  const Snapshot snapshot(other_path, impl.path_);
-  return explained(impl.path_, "merging " + other_path, [&] {
-    const Attached attached(impl.db_, snapshot.path());
-    impl.db_.exec(
-        "CREATE TEMP TABLE merge_runs(uuid TEXT PRIMARY KEY);"
-        "CREATE TEMP TABLE merge_numbers(\"of\" TEXT, old INTEGER, new INTEGER, "
-        "PRIMARY KEY (\"of\", old)) WITHOUT ROWID");
-    return impl.write("merging " + other_path, [&] { return impl.merge_attached(other_path); });
-  });
-}
-
-MergeSummary Store::Impl::merge_attached(const std::string& other_path) const {
+/// The other database is attached as "other".
+MergeSummary merge_attached(const Statements& statements, const std::string& other_path) {
+  SQLite::Database& db = statements.db();
   MergeSummary summary;
-  db_.exec(
+  db.exec(
       "INSERT INTO temp.merge_runs SELECT uuid FROM other.run WHERE status <> 'running' AND uuid "
       "NOT IN (SELECT uuid FROM main.run)");
   summary.already_there =
-      number(db_, "SELECT count(*) FROM other.run WHERE uuid IN (SELECT uuid FROM main.run)");
-  summary.running = number(db_,
+      number(db, "SELECT count(*) FROM other.run WHERE uuid IN (SELECT uuid FROM main.run)");
+  summary.running = number(db,
                            "SELECT count(*) FROM other.run WHERE status = 'running' AND uuid NOT "
                            "IN (SELECT uuid FROM main.run)");
-  if (number(db_, "SELECT count(*) FROM temp.merge_runs") == 0) return summary;
-  for (const auto& table : merge_plan(db_)) {
+  if (number(db, "SELECT count(*) FROM temp.merge_runs") == 0) return summary;
+  for (const auto& table : merge_plan(db)) {
     // Numbers of an owned table are given before its rows come, those of a shared one after.
-    if (table.owned) number_rows(db_, table);
-    summary.rows += copy_rows(db_, table);
-    if (!table.owned) number_rows(db_, table);
+    if (table.owned) number_rows(db, table);
+    summary.rows += copy_rows(db, table);
+    if (!table.owned) number_rows(db, table);
   }
-  summary.runs = texts(db_,
+  summary.runs = texts(db,
                        "SELECT r.uuid FROM main.run r JOIN temp.merge_runs m ON m.uuid = r.uuid "
                        "ORDER BY r.id");
   for (const auto& uuid : summary.runs) {
-    execute(
+    statements.execute(
         "INSERT INTO imported_run(run_id, format, source, imported_utc, source_json) "
         "SELECT id, 'dynamiccl', ?, ?, '{}' FROM run WHERE uuid = ? "
         "AND id NOT IN (SELECT run_id FROM imported_run)",
         other_path, now_utc(), uuid);
   }
   return summary;
+}
+
+}  // namespace
+
+MergeSummary merge_database(Statements& db, const std::string& other_path) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(other_path, db.path(), ignored)) {
+    throw Error(ErrorKind::input,
+                fmt::format("import: {} is the database that it would be merged into; name another "
+                            "one with --db",
+                            other_path));
+  }
+  const Snapshot snapshot(other_path, db.path());
+  return explained(db.path(), "merging " + other_path, [&] {
+    const Attached attached(db.db(), snapshot.path());
+    db.db().exec(
+        "CREATE TEMP TABLE merge_runs(uuid TEXT PRIMARY KEY);"
+        "CREATE TEMP TABLE merge_numbers(\"of\" TEXT, old INTEGER, new INTEGER, "
+        "PRIMARY KEY (\"of\", old)) WITHOUT ROWID");
+    return db.write("merging " + other_path, [&] { return merge_attached(db, other_path); });
+  });
 }
 
 }  // namespace dynamiccl
