@@ -11,7 +11,7 @@
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
-#include "reports/figures.hpp"
+#include "reports/model/figures.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/training/training.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {

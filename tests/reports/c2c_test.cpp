@@ -1,12 +1,14 @@
-#include "reports/c2c.hpp"
+#include "reports/model/c2c.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/report.hpp"
 #include "tests/reports/trained_run.hpp"
 
 using namespace dynamiccl;

@@ -3,7 +3,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/page/html_report.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/report.hpp"
+#include "reports/render/run_diff.hpp"
 #include "tests/reports/compared_runs.hpp"
 #include "tests/reports/page_data.hpp"
 

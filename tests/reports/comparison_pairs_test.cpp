@@ -4,9 +4,15 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
-#include "reports/answer.hpp"
-#include "reports/figure_queries.hpp"
-#include "reports/trust.hpp"
+#include "reports/model/cell_columns.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/trust.hpp"
+#include "reports/queries/figure_queries.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/comparison_junit.hpp"
+#include "reports/render/comparison_render.hpp"
+#include "reports/render/render.hpp"
 #include "tests/reports/compared_runs.hpp"
 
 using namespace dynamiccl;

@@ -7,8 +7,13 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/report.hpp"
+#include "reports/render/run_page.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

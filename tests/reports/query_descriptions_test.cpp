@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "reports/reports.hpp"
+#include "reports/queries/registry.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;

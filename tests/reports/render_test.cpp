@@ -1,8 +1,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
-#include "reports/humanise.hpp"
-#include "reports/reports.hpp"
+#include "reports/render/humanise.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/report.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

@@ -5,10 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/text.hpp"
-#include "reports/answer.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
-#include "reports/trust.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/model/trust.hpp"
+#include "reports/page/html_report.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/reports/page_data.hpp"
 

@@ -1,11 +1,15 @@
-#include "reports/trust.hpp"
+#include "reports/model/trust.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/vocabulary/text.hpp"
-#include "reports/answer.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/run_page.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

@@ -8,8 +8,12 @@
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/run/console.hpp"
-#include "reports/reports.hpp"
-#include "reports/step_trace.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/run_diff.hpp"
+#include "reports/render/run_page.hpp"
+#include "reports/render/step_trace.hpp"
 
 namespace dynamiccl {
 

@@ -13,8 +13,9 @@
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/replay.hpp"
 #include "orchestrator/run/run_setup.hpp"
-#include "reports/answer.hpp"
-#include "reports/reports.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -16,8 +16,11 @@
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/run/stopping.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 namespace {

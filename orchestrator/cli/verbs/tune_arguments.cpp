@@ -6,7 +6,7 @@
 
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
-#include "reports/reports.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "db/table.hpp"
+#include "reports/model/figures.hpp"
+
+namespace dynamiccl {
+
+/// The figures of one operation: rows are size, environment and backend.
+struct OperationTable {
+  std::string title;  ///< "ring allreduce, 2 ranks, float32"
+  Table table;
+  std::string method;  ///< how the figures were made
+};
+
+std::vector<OperationTable> operation_tables(const std::vector<CellFigure>& figures);
+
+}  // namespace dynamiccl

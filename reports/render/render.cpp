@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/text.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/render/humanise.hpp"
+#include "reports/render/render.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Terminal columns, near enough: code points.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+std::string padded(const std::string& text, std::size_t width, bool right, bool last) {
+  const std::string blanks(width - std::min(width, width_of(text)), ' ');
+  if (right) return blanks + text;
+  return last ? text : text + blanks;
+}
+
+std::vector<std::size_t> widths_of(const HumanTable& table) {
+  std::vector<std::size_t> widths;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    std::size_t width = width_of(table.columns[i]);
+    for (const auto& row : table.rows) width = std::max(width, width_of(row[i]));
+    widths.push_back(width);
+  }
+  return widths;
+}
+
+std::string text_table(const Table& table) {
+  if (table.columns.empty()) return "";
+  HumanTable human = humanise(table);
+  for (auto& row : human.rows) std::transform(row.begin(), row.end(), row.begin(), one_line);
+  const auto widths = widths_of(human);
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string text;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (i > 0) text += "  ";
+      text += padded(cells[i], widths[i], human.right[i], i + 1 == cells.size());
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    out += text + "\n";
+  };
+  line(human.columns);
+  std::vector<std::string> rules;
+  for (const auto width : widths) rules.emplace_back(width, '-');
+  line(rules);
+  for (const auto& row : human.rows) line(row);
+  if (human.rows.empty()) out += "(no rows)\n";
+  if (!human.held_fixed.empty()) out += "held fixed: " + human.held_fixed + "\n";
+  return out;
+}
+
+std::string markdown_table(const Table& table) {
+  if (table.columns.empty()) return "";
+  const HumanTable human = humanise(table);
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& cells) {
+    out += "|";
+    for (const auto& cell : cells) out += " " + markdown_text(cell) + " |";
+    out += "\n";
+  };
+  line(human.columns);
+  out += "|";
+  for (const bool right : human.right) out += right ? "---:|" : "---|";
+  out += "\n";
+  for (const auto& row : human.rows) line(row);
+  if (!human.held_fixed.empty()) out += "\nHeld fixed: " + human.held_fixed + ".\n";
+  return out;
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+/// RFC 4180: CRLF, quotes doubled; NULL is an empty field.
+std::string csv_table(const Table& table) {
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& fields) {
+    std::vector<std::string> quoted;
+    for (const auto& field : fields) quoted.push_back(csv_field(field));
+    out += join(quoted, ",") + "\r\n";
+  };
+  line(table.columns);
+  for (const auto& row : table.rows) {
+    std::vector<std::string> fields;
+    for (const auto& value : row) fields.push_back(plain_text(value));
+    line(fields);
+  }
+  return out;
+}
+
+nlohmann::ordered_json json_value(const Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) return *whole;
+  if (const auto* real = std::get_if<double>(&value)) return *real;
+  return nullptr;
+}
+
+std::string json_table(const Table& table) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& row : table.rows) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (std::size_t i = 0; i < row.size(); ++i) object[table.columns[i]] = json_value(row[i]);
+    list.push_back(std::move(object));
+  }
+  return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string render_table(const Table& table, OutputFormat format) {
+  switch (format) {
+    case OutputFormat::markdown:
+      return markdown_table(table);
+    case OutputFormat::csv:
+      return csv_table(table);
+    case OutputFormat::json:
+      return json_table(table);
+    case OutputFormat::text:
+      break;
+  }
+  return text_table(table);
+}
+
+}  // namespace dynamiccl
