@@ -199,11 +199,12 @@ void read_all(int file, void* data, std::size_t bytes) {
 /// One rank's life.
 class Rank {
  public:
-  Rank(const StormOptions& options, int rank, int to_previous, int from_next)
+  Rank(const StormOptions& options, int rank, int to_previous, int from_next, int words)
       : options_(options),
         rank_(rank),
         to_previous_(to_previous),
         from_next_(from_next),
+        words_(words),
         net_(options.library, options.version) {}
 
   double run() {
@@ -234,6 +235,7 @@ class Rank {
           std::make_unique<Channel>(options_, net_, mixed(base * 64 + previous), false));
     }
     connect(channels);
+    if (round == 0) require(write(words_, "+", 1) == 1, "the test is gone");
     if (options_.fork_children && round == 0) fork_child();
     const auto begin = Clock::now();
     auto moved = begin;
@@ -298,6 +300,7 @@ class Rank {
   int rank_;
   int to_previous_;
   int from_next_;
+  int words_;
   LoadedNet net_;
 };
 
@@ -309,6 +312,7 @@ struct Process {
 [[noreturn]] void rank_main(const StormOptions& options, int rank, int to_previous, int from_next,
                             int words) {
   setpgid(0, 0);
+  signal(SIGPIPE, SIG_IGN);
   const std::string folder =
       options.folders_apart ? options.folder + "/" + std::to_string(rank) : options.folder;
   if (options.folders_apart) mkdir(folder.c_str(), 0700);
@@ -316,7 +320,7 @@ struct Process {
   int code = 0;
   std::string text;
   try {
-    text = std::to_string(Rank(options, rank, to_previous, from_next).run());
+    text = std::to_string(Rank(options, rank, to_previous, from_next, words).run());
   } catch (const NetError& error) {
     code = kTold;
     text = error.what();
@@ -388,6 +392,11 @@ StormResult run_storm(const StormOptions& options) {
   }
   StormResult result;
   result.ok = true;
+  // From here on ranks have messages under way; before that a job's own bootstrap notices an end.
+  for (const Process& process : processes) {
+    char mark = 0;
+    if (read(process.words, &mark, 1) != 1 || mark != '+') result.problem = "no connection";
+  }
   if (options.kill_rank >= 0) {
     usleep(static_cast<useconds_t>(options.kill_ms) * 1000);
     kill(processes[static_cast<std::size_t>(options.kill_rank)].pid, SIGKILL);
