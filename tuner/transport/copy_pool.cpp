@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <ctime>
 #include <limits>
 #include <thread>
@@ -98,13 +97,16 @@ void CopyPool::run(unsigned id) {
   std::size_t first = id;
   int idle = 0;
   for (;;) {
-    if (active_.load(std::memory_order_acquire) == 0 || idle > kPatience) {
-      doze();
-      idle = 0;
-    }
     if (scan(id, first)) {
       idle = 0;
-    } else if (++idle > kSpins) {
+      wake();  // where there was one piece there are more
+      continue;
+    }
+    const bool active = active_.load(std::memory_order_acquire) != 0;
+    if (++idle > (active ? kPatienceActive : kPatience)) {
+      doze();
+      idle = 0;
+    } else if (idle > kSpins) {
       sched_yield();
     } else {
       pause_briefly();
@@ -114,19 +116,20 @@ void CopyPool::run(unsigned id) {
 
 void CopyPool::doze() {
   const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
-  const bool quiet = active_.load(std::memory_order_seq_cst) == 0;
   sleeping_.fetch_add(1, std::memory_order_seq_cst);
-  // Work that came before it was known that this thread sleeps wakes nobody.
-  const bool begun = quiet && active_.load(std::memory_order_seq_cst) != 0;
+  // Who was woken may have come back by itself just before: the next call wakes again.
+  waking_.store(false, std::memory_order_seq_cst);
+  // A message that began before it was known that this thread sleeps woke nobody; a later one does.
+  const bool quiet = active_.load(std::memory_order_seq_cst) == 0;
   const timespec moment{0, 2'000'000};
-  if (!begun)
-    syscall(SYS_futex, &signal_, FUTEX_WAIT_PRIVATE, seen, quiet ? nullptr : &moment, nullptr, 0);
+  syscall(SYS_futex, &signal_, FUTEX_WAIT_PRIVATE, seen, quiet ? nullptr : &moment, nullptr, 0);
   sleeping_.fetch_sub(1, std::memory_order_seq_cst);
+  waking_.store(false, std::memory_order_seq_cst);
 }
 
-void CopyPool::wake_all() {
+void CopyPool::wake_one() {
   signal_.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &signal_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, &signal_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 }  // namespace dynamiccl::transport

@@ -37,9 +37,11 @@ class CopyPool {
     wake();
   }
   void end_large() { active_.fetch_sub(1, std::memory_order_relaxed); }
-  /// There is something to move: threads that dozed off come back. Cheap when none did.
+  /// There is something to move: a thread that dozed off comes back. Cheap when none did, or one is on its way.
   void wake() {
-    if (sleeping_.load(std::memory_order_seq_cst) != 0) wake_all();
+    if (sleeping_.load(std::memory_order_seq_cst) != 0 &&
+        !waking_.exchange(true, std::memory_order_seq_cst))
+      wake_one();
   }
 
  private:
@@ -53,7 +55,7 @@ class CopyPool {
   void run(unsigned id);
   bool scan(unsigned id, std::size_t& first);
   void doze();
-  void wake_all();
+  void wake_one();
 
   std::array<std::atomic<Movable*>, kMostConnections> connections_{};
   std::atomic<std::size_t> end_{0};
@@ -61,6 +63,7 @@ class CopyPool {
   std::atomic<unsigned> threads_{0};
   alignas(64) std::atomic<int> active_{0};
   alignas(64) std::atomic<int> sleeping_{0};
+  std::atomic<bool> waking_{false};  ///< a thread was woken that has not come back yet
   std::atomic<std::uint32_t> signal_{0};
   std::mutex mutex_;
 };

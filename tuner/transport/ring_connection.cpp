@@ -92,6 +92,10 @@ bool RingConnection::take_receive(Request& request, std::size_t most, Piece& pie
     request.started = true;
     request.bytes = total;
     request.left.store(pieces_of(total, ring_->cell_bytes()), std::memory_order_relaxed);
+    if (total > inline_bytes_) {
+      request.large.store(true, std::memory_order_relaxed);
+      CopyPool::instance().begin_large();
+    }
   }
   piece.bytes = std::min(request.bytes - request.moved, ring_->cell_bytes());
   if (bytes != piece.bytes) {
@@ -137,9 +141,11 @@ Result RingConnection::post(Request*& request, std::byte* data, std::size_t byte
   // A receive's pieces are known when its first comes.
   request->left.store(sender_ ? pieces_of(bytes, ring_->cell_bytes()) : 1,
                       std::memory_order_relaxed);
-  request->large = bytes > inline_bytes_;
+  // So is whether it is large: NCCL posts room for more than it gets.
+  const bool large = sender_ && bytes > inline_bytes_;
+  request->large.store(large, std::memory_order_relaxed);
   posted_.store(request->number + 1, std::memory_order_release);
-  if (request->large) CopyPool::instance().begin_large();
+  if (large) CopyPool::instance().begin_large();
   return nccl_net::kSuccess;
 }
 

@@ -197,9 +197,9 @@ Result TcpConnection::post(Request*& request, std::byte* data, std::size_t bytes
   request = new_request(data, bytes);
   if (request == nullptr) return nccl_net::kSuccess;
   request->left.store(1, std::memory_order_relaxed);
-  request->large = bytes > inline_bytes_;
+  request->large.store(bytes > inline_bytes_, std::memory_order_relaxed);
   posted_.store(request->number + 1, std::memory_order_release);
-  if (request->large) CopyPool::instance().begin_large();
+  if (request->large.load(std::memory_order_relaxed)) CopyPool::instance().begin_large();
   return nccl_net::kSuccess;
 }
 
