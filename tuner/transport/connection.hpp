@@ -36,7 +36,7 @@ struct Request {
   std::atomic<int> left{0};  ///< pieces that are not copied yet
   bool in_use = false;
   bool started = false;
-  bool large = false;  ///< the copy threads know of it
+  std::atomic<bool> large{false};  ///< the copy threads know of it
 };
 
 /// Bytes and messages of this process by the way they went; of both directions, payload alone.

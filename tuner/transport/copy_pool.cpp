@@ -15,8 +15,11 @@
 namespace dynamiccl::transport {
 namespace {
 
-constexpr int kSpins = 4000;      ///< looks in vain before the core is offered to others
-constexpr int kPatience = 40000;  ///< and before the thread sleeps
+// Looks in vain before the core is offered to others, and before the thread sleeps while no large message is under way,
+// and while one is.
+constexpr int kSpins = 4000;
+constexpr int kPatience = 2000;
+constexpr int kPatienceActive = 40000;
 
 void pause_briefly() {
 #if defined(__x86_64__)
