@@ -13,6 +13,7 @@
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/replay.hpp"
 #include "orchestrator/run/run_setup.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/render.hpp"
