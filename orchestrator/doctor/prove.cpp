@@ -12,6 +12,7 @@
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "reports/model/figures.hpp"
+#include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -9,6 +9,7 @@
 #include "core/vocabulary/text.hpp"
 #include "reports/compare/comparison.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/placements.hpp"
 #include "reports/model/run_facts.hpp"

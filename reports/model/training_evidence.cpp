@@ -1,4 +1,5 @@
 #include "reports/model/training_evidence.hpp"
+#include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
 #include "reports/model/training_report.hpp"
+#include "reports/model/table_view.hpp"
 
 #include <fmt/format.h>
 

@@ -7,6 +7,7 @@
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/figures_method.hpp"
 #include "reports/page/section.hpp"
 #include "reports/queries/figure_queries.hpp"

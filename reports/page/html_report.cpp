@@ -10,6 +10,7 @@
 #include "embedded/uplot_licence.hpp"
 #include "embedded/uplot_script.hpp"
 #include "embedded/uplot_style.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/page/html_report.hpp"

@@ -11,6 +11,7 @@
 #include "core/vocabulary/vocabulary.hpp"
 #include "embedded/query_list.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/pooling.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/trust.hpp"

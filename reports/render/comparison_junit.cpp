@@ -1,4 +1,5 @@
 #include "reports/render/comparison_junit.hpp"
+#include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
 #include "reports/render/comparison_render.hpp"
+#include "reports/model/figures.hpp"
 
 #include <fmt/format.h>
 

@@ -4,6 +4,7 @@
 
 #include "core/vocabulary/text.hpp"
 #include "reports/model/c2c.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/operation_tables.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"

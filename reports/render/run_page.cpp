@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/text.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"

@@ -1,4 +1,5 @@
 #include "reports/compare/comparison.hpp"
+#include "reports/model/figures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>

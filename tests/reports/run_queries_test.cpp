@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/text.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/trust.hpp"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"

@@ -1,4 +1,5 @@
 #include "reports/model/trust.hpp"
+#include "reports/model/figures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

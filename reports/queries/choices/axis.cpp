@@ -1,5 +1,6 @@
 #include "reports/model/alternatives.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/queries/choices/axis_rows.hpp"
 #include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"

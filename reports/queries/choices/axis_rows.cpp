@@ -1,4 +1,5 @@
 #include "reports/queries/choices/axis_rows.hpp"
+#include "reports/model/figures.hpp"
 
 #include <algorithm>
 

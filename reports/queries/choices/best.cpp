@@ -3,6 +3,7 @@
 #include "core/vocabulary/text.hpp"
 #include "reports/model/alternatives.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"

@@ -7,6 +7,7 @@
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/flip_points.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/figure_queries.hpp"

@@ -12,6 +12,7 @@
 #include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/flip_points.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/figure_queries.hpp"

@@ -8,6 +8,7 @@
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "profiles/published/reference.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/figure_queries.hpp"

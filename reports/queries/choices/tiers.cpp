@@ -12,6 +12,7 @@
 #include "profiles/detect/link_tier.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/figure_queries.hpp"

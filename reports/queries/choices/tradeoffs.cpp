@@ -6,6 +6,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/choices/axis_rows.hpp"
 #include "reports/queries/query.hpp"

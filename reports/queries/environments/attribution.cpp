@@ -9,6 +9,8 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/run_queries.hpp"
 

@@ -1,4 +1,5 @@
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 

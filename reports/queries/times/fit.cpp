@@ -1,5 +1,6 @@
 #include "core/vocabulary/text.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/fits.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/figure_queries.hpp"

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/launch_links.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"

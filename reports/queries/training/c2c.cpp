@@ -7,6 +7,7 @@
 #include "core/statistics/statistics.hpp"
 #include "core/statistics/verdict.hpp"
 #include "reports/model/c2c.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/training_queries.hpp"

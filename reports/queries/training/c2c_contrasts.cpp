@@ -5,6 +5,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "reports/model/c2c.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"

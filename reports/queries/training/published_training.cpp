@@ -8,6 +8,7 @@
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/c2c.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"

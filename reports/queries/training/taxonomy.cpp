@@ -7,6 +7,7 @@
 #include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"

@@ -1,4 +1,5 @@
 #include "reports/queries/training/tradeoff_row.hpp"
+#include "reports/model/figures.hpp"
 
 #include "reports/model/table_view.hpp"
 

@@ -1,3 +1,4 @@
+#include "reports/model/figures.hpp"
 #include "reports/model/trust.hpp"
 #include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
