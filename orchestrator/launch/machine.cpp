@@ -7,6 +7,7 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "profiles/detect/huge_pages.hpp"
@@ -14,12 +15,8 @@
 namespace dynamiccl {
 namespace {
 
-bool needs_gpu(Backend backend) {
-  return backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
-}
-
 std::string why_backend_cannot_run(Backend backend, const std::string& worker_folder, int gpus) {
-  if (needs_gpu(backend) && gpus == 0)
+  if (backend_facts(backend).on_gpu && gpus == 0)
     return fmt::format("{} needs an NVIDIA GPU; the driver shows none (/proc/driver/nvidia/gpus)",
                        name_of(backend));
   const std::string worker = fmt::format("{}/{}", worker_folder, worker_program(backend));

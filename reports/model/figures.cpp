@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
@@ -251,7 +252,8 @@ std::string key_without(const CellFigure& figure, std::string_view axis) {
 
 std::vector<CellFigure> with_stated_memory(std::vector<CellFigure> figures) {
   const auto on_gpu = [](const CellFigure& f) {
-    return f.backend == name_of(Backend::nccl) || f.backend == name_of(Backend::cuda_aware_mpi);
+    const auto backend = find_named<Backend>(f.backend);
+    return backend && backend_facts(*backend).on_gpu;
   };
   const auto knobs_of = [](const CellFigure& f) {
     auto knobs = nlohmann::json::parse(f.cell_knobs, nullptr, false);

@@ -10,7 +10,11 @@
 #include <sstream>
 
 #include "containers/environment.hpp"
+<<<<<<< HEAD
 #include "containers/image.hpp"
+=======
+#include "core/vocabulary/backend.hpp"
+>>>>>>> keys
 #include "core/vocabulary/error.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
@@ -76,8 +80,9 @@ std::vector<EnvironmentProfile> chosen_profiles(const DoctorArguments& arguments
 std::vector<Backend> chosen_backends(const DoctorArguments& arguments) {
   std::vector<Backend> backends;
   if (arguments.backends.empty()) {
-    backends = {Backend::openmpi, Backend::mpich, Backend::gloo};
-    if (gpu_count() > 1) backends.push_back(Backend::nccl);
+    for (const BackendFacts& facts : kBackendFacts)
+      if (!facts.on_gpu || (facts.gpu_per_rank && gpu_count() > 1))
+        backends.push_back(facts.backend);
   }
   for (const auto& name : arguments.backends) {
     const auto backend = find_named<Backend>(name);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
@@ -29,8 +30,8 @@ struct Measured {
 const CellFigure* stands_for(const std::string& published, const Backends& backends) {
   const CellFigure* best = nullptr;
   for (const auto& [backend, figure] : backends) {
-    const bool family = published == "mpi" && (backend == name_of(Backend::openmpi) ||
-                                               backend == name_of(Backend::mpich));
+    const auto ours = find_named<Backend>(backend);
+    const bool family = published == "mpi" && ours && is_host_mpi(*ours);
     if (backend != published && !family) continue;
     if (best == nullptr || figure->median_us() < best->median_us()) best = figure;
   }

@@ -37,7 +37,7 @@ TradeoffFinding sync_finding(const std::vector<const CellEvidence*>& of_architec
   std::set<std::string> ways;
   for (const auto* e : of_architecture)
     if (const auto method = find_named<TrainingMethod>(e->cell->figure.algorithm))
-      ways.insert(crosses_barrier(*method) ? "BSP across the barrier" : "BSP");
+      ways.emplace(synchronisation_of(*method));
   return {join({ways.begin(), ways.end()}, ", "), "methods that ran; other ways are not built"};
 }
 

@@ -28,27 +28,6 @@ struct SixTuple {
   std::string topology;
 };
 
-std::string scheduling_name(TrainingMethod method) {
-  switch (method) {
-    case TrainingMethod::bsp_ps:
-    case TrainingMethod::bsp_a2a:
-      return kNoTechnique;
-    case TrainingMethod::wfbp_ps:
-    case TrainingMethod::wfbp_a2a:
-      return "WFBP";
-    case TrainingMethod::mg_wfbp:
-      return "MG-WFBP";
-    case TrainingMethod::bytescheduler_ps:
-    case TrainingMethod::bytescheduler_a2a:
-      return "ByteScheduler";
-    case TrainingMethod::dear:
-      return "DeAR";
-    case TrainingMethod::ddp:
-      return "DDP buckets";
-  }
-  return "";
-}
-
 std::string architecture_name(Architecture architecture) {
   return architecture == Architecture::ps ? "ps" : "all-reduce";
 }
@@ -107,8 +86,8 @@ SixTuple tuple_of(const TableView& rows, std::size_t i) {
   }
   const auto method = find_named<TrainingMethod>(rows.text(i, "algorithm"));
   if (!method) return tuple;  // of a database that knows more methods
-  tuple.sync = crosses_barrier(*method) ? "BSP across the barrier" : "BSP";
-  tuple.scheduling = scheduling_name(*method);
+  tuple.sync = synchronisation_of(*method);
+  tuple.scheduling = method_row(*method).schedule;
   CellFigure figure = figure_cell(rows, i);
   const auto packing = trained_cell(figure).settings.value("packing", std::string(kNoTechnique));
   tuple.compression = packing == kNoTechnique ? kNoTechnique : "lossless packing";
