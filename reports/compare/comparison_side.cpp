@@ -16,7 +16,6 @@
 #include "reports/model/table_view.hpp"
 #include "reports/model/trust.hpp"
 #include "reports/queries/figure_queries.hpp"
-#include "reports/render/answer.hpp"
 
 namespace dynamiccl {
 namespace {
