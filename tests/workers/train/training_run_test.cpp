@@ -254,7 +254,7 @@ void check_refused(Job& job, const std::string& reason) {
 
 }  // namespace
 
-TEST_CASE("a method of the other architecture says so", "[d-35]") {
+TEST_CASE("a method of the other architecture says so", "") {
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
   job->config.architecture = Architecture::ps;
   check_refused(*job, "does not belong to the ps architecture");
