@@ -219,12 +219,7 @@ std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backen
                                        int ranks, LaunchRunner& runner, int cores, Micros call) {
   const double factor =
       static_cast<double>(kPagesSize.count()) / static_cast<double>(kLookSize.count());
-<<<<<<< HEAD
-  const bool on_gpu = backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
-  if (on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
-=======
-  if (backend_facts(backend).on_gpu || ranks < 2 || ranks > site.cores || call.count() <= 0 ||
->>>>>>> keys
+  if (backend_facts(backend).on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
       call.count() * factor * kPagesCalls > kPagesTime.count())
     return std::nullopt;
   auto protocol = look_protocol();

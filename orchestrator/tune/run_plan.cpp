@@ -7,12 +7,8 @@
 #include <map>
 
 #include "core/training/training.hpp"
-<<<<<<< HEAD
-#include "reports/model/table_view.hpp"
-=======
 #include "core/vocabulary/backend.hpp"
-#include "reports/table_view.hpp"
->>>>>>> keys
+#include "reports/model/table_view.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {

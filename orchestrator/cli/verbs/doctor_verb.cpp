@@ -10,11 +10,8 @@
 #include <sstream>
 
 #include "containers/environment.hpp"
-<<<<<<< HEAD
 #include "containers/image.hpp"
-=======
 #include "core/vocabulary/backend.hpp"
->>>>>>> keys
 #include "core/vocabulary/error.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
