@@ -37,9 +37,8 @@ Request* Connection::new_request(std::byte* data, std::size_t bytes) {
   request.bytes = bytes;
   request.moved = 0;
   request.number = number;
-  request.ticket = 0;
   request.started = false;
-  request.large = false;
+  request.large.store(false, std::memory_order_relaxed);
   request.in_use = true;
   return &request;
 }

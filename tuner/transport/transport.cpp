@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::chrono::seconds kStaleAge{10};
 constexpr std::size_t kMostCallers = 32;
+constexpr unsigned kLeastCells = 2;
+constexpr std::size_t kLeastCellBytes = 4096;
 constexpr std::uint8_t kByFolder = 1;
 constexpr std::uint8_t kByTcp = 2;
 
@@ -161,12 +163,13 @@ Result Transport::connect_folder(const Handle& handle, Connection*& connection) 
     return fail(nccl_net::kInvalidUsage, why);
   }
   std::string problem;
-  std::unique_ptr<Ring> ring = Ring::make(settings_.cells, settings_.cell_bytes, problem);
   Packet hello;
   hello.token = handle.token;
   hello.device = device_ ? 1 : 0;
-  hello.cells = settings_.cells;
-  hello.cell_bytes = settings_.cell_bytes;
+  // Between GPUs the ring holds words alone.
+  hello.cells = device_ ? kLeastCells : settings_.cells;
+  hello.cell_bytes = device_ ? kLeastCellBytes : settings_.cell_bytes;
+  std::unique_ptr<Ring> ring = Ring::make(hello.cells, hello.cell_bytes, problem);
   if (ring == nullptr || !send_packet(socket.get(), hello, ring->file())) {
     if (ring != nullptr) problem = "cannot greet the other rank" + errno_text(errno);
     close_tracked(socket);
@@ -254,7 +257,7 @@ Result Transport::make_connection(bool sender, Descriptor socket, std::unique_pt
   std::string problem;
   std::unique_ptr<Connection> made;
   if (device_)
-    made = DeviceConnection::make(sender, std::move(socket), std::move(ring), settings_, problem);
+    made = DeviceConnection::make(sender, std::move(socket), std::move(ring), problem);
   else
     made = RingConnection::make(sender, std::move(socket), std::move(ring), settings_.inline_bytes,
                                 problem);
