@@ -54,6 +54,9 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   virtual ~Connection() = default;
 
+  /// A sender's connection: whether messages may be sent. Until then NCCL is told that it is still
+  /// connecting.
+  virtual Result ready(bool& is_ready);
   virtual Result register_memory(void* data, std::size_t bytes, int type, Memory*& memory);
   virtual Result forget_memory(Memory* memory);
   virtual Result isend(std::byte* data, std::size_t bytes, Memory& memory, Request*& request) = 0;

@@ -47,7 +47,8 @@ Loaded load() {
   take(library, "cuMemHostRegister_v2", d.mem_host_register, why);
   take(library, "cuMemHostUnregister", d.mem_host_unregister, why);
   take(library, "cuMemHostGetDevicePointer_v2", d.mem_host_get_device_pointer, why);
-  take(library, "cuStreamCreate", d.stream_create, why);
+  take(library, "cuCtxGetStreamPriorityRange", d.ctx_get_stream_priority_range, why);
+  take(library, "cuStreamCreateWithPriority", d.stream_create_with_priority, why);
   take(library, "cuStreamDestroy_v2", d.stream_destroy, why);
   take(library, "cuStreamSynchronize", d.stream_synchronize, why);
   take(library, "cuMemcpyAsync", d.memcpy_async, why);

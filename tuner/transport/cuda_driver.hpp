@@ -56,7 +56,8 @@ struct CudaDriver {
   CudaResult (*mem_host_register)(void*, std::size_t, unsigned) = nullptr;
   CudaResult (*mem_host_unregister)(void*) = nullptr;
   CudaResult (*mem_host_get_device_pointer)(CudaPointer*, void*, unsigned) = nullptr;
-  CudaResult (*stream_create)(CudaStream*, unsigned) = nullptr;
+  CudaResult (*ctx_get_stream_priority_range)(int*, int*) = nullptr;
+  CudaResult (*stream_create_with_priority)(CudaStream*, unsigned, int) = nullptr;
   CudaResult (*stream_destroy)(CudaStream) = nullptr;
   CudaResult (*stream_synchronize)(CudaStream) = nullptr;
   CudaResult (*memcpy_async)(CudaPointer, CudaPointer, std::size_t, CudaStream) = nullptr;

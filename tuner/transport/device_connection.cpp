@@ -62,6 +62,36 @@ std::string missing(const CudaDriver& driver, const Settings& settings) {
 
 }  // namespace
 
+std::shared_ptr<CopyStreams> CopyStreams::of(const CudaDriver& driver, CudaContext context,
+                                             const Settings& settings, std::string& problem) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const all = new std::map<CudaContext, std::weak_ptr<CopyStreams>>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  std::shared_ptr<CopyStreams> streams = (*all)[context].lock();
+  if (streams != nullptr) return streams;
+  streams.reset(new CopyStreams(driver, context));
+  int least = 0;
+  int greatest = 0;
+  CudaResult result = driver.ctx_get_stream_priority_range(&least, &greatest);
+  for (unsigned i = 0; i < settings.streams && result == kCudaSuccess; ++i) {
+    CudaStream stream = nullptr;
+    result = driver.stream_create_with_priority(&stream, kCudaNonBlocking,
+                                                settings.priority ? greatest : least);
+    if (result == kCudaSuccess) streams->streams_.push_back(stream);
+  }
+  if (result != kCudaSuccess) {
+    problem = cuda_text(driver, "cuStreamCreateWithPriority", result);
+    return nullptr;
+  }
+  (*all)[context] = streams;
+  return streams;
+}
+
+CopyStreams::~CopyStreams() {
+  const InContext here(driver_, context_);
+  for (CudaStream stream : streams_) driver_.stream_destroy(stream);
+}
+
 bool device_possible(const Settings& settings, std::string& why) {
   if (settings.device == Settings::Device::off) {
     why = "DYNAMICCL_TRANSPORT_DEVICE=0";
@@ -76,16 +106,17 @@ bool device_possible(const Settings& settings, std::string& why) {
 
 std::unique_ptr<DeviceConnection> DeviceConnection::make(bool sender, Descriptor socket,
                                                          std::unique_ptr<Ring> ring,
+                                                         const Settings& settings,
                                                          std::string& problem) {
   const CudaDriver* driver = cuda_driver(problem);
   if (driver == nullptr) return nullptr;
   std::unique_ptr<DeviceConnection> connection(
       new DeviceConnection(sender, std::move(socket), std::move(ring), *driver));
-  if (!connection->start(problem)) return nullptr;
+  if (!connection->start(settings, problem)) return nullptr;
   return connection;
 }
 
-bool DeviceConnection::start(std::string& problem) {
+bool DeviceConnection::start(const Settings& settings, std::string& problem) {
   if (driver_.ctx_get_current(&context_) != kCudaSuccess || context_ == nullptr) {
     problem = "the thread that connects has no CUDA context";
     return false;
@@ -95,12 +126,16 @@ bool DeviceConnection::start(std::string& problem) {
     if (result != kCudaSuccess) problem = cuda_text(driver_, call, result);
     return result == kCudaSuccess;
   };
+  if (sender_) {
+    streams_ = CopyStreams::of(driver_, context_, settings, problem);
+    if (streams_ == nullptr) return false;
+    stream_ = streams_->next();
+  }
   return good("cuCtxGetDevice", driver_.ctx_get_device(&device_)) &&
          good("cuMemHostRegister", driver_.mem_host_register(ring_->memory(), ring_->bytes(),
                                                              kCudaPortable | kCudaDeviceMap)) &&
          good("cuMemHostGetDevicePointer",
               driver_.mem_host_get_device_pointer(&ring_on_device_, ring_->memory(), 0)) &&
-         (!sender_ || good("cuStreamCreate", driver_.stream_create(&stream_, kCudaNonBlocking))) &&
          PeerWatch::instance().add(socket_.get(), *this, problem);
 }
 
@@ -109,14 +144,18 @@ DeviceConnection::~DeviceConnection() {
   PeerWatch::instance().remove(socket_.get());
   if (context_ != nullptr) {
     const InContext here(driver_, context_);
-    if (stream_ != nullptr) {
-      driver_.stream_synchronize(stream_);
-      driver_.stream_destroy(stream_);
-    }
+    if (stream_ != nullptr) driver_.stream_synchronize(stream_);
     for (const auto& [key, import] : imports_) unmap(import);
     if (ring_on_device_ != 0) driver_.mem_host_unregister(ring_->memory());
   }
   close_tracked(socket_);
+}
+
+Result DeviceConnection::ready(bool& is_ready) {
+  is_ready = mapped_.load(std::memory_order_acquire);
+  if (!is_ready && peer_gone_.load(std::memory_order_acquire))
+    return lost("ended while it was being connected");
+  return nccl_net::kSuccess;
 }
 
 Result DeviceConnection::register_memory(void* data, std::size_t bytes, int type, Memory*& memory) {
@@ -260,7 +299,10 @@ void DeviceConnection::on_offer(const Packet& packet, const Descriptor& file) {
   const bool sound =
       file.valid() && imports_.count(packet.key) == 0 && imports_.size() < kMostImports;
   const CudaResult result = sound ? map_import(file.get(), import) : 1;
-  if (result == kCudaSuccess) imports_[packet.key] = import;
+  if (result == kCudaSuccess) {
+    imports_[packet.key] = import;
+    mapped_.store(true, std::memory_order_release);
+  }
   Packet answer;
   answer.message = result == kCudaSuccess ? Message::imported : Message::refused;
   answer.key = packet.key;
