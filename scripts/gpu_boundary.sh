@@ -58,6 +58,8 @@ if [ "$devices" = own ]; then
     [ ! -e "/dev/$node" ] || cp -a "/dev/$node" "$new/"
   done
   mkdir "$new/shm"; mount --bind "$new" /dev
+  # CUDA makes the nodes that it misses, where it may.
+  mount -o remount,bind,ro /dev
 else
   export CUDA_VISIBLE_DEVICES=$rank
 fi
@@ -106,7 +108,7 @@ check() { # OPERATIONS
   local side
   for side in ${SIDES:-sockets host2 host8 device8}; do
     new_id
-    ranks "$side" 240 "$programs/nccl_boundary" --id "$id" check "$1" "${SEED:-1}" || failed=1
+    ranks "$side" "${CHECK_SECONDS:-60}" "$programs/nccl_boundary" --id "$id" check "$1" "${SEED:-1}" || failed=1
     say "check $side: $(cat "$work/0") $(cat "$work/1")"
     echo "{\"side\": \"$side\", \"ranks\": [$(cat "$work/0"), $(cat "$work/1")]}" >>"$out/check.jsonl"
   done
@@ -116,7 +118,7 @@ times() { # LAUNCHES
   for ((launch = 0; launch < $1; ++launch)); do
     for side in ${SIDES:-sockets sockets8 sockets16 host2 host8 device2 device8 device16 shm nvlink}; do
       new_id
-      ranks "$side" 60 "$programs/nccl_boundary" --id "$id" time "${CALLS:-100}" \
+      ranks "$side" "${TIME_SECONDS:-40}" "$programs/nccl_boundary" --id "$id" time "${CALLS:-100}" \
         "${SIZES:-1024,65536,1048576,4194304,16777216,67108864,268435456}" || { failed=1; continue; }
       echo "{\"side\": \"$side\", \"launch\": $launch, \"rank0\": $(cat "$work/0")}" >>"$out/times.jsonl"
       say "$side $(cat "$work/0")"

@@ -11,6 +11,11 @@ Counts& counts() {
   return all;
 }
 
+Result Connection::ready(bool& is_ready) {
+  is_ready = true;
+  return nccl_net::kSuccess;
+}
+
 Result Connection::register_memory(void* data, std::size_t bytes, int type, Memory*& memory) {
   if (type != nccl_net::kPointerHost)
     return fail(nccl_net::kInvalidUsage,
@@ -37,9 +42,8 @@ Request* Connection::new_request(std::byte* data, std::size_t bytes) {
   request.bytes = bytes;
   request.moved = 0;
   request.number = number;
-  request.ticket = 0;
   request.started = false;
-  request.large = false;
+  request.large.store(false, std::memory_order_relaxed);
   request.in_use = true;
   return &request;
 }

@@ -21,8 +21,6 @@ struct Memory {
   std::size_t bytes = 0;
   std::uint32_t key = 0;     ///< of the offer to the peer; 0: none
   std::uint64_t offset = 0;  ///< of base within what was offered
-  std::uint64_t alias = 0;   ///< the same memory in the copies' own CUDA context; 0: none
-  std::uint64_t alias_base = 0;
 };
 
 /// One message under way. Belongs to its connection, which NCCL's progress thread alone calls.
@@ -32,7 +30,6 @@ struct Request {
   std::size_t bytes = 0;     ///< of a receive: its room, then what came
   std::size_t moved = 0;     ///< handed to copies so far
   std::uint64_t number = 0;  ///< of the message in its connection
-  std::uint64_t ticket = 0;  ///< of the copy that ends it
   std::atomic<int> left{0};  ///< pieces that are not copied yet
   bool in_use = false;
   bool started = false;
@@ -57,6 +54,9 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   virtual ~Connection() = default;
 
+  /// A sender's connection: whether messages may be sent. Until then NCCL is told that it is still
+  /// connecting.
+  virtual Result ready(bool& is_ready);
   virtual Result register_memory(void* data, std::size_t bytes, int type, Memory*& memory);
   virtual Result forget_memory(Memory* memory);
   virtual Result isend(std::byte* data, std::size_t bytes, Memory& memory, Request*& request) = 0;

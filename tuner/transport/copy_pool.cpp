@@ -15,8 +15,8 @@
 namespace dynamiccl::transport {
 namespace {
 
-// Looks in vain before the core is offered to others, and before the thread sleeps while no large message is under way,
-// and while one is.
+// Looks in vain before the core is offered to others, and before the thread sleeps while no large
+// message is under way, and while one is.
 constexpr int kSpins = 4000;
 constexpr int kPatience = 2000;
 constexpr int kPatienceActive = 40000;

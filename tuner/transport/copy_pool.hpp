@@ -37,7 +37,8 @@ class CopyPool {
     wake();
   }
   void end_large() { active_.fetch_sub(1, std::memory_order_relaxed); }
-  /// There is something to move: a thread that dozed off comes back. Cheap when none did, or one is on its way.
+  /// There is something to move: a thread that dozed off comes back. Cheap when none did, or one is
+  /// on its way.
   void wake() {
     if (sleeping_.load(std::memory_order_seq_cst) != 0 &&
         !waking_.exchange(true, std::memory_order_seq_cst))

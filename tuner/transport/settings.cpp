@@ -91,10 +91,9 @@ Settings settings_from_environment(std::string& problem) {
   else if (!device.empty() && device != "auto")
     problem = "DYNAMICCL_TRANSPORT_DEVICE=" + device + " is none of auto, 0, 1";
   settings.tcp = number("DYNAMICCL_TRANSPORT_TCP", 1, 0, 1, problem) != 0;
-  const std::string context = variable("DYNAMICCL_TRANSPORT_CONTEXT");
-  if (!context.empty() && context != "own" && context != "primary")
-    problem = "DYNAMICCL_TRANSPORT_CONTEXT=" + context + " is none of own, primary";
-  settings.own_context = context != "primary";
+  settings.streams = static_cast<unsigned>(
+      number("DYNAMICCL_TRANSPORT_STREAMS", settings.streams, 1, 64, problem));
+  settings.priority = number("DYNAMICCL_TRANSPORT_PRIORITY", 1, 0, 1, problem) != 0;
   settings.interface_ = variable("NCCL_SOCKET_IFNAME");
   settings.report = variable("DYNAMICCL_TRANSPORT_REPORT");
   settings.cell_bytes =

@@ -16,10 +16,11 @@ struct Settings {
   std::string folder;    ///< DYNAMICCL_SHARED_FOLDER; empty: this network steps aside
   unsigned threads = 0;  ///< that copy, of this process; 0: NCCL's own thread copies all
   Device device = Device::automatic;
-  bool tcp = true;          ///< peers without the folder are reached by TCP, else refused
-  bool own_context = true;  ///< copies between GPUs in a CUDA context of their own
-  std::string interface_;   ///< NCCL_SOCKET_IFNAME: name prefixes, "^" others, "=" exact
-  std::string report;       ///< file that gets one line of counts per process; empty: none
+  bool tcp = true;       ///< peers without the folder are reached by TCP, else refused
+  unsigned streams = 8;  ///< that copies between GPUs share
+  bool priority = true;
+  std::string interface_;  ///< NCCL_SOCKET_IFNAME: name prefixes, "^" others, "=" exact
+  std::string report;      ///< file that gets one line of counts per process; empty: none
   std::size_t cell_bytes = std::size_t{128} << 10;
   unsigned cells = 16;  ///< of a connection's ring; a power of two
   /// Pieces up to this are copied by the thread that asks; others by the copy threads.

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::chrono::seconds kStaleAge{10};
 constexpr std::size_t kMostCallers = 32;
+constexpr unsigned kLeastCells = 2;
+constexpr std::size_t kLeastCellBytes = 4096;
 constexpr std::uint8_t kByFolder = 1;
 constexpr std::uint8_t kByTcp = 2;
 
@@ -117,10 +119,10 @@ Result Transport::listen(void* text, Listener*& listener) {
   return nccl_net::kSuccess;
 }
 
-Result Transport::connect(void* text, Connection*& connection) {
+Result Transport::connect(const void* text, Connection*& connection) {
   connection = nullptr;
   if (!problem_.empty()) return fail(nccl_net::kSystemError, problem_);
-  Handle handle = read_handle(text);
+  const Handle handle = read_handle(text);
   if (handle.magic != kWireMagic || handle.version != kWireVersion)
     return fail(nccl_net::kInvalidUsage,
                 "the other rank does not use this version of DynamICCL's transport. Set "
@@ -132,12 +134,40 @@ Result Transport::connect(void* text, Connection*& connection) {
                     ". Set DYNAMICCL_TRANSPORT_DEVICE=0 on all ranks, or give all of them what "
                     "copies between GPUs need.");
   CopyPool::instance().start(settings_.threads);
-  const SharedFolder::Identity theirs{handle.host, handle.folder};
-  if (handle.pending == nullptr && theirs == folder_->identity())
-    return connect_folder(handle, connection);
-  const Result result = connect_tcp(handle, connection);
-  write_handle(text, handle);
-  return result;
+  // What is not ready yet is kept here: nothing in a handle, which the peer wrote, is taken for an
+  // address.
+  Connecting connecting = take_connecting(handle.token);
+  if (connecting.connection == nullptr) {
+    const SharedFolder::Identity theirs{handle.host, handle.folder};
+    const bool by_folder = connecting.tcp == nullptr && theirs == folder_->identity();
+    const Result result = by_folder ? connect_folder(handle, connecting.connection)
+                                    : connect_tcp(handle, connecting.tcp, connecting.connection);
+    if (result != nccl_net::kSuccess) return result;
+  }
+  bool is_ready = false;
+  if (connecting.connection != nullptr) {
+    const Result result = connecting.connection->ready(is_ready);
+    if (result != nccl_net::kSuccess) {
+      close(connecting.connection);
+      return result;
+    }
+  }
+  if (is_ready) {
+    connection = connecting.connection;
+  } else if (connecting.connection != nullptr || connecting.tcp != nullptr) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    connecting_[handle.token] = std::move(connecting);
+  }
+  return nccl_net::kSuccess;
+}
+
+Transport::Connecting Transport::take_connecting(const Token& token) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto place = connecting_.find(token);
+  if (place == connecting_.end()) return {};
+  Connecting connecting = std::move(place->second);
+  connecting_.erase(place);
+  return connecting;
 }
 
 Result Transport::connect_folder(const Handle& handle, Connection*& connection) {
@@ -161,12 +191,13 @@ Result Transport::connect_folder(const Handle& handle, Connection*& connection) 
     return fail(nccl_net::kInvalidUsage, why);
   }
   std::string problem;
-  std::unique_ptr<Ring> ring = Ring::make(settings_.cells, settings_.cell_bytes, problem);
   Packet hello;
   hello.token = handle.token;
   hello.device = device_ ? 1 : 0;
-  hello.cells = settings_.cells;
-  hello.cell_bytes = settings_.cell_bytes;
+  // Between GPUs the ring holds words alone.
+  hello.cells = device_ ? kLeastCells : settings_.cells;
+  hello.cell_bytes = device_ ? kLeastCellBytes : settings_.cell_bytes;
+  std::unique_ptr<Ring> ring = Ring::make(hello.cells, hello.cell_bytes, problem);
   if (ring == nullptr || !send_packet(socket.get(), hello, ring->file())) {
     if (ring != nullptr) problem = "cannot greet the other rank" + errno_text(errno);
     close_tracked(socket);
@@ -176,9 +207,9 @@ Result Transport::connect_folder(const Handle& handle, Connection*& connection) 
   return make_connection(true, std::move(socket), std::move(ring), connection);
 }
 
-Result Transport::connect_tcp(Handle& handle, Connection*& connection) {
+Result Transport::connect_tcp(const Handle& handle, std::unique_ptr<TcpConnecting>& pending,
+                              Connection*& connection) {
   std::string problem;
-  auto* pending = static_cast<TcpConnecting*>(handle.pending);
   if (pending == nullptr) {
     if (!settings_.tcp || (handle.reachable & kByTcp) == 0)
       problem = "the other rank shares no folder with this one, and TCP is turned off";
@@ -187,14 +218,12 @@ Result Transport::connect_tcp(Handle& handle, Connection*& connection) {
           "the other rank shares no folder with this one, and memory of GPUs is not sent by "
           "TCP. Set DYNAMICCL_TRANSPORT_DEVICE=0 on all ranks.";
     else
-      pending = TcpConnecting::begin(handle, problem).release();
+      pending = TcpConnecting::begin(handle, problem);
     if (pending == nullptr) return fail(nccl_net::kSystemError, problem);
-    handle.pending = pending;
   }
   Descriptor socket = pending->finish(problem);
   if (!socket.valid() && problem.empty()) return nccl_net::kSuccess;
-  delete pending;
-  handle.pending = nullptr;
+  pending.reset();
   if (!socket.valid()) return fail(nccl_net::kSystemError, problem);
   auto made = TcpConnection::make(true, std::move(socket), settings_.inline_bytes, problem);
   return opened(std::move(made), problem, connection);

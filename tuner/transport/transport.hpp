@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,7 +36,7 @@ class Transport {
   [[nodiscard]] bool device() const { return device_; }
   Result listen(void* handle, Listener*& listener);
   /// `connection` stays nullptr while it is not there yet.
-  Result connect(void* handle, Connection*& connection);
+  Result connect(const void* handle, Connection*& connection);
   Result accept(Listener& listener, Connection*& connection);
   void close(Connection* connection);
   void close(Listener* listener);
@@ -43,9 +44,17 @@ class Transport {
   void report() const;
 
  private:
+  /// A connection that NCCL asks for again and again.
+  struct Connecting {
+    std::unique_ptr<TcpConnecting> tcp;
+    Connection* connection = nullptr;
+  };
+
   Transport() = default;
   Result connect_folder(const Handle& handle, Connection*& connection);
-  Result connect_tcp(Handle& handle, Connection*& connection);
+  Result connect_tcp(const Handle& handle, std::unique_ptr<TcpConnecting>& pending,
+                     Connection*& connection);
+  Connecting take_connecting(const Token& token);
   void forget_file(Listener& listener) const;
   Result accept_folder(Listener& listener, Connection*& connection);
   Result make_connection(bool sender, Descriptor socket, std::unique_ptr<Ring> ring,
@@ -59,6 +68,7 @@ class Transport {
   Settings settings_;
   std::unique_ptr<SharedFolder> folder_;
   bool device_ = false;
+  std::map<Token, Connecting> connecting_;
   std::atomic<int> open_{0};
 };
 

@@ -28,7 +28,6 @@ struct Handle {
   std::uint16_t port;  ///< network byte order
   std::uint32_t scope;
   std::array<std::uint8_t, 16> address;
-  void* pending;  ///< a connection that is not ready yet
 };
 static_assert(sizeof(Handle) <= nccl_net::kHandleBytes);
 
