@@ -12,7 +12,6 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "embedded/query_launch_medians.hpp"
-#include "reports/model/cell_columns.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {

@@ -10,7 +10,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/figures_method.hpp"
 #include "reports/page/section.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/render.hpp"
 
