@@ -23,7 +23,8 @@ std::string render_answer(const Reader& reader, const std::string& run_id) {
   const auto figures = load_figures(reader, run_scope(reader, run));
   for (const auto& operation : operation_tables(figures)) {
     out += fmt::format("\n{}\n{}{}\n", operation.title,
-                       render_table(operation.table, OutputFormat::text), operation.method);
+                       render_table(operation.table, OutputFormat::text, operation_columns()),
+                       operation.method);
   }
   const Table training =
       training_overview(training_report(reader, run_scope(reader, run).front(), figures));
@@ -31,7 +32,7 @@ std::string render_answer(const Reader& reader, const std::string& run_id) {
     out +=
         "\ntraining, medians over launches; over_ddp: step over the best ddp's in the same "
         "launches\n" +
-        render_table(training, OutputFormat::text);
+        render_table(training, OutputFormat::text, training_columns());
   auto notes = trust_notes(reader, run, figures);
   for (auto& note : saturation_notes(c2c_cells(reader, run_scope(reader, run).front(), figures)))
     notes.push_back(std::move(note));

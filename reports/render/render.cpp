@@ -34,9 +34,9 @@ std::vector<std::size_t> widths_of(const HumanTable& table) {
   return widths;
 }
 
-std::string text_table(const Table& table) {
+std::string text_table(const Table& table, const Columns& columns) {
   if (table.columns.empty()) return "";
-  HumanTable human = humanise(table);
+  HumanTable human = humanise(table, columns);
   for (auto& row : human.rows) std::transform(row.begin(), row.end(), row.begin(), one_line);
   const auto widths = widths_of(human);
   std::string out;
@@ -59,9 +59,9 @@ std::string text_table(const Table& table) {
   return out;
 }
 
-std::string markdown_table(const Table& table) {
+std::string markdown_table(const Table& table, const Columns& columns) {
   if (table.columns.empty()) return "";
-  const HumanTable human = humanise(table);
+  const HumanTable human = humanise(table, columns);
   std::string out;
   const auto line = [&](const std::vector<std::string>& cells) {
     out += "|";
@@ -123,10 +123,10 @@ std::string json_table(const Table& table) {
 
 }  // namespace
 
-std::string render_table(const Table& table, OutputFormat format) {
+std::string render_table(const Table& table, OutputFormat format, const Columns& columns) {
   switch (format) {
     case OutputFormat::markdown:
-      return markdown_table(table);
+      return markdown_table(table, columns);
     case OutputFormat::csv:
       return csv_table(table);
     case OutputFormat::json:
@@ -134,7 +134,7 @@ std::string render_table(const Table& table, OutputFormat format) {
     case OutputFormat::text:
       break;
   }
-  return text_table(table);
+  return text_table(table, columns);
 }
 
 }  // namespace dynamiccl

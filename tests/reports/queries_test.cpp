@@ -359,10 +359,10 @@ TEST_CASE("every listed query runs, on an empty database too", "[G-01]") {
   const ScratchFolder folder;
   const Store empty(folder.file("empty.sqlite"));
   const Reader nothing(folder.file("empty.sqlite"));
-  for (const auto& query : named_queries()) {
+  for (const auto& query : all_queries()) {
     INFO(query.name);
     CHECK_FALSE(query.title.empty());
-    CHECK_FALSE(query.description.empty());
+    CHECK_FALSE(query.row.empty());
     CHECK_FALSE(named_query(run.reader(), query.name, {}).columns.empty());
     CHECK_NOTHROW(named_query(nothing, query.name, {}));
   }
