@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "db/table.hpp"
@@ -12,7 +13,10 @@ namespace dynamiccl {
 enum class OutputFormat { text, markdown, csv, json };
 
 /// @param columns what the table's columns hold, by name; none = the shared ones. For people only.
+/// @param width  text only: columns of the terminal. A wider table gives regimes short names with a
+/// legend, then breaks long words of its cells into lines; 0 = no limit
 /// @returns the table, ending in a newline
-std::string render_table(const Table& table, OutputFormat format, const Columns& columns = {});
+std::string render_table(const Table& table, OutputFormat format, const Columns& columns = {},
+                         std::size_t width = 0);
 
 }  // namespace dynamiccl

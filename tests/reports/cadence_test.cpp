@@ -151,7 +151,7 @@ TEST_CASE("reports and the page give no interval of a ratio across cadences", "[
   Timed runs;
   runs.add_run("run-1");
   runs.isolate("run-1", "environment = 'cross-docker' AND size_bytes = 1024");
-  const auto text = render_answer(runs.reader(), "run-1");
+  const auto text = render_full_answer(runs.reader(), "run-1");
   CHECK_THAT(text, ContainsSubstring("1.60 ") && ContainsSubstring("1.60 [1.60, 1.60]"));
   CHECK_THAT(text,
              ContainsSubstring("no interval of the ratio where environment and bare-metal have"));

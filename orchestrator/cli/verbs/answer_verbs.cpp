@@ -125,7 +125,8 @@ void add_query_verb(CLI::App& app, Shared& shared) {
     }
     const auto format = format_of(arguments->format, shared);
     const Table table = answer(Reader(shared.db), *arguments);
-    fmt::print("{}", render_table(table, format, columns_of(arguments->what, table)));
+    fmt::print("{}",
+               render_table(table, format, columns_of(arguments->what, table), stdout_columns()));
     // An empty table alone would be read as an answer.
     if (table.rows.empty() && !arguments->where.empty() && !shared.quiet)
       fmt::print(stderr,
