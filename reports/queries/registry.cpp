@@ -86,6 +86,10 @@ Table figure_table(const Reader& reader, const Query& query, const std::vector<s
 
 void name_columns(Table& table, const Query& query) {
   if (table.columns.empty()) table.columns = empty_table(query.columns).columns;
+  for (const auto& row : table.rows)
+    if (row.size() != table.columns.size())
+      throw Error(ErrorKind::bug, fmt::format("query {}: a row of {} values for {} columns",
+                                              query.name, row.size(), table.columns.size()));
 }
 
 /// A name that there is not leaves nothing, which looks like a run that did not measure it.

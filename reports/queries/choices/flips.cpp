@@ -20,6 +20,28 @@
 namespace dynamiccl {
 namespace {
 
+constexpr const char* kFlipsColumns = R"(
+run_id
+factor | text | what the two sides differ in
+a | text | one side
+b | text | the other
+collective
+along | text | the axis along which places change
+lines | integer | lines of cells along that axis
+finding | text | what they show
+environment backend model batch
+size_bytes | bytes, integer, told | payload of a call
+workers
+setting | text, told | settings that hold
+before | text, told | the last point of the one side
+faster_before | text, told | the faster there
+ratio_before | real, interval, told | time of b over time of a there
+after | text, told | the first point of the other side
+faster_after | text, told | the faster there
+ratio_after | real, interval, told | time of b over time of a there
+crossover_bytes | bytes, real, told, interval | size at which both are equally fast, between the two points
+)";
+
 /// What is looked along for a change of places, all else fixed.
 struct Along {
   std::string_view name;
@@ -241,7 +263,7 @@ class FlipRows {
 
 Table flips_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                   const QueryScope& /*scope*/) {
-  Table table;
+  Table table = empty_table(kFlipsColumns);
   for (const std::int64_t run : runs) {
     const auto points = flip_points(load_figures(reader, {run}));
     for (const auto& along : kAlong) {
@@ -260,27 +282,7 @@ Query flips_query() {
       .row =
           "one pair (server and ring at equal workers, methods that merge gradients and that cut "
           "them, backends) and axis along which the faster becomes the slower, or that none does",
-      .columns = R"(
-run_id
-factor | text | what the two sides differ in
-a | text | one side
-b | text | the other
-collective
-along | text | the axis along which places change
-lines | integer | lines of cells along that axis
-finding | text | what they show
-environment backend model batch
-size_bytes | bytes, integer, told | payload of a call
-workers
-setting | text, told | settings that hold
-before | text, told | the last point of the one side
-faster_before | text, told | the faster there
-ratio_before | real, interval, told | time of b over time of a there
-after | text, told | the first point of the other side
-faster_after | text, told | the faster there
-ratio_after | real, interval, told | time of b over time of a there
-crossover_bytes | bytes, real, told, interval | size at which both are equally fast, between the two points
-)",
+      .columns = kFlipsColumns,
       .method = verdict_method("equal workers: a server and N workers are N + 1 ranks, a ring of N "
                                "is N; ratio = time of b / time of a, so above 1 a is faster; "),
       .of_runs = flips_table};

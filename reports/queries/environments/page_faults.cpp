@@ -13,7 +13,8 @@ namespace dynamiccl {
 namespace {
 
 constexpr const char* kPageFaultsColumns = R"(
-@cell launches median_us
+@cell launches
+median_us | us, real | median over launches of the launches' medians
 faults_per_call | real | page faults of a call
 message_pages | real | pages of its message
 huge_bytes | bytes, integer | memory in huge pages

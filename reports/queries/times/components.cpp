@@ -38,7 +38,9 @@ Query components_query() {
               "one cell: where its time goes; each part of a sample adds up to its time, the "
               "medians of the parts only about to the median of the whole",
           .columns = R"(
-@cell launches median_us collective_us h2d_us d2h_us send_us compute_us
+@cell launches
+median_us | us, real | median over launches of the launches' medians
+collective_us h2d_us d2h_us send_us compute_us
 other_us | us, real | what none of the parts is
 )",
           .of_figures = components_table};

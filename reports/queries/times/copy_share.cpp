@@ -74,7 +74,8 @@ Query copy_share_query() {
   return {.title = "Share of memory copies",
           .row = "one cell with copies between host and device: their share of its time",
           .columns = R"(
-@cell launches median_us
+@cell launches
+median_us | us, real | median over launches of the launches' medians
 copies_us | us, real | copies between host and device
 copies_share_percent | percent, real, interval | their share of the time
 path | text | what that share tells of, inferred
