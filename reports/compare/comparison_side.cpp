@@ -15,7 +15,6 @@
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/trust.hpp"
-#include "reports/queries/figure_queries.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -84,6 +84,13 @@ Table answer_table(std::vector<const CellFigure*> figures, const BareMetal& bare
 
 }  // namespace
 
+Columns operation_columns() {
+  return with_shared(parse_columns(
+      "busbw_bytes_per_s | bytes_per_s, real, interval | bus bandwidth, as nccl-tests has it\n"
+      "x bare-metal | real, interval | time over that of the same cell on bare metal",
+      "operation_tables"));
+}
+
 std::vector<OperationTable> operation_tables(const std::vector<CellFigure>& figures) {
   const BareMetal bare_metal(figures);
   std::vector<OperationTable> tables;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "db/table.hpp"
+#include "reports/model/column.hpp"
 #include "reports/model/figures.hpp"
 
 namespace dynamiccl {
@@ -14,6 +15,9 @@ struct OperationTable {
   Table table;
   std::string method;  ///< how the figures were made
 };
+
+/// What the columns of such a table hold.
+Columns operation_columns();
 
 std::vector<OperationTable> operation_tables(const std::vector<CellFigure>& figures);
 

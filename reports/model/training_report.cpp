@@ -196,6 +196,25 @@ Table training_report(const Reader& reader, std::int64_t run_row,
   return table;
 }
 
+Columns training_columns() {
+  return with_shared(parse_columns(R"(
+path | text | how a GPU's gradients went
+over_ddp | real, interval | step over that of the best ddp in the same launches
+prediction_error_percent | percent, real | predicted over measured step, less 1
+samples_per_second | real | samples of all workers per second
+speedup | real | throughput over one worker's
+single_us | us, real | a step of one worker alone
+forward_us | us, real | forward pass
+backward_us | us, real | backward pass
+update_us | us, real | update of the weights
+predicted_us | us, real | the step as profile and cost table have it
+wire_bytes | bytes, real | payload sent by the busiest rank in a step
+counted_bytes | bytes, real | what the kernel counted of it
+trained_us | us, real | sum of the steps, without evaluations
+)",
+                                   "training_report"));
+}
+
 Table training_overview(const Table& report) {
   Table some;
   std::vector<std::size_t> kept;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "db/reader.hpp"
+#include "reports/model/column.hpp"
 #include "reports/model/figures.hpp"
 
 namespace dynamiccl {
@@ -14,6 +15,8 @@ namespace dynamiccl {
 Table training_report(const Reader& reader, std::int64_t run_row,
                       const std::vector<CellFigure>& figures);
 
+/// What the columns of both tables hold.
+Columns training_columns();
 /// What of that table fits a screen.
 Table training_overview(const Table& report);
 

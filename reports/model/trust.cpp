@@ -17,6 +17,19 @@
 namespace dynamiccl {
 namespace {
 
+/// One sentence on the figures.
+struct Note {
+  std::string text;
+  bool against = false;                              ///< a reason to trust them less
+  Note(std::string note) : text(std::move(note)) {}  // NOLINT(google-explicit-constructor)
+  Note(const char* note) : text(note) {}             // NOLINT(google-explicit-constructor)
+};
+Note against(std::string text) {
+  Note note(std::move(text));
+  note.against = true;
+  return note;
+}
+
 std::string group_name(const CellFigure& f) {
   return fmt::format("{} {} {} {} ranks", f.environment, f.backend, f.architecture, f.ranks);
 }
@@ -78,7 +91,7 @@ Unverified unverified_of(const Reader& reader, const std::string& run, const std
   return {row.integer(0, "none"), row.integer(0, "n")};
 }
 
-std::string noise_note(const Reader& reader, const std::string& run, const std::string& groups) {
+Note noise_note(const Reader& reader, const std::string& run, const std::string& groups) {
   const Table table =
       reader.query(fmt::format("SELECT count(*) AS n, coalesce(sum(noisy), 0) AS noisy, "
                                "coalesce(sum(noise_flags_json IS NOT NULL), 0) AS judged "
@@ -100,24 +113,23 @@ std::string noise_note(const Reader& reader, const std::string& run, const std::
   const TableView rows(why);
   for (std::size_t i = 0; i < rows.size(); ++i)
     reasons.push_back(fmt::format("{} ({})", rows.text(i, "what"), rows.integer(i, "n")));
-  return fmt::format(
-      "noise gate: {} of {} launches FLAGGED, by limits fixed before, and kept in "
-      "every figure: {}; see `query noise`",
-      row.integer(0, "noisy"), row.integer(0, "judged"), join(reasons, ", "));
+  return against(
+      fmt::format("noise gate: {} of {} launches FLAGGED, by limits fixed before, and kept in "
+                  "every figure: {}; see `query noise`",
+                  row.integer(0, "noisy"), row.integer(0, "judged"), join(reasons, ", ")));
 }
 
-std::string verification_note(const Reader& reader, const std::string& run,
-                              const std::string& groups) {
+Note verification_note(const Reader& reader, const std::string& run, const std::string& groups) {
   const auto unverified = unverified_of(reader, run, groups);
   if (unverified.cells == 0) return "";
-  return fmt::format(
+  return against(fmt::format(
       "results: NOT VERIFIED in {} of {} cells of launches, which nothing compared with what was "
       "to "
       "be expected; for a run of your own leave protocol.verify on",
-      unverified.cells, unverified.of);
+      unverified.cells, unverified.of));
 }
 
-std::string warmup_note(const Reader& reader, const std::string& run, const std::string& groups) {
+Note warmup_note(const Reader& reader, const std::string& run, const std::string& groups) {
   const Table table = reader.query(
       fmt::format(
           "SELECT count(*) AS n, count(settled_at) AS judged, coalesce(sum(settled_at > 0), "
@@ -141,15 +153,15 @@ std::string warmup_note(const Reader& reader, const std::string& run, const std:
   if (row.integer(0, "short") == 0)
     return fmt::format("warm-up: long enough in all {} cells of launches{}{}", judged,
                        rest.empty() ? "" : " that were judged", rest);
-  return fmt::format(
-      "warm-up: TOO SHORT in {} of {} cells of launches, by up to {} iterations{}; "
-      "see `query warmup`, and try protocol.warmup = {}",
-      row.integer(0, "short"), judged, row.integer(0, "most"), rest,
-      row.integer(0, "warmup") + row.integer(0, "most"));
+  return against(
+      fmt::format("warm-up: TOO SHORT in {} of {} cells of launches, by up to {} iterations{}; "
+                  "see `query warmup`, and try protocol.warmup = {}",
+                  row.integer(0, "short"), judged, row.integer(0, "most"), rest,
+                  row.integer(0, "warmup") + row.integer(0, "most")));
 }
 
-std::string independence_note(const std::vector<CellFigure>& figures,
-                              const std::vector<CellFigure>& shown) {
+Note independence_note(const std::vector<CellFigure>& figures,
+                       const std::vector<CellFigure>& shown) {
   std::set<std::string> spoken_of;
   for (const auto& figure : shown) spoken_of.insert(group_key(figure));
   auto groups = test_groups(figures);
@@ -171,10 +183,10 @@ std::string independence_note(const std::vector<CellFigure>& figures,
   if (failing.empty())
     return fmt::format("independence of launches: nothing against it in {} group{}", tested,
                        tested == 1 ? "" : "s");
-  return fmt::format(
-      "independence of launches: FAILS in {} of {} groups, whose intervals are too "
-      "narrow: {}; see `query independence`",
-      failing.size(), tested, join(failing, ", "));
+  return against(
+      fmt::format("independence of launches: FAILS in {} of {} groups, whose intervals are too "
+                  "narrow: {}; see `query independence`",
+                  failing.size(), tested, join(failing, ", ")));
 }
 
 std::string clock_note(const Reader& reader, const std::string& run, const std::string& groups) {
@@ -207,7 +219,7 @@ std::string clock_note(const Reader& reader, const std::string& run, const std::
   return text;
 }
 
-std::string stopping_note(const Reader& reader, const std::string& run) {
+Note stopping_note(const Reader& reader, const std::string& run) {
   const Table table = reader.query(
       "SELECT count(*) AS n, sum(stopping_json ->> '$.reached') AS reached, "
       "max(stopping_json ->> '$.target_interval') AS target, "
@@ -230,21 +242,40 @@ std::string stopping_note(const Reader& reader, const std::string& run) {
       text += fmt::format(" with up to {:.1f} %", *widest * 100);
     text += "; see `query stopping`";
   }
-  return text;
+  return row.integer(0, "reached") == row.integer(0, "n") ? Note(text) : against(text);
 }
 
-std::string stragglers_of(const Reader& reader, const std::string& run, const std::string& groups) {
+Note stragglers_of(const Reader& reader, const std::string& run, const std::string& groups) {
   const Table row = reader.query("SELECT id FROM run WHERE uuid = ?1", {run});
   if (row.rows.empty()) return "";
   std::set<std::string> told;
   if (!groups.empty()) told = nlohmann::json::parse(groups).get<std::set<std::string>>();
-  return straggler_note(reader, TableView(row).integer(0, "id"), told);
+  const std::string text = straggler_note(reader, TableView(row).integer(0, "id"), told);
+  const bool found =
+      text.find("SLOWER in every") != text.npos || text.find("CHANGING") != text.npos;
+  return found ? against(text) : Note(text);
 }
 
 std::string replay_note(const Reader& reader, const std::string& run) {
   const Table table = reader.query("SELECT replay_of FROM run WHERE uuid = ?1", {run});
   const std::string launch = TableView(table).text(0, "replay_of");
   return launch.empty() ? "" : "replay of launch " + launch;
+}
+
+std::vector<Note> notes_of(const Reader& reader, const std::string& run_uuid,
+                           const std::vector<CellFigure>& figures,
+                           const std::vector<CellFigure>& shown) {
+  const std::string groups = groups_of(figures, shown);
+  std::vector<Note> notes{replay_note(reader, run_uuid),
+                          stopping_note(reader, run_uuid),
+                          verification_note(reader, run_uuid, groups),
+                          noise_note(reader, run_uuid, groups),
+                          warmup_note(reader, run_uuid, groups),
+                          independence_note(figures, shown),
+                          clock_note(reader, run_uuid, groups),
+                          stragglers_of(reader, run_uuid, groups)};
+  std::erase_if(notes, [](const Note& note) { return note.text.empty(); });
+  return notes;
 }
 
 }  // namespace
@@ -278,17 +309,18 @@ std::vector<GroupIndependence> test_groups(const std::vector<CellFigure>& figure
 std::vector<std::string> trust_notes(const Reader& reader, const std::string& run_uuid,
                                      const std::vector<CellFigure>& figures,
                                      const std::vector<CellFigure>& shown) {
-  const std::string groups = groups_of(figures, shown);
-  std::vector<std::string> notes{replay_note(reader, run_uuid),
-                                 stopping_note(reader, run_uuid),
-                                 verification_note(reader, run_uuid, groups),
-                                 noise_note(reader, run_uuid, groups),
-                                 warmup_note(reader, run_uuid, groups),
-                                 independence_note(figures, shown),
-                                 clock_note(reader, run_uuid, groups),
-                                 stragglers_of(reader, run_uuid, groups)};
-  std::erase(notes, std::string());
-  return notes;
+  std::vector<std::string> texts;
+  for (auto& note : notes_of(reader, run_uuid, figures, shown))
+    texts.push_back(std::move(note.text));
+  return texts;
+}
+
+std::vector<std::string> doubts(const Reader& reader, const std::string& run_uuid,
+                                const std::vector<CellFigure>& figures) {
+  std::vector<std::string> texts;
+  for (auto& note : notes_of(reader, run_uuid, figures, figures))
+    if (note.against) texts.push_back(std::move(note.text));
+  return texts;
 }
 
 }  // namespace dynamiccl

@@ -44,4 +44,8 @@ inline std::vector<std::string> trust_notes(const Reader& reader, const std::str
   return trust_notes(reader, run_uuid, figures, figures);
 }
 
+/// Those of trust_notes() that speak against the figures.
+std::vector<std::string> doubts(const Reader& reader, const std::string& run_uuid,
+                                const std::vector<CellFigure>& figures);
+
 }  // namespace dynamiccl

@@ -10,7 +10,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/figures_method.hpp"
 #include "reports/page/section.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/render.hpp"
 
@@ -60,7 +59,7 @@ struct Operations {
 };
 
 /// Columns of the cells, by their short name in the page.
-class Columns {
+class PageColumns {
  public:
   void add(const char* column, json value) { columns_[column].push_back(std::move(value)); }
   [[nodiscard]] json take() { return std::move(columns_); }
@@ -69,7 +68,7 @@ class Columns {
   json columns_ = json::object();
 };
 
-void add_times(const CellFigure& f, Columns& columns) {
+void add_times(const CellFigure& f, PageColumns& columns) {
   const auto interval = f.interval();
   columns.add("median", rounded(f.median_us()));
   columns.add("low", interval ? rounded(interval->low) : json());
@@ -89,7 +88,7 @@ void add_times(const CellFigure& f, Columns& columns) {
 
 /// Ratios to bare metal and their verdicts. A page of hundreds of verdicts is judged as one table:
 /// each alone at 95 % would give some false ones by chance.
-void add_ratios(const PageContext& page, Columns& columns) {
+void add_ratios(const PageContext& page, PageColumns& columns) {
   std::vector<Ratio> ratios;
   std::vector<bool> compared;
   for (const auto& f : page.figures) {
@@ -130,7 +129,7 @@ json page_cells(const PageContext& page) {
   Names backends;
   Names settings;
   Operations operations;
-  Columns columns;
+  PageColumns columns;
   // The page sets backends beside each other, at equal settings.
   const auto stated = with_stated_memory(page.figures);
   for (std::size_t i = 0; i < page.figures.size(); ++i) {

@@ -6,7 +6,7 @@
 
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
-#include "reports/model/placements.hpp"
+#include "reports/model/regime_causes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/page/section.hpp"
 
@@ -20,10 +20,6 @@ std::string text_at(const json& object, const char* key) {
   return object.is_object() && found != object.end() && found->is_string()
              ? found->get<std::string>()
              : std::string();
-}
-
-bool is_at(const json& object, const char* key, bool wanted) {
-  return object.is_object() && object.contains(key) && object[key] == json(wanted);
 }
 
 /// What the profile asks for, in the words of profiles/environments.
@@ -49,49 +45,10 @@ std::string promised(const json& profile) {
   return text;
 }
 
-std::string apart_text(const json& ingredients) {
-  const auto found = ingredients.find("apart");
-  if (found == ingredients.end() || !found->is_array() || found->empty()) return "";
-  std::vector<std::string> names;
-  for (const auto& name : *found)
-    if (name.is_string()) names.push_back(name.get<std::string>());
-  return join(names, ", ");
-}
-
-/// Where ranks could not all have a core of their own, by environment and backend.
-using Crowding = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
-
-Crowding crowding_of(const PageContext& page) {
-  Crowding crowding;
-  for (const auto& [launch, group, placement] : launch_placements(page.reader, page.run))
-    if (placement.own_cores < placement.ranks)
-      crowding[{group.environment, group.backend}].insert(placement.cpus);
-  return crowding;
-}
-
-/// Why an environment communicates as it does, the weightiest first: what its regime says and how
-/// its ranks share cores. Causes that take a look of their own (interfaces, quotas) are the
-/// doctor's.
-json causes_of(const json& regime, const std::set<std::string>& crowding) {
-  json causes = json::array();
-  for (const auto& placement : crowding) causes.push_back("ranks share cores: " + placement);
-  const json ingredients = regime.value("ingredients", json::object());
-  const json evidence = regime.value("evidence", json::object());
-  const auto because = [&](const char* key) {
-    const std::string why = text_at(evidence, key);
-    return why.empty() ? "" : " (" + why + ")";
-  };
-  const std::string tier = text_at(ingredients, "inter_tier");
-  if (text_at(ingredients, "intra_link") == "none")
-    causes.push_back("no memory shared between ranks" + because("intra_link"));
-  if (is_at(ingredients, "single_copy", false) && text_at(ingredients, "intra_link") == "shm")
-    causes.push_back("shared memory without single copy" + because("single_copy"));
-  if (is_at(ingredients, "small_shm", true))
-    causes.push_back("small /dev/shm" + because("small_shm"));
-  if (tier.starts_with("shaped-")) causes.push_back("links capped: " + tier.substr(7));
-  if (const auto names = apart_text(ingredients); !names.empty())
-    causes.push_back("namespaces apart: " + names);
-  return causes;
+json texts_of(const std::vector<RegimeCause>& causes) {
+  json texts = json::array();
+  for (const auto& cause : causes) texts.push_back(cause.text);
+  return texts;
 }
 
 /// "3 of 4 GB over tcp" needs sums; the page says which transports were seen and how that is known.
@@ -152,7 +109,7 @@ json regimes_data(const PageContext& page) {
       {page.run_row});
   const TableView rows(table);
   json regimes = json::array();
-  auto crowding = crowding_of(page);
+  auto crowding = crowding_of(page.reader, page.run);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const json regime = stored_json(rows.text(i, "regime_json"));
     if (!regime.is_object()) continue;
@@ -166,7 +123,8 @@ json regimes_data(const PageContext& page) {
          {"ingredients", regime.value("ingredients", json::object())},
          {"evidence", regime.value("evidence", json::object())},
          {"causes",
-          causes_of(regime, crowding[{rows.text(i, "environment"), rows.text(i, "backend")}])}});
+          texts_of(regime_causes(
+              regime, crowding[{rows.text(i, "environment"), rows.text(i, "backend")}]))}});
   }
   return {
       {"regimes", regimes}, {"transports", transports_of(page)}, {"profiles", profiles_of(page)}};

@@ -1,10 +1,9 @@
-#include "embedded/reference_figures.hpp"
 #include "profiles/published/reference.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/page/section.hpp"
-#include "reports/queries/training_queries.hpp"
+#include "reports/queries/registry.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -72,17 +71,18 @@ json published(const ReferenceFigures& figures) {
 json training_data(const PageContext& page) {
   const Table report = training_report(page.reader, page.run_row, page.figures);
   if (report.rows.empty()) return {};
-  const ReferenceFigures figures = parse_reference_figures(std::string(embedded::reference_figures),
-                                                           "profiles/published/figures.toml");
+  const ReferenceFigures& figures = published_figures();
+  QueryScope scope;
+  scope.runs = {page.run};
   return {{"rows", table_json(report)},
           {"curves", curves(page)},
           {"testbed", figures.testbed},
           {"published", published(figures)},
           {"survey", training_studies().survey_testbed},
           {"survey_note", training_studies().speedups_note},
-          {"against_ring", table_json(ps_against_ring_table(page.reader, {page.run_row}, {}))},
-          {"speedups", table_json(published_training_table(page.reader, {page.run_row}, {}))},
-          {"c2c", table_json(c2c_table(page.reader, {page.run_row}, {}))}};
+          {"against_ring", table_json(named_query(page.reader, "ps_against_ring", scope))},
+          {"speedups", table_json(named_query(page.reader, "published_training", scope))},
+          {"c2c", table_json(named_query(page.reader, "c2c", scope))}};
 }
 
 }  // namespace dynamiccl

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "db/reader.hpp"
@@ -9,20 +10,26 @@
 
 namespace dynamiccl {
 
-struct NamedQuery {
-  std::string name;
-  std::string title;
-  std::string description;  ///< what a row is
+struct QueryTheme {
+  std::string_view folder;
+  std::string_view title;
 };
 
-/// All named queries in the order of the listing.
-std::vector<NamedQuery> named_queries();
+/// In the order of the listing.
+const std::vector<QueryTheme>& query_themes();
 
-/// How the verdicts of a named query's table came about; "" for a query that gives none.
-std::string judging_method(const std::string& query);
+/// All named queries, theme by theme.
+const std::vector<Query>& all_queries();
 
-/// Whether a query looks at QueryScope::vary.
-bool takes_vary(const std::string& query);
+/// @returns nullptr where there is none of that name
+const Query* find_query(std::string_view name);
+
+/// @throws Error(input) for an unknown name, with the nearest one
+const Query& query_named(std::string_view name);
+
+/// What the columns of a query's table hold; those of SQL of the user's own have no unit.
+/// @param name_or_sql as any_query takes it
+Columns columns_of(const std::string& name_or_sql, const Table& table);
 
 /// Runs a named query. Figures come from launches and cells with status ok only, each with its
 /// number of launches; one launch gives no interval.
@@ -34,5 +41,8 @@ Table named_query(const Reader& reader, const std::string& name, const QueryScop
 /// `query NAME or SQL`: one word is a named query, anything else SQL of the user's own.
 /// @throws Error(input) as named_query and Reader::query, also when rows are to be chosen from SQL
 Table any_query(const Reader& reader, const std::string& name_or_sql, const QueryScope& scope);
+
+/// docs/queries.md: every query by theme, with its columns.
+std::string queries_markdown();
 
 }  // namespace dynamiccl

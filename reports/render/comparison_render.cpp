@@ -249,7 +249,10 @@ std::string render_comparison(const Comparison& comparison, OutputFormat format)
     drop_constant(table, column, held);
   std::string out = side_line("A", comparison.a) + side_line("B", comparison.b) + "\n";
   if (!held.empty()) out += held + "\n";
-  out += render_table(table, format);
+  out += render_table(table, format,
+                      with_shared(parse_columns("a_us | us, real, interval | time of A\n"
+                                                "b_us | us, real, interval | time of B",
+                                                "comparison")));
   out += fmt::format("\n{}; together: {}\n{}", counts_text(comparison),
                      name_of(comparison.overall()), extremes(comparison));
   out += method_line(comparison) + "\n";

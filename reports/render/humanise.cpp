@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <set>
 #include <string_view>
 
 #include "core/vocabulary/units.hpp"
@@ -15,21 +14,6 @@
 namespace dynamiccl {
 namespace {
 
-/// Columns that say nothing in a row when all rows agree; they go into one line instead.
-constexpr std::array<std::string_view, 10> kQuiet{
-    "regime",      "ranks",      "datatype",   "algorithm",       "in_place",
-    "group_knobs", "cell_knobs", "confidence", "interval_method", "ratio_method"};
-
-/// Columns for what only some runs have; left out where no row has it.
-constexpr std::array<std::string_view, 12> kOptional{
-    "note",          "model",        "batch", "setting",      "left_by_search", "before",
-    "faster_before", "ratio_before", "after", "faster_after", "ratio_after",    "crossover_bytes"};
-
-struct Unit {
-  std::string_view suffix;
-  std::string (*format)(double);
-};
-
 std::string time_text(double us) { return format_micros(Micros(us)); }
 std::string seconds_text(double s) { return format_micros(Micros(s * 1e6)); }
 std::string size_text(double bytes) {
@@ -37,29 +21,29 @@ std::string size_text(double bytes) {
 }
 std::string percent_text(double percent) { return format_number(percent) + " %"; }
 
-/// The longer suffix first: "_bytes_per_s" also ends in "_s".
-constexpr std::array kUnits{Unit{"_bytes_per_s", format_bandwidth}, Unit{"_bytes", size_text},
-                            Unit{"_percent", percent_text}, Unit{"_us", time_text},
-                            Unit{"_s", seconds_text}};
-
-bool ends_with(std::string_view text, std::string_view suffix) {
-  return text.size() > suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+std::string with_unit(double value, Unit unit) {
+  switch (unit) {
+    case Unit::microseconds:
+      return time_text(value);
+    case Unit::seconds:
+      return seconds_text(value);
+    case Unit::bytes:
+      return size_text(value);
+    case Unit::bytes_per_s:
+      return format_bandwidth(value);
+    case Unit::percent:
+      return percent_text(value);
+    case Unit::none:
+      break;
+  }
+  return format_number(value);
 }
 
-const Unit* unit_of(std::string_view column) {
-  const auto* found = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& unit) {
-    return ends_with(column, unit.suffix);
-  });
-  return found == kUnits.end() ? nullptr : found;
-}
-
-std::string human_text(const Value& value, const Unit* unit) {
+std::string human_text(const Value& value, Unit unit) {
   const auto* whole = std::get_if<std::int64_t>(&value);
   const auto* real = std::get_if<double>(&value);
-  if (unit != nullptr && (whole != nullptr || real != nullptr)) {
-    return unit->format(real != nullptr ? *real : static_cast<double>(*whole));
-  }
-  if (real != nullptr) return format_number(*real);
+  if (real != nullptr) return with_unit(*real, unit);
+  if (whole != nullptr && unit != Unit::none) return with_unit(static_cast<double>(*whole), unit);
   if (std::holds_alternative<std::monostate>(value)) return "-";
   return plain_text(value);
 }
@@ -70,39 +54,24 @@ struct Source {
   std::size_t value = 0;
   std::optional<std::size_t> low;
   std::optional<std::size_t> high;
-  const Unit* unit = nullptr;
+  Unit unit = Unit::none;
+  Shown shown = Shown::always;
 };
 
-/// "median_us" has its interval in "median_low_us", "ratio" in "ratio_low".
-std::optional<std::size_t> bound_of(const Table& table, const std::string& column, const Unit* unit,
-                                    const std::string& bound) {
-  const std::string suffix = unit == nullptr ? "" : std::string(unit->suffix);
-  const std::string stem = column.substr(0, column.size() - suffix.size());
-  return column_index(table, stem + "_" + bound + suffix);
-}
-
-std::vector<Source> sources_of(const Table& table) {
+std::vector<Source> sources_of(const Table& table, const Columns& columns) {
   std::vector<Source> sources;
-  std::set<std::size_t> taken;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const auto& column = table.columns[i];
-    Source source{column, i, std::nullopt, std::nullopt, unit_of(column)};
-    source.low = bound_of(table, column, source.unit, "low");
-    source.high = bound_of(table, column, source.unit, "high");
-    if (source.unit != nullptr) {
-      source.title = column.substr(0, column.size() - source.unit->suffix.size());
-    }
-    if (source.low && source.high) {
-      taken.insert({*source.low, *source.high});
-      source.title += " [interval]";
+    const Column& column = columns[i];
+    if (!column.end_of.empty() && column_index(table, column.end_of)) continue;
+    Source source{column.heading, i, std::nullopt, std::nullopt, column.unit, column.shown};
+    if (!column.low.empty()) {
+      source.low = column_index(table, column.low);
+      source.high = column_index(table, column.high);
+      if (source.low && source.high) source.title += " [interval]";
     }
     sources.push_back(source);
   }
-  std::vector<Source> kept;
-  for (const auto& source : sources) {
-    if (!taken.contains(source.value)) kept.push_back(source);
-  }
-  return kept;
+  return sources;
 }
 
 /// The unit behind a number with its space, "" where there is none.
@@ -139,10 +108,9 @@ bool is_constant(const Table& table, std::size_t column) {
 }
 
 bool is_absent(const Table& table, std::size_t column) {
-  return std::find(kOptional.begin(), kOptional.end(), table.columns[column]) != kOptional.end() &&
-         std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
-           return std::holds_alternative<std::monostate>(row[column]);
-         });
+  return std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return std::holds_alternative<std::monostate>(row[column]);
+  });
 }
 
 std::string fixed_text(const std::string& column, const Value& value) {
@@ -194,15 +162,14 @@ std::string format_bandwidth(double bytes_per_s) {
   return fmt::format("{} B/s", format_number(bytes_per_s));
 }
 
-HumanTable humanise(const Table& table) {
+HumanTable humanise(const Table& table, const Columns& columns) {
   HumanTable human;
-  auto sources = sources_of(table);
+  auto sources = sources_of(table, describe(table.columns, columns));
   if (table.rows.size() > 1) {
     const auto quiet = [&](const Source& source) {
-      if (is_absent(table, source.value)) return true;
+      if (source.shown == Shown::where_told) return is_absent(table, source.value);
+      if (source.shown == Shown::always || !is_constant(table, source.value)) return false;
       const auto& name = table.columns[source.value];
-      if (std::find(kQuiet.begin(), kQuiet.end(), name) == kQuiet.end()) return false;
-      if (!is_constant(table, source.value)) return false;
       const std::string text = fixed_text(name, table.rows[0][source.value]);
       if (!text.empty()) human.held_fixed += (human.held_fixed.empty() ? "" : ", ") + text;
       return true;

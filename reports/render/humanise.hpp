@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "db/table.hpp"
+#include "reports/model/column.hpp"
 
 namespace dynamiccl {
 
@@ -12,12 +13,13 @@ struct HumanTable {
   std::vector<std::string> columns;
   std::vector<bool> right;  ///< by column
   std::vector<std::vector<std::string>> rows;
-  std::string held_fixed;  ///< "datatype float32, ranks 2": columns with one value (G-26), or ""
+  std::string held_fixed;  ///< "datatype float32, ranks 2": columns with one value, or ""
 };
 
-/// Gives units by the column's suffix (_us, _bytes, _bytes_per_s, _s, _percent), joins x, x_low and
-/// x_high into "x [low, high]", and takes settings that are the same in all rows out of the rows.
-HumanTable humanise(const Table& table);
+/// Gives the columns' units, joins a value and its interval into "x [low, high]", and takes
+/// settings that are the same in all rows out of the rows.
+/// @param columns what the table's columns hold, by name; none = the shared ones
+HumanTable humanise(const Table& table, const Columns& columns = {});
 
 /// Control characters from a library's message must not break lines or move the cursor.
 std::string one_line(std::string text);

@@ -10,7 +10,6 @@
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
@@ -21,35 +20,34 @@
 namespace dynamiccl {
 namespace {
 
-std::string section(const std::string& title, const Table& table, const std::string& note = "") {
+std::string section(const std::string& title, const Table& table, const Columns& columns = {},
+                    const std::string& note = "") {
   if (table.rows.empty()) return "";
   return fmt::format("\n## {}\n\n{}{}", title, note.empty() ? "" : note + "\n\n",
-                     render_table(table, OutputFormat::markdown));
+                     render_table(table, OutputFormat::markdown, columns));
 }
 
-std::string method_sentence(const std::string& query) {
-  const std::string method = judging_method(query);
-  return method.empty() ? "" : "\n\n" + method;
+std::string method_sentence(const Query& query) {
+  return query.method.empty() ? "" : "\n\n" + query.method;
 }
 
-std::string named_section(const Reader& reader, const std::string& run, const std::string& query) {
+std::string named_section(const Reader& reader, const std::string& run, const std::string& name) {
   QueryScope scope;
   scope.runs = {run};
-  for (const auto& known : named_queries()) {
-    if (known.name != query) continue;
-    return section(known.title, named_query(reader, query, scope),
-                   "A row is " + known.description + "." + method_sentence(query));
-  }
-  return "";
+  const Query& query = query_named(name);
+  const Table table = named_query(reader, name, scope);
+  return section(query.title, table, columns_of(name, table),
+                 "A row is " + query.row + "." + method_sentence(query));
 }
 
 std::string axis_section(const Reader& reader, const std::string& run, const std::string& axis) {
   QueryScope scope;
   scope.runs = {run};
   scope.vary = axis;
-  return section(
-      "Which " + axis, named_query(reader, "axis", scope),
-      "All other axes are fixed in a row; the winner against the next." + method_sentence("axis"));
+  const Table table = named_query(reader, "axis", scope);
+  return section("Which " + axis, table, columns_of("axis", table),
+                 "All other axes are fixed in a row; the winner against the next." +
+                     method_sentence(query_named("axis")));
 }
 
 std::string head(const Reader& reader, const std::string& run) {
@@ -153,10 +151,11 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
   }
   const auto figures = load_figures(reader, run_scope(reader, run));
   for (const auto& operation : operation_tables(figures)) {
-    out += section(operation.title, operation.table);
+    out += section(operation.title, operation.table, operation_columns());
     out += "\n" + operation.method + "\n";
   }
   out += section("Training", training_report(reader, run_scope(reader, run).front(), figures),
+                 training_columns(),
                  "Medians over launches; over_ddp: step time over the best PyTorch DDP's of the "
                  "same launches.");
   out += named_section(reader, run, "overhead");

@@ -257,7 +257,11 @@ std::string render_run_diff(const Reader& reader, const std::string& a_name,
         "\nfigures: median of launch medians [95 % interval]; x A = time of B / time of A, "
         "unpaired (rank sum of logarithms; below six launches or of unlike spread the medians' "
         "ratio, Welch); one launch gives no interval\n" +
-        render_table(figures.table, format);
+        render_table(figures.table, format,
+                     with_shared(parse_columns("A_us | us, real, interval | time of A\n"
+                                               "B_us | us, real, interval | time of B\n"
+                                               "x A | real, interval | time of B over time of A",
+                                               "run_diff")));
   }
   if (figures.timed_unlike > 0)
     out += fmt::format(

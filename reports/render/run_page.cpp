@@ -103,7 +103,11 @@ std::string page_for_people(const Reader& reader, const Page& page, OutputFormat
   std::string out = format == OutputFormat::markdown ? "# Run\n\n" : "run\n";
   out += literal(facts, format);
   const auto table = [&](const std::string& title, const Table& rows) {
-    if (!rows.rows.empty()) out += heading(title, format) + render_table(rows, format);
+    if (!rows.rows.empty())
+      out += heading(title, format) +
+             render_table(
+                 rows, format,
+                 with_shared(parse_columns("duration_s | s, real | from start to end", "show")));
   };
   const auto notes = trust_notes(reader, run.text(0, "run_id"),
                                  load_figures(reader, run_scope(reader, run.text(0, "run_id"))));

@@ -8,7 +8,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/run_facts.hpp"
 #include "reports/model/trust.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/comparison_junit.hpp"

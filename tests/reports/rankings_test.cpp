@@ -73,16 +73,6 @@ TEST_CASE("gather to a server is the operation in which NCCL is published as the
   CHECK(TableView(differs).text(0, "surely_other") == "nccl before cuda-aware-mpi");
 }
 
-TEST_CASE("the catalogue is listed and chosen from without a run", "[C-10]") {
-  const ScratchFolder folder;
-  const Store store(folder.file("a.sqlite"));
-  QueryScope scope;
-  scope.where = {{"kind", "framework"}, {"name", "BytePS"}};
-  const Table table = named_query(Reader(folder.file("a.sqlite")), "catalogue", scope);
-  REQUIRE(table.rows.size() == 1);
-  CHECK(TableView(table).text(0, "family") == "parameter server");
-}
-
 TEST_CASE("an order within the noise is unclear, and one backend alone is no order") {
   const Table near = rankings_of({{"openmpi", [](int block) { return 10.0 + block; }},
                                   {"nccl", [](int block) { return 10.5 + block * 3 % 4; }}},

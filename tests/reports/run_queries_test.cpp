@@ -186,7 +186,7 @@ TEST_CASE("a staged path is inferred from the copies' share, and only where it i
   CHECK(path({0.020, 0.021, 0.022}) == "not told");
   CHECK(path({0.05, 0.10, 0.20}) == "UNCLEAR");
   CHECK(path({0.25}) == "UNCLEAR");
-  CHECK_THAT(judging_method("copy_share"),
+  CHECK_THAT(query_named("copy_share").method,
              ContainsSubstring("inferred") && ContainsSubstring("above 10 %"));
 }
 

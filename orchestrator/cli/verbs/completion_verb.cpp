@@ -59,7 +59,7 @@ CompletionSources sources_of(const std::string& db) {
   };
   sources.queries = [] {
     std::vector<Candidate> found;
-    for (const auto& query : named_queries()) found.push_back({query.name, query.description});
+    for (const auto& query : all_queries()) found.push_back({query.name, query.row});
     return found;
   };
   sources.environments = [] {

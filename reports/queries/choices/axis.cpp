@@ -2,10 +2,10 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/queries/choices/axis_rows.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
+namespace {
 
 Table axis_table(const std::vector<CellFigure>& given, const QueryScope& scope) {
   const std::string& axis = scope.vary;
@@ -23,6 +23,24 @@ Table axis_table(const std::vector<CellFigure>& given, const QueryScope& scope) 
   judge_leads(groups);
   for (const auto& group : groups) table.rows.push_back(axis_row(group, axis, values));
   return table;
+}
+
+}  // namespace
+
+Query axis_query() {
+  return {
+      .title = "One axis, all others fixed",
+      .row =
+          "cells that differ in one axis only (--vary), side by side with the winner, the one of "
+          "the lowest median; whether that is sure is judged by the typical ratio of launches",
+      .columns = R"(
+run_id environment backend architecture collective size_bytes ranks datatype algorithm in_place group_knobs cell_knobs
+* | us, real | median time with this value of the axis --vary, a column for each
+winner winner_is_sure cadence
+)",
+      .method = verdict_method(),
+      .takes_vary = true,
+      .of_figures = axis_table};
 }
 
 }  // namespace dynamiccl

@@ -22,14 +22,14 @@ std::vector<Value> axis_row(const Alternatives& group, const std::string& axis,
                             const std::vector<std::string>& values) {
   const auto& axes = axis_names();
   const auto at = std::find(axes.begin(), axes.end(), axis) - axes.begin();
-  auto row = cell_values(*group.cells.front());
+  auto row = cell_values(*group.listed.front());
   row.erase(row.begin() + 1 + at);  // behind run_id
   row.pop_back();
   for (const auto& value : values) {
-    const auto found = std::find_if(group.cells.begin(), group.cells.end(),
+    const auto found = std::find_if(group.listed.begin(), group.listed.end(),
                                     [&](const auto* f) { return axis_value(*f, axis) == value; });
     row.push_back(
-        or_null(found == group.cells.end() ? std::nullopt : std::optional((*found)->median_us())));
+        or_null(found == group.listed.end() ? std::nullopt : std::optional((*found)->median_us())));
   }
   if (is_choice(axis))
     append_values(row, {axis_value(*group.cells.front(), axis), sure_text(group.lead_is_sure),

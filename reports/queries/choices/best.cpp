@@ -5,7 +5,6 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -50,36 +49,8 @@ std::vector<Value> best_row(const Alternatives& group) {
   return row;
 }
 
-}  // namespace
-
 Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
-  table.columns = {"run_id",
-                   "environment",
-                   "regime",
-                   "collective",
-                   "size_bytes",
-                   "ranks",
-                   "datatype",
-                   "in_place",
-                   "candidates",
-                   "best_backend",
-                   "best_architecture",
-                   "best_algorithm",
-                   "best_knobs",
-                   "launches",
-                   "median_us",
-                   "median_low_us",
-                   "median_high_us",
-                   "runner_up",
-                   "runner_up_median_us",
-                   "lead",
-                   "lead_low",
-                   "lead_high",
-                   "lead_is_sure",
-                   "worst",
-                   "worst_median_us",
-                   "cadence"};
   const auto key = [](const CellFigure& f) {
     return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", f.run_id, f.environment, f.collective,
                        f.size_bytes, f.ranks, f.datatype, f.in_place);
@@ -88,6 +59,28 @@ Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   judge_leads(groups);
   for (const auto& group : groups) table.rows.push_back(best_row(group));
   return table;
+}
+
+}  // namespace
+
+Query best_query() {
+  return {.title = "Best choice",
+          .row = "one operation, size and environment: fastest and slowest of what was measured",
+          .columns = R"(
+run_id environment regime collective size_bytes ranks datatype in_place
+candidates | integer | how many were measured
+best_backend | text | backend of the fastest
+best_architecture | text | architecture of the fastest
+best_algorithm | text | algorithm of the fastest
+best_knobs | json | settings of the fastest
+launches median_us runner_up
+runner_up_median_us | us, real | median of the second
+lead lead_is_sure worst
+worst_median_us | us, real | median of the slowest
+cadence
+)",
+          .method = verdict_method(),
+          .of_figures = best_table};
 }
 
 }  // namespace dynamiccl

@@ -10,7 +10,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/flip_points.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -181,8 +180,6 @@ class CrossoverRows {
   std::string axis_;
 };
 
-}  // namespace
-
 Table crossover_table(const std::vector<CellFigure>& given, const QueryScope& scope) {
   const std::string& axis = scope.vary;
   const auto figures = axis == "backend"        ? with_stated_memory(given)
@@ -228,6 +225,31 @@ Table crossover_table(const std::vector<CellFigure>& given, const QueryScope& sc
   CrossoverRows rows(table, axis);
   for (const auto& pair : pairs) rows.add_pair(pair);
   return table;
+}
+
+}  // namespace
+
+Query crossover_query() {
+  return {.title = "Crossover sizes",
+          .row =
+              "two environments (--vary: or backends, algorithms) of one operation and the size at "
+              "which the faster becomes the slower",
+          .columns = R"(
+run_id environment backend architecture collective ranks workers datatype algorithm in_place group_knobs cell_knobs
+a | text | one value of the axis --vary
+b | text | the other
+sizes | integer | sizes that both were measured at
+faster_below | text | the faster one below the crossover
+faster_above | text | the faster one above it
+crossover_bytes | bytes, real, told, interval | size at which both are equally fast; low and high: nearest measured sizes at which each is surely faster
+ratio_smallest | real | time of b over time of a at the smallest size
+ratio_largest | real | the same at the largest
+is_sure | text | whether both sides of it, or all sizes where there is none, are sure
+cadence
+)",
+          .method = verdict_method(),
+          .takes_vary = true,
+          .of_figures = crossover_table};
 }
 
 }  // namespace dynamiccl

@@ -1,5 +1,11 @@
 -- title: Design space
--- row: an axis with its values, then the size of the whole space and what was measured of it (A-50)
+-- row: an axis with its values, then the size of the whole space and what was measured of it
+-- columns:
+--   run_id
+--   item | text | an axis, or what is counted
+--   count | integer | how many
+--   of_planned_percent | percent, real | of the planned cells
+--   values | text | the axis's values
 WITH c AS (SELECT * FROM v_cell WHERE run_row = ?1),
 axes(place, item, cells, list) AS (
   SELECT 1, 'environment', count(DISTINCT environment), group_concat(DISTINCT environment) FROM c

@@ -7,7 +7,6 @@
 #include "reports/model/alternatives.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -65,12 +64,8 @@ std::string finding_of(const Tally& tally) {
   return text;
 }
 
-}  // namespace
-
 Table findings_table(const std::vector<CellFigure>& figures, const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id", "factor", "environment", "collective",   "sizes",  "comparisons",
-                   "sure",   "winner", "winner_sure", "typical_lead", "finding"};
   std::vector<Tally> all;
   for (const char* factor : {"environment", "backend", "algorithm", "group_knobs", "cell_knobs"})
     tally_axis(figures, factor, all);
@@ -88,6 +83,30 @@ Table findings_table(const std::vector<CellFigure>& figures, const QueryScope& /
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+}  // namespace
+
+Query findings_query() {
+  return {.title = "Findings",
+          .row =
+              "one factor in one environment, collective and size class: who surely wins how "
+              "often, and by how much the first is ahead of the second",
+          .columns = R"(
+run_id
+factor | text | the axis that varies
+environment collective
+sizes | text | class of sizes
+comparisons | integer | lines of cells that differ in the factor alone
+sure | integer | those with a sure winner
+winner | text | the value that surely wins most often
+winner_sure | integer | how often
+typical_lead | real | median of second over first
+finding | text | the same in words
+)",
+          .method = verdict_method(),
+          .of_figures = findings_table,
+          .of_all_cells = true};
 }
 
 }  // namespace dynamiccl

@@ -15,12 +15,32 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/flip_points.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
+
+constexpr const char* kFlipsColumns = R"(
+run_id
+factor | text | what the two sides differ in
+a | text | one side
+b | text | the other
+collective
+along | text | the axis along which places change
+lines | integer | lines of cells along that axis
+finding | text | what they show
+environment backend model batch
+size_bytes | bytes, integer, told | payload of a call
+workers
+setting | text, told | settings that hold
+before | text, told | the last point of the one side
+faster_before | text, told | the faster there
+ratio_before | real, interval, told | time of b over time of a there
+after | text, told | the first point of the other side
+faster_after | text, told | the faster there
+ratio_after | real, interval, told | time of b over time of a there
+crossover_bytes | bytes, real, told, interval | size at which both are equally fast, between the two points
+)";
 
 /// What is looked along for a change of places, all else fixed.
 struct Along {
@@ -241,39 +261,9 @@ class FlipRows {
   const Along& along_;
 };
 
-}  // namespace
-
 Table flips_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                   const QueryScope& /*scope*/) {
-  Table table;
-  table.columns = {"run_id",
-                   "factor",
-                   "a",
-                   "b",
-                   "collective",
-                   "along",
-                   "lines",
-                   "finding",
-                   "environment",
-                   "backend",
-                   "model",
-                   "batch",
-                   "size_bytes",
-                   "workers",
-                   "setting",
-                   "before",
-                   "faster_before",
-                   "ratio_before",
-                   "ratio_before_low",
-                   "ratio_before_high",
-                   "after",
-                   "faster_after",
-                   "ratio_after",
-                   "ratio_after_low",
-                   "ratio_after_high",
-                   "crossover_bytes",
-                   "crossover_low_bytes",
-                   "crossover_high_bytes"};
+  Table table = empty_table(kFlipsColumns);
   for (const std::int64_t run : runs) {
     const auto points = flip_points(load_figures(reader, {run}));
     for (const auto& along : kAlong) {
@@ -282,6 +272,20 @@ Table flips_table(const Reader& reader, const std::vector<std::int64_t>& runs,
     }
   }
   return table;
+}
+
+}  // namespace
+
+Query flips_query() {
+  return {
+      .title = "Changes of places",
+      .row =
+          "one pair (server and ring at equal workers, methods that merge gradients and that cut "
+          "them, backends) and axis along which the faster becomes the slower, or that none does",
+      .columns = kFlipsColumns,
+      .method = verdict_method("equal workers: a server and N workers are N + 1 ranks, a ring of N "
+                               "is N; ratio = time of b / time of a, so above 1 a is faster; "),
+      .of_runs = flips_table};
 }
 
 }  // namespace dynamiccl

@@ -4,7 +4,6 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -18,15 +17,9 @@ std::string floor_of(Verdict verdict, const Ratio& nccl_over_gloo) {
   return interval && interval->high <= 1 + EquivalenceBand{}.relative ? "held" : "UNCLEAR";
 }
 
-}  // namespace
-
 Table floor_table(const std::vector<CellFigure>& given, const QueryScope& /*scope*/) {
   const auto figures = with_stated_memory(given);
   Table table;
-  add_cell_columns(table);
-  for (const char* name :
-       {"launches", "nccl_us", "gloo_us", "ratio", "ratio_low", "ratio_high", "verdict", "floor"})
-    table.columns.emplace_back(name);
   std::map<std::string, const CellFigure*> gloo;
   for (const auto& f : figures)
     if (f.backend == "gloo") gloo.emplace(key_without(f, "backend"), &f);
@@ -51,6 +44,23 @@ Table floor_table(const std::vector<CellFigure>& given, const QueryScope& /*scop
     table.rows[i].emplace_back(floor_of(verdicts[i], ratios[i]));
   }
   return table;
+}
+
+}  // namespace
+
+Query floor_query() {
+  return {.title = "Floor check",
+          .row = "one cell of NCCL against the same cell of Gloo: is it slower than that floor?",
+          .columns = R"(
+@cell launches
+nccl_us | us, real | median of NCCL
+gloo_us | us, real | median of Gloo
+ratio verdict
+floor | text | held, VIOLATED, VIOLATED beyond 2 x, or UNCLEAR
+)",
+          .method = verdict_method(),
+          .of_figures = floor_table,
+          .of_all_cells = true};
 }
 
 }  // namespace dynamiccl

@@ -12,7 +12,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -115,13 +114,8 @@ std::vector<Backends> cells_on_bare_metal(const std::vector<CellFigure>& figures
   return cells;
 }
 
-}  // namespace
-
 Table rankings_table(const std::vector<CellFigure>& given, const QueryScope&) {
   Table table;
-  table.columns = {"run_id",   "collective", "architecture", "size_bytes", "ranks",
-                   "datatype", "in_place",   "cell_knobs",   "published",  "published_in",
-                   "measured", "ranking",    "surely_other"};
   const auto figures = with_stated_memory(given);
   Pairs pairs;
   for (const auto& backends : cells_on_bare_metal(figures)) {
@@ -138,6 +132,26 @@ Table rankings_table(const std::vector<CellFigure>& given, const QueryScope&) {
   }
   tell_verdicts(pairs, table);
   return table;
+}
+
+}  // namespace
+
+Query rankings_query() {
+  return {.title = "Published rankings",
+          .row =
+              "one cell on bare metal: the published order of backends, the order here, and "
+              "whether they surely agree or differ",
+          .columns = R"(
+run_id collective architecture size_bytes ranks datatype in_place cell_knobs
+published | text | the published order, the fastest first
+published_in | text | where
+measured | text | the order here
+ranking | text | same, other or UNCLEAR
+surely_other | text, told | pairs of which the published slower one is surely faster here
+)",
+          .method = verdict_method(),
+          .of_figures = rankings_table,
+          .of_all_cells = true};
 }
 
 }  // namespace dynamiccl

@@ -15,9 +15,7 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -252,17 +250,9 @@ bool of_several_tiers(const std::vector<Place>& places) {
   return tiers.size() > 1;
 }
 
-}  // namespace
-
 Table tiers_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                   const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id",        "collective",     "model",     "batch",    "size_bytes",
-                   "ranks",         "datatype",       "in_place",  "tier",     "link",
-                   "environment",   "candidates",     "launches",  "best",     "median_us",
-                   "median_low_us", "median_high_us", "runner_up", "lead",     "lead_low",
-                   "lead_high",     "lead_is_sure",   "kept",      "kept_low", "kept_high",
-                   "configuration", "left_by_search"};
   TierVerdicts judged;
   for (const std::int64_t run : runs) {
     const auto candidates = load_candidates(reader, run);
@@ -277,6 +267,35 @@ Table tiers_table(const Reader& reader, const std::vector<std::int64_t>& runs,
   }
   judged.tell(table);
   return table;
+}
+
+}  // namespace
+
+Query tiers_query() {
+  return {.title = "Configuration per tier",
+          .row =
+              "one piece of work on one tier (1 shared memory or NVLink, 2 PCIe or a network of "
+              "100 Gb/s, 3 of 25 Gb/s, 4 slower): the best configuration, and what keeping the "
+              "nearest tier's costs",
+          .columns = R"(
+run_id collective model batch
+size_bytes | bytes, integer, told | payload of a call
+ranks datatype in_place
+tier | integer | 1 shared memory or NVLink, 2 PCIe or a network of 100 Gb/s, 3 of 25 Gb/s, 4 slower
+link | text | the link of that tier
+environment
+candidates | integer | configurations that were measured
+launches
+best | text | the fastest configuration
+median_us runner_up lead lead_is_sure
+kept | real, interval | time of the nearest tier's configuration here over the best here
+configuration | text | whether it is another one than on the nearest tier
+left_by_search | text, told | what a search of this run left in force
+)",
+          .method = verdict_method(
+              "exchange (push_pull or allreduce) and training count workers as ranks; kept = time "
+              "of the nearest tier's configuration here / of the best here; "),
+          .of_runs = tiers_table};
 }
 
 }  // namespace dynamiccl

@@ -10,7 +10,6 @@
 #include "reports/model/table_view.hpp"
 #include "reports/queries/choices/axis_rows.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -85,8 +84,6 @@ std::vector<Aspect> aspects_of(const Reader& reader, std::int64_t run, const std
   return aspects;
 }
 
-}  // namespace
-
 Table tradeoffs_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                       const QueryScope& scope) {
   constexpr std::array<std::string_view, 6> kChoices{"environment", "backend",     "architecture",
@@ -129,6 +126,25 @@ Table tradeoffs_table(const Reader& reader, const std::vector<std::int64_t>& run
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+}  // namespace
+
+Query tradeoffs_query() {
+  return {.title = "Trade-offs",
+          .row =
+              "one operation, size and aspect (time, 95th percentile, start-up): the values of "
+              "--vary side by side with the winner; architectures at equal workers",
+          .columns = R"(
+run_id environment backend architecture collective
+aspect | text | what is compared: time, 95th percentile of the iterations, or start-up of the processes
+size_bytes ranks workers datatype algorithm in_place group_knobs cell_knobs
+* | us, real | median time with this value of the axis --vary, a column for each
+winner winner_is_sure cadence
+)",
+          .method = verdict_method(),
+          .takes_vary = true,
+          .of_runs = tradeoffs_table};
 }
 
 }  // namespace dynamiccl

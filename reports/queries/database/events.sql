@@ -1,5 +1,10 @@
 -- title: Events
 -- row: something worth knowing that happened during a run
+-- columns:
+--   run_id
+--   at_utc | text | when
+--   kind launch_id
+--   message | text | what happened
 SELECT r.uuid AS run_id, e.at_utc, e.kind, l.uuid AS launch_id, e.message
 FROM event e
 JOIN run r ON r.id = e.run_id

@@ -3,7 +3,7 @@
 
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
+#include "reports/queries/query.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -31,8 +31,6 @@ std::string comment_of(const std::string& definition, const std::string& column)
   return "";
 }
 
-}  // namespace
-
 Table schema_table(const Reader& reader) {
   const Table columns = reader.query(
       "SELECT m.type AS kind, m.name AS relation, m.sql AS definition, p.name AS column_name, "
@@ -41,7 +39,6 @@ Table schema_table(const Reader& reader) {
       "ORDER BY m.type, m.name, p.cid");
   const TableView rows(columns);
   Table table;
-  table.columns = {"kind", "name", "column", "type", "meaning"};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto column = rows.text(i, "column_name");
     table.rows.push_back({rows.text(i, "kind"), rows.text(i, "relation"), column,
@@ -49,6 +46,21 @@ Table schema_table(const Reader& reader) {
                           or_null(comment_of(rows.text(i, "definition"), column))});
   }
   return table;
+}
+
+}  // namespace
+
+Query schema_query() {
+  return {.title = "Schema",
+          .row = "one column of a table or view, for your own SQL",
+          .columns = R"(
+kind
+name | text | table or view
+column | text | its column
+type | text | as SQLite declares it
+meaning | text | the comment beside its definition
+)",
+          .of_database = schema_table};
 }
 
 }  // namespace dynamiccl

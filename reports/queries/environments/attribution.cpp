@@ -12,10 +12,30 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
+
+constexpr const char* kAttributionColumns = R"(
+run_id environment backend architecture model batch method ranks
+step_us | us, real | one training step
+bare_step_us | us, real | the same on bare metal
+step_difference_us | us, real | here minus bare metal
+compute_difference_us | us, real | of it: computing
+exposed_difference_us | us, real | of it: waiting for gradients
+rest_difference_us | us, real | of it: what neither is
+messages | text | messages of a step, by size
+benchmark_us | us, real | what the micro-benchmark's times of these messages add up to
+bare_benchmark_us | us, real | the same on bare metal
+benchmark_difference_us | us, real | here minus bare metal
+communication_us
+bare_communication_us | us, real | the same on bare metal
+communication_difference_us | us, real | here minus bare metal
+benchmark_over_communication | real | benchmark_us over communication_us
+correlation | real | of the logarithms of both, over all cells of the run
+correlated_cells | integer | how many those are
+note settings
+)";
 
 /// One training cell by its launch with the median step; parts are the slowest worker's.
 struct TrainedStep {
@@ -202,37 +222,9 @@ std::vector<Value> row_of(const TrainedStep& step, const TrainedStep* bare) {
           f.cell_knobs};
 }
 
-}  // namespace
-
 Table attribution_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                         const QueryScope& /*scope*/) {
-  Table table;
-  table.columns = {"run_id",
-                   "environment",
-                   "backend",
-                   "architecture",
-                   "model",
-                   "batch",
-                   "method",
-                   "ranks",
-                   "step_us",
-                   "bare_step_us",
-                   "step_difference_us",
-                   "compute_difference_us",
-                   "exposed_difference_us",
-                   "rest_difference_us",
-                   "messages",
-                   "benchmark_us",
-                   "bare_benchmark_us",
-                   "benchmark_difference_us",
-                   "communication_us",
-                   "bare_communication_us",
-                   "communication_difference_us",
-                   "benchmark_over_communication",
-                   "correlation",
-                   "correlated_cells",
-                   "note",
-                   "settings"};
+  Table table = empty_table(kAttributionColumns);
   const std::size_t correlation_at = *column_index(table, "correlation");
   for (const std::int64_t run : runs) {
     auto steps = load_steps(reader, run);
@@ -256,6 +248,19 @@ Table attribution_table(const Reader& reader, const std::vector<std::int64_t>& r
     }
   }
   return table;
+}
+
+}  // namespace
+
+Query attribution_query() {
+  return {.title = "What a difference in training time is made of",
+          .row =
+              "one training cell: its step minus the same on bare metal = difference of computing "
+              "+ of waiting for gradients (exposed) + rest, beside the micro-benchmark's times of "
+              "its messages, added up, here and there; correlation: of the logarithms of those "
+              "sums and of measured communication over all cells of the run",
+          .columns = kAttributionColumns,
+          .of_runs = attribution_table};
 }
 
 }  // namespace dynamiccl

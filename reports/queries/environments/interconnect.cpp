@@ -1,7 +1,6 @@
 #include "reports/model/launch_links.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -12,15 +11,9 @@ std::optional<double> value_of(const std::optional<LinkRate>& rate) {
   return rate ? std::optional(rate->bytes_per_s) : std::nullopt;
 }
 
-}  // namespace
-
 Table interconnect_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                          const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id",           "environment", "backend",           "regime",
-                   "launches",         "intra_link",  "intra_bytes_per_s", "intra_rate_of",
-                   "inter_link",       "inter_tier",  "inter_bytes_per_s", "inter_rate_of",
-                   "intra_over_inter", "interconnect"};
   for (const std::int64_t run : runs) {
     const Table found = reader.query(
         "SELECT run_id, environment, backend, regime_name, count(*) AS launches, "
@@ -41,6 +34,28 @@ Table interconnect_table(const Reader& reader, const std::vector<std::int64_t>& 
     }
   }
   return table;
+}
+
+}  // namespace
+
+Query interconnect_query() {
+  return {.title = "Interconnect",
+          .row =
+              "one environment and backend: what its links inside and outside can carry, and "
+              "whether that is flat (inside below 1.5 x outside)",
+          .columns = R"(
+run_id environment backend regime launches
+intra_link | text | link inside a host
+intra_bytes_per_s | bytes_per_s, real | what it can carry
+intra_rate_of | text | where that is known from
+inter_link | text | link outside
+inter_tier | text | its class
+inter_bytes_per_s | bytes_per_s, real | what it can carry
+inter_rate_of | text | where that is known from
+intra_over_inter | real | rate inside over rate outside
+interconnect | text | flat or hierarchical
+)",
+          .of_runs = interconnect_table};
 }
 
 }  // namespace dynamiccl

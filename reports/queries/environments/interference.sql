@@ -1,6 +1,16 @@
 -- title: Interference between computing and sending
 -- row: one size of message on one path (an all-reduce, one in two halves, or a method's own): its time on idle
---   processors and while every worker computes, and how much of its computation a worker loses meanwhile (H-19)
+--   processors and while every worker computes, and how much of its computation a worker loses meanwhile
+-- columns:
+--   run_id environment backend architecture ranks
+--   path | text | an all-reduce, one in two halves, or a method's own
+--   size_bytes launches
+--   idle_us | us, real | on idle processors
+--   busy_us | us, real | while every worker computes
+--   slowdown | real | busy over idle
+--   lost_us | us, real | computation lost meanwhile
+--   lost_share | real | of the time under way
+--   cpu_us | us, real | CPU time of the transport on idle processors
 -- Means over launches, of the slowest rank. slowdown: busy over idle time. lost_share: of the time under way.
 -- cpu_us: CPU time of the transport on idle processors.
 WITH tables AS (

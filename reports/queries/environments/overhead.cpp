@@ -2,7 +2,6 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -14,17 +13,8 @@ double signed_difference_percent(double ratio) {
   return ratio < 1 ? -percent_faster(1, ratio) : percent_faster(ratio, 1);
 }
 
-}  // namespace
-
 Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
-  add_cell_columns(table);
-  for (const char* name :
-       {"launches", "median_us", "median_low_us", "median_high_us", "bare_metal_us",
-        "bare_metal_low_us", "bare_metal_high_us", "ratio", "ratio_low", "ratio_high",
-        "ratio_method", "difference_percent", "cadence", "verdict", "note"}) {
-    table.columns.emplace_back(name);
-  }
   const BareMetal bare_metal(figures);
   std::vector<std::string> runs;
   std::vector<Ratio> ratios;
@@ -58,6 +48,29 @@ Table overhead_table(const std::vector<CellFigure>& figures, const QueryScope&) 
          or_null(medians_note(*figure, *base, ratios[i], verdicts[i], EquivalenceBand{}))});
   }
   return table;
+}
+
+}  // namespace
+
+Query overhead_query() {
+  return {.title = "Overhead of environments",
+          .row =
+              "one cell outside bare metal against the same cell there; ratio = typical one of the "
+              "launches of a block, which can point the other way than the two medians (then note "
+              "tells); difference_percent = difference divided by the faster time, above 0 where "
+              "bare metal is the faster",
+          .columns = R"(
+@cell launches median_us
+bare_metal_us | us, real, interval | the same cell on bare metal
+ratio ratio_method
+difference_percent | percent, real | difference divided by the faster time; below 0 where bare metal is the slower
+cadence verdict note
+)",
+          .method = verdict_method("ratio = the typical one of a block's launches, not that of the "
+                                   "two medians; difference = what the slower takes more / the "
+                                   "faster's time, below 0 where bare metal is the slower; "),
+          .of_figures = overhead_table,
+          .of_all_cells = true};
 }
 
 }  // namespace dynamiccl

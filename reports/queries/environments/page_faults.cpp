@@ -7,12 +7,23 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
+
+constexpr const char* kPageFaultsColumns = R"(
+@cell launches
+median_us | us, real | median over launches of the launches' medians
+faults_per_call | real | page faults of a call
+message_pages | real | pages of its message
+huge_bytes | bytes, integer | memory in huge pages
+kept | text | whether freed blocks stayed with the process
+not_effective | text | settings that came to nothing
+default_faults_per_call | real | page faults with the allocator's default
+default_us | us, real | time with the allocator's default
+ratio verdict
+)";
 
 /// What the ranks of a cell left of their memory, over the launches that count.
 struct MemoryFacts {
@@ -106,16 +117,9 @@ void add_row(Table& table, const CellFigure& f, const MemoryFacts& facts, const 
   table.rows.push_back(std::move(row));
 }
 
-}  // namespace
-
 Table page_faults_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                         const QueryScope& /*scope*/) {
-  Table table;
-  add_cell_columns(table);
-  for (const char* name : {"launches", "median_us", "faults_per_call", "message_pages",
-                           "huge_bytes", "kept", "not_effective", "default_faults_per_call",
-                           "default_us", "ratio", "ratio_low", "ratio_high", "verdict"})
-    table.columns.emplace_back(name);
+  Table table = empty_table(kPageFaultsColumns);
   std::vector<Judged> judged;
   for (const std::int64_t run : runs) {
     const auto facts = facts_of(reader, run);
@@ -142,6 +146,19 @@ Table page_faults_table(const Reader& reader, const std::vector<std::int64_t>& r
   for (std::size_t i = 0; i < verdicts.size(); ++i)
     table.rows[judged[i].row].back() = std::string(name_of(verdicts[i]));
   return table;
+}
+
+}  // namespace
+
+Query page_faults_query() {
+  return {.title = "Page faults and the allocator",
+          .row =
+              "one cell: page faults of a call beside the message's pages, what the settings "
+              "malloc.keep and malloc.huge_pages came to in its ranks, and its time over that of "
+              "the allocator's default",
+          .columns = kPageFaultsColumns,
+          .method = verdict_method(),
+          .of_runs = page_faults_table};
 }
 
 }  // namespace dynamiccl

@@ -1,5 +1,9 @@
 -- title: Regimes
 -- row: one detected regime per environment and backend of a run
+-- columns:
+--   run_id
+--   regime_id | text | digest of what was detected
+--   regime environment backend launches transports
 SELECT v.run_id, v.regime_id, v.regime_name AS regime, v.environment, v.backend,
        count(*) AS launches,
        (SELECT group_concat(DISTINCT t.transport) FROM transport t

@@ -1,18 +1,12 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
+namespace {
 
 Table bandwidth_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
-  add_cell_columns(table);
-  for (const char* name :
-       {"launches", "algbw_bytes_per_s", "algbw_low_bytes_per_s", "algbw_high_bytes_per_s",
-        "busbw_bytes_per_s", "busbw_low_bytes_per_s", "busbw_high_bytes_per_s"}) {
-    table.columns.emplace_back(name);
-  }
   for (const auto& f : figures) {
     auto row = cell_values(f);
     append_values(row, {launches_of(f)});
@@ -36,6 +30,19 @@ Table bandwidth_table(const std::vector<CellFigure>& figures, const QueryScope&)
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+}  // namespace
+
+Query bandwidth_query() {
+  return {.title = "Bandwidth",
+          .row = "one cell: algorithm and bus bandwidth as nccl-tests defines them",
+          .columns = R"(
+@cell launches
+algbw_bytes_per_s | bytes_per_s, real, interval | size over time
+busbw_bytes_per_s | bytes_per_s, real, interval | the same times the operation's factor, as nccl-tests has it
+)",
+          .of_figures = bandwidth_table};
 }
 
 }  // namespace dynamiccl

@@ -2,18 +2,13 @@
 
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
+namespace {
 
 Table components_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
-  add_cell_columns(table);
-  for (const char* name : {"launches", "median_us", "collective_us", "h2d_us", "d2h_us", "send_us",
-                           "compute_us", "other_us"}) {
-    table.columns.emplace_back(name);
-  }
   for (const auto& f : figures) {
     auto row = cell_values(f);
     append_values(row, {launches_of(f), f.median_us()});
@@ -33,6 +28,22 @@ Table components_table(const std::vector<CellFigure>& figures, const QueryScope&
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+}  // namespace
+
+Query components_query() {
+  return {.title = "Components",
+          .row =
+              "one cell: where its time goes; each part of a sample adds up to its time, the "
+              "medians of the parts only about to the median of the whole",
+          .columns = R"(
+@cell launches
+median_us | us, real | median over launches of the launches' medians
+collective_us h2d_us d2h_us send_us compute_us
+other_us | us, real | what none of the parts is
+)",
+          .of_figures = components_table};
 }
 
 }  // namespace dynamiccl

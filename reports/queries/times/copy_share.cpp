@@ -4,11 +4,13 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
 namespace {
+
+/// From this share of copies on they tell of a path by way of host memory: inferred.
+constexpr double kStagedFromPercent = 10;
 
 /// The copies' share of a cell's time, percent: the median of its launches' shares, so that value
 /// and interval are of the same figures. The median copy over the median time is another number,
@@ -37,15 +39,8 @@ std::string path_of(const std::optional<Interval>& share_percent) {
   return share_percent->high < kStagedFromPercent ? "not told" : "UNCLEAR";
 }
 
-}  // namespace
-
 Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
-  add_cell_columns(table);
-  for (const char* name : {"launches", "median_us", "copies_us", "copies_share_percent",
-                           "copies_share_low_percent", "copies_share_high_percent", "path"}) {
-    table.columns.emplace_back(name);
-  }
   for (const auto& f : figures) {
     const auto h2d = f.component_us(&LaunchFigure::h2d_us);
     const auto d2h = f.component_us(&LaunchFigure::d2h_us);
@@ -71,6 +66,22 @@ std::string copy_path_method() {
       "proof of a path without copies); UNCLEAR = it holds {0:g} %, or there are fewer than three "
       "launches",
       kStagedFromPercent);
+}
+
+}  // namespace
+
+Query copy_share_query() {
+  return {.title = "Share of memory copies",
+          .row = "one cell with copies between host and device: their share of its time",
+          .columns = R"(
+@cell launches
+median_us | us, real | median over launches of the launches' medians
+copies_us | us, real | copies between host and device
+copies_share_percent | percent, real, interval | their share of the time
+path | text | what that share tells of, inferred
+)",
+          .method = copy_path_method(),
+          .of_figures = copy_share_table};
 }
 
 }  // namespace dynamiccl

@@ -3,7 +3,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/fits.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -27,8 +26,6 @@ std::vector<Value> fit_row(const CellFigure& example, const FittedLine& line) {
   return row;
 }
 
-}  // namespace
-
 std::string fit_method() {
   return "method: time = alpha + size / bandwidth, least squares of the relative residuals of the "
          "launches' medians; neither parameter below 0, so that a line of two sizes may miss them; "
@@ -40,18 +37,34 @@ std::string fit_method() {
 
 Table fit_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
-  add_cell_columns(table);
-  std::erase(table.columns, "size_bytes");
-  for (const char* name :
-       {"model", "from_bytes", "to_bytes", "sizes", "blocks", "alpha_us", "alpha_low_us",
-        "alpha_high_us", "bandwidth_bytes_per_s", "bandwidth_low_bytes_per_s",
-        "bandwidth_high_bytes_per_s", "beta_us_per_byte", "error_percent", "cadence"}) {
-    table.columns.emplace_back(name);
-  }
   for (const auto& curve : fit_curves(figures)) {
     for (const auto& line : curve.lines) table.rows.push_back(fit_row(curve.example, line));
   }
   return table;
+}
+
+}  // namespace
+
+Query fit_query() {
+  return {.title = "Start-up time and bandwidth",
+          .row =
+              "one line of time over size: alpha + size / bandwidth, over all sizes and by pieces, "
+              "with its error",
+          .columns = R"(
+run_id environment backend architecture collective ranks datatype algorithm in_place group_knobs cell_knobs regime
+model | text | one line, or which piece of how many
+from_bytes | bytes, integer | the smallest size of the line
+to_bytes | bytes, integer | the largest
+sizes | integer | sizes on the line
+blocks | integer | rounds that have all of them
+alpha_us | us, real, interval | start-up time
+bandwidth_bytes_per_s | bytes_per_s, real, interval | of the line's slope
+beta_us_per_byte | real | the slope, microseconds per byte
+error_percent | percent, real | root mean square of the medians' distances from the line
+cadence
+)",
+          .method = fit_method(),
+          .of_figures = fit_table};
 }
 
 }  // namespace dynamiccl

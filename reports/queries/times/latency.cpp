@@ -1,18 +1,13 @@
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
+namespace {
 
 Table latency_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
-  add_cell_columns(table);
-  for (const char* name : {"launches", "median_us", "median_low_us", "median_high_us",
-                           "interval_method", "cadence", "drifting"}) {
-    table.columns.emplace_back(name);
-  }
   for (const auto& f : figures) {
     auto row = cell_values(f);
     const auto interval = f.interval();
@@ -23,6 +18,17 @@ Table latency_table(const std::vector<CellFigure>& figures, const QueryScope&) {
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+}  // namespace
+
+Query latency_query() {
+  return {.title = "Latency",
+          .row = "one cell: median of its launch medians with the interval over launches",
+          .columns = R"(
+@cell launches median_us interval_method cadence drifting
+)",
+          .of_figures = latency_table};
 }
 
 }  // namespace dynamiccl

@@ -5,7 +5,6 @@
 #include "reports/model/launch_links.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -93,17 +92,9 @@ std::vector<Value> line_rate_row(const CellFigure& f, const CellFigure& best,
   return row;
 }
 
-}  // namespace
-
 Table line_rate_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                       const QueryScope& /*scope*/) {
   Table table;
-  add_cell_columns(table);
-  for (const char* name : {"launches", "bandwidth_bytes_per_s", "bandwidth_low_bytes_per_s",
-                           "bandwidth_high_bytes_per_s", "line_rate_bytes_per_s", "line_rate_of",
-                           "of_line_rate_percent", "of_best_size_percent", "best_size_bytes",
-                           "gap_to_best", "gap_to_best_low", "gap_to_best_high"})
-    table.columns.emplace_back(name);
   for (const std::int64_t run : runs) {
     const auto figures = load_figures(reader, {run});
     const auto rates = binding_rates(reader, run);
@@ -116,6 +107,26 @@ Table line_rate_table(const Reader& reader, const std::vector<std::int64_t>& run
     }
   }
   return table;
+}
+
+}  // namespace
+
+Query line_rate_query() {
+  return {.title = "Bandwidth against the line rate",
+          .row =
+              "one cell: effective bandwidth, its share of the link's rate where that is known and "
+              "of the best size, and how far the best size is ahead",
+          .columns = R"(
+@cell launches
+bandwidth_bytes_per_s | bytes_per_s, real, interval | effective bandwidth
+line_rate_bytes_per_s | bytes_per_s, real | what the link that carried it can carry
+line_rate_of | text | where that is known from
+of_line_rate_percent | percent, real | bandwidth over line rate
+of_best_size_percent | percent, real | bandwidth over that of the best size
+best_size_bytes | bytes, integer | size of the largest bandwidth
+gap_to_best | real, interval | bandwidth of the best size over this one's
+)",
+          .of_runs = line_rate_table};
 }
 
 }  // namespace dynamiccl

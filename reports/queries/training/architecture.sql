@@ -1,6 +1,18 @@
 -- title: Architecture by model
 -- row: one model, batch, environment, backend and number of ranks: the method whose throughput is expected to be the
---   highest from what links and model were measured to cost (H-23), what it gave, and the best that was measured
+--   highest from what links and model were measured to cost, what it gave, and the best that was measured
+-- columns:
+--   run_id environment backend model batch ranks
+--   chosen_architecture | text | the architecture with the highest expected throughput
+--   chosen_method | text | its method
+--   chosen_settings | json | its settings
+--   expected_samples_per_second | real | its expected throughput
+--   other_expected | real | the best expected of the other architecture, over the chosen one's
+--   samples_per_second | real | what the choice gave
+--   best_architecture | text | the architecture of the best that was measured
+--   best_method | text | its method
+--   best_samples_per_second | real | its throughput
+--   lost | real | what choosing by expectation costs against the best
 -- Ranks are what a job is given: a server among them computes nothing. other_expected: the best that is expected of the
 -- other architecture, over the chosen one's. lost: what choosing by expectation costs against the best (0 = nothing).
 -- PyTorch's engine is a baseline, no choice.

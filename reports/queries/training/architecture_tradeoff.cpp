@@ -12,7 +12,6 @@
 #include "reports/model/training_evidence.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/training/tradeoff_row.hpp"
-#include "reports/queries/training_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -80,11 +79,9 @@ TradeoffFinding architecture_finding(const std::string& property,
   return {kNotMeasured, "needs workers of different speeds"};
 }
 
-}  // namespace
-
 Table architecture_tradeoff_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                                   const QueryScope& /*scope*/) {
-  Table table = tradeoff_columns();
+  Table table;
   for (const std::int64_t run : runs) {
     const TrainingWorkloads workloads(reader, run);
     const std::string run_id = run_uuid_of(reader, run);
@@ -106,6 +103,19 @@ Table architecture_tradeoff_table(const Reader& reader, const std::vector<std::i
       }
   }
   return table;
+}
+
+}  // namespace
+
+Query architecture_tradeoff_query() {
+  return {.title = "Trade-offs of architectures",
+          .row =
+              "one published property of server, all-reduce and gossip, and what was measured of "
+              "it in one workload, by the fastest method of the architecture",
+          .columns = R"(
+run_id environment backend model batch ranks property technique published measured method evidence
+)",
+          .of_runs = architecture_tradeoff_table};
 }
 
 }  // namespace dynamiccl

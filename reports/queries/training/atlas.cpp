@@ -7,7 +7,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -59,16 +58,9 @@ std::string method_of(const Trained& t) {
   return t.figure.algorithm + (settings.empty() ? "" : " " + settings.dump());
 }
 
-}  // namespace
-
 Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                   const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id",      "environment", "backend",      "model",    "intensity",
-                   "batch",       "workers",     "methods",      "launches", "best",
-                   "step_us",     "step_low_us", "step_high_us", "speedup",  "runner_up",
-                   "lead",        "lead_low",    "lead_high",    "worst",    "worst_step_us",
-                   "lead_is_sure"};
   std::vector<std::string> judged_runs;
   std::vector<Ratio> leads;
   for (const std::int64_t run : runs) {
@@ -116,6 +108,28 @@ Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
   for (std::size_t i = 0; i < verdicts.size(); ++i)
     table.rows[i].emplace_back(std::string(verdicts[i] == Verdict::slower ? "yes" : "no"));
   return table;
+}
+
+}  // namespace
+
+Query atlas_query() {
+  return {.title = "Regime atlas of training",
+          .row =
+              "one model, batch and number of workers: the best method with its speed-up, the "
+              "runner-up, and whether the lead is sure",
+          .columns = R"(
+run_id environment backend model intensity batch workers
+methods | integer | methods that were measured
+launches
+best | text | the fastest method with its settings
+step_us
+speedup | real | throughput over one worker's
+runner_up lead worst
+worst_step_us | us, real | a step of the slowest
+lead_is_sure
+)",
+          .method = verdict_method(),
+          .of_runs = atlas_table};
 }
 
 }  // namespace dynamiccl

@@ -10,7 +10,6 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/training_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -54,42 +53,9 @@ std::vector<Value> c2c_row(const C2cCell& c, const Saturation& saturation) {
   return row;
 }
 
-}  // namespace
-
 Table c2c_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                 const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id",
-                   "environment",
-                   "backend",
-                   "model",
-                   "batch",
-                   "method",
-                   "settings",
-                   "workers",
-                   "launches",
-                   "intensity",
-                   "f_formula",
-                   "f_counted",
-                   "f_fitted",
-                   "c2c_predicted",
-                   "c2c_measured",
-                   "worker_flop_per_second",
-                   "alpha_us",
-                   "link_bytes_per_s",
-                   "fitted_from",
-                   "compute_us",
-                   "ratio_predicted",
-                   "ratio_measured",
-                   "step_us",
-                   "step_low_us",
-                   "step_high_us",
-                   "expected_us",
-                   "samples_per_second",
-                   "expected_samples_per_second",
-                   "gap_percent",
-                   "flag",
-                   "advice"};
   for (const std::int64_t run : runs) {
     const auto cells = c2c_cells(reader, run, load_figures(reader, {run}));
     const auto workloads = saturations(cells);
@@ -100,6 +66,39 @@ Table c2c_table(const Reader& reader, const std::vector<std::int64_t>& runs,
     }
   }
   return table;
+}
+
+}  // namespace
+
+Query c2c_query() {
+  return {.title = "Communication over computation",
+          .row =
+              "one training cell: C2C = f(N) / (M I) with f(N) by formula, counted and fitted, "
+              "what a worker computes and a link carries, T_comm / T_comp of it beside the "
+              "measured one (expected: one after the other without scheduling, else the longer), "
+              "and for the best method of a workload whether anything lossless is left",
+          .columns = R"(
+run_id environment backend model batch method settings workers launches intensity
+f_formula | real | volumes of all parameters over the busiest link in a step, by formula
+f_counted | real | the same by counted bytes
+f_fitted | real | the same from the measured cost per byte
+c2c_predicted c2c_measured
+worker_flop_per_second | real | FLOP/s of a worker
+alpha_us | us, real | start-up time of a message
+link_bytes_per_s | bytes_per_s, real | what the link carries, from the fit
+fitted_from | text | cost table or micro-benchmark
+compute_us | us, real | a step without communication, all workers at once
+ratio_predicted | real | communication over computation, from C2C and the fit
+ratio_measured | real | the same, measured
+step_us
+expected_us | us, real | the step as C2C and the fit have it
+samples_per_second
+expected_samples_per_second | real | samples of all workers, expected
+gap_percent | percent, real | measured over expected step, less 1
+flag | text | lossless_saturated where only sending less helps
+advice | text | what would
+)",
+          .of_runs = c2c_table};
 }
 
 }  // namespace dynamiccl

@@ -10,10 +10,25 @@
 #include "reports/model/run_facts.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/training_queries.hpp"
 
 namespace dynamiccl {
 namespace {
+
+constexpr const char* kC2cContrastsColumns = R"(
+run_id
+contrast | text | what the two models differ in
+source | text | published or here
+environment backend method workers
+base_model | text | the model of the lower C2C as published
+base_batch | integer | its batch
+other_model | text | the other
+other_batch | integer | its batch
+c2c_ratio | real | the other's C2C over the base's
+base_speedup | real | speed-up of the base
+other_speedup | real | of the other
+speedup_ratio | real, ends:ratio_low:ratio_high | the other's over the base's
+check | text | held, contradicted, unclear or not measured
+)";
 
 /// A pair of models that differ in what C2C says scaling depends on (E-189).
 struct Contrast {
@@ -114,15 +129,9 @@ bool add_measured_contrast(Table& table, const std::string& run_id, const Contra
   return any;
 }
 
-}  // namespace
-
 Table c2c_contrasts_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                           const QueryScope& /*scope*/) {
-  Table table;
-  table.columns = {"run_id",      "contrast",   "source",       "environment",   "backend",
-                   "method",      "workers",    "base_model",   "base_batch",    "other_model",
-                   "other_batch", "c2c_ratio",  "base_speedup", "other_speedup", "speedup_ratio",
-                   "ratio_low",   "ratio_high", "check"};
+  Table table = empty_table(kC2cContrastsColumns);
   for (const std::int64_t run : runs) {
     const std::string run_id = run_uuid_of(reader, run);
     const auto cells = c2c_cells(reader, run, load_figures(reader, {run}));
@@ -142,6 +151,17 @@ Table c2c_contrasts_table(const Reader& reader, const std::vector<std::int64_t>&
     }
   }
   return table;
+}
+
+}  // namespace
+
+Query c2c_contrasts_query() {
+  return {.title = "C2C against two contrasts",
+          .row =
+              "one pair of models that differ in intensity or batch: held where the one of the "
+              "higher C2C surely (95 % interval) has the lower speed-up, published and here",
+          .columns = kC2cContrastsColumns,
+          .of_runs = c2c_contrasts_table};
 }
 
 }  // namespace dynamiccl

@@ -1,6 +1,16 @@
 -- title: Learning curves
 -- row: one step of one training cell, by the launch with the median step: its loss and, where it was taken, the
 --   accuracy on held-out samples (the lowest of the workers), over steps, samples and time
+-- columns:
+--   run_id
+--   cell_id | text | id of the cell
+--   environment backend architecture model batch method ranks workers block
+--   step | integer | the training step
+--   samples | integer | of all workers so far
+--   loss | real | of the first worker
+--   accuracy | real | on held-out samples, the lowest of the workers
+--   trained_us | us, real | sum of its steps, without evaluations
+--   settings
 -- Of the first worker. samples: of all workers so far. trained_us: sum of its steps, without evaluations. Steps of the
 -- warm-up train too and count, except before epochs, which start anew.
 WITH numbered AS (

@@ -1,6 +1,23 @@
 -- title: Messages that reach the library
 -- row: one training cell, the first worker in the launch with the median step: how many messages its method makes of
---   the gradients, how large they are, and when in the step they start (D-53)
+--   the gradients, how large they are, and when in the step they start
+-- columns:
+--   run_id environment backend architecture model batch method ranks messages
+--   total_bytes | bytes, integer | of all messages
+--   smallest_bytes | bytes, integer | the smallest message
+--   p25_bytes | bytes, real | first quartile
+--   median_bytes | bytes, real | the median
+--   p75_bytes | bytes, real | third quartile
+--   largest_bytes | bytes, integer | the largest
+--   traced_us | us, real | the traced step
+--   backward_start_us | us, real | since its forward pass began
+--   backward_end_us | us, real | since its forward pass began
+--   first_start_us | us, real | when the first message starts
+--   last_start_us | us, real | when the last one does
+--   backward_left | real | share of the backward pass still ahead when a message starts, mean over bytes
+--   median_gap_us | us, real | between the starts of two messages
+--   largest_gap_us | us, real | the largest such gap
+--   settings
 -- Times since the forward pass of the traced step began, the cell's last one; NULL where the engine (ddp) or a GPU's
 -- queue tells none. traced_us: that step. p25, p75: quartiles. gap: between the starts of two messages. backward_left:
 -- share of the backward pass that is still ahead when a message starts, mean over bytes; 0 = all start at its end. A

@@ -1,6 +1,21 @@
 -- title: Predicted training steps
 -- row: one training cell: the step expected from the profile and the cost table of the same launch beside the
---   measured one (A-13, G-24), by the launch with the median error
+--   measured one, by the launch with the median error
+-- columns:
+--   run_id environment backend architecture model batch method ranks launches
+--   step_us | us, real | one training step
+--   predicted_us | us, real | as profile and cost table have it
+--   error | real | predicted over measured step, less 1
+--   worst_error | real | over all launches
+--   within_bar | integer | 1 = the error is at most 15 %
+--   computing_us | us, real | computing, with what the transport slows it down
+--   predicted_computing_us | us, real | the same, predicted
+--   exposed_us
+--   predicted_exposed_us | us, real | the same, predicted
+--   communication_us
+--   predicted_sending_us | us, real | the same, predicted
+--   undisturbed_us | us, real | computing without the transport
+--   settings
 -- worst_error: over all launches. Parts in microseconds: computing (with what the transport slows it down), exposed
 -- (waiting for gradients), sending (communication busy, hidden or not). within_bar: the error is at most 15 %.
 WITH launch_error AS (

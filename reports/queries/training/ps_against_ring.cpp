@@ -13,10 +13,30 @@
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/training_queries.hpp"
 
 namespace dynamiccl {
 namespace {
+
+constexpr const char* kPsAgainstRingColumns = R"(
+run_id environment backend model batch
+schedule | text | the method without its architecture
+basis | text | equal ranks, as published, or equal workers
+settings
+server_workers | integer | workers beside servers
+ring_workers | integer | workers of the ring
+samples | integer | samples that the times are of
+server_steps | integer | steps with a server
+ring_steps | integer | steps of the ring
+launches
+server_s | s, real | time with a server
+ring_s | s, real | time of the ring
+ratio
+server_is | text | the verdict on the server
+published_server_s | s, real | published time with a server
+published_ring_s | s, real | published time of the ring
+published_ratio | real | published, server over ring
+note
+)";
 
 // CIFAR-10's training set, of which the published steps of an epoch are made: ceil(50000 / (32 N)).
 constexpr std::int64_t kEpochSamples = 50'000;
@@ -173,35 +193,9 @@ class ServerRingRows {
   std::vector<Ratio> ratios_;
 };
 
-}  // namespace
-
 Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                             const QueryScope& /*scope*/) {
-  Table table;
-  table.columns = {"run_id",
-                   "environment",
-                   "backend",
-                   "model",
-                   "batch",
-                   "schedule",
-                   "basis",
-                   "settings",
-                   "server_workers",
-                   "ring_workers",
-                   "samples",
-                   "server_steps",
-                   "ring_steps",
-                   "launches",
-                   "server_s",
-                   "ring_s",
-                   "ratio",
-                   "ratio_low",
-                   "ratio_high",
-                   "server_is",
-                   "published_server_s",
-                   "published_ring_s",
-                   "published_ratio",
-                   "note"};
+  Table table = empty_table(kPsAgainstRingColumns);
   for (const std::int64_t run : runs) {
     const Table named = reader.query("SELECT uuid FROM run WHERE id = ?1", {run});
     const auto trained = load_sides(load_figures(reader, {run}));
@@ -217,6 +211,19 @@ Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t
     pairs.finish(table);
   }
   return table;
+}
+
+}  // namespace
+
+Query ps_against_ring_query() {
+  return {.title = "Parameter server against ring",
+          .row =
+              "one method with a server against the same without: time of equal samples (the "
+              "published 10 epochs of CIFAR-10 as steps here), at equal ranks as published and at "
+              "equal workers, with the published times",
+          .columns = kPsAgainstRingColumns,
+          .method = verdict_method(),
+          .of_runs = ps_against_ring_table};
 }
 
 }  // namespace dynamiccl

@@ -8,7 +8,6 @@
 #include "reports/model/training_evidence.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/training/tradeoff_row.hpp"
-#include "reports/queries/training_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -116,11 +115,9 @@ const CellEvidence* of_technique(const std::vector<const CellEvidence*>& workloa
   return nullptr;
 }
 
-}  // namespace
-
 Table scheduling_tradeoff_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                                 const QueryScope& /*scope*/) {
-  Table table = tradeoff_columns();
+  Table table;
   for (const std::int64_t run : runs) {
     const TrainingWorkloads workloads(reader, run);
     const std::string run_id = run_uuid_of(reader, run);
@@ -135,6 +132,20 @@ Table scheduling_tradeoff_table(const Reader& reader, const std::vector<std::int
       }
   }
   return table;
+}
+
+}  // namespace
+
+Query scheduling_tradeoff_query() {
+  return {.title = "Trade-offs of scheduling",
+          .row =
+              "one published property of a way to schedule gradients, and what the plan and the "
+              "trace of one step show of it, by the fastest method that does so (ByteScheduler "
+              "both cuts and orders)",
+          .columns = R"(
+run_id environment backend model batch ranks property technique published measured method evidence
+)",
+          .of_runs = scheduling_tradeoff_table};
 }
 
 }  // namespace dynamiccl

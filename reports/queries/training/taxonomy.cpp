@@ -11,7 +11,6 @@
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/training_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -156,85 +155,9 @@ std::map<std::string, std::string> tuners_of(const Reader& reader, std::int64_t 
   return told;
 }
 
-/// Dimension and technique -> cells.
-using Uses = std::map<std::pair<std::string, std::string>, std::int64_t>;
-
-void count_uses(const SixTuple& tuple, std::int64_t cells, Uses& uses) {
-  const auto add = [&](const char* dimension, const std::string& name) {
-    if (!name.empty()) uses[{dimension, name}] += cells;
-  };
-  add("synchronisation", tuple.sync);
-  add("compression", tuple.compression);
-  add("architecture", tuple.architecture);
-  add("scheduling", tuple.scheduling);
-  for (const auto& protocol : split(tuple.protocol, '+'))
-    add("protocol", std::string(trim(protocol)));
-}
-
-std::string our_technique(const std::string& published) {
-  return published == "PS" ? "ps" : published == "A2A" ? "all-reduce" : published;
-}
-
-struct TechniqueRow {
-  double level = 0;
-  std::string dimension;
-  std::string technique;
-  std::string published;  ///< "" = not in the published taxonomy
-  std::string here;
-  std::int64_t cells = 0;
-  std::string note;
-};
-
-/// The published techniques, then what else was used, each with its cells.
-std::vector<TechniqueRow> technique_rows(Uses uses, std::int64_t choices) {
-  const TrainingStudies& studies = training_studies();
-  std::vector<TechniqueRow> rows;
-  std::map<std::string, double> level_of;
-  std::map<std::string, std::size_t> place_of;  // of a dimension, as published
-  for (const auto& known : studies.taxonomy) {
-    level_of[known.dimension] = known.level;
-    place_of.emplace(known.dimension, place_of.size());
-    TechniqueRow row;
-    row.level = known.level;
-    row.dimension = known.dimension;
-    row.technique = our_technique(known.name);
-    row.published = known.lossy ? "lossy" : "lossless";
-    const auto used = uses.find({row.dimension, row.technique});
-    if (used != uses.end()) {
-      row.cells = used->second;
-      uses.erase(used);
-    }
-    row.here = row.cells > 0 ? "lossless" : "";
-    row.note =
-        row.dimension == "topology"
-            ? "a network's shape is not detected: query taxonomy has the links that ranks see"
-        : known.lossy && row.cells == 0 && row.technique != "BSP" ? "does not run here"
-                                                                  : "";
-    rows.push_back(std::move(row));
-  }
-  for (const auto& [use, cells] : uses)
-    rows.push_back({level_of[use.first], use.first, use.second, "", "lossless", cells,
-                    use.second == kNoTechnique ? "nothing of this kind" : ""});
-  rows.push_back({studies.tuner_level, "tuning", "DynamICCL's tuner", "lossless",
-                  choices > 0 ? "lossless" : "", choices,
-                  "under scheduling, above the library's internals; cells: choices left in force"});
-  const auto place = [&](const TechniqueRow& row) {
-    return std::pair(row.level, place_of[row.dimension]);
-  };
-  std::stable_sort(rows.begin(), rows.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
-  return rows;
-}
-
-}  // namespace
-
 Table taxonomy_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                      const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id",      "environment",  "backend",    "collective",     "algorithm",
-                   "settings",    "ranks",        "cells",      "launches",       "sync",
-                   "compression", "architecture", "scheduling", "protocol",       "topology",
-                   "label",       "checked",      "wrong",      "max_difference", "tuner"};
   for (const std::int64_t run : runs) {
     const Table used = used_cells(reader, run);
     const TableView rows(used);
@@ -275,29 +198,29 @@ Table taxonomy_table(const Reader& reader, const std::vector<std::int64_t>& runs
   return table;
 }
 
-Table techniques_table(const Reader& reader, const std::vector<std::int64_t>& runs,
-                       const QueryScope& /*scope*/) {
-  Table table;
-  table.columns = {"run_id",    "level", "dimension", "technique",
-                   "published", "here",  "cells",     "note"};
-  for (const std::int64_t run : runs) {
-    const Table used = used_cells(reader, run);
-    const TableView rows(used);
-    Uses uses;
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      count_uses(tuple_of(rows, i), rows.integer(i, "cells"), uses);
-    const Table asked = reader.query(
-        "SELECT r.uuid AS run_id, (SELECT count(*) FROM decision d JOIN tuning t ON t.id = "
-        "d.tuning_id WHERE t.run_id = r.id AND d.kind = 'final') AS choices FROM run r "
-        "WHERE r.id = ?1",
-        {run});
-    const TableView about(asked);
-    for (const auto& row : technique_rows(std::move(uses), about.integer(0, "choices")))
-      table.rows.push_back({about.text(0, "run_id"), row.level, row.dimension, row.technique,
-                            or_null(row.published), or_null(row.here), row.cells,
-                            or_null(row.note)});
-  }
-  return table;
+}  // namespace
+
+Query taxonomy_query() {
+  return {.title = "Taxonomy of what was run",
+          .row =
+              "one training cell, or one operation of a micro-benchmark: synchronisation, "
+              "compression, architecture, scheduling, protocol and topology, whether that loses "
+              "anything, and what the tuner chose at its level",
+          .columns = R"(
+run_id environment backend collective algorithm settings ranks cells launches
+sync | text | synchronisation of workers
+compression | text | of gradients
+architecture
+scheduling | text | how gradients are grouped and ordered
+protocol | text | what carried the bytes
+topology | text | the links that ranks see
+label | text | whether that loses anything
+checked | integer | results that were compared with what was to be expected
+wrong | integer | those that were not as expected
+max_difference | real | largest difference from one process that computes every worker's part
+tuner | text | what a search chose at its level
+)",
+          .of_runs = taxonomy_table};
 }
 
 }  // namespace dynamiccl

@@ -27,11 +27,4 @@ std::vector<Value> tradeoff_row(const CellEvidence* like, const std::string& run
   return row;
 }
 
-Table tradeoff_columns() {
-  Table table;
-  table.columns = {"run_id",   "environment", "backend",   "model",    "batch",  "ranks",
-                   "property", "technique",   "published", "measured", "method", "evidence"};
-  return table;
-}
-
 }  // namespace dynamiccl

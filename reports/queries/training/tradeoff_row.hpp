@@ -25,7 +25,4 @@ std::vector<Value> tradeoff_row(const CellEvidence* like, const std::string& run
                                 const PublishedLabel& published, const CellEvidence* of,
                                 const TradeoffFinding& finding);
 
-/// A table without rows.
-Table tradeoff_columns();
-
 }  // namespace dynamiccl

@@ -1,5 +1,30 @@
 -- title: Training
--- row: one training cell, its median launch: step time, what it is made of, and what was expected (A-13)
+-- row: one training cell, its median launch: step time, what it is made of, and what was expected
+-- columns:
+--   run_id environment backend
+--   carried_by | text | the library that moved the gradients
+--   architecture model batch method ranks workers launches
+--   step_us | us, real | one training step
+--   samples_per_second
+--   speedup | real | throughput over one worker's in the same launch
+--   single_us | us, real | a step of one worker alone
+--   forward_us | us, real | forward pass
+--   backward_us | us, real | backward pass
+--   update_us | us, real | update of the weights
+--   exposed_us
+--   data_us | us, real | computation stands still for its batch
+--   communication_us
+--   predicted_us | us, real | the step as profile and cost table have it
+--   prediction_error | real | predicted over measured step, less 1
+--   wire_bytes | bytes, real | payload sent by the busiest rank in a step
+--   counted_bytes | bytes, real | what the kernel counted; NULL where bytes go another way
+--   c2c_predicted c2c_measured intensity
+--   first_loss | real | loss of the first step
+--   last_loss | real | loss of the last
+--   accuracy | real | on held-out samples
+--   max_difference | real | from one process that computes every worker's part
+--   wrong | integer | results that were not as expected
+--   settings
 -- speedup: throughput against one worker alone in the same launch. prediction_error: predicted step
 -- against measured step. exposed_us: computation stands still for gradients; communication_us: it is
 -- busy, hidden or not. wire_bytes: payload, of a library's all-reduce the formula's; counted_bytes: what the kernel

@@ -2,6 +2,18 @@
 -- row: one training cell and role, its rank with the most: gradient memory that the method holds beside the weights,
 --   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
 --   gradients, a server N + 1 times its shard with N workers, a worker that is a server too both
+-- columns:
+--   run_id environment backend architecture model batch method
+--   role | text | worker, server, or both
+--   ranks workers launches
+--   unit_bytes | bytes, integer | one copy of the gradients, or a shard
+--   held_bytes | bytes, integer | gradient memory held beside the weights
+--   limit_bytes | bytes, integer | what may be held
+--   copies | real | held, in units of that copy or shard
+--   staging_bytes | bytes, integer | page-locked host memory for a GPU's gradients
+--   within_limit | integer | 1 = both within their limits
+--   peak_extra_bytes | bytes, integer | resident memory beyond the same steps without communication
+--   settings
 -- copies: held in units of that copy or shard.
 -- staging_bytes: page-locked host memory by way of which a GPU's gradients go, NULL where they do not: one copy of them
 -- at most, as the GPU holds its own. within_limit judges both. The weights of the start, which every method and the

@@ -1,5 +1,9 @@
 -- title: Failures
 -- row: an attempt to start a group that did not end well, or cells of a group without a result, by reason
+-- columns:
+--   run_id
+--   what | text | launch or cells
+--   environment backend architecture ranks block attempt cells status reason
 SELECT run_id, 'launch' AS what, environment, backend, architecture, ranks, block, attempt,
        NULL AS cells, launch_status AS status, reason
 FROM v_launch

@@ -1,15 +1,12 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/trust.hpp"
-#include "reports/queries/figure_queries.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
+namespace {
 
 Table independence_table(const std::vector<CellFigure>& figures, const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id",      "environment", "backend",    "architecture", "ranks",
-                   "group_knobs", "launches",    "cells",      "lag1",         "p_lag1",
-                   "trend",       "p_trend",     "p_adjusted", "independence"};
   for (const auto& group : test_groups(figures)) {
     const auto& g = group.group;
     std::vector<Value> row{g.run_id,
@@ -33,6 +30,23 @@ Table independence_table(const std::vector<CellFigure>& figures, const QueryScop
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+}  // namespace
+
+Query independence_query() {
+  return {.title = "Independence of launches",
+          .row = "one group: do its launches depend on their order (permutation test)?",
+          .columns = R"(
+run_id environment backend architecture ranks group_knobs launches cells
+lag1 | real | correlation of a launch with the next
+p_lag1 | real | chance of as much without dependence
+trend | real | correlation with the order
+p_trend | real | chance of as much without a trend
+p_adjusted | real | the smaller of both, adjusted for the number of groups (Holm)
+independence | text | FAILS, nothing against it, or too few launches to test
+)",
+          .of_figures = independence_table};
 }
 
 }  // namespace dynamiccl

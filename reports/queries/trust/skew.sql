@@ -2,6 +2,12 @@
 -- row: one cell: how far apart its ranks left the barrier, by clocks compared before and after the
 --   cells; skew and its share of the time are medians over launches, which a disturbed launch moves
 --   little
+-- columns:
+--   run_id environment backend architecture collective size_bytes ranks algorithm launches
+--   skew_us | us, real | how far apart ranks leave the barrier
+--   skew_max_us | us, real | in the worst launch
+--   skew_error_us | us, real | what the clocks may err by
+--   share_of_time | real | of the cell's time
 WITH placed AS (
   SELECT *, skew_us / median_us AS share,
          row_number() OVER (PARTITION BY cell_row ORDER BY skew_us) AS skew_place,

@@ -1,5 +1,14 @@
 -- title: Stopping
 -- row: one group of a run with a target interval or a time budget: how its launches came to an end
+-- columns:
+--   run_id environment backend architecture ranks launches
+--   stopped_by | text | what ended it
+--   reached | integer | 1 = the target
+--   target_interval | real | half-width asked for, relative
+--   widest_interval | real | the widest of its cells
+--   wide_cells | integer | cells that missed the target
+--   cells
+--   widest_cell | text | which it is
 SELECT r.uuid AS run_id, p.environment, g.backend, g.architecture, g.ranks,
        g.stopping_json ->> '$.launches' AS launches,
        g.stopping_json ->> '$.stopped_by' AS stopped_by,

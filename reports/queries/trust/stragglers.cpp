@@ -5,7 +5,6 @@
 #include "reports/model/stragglers.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
-#include "reports/queries/run_queries.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -14,20 +13,9 @@ std::string name_of_measure(PaceMeasure measure) {
   return measure == PaceMeasure::own_work ? "own_work" : "arrival";
 }
 
-}  // namespace
-
 Table straggler_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                       const QueryScope& /*scope*/) {
   Table table;
-  table.columns = {"run_id",        "environment",
-                   "backend",       "architecture",
-                   "ranks",         "group_knobs",
-                   "measure",       "rank",
-                   "launches",      "iterations",
-                   "ratio",         "ratio_low",
-                   "ratio_high",    "slow_iterations_percent",
-                   "slow_launches", "slow_blocks",
-                   "straggler"};
   for (const std::int64_t run : runs) {
     for (const auto& pace : paces_of_run(reader, run)) {
       auto row = pace.group;
@@ -59,6 +47,27 @@ std::string straggler_method() {
       "interval is below; else UNCLEAR. What a rank does inside a library call is in neither: its "
       "peers wait for it there",
       kSlowRank, 100 * kSlowLaunchShare);
+}
+
+}  // namespace
+
+Query stragglers_query() {
+  return {
+      .title = "Stragglers",
+      .row =
+          "one rank of a group: is it slower than the others of its kind (own_work: copies, sums "
+          "and computing; arrival: after the barrier), in how many iterations and launches?",
+      .columns = R"(
+run_id environment backend architecture ranks group_knobs
+measure | text | own_work: copies, sums and computing; arrival: after the barrier
+rank launches iterations ratio
+slow_iterations_percent | percent, real | iterations in which it is slow
+slow_launches | integer | launches in which it is
+slow_blocks | text | their rounds
+straggler | text | yes, changing, no or UNCLEAR
+)",
+      .method = straggler_method(),
+      .of_runs = straggler_table};
 }
 
 }  // namespace dynamiccl

@@ -1,5 +1,20 @@
 -- title: Decisions
--- row: one choice of a setting for a task: who chose it, why it could, and what came of it (E-102)
+-- row: one choice of a setting for a task: who chose it, why it could, and what came of it
+-- columns:
+--   run_id mode agent
+--   policy_version | text | of a trained agent
+--   seed | integer | of its random numbers
+--   environment regime task_key step kind arm
+--   propensity | real | chance with which the agent chose it
+--   guard time_us
+--   speedup | real | the default's time over its
+--   reward | real | what the agent was told
+--   reward_base | text | what that is relative to
+--   arms | integer | settings to choose from
+--   epoch
+--   calls | integer | calls that were measured
+--   applied | integer | 1 = in force
+--   launch_id
 SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment, d.regime,
        d.task_key, d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
        d.reference_us / d.time_us AS speedup, d.reward,

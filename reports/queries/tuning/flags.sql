@@ -1,5 +1,11 @@
 -- title: Flags
 -- row: one flag of a tuned task or of a measured cell, how often it was raised and by which rule
+-- columns:
+--   run_id environment
+--   subject | text | a task or a cell
+--   flag | text | which
+--   times | integer | how often
+--   rule | text | what raises it
 WITH d AS (
   SELECT d.*, t.agent FROM decision d JOIN tuning t ON t.id = d.tuning_id WHERE t.run_id = ?1
 ),

@@ -1,5 +1,12 @@
 -- title: Regret of a search
 -- row: one step of a search, over its tasks: how far the best setting seen so far is from the best that any search of the run saw (0 = found)
+-- columns:
+--   run_id mode agent
+--   evaluations | integer | measurements so far
+--   tasks | integer | searched for
+--   mean_regret_percent | percent, real | distance from the best any search saw, mean over tasks
+--   worst_regret_percent | percent, real | of the worst task
+--   found_percent | percent, real | tasks whose best was found
 WITH d AS (
   SELECT d.*, t.run_id, t.mode, t.agent, t.seed
   FROM decision d JOIN tuning t ON t.id = d.tuning_id

@@ -1,5 +1,12 @@
 -- title: Trace of a search
 -- row: one step of a search for one task: what was tried, the best time so far against the default's (unconfirmed until the final choice), and when another configuration table came into force
+-- columns:
+--   run_id mode agent environment regime task_key step kind arm guard time_us
+--   best_so_far_us | us, real | the best up to here
+--   default_us | us, real | of the library's default
+--   improved_percent | percent, real | the best against the default
+--   epoch
+--   broadcast | integer | 1 = another table came into force
 WITH d AS (
   SELECT d.*, t.run_id, t.mode, t.agent,
          min(d.time_us) OVER task AS best_so_far_us,
