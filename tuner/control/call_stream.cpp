@@ -123,13 +123,13 @@ CallStream::~CallStream() { munmap(memory_, bytes_); }
 
 void CallStream::keep_costs(std::size_t function, std::size_t bin, const float* costs,
                             int algorithms, int protocols) noexcept {
-  auto& cell = header().predicted[function][bin];
+  auto& cell = own().predicted[function][bin];
   cell.fill(-1.0F);
   const auto width = static_cast<std::size_t>(std::clamp(protocols, 0, 3));
   for (std::size_t a = 0; a < static_cast<std::size_t>(std::clamp(algorithms, 0, 7)); ++a)
     for (std::size_t p = 0; p < width; ++p)
       cell[a * 3 + p] = costs[a * static_cast<std::size_t>(protocols) + p];
-  header().known[function].fetch_or(std::uint64_t{1} << bin, std::memory_order_release);
+  own().known[function].fetch_or(std::uint64_t{1} << bin, std::memory_order_release);
 }
 
 std::vector<CallRecord> CallStream::read(std::uint64_t& from) const {

@@ -77,18 +77,18 @@ class CallStream {
   CallStream& operator=(const CallStream&) = delete;
 
   void append(const CallRecord& record) noexcept {
-    const std::uint64_t n = header().written.load(std::memory_order_relaxed);
+    const std::uint64_t n = own().written.load(std::memory_order_relaxed);
     records()[n % capacity_] = record;
-    header().written.store(n + 1, std::memory_order_release);
+    own().written.store(n + 1, std::memory_order_release);
   }
   /// NCCL's cost table of a call; kept once per function and size. Any thread of the communicator.
   void note_costs(std::size_t function, std::size_t bin, const float* costs, int algorithms,
                   int protocols) noexcept {
-    header().decided.fetch_add(1, std::memory_order_relaxed);
-    if ((header().known[function].load(std::memory_order_relaxed) >> bin & 1) == 0)
+    own().decided.fetch_add(1, std::memory_order_relaxed);
+    if ((own().known[function].load(std::memory_order_relaxed) >> bin & 1) == 0)
       keep_costs(function, bin, costs, algorithms, protocols);
   }
-  void close() noexcept { header().closed.store(1, std::memory_order_release); }
+  void close() noexcept { own().closed.store(1, std::memory_order_release); }
 
   [[nodiscard]] const CallStreamHeader& header() const {
     return *static_cast<const CallStreamHeader*>(memory_);
@@ -100,7 +100,7 @@ class CallStream {
  private:
   CallStream(void* memory, std::size_t bytes, std::uint32_t capacity)
       : memory_(memory), bytes_(bytes), capacity_(capacity) {}
-  [[nodiscard]] CallStreamHeader& header() { return *static_cast<CallStreamHeader*>(memory_); }
+  [[nodiscard]] CallStreamHeader& own() { return *static_cast<CallStreamHeader*>(memory_); }
   [[nodiscard]] CallRecord* records() const;
   void keep_costs(std::size_t function, std::size_t bin, const float* costs, int algorithms,
                   int protocols) noexcept;

@@ -75,6 +75,14 @@ const char* runtime() {
   return "none";
 }
 
+/// Whose device files are here.
+int gpus() {
+  int count = 0;
+  for (int i = 0; i < 64; ++i)
+    if (access(("/dev/nvidia" + std::to_string(i)).c_str(), F_OK) == 0) ++count;
+  return count;
+}
+
 /// Variables of NCCL alone: others may be secrets.
 std::string variables_json() {
   std::string out = "{";
@@ -143,7 +151,8 @@ void write_rank_facts(const std::string& folder, std::uint64_t communicator, int
         "},\"process\":{\"pid\":" + std::to_string(getpid()) +
         "},\"rank\":" + std::to_string(rank) +
         ",\"nccl_version\":" + std::to_string(loaded_nccl_version()) +
-        ",\"variables\":" + variables_json() + "}\n";
+        ",\"gpu\":{\"usable\":" + std::to_string(gpus()) +
+        "},\"environment\":{\"variables\":" + variables_json() + "}}\n";
     std::FILE* file = std::fopen(draft.c_str(), "wxe");
     if (file == nullptr) return;
     const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
