@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/error.hpp"
+#include "core/vocabulary/error.hpp"
 #include "tuner/state/features.hpp"
 
 namespace dynamiccl {

@@ -72,11 +72,10 @@ std::string text_of(const json& regime, const char* ingredient) {
 std::string JobFacts::nccl() const {
   if (nccl_version <= 0) return "unknown";
   // Since 2.9 the minor version has two digits.
-  return nccl_version >= 10000
-             ? fmt::format("{}.{}.{}", nccl_version / 10000, nccl_version / 100 % 100,
-                           nccl_version % 100)
-             : fmt::format("{}.{}.{}", nccl_version / 1000, nccl_version / 100 % 10,
-                           nccl_version % 100);
+  return nccl_version >= 10000 ? fmt::format("{}.{}.{}", nccl_version / 10000,
+                                             nccl_version / 100 % 100, nccl_version % 100)
+                               : fmt::format("{}.{}.{}", nccl_version / 1000,
+                                             nccl_version / 100 % 10, nccl_version % 100);
 }
 
 std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts,

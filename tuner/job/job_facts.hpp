@@ -16,16 +16,16 @@ struct JobFacts {
   Regime regime;
   State state;  ///< its static part
   int ranks = 1;
-  int nodes = 1;           ///< as NCCL counts them
-  int ranks_per_host = 1;  ///< of the machine with the most
-  int cores = 1;           ///< of this machine
-  int nccl_version = 0;    ///< 22809 is 2.28.9; 0: not known
-  std::string driver;      ///< of the GPUs; "": none, or not known
+  int nodes = 1;                                 ///< as NCCL counts them
+  int ranks_per_host = 1;                        ///< of the machine with the most
+  int cores = 1;                                 ///< of this machine
+  int nccl_version = 0;                          ///< 22809 is 2.28.9; 0: not known
+  std::string driver;                            ///< of the GPUs; "": none, or not known
   std::map<std::string, std::string> variables;  ///< NCCL_ variables that the ranks were given
   bool peer_to_peer = false;
   bool shared_memory = false;
-  bool network = false;  ///< some messages go through sockets or InfiniBand
-  bool rdma = false;     ///< the network has RDMA
+  bool network = false;                    ///< some messages go through sockets or InfiniBand
+  bool rdma = false;                       ///< the network has RDMA
   [[nodiscard]] std::string nccl() const;  ///< "2.28.9"; "unknown"
 };
 

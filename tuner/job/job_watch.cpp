@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -36,9 +36,8 @@ std::vector<JobCall> last_calls(const std::vector<JobCall>& calls, std::size_t m
 std::uint64_t busiest(const std::vector<JobCall>& calls) {
   std::map<std::uint64_t, std::uint64_t> bytes;
   for (const JobCall& call : calls) bytes[call.communicator] += call.bytes + 1;
-  const auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? 0 : most->first;
 }
 
@@ -64,8 +63,8 @@ void JobWatch::take(Told& told) {
     const auto kind =
         kinds_.try_emplace(key, static_cast<std::uint32_t>(kinds_.size())).first->second;
     process.calls.push_back({record.host_ns, header.communicator, record.bytes, record.device_ns,
-                             record.epoch, kind, record.function, record.algorithm,
-                             record.protocol, record.channels});
+                             record.epoch, kind, record.function, record.algorithm, record.protocol,
+                             record.channels});
     ++process.heard;
   }
 }
@@ -134,7 +133,8 @@ const Rhythm& JobWatch::rhythm() {
     }
   }
   // Looking for it costs milliseconds: not again for every call.
-  if (searched_heard_ != 0 && process->heard < searched_heard_ + searched_heard_ / 8) return rhythm_;
+  if (searched_heard_ != 0 && process->heard < searched_heard_ + searched_heard_ / 8)
+    return rhythm_;
   searched_heard_ = process->heard;
   search_rhythm(*process);
   return rhythm_;
@@ -142,8 +142,7 @@ const Rhythm& JobWatch::rhythm() {
 
 void JobWatch::search_rhythm(const Process& process) {
   Rhythm found;
-  for (const auto& only :
-       {std::optional<std::uint64_t>{}, std::optional(busiest(process.calls))}) {
+  for (const auto& only : {std::optional<std::uint64_t>{}, std::optional(busiest(process.calls))}) {
     std::vector<JobCall> last = last_calls(process.calls, kSearched, only);
     found = find_rhythm(as_rhythm(last));
     if (!found.found()) continue;

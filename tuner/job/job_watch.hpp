@@ -72,8 +72,9 @@ class JobWatch {
   [[nodiscard]] std::vector<MixEntry> mix();
   /// What NCCL expects of algorithm and protocol (CallStreamHeader::predicted), of any rank;
   /// nullopt: no call of that size and collective was decided.
-  [[nodiscard]] std::optional<std::array<float, kPredictions>> predicted(
-      std::uint64_t communicator, std::size_t function, std::size_t bin) const;
+  [[nodiscard]] std::optional<std::array<float, kPredictions>> predicted(std::uint64_t communicator,
+                                                                         std::size_t function,
+                                                                         std::size_t bin) const;
   /// Algorithms x protocols that NCCL has not ruled out for a collective in some size; bit a*3+p.
   [[nodiscard]] std::uint32_t possible(std::size_t function) const;
   /// Calls that were decided against those that were seen: captured graphs replay calls without

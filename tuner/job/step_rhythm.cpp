@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/units.hpp"
+#include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
 

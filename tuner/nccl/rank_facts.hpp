@@ -13,8 +13,8 @@ int loaded_nccl_version();
 
 /// Tells in the job's folder where this rank runs, as FOLDER/rank-COMMUNICATOR-RANK.json: the
 /// sections of FactsRecord::facts that differ between ranks of one machine (system, namespaces,
-/// shm, container, gpu, environment with the NCCL_ variables alone) and NCCL's version. For whoever tunes; a failure is no
-/// failure of the job. A few dozen reads of /proc, once per communicator.
+/// shm, container, gpu, environment with the NCCL_ variables alone) and NCCL's version. For whoever
+/// tunes; a failure is no failure of the job. A few dozen reads of /proc, once per communicator.
 void write_rank_facts(const std::string& folder, std::uint64_t communicator, int rank) noexcept;
 
 }  // namespace dynamiccl

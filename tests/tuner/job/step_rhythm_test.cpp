@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "core/statistics.hpp"
+#include "core/statistics/statistics.hpp"
 
 using namespace dynamiccl;
 
