@@ -57,6 +57,7 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
     possible |= watch_.possible(function);
   options.context = call_context(*facts_, possible);
   options.regime = facts_->regime.id + options_.label;
+  options.regime_id = facts_->regime.id;
   options.regime_name = facts_->regime.name;
   options.state = facts_->state;
   options.calls_per_trial = options_.calls_per_trial;

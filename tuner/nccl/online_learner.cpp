@@ -177,7 +177,7 @@ void OnlineLearner::record(const Learning& learning, const char* kind, std::int6
   DecisionRecord record;
   record.author = options_.author;
   record.task_key = learning.task.key.task.text();
-  record.regime = options_.regime;
+  record.regime = options_.regime_id.empty() ? options_.regime : options_.regime_id;
   record.regime_name = options_.regime_name;
   record.step = learning.steps;
   record.kind = kind;

@@ -29,7 +29,9 @@ struct LearnerOptions {
   SpaceOptions space{};
   /// What the regime and NCCL allow; collective, size, ranks and nodes are filled in.
   SpaceContext context{};
+  /// What is learnt is learnt for this: the regime's id, perhaps with what tells launches apart.
   std::string regime = "unknown";
+  std::string regime_id{};  ///< that records name; "" = the same
   std::string regime_name{};
   State state{};  ///< static part
   GuardLimits limits{};
