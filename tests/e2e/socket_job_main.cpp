@@ -34,10 +34,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kAllReduce = 4;
 constexpr int kMostStreams = 8;
-constexpr std::size_t kChunk = std::size_t{16} << 10;
-/// One connection's pace, and what each one used costs a call.
-constexpr double kBytesPerSecond = 50e6;
-constexpr auto kPerStream = std::chrono::microseconds(300);
+constexpr std::size_t kChunk = std::size_t{64} << 10;
+/// One connection's pace, and what each one used costs a call: long against what a busy machine
+/// adds.
+constexpr double kBytesPerSecond = 12.5e6;
+constexpr auto kPerStream = std::chrono::microseconds(200);
 
 [[noreturn]] void fail(const char* what) {
   std::perror(what);
@@ -104,16 +105,16 @@ class Plugins {
   }
 
   template <class Work>
-  void tell(std::size_t bytes, int channels, Work&& work) {
+  void tell(std::size_t bytes, int channels, Work&& work, const char* function = "AllReduce") {
     void* call = nullptr;
     const bool timed = (mask_ & static_cast<int>(profiler::kKernelChannel)) != 0;
     if (profiler_ != nullptr && (mask_ & static_cast<int>(profiler::kColl)) != 0) {
       profiler::EventV5 event{};
       event.type = profiler::kColl;
       event.details.coll = {
-          sequence_++, "AllReduce", nullptr,       nullptr,
-          bytes / 4,   0,           "ncclFloat32", static_cast<std::uint8_t>(channels),
-          17,          "RING",      "SIMPLE"};
+          sequence_++, function, nullptr,       nullptr,
+          bytes / 4,   0,        "ncclFloat32", static_cast<std::uint8_t>(channels),
+          17,          "RING",   "SIMPLE"};
       profiler_->start_event(profile_, &call, &event);
     }
     const std::uint64_t begin = now_ns();
@@ -199,6 +200,14 @@ class Rank {
         rank_(rank),
         ranks_(static_cast<int>(ports.size())) {}
 
+  /// As DDP hands its weights out: all decided together, then told one by one.
+  void broadcasts(int count) {
+    plugins_.decide(4096);
+    for (int i = 0; i < count; ++i)
+      plugins_.tell(
+          4096, 1, [] {}, "Broadcast");
+  }
+
   void all_reduce(std::size_t bytes, bool asks = true) {
     const int threads = number("NCCL_SOCKET_NTHREADS", 0);
     const int ceiling = number("NCCL_MIN_CTAS", 2);
@@ -233,6 +242,12 @@ void train(Rank& rank, int steps, const std::string& loop, const std::string& cl
   std::ofstream clock(clock_file);
   std::mt19937 random(7);
   rank.all_reduce(4096);
+  // Layer after layer: a rhythm, but none of a step.
+  for (int layer = 0; layer < 24; ++layer) {
+    rank.broadcasts(6);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  rank.broadcasts(60);
   for (int step = 0; step < steps; ++step) {
     const auto begin = Clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(3));

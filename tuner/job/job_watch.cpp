@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/statistics/statistics.hpp"
+#include "tuner/control/region.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -39,6 +40,13 @@ std::uint64_t busiest(const std::vector<JobCall>& calls) {
   const auto most = std::max_element(
       bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? 0 : most->first;
+}
+
+/// Whether what came last still belongs to steps: a job's start may have a rhythm of its own.
+bool still_repeats(const std::vector<JobCall>& calls, const Rhythm& rhythm) {
+  if (rhythm.steps.empty()) return false;
+  const std::size_t end = rhythm.steps.back().first + rhythm.pattern.size();
+  return calls.size() - end < std::max<std::size_t>(2 * rhythm.pattern.size(), 32);
 }
 
 bool same_up_to_rotation(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
@@ -125,8 +133,7 @@ const Rhythm& JobWatch::rhythm() {
   if (rhythm_.found()) {
     std::vector<JobCall> last = last_calls(process->calls, kSearched, only_);
     Rhythm followed = follow_rhythm(as_rhythm(last), rhythm_.pattern);
-    // Most of what came lately still repeats it.
-    if (followed.outside * 2 < last.size()) {
+    if (still_repeats(last, followed)) {
       rhythm_ = std::move(followed);
       rhythm_calls_ = std::move(last);
       return rhythm_;
@@ -153,6 +160,18 @@ void JobWatch::search_rhythm(const Process& process) {
     return;
   }
   if (!rhythm_.found()) rhythm_ = std::move(found);
+}
+
+bool JobWatch::reduces() const {
+  constexpr std::size_t kReduce = 1, kReduceScatter = 3, kAllReduce = 4;
+  for (const auto& [key, kind] : kinds_) {
+    const std::size_t function = std::get<1>(key);
+    const bool sums = function == kReduce || function == kReduceScatter || function == kAllReduce;
+    if (sums &&
+        std::find(rhythm_.pattern.begin(), rhythm_.pattern.end(), kind) != rhythm_.pattern.end())
+      return true;
+  }
+  return false;
 }
 
 std::optional<StepReading> JobWatch::reading(std::uint32_t epoch) {
@@ -227,20 +246,31 @@ std::uint32_t JobWatch::possible(std::size_t function) const {
   return mask;
 }
 
-std::string JobWatch::graph_replays() const {
+std::string JobWatch::graph_replays() {
+  const Process* process = listened();
+  if (process == nullptr) return "";
   std::uint64_t decided = 0;
-  std::uint64_t seen = 0;
-  for (const auto& [path, told] : streams_) {
+  for (const auto& [path, told] : streams_)
     decided += told.stream->header().decided.load(std::memory_order_relaxed);
-    seen += told.stream->header().written.load(std::memory_order_relaxed);
+  if (decided != decided_) {
+    decided_ = decided;
+    heard_at_decision_ = process->heard;
+    decided_ns_ = monotonic_ns();
   }
-  // Calls of one group may be decided together, so that fewer decisions are ordinary.
-  constexpr std::uint64_t kReplays = 64;
-  if (decided == 0 || seen <= kReplays * decided) return "";
+  // Without the tuner half nobody asks at all. Calls of one group are decided together and told one
+  // by one, so that many calls without a question are ordinary, whole steps for a second are not.
+  constexpr std::int64_t kWhileNs = 1'000'000'000;
+  if (monotonic_ns() - decided_ns_ < kWhileNs) return "";
+  constexpr std::uint64_t kSteps = 3;
+  constexpr std::uint64_t kWithoutRhythm = 4096;
+  const std::uint64_t unasked = process->heard - heard_at_decision_;
+  const std::uint64_t most =
+      rhythm().found() ? kSteps * rhythm_.pattern.size() + 8 : kWithoutRhythm;
+  if (decided == 0 || unasked <= most) return "";
   return fmt::format(
-      "NCCL asked for the settings of {} calls and made {}: they are replayed from captured CUDA "
-      "graphs, which keep the settings of their capture",
-      decided, seen);
+      "NCCL has made {} calls since it last asked for settings: they are replayed from captured "
+      "CUDA graphs, which keep the settings of their capture",
+      unasked);
 }
 
 int JobWatch::ranks() const {

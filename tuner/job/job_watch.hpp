@@ -63,6 +63,8 @@ class JobWatch {
   [[nodiscard]] const std::vector<JobCall>& calls() const;
   /// The step as found so far; looked for anew when enough has been heard since.
   [[nodiscard]] const Rhythm& rhythm();
+  /// Does the step sum anything? What only sends copies is a job's start rather than its work.
+  [[nodiscard]] bool reduces() const;
   /// The last sequence of calls that was found differs from the one before.
   [[nodiscard]] int rhythm_changes() const { return rhythm_changes_; }
   /// Steps that ran wholly under the table of `epoch`; nullopt without a rhythm or such steps.
@@ -77,9 +79,9 @@ class JobWatch {
                                                                          std::size_t bin) const;
   /// Algorithms x protocols that NCCL has not ruled out for a collective in some size; bit a*3+p.
   [[nodiscard]] std::uint32_t possible(std::size_t function) const;
-  /// Calls that were decided against those that were seen: captured graphs replay calls without
-  /// asking the tuner. "" or why there can be no learning per call.
-  [[nodiscard]] std::string graph_replays() const;
+  /// Steps come and NCCL asks the tuner no more: captured graphs replay their calls. "" or why
+  /// there can be no learning per call.
+  [[nodiscard]] std::string graph_replays();
   [[nodiscard]] int ranks() const;
   [[nodiscard]] int nodes() const;
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
@@ -110,6 +112,9 @@ class JobWatch {
   std::uint64_t rhythm_heard_ = 0;  ///< calls when it was made
   std::uint64_t searched_heard_ = 0;
   int rhythm_changes_ = 0;
+  std::uint64_t decided_ = 0;            ///< decisions seen last
+  std::uint64_t heard_at_decision_ = 0;  ///< calls of the process listened to, then
+  std::int64_t decided_ns_ = 0;          ///< when that was
   std::vector<std::string> problems_;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -114,7 +115,11 @@ class Observer {
       if (Clock::now() - looked_ < std::chrono::milliseconds(50)) return false;
       looked_ = Clock::now();
       const auto times = leader_.watch().step_times();
-      if (times.size() < request_.warmup + request_.steps) return false;
+      // Copies alone are how jobs begin; so are a few calls in a moment.
+      const bool training = leader_.watch().reduces() || elapsed > request_.seconds / 2;
+      const double heard_us = std::accumulate(times.begin(), times.end(), 0.0);
+      if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
+        return false;
       measured_ = measure();
       if (request_.learn_seconds <= 0 || !measured_ ||
           median(*measured_) >= request_.learn_below.count())
@@ -151,6 +156,7 @@ class Observer {
   }
 
   static constexpr double kPatience = 5;
+  static constexpr double kLeastUs = 0.5e6;  ///< that the steps take together
   const TrialRequest& request_;
   std::vector<DecisionRecord> decisions_;
   JobLeader leader_;

@@ -230,6 +230,8 @@ DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm) const
   record.regime = result_.facts.regime.id;
   record.step = steps_logged_;
   record.kind = kind;
+  // Each launch has a configuration of its own.
+  record.epoch = static_cast<std::uint64_t>(launched_);
   record.arm = text_of(arm);
   record.state = state_json(task.state);
   record.candidates = candidates_json(*task.space);
@@ -325,8 +327,9 @@ void JobTuning::confirm() {
   }
   const std::vector<Ask> asks{{0, 0}, {0, 1}};
   Confirmations confirmations({asks[1]}, options_.confirmation);
-  console_.expect(static_cast<std::size_t>(2 * options_.confirmation.launches));
   for (int round = 0; !confirmations.round().empty() && result_.interrupted_by == 0; ++round) {
+    if (round % options_.confirmation.launches == 0)
+      console_.expect(static_cast<std::size_t>(2 * options_.confirmation.launches));
     std::vector<Measured> measured(2);
     // The first of a pair alternates: what drifts shall hit both sides.
     for (const std::size_t side : {std::size_t(round % 2), std::size_t(1 - round % 2)}) {
