@@ -13,8 +13,8 @@
 
 namespace dynamiccl {
 
-void ExperimentArguments::add_to(CLI::App& verb) {
-  verb.add_option("FILE", file, "experiment file (TOML)")->required();
+void ExperimentArguments::add_to(CLI::App& verb, bool required) {
+  verb.add_option("FILE", file, "experiment file (TOML)")->required(required);
   verb.add_option("--set", overrides, "KEY=VALUE replaces a key of FILE: protocol.launches=10")
       ->take_all()
       ->allow_extra_args(false);

@@ -7,6 +7,7 @@
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "reports/render/render.hpp"
+#include "tuner/policy/policy_file.hpp"
 
 namespace dynamiccl {
 
@@ -14,9 +15,7 @@ AgentOptions agent_options(const TuneArguments& arguments) {
   AgentOptions options;
   options.seed = arguments.seed;
   options.policy_path = arguments.policy;
-  // The policy that comes with the program, where its data are.
-  if (options.policy_path.empty() && std::filesystem::exists(DYNAMICCL_POLICY))
-    options.policy_path = DYNAMICCL_POLICY;
+  if (options.policy_path.empty()) options.policy_path = shipped_policy();
   return options;
 }
 
