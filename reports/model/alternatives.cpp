@@ -23,56 +23,56 @@ std::vector<Alternatives> alternatives_by(
     group.listed = group.cells;
     std::stable_sort(group.cells.begin(), group.cells.end(),
                      [](const auto* a, const auto* b) { return a->median_us() < b->median_us(); });
-    return groups;
   }
+  return groups;
+}
 
-  std::vector<Alternatives> alternatives_along(const std::vector<CellFigure>& figures,
-                                               const std::string& axis) {
-    auto groups =
-        alternatives_by(figures, [&](const CellFigure& f) { return key_without(f, axis); });
-    std::erase_if(groups, [](const Alternatives& group) { return group.cells.size() < 2; });
-    return groups;
+std::vector<Alternatives> alternatives_along(const std::vector<CellFigure>& figures,
+                                             const std::string& axis) {
+  auto groups = alternatives_by(figures, [&](const CellFigure& f) { return key_without(f, axis); });
+  std::erase_if(groups, [](const Alternatives& group) { return group.cells.size() < 2; });
+  return groups;
+}
+
+void judge_leads(std::vector<Alternatives>& groups) {
+  std::vector<std::string> runs;
+  std::vector<Ratio> ratios;
+  std::vector<Alternatives*> judged;
+  for (auto& group : groups) {
+    if (group.cells.size() < 2) continue;
+    runs.push_back(group.cells.front()->run_id);
+    ratios.push_back(lead_ratio(group.cells));
+    judged.push_back(&group);
   }
+  const auto verdicts = judge_by_run(runs, ratios);
+  for (std::size_t i = 0; i < judged.size(); ++i)
+    judged[i]->lead_is_sure = verdicts[i] == Verdict::slower;
+}
 
-  void judge_leads(std::vector<Alternatives> & groups) {
-    std::vector<std::string> runs;
-    std::vector<Ratio> ratios;
-    std::vector<Alternatives*> judged;
-    for (auto& group : groups) {
-      if (group.cells.size() < 2) continue;
-      runs.push_back(group.cells.front()->run_id);
-      ratios.push_back(lead_ratio(group.cells));
-      judged.push_back(&group);
-    }
-    const auto verdicts = judge_by_run(runs, ratios);
-    for (std::size_t i = 0; i < judged.size(); ++i)
-      judged[i]->lead_is_sure = verdicts[i] == Verdict::slower;
+std::vector<std::string> axis_values(const std::vector<CellFigure>& figures,
+                                     const std::string& axis) {
+  std::vector<std::string> values;
+  for (const auto& figure : figures) {
+    const auto value = axis_value(figure, axis);
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
   }
+  std::sort(values.begin(), values.end(), [&](const std::string& a, const std::string& b) {
+    if (axis == "environment") return environment_order(a) < environment_order(b);
+    if (axis == "size_bytes" || axis == "ranks") return std::stoull(a) < std::stoull(b);
+    return a < b;
+  });
+  return values;
+}
 
-  std::vector<std::string> axis_values(const std::vector<CellFigure>& figures,
-                                       const std::string& axis) {
-    std::vector<std::string> values;
-    for (const auto& figure : figures) {
-      const auto value = axis_value(figure, axis);
-      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-    }
-    std::sort(values.begin(), values.end(), [&](const std::string& a, const std::string& b) {
-      if (axis == "environment") return environment_order(a) < environment_order(b);
-      if (axis == "size_bytes" || axis == "ranks") return std::stoull(a) < std::stoull(b);
-      return a < b;
-    });
-    return values;
-  }
+bool is_choice(const std::string& axis) { return axis != "size_bytes" && axis != "ranks"; }
 
-  bool is_choice(const std::string& axis) { return axis != "size_bytes" && axis != "ranks"; }
+std::string cadence_text(const Alternatives& group) {
+  const auto cadences = cadences_of(group.cells);
+  return join({cadences.begin(), cadences.end()}, ", ");
+}
 
-  std::string cadence_text(const Alternatives& group) {
-    const auto cadences = cadences_of(group.cells);
-    return join({cadences.begin(), cadences.end()}, ", ");
-  }
-
-  Value sure_text(const std::optional<bool>& sure) {
-    return sure ? Value(std::string(*sure ? "yes" : "no")) : Value{};
-  }
+Value sure_text(const std::optional<bool>& sure) {
+  return sure ? Value(std::string(*sure ? "yes" : "no")) : Value{};
+}
 
 }  // namespace dynamiccl
