@@ -170,7 +170,7 @@ std::string extremes_text(const std::vector<CellCost>& costs) {
       costs.begin(), costs.end(),
       [](const auto& a, const auto& b) { return a.ratio.value < b.ratio.value; });
   return wrapped("worst: " + cell_text(*worst), "  ", 1) +
-         wrapped("best:  " + cell_text(*best), "  ", 1);
+         wrapped("best: " + cell_text(*best), "  ", 1);
 }
 
 /// By environment: why, with the fix. Those that are bare metal's too explain no difference.

@@ -39,7 +39,7 @@ TEST_CASE("the answer of a run fits a screen and says what environments cost") {
   const auto text = answer_of({"bare-metal", "single-docker"}, "results/r.html");
   CHECK_THAT(text, ContainsSubstring("single-docker") && ContainsSubstring("2.00 [2.00 .. 2.00]") &&
                        ContainsSubstring("4 of 4"));
-  CHECK_THAT(text, ContainsSubstring("worst: 2.00") && ContainsSubstring("best:  2.00"));
+  CHECK_THAT(text, ContainsSubstring("worst: 2.00") && ContainsSubstring("best: 2.00"));
   CHECK_THAT(text, ContainsSubstring("page: results/r.html") &&
                        ContainsSubstring("next: dynamiccl query overhead --run run-1"));
 }
