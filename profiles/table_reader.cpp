@@ -26,8 +26,12 @@ bool matches(const std::string& text, const std::regex& pattern,
 std::string describe(const toml::node& node) {
   if (node.is_string()) return fmt::format("the text \"{}\"", *node.value<std::string>());
   if (node.is_integer()) return fmt::format("the number {}", *node.value<std::int64_t>());
-  // With its point: to TOML 1.0 is another kind of number than 1.
-  if (node.is_floating_point()) return fmt::format("the number {:#}", *node.value<double>());
+  if (node.is_floating_point()) {
+    // With its point: to TOML 1.0 is another kind of number than 1.
+    const std::string digits = fmt::format("{}", *node.value<double>());
+    const bool whole = digits.find_first_not_of("-0123456789") == std::string::npos;
+    return fmt::format("the number {}{}", digits, whole ? ".0" : "");
+  }
   if (node.is_boolean()) return *node.value<bool>() ? "true" : "false";
   if (node.is_array()) return "a list";
   if (node.is_table()) return "a table";
@@ -369,8 +373,9 @@ std::vector<Bytes> TableReader::sizes(const std::string& key) {
 
 std::vector<std::string> TableReader::scalars(const std::string& key) {
   const ValueRule* rule = keys_ != nullptr ? keys_->find(key) : nullptr;
-  // Toggles and words of a setting that somebody else reads are scalars too.
-  expect(key, rule != nullptr ? rule->kind : ValueKind::scalar);
+  // Toggles and words of a setting that somebody else reads are scalars too, and a name that keys()
+  // found and the table of keys lacks is for who asks to judge.
+  if (rule != nullptr) expect(key, rule->kind);
   std::vector<std::string> values;
   for_each(key, [&](const toml::node& node) {
     if (node.is_string()) {
@@ -432,7 +437,8 @@ std::vector<std::string> TableReader::keys() {
 
 void TableReader::note_unknown_keys() const {
   const bool free = keys_ == nullptr;
-  const auto known = free ? std::vector<std::string>(asked_.begin(), asked_.end()) : keys_->names();
+  auto known = free ? std::vector<std::string>(asked_.begin(), asked_.end()) : keys_->names();
+  std::sort(known.begin(), known.end());
   for (const auto& [key, value] : table_) {
     const std::string name(key.str());
     if (free ? asked_.contains(name) : keys_->find(name) != nullptr) {

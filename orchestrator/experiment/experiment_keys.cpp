@@ -14,7 +14,7 @@ namespace dynamiccl {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Shared = std::shared_ptr<const TableKeys>;
+using KeysPtr = std::shared_ptr<const TableKeys>;
 
 std::string plain(double value) { return fmt::format("{:g}", value); }
 std::string seconds(Micros time) { return fmt::format("{:g} s", time.seconds()); }
@@ -32,16 +32,16 @@ std::vector<Key> axis_keys() {
           {"in_place", rule::boolean().some(), "one buffer for both directions", "false"}};
 }
 
-Shared zip_keys() {
+KeysPtr zip_keys() {
   TableKeys keys{axis_keys()};
   keys.fewest = 2;
   return std::make_shared<const TableKeys>(std::move(keys));
 }
 
-Shared collective_work() {
+KeysPtr collective_work() {
   auto names = all_names<Collective>();
   std::erase(names, std::string(name_of(Collective::training)));
-  static const Shared keys = std::make_shared<const TableKeys>(TableKeys{
+  static const KeysPtr keys = std::make_shared<const TableKeys>(TableKeys{
       {{"collective", rule::words(names).some(), "what is called", "", true},
        {"size", rule::sizes(),
         "as nccl-tests counts it: \"64KiB\", 65536 or {from = \"4B\", to = \"1GiB\", factor = 4}",
@@ -54,8 +54,8 @@ Shared collective_work() {
   return keys;
 }
 
-Shared training_work() {
-  static const Shared keys = [] {
+KeysPtr training_work() {
+  static const KeysPtr keys = [] {
     TableKeys work{
         {{"training", rule::word<TrainingMethod>().some(), "training methods", "", true},
          {"architecture", rule::word<Architecture>().some(), "only with these", "as the axes say"},

@@ -60,18 +60,19 @@ TEST_CASE("a reader takes its checks from the table of keys") {
             "name = \"a\"\ncount = 9\nkinds = \"gloo\"\ncpus = \"0-3\"\noptions = []\n"
             "buffer = 0\nlimit = \"1ms\"\ndeep.share = 1\nmine = {a = 1, b = [\"x\", true]}\n") ==
         "");
-  CHECK(read_all("cuont = 1\ncount = 10\nkinds = []\ncpus = \"all\"\noptions = \"a\"\nbuffer = -1\n"
-                 "limit = 0\ndeep.share = 1.5\n") ==
-        "x.toml:1:1: unknown key \"cuont\"; known: name, count, kinds, cpus, options, buffer, "
-        "limit, deep, deeper, mine. Did you mean \"count\"?\n"
-        "x.toml:1:1: the file needs the key name: what it is called\n"
-        "x.toml:2:9: count: expected a whole number 1..9, found the number 10\n"
-        "x.toml:3:9: kinds: the list is empty\n"
-        "x.toml:4:8: cpus: expected CPU numbers as in \"0-3,8\", found the text \"all\"\n"
-        "x.toml:5:11: options: expected a list, found the text \"a\"\n"
-        "x.toml:6:10: buffer: expected a size such as \"64KiB\" or 65536, found the number -1\n"
-        "x.toml:7:9: limit: expected more than 0\n"
-        "x.toml:8:14: deep.share: expected a number 0..1, found the number 1.5");
+  CHECK(
+      read_all("cuont = 1\ncount = 10\nkinds = []\ncpus = \"all\"\noptions = \"a\"\nbuffer = -1\n"
+               "limit = 0\ndeep.share = 1.5\n") ==
+      "x.toml:1:1: unknown key \"cuont\"; known: buffer, count, cpus, deep, deeper, kinds, limit, "
+      "mine, name, options. Did you mean \"count\"?\n"
+      "x.toml:1:1: the file needs the key name: what it is called\n"
+      "x.toml:2:9: count: expected a whole number 1..9, found the number 10\n"
+      "x.toml:3:9: kinds: the list is empty\n"
+      "x.toml:4:8: cpus: expected CPU numbers as in \"0-3,8\", found the text \"all\"\n"
+      "x.toml:5:11: options: expected a list, found the text \"a\"\n"
+      "x.toml:6:10: buffer: expected a size such as \"64KiB\" or 65536, found the number -1\n"
+      "x.toml:7:9: limit: expected more than 0\n"
+      "x.toml:8:14: deep.share: expected a number 0..1, found the number 1.5");
   CHECK(read_all("name = \" \"\n") == "x.toml:1:8: name: the text is empty");
   CHECK_THAT(read_all("name = \"a\"\ncpus = \"" + std::string(100'000, '1') + "\"\n"),
              ContainsSubstring("x.toml:2:8: cpus: expected CPU numbers"));

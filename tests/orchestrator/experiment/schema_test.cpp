@@ -209,7 +209,7 @@ TEST_CASE("a mistake is told once, and nothing that follows from it") {
   CHECK(mistakes_in("name = \"x\"\naxes = 3\n" + kGood.substr(kGood.find("[[work]]")), {}) ==
         "demo.toml:2:8: axes: expected a table [axes], found the number 3");
   CHECK(mistakes_in(kGood + "[protocol]\niterations = \"many\"\nmin_iterations = 500\n", {}) ==
-        "demo.toml:10:14: protocol.iterations: expected a whole number 1..10000000, found the text "
+        "demo.toml:11:14: protocol.iterations: expected a whole number 1..10000000, found the text "
         "\"many\"");
   CHECK(mistakes_in(kGood + "[[zip]]\ndatatype = [\"float32\", \"flaot64\"]\nin_place = [true, "
                             "false]\n",
