@@ -7,11 +7,12 @@
 # ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst.
 # SIDES="sockets host8 ..." narrows the sides: sockets (NCCL's default), sockets8 (2 threads, 8 channels), sockets16 (4
 # threads, 4 sockets each, 8 channels), host2, host8, host16 (own GPU visible alone, channels), device2, device8, device16
-# (all device nodes), a "t" behind these: channels capped per call by the tuner with the table TABLE; nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
+# (all device nodes; the experiment that may stop for good), a "t" behind these: channels capped per call by the tuner with
+# the table TABLE; nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
 # Runs as root with nccl_boundary and libdynamiccl-nccl-plugin.so in build/release (or PROGRAMS=FOLDER) and libnccl.so.2
 # where DYNAMICCL_NCCL_LIBRARY says, or PyTorch's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." && root=$(pwd)
 programs=${PROGRAMS:-$root/build/release}
@@ -76,7 +77,7 @@ side_variables() { # SIDE: NAME=VALUE lines
     host*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin DYNAMICCL_TUNER_TABLE=${TABLE:-}" ;;
     host*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#host} NCCL_MAX_CTAS=${1#host}" ;;
     device*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin DYNAMICCL_TUNER_TABLE=${TABLE:-}" ;;
-    device*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#device} NCCL_MAX_CTAS=${1#device} NCCL_NET_GDR_LEVEL=SYS ${DEVICE_VARIABLES:-}" ;;
+    device*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#device} NCCL_MAX_CTAS=${1#device} NCCL_NET_GDR_LEVEL=SYS DYNAMICCL_TRANSPORT_DEVICE=1 CUDA_MODULE_LOADING=EAGER ${DEVICE_VARIABLES:-}" ;;
   esac
 }
 
