@@ -164,6 +164,12 @@ void JobWatch::search_rhythm(const Process& process) {
   if (!rhythm_.found()) rhythm_ = std::move(found);
 }
 
+bool JobWatch::ends_in_steps() const {
+  if (rhythm_.steps.empty()) return false;
+  const std::size_t end = rhythm_.steps.back().first + rhythm_.pattern.size();
+  return holds_ && rhythm_calls_.size() - end < rhythm_.pattern.size();
+}
+
 bool JobWatch::reduces() const {
   constexpr std::size_t kReduce = 1, kReduceScatter = 3, kAllReduce = 4;
   for (const auto& [key, kind] : kinds_) {

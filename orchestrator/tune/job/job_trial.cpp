@@ -103,7 +103,10 @@ class Observer {
     return std::max<std::size_t>(3, request_.steps / 2);
   }
 
-  [[nodiscard]] bool is_step() { return leader_.watch().reduces() || leader_.watch().holds(); }
+  /// Copies alone are how jobs begin: they are steps where nothing else followed.
+  [[nodiscard]] bool is_step() {
+    return leader_.watch().reduces() || leader_.watch().ends_in_steps();
+  }
 
   /// Steps after the warm-up, under the table from the start.
   std::optional<std::vector<double>> measure() {
@@ -121,8 +124,7 @@ class Observer {
       looked_ = Clock::now();
       const auto times = leader_.watch().step_times();
       // Copies alone are how jobs begin; so are a few calls in a moment.
-      const bool training =
-          leader_.watch().reduces() || (leader_.watch().holds() && elapsed > request_.seconds / 2);
+      const bool training = leader_.watch().reduces();
       const double heard_us = std::accumulate(times.begin(), times.end(), 0.0);
       if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
         return false;
