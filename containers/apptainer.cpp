@@ -22,23 +22,6 @@
 namespace dynamiccl {
 namespace {
 
-ApptainerSite site_for(const std::string& name) {
-  const ApptainerInstall install = find_apptainer();
-  ApptainerSite site;
-  site.program =
-      install.program.empty() ? cache_folder() + "/apptainer/bin/apptainer" : install.program;
-  site.image = apptainer_image();
-  site.name = name;
-  site.run_folder = RunFolder::path_of(name);
-  site.root = is_root();
-  site.gpus = !find_gpus().empty();
-  if (host_root_wanted()) {
-    site.host_folders = host_root_binds();
-    if (const char* path = std::getenv("LD_LIBRARY_PATH")) site.library_path = path;
-  }
-  return site;
-}
-
 std::string image_name(const std::string& image) {
   return std::filesystem::path(image).filename().string();
 }
@@ -65,7 +48,7 @@ std::vector<std::string> rank_prefix(const EnvironmentProfile& profile, const Ap
 class ApptainerEnvironment : public Environment {
  public:
   ApptainerEnvironment(EnvironmentProfile profile, const StartRequest& request)
-      : profile_(std::move(profile)), folder_(request.run_id), site_(site_for(folder_.name())) {
+      : profile_(std::move(profile)), folder_(request.run_id), site_(apptainer_site(folder_.name())) {
     shape_ = apptainer_shape(profile_, request, site_);
     shape_.launcher_environment = rank_marks(folder_.name());
     exec_ = apptainer_exec_argv(profile_, request, site_);
@@ -174,6 +157,23 @@ std::string install_hint(const std::string& packages) {
 
 }  // namespace
 
+ApptainerSite apptainer_site(const std::string& name) {
+  const ApptainerInstall install = find_apptainer();
+  ApptainerSite site;
+  site.program =
+      install.program.empty() ? cache_folder() + "/apptainer/bin/apptainer" : install.program;
+  site.image = apptainer_image();
+  site.name = name;
+  site.run_folder = RunFolder::path_of(name);
+  site.root = is_root();
+  site.gpus = !find_gpus().empty();
+  if (host_root_wanted()) {
+    site.host_folders = host_root_binds();
+    if (const char* path = std::getenv("LD_LIBRARY_PATH")) site.library_path = path;
+  }
+  return site;
+}
+
 std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
                                              const StartRequest& request,
                                              const ApptainerSite& site) {
@@ -194,7 +194,7 @@ std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
   // Apptainer hands every variable on but this one.
   if (!site.library_path.empty())
     argv.insert(argv.end(), {"--env", "LD_LIBRARY_PATH=" + site.library_path});
-  argv.insert(argv.end(), {"--bind", site.run_folder});
+  if (!site.run_folder.empty()) argv.insert(argv.end(), {"--bind", site.run_folder});
   for (const std::string& bind : request.binds) argv.insert(argv.end(), {"--bind", bind});
   argv.push_back(site.image);
   return argv;
@@ -281,7 +281,7 @@ std::unique_ptr<Environment> start_apptainer(const EnvironmentProfile& profile,
 LaunchShape apptainer_planned_shape(const EnvironmentProfile& profile,
                                     const StartRequest& request) {
   const std::string name = RunFolder::planned_name(request.run_id);
-  LaunchShape shape = apptainer_shape(profile, request, site_for(name));
+  LaunchShape shape = apptainer_shape(profile, request, apptainer_site(name));
   shape.launcher_environment = rank_marks(name);
   return shape;
 }
@@ -291,7 +291,7 @@ std::vector<std::string> apptainer_planned_rank(const EnvironmentProfile& profil
                                                 const std::vector<std::string>& command,
                                                 const std::map<std::string, std::string>& env) {
   const std::string name = RunFolder::planned_name(request.run_id);
-  const ApptainerSite site = site_for(name);
+  const ApptainerSite site = apptainer_site(name);
   const auto exec = apptainer_exec_argv(profile, request, site);
   return marked_rank_argv(name, rank_prefix(profile, site, exec), command, env);
 }

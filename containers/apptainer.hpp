@@ -15,13 +15,16 @@ struct ApptainerSite {
   std::string program;
   std::string image;
   std::string name;        ///< of this environment
-  std::string run_folder;  ///< bound into every container
+  std::string run_folder;  ///< bound into every container, "" = none
   bool root = false;
   bool gpus = false;  ///< the machine has NVIDIA GPUs
   std::vector<std::string>
       host_folders{};          ///< bound read-only (host_root_binds()), empty otherwise
   std::string library_path{};  ///< LD_LIBRARY_PATH that goes with them, "" = none
 };
+
+/// What this machine has, for an environment of that name.
+ApptainerSite apptainer_site(const std::string& name);
 
 /// {"apptainer", "-q", "exec", FLAGS..., IMAGE}: what stands before a rank's or the launcher's
 /// argv.

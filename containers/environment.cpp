@@ -7,6 +7,7 @@
 
 #include "containers/apptainer.hpp"
 #include "containers/bare_metal.hpp"
+#include "containers/cluster/cluster_environment.hpp"
 #include "containers/docker.hpp"
 #include "containers/image.hpp"
 #include "containers/local_ranks.hpp"
@@ -78,15 +79,18 @@ void prepare(const EnvironmentProfile& profile, const Progress& progress) {
 
 std::unique_ptr<Environment> start_environment(const EnvironmentProfile& profile,
                                                const StartRequest& request) {
+  if (request.cluster) return start_on_cluster(profile, request);
   return kind_of(profile).start(profile, request);
 }
 
 std::vector<std::vector<std::string>> start_commands(const EnvironmentProfile& profile,
                                                      const StartRequest& request) {
+  if (request.cluster) return cluster_start_commands(request);
   return kind_of(profile).commands(profile, request);
 }
 
 LaunchShape planned_shape(const EnvironmentProfile& profile, const StartRequest& request) {
+  if (request.cluster) return cluster_planned_shape(profile, request);
   return kind_of(profile).shape(profile, request);
 }
 
@@ -94,6 +98,7 @@ std::vector<std::string> planned_rank_command(const EnvironmentProfile& profile,
                                               const StartRequest& request, int rank,
                                               const std::vector<std::string>& command,
                                               const std::map<std::string, std::string>& env) {
+  if (request.cluster) return cluster_planned_rank(profile, request, rank, command, env);
   return kind_of(profile).rank(profile, request, rank, command, env);
 }
 

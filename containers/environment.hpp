@@ -12,6 +12,8 @@
 
 namespace dynamiccl {
 
+class ClusterSession;
+
 /// A host as a launcher sees it: a container of its own, or the machine.
 struct HostSlot {
   std::string name;     ///< "localhost" or the container's name
@@ -35,6 +37,12 @@ struct LaunchShape {
   std::string subnet;        ///< CIDR of the ranks' network, "" = host network
   std::string host_address;  ///< the host's own address in that subnet, 127.0.0.1 without one
   std::string interface;     ///< the ranks' interface in that network ("eth0", "lo")
+  /// srun's argv before what a backend adds, where Slurm starts the ranks; empty elsewhere.
+  std::vector<std::string> step_prefix;
+  /// MPI's own launcher stands inside a Slurm allocation, which starts its daemons.
+  bool slurm_daemons = false;
+  /// Only Slurm knows where and when: the commands go into a batch script.
+  std::vector<std::string> batch_argv;
   /// Environment of the launcher process itself: marks by which kill_commands() and stop() find
   /// ranks on this host, whatever session a launcher puts them into.
   std::map<std::string, std::string> launcher_environment;
@@ -46,6 +54,7 @@ struct StartRequest {
   int ranks = 1;
   std::vector<std::string>
       binds;  ///< folders visible under the same path inside (build folder, run folder)
+  std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
 };
 
 /// A profile brought to life for a block of launches. stop() (also by the destructor) leaves
@@ -66,6 +75,9 @@ class Environment {
   /// Engine, version, image and digest, container ids, network, flags: provenance of each launch
   /// (no secrets).
   virtual nlohmann::json provenance() const = 0;
+  /// probe_host() of each host that the ranks run on, where that is not this machine; empty = it is,
+  /// or nobody could ask.
+  virtual std::vector<nlohmann::json> host_facts() const { return {}; }
   virtual void stop() = 0;
 };
 

@@ -282,6 +282,23 @@ Json tune() {
   return described(object(std::move(keys)), "which settings `tune` searches");
 }
 
+Json cluster() {
+  const Json starts{"srun", "mpirun", "sbatch"};
+  return described(
+      object({{"hosts", described(one_or_more(text()), "\"node1:4\", ..., or a file of them; by ssh")},
+              {"slurm", described(any_of({Json{{"type", "boolean"}}, Json{{"enum", starts}}}),
+                                  "who starts the ranks: job steps, MPI's launcher, or jobs")},
+              {"nodes", described(whole(0), "0: all")},
+              {"ranks_per_node", described(whole(0), "0: equal shares")},
+              {"gpus_per_node", whole(0)},
+              {"partition", text()},
+              {"time_limit", described(text(), "as Slurm takes it: \"2:00:00\"")},
+              {"options", described(one_or_more(text()), "of salloc and sbatch: \"--account=A\"")},
+              {"interface", described(text(), "the ranks' network: \"ib0\"")},
+              {"wait", described(duration(), "for an allocation; a day")}}),
+      "the ranks' machines, where they are not this one");
+}
+
 Json expressions(std::string_view description) {
   return described(one_or_more(text()), description);
 }
@@ -316,6 +333,7 @@ Json experiment_schema() {
               {"work", work()},
               {"protocol", protocol()},
               {"knobs", knobs()},
+              {"cluster", cluster()},
               {"tune", tune()},
               {"where", expressions("keep the cells for which all hold: \"size >= 1MiB\"")},
               {"exclude", expressions("drop the cells for which any holds")},

@@ -45,6 +45,8 @@ struct Launcher {
 };
 
 const Launcher& launcher_for(Backend backend);
+/// The same for ranks of that shape: Slurm's where it starts them.
+const Launcher& launcher_for(Backend backend, const LaunchShape& shape);
 
 /// Name of the worker executable that speaks this backend's library.
 std::string_view worker_program(Backend backend);
@@ -69,6 +71,7 @@ std::vector<Command> build_openmpi(const LaunchRequest& request);
 /// one must do.
 std::string cuda_openmpi_prefix();
 std::vector<Command> build_mpich(const LaunchRequest& request);
+std::vector<Command> build_srun(const LaunchRequest& request);
 std::vector<Command> build_local(const LaunchRequest& request);
 
 }  // namespace dynamiccl

@@ -69,7 +69,9 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
                            resumed.value_or(info.id), loaded.plan.tasks.size(),
                            loaded.plan.arm_count(), loaded.experiment.protocol.launches,
                            plan.groups.size()));
-  Executor executor(loaded.experiment, plan, launch_site(shared.db, arguments.out), store, console);
+  LaunchSite site = launch_site(shared.db, arguments.out);
+  site.cluster = loaded.cluster;
+  Executor executor(loaded.experiment, plan, std::move(site), store, console);
   const auto summary = executor.run(info, resumed);
   if (shared.json)
     fmt::print("{}\n", nlohmann::json{{"run_id", summary.run_id},
