@@ -31,8 +31,9 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/units.hpp"
 #include "db/reader.hpp"
-#include "reports/answer.hpp"
-#include "reports/figures.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/model/run_facts.hpp"
 
 using namespace dynamiccl;
 

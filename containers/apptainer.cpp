@@ -12,7 +12,9 @@
 #include "containers/command.hpp"
 #include "containers/gpu.hpp"
 #include "containers/host_root.hpp"
+#include "containers/image.hpp"
 #include "containers/local_ranks.hpp"
+#include "containers/owner.hpp"
 #include "containers/paths.hpp"
 #include "containers/processes.hpp"
 #include "containers/run_folder.hpp"
@@ -43,39 +45,35 @@ std::vector<std::string> rank_prefix(const EnvironmentProfile& profile, const Ap
   return in_one_container(profile) ? std::vector<std::string>{site.run_folder + "/enter"} : exec;
 }
 
-/// One container holds the ranks of a launcher-inside profile for the whole block of launches;
-/// otherwise each rank is a container of its own and nothing runs between launches.
+/// Starts the container that stays, away from this process. The marks are in its environment.
+std::vector<std::string> holder_argv(const ApptainerSite& site,
+                                     const std::vector<std::string>& exec) {
+  std::vector<std::string> argv{"env"};
+  for (const auto& [name, value] : rank_marks(site.name, site.owner))
+    argv.push_back(name + "=" + value);
+  argv.insert(argv.end(), {"setsid", "--fork"});
+  argv.insert(argv.end(), exec.begin(), exec.end());
+  argv.insert(argv.end(), {"sleep", "infinity"});
+  return argv;
+}
+
 class ApptainerEnvironment : public Environment {
  public:
   ApptainerEnvironment(EnvironmentProfile profile, const StartRequest& request)
-      : profile_(std::move(profile)), folder_(request.run_id), site_(apptainer_site(folder_.name())) {
-    shape_ = apptainer_shape(profile_, request, site_);
-    shape_.launcher_environment = rank_marks(folder_.name());
+      : Environment(request), profile_(std::move(profile)), site_(apptainer_site(name())) {
+    use_plan(plan_apptainer(profile_, request, site_));
     exec_ = apptainer_exec_argv(profile_, request, site_);
-    folder_.write_script("end-ranks", end_marked_script());
-    folder_.write_script("enter", enter_script_text(profile_, site_));
     version_ = checked_output("cannot start Apptainer", {site_.program, "--version"});
     package_ = apptainer_package_facts(find_apptainer());
     image_ = apptainer_image_facts();
     try {
-      if (in_one_container(profile_)) start_holder();
+      for (const PlannedContainer& holder : plan().containers) start_holder(holder);
     } catch (...) {
       stop();
       throw;
     }
   }
-  ~ApptainerEnvironment() override { end_marked_processes(folder_.name()); }
-
-  LaunchShape shape() const override { return shape_; }
-
-  std::vector<std::string> wrap_rank(int /*rank*/, const std::vector<std::string>& command,
-                                     const std::map<std::string, std::string>& env) const override {
-    return marked_rank_argv(folder_.name(), rank_prefix(profile_, site_, exec_), command, env);
-  }
-
-  std::vector<std::vector<std::string>> kill_commands() const override {
-    return {{"/bin/sh", folder_.path() + "/end-ranks", folder_.name()}};
-  }
+  ~ApptainerEnvironment() override { end_marked_processes(name()); }
 
   nlohmann::json provenance() const override {
     nlohmann::json facts = {
@@ -90,25 +88,21 @@ class ApptainerEnvironment : public Environment {
   }
 
   void stop() override {
-    end_marked_processes(folder_.name());
-    folder_.remove();
+    end_marked_processes(name());
+    remove_folder();
   }
 
  private:
-  void start_holder() {
-    const std::string log = folder_.path() + "/holder.log";
-    std::vector<std::string> argv{"setsid", "--fork"};
-    argv.insert(argv.end(), exec_.begin(), exec_.end());
-    argv.insert(argv.end(), {"sleep", "infinity"});
+  void start_holder(const PlannedContainer& holder) const {
+    const std::string log = plan().folder + "/holder.log";
     CommandOptions options;
     options.output_file = log;
-    options.environment = rank_marks(folder_.name());
-    checked_output("cannot start Apptainer", argv, options);
+    checked_output("cannot start Apptainer", holder.run_argv, options);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (std::chrono::steady_clock::now() < deadline) {
       const std::string pid = holder_pid();
       if (!pid.empty()) {
-        std::ofstream(folder_.path() + "/holder-pid") << pid << "\n";
+        std::ofstream(plan().folder + "/holder-pid") << pid << "\n";
         return;
       }
       if (const std::string text = file_text(log); text.find("FATAL") != std::string::npos) break;
@@ -122,15 +116,13 @@ class ApptainerEnvironment : public Environment {
   [[nodiscard]] std::string holder_pid() const {
     for (const ProcessInfo& process : list_processes())
       if (process.name == "sleep" && process.argv.size() == 2 && process.argv[1] == "infinity" &&
-          process_variable(process.pid, kEnvironmentVariable) == folder_.name())
+          process_variable(process.pid, kEnvironmentVariable) == name())
         return std::to_string(process.pid);
     return "";
   }
 
   EnvironmentProfile profile_;
-  RunFolder folder_;
   ApptainerSite site_;
-  LaunchShape shape_;
   std::vector<std::string> exec_;
   std::string version_;
   nlohmann::json package_;
@@ -165,6 +157,7 @@ ApptainerSite apptainer_site(const std::string& name) {
   site.image = apptainer_image();
   site.name = name;
   site.run_folder = RunFolder::path_of(name);
+  site.owner = owner_token();
   site.root = is_root();
   site.gpus = !find_gpus().empty();
   if (host_root_wanted()) {
@@ -189,29 +182,30 @@ std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
   // With the machine's own folders the driver's libraries are there already.
   if (site.gpus && site.host_folders.empty() && profile.gpus != GpuVisibility::none)
     argv.emplace_back("--nv");
-  for (const std::string& folder : site.host_folders)
-    argv.insert(argv.end(), {"--bind", folder + ":" + folder + ":ro"});
   // Apptainer hands every variable on but this one.
   if (!site.library_path.empty())
     argv.insert(argv.end(), {"--env", "LD_LIBRARY_PATH=" + site.library_path});
-  if (!site.run_folder.empty()) argv.insert(argv.end(), {"--bind", site.run_folder});
-  for (const std::string& bind : request.binds) argv.insert(argv.end(), {"--bind", bind});
+  for (const PlannedMount& mount : planned_mounts(site.host_folders, site.run_folder, request))
+    argv.insert(argv.end(), {"--bind", mount.read_only ? mount.folder + ":" + mount.folder + ":ro"
+                                                       : mount.folder});
   argv.push_back(site.image);
   return argv;
 }
 
-LaunchShape apptainer_shape(const EnvironmentProfile& profile, const StartRequest& request,
-                            const ApptainerSite& site) {
-  LaunchShape shape;
-  shape.hosts = {{"localhost", "", request.ranks}};
-  shape.host_address = "127.0.0.1";
-  shape.interface = "lo";
+EnvironmentPlan plan_apptainer(const EnvironmentProfile& profile, const StartRequest& request,
+                               const ApptainerSite& site) {
   const auto exec = apptainer_exec_argv(profile, request, site);
+  EnvironmentPlan plan = plan_local_ranks(request, site.name, site.run_folder, site.owner,
+                                          rank_prefix(profile, site, exec));
+  plan.scripts.push_back({"enter", enter_script_text(profile, site)});
+  plan.mounts = planned_mounts(site.host_folders, site.run_folder, request);
+  if (in_one_container(profile))
+    plan.containers = {{site.name, "", request.ranks, holder_argv(site, exec)}};
   if (profile.launcher == LauncherPlace::inside)
-    shape.launcher_prefix = exec;
+    plan.shape.launcher_prefix = exec;
   else
-    shape.rank_prefix = exec;
-  return shape;
+    plan.shape.rank_prefix = exec;
+  return plan;
 }
 
 std::string enter_script_text(const EnvironmentProfile& profile, const ApptainerSite& site) {
@@ -276,24 +270,6 @@ void prepare_apptainer_environment(const Progress& progress) {
 std::unique_ptr<Environment> start_apptainer(const EnvironmentProfile& profile,
                                              const StartRequest& request) {
   return std::make_unique<ApptainerEnvironment>(profile, request);
-}
-
-LaunchShape apptainer_planned_shape(const EnvironmentProfile& profile,
-                                    const StartRequest& request) {
-  const std::string name = RunFolder::planned_name(request.run_id);
-  LaunchShape shape = apptainer_shape(profile, request, apptainer_site(name));
-  shape.launcher_environment = rank_marks(name);
-  return shape;
-}
-
-std::vector<std::string> apptainer_planned_rank(const EnvironmentProfile& profile,
-                                                const StartRequest& request, int /*rank*/,
-                                                const std::vector<std::string>& command,
-                                                const std::map<std::string, std::string>& env) {
-  const std::string name = RunFolder::planned_name(request.run_id);
-  const ApptainerSite site = apptainer_site(name);
-  const auto exec = apptainer_exec_argv(profile, request, site);
-  return marked_rank_argv(name, rank_prefix(profile, site, exec), command, env);
 }
 
 }  // namespace dynamiccl

@@ -2,16 +2,11 @@
 
 #include <memory>
 
-#include "containers/environment.hpp"
+#include "containers/running_environment.hpp"
 
 namespace dynamiccl {
 
-std::unique_ptr<Environment> start_bare_metal(const EnvironmentProfile& profile,
-                                              const StartRequest& request);
-LaunchShape bare_metal_planned_shape(const StartRequest& request);
-std::vector<std::string> bare_metal_planned_rank(const EnvironmentProfile& profile,
-                                                 const StartRequest& request, int rank,
-                                                 const std::vector<std::string>& command,
-                                                 const std::map<std::string, std::string>& env);
+/// The plan is plan_local_ranks() without a prefix.
+std::unique_ptr<Environment> start_bare_metal(const StartRequest& request);
 
 }  // namespace dynamiccl

@@ -12,7 +12,9 @@
 
 #include "containers/command.hpp"
 #include "containers/docker_plan.hpp"
+#include "containers/engine_choice.hpp"
 #include "containers/host_root.hpp"
+#include "containers/image.hpp"
 #include "containers/link_rate.hpp"
 #include "containers/owner.hpp"
 #include "containers/paths.hpp"
@@ -20,7 +22,6 @@
 #include "containers/run_folder.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
-#include "embedded/end_container_ranks_sh.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -92,14 +93,12 @@ std::vector<std::string> ids_of(const Engine& engine, const std::vector<std::str
 class DockerEnvironment : public Environment {
  public:
   DockerEnvironment(Engine engine, EnvironmentProfile profile, const StartRequest& request)
-      : engine_(std::move(engine)), profile_(std::move(profile)), folder_(request.run_id) {
-    folder_.write_script("launch-agent", launch_agent_text(engine_));
-    folder_.write_script("end-ranks", std::string(embedded::end_container_ranks_sh));
+      : Environment(request), engine_(std::move(engine)), profile_(std::move(profile)) {
     version_ = engine_version(engine_);
     image_ = engine_image_facts(engine_);
     try {
       make_network(request);
-      for (const DockerContainer& container : plan_.containers)
+      for (const PlannedContainer& container : plan().containers)
         ids_.push_back(checked_output(
             fmt::format("profile {}: cannot start container {}", profile_.name, container.name),
             container.run_argv));
@@ -111,37 +110,22 @@ class DockerEnvironment : public Environment {
   }
   ~DockerEnvironment() override { remove_all(); }
 
-  LaunchShape shape() const override { return plan_.shape; }
-
-  std::vector<std::string> wrap_rank(int rank, const std::vector<std::string>& command,
-                                     const std::map<std::string, std::string>& env) const override {
-    return docker_rank_argv(engine_, plan_, rank, command, env);
-  }
-
-  std::vector<std::vector<std::string>> kill_commands() const override {
-    std::vector<std::vector<std::string>> commands;
-    for (const DockerContainer& container : plan_.containers)
-      commands.push_back(
-          engine_argv(engine_, {"exec", container.name, "/bin/sh", folder_.path() + "/end-ranks"}));
-    return commands;
-  }
-
   nlohmann::json provenance() const override {
     nlohmann::json containers = nlohmann::json::array();
-    for (std::size_t i = 0; i < plan_.containers.size(); ++i)
-      containers.push_back({{"name", plan_.containers[i].name},
+    for (std::size_t i = 0; i < plan().containers.size(); ++i)
+      containers.push_back({{"name", plan().containers[i].name},
                             {"id", i < ids_.size() ? ids_[i] : ""},
-                            {"address", plan_.containers[i].address},
-                            {"ranks", plan_.containers[i].ranks},
-                            {"argv", command_line(plan_.containers[i].run_argv)}});
+                            {"address", plan().containers[i].address},
+                            {"ranks", plan().containers[i].ranks},
+                            {"argv", command_line(plan().containers[i].run_argv)}});
     nlohmann::json capabilities = nlohmann::json::object();
     for (const Capability& capability : profile_.capabilities)
       capabilities[capability.name] = capability.reason;
     nlohmann::json facts = {{"engine", engine_.name()},
                             {"engine_version", version_},
                             {"engine_private", engine_.is_private},
-                            {"network", plan_.network},
-                            {"subnet", plan_.shape.subnet},
+                            {"network", plan().network.name},
+                            {"subnet", plan().shape.subnet},
                             {"link_bits_per_s", profile_.link_bits_per_s.value_or(0.0)},
                             {"capabilities", capabilities},
                             {"containers", containers}};
@@ -161,29 +145,29 @@ class DockerEnvironment : public Environment {
   /// Another run may take the same free network first: then the next one is tried.
   void make_network(const StartRequest& request) {
     constexpr int kTries = 8;
-    DockerSite site = site_for(engine_, folder_.name());
+    DockerSite site = site_for(engine_, name());
     for (int attempt = 0;; ++attempt) {
-      site.subnet_prefix = free_subnet_prefix(folder_.name(), host_routes(), attempt);
-      plan_ = plan_docker(engine_, profile_, request, site);
-      if (plan_.network.empty()) return;
-      const CommandResult made = run_command(plan_.network_create);
+      site.subnet_prefix = free_subnet_prefix(name(), host_routes(), attempt);
+      use_plan(plan_docker(engine_, profile_, request, site));
+      if (plan().network.name.empty()) return;
+      const CommandResult made = run_command(plan().network.create);
       if (made.exit_code == 0) return;
       if (attempt + 1 == kTries)
         throw Error(ErrorKind::environment,
                     fmt::format("profile {}: `{}` failed: {}", profile_.name,
-                                command_line(plan_.network_create), trim(made.err)));
+                                command_line(plan().network.create), trim(made.err)));
     }
   }
 
   void limit_links() const {
     if (!profile_.link_bits_per_s) return;
-    for (const DockerContainer& container : plan_.containers)
+    for (const PlannedContainer& container : plan().containers)
       limit_link(engine_, container.name, *profile_.link_bits_per_s);
   }
 
   [[nodiscard]] std::vector<std::string> containers_left() const {
     std::vector<std::string> left;
-    for (const DockerContainer& container : plan_.containers)
+    for (const PlannedContainer& container : plan().containers)
       if (!ids_of(engine_,
                   {"ps", "--all", "--quiet", "--filter", "name=^/?" + container.name + "$"})
                .empty())
@@ -209,41 +193,28 @@ class DockerEnvironment : public Environment {
     try {
       remove_containers();
       for (const std::string& name : containers_left()) left.push_back("container " + name);
-      if (!plan_.network.empty()) {
-        run_command(engine_argv(engine_, {"network", "rm", plan_.network}));
+      if (!plan().network.name.empty()) {
+        run_command(engine_argv(engine_, {"network", "rm", plan().network.name}));
         if (!ids_of(engine_,
-                    {"network", "ls", "--quiet", "--filter", "name=^" + plan_.network + "$"})
+                    {"network", "ls", "--quiet", "--filter", "name=^" + plan().network.name + "$"})
                  .empty())
-          left.push_back("network " + plan_.network);
+          left.push_back("network " + plan().network.name);
       }
     } catch (const Error& error) {
       left.emplace_back(error.what());
     }
-    folder_.remove();
+    remove_folder();
     stopped_ = left.empty();
     return join(left, ", ");
   }
 
   Engine engine_;
   EnvironmentProfile profile_;
-  RunFolder folder_;
-  DockerPlan plan_;
   std::vector<std::string> ids_;
   std::string version_;
   nlohmann::json image_;
   bool stopped_ = false;
 };
-
-/// A plan is shown also where no engine is installed yet.
-Engine engine_to_plan_with() {
-  return find_engine().engine.value_or(Engine{EngineKind::docker, {"docker"}, "", {}, false});
-}
-
-DockerPlan planned(const EnvironmentProfile& profile, const StartRequest& request) {
-  const Engine engine = engine_to_plan_with();
-  return plan_docker(engine, profile, request,
-                     site_for(engine, RunFolder::planned_name(request.run_id)));
-}
 
 /// `listing` starts with the kind of thing ("container", "network"); `labels` is where a template
 /// finds its labels.
@@ -300,24 +271,12 @@ std::unique_ptr<Environment> start_docker(const EnvironmentProfile& profile,
   return start_docker_in(running_engine(), profile, request);
 }
 
-std::vector<std::vector<std::string>> docker_start_commands(const EnvironmentProfile& profile,
-                                                            const StartRequest& request) {
-  const DockerPlan plan = planned(profile, request);
-  std::vector<std::vector<std::string>> commands;
-  if (!plan.network_create.empty()) commands.push_back(plan.network_create);
-  for (const DockerContainer& container : plan.containers) commands.push_back(container.run_argv);
-  return commands;
-}
-
-LaunchShape docker_planned_shape(const EnvironmentProfile& profile, const StartRequest& request) {
-  return planned(profile, request).shape;
-}
-
-std::vector<std::string> docker_planned_rank(const EnvironmentProfile& profile,
-                                             const StartRequest& request, int rank,
-                                             const std::vector<std::string>& command,
-                                             const std::map<std::string, std::string>& env) {
-  return docker_rank_argv(engine_to_plan_with(), planned(profile, request), rank, command, env);
+EnvironmentPlan docker_plan_here(const EnvironmentProfile& profile, const StartRequest& request,
+                                 const std::string& name) {
+  // A plan is shown also where no engine is installed yet.
+  const Engine engine =
+      find_engine().engine.value_or(Engine{EngineKind::docker, {"docker"}, "", {}, false});
+  return plan_docker(engine, profile, request, site_for(engine, name));
 }
 
 std::vector<std::string> clean_engine(const Engine& engine) {

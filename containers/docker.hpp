@@ -5,8 +5,9 @@
 #include <string>
 
 #include "containers/engine.hpp"
-#include "containers/environment.hpp"
-#include "containers/image.hpp"
+#include "containers/progress.hpp"
+#include "containers/running_environment.hpp"
+#include "profiles/profile.hpp"
 
 namespace dynamiccl {
 
@@ -23,13 +24,10 @@ std::unique_ptr<Environment> start_docker_in(const Engine& engine,
                                              const EnvironmentProfile& profile,
                                              const StartRequest& request);
 
-std::vector<std::vector<std::string>> docker_start_commands(const EnvironmentProfile& profile,
-                                                            const StartRequest& request);
-LaunchShape docker_planned_shape(const EnvironmentProfile& profile, const StartRequest& request);
-std::vector<std::string> docker_planned_rank(const EnvironmentProfile& profile,
-                                             const StartRequest& request, int rank,
-                                             const std::vector<std::string>& command,
-                                             const std::map<std::string, std::string>& env);
+/// What start_docker() would start under this name; with Docker's own words where no engine is
+/// installed yet.
+EnvironmentPlan docker_plan_here(const EnvironmentProfile& profile, const StartRequest& request,
+                                 const std::string& name);
 
 /// Removes containers and networks of dead owners in this engine.
 /// @returns one line per thing removed

@@ -7,6 +7,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "embedded/end_container_ranks_sh.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -47,23 +48,25 @@ class Planner {
           const DockerSite& site)
       : engine_(engine), profile_(profile), request_(request), site_(site) {}
 
-  DockerPlan plan() {
+  EnvironmentPlan plan() {
     const int per_container =
         profile_.ranks_per_container > 0 ? profile_.ranks_per_container : request_.ranks;
     const int count = (request_.ranks + per_container - 1) / per_container;
     refuse_impossible(count);
-    DockerPlan plan;
-    if (profile_.network != Sharing::host) {
-      plan.network = site_.name;
-      plan.network_create = network_create();
-    }
+    EnvironmentPlan plan;
+    plan.name = site_.name;
+    plan.folder = site_.run_folder;
+    plan.scripts = {{"launch-agent", launch_agent_text(engine_)},
+                    {"end-ranks", std::string(embedded::end_container_ranks_sh)}};
+    plan.mounts = planned_mounts(site_.host_folders, site_.run_folder, request_);
+    if (profile_.network != Sharing::host) plan.network = {site_.name, network_create()};
     for (int index = 0; index < count; ++index) {
-      DockerContainer container;
-      container.name = container_name(site_, index);
-      container.address = address(index);
-      container.ranks = std::min(per_container, request_.ranks - index * per_container);
-      container.run_argv = run_argv(index, count);
-      plan.containers.push_back(std::move(container));
+      const std::string name = container_name(site_, index);
+      const int ranks = std::min(per_container, request_.ranks - index * per_container);
+      plan.containers.push_back({name, address(index), ranks, run_argv(index, count)});
+      plan.starts.push_back({ranks, engine_argv(engine_, {"exec"}), "--env", {}, {name}});
+      plan.kill_commands.push_back(
+          engine_argv(engine_, {"exec", name, "/bin/sh", site_.run_folder + "/end-ranks"}));
     }
     plan.shape = shape(plan);
     return plan;
@@ -113,10 +116,14 @@ class Planner {
     add_network(argv, index);
     add_namespaces(argv, index);
     add_permissions(argv);
-    add_host_folders(argv);
+    const auto mounts = planned_mounts(site_.host_folders, site_.run_folder, request_);
+    for (const PlannedMount& mount : mounts)
+      if (mount.read_only) append(argv, {"--volume", mount.folder + ":" + mount.folder + ":ro"});
+    if (!site_.library_path.empty())
+      append(argv, {"--env", "LD_LIBRARY_PATH=" + site_.library_path});
     add_gpus(argv, visible_gpus(index, count));
-    append(argv, {"--volume", site_.run_folder + ":" + site_.run_folder});
-    for (const std::string& bind : request_.binds) append(argv, {"--volume", bind + ":" + bind});
+    for (const PlannedMount& mount : mounts)
+      if (!mount.read_only) append(argv, {"--volume", mount.folder + ":" + mount.folder});
     append(argv, {site_.image, "sleep", "infinity"});
     return argv;
   }
@@ -160,13 +167,6 @@ class Planner {
       append(argv, {"--user", site_.user, "--env", "HOME=/tmp"});
   }
 
-  void add_host_folders(std::vector<std::string>& argv) const {
-    for (const std::string& folder : site_.host_folders)
-      append(argv, {"--volume", folder + ":" + folder + ":ro"});
-    if (!site_.library_path.empty())
-      append(argv, {"--env", "LD_LIBRARY_PATH=" + site_.library_path});
-  }
-
   void add_gpus(std::vector<std::string>& argv, const std::vector<GpuDevice>& gpus) const {
     const auto flags = gpu_flags(gpus, site_.gpu_passing, engine_.kind);
     for (std::size_t i = 0; i + 1 < flags.size(); i += 2) {
@@ -183,19 +183,19 @@ class Planner {
     return {site_.gpus[static_cast<std::size_t>(index) % site_.gpus.size()]};
   }
 
-  [[nodiscard]] LaunchShape shape(const DockerPlan& plan) const {
+  [[nodiscard]] LaunchShape shape(const EnvironmentPlan& plan) const {
     LaunchShape shape;
     const bool host_network = profile_.network == Sharing::host;
     shape.subnet = host_network ? "" : subnet();
     shape.host_address = host_network ? "127.0.0.1" : site_.subnet_prefix + ".1";
     shape.interface = host_network ? "lo" : "eth0";
     if (profile_.launcher == LauncherPlace::inside) {
-      const DockerContainer& only = plan.containers.front();
+      const PlannedContainer& only = plan.containers.front();
       shape.hosts = {{"localhost", only.address, only.ranks}};
       shape.launcher_prefix = engine_argv(engine_, {"exec", "--interactive", only.name});
       return shape;
     }
-    for (const DockerContainer& container : plan.containers)
+    for (const PlannedContainer& container : plan.containers)
       shape.hosts.push_back({container.name, container.address, container.ranks});
     shape.launch_agent = site_.run_folder + "/launch-agent";
     return shape;
@@ -209,26 +209,9 @@ class Planner {
 
 }  // namespace
 
-DockerPlan plan_docker(const Engine& engine, const EnvironmentProfile& profile,
-                       const StartRequest& request, const DockerSite& site) {
+EnvironmentPlan plan_docker(const Engine& engine, const EnvironmentProfile& profile,
+                            const StartRequest& request, const DockerSite& site) {
   return Planner(engine, profile, request, site).plan();
-}
-
-std::vector<std::string> docker_rank_argv(const Engine& engine, const DockerPlan& plan, int rank,
-                                          const std::vector<std::string>& command,
-                                          const std::map<std::string, std::string>& env) {
-  int first = 0;
-  for (const DockerContainer& container : plan.containers) {
-    if (rank < first + container.ranks) {
-      auto argv = engine_argv(engine, {"exec"});
-      for (const auto& [name, value] : env) append(argv, {"--env", name + "=" + value});
-      argv.push_back(container.name);
-      argv.insert(argv.end(), command.begin(), command.end());
-      return argv;
-    }
-    first += container.ranks;
-  }
-  throw Error(ErrorKind::bug, fmt::format("rank {} of {} started ranks", rank, first));
 }
 
 std::string launch_agent_text(const Engine& engine) {

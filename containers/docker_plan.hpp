@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "containers/engine.hpp"
-#include "containers/environment.hpp"
+#include "containers/environment_plan.hpp"
 #include "containers/gpu.hpp"
+#include "profiles/profile.hpp"
 
 namespace dynamiccl {
 
@@ -24,31 +25,11 @@ struct DockerSite {
   std::string library_path{};  ///< LD_LIBRARY_PATH that goes with them, "" = none
 };
 
-struct DockerContainer {
-  std::string name;
-  std::string address;  ///< in the profile's network, "127.0.0.1" on the host's
-  int ranks = 0;
-  std::vector<std::string> run_argv;
-};
-
-/// Every command of one environment, in order. Pure data.
-struct DockerPlan {
-  std::string network;                      ///< "" = none is made
-  std::vector<std::string> network_create;  ///< empty when no network is made
-  std::vector<DockerContainer> containers;
-  LaunchShape shape;
-};
-
 /// Pure: the same inputs give the same commands.
 /// @throws Error(input) when the profile asks for what no engine can do (launcher inside several
 /// containers, more containers than the network has addresses)
-DockerPlan plan_docker(const Engine& engine, const EnvironmentProfile& profile,
-                       const StartRequest& request, const DockerSite& site);
-
-/// argv that runs a command as a rank in its container.
-std::vector<std::string> docker_rank_argv(const Engine& engine, const DockerPlan& plan, int rank,
-                                          const std::vector<std::string>& command,
-                                          const std::map<std::string, std::string>& env);
+EnvironmentPlan plan_docker(const Engine& engine, const EnvironmentProfile& profile,
+                            const StartRequest& request, const DockerSite& site);
 
 /// Text of the launch agent: an rsh agent for mpirun and mpiexec.
 std::string launch_agent_text(const Engine& engine);

@@ -1,32 +1,18 @@
 #include "containers/engine.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
-#include <pwd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "containers/command.hpp"
-#include "containers/paths.hpp"
-#include "containers/private_engine.hpp"
-#include "containers/processes.hpp"
-#include "core/vocabulary/error.hpp"
-#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {
-
-constexpr const char* kDefaultSocket = "/var/run/docker.sock";
 
 class Socket {
  public:
@@ -62,101 +48,9 @@ class Socket {
   int handle_;
 };
 
-EngineFacts::Socket look_at_socket(const std::string& path) {
-  EngineFacts::Socket result;
-  result.path = path;
-  const int code = Socket().connect_to(path);
-  result.permitted = code != EACCES;
-  result.listens = code == 0;
-  result.answers = result.listens && docker_answers(path);
-  return result;
-}
-
-/// Sockets that running dockerds, but for our own, were told to listen on (-H unix://PATH).
-std::vector<std::string> sockets_of_running_dockerds(bool& running) {
-  std::vector<std::string> sockets;
-  const PrivateEngineOptions ours = default_private_engine();
-  for (const ProcessInfo& process : list_processes()) {
-    // One that has ended, and waits for its parent to notice, has no command line any more.
-    if (process.name != "dockerd" || process.argv.empty() || belongs_to_engine(process, ours))
-      continue;
-    running = true;
-    for (const std::string& argument : process.argv)
-      if (const auto at = argument.find("unix://"); at != std::string::npos)
-        sockets.push_back(argument.substr(at + 7));
-  }
-  return sockets;
-}
-
-bool has_capability(int number) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("CapEff:", 0) == 0)
-      return ((std::strtoull(line.c_str() + 7, nullptr, 16) >> number) & 1U) != 0;
-  return false;
-}
-
-std::string user_name() {
-  const passwd* entry = getpwuid(geteuid());
-  return entry != nullptr ? entry->pw_name : std::to_string(geteuid());
-}
-
-Engine docker_at(const std::string& socket, bool is_private) {
-  Engine engine;
-  engine.socket = socket;
-  engine.is_private = is_private;
-  engine.command = {"docker"};
-  // Without --host a DOCKER_HOST or a context of the user's would decide.
-  if (socket != kDefaultSocket || std::getenv("DOCKER_HOST") != nullptr)
-    engine.command = {"docker", "--host", "unix://" + socket};
-  return engine;
-}
-
-Engine podman_here(const EngineFacts& facts) {
-  Engine engine;
-  engine.kind = EngineKind::podman;
-  engine.command = {"podman"};
-  if (facts.hybrid_cgroups) engine.run_flags = {"--runtime", "runc"};
-  if (!facts.may_raise_limits)
-    for (const char* limit : {"nofile=1024:1024", "nproc=4096:4096"})
-      engine.run_flags.insert(engine.run_flags.end(), {"--ulimit", limit});
-  return engine;
-}
-
-std::string why_none(const EngineFacts& facts) {
-  for (const auto& socket : facts.docker_sockets)
-    if (!socket.permitted)
-      return fmt::format(
-          "user {} may not open the Docker socket {}: run `sudo usermod -aG docker {}` and log in "
-          "again, or start dynamiccl with sudo",
-          facts.user, socket.path, facts.user);
-  if (!facts.remote_host.empty())
-    return fmt::format(
-        "DOCKER_HOST={} is not on this machine, but ranks must see this machine's folders: unset "
-        "DOCKER_HOST",
-        facts.remote_host);
-  if (facts.dockerd_running)
-    return fmt::format(
-        "a dockerd runs here, so that none is started beside it, but {}: name its socket with "
-        "DOCKER_HOST=unix:///PATH (one that listens on TCP only needs "
-        "\"unix:///var/run/docker.sock\" "
-        "among the hosts of /etc/docker/daemon.json), or see its log: journalctl -u docker",
-        facts.docker_sockets.empty() ? "its socket is at no known place"
-                                     : "it does not answer on " + facts.docker_sockets.back().path);
-  if (facts.podman && !facts.root)
-    return "rootless Podman is not used (its network and ulimits differ from what profiles "
-           "promise): run dynamiccl with sudo";
-  if (facts.podman)
-    return "Podman lacks its init program: apt-get install -y --no-install-recommends catatonit";
-  if (facts.dockerd && !facts.root)
-    return "Docker is installed, but no dockerd runs: sudo systemctl start docker (and be in group "
-           "docker), or start dynamiccl with sudo";
-  return fmt::format(
-      "no container engine: {}apt-get install -y --no-install-recommends docker.io iptables",
-      facts.root ? "" : "sudo ");
-}
-
 }  // namespace
+
+int connect_error(const std::string& socket) { return Socket().connect_to(socket); }
 
 bool docker_answers(const std::string& socket) {
   const Socket connection;
@@ -164,57 +58,6 @@ bool docker_answers(const std::string& socket) {
   return connection.ask("GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n").find(" 200 ") !=
          std::string::npos;
 }
-
-EngineFacts look_at_machine() {
-  EngineFacts facts;
-  facts.private_socket = private_engine_socket(default_private_engine());
-  std::vector<std::string> paths;
-  const char* host = std::getenv("DOCKER_HOST");
-  const std::string wanted = host != nullptr ? host : "";
-  if (wanted.rfind("unix://", 0) == 0)
-    paths.push_back(wanted.substr(7));
-  else
-    facts.remote_host = wanted;
-  paths.emplace_back(kDefaultSocket);
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"))
-    paths.push_back(std::string(runtime) + "/docker.sock");
-  for (const std::string& path : sockets_of_running_dockerds(facts.dockerd_running))
-    paths.push_back(path);
-  for (const std::string& path : paths)
-    if (path != facts.private_socket && std::filesystem::exists(path))
-      facts.docker_sockets.push_back(look_at_socket(path));
-  facts.docker_client = !find_program("docker").empty();
-  facts.dockerd = !find_program("dockerd").empty();
-  facts.podman = !find_program("podman").empty();
-  facts.catatonit =
-      !find_program("catatonit").empty() || access("/usr/libexec/podman/catatonit", X_OK) == 0;
-  facts.root = is_root();
-  constexpr int kCapSysResource = 24;
-  facts.may_raise_limits = has_capability(kCapSysResource);
-  facts.hybrid_cgroups = std::filesystem::exists("/sys/fs/cgroup/unified");
-  facts.user = user_name();
-  return facts;
-}
-
-EngineSearch choose_engine(const EngineFacts& seen) {
-  EngineFacts facts = seen;
-  for (const auto& socket : facts.docker_sockets)
-    facts.dockerd_running = facts.dockerd_running || socket.listens;
-  if (facts.docker_client && facts.remote_host.empty())
-    for (const auto& socket : facts.docker_sockets)
-      if (socket.answers) return {docker_at(socket.path, false), ""};
-  const bool may_start = facts.docker_client && facts.dockerd && facts.root &&
-                         !facts.dockerd_running && facts.remote_host.empty();
-  if (may_start) return {docker_at(facts.private_socket, true), ""};
-  if (facts.podman && facts.catatonit && facts.root) return {podman_here(facts), ""};
-  const bool permitted = std::all_of(facts.docker_sockets.begin(), facts.docker_sockets.end(),
-                                     [](const auto& socket) { return socket.permitted; });
-  const bool silent = facts.dockerd_running && facts.docker_client && permitted &&
-                      !facts.docker_sockets.empty() && facts.remote_host.empty();
-  return {std::nullopt, why_none(facts), silent};
-}
-
-EngineSearch find_engine() { return choose_engine(look_at_machine()); }
 
 std::vector<std::string> engine_argv(const Engine& engine,
                                      const std::vector<std::string>& arguments) {

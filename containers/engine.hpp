@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,45 +22,9 @@ struct Engine {
   }
 };
 
-/// Looks, starts nothing. Either an engine, or why there is none and the command that mends it.
-struct EngineSearch {
-  std::optional<Engine> engine;
-  std::string reason;
-  /// One runs here and may be used, but does not answer: a fault, not a machine without an engine.
-  bool silent = false;
-};
-
-/// What of the machine decides which engine is used; filled by look_at_machine(), by hand in tests.
-struct EngineFacts {
-  struct Socket {
-    std::string path;
-    bool permitted = true;  ///< false: it exists, but this user may not open it
-    bool answers = false;
-    /// Somebody takes connections: a dockerd, or systemd, which starts one when it is spoken to.
-    bool listens = false;
-  };
-  std::vector<Socket> docker_sockets;  ///< the usual ones, then those of running dockerds
-  bool docker_client = false;
-  bool dockerd = false;
-  bool dockerd_running = false;  ///< one that is not our private engine, whatever it listens on
-  bool podman = false;
-  bool catatonit = false;  ///< Podman's init program
-  bool root = false;
-  bool may_raise_limits = true;  ///< CAP_SYS_RESOURCE
-  bool hybrid_cgroups = false;   ///< cgroup v1 with a v2 tree beside it: crun refuses
-  std::string user;
-  std::string remote_host;     ///< DOCKER_HOST that is no unix socket, "" = none
-  std::string private_socket;  ///< of our own engine, running or not
-};
-
-EngineFacts look_at_machine();
-
-/// Any running dockerd first, then a dockerd of our own where none runs and we are root, then
-/// Podman.
-EngineSearch choose_engine(const EngineFacts& facts);
-
-/// choose_engine(look_at_machine())
-EngineSearch find_engine();
+/// 0 when somebody takes connections on the unix socket: a dockerd, or systemd, which starts one
+/// when it is spoken to; else the errno.
+int connect_error(const std::string& socket);
 
 /// True when an HTTP server that speaks Docker's API answers on the unix socket within a second.
 bool docker_answers(const std::string& socket);

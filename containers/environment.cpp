@@ -9,9 +9,9 @@
 #include "containers/bare_metal.hpp"
 #include "containers/cluster/cluster_environment.hpp"
 #include "containers/docker.hpp"
-#include "containers/image.hpp"
+#include "containers/engine_choice.hpp"
 #include "containers/local_ranks.hpp"
-#include "containers/paths.hpp"
+#include "containers/owner.hpp"
 #include "containers/private_engine.hpp"
 #include "containers/run_folder.hpp"
 #include "containers/unsupported.hpp"
@@ -25,35 +25,30 @@ struct Kind {
   EnvironmentKind kind;
   std::optional<std::string> (*reason)(const EnvironmentProfile&);
   void (*prepare)(const Progress&);
+  EnvironmentPlan (*plan)(const EnvironmentProfile&, const StartRequest&, const std::string& name);
   std::unique_ptr<Environment> (*start)(const EnvironmentProfile&, const StartRequest&);
-  std::vector<std::vector<std::string>> (*commands)(const EnvironmentProfile&, const StartRequest&);
-  LaunchShape (*shape)(const EnvironmentProfile&, const StartRequest&);
-  std::vector<std::string> (*rank)(const EnvironmentProfile&, const StartRequest&, int,
-                                   const std::vector<std::string>&,
-                                   const std::map<std::string, std::string>&);
 };
 
-std::optional<std::string> always_available(const EnvironmentProfile& /*profile*/) {
-  return std::nullopt;
-}
-void nothing_to_prepare(const Progress& /*progress*/) {}
-std::vector<std::vector<std::string>> no_commands(const EnvironmentProfile& /*profile*/,
-                                                  const StartRequest& /*request*/) {
-  return {};
-}
-LaunchShape bare_metal_shape(const EnvironmentProfile& /*profile*/, const StartRequest& request) {
-  return bare_metal_planned_shape(request);
-}
-
 constexpr std::array kKinds{
-    Kind{EnvironmentKind::bare_metal, always_available, nothing_to_prepare, start_bare_metal,
-         no_commands, bare_metal_shape, bare_metal_planned_rank},
+    Kind{EnvironmentKind::bare_metal,
+         [](const EnvironmentProfile&) -> std::optional<std::string> { return std::nullopt; },
+         [](const Progress&) {},
+         [](const EnvironmentProfile&, const StartRequest& request, const std::string& name) {
+           return plan_local_ranks(request, name, RunFolder::path_of(name), owner_token(), {});
+         },
+         [](const EnvironmentProfile&, const StartRequest& request) {
+           return start_bare_metal(request);
+         }},
     Kind{EnvironmentKind::singularity, apptainer_unavailable_reason, prepare_apptainer_environment,
-         start_apptainer, no_commands, apptainer_planned_shape, apptainer_planned_rank},
-    Kind{EnvironmentKind::single_docker, docker_unavailable_reason, prepare_docker, start_docker,
-         docker_start_commands, docker_planned_shape, docker_planned_rank},
-    Kind{EnvironmentKind::cross_docker, docker_unavailable_reason, prepare_docker, start_docker,
-         docker_start_commands, docker_planned_shape, docker_planned_rank}};
+         [](const EnvironmentProfile& profile, const StartRequest& request,
+            const std::string& name) {
+           return plan_apptainer(profile, request, apptainer_site(name));
+         },
+         start_apptainer},
+    Kind{EnvironmentKind::single_docker, docker_unavailable_reason, prepare_docker,
+         docker_plan_here, start_docker},
+    Kind{EnvironmentKind::cross_docker, docker_unavailable_reason, prepare_docker, docker_plan_here,
+         start_docker}};
 
 const Kind& kind_of(const EnvironmentProfile& profile) {
   for (const Kind& kind : kKinds)
@@ -63,8 +58,6 @@ const Kind& kind_of(const EnvironmentProfile& profile) {
 }
 
 }  // namespace
-
-bool only_user_namespaces() { return !is_root() && !find_apptainer().setuid; }
 
 std::optional<std::string> unavailable_reason(const EnvironmentProfile& profile) {
   return kind_of(profile).reason(profile);
@@ -83,23 +76,10 @@ std::unique_ptr<Environment> start_environment(const EnvironmentProfile& profile
   return kind_of(profile).start(profile, request);
 }
 
-std::vector<std::vector<std::string>> start_commands(const EnvironmentProfile& profile,
-                                                     const StartRequest& request) {
-  if (request.cluster) return cluster_start_commands(request);
-  return kind_of(profile).commands(profile, request);
-}
-
-LaunchShape planned_shape(const EnvironmentProfile& profile, const StartRequest& request) {
-  if (request.cluster) return cluster_planned_shape(profile, request);
-  return kind_of(profile).shape(profile, request);
-}
-
-std::vector<std::string> planned_rank_command(const EnvironmentProfile& profile,
-                                              const StartRequest& request, int rank,
-                                              const std::vector<std::string>& command,
-                                              const std::map<std::string, std::string>& env) {
-  if (request.cluster) return cluster_planned_rank(profile, request, rank, command, env);
-  return kind_of(profile).rank(profile, request, rank, command, env);
+EnvironmentPlan plan_environment(const EnvironmentProfile& profile, const StartRequest& request) {
+  const std::string name = RunFolder::planned_name(request.run_id);
+  if (request.cluster) return plan_cluster(profile, request, name);
+  return kind_of(profile).plan(profile, request, name);
 }
 
 std::vector<std::string> clean_leftovers() {

@@ -299,6 +299,8 @@ ApptainerInstall find_apptainer() {
   return {};
 }
 
+bool only_user_namespaces() { return !is_root() && !find_apptainer().setuid; }
+
 ApptainerInstall prepare_apptainer(const Progress& progress) {
   if (ApptainerInstall found = find_apptainer(); !found.program.empty()) return found;
   const CacheTurn turn("apptainer", progress);

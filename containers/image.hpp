@@ -70,6 +70,10 @@ struct ApptainerInstall {
 
 ApptainerInstall find_apptainer();
 
+/// True for a user who can only make user namespaces (not root, no setuid Apptainer): such a user
+/// runs a profile's unprivileged_variant, see profile_for_user().
+bool only_user_namespaces();
+
 /// Fetches Apptainer where it is missing.
 /// @throws UnsupportedError when this machine's mirror does not give it, Error(environment) when
 /// the fetch broke; both with the exact command to repeat

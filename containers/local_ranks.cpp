@@ -19,9 +19,9 @@ std::vector<ProcessInfo> marked(const std::string& environment_name) {
   for (ProcessInfo& process : list_processes()) {
     const std::string environment = process_variable(process.pid, kEnvironmentVariable);
     if (environment.empty()) continue;
-    const bool wanted = environment_name.empty()
-                            ? !owner_alive(process_variable(process.pid, kOwnerVariable))
-                            : environment == environment_name;
+    const std::string owner = process_variable(process.pid, kOwnerVariable);
+    const bool wanted = environment_name.empty() ? !owner.empty() && !owner_alive(owner)
+                                                 : environment == environment_name;
     if (wanted) found.push_back(std::move(process));
   }
   return found;
@@ -29,24 +29,28 @@ std::vector<ProcessInfo> marked(const std::string& environment_name) {
 
 }  // namespace
 
-std::map<std::string, std::string> rank_marks(const std::string& environment_name) {
-  return {{kEnvironmentVariable, environment_name}, {kOwnerVariable, owner_token()}};
+std::map<std::string, std::string> rank_marks(const std::string& environment_name,
+                                              const std::string& owner) {
+  return {{kEnvironmentVariable, environment_name}, {kOwnerVariable, owner}};
 }
 
-std::vector<std::string> marked_rank_argv(const std::string& environment_name,
-                                          const std::vector<std::string>& prefix,
-                                          const std::vector<std::string>& command,
-                                          const std::map<std::string, std::string>& env) {
-  std::vector<std::string> argv{"env"};
-  auto marked = rank_marks(environment_name);
-  marked.insert(env.begin(), env.end());
-  for (const auto& [name, value] : marked) argv.push_back(name + "=" + value);
-  argv.insert(argv.end(), prefix.begin(), prefix.end());
-  argv.insert(argv.end(), command.begin(), command.end());
-  return argv;
+EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string& name,
+                                 const std::string& folder, const std::string& owner,
+                                 const std::vector<std::string>& prefix) {
+  EnvironmentPlan plan;
+  plan.name = name;
+  plan.folder = folder;
+  // Kills every process marked with the environment in its first argument, except the container's
+  // holder.
+  plan.scripts = {{"end-ranks", std::string(embedded::end_marked_ranks_sh)}};
+  plan.kill_commands = {{"/bin/sh", folder + "/end-ranks", name}};
+  plan.shape.hosts = {{"localhost", "", request.ranks}};
+  plan.shape.host_address = "127.0.0.1";
+  plan.shape.interface = "lo";
+  plan.shape.launcher_environment = rank_marks(name, owner);
+  plan.starts = {{request.ranks, {"env"}, "", rank_marks(name, owner), prefix}};
+  return plan;
 }
-
-std::string end_marked_script() { return std::string(embedded::end_marked_ranks_sh); }
 
 std::vector<std::string> end_marked_processes(const std::string& environment_name) {
   std::vector<std::string> ended;

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "containers/environment_plan.hpp"
+
 namespace dynamiccl {
 
 /// Processes of this machine that belong to an environment carry these variables, so that they can
@@ -11,18 +13,16 @@ namespace dynamiccl {
 inline constexpr const char* kEnvironmentVariable = "DYNAMICCL_ENVIRONMENT";
 inline constexpr const char* kOwnerVariable = "DYNAMICCL_OWNER";
 
-/// Both variables for an environment of this process.
-std::map<std::string, std::string> rank_marks(const std::string& environment_name);
+/// Both variables. No owner: it is on another machine, so that nobody here may say that it is dead.
+std::map<std::string, std::string> rank_marks(const std::string& environment_name,
+                                              const std::string& owner);
 
-/// argv that runs a command behind `prefix` with the environment's marks and `env` set.
-std::vector<std::string> marked_rank_argv(const std::string& environment_name,
-                                          const std::vector<std::string>& prefix,
-                                          const std::vector<std::string>& command,
-                                          const std::map<std::string, std::string>& env);
-
-/// Text of a script that kills every process marked with the environment in its first argument,
-/// except the container's holder.
-std::string end_marked_script();
+/// The plan of an environment whose ranks are processes of this machine, behind `prefix` where they
+/// start without a launcher. Pure.
+/// @param folder,owner RunFolder::path_of() the name and owner_token()
+EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string& name,
+                                 const std::string& folder, const std::string& owner,
+                                 const std::vector<std::string>& prefix);
 
 /// Kills marked processes (of one environment, or "" for those of dead owners), waits until they
 /// are gone. @returns one line per process

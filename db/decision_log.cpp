@@ -3,7 +3,7 @@
 #include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
 #include "db/migrations.hpp"
-#include "db/store_impl.hpp"
+#include "db/statements.hpp"
 
 namespace dynamiccl {
 

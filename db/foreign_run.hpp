@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/vocabulary/vocabulary.hpp"
-#include "db/store.hpp"
+#include "db/rows.hpp"
 
 namespace dynamiccl {
 
@@ -47,12 +47,10 @@ struct ForeignRun {
   RankAggregation aggregation = RankAggregation::mean;
 };
 
-/// What came of merging a database into another.
-struct MergeSummary {
-  std::vector<std::string> runs;  ///< ids of the runs that came
-  int already_there = 0;          ///< runs that were here before
-  int running = 0;                ///< left out because they are still being measured
-  std::int64_t rows = 0;          ///< rows written, all tables
-};
+class Statements;  // db/statements.hpp
+
+/// Stores the tables as a run of status "complete", in one transaction. For Store.
+/// @returns false when this run is already here; nothing is written then
+bool insert_foreign_run(Statements& db, const ForeignRun& run);
 
 }  // namespace dynamiccl

@@ -10,7 +10,7 @@
 
 #include "db/measurement_statistics.hpp"
 #include "db/rank_clocks.hpp"
-#include "db/store.hpp"
+#include "db/rows.hpp"
 
 namespace dynamiccl {
 

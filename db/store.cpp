@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/vocabulary/error.hpp"
-#include "db/store_impl.hpp"
+#include "db/statements.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -22,36 +22,36 @@ std::string why_not_resumed(const std::string& run, ProcessState owner, std::int
 
 }  // namespace
 
-Store::Store(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+Store::Store(const std::string& path) : db_(std::make_unique<Statements>(path)) {}
 Store::~Store() = default;
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 
 void Store::begin_run(const RunInfo& run, const std::vector<GroupInfo>& groups,
                       const std::vector<CellInfo>& cells) {
-  impl_->write("storing the plan of run " + run.id, [&] {
-    impl_->insert_run(run);
-    const std::int64_t row = impl_->run_row(run.id);
-    impl_->own(row);
+  db_->write("storing the plan of run " + run.id, [&] {
+    db_->insert_run(run);
+    const std::int64_t row = db_->run_row(run.id);
+    db_->own(row);
     std::map<std::string, std::pair<std::int64_t, int>> group_rows;
-    impl_->insert_groups(row, groups, group_rows);
-    impl_->insert_cells(cells, group_rows);
+    db_->insert_groups(row, groups, group_rows);
+    db_->insert_cells(cells, group_rows);
   });
 }
 
 void Store::extend_run(const std::string& run_id, const std::vector<GroupInfo>& groups,
                        const std::vector<CellInfo>& cells) {
-  impl_->write("adding to the plan of run " + run_id, [&] {
+  db_->write("adding to the plan of run " + run_id, [&] {
     std::map<std::string, std::pair<std::int64_t, int>> group_rows;
-    impl_->insert_groups(impl_->run_row(run_id), groups, group_rows);
-    impl_->insert_cells(cells, group_rows);
+    db_->insert_groups(db_->run_row(run_id), groups, group_rows);
+    db_->insert_cells(cells, group_rows);
   });
 }
 
 std::int64_t Store::begin_launch(const std::string& run_id, const LaunchStart& launch) {
-  return impl_->write("storing the start of launch " + launch.uuid, [&] {
-    const std::int64_t group = impl_->group_row(run_id, launch.group_id);
-    impl_->execute(
+  return db_->write("storing the start of launch " + launch.uuid, [&] {
+    const std::int64_t group = db_->group_row(run_id, launch.group_id);
+    db_->execute(
         "INSERT INTO launch(uuid, group_id, block, attempt, position, status, started_utc,"
         " argv_json, run_config_json, environment_json, container_json, noise_before_json)"
         " VALUES (?,?,?,?,?,'running',?,?,?,?,?,?)",
@@ -59,30 +59,29 @@ std::int64_t Store::begin_launch(const std::string& run_id, const LaunchStart& l
         as_json(launch.argv), json_or_empty(launch.run_json),
         json_or_empty(launch.environment_json), json_or_empty(launch.container_json),
         json_or_empty(launch.noise_json));
-    return static_cast<std::int64_t>(impl_->db_.getLastInsertRowid());
+    return static_cast<std::int64_t>(db_->db().getLastInsertRowid());
   });
 }
 
 void Store::finish_launch(std::int64_t launch, const LaunchEnd& end,
                           const std::vector<RecordFile>& ranks) {
   DYN_ASSERT(end.status != LaunchStatus::running, "a finished launch has an outcome");
-  impl_->write(fmt::format("storing launch {}", launch), [&] {
-    const auto row = impl_->unfinished_launch(launch);
-    if (end.status == LaunchStatus::ok) impl_->refuse_second_measurement(row);
-    impl_->ingest_->store(row, end, ranks,
-                          [&](const std::string& kind, const std::string& message) {
-                            impl_->event(row.run_id, launch, kind, message);
-                          });
-    impl_->close_launch(row, end);
+  db_->write(fmt::format("storing launch {}", launch), [&] {
+    const auto row = db_->unfinished_launch(launch);
+    if (end.status == LaunchStatus::ok) db_->refuse_second_measurement(row);
+    db_->ingest().store(row, end, ranks, [&](const std::string& kind, const std::string& message) {
+      db_->event(row.run_id, launch, kind, message);
+    });
+    db_->close_launch(row, end);
   });
 }
 
 void Store::mark_unsupported(const std::string& run_id, const std::string& group_id,
                              const std::string& reason) {
-  impl_->write("marking a group as unsupported", [&] {
-    const std::int64_t group = impl_->group_row(run_id, group_id);
+  db_->write("marking a group as unsupported", [&] {
+    const std::int64_t group = db_->group_row(run_id, group_id);
     // What was measured before stays measured.
-    impl_->execute(
+    db_->execute(
         "UPDATE run_cell SET unsupported_reason = ? WHERE group_id = ? "
         "AND unsupported_reason IS NULL",
         reason, group);
@@ -90,14 +89,14 @@ void Store::mark_unsupported(const std::string& run_id, const std::string& group
 }
 
 void Store::replan_cells(const std::string& run_id, const std::vector<CellInfo>& cells) {
-  impl_->write("storing anew what run " + run_id + " can measure", [&] {
-    const std::int64_t run = impl_->run_row(run_id);
-    impl_->execute(
+  db_->write("storing anew what run " + run_id + " can measure", [&] {
+    const std::int64_t run = db_->run_row(run_id);
+    db_->execute(
         "UPDATE run_cell SET unsupported_reason = NULL WHERE unsupported_reason IS NOT NULL "
         "AND group_id IN (SELECT id FROM plan_group WHERE run_id = ?)",
         run);
     SQLite::Statement update(
-        impl_->db_,
+        db_->db(),
         "UPDATE run_cell SET unsupported_reason = ? WHERE key = ? "
         "AND group_id = (SELECT id FROM plan_group WHERE run_id = ? AND key = ?)");
     for (const auto& cell : cells) {
@@ -114,76 +113,80 @@ void Store::replan_cells(const std::string& run_id, const std::vector<CellInfo>&
 
 void Store::set_stopping(const std::string& run_id, const std::string& group_id,
                          const std::string& stopping_json) {
-  impl_->write("storing how a group stopped", [&] {
-    impl_->execute("UPDATE plan_group SET stopping_json = ? WHERE id = ?", stopping_json,
-                   impl_->group_row(run_id, group_id));
+  db_->write("storing how a group stopped", [&] {
+    db_->execute("UPDATE plan_group SET stopping_json = ? WHERE id = ?", stopping_json,
+                 db_->group_row(run_id, group_id));
   });
 }
 
 void Store::end_run(const std::string& run_id, const std::string& status) {
   DYN_ASSERT(status == "complete" || status == "failed" || status == "interrupted",
              "a run ends complete, failed or interrupted");
-  impl_->write("storing the end of run " + run_id, [&] {
-    const std::int64_t run = impl_->run_row(run_id);
+  db_->write("storing the end of run " + run_id, [&] {
+    const std::int64_t run = db_->run_row(run_id);
     // Left when an error ended the run between a launch's two steps.
-    impl_->interrupt(run, "the run ended before the launch's outcome was stored");
-    impl_->execute("UPDATE run SET status = ?, ended_utc = ? WHERE id = ?", status, now_utc(), run);
+    db_->interrupt(run, "the run ended before the launch's outcome was stored");
+    db_->execute("UPDATE run SET status = ?, ended_utc = ? WHERE id = ?", status, now_utc(), run);
   });
 }
 
 void Store::resume_run(const std::string& run_id) {
-  impl_->write("resuming run " + run_id, [&] {
-    const std::int64_t run = impl_->run_row(run_id);
-    auto row = impl_->statement("SELECT status, owner_pid FROM run WHERE id = ?", run);
+  db_->write("resuming run " + run_id, [&] {
+    const std::int64_t run = db_->run_row(run_id);
+    auto row = db_->statement("SELECT status, owner_pid FROM run WHERE id = ?", run);
     row.executeStep();
     const bool running = row.getColumn(0).getString() == "running";
     const std::int64_t pid = row.getColumn(1).getInt64();
     row.reset();
     const bool mine = pid == this_process().pid;
-    if (running && !mine && impl_->owner_state(run) == ProcessState::alive) {
+    if (running && !mine && db_->owner_state(run) == ProcessState::alive) {
       throw Error(ErrorKind::input,
                   fmt::format("run {} is being measured by process {}; wait for it or end it first",
                               run_id, pid));
     }
-    impl_->interrupt(run, "left unfinished when the run was resumed");
-    impl_->own(run);
-    impl_->event(run, std::nullopt, "resumed", fmt::format("process {}", this_process().pid));
+    db_->interrupt(run, "left unfinished when the run was resumed");
+    db_->own(run);
+    db_->event(run, std::nullopt, "resumed", fmt::format("process {}", this_process().pid));
   });
 }
 
 void Store::add_event(const std::string& run_id, std::optional<std::int64_t> launch,
                       const std::string& kind, const std::string& message) {
-  impl_->write("storing an event",
-               [&] { impl_->event(impl_->run_row(run_id), launch, kind, message); });
+  db_->write("storing an event", [&] { db_->event(db_->run_row(run_id), launch, kind, message); });
+}
+
+bool Store::import_run(const ForeignRun& run) { return insert_foreign_run(*db_, run); }
+
+MergeSummary Store::merge(const std::string& other_path) {
+  return merge_database(*db_, other_path);
 }
 
 int Store::next_attempt(const std::string& run_id, const std::string& group_id, int block) const {
-  return impl_->read("counting attempts", [&] {
-    auto row = impl_->statement(
+  return db_->read("counting attempts", [&] {
+    auto row = db_->statement(
         "SELECT coalesce(max(attempt) + 1, 0) FROM launch WHERE group_id = ? AND block = ?",
-        impl_->group_row(run_id, group_id), block);
+        db_->group_row(run_id, group_id), block);
     row.executeStep();
     return row.getColumn(0).getInt();
   });
 }
 
 std::set<std::string> Store::planned_groups(const std::string& run_id) const {
-  return impl_->read("reading a run's plan", [&] {
+  return db_->read("reading a run's plan", [&] {
     std::set<std::string> keys;
-    auto rows =
-        impl_->statement("SELECT key FROM plan_group WHERE run_id = ?", impl_->run_row(run_id));
+    auto rows = db_->statement("SELECT key FROM plan_group WHERE run_id = ?", db_->run_row(run_id));
     while (rows.executeStep()) keys.insert(rows.getColumn(0).getString());
     return keys;
   });
 }
 
 std::set<LaunchKey> Store::finished_launches(const std::string& run_id) const {
-  return impl_->read("reading finished launches", [&] {
+  return db_->read("reading finished launches", [&] {
     std::set<LaunchKey> keys;
-    auto rows = impl_->statement(
+    auto rows = db_->statement(
         "SELECT g.key, l.block FROM launch l JOIN plan_group g ON g.id = l.group_id "
         "WHERE g.run_id = ? AND l.status = 'ok'",
-        impl_->run_row(run_id));
+        db_->run_row(run_id));
     while (rows.executeStep()) {
       keys.insert({rows.getColumn(0).getString(), rows.getColumn(1).getInt()});
     }
@@ -192,14 +195,14 @@ std::set<LaunchKey> Store::finished_launches(const std::string& run_id) const {
 }
 
 std::vector<SettledBatch> Store::settled_batches(const std::string& run_id) const {
-  return impl_->read("reading the calls of samples", [&] {
+  return db_->read("reading the calls of samples", [&] {
     std::vector<SettledBatch> batches;
-    auto rows = impl_->statement(
+    auto rows = db_->statement(
         "SELECT g.key, c.key, m.batch, min(m.id) FROM plan_group g "
         "JOIN run_cell c ON c.group_id = g.id JOIN measurement m ON m.cell_id = c.id "
         "JOIN launch l ON l.id = m.launch_id WHERE g.run_id = ? AND l.status = 'ok' "
         "AND m.status = 'ok' AND m.batch IS NOT NULL GROUP BY c.id ORDER BY 4",
-        impl_->run_row(run_id));
+        db_->run_row(run_id));
     while (rows.executeStep())
       batches.push_back({rows.getColumn(0).getString(), rows.getColumn(1).getString(),
                          rows.getColumn(2).getInt()});
@@ -208,14 +211,14 @@ std::vector<SettledBatch> Store::settled_batches(const std::string& run_id) cons
 }
 
 std::vector<CellMedians> Store::launch_medians(const std::string& run_id) const {
-  return impl_->read("reading launch medians", [&] {
+  return db_->read("reading launch medians", [&] {
     std::vector<CellMedians> cells;
-    auto rows = impl_->statement(
+    auto rows = db_->statement(
         "SELECT g.key, c.key, m.median_us FROM plan_group g JOIN run_cell c ON c.group_id = g.id "
         "JOIN measurement m ON m.cell_id = c.id JOIN launch l ON l.id = m.launch_id "
         "WHERE g.run_id = ? AND l.status = 'ok' AND m.status = 'ok' AND m.median_us IS NOT NULL "
         "ORDER BY c.id, l.block",
-        impl_->run_row(run_id));
+        db_->run_row(run_id));
     while (rows.executeStep()) {
       const std::string cell = rows.getColumn(1).getString();
       if (cells.empty() || cells.back().cell_id != cell)
@@ -228,8 +231,8 @@ std::vector<CellMedians> Store::launch_medians(const std::string& run_id) const 
 
 std::optional<std::string> Store::unfinished_run(const std::string& spec_text,
                                                  const std::vector<std::string>& overrides) const {
-  return impl_->read("looking for an unfinished run", [&]() -> std::optional<std::string> {
-    auto rows = impl_->statement(
+  return db_->read("looking for an unfinished run", [&]() -> std::optional<std::string> {
+    auto rows = db_->statement(
         "SELECT r.uuid, r.id, r.status, r.owner_pid, r.owner_host "
         "FROM run r JOIN experiment e ON e.id = r.experiment_id "
         "WHERE e.sha256 = ? AND (r.status <> 'complete' OR EXISTS (SELECT 1 FROM plan_group g "
@@ -243,11 +246,11 @@ std::optional<std::string> Store::unfinished_run(const std::string& spec_text,
       const auto uuid = rows.getColumn(0).getString();
       const bool running = rows.getColumn(2).getString() == "running";
       const auto owner =
-          running ? impl_->owner_state(rows.getColumn(1).getInt64()) : ProcessState::dead;
+          running ? db_->owner_state(rows.getColumn(1).getInt64()) : ProcessState::dead;
       if (owner == ProcessState::dead) return uuid;
       if (busy.empty())
         busy = why_not_resumed(uuid, owner, rows.getColumn(3).getInt64(),
-                               rows.getColumn(4).getString(), impl_->path_);
+                               rows.getColumn(4).getString(), db_->path());
     }
     if (!busy.empty()) throw Error(ErrorKind::input, busy);
     return std::nullopt;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "profiles/profile_toml.hpp"
 
@@ -119,7 +120,7 @@ BackendSetting read_setting(Backend backend, StrictTable& table) {
   }
   constexpr std::string_view kMca = "mca:";
   const bool mca = setting.name.starts_with(kMca);
-  if (mca && backend != Backend::openmpi && backend != Backend::cuda_aware_mpi)
+  if (mca && !backend_facts(backend).mca)
     table.fail("name", fmt::format("\"{}\" is an Open MPI parameter, but the backend is {}",
                                    setting.name, name_of(backend)));
   if (!is_variable_name(mca ? std::string_view(setting.name).substr(kMca.size()) : setting.name))

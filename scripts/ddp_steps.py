@@ -122,6 +122,7 @@ def make(name, device):
 def measure(name, device, arguments, bucket_mb):
     """Steps of one model, milliseconds, of the slowest rank. bucket_mb: DDP's, or 0: every rank by itself."""
     steps, warmup = arguments.steps, arguments.warmup
+    each = open(arguments.each, "a") if arguments.each and dist.get_rank() == 0 else None
     torch.manual_seed(1)
     model, data, target = make(name, device)
     if bucket_mb:
@@ -143,6 +144,9 @@ def measure(name, device, arguments, bucket_mb):
             torch.cuda.synchronize()
         if step >= warmup:
             times.append((time.perf_counter() - begin) * 1e3)
+        if each is not None:
+            each.write(f"{os.getpid()} {name} {step} {(time.perf_counter() - begin) * 1e3:.3f}\n")
+            each.flush()
     slowest = torch.tensor(times, device=device)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     return slowest.tolist()
@@ -161,6 +165,8 @@ def main():
                         help="what costs DDP least: gradients as views of the buckets, buffers not broadcast, fused "
                              "optimizer; default: as it comes")
     parser.add_argument("--label", default="")
+    parser.add_argument("--each", default="", help="file to which rank 0 appends every step as it ends: process, model, "
+                                                   "number, milliseconds")
     arguments = parser.parse_args()
     cuda = torch.cuda.is_available()
     gpu = int(os.environ.get("LOCAL_RANK", "0"))

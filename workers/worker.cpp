@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/vocabulary/backend.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/gpu_telemetry.hpp"
 #include "workers/measure/cell_runner.hpp"
@@ -34,7 +35,7 @@ HelloRecord hello_of(const Communicator& comm, const RunConfig& config, double s
 /// Before the cells, so that a launch that dies in them still tells where it ran.
 FactsRecord facts_of(const Communicator& comm, const RunConfig& config) {
   ProbeOptions options;
-  options.nvml = config.backend == Backend::nccl || config.backend == Backend::cuda_aware_mpi;
+  options.nvml = backend_facts(config.backend).on_gpu;
   return {comm.rank(), probe_facts(options)};
 }
 

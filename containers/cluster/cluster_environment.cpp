@@ -3,44 +3,30 @@
 #include <fmt/format.h>
 
 #include "containers/apptainer.hpp"
+#include "containers/image.hpp"
 #include "containers/local_ranks.hpp"
-#include "containers/run_folder.hpp"
+#include "containers/owner.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "embedded/end_marked_ranks_sh.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// RANK of a host, counted through the hosts in their order.
-const HostSlot& host_of(const LaunchShape& shape, int rank) {
-  int first = 0;
-  for (const auto& host : shape.hosts) {
-    if (rank < first + host.slots) return host;
-    first += host.slots;
-  }
-  throw Error(ErrorKind::bug, fmt::format("rank {} of {} placed ranks", rank, first));
-}
-
-std::vector<std::string> rank_by_ssh(const LaunchShape& shape, const std::string& name, int rank,
-                                   const std::vector<std::string>& command,
-                                   const std::map<std::string, std::string>& env) {
-  return ssh_argv(host_of(shape, rank).name,
-                  marked_rank_argv(name, shape.rank_prefix, command, env));
-}
-
-/// The nodes' images and programs lie where this machine's do.
-ApptainerSite site_on_nodes(const std::string& name) {
-  ApptainerSite site = apptainer_site(name);
-  site.run_folder.clear();
-  return site;
-}
+/// Before an allocation is there, Slurm's variables and options cannot name it.
+constexpr const char* kUnknownJob = "JOB";
 
 std::vector<std::string> prefix_on_nodes(const EnvironmentProfile& profile,
-                                     const StartRequest& request, const std::string& name) {
+                                         const StartRequest& request, const std::string& name) {
   if (profile.kind != EnvironmentKind::singularity) return {};
-  return apptainer_exec_argv(profile, request, site_on_nodes(name));
+  // The nodes' images and programs lie where this machine's do; the environment's folder is this
+  // machine's alone.
+  ApptainerSite site = apptainer_site(name);
+  site.run_folder.clear();
+  return apptainer_exec_argv(profile, request, site);
 }
 
+/// A step's options that say where its ranks go.
 std::vector<std::string> step_argv(const ClusterOptions& options,
                                    const std::vector<ClusterNode>& placed, const std::string& job,
                                    const std::string& name) {
@@ -54,18 +40,14 @@ std::vector<std::string> step_argv(const ClusterOptions& options,
     names.push_back(node.name);
     of_ranks.insert(of_ranks.end(), static_cast<std::size_t>(node.slots), node.name);
   }
-  std::vector<std::string> argv{"srun"};
-  if (!job.empty()) argv.insert(argv.end(), {"--jobid=" + job, "--overlap"});
-  argv.insert(argv.end(),
-              {fmt::format("--nodes={}", placed.size()), fmt::format("--ntasks={}", ranks)});
+  std::vector<std::string> argv{"srun", "--jobid=" + job, "--overlap",
+                                fmt::format("--nodes={}", placed.size()),
+                                fmt::format("--ntasks={}", ranks)};
   // Slurm's block distribution fills a node before the next; equal shares are said as such, others
   // rank by rank.
-  const bool named = options.start != ClusterStart::sbatch;
-  if (even)
-    argv.push_back(fmt::format("--ntasks-per-node={}", placed.front().slots));
-  else if (named)
-    argv.emplace_back("--distribution=arbitrary");
-  if (named) argv.push_back("--nodelist=" + join(even ? names : of_ranks, ","));
+  argv.push_back(even ? fmt::format("--ntasks-per-node={}", placed.front().slots)
+                      : "--distribution=arbitrary");
+  argv.push_back("--nodelist=" + join(even ? names : of_ranks, ","));
   argv.insert(argv.end(), {"--job-name=" + name, "--export=ALL", "--input=none",
                            "--kill-on-bad-exit=1", "--cpu-bind=none"});
   // Hidden GPUs would cost NVLink without a word; each rank picks its own by its number instead.
@@ -73,68 +55,44 @@ std::vector<std::string> step_argv(const ClusterOptions& options,
   return argv;
 }
 
-std::vector<std::string> batch_argv(const ClusterOptions& options,
-                                    const std::vector<ClusterNode>& placed) {
-  std::vector<std::string> argv{
-      "sbatch", "--parsable", fmt::format("--nodes={}", placed.size()),
-      fmt::format("--ntasks-per-node={}", placed.front().slots), "--no-requeue"};
-  if (!options.partition.empty()) argv.push_back("--partition=" + options.partition);
-  if (!options.time_limit.empty()) argv.push_back("--time=" + options.time_limit);
-  if (options.gpus_per_node > 0)
-    argv.push_back(fmt::format("--gpus-per-node={}", options.gpus_per_node));
-  argv.insert(argv.end(), options.options.begin(), options.options.end());
-  return argv;
+/// One command that reaches all nodes at once: a node that does not answer delays no other.
+std::vector<std::string> kill_everywhere(const ClusterSession& session,
+                                         const std::vector<ClusterNode>& placed,
+                                         const std::string& name) {
+  std::string script;
+  for (const auto& node : placed)
+    script +=
+        command_line(session.node_argv(
+            node.name, {"/bin/sh", "-c", std::string(embedded::end_marked_ranks_sh), "sh", name})) +
+        " & ";
+  return {"timeout", "20", "/bin/sh", "-c", script + "wait"};
 }
 
-/// Ranks on the nodes, bare or each in Apptainer; nothing runs between launches.
+/// Ranks on the nodes, bare or each in Apptainer; nothing runs there between launches.
 class ClusterEnvironment : public Environment {
  public:
   ClusterEnvironment(const EnvironmentProfile& profile, const StartRequest& request)
-      : session_(request.cluster),
-        folder_(request.run_id),
-        placed_(place_ranks(session_->nodes(), request.ranks, session_->options().ranks_per_node)),
-        prefix_(prefix_on_nodes(profile, request, folder_.name())),
-        shape_(cluster_shape(session_->options(), placed_, session_->job(), folder_.name(),
-                             prefix_)) {
+      : Environment(request),
+        session_(request.cluster),
+        placed_(place_ranks(session_->nodes(), request.ranks, session_->options().ranks_per_node)) {
+    use_plan(plan_cluster(profile, request, name()));
     if (profile.kind == EnvironmentKind::singularity) image_ = apptainer_image_facts();
-    if (session_->options().slurm() && !session_->job().empty())
-      slurm_ = slurm_facts(session_->job());
+    if (session_->options().slurm()) slurm_ = slurm_facts(session_->job());
   }
-  ~ClusterEnvironment() override { end_marked_processes(folder_.name()); }
-
-  LaunchShape shape() const override { return shape_; }
-
-  std::vector<std::string> wrap_rank(int rank, const std::vector<std::string>& command,
-                                     const std::map<std::string, std::string>& env) const override {
-    return rank_by_ssh(shape_, folder_.name(), rank, command, env);
-  }
-
-  /// One command that reaches all nodes at once: a node that does not answer delays no other.
-  std::vector<std::vector<std::string>> kill_commands() const override {
-    if (session_->options().start == ClusterStart::sbatch) return {};
-    std::string script;
-    for (const auto& node : placed_) {
-      std::vector<std::string> quoted;
-      for (const auto& word : session_->node_argv(
-               node.name, {"sh", "-c", end_marked_script(), "sh", folder_.name()}))
-        quoted.push_back(shell_quote(word));
-      script += join(quoted, " ") + " & ";
-    }
-    return {{"timeout", "20", "sh", "-c", script + "wait"}};
-  }
+  ~ClusterEnvironment() override { end_marked_processes(name()); }
 
   nlohmann::json provenance() const override {
-    nlohmann::json facts = {
-        {"engine", prefix_.empty() ? "none" : "apptainer"},
-        {"cluster",
-         {{"start", name_of(session_->options().start)}, {"placement", placement_text(placed_)}}}};
-    auto& cluster = facts["cluster"];
+    const auto& prefix = shape().rank_prefix;
+    nlohmann::json cluster = {{"start", name_of(session_->options().start)},
+                              {"placement", placement_text(placed_)},
+                              {"binding", "none"}};
     for (const auto& node : placed_)
       cluster["nodes"].push_back({{"name", node.name}, {"ranks", node.slots}});
     if (!slurm_.empty()) cluster["slurm"] = slurm_;
-    cluster["binding"] = "none";
-    if (!prefix_.empty()) {
-      facts["exec_argv"] = command_line(prefix_);
+    nlohmann::json facts = {{"engine", prefix.empty() ? "none" : "apptainer"},
+                            {"cluster", cluster}};
+    if (!prefix.empty()) {
+      facts["exec_argv"] = command_line(prefix);
       facts.update(image_);
     }
     return facts;
@@ -148,19 +106,23 @@ class ClusterEnvironment : public Environment {
   }
 
   void stop() override {
-    end_marked_processes(folder_.name());
-    folder_.remove();
+    end_marked_processes(name());
+    remove_folder();
   }
 
  private:
   std::shared_ptr<ClusterSession> session_;
-  RunFolder folder_;
   std::vector<ClusterNode> placed_;
-  std::vector<std::string> prefix_;
-  LaunchShape shape_;
   nlohmann::json image_;
   std::map<std::string, std::string> slurm_;
 };
+
+/// What a cluster with pyxis would be given for a profile of Docker.
+std::string pyxis_line(const EnvironmentProfile& profile) {
+  return fmt::format(
+      "srun --container-image=dynamiccl-worker --container-mounts=FOLDER:FOLDER {}WORKER run.json",
+      profile.network == Sharing::host ? "" : "--container-unshare=net,ipc,uts ");
+}
 
 }  // namespace
 
@@ -171,70 +133,65 @@ std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& 
   } else if (find_program("ssh").empty()) {
     return "ssh is not in PATH: apt-get install openssh-client";
   }
-  if (profile.link_bits_per_s) return "link_bits_per_s caps links of containers, not those of nodes";
-  if (profile.kind == EnvironmentKind::bare_metal) return std::nullopt;
-  if (profile.kind == EnvironmentKind::singularity) {
-    if (profile.launcher == LauncherPlace::inside || profile.ranks_per_container != 1)
-      return "one Apptainer container does not reach over nodes: use launcher = \"outside\" and "
-             "ranks_per_container = 1 (profile singularity)";
-    return std::nullopt;
-  }
-  const std::string name = "dynamiccl-worker";
-  return fmt::format(
-      "containers of Docker or Podman are started on this machine alone; on the nodes of a cluster "
-      "use singularity. Where Slurm has pyxis it would be: srun --mpi={} --container-image={} "
-      "--container-mounts=FOLDER:FOLDER {}WORKER run.json",
-      "pmix", name,
-      profile.network == Sharing::host ? "" : "--container-unshare=net,ipc,uts ");
+  if (profile.kind == EnvironmentKind::single_docker ||
+      profile.kind == EnvironmentKind::cross_docker)
+    return fmt::format(
+        "containers of Docker or Podman are started on this machine alone; on the nodes of a "
+        "cluster use bare-metal or singularity. Where Slurm has pyxis it would be: {}",
+        pyxis_line(profile));
+  if (profile.kind == EnvironmentKind::singularity &&
+      (profile.launcher == LauncherPlace::inside || profile.ranks_per_container != 1))
+    return "one Apptainer container does not reach over nodes: use launcher = \"outside\" and "
+           "ranks_per_container = 1 (profile singularity)";
+  if (profile.link_bits_per_s)
+    return "link_bits_per_s caps links of containers, not those of nodes";
+  return std::nullopt;
 }
 
 LaunchShape cluster_shape(const ClusterOptions& options, const std::vector<ClusterNode>& placed,
                           const std::string& job, const std::string& name,
-                          const std::vector<std::string>& prefix) {
+                          const std::vector<std::string>& rank_prefix) {
   LaunchShape shape;
   for (const auto& node : placed) shape.hosts.push_back({node.name, "", node.slots});
-  shape.rank_prefix = prefix;
+  shape.rank_prefix = rank_prefix;
   shape.interface = options.interface;
-  shape.launcher_environment = rank_marks(name);
+  shape.launcher_environment = rank_marks(name, owner_token());
   if (!options.slurm()) {
     shape.launch_agent = "ssh";
     return shape;
   }
   shape.step_prefix = step_argv(options, placed, job, name);
-  if (options.start == ClusterStart::sbatch) shape.batch_argv = batch_argv(options, placed);
   if (options.start != ClusterStart::mpirun) return shape;
   shape.slurm_daemons = true;
-  shape.launcher_environment.merge(allocation_variables(job.empty() ? "JOB" : job, placed));
+  shape.launcher_environment.merge(allocation_variables(job, placed));
   return shape;
+}
+
+EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartRequest& request,
+                             const std::string& name) {
+  const ClusterSession& session = *request.cluster;
+  const ClusterOptions& options = session.options();
+  const auto nodes = session.nodes();
+  const auto placed = place_ranks(nodes, request.ranks, options.ranks_per_node);
+  EnvironmentPlan plan;
+  plan.name = name;
+  plan.folder = RunFolder::path_of(name);
+  if (options.slurm() && session.job().empty())
+    plan.allocate =
+        allocation_argv(options, nodes.front().slots, {request.run_id, "HOST", "OWNER"});
+  plan.shape = cluster_shape(options, placed, session.job().empty() ? kUnknownJob : session.job(),
+                             name, prefix_on_nodes(profile, request, name));
+  if (profile.kind == EnvironmentKind::singularity) plan.mounts = planned_mounts({}, "", request);
+  plan.kill_commands = {kill_everywhere(session, placed, name)};
+  for (const auto& node : placed)
+    plan.starts.push_back({node.slots, ssh_prefix(node.name), "", rank_marks(name, ""),
+                           plan.shape.rank_prefix, true});
+  return plan;
 }
 
 std::unique_ptr<Environment> start_on_cluster(const EnvironmentProfile& profile,
                                               const StartRequest& request) {
   return std::make_unique<ClusterEnvironment>(profile, request);
-}
-
-std::vector<std::vector<std::string>> cluster_start_commands(const StartRequest& request) {
-  const ClusterSession& session = *request.cluster;
-  const ClusterOptions& options = session.options();
-  if (!options.slurm() || options.start == ClusterStart::sbatch || !session.job().empty()) return {};
-  return {allocation_argv(options, session.nodes().front().slots, {request.run_id, "HOST", "OWNER"})};
-}
-
-LaunchShape cluster_planned_shape(const EnvironmentProfile& profile, const StartRequest& request) {
-  const std::string name = RunFolder::planned_name(request.run_id);
-  const ClusterSession& session = *request.cluster;
-  return cluster_shape(
-      session.options(),
-      place_ranks(session.nodes(), request.ranks, session.options().ranks_per_node),
-      session.job().empty() ? "JOB" : session.job(), name, prefix_on_nodes(profile, request, name));
-}
-
-std::vector<std::string> cluster_planned_rank(const EnvironmentProfile& profile,
-                                              const StartRequest& request, int rank,
-                                              const std::vector<std::string>& command,
-                                              const std::map<std::string, std::string>& env) {
-  return rank_by_ssh(cluster_planned_shape(profile, request),
-                   RunFolder::planned_name(request.run_id), rank, command, env);
 }
 
 }  // namespace dynamiccl

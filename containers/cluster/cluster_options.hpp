@@ -15,14 +15,13 @@ enum class ClusterStart {
   ssh,     ///< a list of hosts: the library's launcher, or ours, by ssh
   srun,    ///< job steps of one Slurm allocation
   mpirun,  ///< the library's own launcher in one Slurm allocation
-  sbatch,  ///< every launch a Slurm job of its own, which outlives who submitted it
 };
 template <>
 struct NameTable<ClusterStart> {
   static constexpr std::string_view what = "way to start ranks";
-  static constexpr std::array entries{
-      Named{ClusterStart::ssh, "ssh"}, Named{ClusterStart::srun, "srun"},
-      Named{ClusterStart::mpirun, "mpirun"}, Named{ClusterStart::sbatch, "sbatch"}};
+  static constexpr std::array entries{Named{ClusterStart::ssh, "ssh"},
+                                      Named{ClusterStart::srun, "srun"},
+                                      Named{ClusterStart::mpirun, "mpirun"}};
 };
 
 /// [cluster] of an experiment: which machines beside this one, and how ranks get there.
@@ -34,7 +33,7 @@ struct ClusterOptions {
   int gpus_per_node = 0;
   std::string partition;
   std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's
-  std::vector<std::string> options;  ///< further ones of salloc and sbatch: "--account=physics"
+  std::vector<std::string> options;  ///< further ones of salloc: "--account=physics"
   std::string interface;             ///< the ranks' network, "" = that of the default route
   int wait_s = 86400;                ///< how long to wait for an allocation
 
@@ -43,8 +42,7 @@ struct ClusterOptions {
 
 /// What of it decides what is measured, for the ids of groups: the names of nodes do not.
 inline std::string placement_key(const ClusterOptions& options, std::size_t nodes) {
-  std::string key =
-      std::string(name_of(options.start)) + " on " + std::to_string(nodes) + " nodes";
+  std::string key = std::string(name_of(options.start)) + " on " + std::to_string(nodes) + " nodes";
   if (options.ranks_per_node > 0) key += ", " + std::to_string(options.ranks_per_node) + " a node";
   if (!options.interface.empty()) key += " by " + options.interface;
   return key;

@@ -78,7 +78,8 @@ NodeReport read_report(const std::string& name, const NodeResult& result) {
   for (const std::string& line : split(result.out, '\n')) {
     const auto space = line.find(' ');
     if (space != std::string::npos)
-      read_word(line.substr(0, space), line.substr(space + 1), result.began_s, result.ended_s, report);
+      read_word(line.substr(0, space), line.substr(space + 1), result.began_s, result.ended_s,
+                report);
   }
   if (result.timed_out)
     report.problem = fmt::format("did not answer within {} s", kSurveyTimeout.count());
@@ -96,24 +97,18 @@ std::string problems_text(const std::vector<NodeReport>& reports) {
   return join(lines, "\n  ");
 }
 
-std::vector<std::string> ssh_argv(const std::string& host,
-                                  const std::vector<std::string>& command) {
-  std::vector<std::string> quoted;
-  for (const auto& word : command) quoted.push_back(shell_quote(word));
-  return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", host, join(quoted, " ")};
+std::vector<std::string> ssh_prefix(const std::string& host) {
+  return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", host};
 }
 
 ClusterSession::ClusterSession(ClusterOptions options, int slots_per_node)
     : options_(std::move(options)), slots_per_node_(std::max(1, slots_per_node)) {
   if (!options_.slurm()) {
     allocation_.nodes = options_.hosts;
-  } else if (options_.start != ClusterStart::sbatch) {
-    if (auto around = surrounding_allocation()) {
-      allocation_ = *around;
-      if (options_.nodes > 0 &&
-          static_cast<std::size_t>(options_.nodes) < allocation_.nodes.size())
-        allocation_.nodes.resize(static_cast<std::size_t>(options_.nodes));
-    }
+  } else if (auto around = surrounding_allocation()) {
+    allocation_ = *around;
+    if (options_.nodes > 0 && static_cast<std::size_t>(options_.nodes) < allocation_.nodes.size())
+      allocation_.nodes.resize(static_cast<std::size_t>(options_.nodes));
   }
 }
 
@@ -156,9 +151,9 @@ void ClusterSession::get_allocation(const std::string& run_id, const Progress& p
   if (!allocation_.job.empty()) {
     if (job_runs(allocation_.job)) return;
     if (!allocation_.ours)
-      throw Error(ErrorKind::environment,
-                  fmt::format("Slurm job {}, in which this program was started, is over",
-                              allocation_.job));
+      throw Error(
+          ErrorKind::environment,
+          fmt::format("Slurm job {}, in which this program was started, is over", allocation_.job));
     release();
   }
   reports_.clear();
@@ -171,17 +166,12 @@ void ClusterSession::get_allocation(const std::string& run_id, const Progress& p
   }
   allocation_ = allocate(options_, slots_per_node_, own_mark(run_id), progress);
   if (progress.say != nullptr)
-    progress.say(fmt::format("Slurm job {}: {}", allocation_.job,
-                             placement_text(allocation_.nodes)));
+    progress.say(
+        fmt::format("Slurm job {}: {}", allocation_.job, placement_text(allocation_.nodes)));
 }
 
 void ClusterSession::hold(const std::string& run_id, const std::vector<std::string>& folders,
                           const std::vector<std::string>& programs, const Progress& progress) {
-  if (options_.start == ClusterStart::sbatch) {
-    if (const auto reason = slurm_unavailable_reason())
-      throw Error(ErrorKind::environment, *reason);
-    return;
-  }
   if (options_.slurm()) get_allocation(run_id, progress);
   std::vector<std::string> all = folders;
   all.insert(all.end(), programs.begin(), programs.end());
@@ -199,9 +189,9 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
                             const std::vector<std::string>& programs) {
   // The last folder is the one that launches write into; the others hold programs.
   const Nonce nonce(folders.back());
-  std::vector<std::string> command{"sh", "-c", std::string(embedded::survey_node_sh), "sh",
-                                   nonce.path(), nonce.text(),
-                                   folders.front() + "/dynamiccl-probe"};
+  std::vector<std::string> command{
+      "sh",         "-c",         std::string(embedded::survey_node_sh), "sh",
+      nonce.path(), nonce.text(), folders.front() + "/dynamiccl-probe"};
   command.insert(command.end(), programs.begin(), programs.end());
   command.emplace_back("--");
   command.insert(command.end(), folders.begin(), folders.end());
@@ -215,10 +205,20 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
 
 std::vector<std::string> ClusterSession::node_argv(const std::string& node,
                                                    const std::vector<std::string>& command) const {
-  if (!options_.slurm()) return ssh_argv(node, command);
-  std::vector<std::string> argv{"srun",        "--jobid=" + allocation_.job, "--overlap",
-                                "--nodes=1",   "--ntasks=1",                 "--nodelist=" + node,
-                                "--mpi=none",  "--export=ALL",               "--job-name=dynamiccl",
+  if (!options_.slurm()) {
+    auto argv = ssh_prefix(node);
+    argv.push_back(command_line(command));
+    return argv;
+  }
+  std::vector<std::string> argv{"srun",
+                                "--jobid=" + allocation_.job,
+                                "--overlap",
+                                "--nodes=1",
+                                "--ntasks=1",
+                                "--nodelist=" + node,
+                                "--mpi=none",
+                                "--export=ALL",
+                                "--job-name=dynamiccl",
                                 "--input=none"};
   argv.insert(argv.end(), command.begin(), command.end());
   return argv;

@@ -83,7 +83,8 @@ class ClusterSession {
   std::vector<std::string> surveyed_;  ///< folders and programs of the last survey
 };
 
-/// argv that runs a command on a host by ssh, without ever asking anybody for anything.
-std::vector<std::string> ssh_argv(const std::string& host, const std::vector<std::string>& command);
+/// argv that runs a shell's command line on a host, without ever asking anybody for anything; that
+/// line is one more word.
+std::vector<std::string> ssh_prefix(const std::string& host);
 
 }  // namespace dynamiccl

@@ -17,15 +17,16 @@ constexpr int kMostSlots = 1 << 16;
 
 [[noreturn]] void refuse(const std::string& source, int line, const std::string& what) {
   throw Error(ErrorKind::input,
-              fmt::format("{}:{}: {}; a line is `node1`, `node1:4` or `node1 slots=4`", source, line,
-                          what));
+              fmt::format("{}:{}: {}; a line is `node1`, `node1:4` or `node1 slots=4`", source,
+                          line, what));
 }
 
 int slots_of(const std::string& text, const std::string& source, int line) {
   int slots = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
   if (error != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kMostSlots)
-    refuse(source, line, fmt::format("\"{}\" is no number of slots from 1 to {}", text, kMostSlots));
+    refuse(source, line,
+           fmt::format("\"{}\" is no number of slots from 1 to {}", text, kMostSlots));
   return slots;
 }
 

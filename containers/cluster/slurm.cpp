@@ -98,10 +98,11 @@ std::vector<SlurmJob> parse_queue(const std::string& text) {
 }
 
 std::vector<SlurmJob> own_jobs() {
-  return parse_queue(checked_output("Slurm does not answer",
-                                    {"squeue", "--me", "--noheader", "--states=PENDING,RUNNING,"
-                                     "SUSPENDED,CONFIGURING,STOPPED",
-                                     std::string("--format=") + kQueueFormat}));
+  return parse_queue(
+      checked_output("Slurm does not answer", {"squeue", "--me", "--noheader",
+                                               "--states=PENDING,RUNNING,"
+                                               "SUSPENDED,CONFIGURING,STOPPED",
+                                               std::string("--format=") + kQueueFormat}));
 }
 
 std::vector<int> parse_counts(const std::string& text) {
@@ -121,9 +122,10 @@ std::vector<int> parse_counts(const std::string& text) {
 std::optional<std::string> slurm_unavailable_reason() {
   for (const char* program : {"salloc", "srun", "squeue", "scontrol", "scancel"})
     if (find_program(program).empty())
-      return fmt::format("{} is not in PATH: start dynamiccl on a login node of the cluster, or "
-                         "apt-get install slurm-client",
-                         program);
+      return fmt::format(
+          "{} is not in PATH: start dynamiccl on a login node of the cluster, or "
+          "apt-get install slurm-client",
+          program);
   return std::nullopt;
 }
 
@@ -132,8 +134,9 @@ std::optional<SlurmAllocation> surrounding_allocation() {
   if (job.empty()) return std::nullopt;
   const std::string list = slurm_variable("SLURM_JOB_NODELIST");
   // Without a number of tasks Slurm counts one for each node, whatever the job may use there.
-  const std::string counts = slurm_variable("SLURM_NTASKS").empty() ? slurm_variable("SLURM_JOB_CPUS_PER_NODE")
-                                                              : slurm_variable("SLURM_TASKS_PER_NODE");
+  const std::string counts = slurm_variable("SLURM_NTASKS").empty()
+                                 ? slurm_variable("SLURM_JOB_CPUS_PER_NODE")
+                                 : slurm_variable("SLURM_TASKS_PER_NODE");
   if (list.empty() || counts.empty())
     throw Error(ErrorKind::environment,
                 fmt::format("this is Slurm job {}, but SLURM_JOB_NODELIST or the counts per node "
@@ -187,9 +190,8 @@ SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, cons
 }
 
 std::vector<ClusterNode> nodes_of_job(const std::string& job) {
-  const std::string details =
-      checked_output("Slurm does not know the job",
-                     {"scontrol", "--oneliner", "--details", "show", "job", job});
+  const std::string details = checked_output(
+      "Slurm does not know the job", {"scontrol", "--oneliner", "--details", "show", "job", job});
   const std::string list = word_of(details, "NodeList");
   if (list.empty() || list == "(null)")
     throw Error(ErrorKind::environment, fmt::format("Slurm job {} has no nodes", job));
@@ -203,11 +205,13 @@ bool job_runs(const std::string& job) {
 }
 
 void end_steps(const std::string& job) {
-  const auto steps = run_command({"squeue", "--noheader", "--steps", "--jobs=" + job, "--format=%i"});
+  const auto steps =
+      run_command({"squeue", "--noheader", "--steps", "--jobs=" + job, "--format=%i"});
   for (const std::string& step : split(steps.out, '\n')) {
     const std::string id(trim(step));
     // The step that holds an allocation open is Slurm's own.
-    if (id.empty() || id.ends_with(".extern") || id.ends_with(".batch") || id.ends_with(".interactive"))
+    if (id.empty() || id.ends_with(".extern") || id.ends_with(".batch") ||
+        id.ends_with(".interactive"))
       continue;
     run_command({"scancel", "--signal=KILL", id});
   }
@@ -223,9 +227,8 @@ void cancel_job(const std::string& job) {
     if (state.empty() || state == "COMPLETING" || state == "CANCELLED") return;
     usleep(100000);
   }
-  throw Error(ErrorKind::environment,
-              fmt::format("Slurm job {} is still there: scancel {}: {}", job, job,
-                          trim(cancelled.err)));
+  throw Error(ErrorKind::environment, fmt::format("Slurm job {} is still there: scancel {}: {}",
+                                                  job, job, trim(cancelled.err)));
 }
 
 std::map<std::string, std::string> allocation_variables(const std::string& job,

@@ -154,32 +154,17 @@ Bytes credit_of(const TrainingSpec& spec) { return or_usual(spec.credit, 16U << 
 Bytes bucket_of(const TrainingSpec& spec) { return or_usual(spec.bucket, 25U << 20); }
 
 bool leaves_a_choice(const TrainingSpec& spec) {
-  switch (spec.method) {
-    case TrainingMethod::dear:
-      return spec.bucket.count() == 0;
-    case TrainingMethod::bytescheduler_a2a:
-      return spec.partition.count() == 0 || spec.credit.count() == 0;
-    case TrainingMethod::mg_wfbp:
-      return spec.merge == MergeRule::optimal;
-    default:
+  switch (method_row(spec.method).choice) {
+    case MethodChoice::none:
       return false;
+    case MethodChoice::bucket:
+      return spec.bucket.count() == 0;
+    case MethodChoice::parts:
+      return spec.partition.count() == 0 || spec.credit.count() == 0;
+    case MethodChoice::merge:
+      return spec.merge == MergeRule::optimal;
   }
-}
-
-Architecture architecture_of(TrainingMethod method) {
-  switch (method) {
-    case TrainingMethod::bsp_ps:
-    case TrainingMethod::wfbp_ps:
-    case TrainingMethod::bytescheduler_ps:
-      return Architecture::ps;
-    default:
-      return Architecture::ring;
-  }
-}
-
-bool crosses_barrier(TrainingMethod method) {
-  return method == TrainingMethod::bytescheduler_ps ||
-         method == TrainingMethod::bytescheduler_a2a || method == TrainingMethod::dear;
+  return false;
 }
 
 ModelFacts facts_of(TrainingModel model, int sequence) {
@@ -236,6 +221,12 @@ WorkCell training_cell(const TrainingSpec& spec) {
   return cell;
 }
 
+std::string engine_misfit(TrainingMethod method, Backend backend) {
+  const auto& engine = method_row(method).engine;
+  if (!engine || *engine == backend) return "";
+  return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
+}
+
 std::string training_contradiction(const TrainingSpec& spec) {
   if (architecture_of(spec.method) == Architecture::ring) {
     const char* asks_for_servers = nullptr;
@@ -246,8 +237,7 @@ std::string training_contradiction(const TrainingSpec& spec) {
       return fmt::format("{}: {} has no server; take one of the -ps methods", asks_for_servers,
                          name_of(spec.method));
   }
-  if (spec.packing != Packing::none &&
-      (architecture_of(spec.method) == Architecture::ps || spec.method == TrainingMethod::ddp))
+  if (spec.packing != Packing::none && !method_row(spec.method).packs)
     return fmt::format(
         "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
         "mg-wfbp or dear",

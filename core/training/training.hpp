@@ -6,24 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "core/training/training_method.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/run_config.hpp"
 
 namespace dynamiccl {
 
-/// How gradients are made equal on all workers (D.3): architecture x scheduling. A2A: no server.
-enum class TrainingMethod {
-  bsp_ps,
-  wfbp_ps,
-  bytescheduler_ps,
-  bsp_a2a,
-  wfbp_a2a,
-  mg_wfbp,
-  bytescheduler_a2a,
-  dear,
-  ddp  ///< the live baseline: PyTorch DDP's own engine, which brings its transport (Gloo) along
-};
 enum class TrainingModel { mlp, cnn, resnet18, resnet50, bert_base, bert_large };
 /// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
 enum class MergeRule { optimal, greedy };
@@ -38,19 +27,6 @@ enum class Packing { none, exponents };
 /// What a GPU computes products in; weights, gradients and sums stay fp32.
 enum class Precision { fp32, tf32, bf16 };
 
-template <>
-struct NameTable<TrainingMethod> {
-  static constexpr std::string_view what = "training method";
-  static constexpr std::array entries{Named{TrainingMethod::bsp_ps, "bsp-ps"},
-                                      Named{TrainingMethod::wfbp_ps, "wfbp-ps"},
-                                      Named{TrainingMethod::bytescheduler_ps, "bytescheduler-ps"},
-                                      Named{TrainingMethod::bsp_a2a, "bsp-a2a"},
-                                      Named{TrainingMethod::wfbp_a2a, "wfbp-a2a"},
-                                      Named{TrainingMethod::mg_wfbp, "mg-wfbp"},
-                                      Named{TrainingMethod::bytescheduler_a2a, "bytescheduler-a2a"},
-                                      Named{TrainingMethod::dear, "dear"},
-                                      Named{TrainingMethod::ddp, "ddp"}};
-};
 template <>
 struct NameTable<TrainingModel> {
   static constexpr std::string_view what = "model";
@@ -94,10 +70,6 @@ struct NameTable<Precision> {
                                       Named{Precision::bf16, "bf16"}};
 };
 
-Architecture architecture_of(TrainingMethod method);
-/// True when the next forward pass starts before all gradients are in (ByteScheduler, DeAR).
-bool crosses_barrier(TrainingMethod method);
-
 /// Size and work of a model. 1 multiply-accumulate (MAC) = 2 FLOP; a training step costs three
 /// forward passes (forward, gradients of activations, gradients of weights).
 struct ModelFacts {
@@ -122,7 +94,7 @@ ModelFacts facts_of(TrainingModel model, int sequence);
 /// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
 /// the gradients' bytes, everything else as knobs by the names given here.
 struct TrainingSpec {
-  TrainingMethod method = TrainingMethod::bsp_a2a;
+  TrainingMethod method = kPlainestMethod;
   TrainingModel model = TrainingModel::resnet18;  ///< "model"
   int batch = 32;                                 ///< "batch": samples per worker and step
   int sequence = 64;  ///< "sequence": tokens per sample, up to kPositions
@@ -178,6 +150,8 @@ TrainingSpec training_spec(const WorkCell& cell);
 /// model and batch.
 WorkCell training_cell(const TrainingSpec& spec);
 
+/// Why a method that is a library's engine does not run over this backend; empty when it does.
+std::string engine_misfit(TrainingMethod method, Backend backend);
 /// Why these settings do not go together; empty when they do.
 std::string training_contradiction(const TrainingSpec& spec);
 

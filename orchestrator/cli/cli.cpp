@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <system_error>
@@ -60,6 +61,18 @@ std::vector<std::string> without_help_verb(std::vector<std::string> argv) {
   return argv;
 }
 
+/// Takes the command behind `tune ... --` away: its words are none of ours.
+std::vector<std::string> take_command(std::vector<std::string>& argv) {
+  if (argv.size() < 2 || argv[1] != "tune") return {};
+  const auto mark = std::find(argv.begin(), argv.end(), "--");
+  if (mark == argv.end()) return {};
+  std::vector<std::string> command(mark + 1, argv.end());
+  // Nothing behind it is a mistake that the verb explains.
+  if (command.empty()) command.emplace_back();
+  argv.erase(mark, argv.end());
+  return command;
+}
+
 int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Shared& shared) {
   if (const auto problem = unknown_verb(app, argv); !problem.empty())
     throw Error(ErrorKind::input, problem);
@@ -108,7 +121,9 @@ int run_command_line(const std::vector<std::string>& argv) {
   app.footer(kFooter);
   for (const auto add : kVerbs) add(app, shared);
   try {
-    return parse_and_run(app, without_help_verb(argv), shared);
+    std::vector<std::string> words = without_help_verb(argv);
+    shared.command = take_command(words);
+    return parse_and_run(app, words, shared);
   } catch (const Error& error) {
     fmt::print(
         stderr, "dynamiccl: {}{}\n", error.what(),

@@ -11,7 +11,7 @@
 #include "core/vocabulary/vocabulary.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/import/foreign_table.hpp"
-#include "reports/figures.hpp"
+#include "reports/model/figures.hpp"
 #include "tuner/agents/agent.hpp"
 namespace dynamiccl {
 namespace {

@@ -75,8 +75,6 @@ std::string place_text(const LaunchSite& site) {
   const auto nodes = site.cluster->nodes();
   const std::string count = fmt::format("{} node{}", nodes.size(), nodes.size() == 1 ? "" : "s");
   if (!options.slurm()) return fmt::format("{} by ssh: {}", count, placement_text(nodes));
-  if (options.start == ClusterStart::sbatch)
-    return fmt::format("each a Slurm job of its own on {}, one at a time", count);
   return fmt::format("{} of {}, started by {}, one at a time", count,
                      site.cluster->job().empty()
                          ? "a Slurm allocation that `run` asks for and gives back"

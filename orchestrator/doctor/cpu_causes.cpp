@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/mends.hpp"
@@ -65,8 +66,8 @@ Mend mend_shared_core(const Patient& patient) {
     flags.emplace_back("without --cpuset-cpus (cpus = \"\")");
     profile.cpus.clear();
   }
-  for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi})
-    drop_setting(profile, backend, "mca:hwloc_base_binding_policy");
+  for (const BackendFacts& facts : kBackendFacts)
+    if (facts.mca) drop_setting(profile, facts.backend, "mca:hwloc_base_binding_policy");
   if (flags.empty()) flags.emplace_back("mpirun --bind-to none");
   return {join(flags, ", "), std::move(profile)};
 }

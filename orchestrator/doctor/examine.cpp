@@ -8,6 +8,7 @@
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
@@ -218,8 +219,7 @@ std::optional<CallPages> look_at_pages(const EnvironmentProfile& profile, Backen
                                        int ranks, LaunchRunner& runner, int cores, Micros call) {
   const double factor =
       static_cast<double>(kPagesSize.count()) / static_cast<double>(kLookSize.count());
-  const bool on_gpu = backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
-  if (on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
+  if (backend_facts(backend).on_gpu || ranks < 2 || ranks > cores || call.count() <= 0 ||
       call.count() * factor * kPagesCalls > kPagesTime.count())
     return std::nullopt;
   auto protocol = look_protocol();
@@ -303,7 +303,8 @@ bool excludes_shared_memory(const std::map<std::string, std::string>& settings) 
 
 std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
                             const std::map<std::string, std::string>& settings, bool many_hosts) {
-  if (backend == Backend::gloo) return "tcp";  // its one transport
+  if (const auto only = backend_facts(backend).only_transport; !only.empty())
+    return std::string(only);
   const bool together =
       profile.kind == EnvironmentKind::bare_metal || profile.ranks_per_container == 0;
   const bool shares_memory = together || profile.ipc != Sharing::private_;

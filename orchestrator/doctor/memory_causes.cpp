@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/mends.hpp"
@@ -31,8 +32,8 @@ bool is_docker(const EnvironmentProfile& profile) {
 std::vector<Backend> mpis(const Patient& patient, bool (*test)(const BackendLook&)) {
   std::vector<Backend> found;
   for (const auto& look : patient.looks) {
-    const bool mpi = look.backend == Backend::openmpi || look.backend == Backend::mpich;
-    if (mpi && look.impossible.empty() && test(look)) found.push_back(look.backend);
+    if (is_host_mpi(look.backend) && look.impossible.empty() && test(look))
+      found.push_back(look.backend);
   }
   return found;
 }

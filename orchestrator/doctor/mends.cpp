@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/vocabulary/backend.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -41,8 +43,8 @@ void use_host_ipc(EnvironmentProfile& profile) {
 }
 
 void allow_cma(EnvironmentProfile& profile) {
-  for (const Backend backend : {Backend::openmpi, Backend::cuda_aware_mpi})
-    drop_setting(profile, backend, kVaderCopies);
+  for (const BackendFacts& facts : kBackendFacts)
+    if (facts.mca) drop_setting(profile, facts.backend, kVaderCopies);
   drop_setting(profile, Backend::mpich, kProcLink);
   drop_setting(profile, Backend::mpich, kTransports);
 }

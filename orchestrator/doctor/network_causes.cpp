@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/interface_lists.hpp"
@@ -56,15 +57,11 @@ std::vector<NamedInterface> bridges(const json& facts) {
   return found;
 }
 
-bool is_openmpi(Backend backend) {
-  return backend == Backend::openmpi || backend == Backend::cuda_aware_mpi;
-}
+bool is_openmpi(Backend backend) { return backend_facts(backend).library == Backend::openmpi; }
 
 /// The variable by which a library that is no Open MPI is told its interfaces.
-const char* interface_variable(Backend backend) {
-  return backend == Backend::nccl   ? "NCCL_SOCKET_IFNAME"
-         : backend == Backend::gloo ? "GLOO_SOCKET_IFNAME"
-                                    : "UCX_NET_DEVICES";
+std::string interface_variable(Backend backend) {
+  return std::string(backend_facts(backend).interface_variable);
 }
 
 bool openmpi_may_use(const BackendLook& look, const NamedInterface& bridge) {

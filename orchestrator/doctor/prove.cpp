@@ -11,7 +11,8 @@
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
-#include "reports/figures.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
 namespace {

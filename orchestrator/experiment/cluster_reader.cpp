@@ -39,7 +39,7 @@ std::optional<ClusterStart> read_slurm(TableReader& table) {
   }
   const auto start = table.name<ClusterStart>("slurm");
   if (start == ClusterStart::ssh) {
-    table.complain("slurm", "ssh is for hosts; expected \"srun\", \"mpirun\" or \"sbatch\"");
+    table.complain("slurm", "ssh is for hosts; expected \"srun\" or \"mpirun\"");
     return std::nullopt;
   }
   return start;
@@ -72,8 +72,7 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
   options.partition = table->text("partition").value_or("");
   options.time_limit = table->text("time_limit").value_or("");
   options.interface = table->text("interface").value_or("");
-  if (const auto wait = table->duration("wait"))
-    options.wait_s = static_cast<int>(wait->seconds());
+  if (const auto wait = table->duration("wait")) options.wait_s = static_cast<int>(wait->seconds());
   read_options(*table, options);
   if (!slurm) {
     for (const char* key : {"partition", "time_limit", "options", "wait"})

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/experiment/cluster_reader.hpp"
@@ -210,7 +211,7 @@ void read_scope(TableReader& scopes, const std::string& scope, Backend backend,
                 std::vector<KnobAxis>& axes, std::size_t& combinations) {
   auto knobs = scopes.table(scope);
   if (!knobs) return;
-  if (scope == "mca" && backend != Backend::openmpi && backend != Backend::cuda_aware_mpi)
+  if (scope == "mca" && !backend_facts(backend).mca)
     scopes.complain(scope, fmt::format("mca parameters belong to Open MPI, not to {}; "
                                        "use env or call",
                                        name_of(backend)));

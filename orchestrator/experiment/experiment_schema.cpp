@@ -283,19 +283,20 @@ Json tune() {
 }
 
 Json cluster() {
-  const Json starts{"srun", "mpirun", "sbatch"};
+  const Json starts{"srun", "mpirun"};
   return described(
-      object({{"hosts", described(one_or_more(text()), "\"node1:4\", ..., or a file of them; by ssh")},
-              {"slurm", described(any_of({Json{{"type", "boolean"}}, Json{{"enum", starts}}}),
-                                  "who starts the ranks: job steps, MPI's launcher, or jobs")},
-              {"nodes", described(whole(0), "0: all")},
-              {"ranks_per_node", described(whole(0), "0: equal shares")},
-              {"gpus_per_node", whole(0)},
-              {"partition", text()},
-              {"time_limit", described(text(), "as Slurm takes it: \"2:00:00\"")},
-              {"options", described(one_or_more(text()), "of salloc and sbatch: \"--account=A\"")},
-              {"interface", described(text(), "the ranks' network: \"ib0\"")},
-              {"wait", described(duration(), "for an allocation; a day")}}),
+      object(
+          {{"hosts", described(one_or_more(text()), "\"node1:4\", ..., or a file of them; by ssh")},
+           {"slurm", described(any_of({Json{{"type", "boolean"}}, Json{{"enum", starts}}}),
+                               "who starts the ranks: job steps or MPI's launcher")},
+           {"nodes", described(whole(0), "0: all")},
+           {"ranks_per_node", described(whole(0), "0: equal shares")},
+           {"gpus_per_node", whole(0)},
+           {"partition", text()},
+           {"time_limit", described(text(), "as Slurm takes it: \"2:00:00\"")},
+           {"options", described(one_or_more(text()), "of salloc: \"--account=A\"")},
+           {"interface", described(text(), "the ranks' network: \"ib0\"")},
+           {"wait", described(duration(), "for an allocation; a day")}}),
       "the ranks' machines, where they are not this one");
 }
 

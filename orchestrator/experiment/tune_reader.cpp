@@ -103,10 +103,9 @@ TuneOptions read_tune(TableReader& root, const std::vector<std::string>& environ
       table->complain("held_out", fmt::format("held_out \"{}\", {}", text, error.what()));
     }
   }
-  for (const Backend backend :
-       {Backend::openmpi, Backend::mpich, Backend::cuda_aware_mpi, Backend::gloo, Backend::nccl}) {
-    const std::string name(name_of(backend));
+  for (const std::string& name : all_names<Backend>()) {
     if (!table->has(name)) continue;
+    const Backend backend = parse_named<Backend>(name);
     if (auto one = table->table(name)) options.backends[backend] = read_backend(*one, backend);
   }
   table->finish();

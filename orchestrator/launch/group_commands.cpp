@@ -20,14 +20,14 @@ GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& p
   const StartRequest request{
       kRunId, group.ranks, {site.worker_folder, site.run_folder}, site.cluster};
   try {
-    commands.environment = start_commands(profile, request);
+    const EnvironmentPlan planned = plan_environment(profile, request);
+    commands.environment = planned.commands();
     const auto run_json = fmt::format("{}/{}/{}/run.json", site.run_folder, kRunId, kLaunchId);
-    const auto made =
-        make_commands(group, profile, planned_shape(profile, request), site, run_json,
-                      [&](int rank, const std::vector<std::string>& command,
-                          const std::map<std::string, std::string>& env) {
-                        return planned_rank_command(profile, request, rank, command, env);
-                      });
+    const auto made = make_commands(group, profile, planned.shape, site, run_json,
+                                    [&](int rank, const std::vector<std::string>& command,
+                                        const std::map<std::string, std::string>& env) {
+                                      return planned.rank_command(rank, command, env);
+                                    });
     for (const auto& command : made) commands.launch.push_back(command.argv);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;

@@ -9,11 +9,11 @@
 #include <fstream>
 
 #include "containers/command.hpp"
+#include "containers/local_ranks.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
-#include "orchestrator/launch/batch.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/integrity.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
@@ -161,8 +161,9 @@ int slots_of(const LaunchShape& shape) {
 /// What ranks on several machines need besides: the marks by which they are found there, and the
 /// network they are told to use.
 void reach_over_nodes(LaunchRequest& request, const ClusterOptions& options) {
-  for (const auto& [name, value] : request.shape.launcher_environment)
-    if (name.starts_with("DYNAMICCL_")) request.environment.try_emplace(name, value);
+  const auto& launcher = request.shape.launcher_environment;
+  for (const auto& [name, value] : rank_marks(launcher.at(kEnvironmentVariable), ""))
+    request.environment[name] = value;
   if (options.interface.empty()) return;
   if (!request.mca.contains("btl_tcp_if_exclude"))
     request.mca.try_emplace("btl_tcp_if_include", options.interface);
@@ -207,9 +208,7 @@ std::vector<Command> make_commands(
     request.inherited_tunables = tunables;
   apply_settings(request, profile, group.knobs);
   if (site.cluster) reach_over_nodes(request, site.cluster->options());
-  auto commands = launcher_for(group.backend, shape).build(request);
-  if (shape.batch_argv.empty()) return commands;
-  return {batch_command(shape.batch_argv, commands)};
+  return launcher_for(group.backend, shape).build(request);
 }
 
 RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
@@ -283,10 +282,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   options.kill_elsewhere = [&] {
     for (const auto& command : environment.kill_commands()) run_command(command);
   };
-  const bool as_job = site.cluster && site.cluster->options().start == ClusterStart::sbatch;
-  const auto outcome =
-      as_job ? run_as_job(site.run_id, launch.folder, launch.commands, options)
-             : site.start(launch.commands, options);
+  const auto outcome = site.start(launch.commands, options);
 
   FinishedLaunch finished;
   const auto noise = noise_between(launch.noise_before, probe_noise());
@@ -301,8 +297,8 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   const auto check = check_records(launch.config, finished.records);
   finished.failed_cells = check.failed_cells;
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());
-  const auto observed = observe(profile, launch.config, hosts_of(environment, site),
-                                finished.records, finished.end);
+  const auto observed =
+      observe(profile, launch.config, hosts_of(environment, site), finished.records, finished.end);
   problems.insert(problems.end(), observed.begin(), observed.end());
   // How the processes ended explains missing records, not the other way round.
   if (!end.empty()) problems.insert(problems.begin(), end);

@@ -24,7 +24,6 @@ struct LaunchSite {
   nlohmann::json host;        ///< probe_host(): what the ranks' surroundings are held against
   int cores = 1;
   std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
-  std::string run_id;  ///< in the comments of jobs that are submitted
   bool keep_files = false;  ///< keep a launch's folder although it was stored
   /// Starts a launch's commands and waits for their end: here as children of this process. A batch
   /// system's way submits them and waits for its job; both leave records in the launch's folder.

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 
@@ -13,7 +14,6 @@ namespace {
 struct BackendRow {
   Backend backend;
   Launcher launcher;
-  std::string_view worker;
 };
 
 constexpr Launcher kOpenMpi{"openmpi", "mpirun.openmpi", "openmpi-bin", build_openmpi};
@@ -23,11 +23,9 @@ constexpr Launcher kSlurm{"slurm", "srun", "slurm-client", build_srun};
 
 // One row per backend: a new one is added here and nowhere else in this folder.
 constexpr std::array kBackends{
-    BackendRow{Backend::openmpi, kOpenMpi, "dynamiccl-worker-openmpi"},
-    BackendRow{Backend::mpich, kMpich, "dynamiccl-worker-mpich"},
-    BackendRow{Backend::cuda_aware_mpi, kOpenMpi, "dynamiccl-worker-openmpi"},
-    BackendRow{Backend::gloo, kLocal, "dynamiccl-worker"},
-    BackendRow{Backend::nccl, kLocal, "dynamiccl-worker"}};
+    BackendRow{Backend::openmpi, kOpenMpi}, BackendRow{Backend::mpich, kMpich},
+    BackendRow{Backend::cuda_aware_mpi, kOpenMpi}, BackendRow{Backend::gloo, kLocal},
+    BackendRow{Backend::nccl, kLocal}};
 
 const BackendRow& row_of(Backend backend) {
   for (const auto& row : kBackends) {
@@ -78,7 +76,7 @@ const Launcher& launcher_for(Backend backend, const LaunchShape& shape) {
   return shape.slurm_daemons && own.name != kLocal.name ? own : kSlurm;
 }
 
-std::string_view worker_program(Backend backend) { return row_of(backend).worker; }
+std::string_view worker_program(Backend backend) { return backend_facts(backend).worker; }
 
 std::string trainer_program(Backend backend) {
   std::string name(worker_program(backend));

@@ -8,6 +8,7 @@
 #include "containers/cluster/cluster_environment.hpp"
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "profiles/detect/huge_pages.hpp"
@@ -15,12 +16,8 @@
 namespace dynamiccl {
 namespace {
 
-bool needs_gpu(Backend backend) {
-  return backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
-}
-
 std::string why_backend_cannot_run(Backend backend, const std::string& worker_folder, int gpus) {
-  if (needs_gpu(backend) && gpus == 0)
+  if (backend_facts(backend).on_gpu && gpus == 0)
     return fmt::format("{} needs an NVIDIA GPU; the driver shows none (/proc/driver/nvidia/gpus)",
                        name_of(backend));
   const std::string worker = fmt::format("{}/{}", worker_folder, worker_program(backend));
@@ -100,7 +97,8 @@ Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& pr
     if (const auto reason = cluster_unavailable_reason(profile, options)) {
       can.environment_reasons[name] = *reason;
     } else if (profile.kind == EnvironmentKind::singularity) {
-      if (const auto missing = unavailable_reason(profile)) can.environment_reasons[name] = *missing;
+      if (const auto missing = unavailable_reason(profile))
+        can.environment_reasons[name] = *missing;
     }
   }
   can.why_not_placed = [nodes, per_node = options.ranks_per_node](int ranks) -> std::string {
@@ -130,8 +128,7 @@ int most_ranks(const Experiment& experiment) {
 std::shared_ptr<ClusterSession> cluster_session(const Experiment& experiment) {
   if (!experiment.cluster) return nullptr;
   ClusterOptions options = *experiment.cluster;
-  const bool in_job = options.slurm() && options.start != ClusterStart::sbatch &&
-                      surrounding_allocation().has_value();
+  const bool in_job = options.slurm() && surrounding_allocation().has_value();
   if (options.slurm() && options.nodes == 0 && !in_job)
     throw Error(ErrorKind::input,
                 "Slurm is asked for an allocation, but not of how many nodes: add --nodes N (or "

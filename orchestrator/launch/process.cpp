@@ -114,7 +114,7 @@ class Child {
     }
     running_ = true;
     pid_ = process_.id();
-    read(out_, out_buffer_, out_tail_, {});
+    read(out_, out_buffer_, out_tail_, options.on_stdout);
     read(err_, err_buffer_, err_tail_, options.on_stderr);
   }
 
@@ -187,11 +187,12 @@ class Child {
 class Start {
  public:
   explicit Start(const ProcessOptions& options)
-      : options_(options), timer_(io_), interrupt_(io_), began_(Clock::now()) {}
+      : options_(options), timer_(io_), question_(io_), interrupt_(io_), began_(Clock::now()) {}
 
   ProcessOutcome run(const std::vector<Command>& commands) {
     watch_interrupts();
     arm(options_.timeout, &Start::time_out);
+    if (options_.enough) ask_again();
     for (const auto& command : commands) {
       children_.emplace_back(io_, options_);
       auto& child = children_.back();
@@ -264,6 +265,19 @@ class Start {
     stop(SIGTERM);
   }
 
+  void ask_again() {
+    question_.expires_after(std::chrono::milliseconds(100));
+    question_.async_wait([this](const boost::system::error_code& error) {
+      if (error || stopping_) return;
+      if (!options_.enough()) {
+        ask_again();
+        return;
+      }
+      outcome_.ended_early = true;
+      stop(SIGTERM);
+    });
+  }
+
   void stop(int signal) {
     stopping_ = true;
     signal_all(signal);
@@ -292,6 +306,7 @@ class Start {
   /// is ended.
   void end_left_overs() {
     timer_.cancel();
+    question_.cancel();
     auto left = marked_processes(options_.marker);
     const auto patience = Clock::now() + std::chrono::milliseconds(stopping_ ? 100 : 1000);
     while (!left.empty() && Clock::now() < patience) {
@@ -317,6 +332,7 @@ class Start {
   const ProcessOptions& options_;
   asio::io_context io_;
   asio::steady_timer timer_;
+  asio::steady_timer question_;
   asio::posix::stream_descriptor interrupt_;
   Clock::time_point began_;
   std::list<Child> children_;
@@ -328,7 +344,8 @@ class Start {
 }  // namespace
 
 bool ProcessOutcome::ok() const {
-  return !timed_out && interrupted_by == 0 && first_failure() == nullptr && !results.empty();
+  return !timed_out && !ended_early && interrupted_by == 0 && first_failure() == nullptr &&
+         !results.empty();
 }
 
 const ProcessResult* ProcessOutcome::first_failure() const {

@@ -26,6 +26,10 @@ struct ProcessOptions {
   std::function<void()> kill_elsewhere;
   /// Receives output as it comes; may be empty.
   std::function<void(const std::string& text)> on_stderr;
+  std::function<void(const std::string& text)> on_stdout;
+  /// Asked ten times a second; true ends the commands as a timeout would, without being one. For
+  /// those who have seen enough of a command that would go on. May be empty.
+  std::function<bool()> enough;
 };
 
 struct ProcessResult {
@@ -40,7 +44,8 @@ struct ProcessResult {
 struct ProcessOutcome {
   std::vector<ProcessResult> results;  ///< in the order of the commands
   bool timed_out = false;
-  int interrupted_by = 0;  ///< the signal; 0 = none
+  bool ended_early = false;  ///< ProcessOptions::enough said so
+  int interrupted_by = 0;    ///< the signal; 0 = none
   Micros duration;
   /// Processes that carried the marker after all commands had ended: they were ended too.
   std::vector<std::string> left_over;

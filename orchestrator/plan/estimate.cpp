@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/training/training.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 
 namespace dynamiccl {
@@ -31,7 +32,7 @@ double trained_us(const WorkCell& cell, const PlannedGroup& group, double cap_us
   const double steps = budgeted_steps(spec, workers);
   if (steps == 0) return 1.5 * cap_us;
   const double flops = spec.batch * facts_of(spec.model, spec.sequence).flops_per_sample();
-  const bool on_gpu = group.backend == Backend::nccl || group.backend == Backend::cuda_aware_mpi;
+  const bool on_gpu = backend_facts(group.backend).on_gpu;
   return steps * (on_gpu ? flops / kGpuFlopsPerUs : workers * flops / kFlopsPerUs);
 }
 

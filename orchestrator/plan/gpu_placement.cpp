@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "core/vocabulary/backend.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -14,7 +16,7 @@ const std::string kSharedGpus = "env.DYNAMICCL_SHARED_GPUS";
 
 bool server_without_gpu(const PlannedGroup& group) {
   const auto knob = group.knobs.find(kServerGpu);
-  return group.backend == Backend::nccl && group.architecture == Architecture::ps &&
+  return backend_facts(group.backend).gpu_per_rank && group.architecture == Architecture::ps &&
          knob != group.knobs.end() && knob->second == "none";
 }
 
@@ -35,7 +37,7 @@ std::string why_too_few_gpus(const PlannedGroup& group, int gpus) {
                        group.knobs.at(kSharedGpus), gpus == 1 ? "is" : "are", here);
   }
   const int needed = group.ranks - (server_without_gpu(group) ? 1 : 0);
-  if (group.backend != Backend::nccl || needed <= gpus) return "";
+  if (!backend_facts(group.backend).gpu_per_rank || needed <= gpus) return "";
   return fmt::format("NCCL needs a GPU per rank: {} ranks, {} ({} lets ranks take turns)",
                      group.ranks, here, kSharedGpus);
 }
@@ -43,7 +45,7 @@ std::string why_too_few_gpus(const PlannedGroup& group, int gpus) {
 std::vector<int> gpus_of_ranks(const PlannedGroup& group, const EnvironmentProfile& profile,
                                int server_rank) {
   std::vector<int> gpus;
-  if (group.backend != Backend::nccl && group.backend != Backend::cuda_aware_mpi) return gpus;
+  if (!backend_facts(group.backend).on_gpu) return gpus;
   const bool apart = server_without_gpu(group);
   const int shared = shared_gpus(group).value_or(0);
   int next = 0;

@@ -35,8 +35,7 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
     return reason->second;
   const TrainingSpec spec = training_spec(cell);
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
-  if (spec.method == TrainingMethod::ddp && group.backend != Backend::gloo)
-    return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
+  if (auto reason = engine_misfit(spec.method, group.backend); !reason.empty()) return reason;
   if (auto reason = servers_misfit(spec, group.ranks); !reason.empty()) return reason;
   if (server_without_gpu(group) && dedicated_servers(spec) == 0)
     return "a colocated server is a worker too and needs its GPU: leave out "

@@ -12,7 +12,8 @@ EnvironmentPool::~EnvironmentPool() { stop_all(); }
 
 Environment& EnvironmentPool::get(const EnvironmentProfile& profile, int ranks) {
   auto& environment = running_[{profile.name, ranks}];
-  if (environment == nullptr) environment = start_environment(profile, {run_id_, ranks, binds_, cluster_});
+  if (environment == nullptr)
+    environment = start_environment(profile, {run_id_, ranks, binds_, cluster_});
   return *environment;
 }
 

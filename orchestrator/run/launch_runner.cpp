@@ -29,9 +29,7 @@ LaunchRunner::LaunchRunner(LaunchTerms terms, LaunchSite site, Store* store, Con
       store_(store),
       console_(console),
       run_id_(std::move(run_id)),
-      pool_(run_id_, {site_.worker_folder, site_.run_folder}, site_.cluster) {
-  site_.run_id = run_id_;
-}
+      pool_(run_id_, {site_.worker_folder, site_.run_folder}, site_.cluster) {}
 
 LaunchRunner::~LaunchRunner() {
   for (const auto& problem : pool_.stop_all()) console_.warning(problem);

@@ -12,7 +12,7 @@
 #include "profiles/detect/elf.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/variables.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "db/reader.hpp"
 #include "orchestrator/launch/launch.hpp"
-#include "reports/leaf_difference.hpp"
+#include "reports/model/leaf_difference.hpp"
 
 namespace dynamiccl {
 

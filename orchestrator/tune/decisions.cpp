@@ -1,68 +1,19 @@
 #include <algorithm>
-#include <cmath>
 
 #include "orchestrator/tune/tuning.hpp"
+#include "tuner/job/decision_record.hpp"
 #include "tuner/policy/policy_file.hpp"
-#include "tuner/state/features.hpp"
 
 namespace dynamiccl {
 namespace {
 
 using nlohmann::json;
 
-json setting_json(const Setting& setting) {
-  return {{"algorithm", setting.algorithm},
-          {"call", setting.call_knobs},
-          {"launch", setting.launch_knobs}};
-}
-
 json run_json(const TunePlan& plan, const RunChoice& choice) {
   const PlannedGroup& group = plan.base.groups[choice.group];
   return {{"backend", name_of(group.backend)},
           {"architecture", name_of(group.architecture)},
           {"algorithm", choice.cell.algorithm}};
-}
-
-/// The encoded vector by feature name; what is unknown encodes as zeros and is left out.
-json state_json(const State& state) {
-  json object = json::object();
-  const Eigen::VectorXf encoded = encode(state);
-  Eigen::Index column = 0;
-  for (const Feature& feature : feature_table()) {
-    json values = json::array();
-    bool known = false;
-    for (int i = 0; i < feature.width; ++i, ++column) {
-      values.push_back(std::round(static_cast<double>(encoded[column]) * 1e4) / 1e4);
-      known = known || encoded[column] != 0.0F;
-    }
-    if (known) object[std::string(feature.name)] = values;
-  }
-  return object;
-}
-
-json candidates_json(const ActionSpace& space) {
-  json knobs = json::array();
-  for (std::size_t k = 0; k < space.knobs().size(); ++k) {
-    const Knob& knob = space.knobs()[k];
-    std::vector<bool> used(knob.values.size(), false);
-    for (const Action& arm : space.arms()) used[arm[k]] = true;
-    std::string mask;
-    for (const bool bit : used) mask += bit ? '1' : '0';
-    knobs.push_back({{"name", knob.name}, {"values", knob.values}, {"mask", mask}});
-  }
-  return {{"space", space.name()}, {"arms", space.arms().size()}, {"knobs", knobs}};
-}
-
-json reward_json(const RewardTerms& terms) {
-  return {{"base", terms.base},
-          {"call_shaping", terms.call_shaping},
-          {"switched", terms.switched},
-          {"congestion", terms.congestion},
-          {"probe", terms.probe},
-          {"convergence", terms.convergence},
-          {"sm", terms.sm},
-          {"tier", terms.tier},
-          {"fault", terms.fault}};
 }
 
 }  // namespace
@@ -102,8 +53,7 @@ DecisionInfo decision_of(const TunePlan& plan, const TuneTask& task, const Searc
 
 std::string policy_version(const std::string& agent, const AgentOptions& options) {
   if (agent != "ppo") return "";
-  return (options.policy_path.empty() ? untrained_policy(1) : read_policy(options.policy_path))
-      .version();
+  return read_policy(policy_or_throw(options.policy_path)).version();
 }
 
 nlohmann::json options_json(const std::string& agent, const AgentOptions& options) {
@@ -112,8 +62,8 @@ nlohmann::json options_json(const std::string& agent, const AgentOptions& option
               {"repeats", options.repeats},
               {"max_evaluations_per_task", options.max_evaluations},
               {"policy", options.policy_path}};
-  if (agent == "ppo" && !options.policy_path.empty())
-    all["training"] = read_policy(options.policy_path).provenance;
+  if (agent == "ppo")
+    all["training"] = read_policy(policy_or_throw(options.policy_path)).provenance;
   return all;
 }
 

@@ -7,7 +7,8 @@
 #include <map>
 
 #include "core/training/training.hpp"
-#include "reports/table_view.hpp"
+#include "core/vocabulary/backend.hpp"
+#include "reports/model/table_view.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {
@@ -124,9 +125,8 @@ void refuse_twins(const TunePlan& plan) {
 }  // namespace
 
 double published_log_time(const ReferenceFigures& published, const PlannedGroup& group) {
-  const bool mpi = group.backend == Backend::openmpi || group.backend == Backend::mpich ||
-                   group.backend == Backend::cuda_aware_mpi;
-  const std::string_view family = mpi ? "mpi" : name_of(group.backend);
+  const std::string_view family =
+      backend_facts(group.backend).is_mpi ? "mpi" : name_of(group.backend);
   for (const PublishedTraining& row : published.training_times) {
     if (row.backend != family || row.architecture != name_of(group.architecture)) continue;
     const double seconds =
@@ -143,20 +143,16 @@ double schedule_log_offset(const WorkCell& cell, int ranks) {
   // f(N) / (M I) against the published models' at 32 workers and 64 samples, where it mattered.
   const double usual = 2.0 / (64 * kHighIntensity);
   const double weight = std::min(1.0, c2c_predicted(spec, workers_of(spec, ranks)) / usual);
-  switch (spec.method) {
-    case TrainingMethod::mg_wfbp:
+  switch (method_row(spec.method).published) {
+    case PublishedStanding::best_below_intensity:
       return weight * (intensity < kHighIntensity ? kWinner : kWinner / 2);
-    case TrainingMethod::bytescheduler_ps:
+    case PublishedStanding::best_above_intensity:
       return weight * (intensity < kHighIntensity ? 0 : kWinner);
-    case TrainingMethod::wfbp_a2a:
-    case TrainingMethod::wfbp_ps:
-    case TrainingMethod::dear:
+    case PublishedStanding::better:
       return weight * kWinner / 2;
-    case TrainingMethod::bytescheduler_a2a:
+    case PublishedStanding::worse:
       return weight * kWeak;
-    case TrainingMethod::bsp_ps:
-    case TrainingMethod::bsp_a2a:
-    case TrainingMethod::ddp:  // nothing is published of it here
+    case PublishedStanding::unknown:
       return 0;
   }
   return 0;

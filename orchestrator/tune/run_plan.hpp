@@ -4,7 +4,7 @@
 
 #include "db/reader.hpp"
 #include "orchestrator/tune/tuning.hpp"
-#include "profiles/reference.hpp"
+#include "profiles/published/reference.hpp"
 
 namespace dynamiccl {
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/vocabulary/malloc_settings.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
 

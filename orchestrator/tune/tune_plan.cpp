@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "tuner/simulator/arm_model.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -42,7 +43,7 @@ SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group,
 Knobs common_knobs(const PlannedGroup& group) {
   Knobs knobs = group.knobs;
   // Without it Open MPI takes no algorithm from outside; with it and none forced it decides itself.
-  if (group.backend == Backend::openmpi || group.backend == Backend::cuda_aware_mpi)
+  if (backend_facts(group.backend).library == Backend::openmpi)
     knobs.try_emplace("mca.coll_tuned_use_dynamic_rules", "1");
   return knobs;
 }

@@ -94,8 +94,8 @@ class Checker {
     return found.size() == 1 ? found.front() : nullptr;
   }
 
-  /// What tells the hosts of ranks apart. A container's host name says nothing of its machine, so it
-  /// only counts where several machines are promised and none of them could be asked.
+  /// What tells the hosts of ranks apart. A container's host name says nothing of its machine, so
+  /// it only counts where several machines are promised and none of them could be asked.
   [[nodiscard]] std::string host_key(const json& facts) const {
     if (expected_.hosts == 1) return boot_id(facts);
     const json* host = host_of(facts);

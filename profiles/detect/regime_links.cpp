@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "core/vocabulary/backend.hpp"
 #include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {
@@ -113,7 +114,7 @@ struct Link {
 /// The fastest RDMA port that this process may use.
 std::optional<Link> rdma_link(const json& facts, const RegimeContext& context) {
   const json& usable = fact(facts, "rdma", "usable_devices");
-  const bool blocked = context.backend == Backend::gloo ||  // its TCP transport is the one built in
+  const bool blocked = !backend_facts(context.backend).only_transport.empty() ||
                        variable(facts, "NCCL_IB_DISABLE") == "1" ||
                        variable(facts, "NCCL_NET") == "Socket";
   if (blocked || !usable.is_number_integer() || usable.get<std::size_t>() == 0) return std::nullopt;
@@ -215,9 +216,7 @@ bool is_apart(const HostGroups& hosts, const std::string& name) {
   return false;
 }
 
-bool uses_gpu(Backend backend) {
-  return backend == Backend::nccl || backend == Backend::cuda_aware_mpi;
-}
+bool uses_gpu(Backend backend) { return backend_facts(backend).on_gpu; }
 
 Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context) {
   const bool unknown =

@@ -19,7 +19,8 @@ EnvironmentProfile hybrid() {
 
 ApptainerSite site(bool root) {
   return {
-      "/usr/bin/apptainer", "/images/rootfs", "dyn-1-0", "/tmp/runs/dyn-1-0", root, false, {}, {}};
+      "/usr/bin/apptainer", "/images/rootfs", "dyn-1-0", "/tmp/runs/dyn-1-0", root, false, {}, {},
+      "42.100.abcdef01"};
 }
 
 const StartRequest kRequest{"run-7", 2, {"/build"}};
@@ -27,13 +28,18 @@ const StartRequest kRequest{"run-7", 2, {"/build"}};
 }  // namespace
 
 TEST_CASE("hybrid as root: the same user namespace, no capabilities (B-02)") {
-  const LaunchShape shape = apptainer_shape(hybrid(), kRequest, site(true));
+  const EnvironmentPlan plan = plan_apptainer(hybrid(), kRequest, site(true));
+  const LaunchShape& shape = plan.shape;
   CHECK(join(shape.rank_prefix, " ") ==
         "/usr/bin/apptainer -q exec --no-privs --bind /tmp/runs/dyn-1-0 --bind /build "
         "/images/rootfs");
   CHECK(shape.launcher_prefix.empty());
   CHECK(shape.hosts.front().slots == 2);
   CHECK(shape.interface == "lo");
+  CHECK(plan.commands().empty());
+  CHECK(join(plan.rank_command(1, {"worker"}, {{"DYNAMICCL_RANK", "1"}}), " ") ==
+        "env DYNAMICCL_ENVIRONMENT=dyn-1-0 DYNAMICCL_OWNER=42.100.abcdef01 DYNAMICCL_RANK=1 " +
+            join(shape.rank_prefix, " ") + " worker");
 }
 
 TEST_CASE("a user namespace per container, with the launcher inside one of them") {
@@ -41,11 +47,17 @@ TEST_CASE("a user namespace per container, with the launcher inside one of them"
   profile.user = Sharing::private_;
   profile.launcher = LauncherPlace::inside;
   profile.ranks_per_container = 0;
-  const LaunchShape shape = apptainer_shape(profile, kRequest, site(false));
+  const EnvironmentPlan plan = plan_apptainer(profile, kRequest, site(false));
+  const LaunchShape& shape = plan.shape;
   CHECK(join(shape.launcher_prefix, " ") ==
         "/usr/bin/apptainer -q exec --userns --bind /tmp/runs/dyn-1-0 --bind /build "
         "/images/rootfs");
   CHECK(shape.rank_prefix.empty());
+  REQUIRE(plan.commands().size() == 1);
+  CHECK(join(plan.commands().front(), " ") ==
+        "env DYNAMICCL_ENVIRONMENT=dyn-1-0 DYNAMICCL_OWNER=42.100.abcdef01 setsid --fork " +
+            join(shape.launcher_prefix, " ") + " sleep infinity");
+  CHECK(plan.starts.front().after == std::vector<std::string>{"/tmp/runs/dyn-1-0/enter"});
 }
 
 TEST_CASE("namespaces and GPUs are flags, and nothing ever cleans the environment") {

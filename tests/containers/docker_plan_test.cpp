@@ -46,7 +46,7 @@ DockerSite site() {
   return site;
 }
 
-std::string argv_of(const DockerPlan& plan, std::size_t index) {
+std::string argv_of(const EnvironmentPlan& plan, std::size_t index) {
   return join(plan.containers.at(index).run_argv, " ");
 }
 
@@ -61,7 +61,7 @@ constexpr const char* kTail =
 }  // namespace
 
 TEST_CASE("single-docker: one container with all ranks and the launcher (B-03)") {
-  const DockerPlan plan = plan_docker(kDocker, single(), request(4), site());
+  const EnvironmentPlan plan = plan_docker(kDocker, single(), request(4), site());
   REQUIRE(plan.containers.size() == 1);
   CHECK(argv_of(plan, 0) ==
         std::string("docker run --detach --rm --name dyn-0a1b2c3d-0-0 --init ") + kCommon +
@@ -80,14 +80,14 @@ TEST_CASE("CPUs and CPU time of a profile are flags of every container") {
   EnvironmentProfile profile = cross();
   profile.cpus = "0,2-3";
   profile.cpu_limit = 1.5;
-  const DockerPlan plan = plan_docker(kDocker, profile, request(2), site());
+  const EnvironmentPlan plan = plan_docker(kDocker, profile, request(2), site());
   for (const std::size_t index : {0U, 1U})
     CHECK_THAT(argv_of(plan, index), ContainsSubstring(" --cpuset-cpus 0,2-3 --cpus 1.5 "));
 }
 
 TEST_CASE("cross-docker: one container per rank on a network of its own (B-04)") {
-  const DockerPlan plan = plan_docker(kDocker, cross(), request(2), site());
-  CHECK(join(plan.network_create, " ") ==
+  const EnvironmentPlan plan = plan_docker(kDocker, cross(), request(2), site());
+  CHECK(join(plan.network.create, " ") ==
         "docker network create --label dynamiccl.run=run-7 --label dynamiccl.owner=42.100.abcdef01 "
         "--subnet 172.30.9.0/24 --gateway 172.30.9.1 dyn-0a1b2c3d-0");
   REQUIRE(plan.containers.size() == 2);
@@ -115,9 +115,9 @@ TEST_CASE("host sharing makes no network and sizes no /dev/shm") {
   EnvironmentProfile profile = cross();
   profile.network = profile.ipc = profile.uts = profile.pid = Sharing::host;
   profile.capabilities.clear();
-  const DockerPlan plan = plan_docker(kDocker, profile, request(2), site());
-  CHECK(plan.network.empty());
-  CHECK(plan.network_create.empty());
+  const EnvironmentPlan plan = plan_docker(kDocker, profile, request(2), site());
+  CHECK(plan.network.name.empty());
+  CHECK(plan.network.create.empty());
   CHECK(argv_of(plan, 0) == std::string("docker run --detach --rm --name dyn-0a1b2c3d-0-0 ") +
                                 kCommon + "--network host --ipc host --pid host --uts host " +
                                 kTail);
@@ -128,7 +128,7 @@ TEST_CASE("host sharing makes no network and sizes no /dev/shm") {
 TEST_CASE("shared: the first container owns the namespaces, the others join") {
   EnvironmentProfile profile = cross();
   profile.network = profile.ipc = profile.pid = Sharing::shared;
-  const DockerPlan plan = plan_docker(kDocker, profile, request(2), site());
+  const EnvironmentPlan plan = plan_docker(kDocker, profile, request(2), site());
   CHECK_THAT(argv_of(plan, 0),
              ContainsSubstring("--network dyn-0a1b2c3d-0 --ip 172.30.9.10 --hostname "
                                "dyn-0a1b2c3d-0-0 --ipc shareable --shm-size 1073741824b"));
@@ -142,15 +142,15 @@ TEST_CASE("shared: the first container owns the namespaces, the others join") {
 TEST_CASE("several ranks per container: the last one takes the rest") {
   EnvironmentProfile profile = cross();
   profile.ranks_per_container = 2;
-  const DockerPlan plan = plan_docker(kDocker, profile, request(5), site());
+  const EnvironmentPlan plan = plan_docker(kDocker, profile, request(5), site());
   REQUIRE(plan.shape.hosts.size() == 3);
   CHECK(plan.shape.hosts[0].slots == 2);
   CHECK(plan.shape.hosts[2].slots == 1);
-  const auto argv = docker_rank_argv(kDocker, plan, 3, {"/build/worker", "run.json"},
-                                     {{"RANK", "3"}, {"NAME", "a b"}});
+  const auto argv =
+      plan.rank_command(3, {"/build/worker", "run.json"}, {{"RANK", "3"}, {"NAME", "a b"}});
   CHECK(argv == std::vector<std::string>{"docker", "exec", "--env", "NAME=a b", "--env", "RANK=3",
                                          "dyn-0a1b2c3d-0-1", "/build/worker", "run.json"});
-  CHECK_THROWS_AS(docker_rank_argv(kDocker, plan, 5, {"x"}, {}), Error);
+  CHECK_THROWS_AS(plan.rank_command(5, {"x"}, {}), Error);
 }
 
 TEST_CASE("what no engine can do is refused with the key to change") {
@@ -165,7 +165,7 @@ TEST_CASE("what no engine can do is refused with the key to change") {
 TEST_CASE("an ordinary user's containers write files as that user") {
   DockerSite user_site = site();
   user_site.user = "1000:1000";
-  const DockerPlan plan = plan_docker(kDocker, single(), request(1), user_site);
+  const EnvironmentPlan plan = plan_docker(kDocker, single(), request(1), user_site);
   CHECK_THAT(argv_of(plan, 0),
              ContainsSubstring("--user 1000:1000") && !ContainsSubstring("OMPI_ALLOW_RUN_AS_ROOT"));
 }

@@ -1,7 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "containers/engine.hpp"
+#include "containers/engine_choice.hpp"
 #include "containers/private_engine.hpp"
 #include "core/vocabulary/text.hpp"
 

@@ -1,4 +1,5 @@
 #include "containers/docker.hpp"
+#include "containers/engine_choice.hpp"
 #include "containers/paths.hpp"
 #include "real_support.hpp"
 

@@ -146,11 +146,12 @@ TEST_CASE("the plan's commands and shape are those that are run") {
   const EnvironmentProfile& profile = shipped("cross-docker");
   if (const auto reason = unavailable_reason(profile)) SKIP(*reason);
   const StartRequest request = test_request("plan");
-  const auto commands = start_commands(profile, request);
-  const LaunchShape planned = planned_shape(profile, request);
+  const EnvironmentPlan planned = plan_environment(profile, request);
+  const auto commands = planned.commands();
   const auto environment = started(profile, request);
-  CHECK(environment->shape().launch_agent == planned.launch_agent);
-  CHECK(environment->shape().subnet == planned.subnet);
+  CHECK(environment->shape().launch_agent == planned.shape.launch_agent);
+  CHECK(environment->shape().subnet == planned.shape.subnet);
+  CHECK(environment->kill_commands() == planned.kill_commands);
   const auto containers = environment->provenance().at("containers");
   REQUIRE(commands.size() == containers.size() + 1);
   for (std::size_t i = 0; i < containers.size(); ++i)

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "containers/command.hpp"
-#include "containers/engine.hpp"
+#include "containers/engine_choice.hpp"
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "containers/paths.hpp"

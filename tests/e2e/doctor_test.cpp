@@ -69,7 +69,7 @@ void check_faster(const json& proof) {
 
 }  // namespace
 
-TEST_CASE("CMA refused in one container is found, mended and proved with MPICH") {
+TEST_CASE("CMA refused in one container is found, mended and proved with MPICH", "[long]") {
   const Program program;
   const auto proof = clear_proof(program, "single-docker-no-cma", "mpich", "cma-blocked");
   INFO(proof.dump(1));
@@ -79,14 +79,15 @@ TEST_CASE("CMA refused in one container is found, mended and proved with MPICH")
   CHECK(proof["after"]["used_transport"] == "cma");
 }
 
-TEST_CASE("both containers bound to one core are found, mended and proved with Open MPI") {
+TEST_CASE("both containers bound to one core are found, mended and proved with Open MPI",
+          "[long]") {
   const Program program;
   const auto proof = clear_proof(program, "cross-docker-bound", "openmpi", "one-core");
   INFO(proof.dump(1));
   check_faster(proof);
 }
 
-TEST_CASE("Open MPI on docker0 is found, mended and proved: before, no launch ends") {
+TEST_CASE("Open MPI on docker0 is found, mended and proved: before, no launch ends", "[long]") {
   // A dockerd of our own makes the bridge when it starts and takes it away when it ends.
   const auto engine = held_engine();
   if (!std::filesystem::exists("/sys/class/net/docker0"))
@@ -106,7 +107,8 @@ TEST_CASE("a /dev/shm of 1 MiB is found, mended and proved with Open MPI") {
   check_faster(proof);
 }
 
-TEST_CASE("buffers faulted anew in every call are found, mended and proved with Open MPI") {
+TEST_CASE("buffers faulted anew in every call are found, mended and proved with Open MPI",
+          "[long]") {
   const Program program;
   const auto environment = diagnosis(program, "bare-metal", "openmpi", "faulted-buffers", "6");
   const auto& pages = environment["backends"].at(0)["page_faults"];

@@ -39,7 +39,8 @@ Program::~Program() {
 std::vector<std::string> Program::argv(std::vector<std::string> arguments) const {
   const std::string verb = arguments.front();
   arguments.insert(arguments.begin(), program_);
-  if (verb != "clean") arguments.insert(arguments.end(), {"--db", db()});
+  // Behind the verb: a command of its own may follow.
+  if (verb != "clean") arguments.insert(arguments.begin() + 2, {"--db", db()});
   return arguments;
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "containers/command.hpp"
+#include "containers/image.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
 #include "tests/containers/real_support.hpp"

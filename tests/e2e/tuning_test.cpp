@@ -77,8 +77,8 @@ TEST_CASE("a search holds settings against each other by one cadence") {
   const Program program;
   const std::string file =
       program.file("search.toml", one_cell("\"bare-metal\"", "gloo") +
-                                      "[protocol]\nwarmup = 1\niterations = 5\n"
-                                      "batch_target = \"2ms\"\nmax_batch = 1000\n"
+                                      "[protocol]\nwarmup = 50\niterations = 5\n"
+                                      "batch_target = \"30ms\"\nmax_batch = 100000\n"
                                       "[tune]\nsweep_launches = 3\nconfirm_launches = 3\n"
                                       "budget_percent = 100\n"
                                       "[tune.gloo]\nsegments = [\"8KiB\"]\n");

@@ -49,3 +49,46 @@ TEST_CASE("no work is left for later in the sources") {
     CHECK_FALSE(std::regex_search(file.text, unfinished));
   }
 }
+
+namespace {
+
+/// Files outside core/training that name a training method in C++.
+std::vector<std::string> that_name_methods(const std::vector<SourceFile>& files) {
+  std::vector<std::string> result;
+  for (const auto& file : files)
+    if (!file.path.starts_with("core/training/") &&
+        file.text.find("TrainingMethod::") != std::string::npos)
+      result.push_back(file.path);
+  return result;
+}
+
+/// Files that compare a value with several backends in one condition.
+std::vector<std::string> that_list_backends(const std::vector<SourceFile>& files) {
+  const std::regex list(
+      R"([=!]=\s*(name_of\()?Backend::\w+\)?\s*(&&|\|\|)\s*[\w.>()\[\]-]+\s*[=!]=\s*(name_of\()?Backend::)");
+  std::vector<std::string> result;
+  for (const auto& file : files)
+    if (std::regex_search(file.text, list)) result.push_back(file.path);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a training method's row is asked, not its name") {
+  const auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu"});
+  CHECK(that_name_methods(files) == std::vector<std::string>{});
+  CHECK(that_name_methods({{"workers/a.cpp", "if (m == TrainingMethod::dear) {}\n"}}).size() == 1);
+  CHECK(that_name_methods({{"workers/a.cpp", "parse_named<TrainingMethod>(text)\n"}}).empty());
+}
+
+TEST_CASE("a backend's row is asked where several would be compared") {
+  const auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu"});
+  CHECK(that_list_backends(files) == std::vector<std::string>{});
+  CHECK(that_list_backends({{"a.cpp", "x = b == Backend::nccl || b == Backend::gloo;\n"}}).size() ==
+        1);
+  CHECK(that_list_backends({{"a.cpp",
+                             "if (g.backend != Backend::openmpi &&\n    g.backend != "
+                             "Backend::mpich) {}\n"}})
+            .size() == 1);
+  CHECK(that_list_backends({{"a.cpp", "if (b == Backend::nccl || size > 3) {}\n"}}).empty());
+}

@@ -1,12 +1,14 @@
-#include "reports/c2c.hpp"
+#include "reports/model/c2c.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/report.hpp"
 #include "tests/reports/trained_run.hpp"
 
 using namespace dynamiccl;
@@ -100,7 +102,7 @@ TEST_CASE(
     CHECK(rows.text(i, "flag") ==
           (rows.text(i, "method") == "mg-wfbp" ? "lossless_saturated" : ""));
   // The user is told without asking for the query, and by the list of flags.
-  const std::string answer = render_answer(Reader(run.file()), "last");
+  const std::string answer = render_full_answer(Reader(run.file()), "last");
   CHECK_THAT(answer, ContainsSubstring("lossless_saturated: bare-metal, mlp, batch 8, 2 workers") &&
                          ContainsSubstring("communication take 17 times the computation") &&
                          ContainsSubstring("send less (a lossy method"));
@@ -116,7 +118,7 @@ TEST_CASE("nothing is flagged where communication hides behind computation", "[E
   const TrainedRun run({{"bsp-a2a", "mlp", 8, 2, 90, usual_figures()},
                         {"mg-wfbp", "mlp", 8, 2, 66, usual_figures()}});
   CHECK(run.query("flags").rows.empty());
-  CHECK(render_answer(Reader(run.file()), "last").find("lossless_saturated") == std::string::npos);
+  CHECK(render_full_answer(Reader(run.file()), "last").find("lossless_saturated") == std::string::npos);
 }
 
 TEST_CASE("C2C is checked against both contrasts, published and here", "[E-189]") {

@@ -3,7 +3,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/page/html_report.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/report.hpp"
+#include "reports/render/run_diff.hpp"
 #include "tests/reports/compared_runs.hpp"
 #include "tests/reports/page_data.hpp"
 
@@ -94,7 +101,7 @@ TEST_CASE("a line over calls alone and calls back to back has no interval", "[A-
   CHECK(lines_with_interval("batched") > 0);
   runs.isolate("run-1", "size_bytes = 65536");
   CHECK(lines_with_interval("batched, isolated") == 0);
-  CHECK_THAT(judging_method("fit"), ContainsSubstring("none over sizes timed by different"));
+  CHECK_THAT(query_named("fit").method, ContainsSubstring("none over sizes timed by different"));
 }
 
 TEST_CASE("calls alone against calls back to back are judged by no query", "[A-56][G-10]") {
@@ -117,7 +124,7 @@ TEST_CASE("calls alone against calls back to back are judged by no query", "[A-5
   CHECK(row.text(0, "cadence") == "batched, isolated");
   CHECK(row.real(0, "lead"));
   CHECK(!row.real(0, "lead_low"));
-  CHECK_THAT(judging_method("best"), ContainsSubstring("different cadences is not judged"));
+  CHECK_THAT(query_named("best").method, ContainsSubstring("different cadences is not judged"));
 }
 
 TEST_CASE("a lead is not sure while one that was timed otherwise may be ahead") {
@@ -144,7 +151,7 @@ TEST_CASE("reports and the page give no interval of a ratio across cadences", "[
   Timed runs;
   runs.add_run("run-1");
   runs.isolate("run-1", "environment = 'cross-docker' AND size_bytes = 1024");
-  const auto text = render_answer(runs.reader(), "run-1");
+  const auto text = render_full_answer(runs.reader(), "run-1");
   CHECK_THAT(text, ContainsSubstring("1.60 ") && ContainsSubstring("1.60 [1.60, 1.60]"));
   CHECK_THAT(text,
              ContainsSubstring("no interval of the ratio where environment and bare-metal have"));

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "reports/comparison.hpp"
+#include "reports/compare/comparison.hpp"
 #include "tests/db/synthetic.hpp"
 
 namespace dynamiccl::testing {

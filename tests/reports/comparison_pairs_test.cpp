@@ -4,9 +4,15 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
-#include "reports/answer.hpp"
-#include "reports/figure_queries.hpp"
-#include "reports/trust.hpp"
+#include "reports/model/cell_columns.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/trust.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/comparison_junit.hpp"
+#include "reports/render/comparison_render.hpp"
+#include "reports/render/render.hpp"
 #include "tests/reports/compared_runs.hpp"
 
 using namespace dynamiccl;
@@ -110,9 +116,8 @@ TEST_CASE("a side's independence is judged among all groups of its run", "[G-04]
   const Reader reader(runs.folder.file("a.sqlite"));
   const auto figures = load_figures(reader, run_scope(reader, "run-1"));
   const auto of_run = trust_notes(reader, "run-1", figures);
-  QueryScope scope;
-  scope.where = {{"environment", "bare-metal"}};
-  const auto shown = filter_figures(figures, scope);
+  const CellConditions where = {{"environment", "bare-metal"}};
+  const auto shown = filter_figures(figures, where);
   const auto alone = test_groups(shown);
   const auto all = test_groups(figures);
   REQUIRE(alone.size() == 1);

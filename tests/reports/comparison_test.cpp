@@ -1,4 +1,5 @@
-#include "reports/comparison.hpp"
+#include "reports/compare/comparison.hpp"
+#include "reports/model/figures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
@@ -7,6 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "reports/render/comparison_junit.hpp"
+#include "reports/render/comparison_render.hpp"
+#include "reports/render/render.hpp"
 #include "tests/reports/compared_runs.hpp"
 
 using namespace dynamiccl;

@@ -3,8 +3,9 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/vocabulary/error.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

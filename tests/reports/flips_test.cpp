@@ -4,8 +4,9 @@
 #include <functional>
 
 #include "db/decision_log.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

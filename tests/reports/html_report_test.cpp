@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "db/decision_log.hpp"
-#include "reports/html/section.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/page/html_report.hpp"
+#include "reports/page/section.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/report.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/reports/page_data.hpp"
 

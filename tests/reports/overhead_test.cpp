@@ -2,7 +2,9 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/reports/compared_runs.hpp"
 
 using namespace dynamiccl;
@@ -39,13 +41,11 @@ TEST_CASE("an environment that is faster has a difference below zero", "[A-21]")
   const Table slower = overhead_of({10, 10.1, 10.05}, {20, 20.2, 20.1});
   CHECK_THAT(*TableView(slower).real(0, "difference_percent"), WithinRel(100.0, 1e-9));
   CHECK(TableView(slower).text(0, "note").empty());
-  CHECK_THAT(judging_method("overhead"),
+  CHECK_THAT(query_named("overhead").method,
              ContainsSubstring("below 0 where bare metal is the slower"));
-  for (const auto& query : named_queries()) {
-    if (query.name != "overhead") continue;
-    CHECK_THAT(query.description, ContainsSubstring("divided by the faster time, above 0 where "
-                                                    "bare metal is the faster"));
-  }
+  CHECK_THAT(query_named("overhead").row,
+             ContainsSubstring("divided by the faster time, above 0 where bare metal is the "
+                               "faster"));
 }
 
 TEST_CASE("overhead tells where the ratio and the two medians point to different sides") {

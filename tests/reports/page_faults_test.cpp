@@ -3,8 +3,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

@@ -3,7 +3,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
 #include "tests/reports/trained_run.hpp"
 
 using namespace dynamiccl;

@@ -7,8 +7,13 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/report.hpp"
+#include "reports/render/run_page.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
@@ -254,7 +259,7 @@ TEST_CASE("a cell measured in one launch is printed without an interval", "[G-01
   CHECK(rows.real(0, "median_us") == 5.0);
   CHECK_FALSE(rows.real(0, "median_low_us").has_value());
   CHECK(rows.integer(0, "launches") == 1);
-  const auto answer = render_answer(reader, "last");
+  const auto answer = render_full_answer(reader, "last");
   CHECK_THAT(answer, ContainsSubstring("one launch gives no interval"));
   CHECK_THAT(answer, !ContainsSubstring("5.00 us ["));
 }
@@ -297,13 +302,13 @@ TEST_CASE("failed launches and failed cells enter no figure but are listed", "[A
   CHECK_THAT(cells.text(0, "reason"), ContainsSubstring("2 of 4 launches not ok, worst: "));
   const auto failures = render_table(named_query(reader, "failures", {}), OutputFormat::csv);
   CHECK_THAT(failures, ContainsSubstring("\"world size 1, expected 2\""));
-  const auto answer = render_answer(reader, "last");
+  const auto answer = render_full_answer(reader, "last");
   CHECK_THAT(answer, ContainsSubstring("failed or not measured"));
 }
 
 TEST_CASE("the answer names method, ratio, held settings and what is unsupported", "[G-26]") {
   const PlantedRun run;
-  const auto answer = render_answer(run.reader(), "last");
+  const auto answer = render_full_answer(run.reader(), "last");
   CHECK_THAT(answer, ContainsSubstring("run run-1 (synthetic), complete: 3 cells: 2 ok, 1 "
                                        "unsupported"));
   CHECK_THAT(answer, ContainsSubstring("ring allreduce, 2 ranks, float32"));
@@ -354,14 +359,14 @@ TEST_CASE("every listed query runs, on an empty database too", "[G-01]") {
   const ScratchFolder folder;
   const Store empty(folder.file("empty.sqlite"));
   const Reader nothing(folder.file("empty.sqlite"));
-  for (const auto& query : named_queries()) {
+  for (const auto& query : all_queries()) {
     INFO(query.name);
     CHECK_FALSE(query.title.empty());
-    CHECK_FALSE(query.description.empty());
+    CHECK_FALSE(query.row.empty());
     CHECK_FALSE(named_query(run.reader(), query.name, {}).columns.empty());
     CHECK_NOTHROW(named_query(nothing, query.name, {}));
   }
-  CHECK_THROWS_WITH(render_answer(nothing, "last"), ContainsSubstring("holds no run yet"));
+  CHECK_THROWS_WITH(render_full_answer(nothing, "last"), ContainsSubstring("holds no run yet"));
 }
 
 TEST_CASE("an unknown query names the known ones and the nearest", "[A-56]") {

@@ -3,8 +3,9 @@
 #include <functional>
 #include <map>
 
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
@@ -70,16 +71,6 @@ TEST_CASE("gather to a server is the operation in which NCCL is published as the
   REQUIRE(differs.rows.size() == 1);
   CHECK(TableView(differs).text(0, "ranking") == "DIFFERS");
   CHECK(TableView(differs).text(0, "surely_other") == "nccl before cuda-aware-mpi");
-}
-
-TEST_CASE("the catalogue is listed and chosen from without a run", "[C-10]") {
-  const ScratchFolder folder;
-  const Store store(folder.file("a.sqlite"));
-  QueryScope scope;
-  scope.where = {{"kind", "framework"}, {"name", "BytePS"}};
-  const Table table = named_query(Reader(folder.file("a.sqlite")), "catalogue", scope);
-  REQUIRE(table.rows.size() == 1);
-  CHECK(TableView(table).text(0, "family") == "parameter server");
 }
 
 TEST_CASE("an order within the noise is unclear, and one backend alone is no order") {

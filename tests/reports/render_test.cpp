@@ -1,8 +1,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
-#include "reports/humanise.hpp"
-#include "reports/reports.hpp"
+#include "reports/render/humanise.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/report.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
@@ -76,16 +77,29 @@ TEST_CASE("numbers keep three digits") {
 TEST_CASE("where a bound of an interval has another unit, each has its own") {
   const Table times{{"t_us", "t_low_us", "t_high_us"},
                     {{3680.0, 60.4, 52300.0}, {3680.0, 60.4, 9000.0}, {3680.0, 2000.0, 52300.0}}};
-  const auto human = humanise(times);
+  const auto columns = parse_columns(
+      "t_us | us, real, interval | a time\nr_bytes_per_s | bytes_per_s, real, interval | a rate\n"
+      "s_bytes | bytes, integer, interval | a size",
+      "test");
+  const auto human = humanise(times, columns);
   CHECK(human.rows[0][0] == "3.68 ms [60.4 us, 52.3 ms]");
   CHECK(human.rows[1][0] == "3.68 ms [60.4 us, 9.00 ms]");
   CHECK(human.rows[2][0] == "3.68 ms [2.00, 52.3]");
   const Table rates{{"r_bytes_per_s", "r_low_bytes_per_s", "r_high_bytes_per_s"},
                     {{2.72e6, 11.4e3, 94e6}}};
-  CHECK(humanise(rates).rows[0][0] == "2.72 MB/s [11.4 kB/s, 94.0 MB/s]");
+  CHECK(humanise(rates, columns).rows[0][0] == "2.72 MB/s [11.4 kB/s, 94.0 MB/s]");
   const Table sizes{{"s_bytes", "s_low_bytes", "s_high_bytes"},
                     {{std::int64_t{294} << 10, std::int64_t{64} << 10, std::int64_t{4} << 20}}};
-  CHECK(humanise(sizes).rows[0][0] == "294 KiB [64 KiB, 4 MiB]");
+  CHECK(humanise(sizes, columns).rows[0][0] == "294 KiB [64 KiB, 4 MiB]");
+}
+
+TEST_CASE("a unit is what the column says, never what its name looks like") {
+  const Table table{{"wait_us"}, {{2500.0}}};
+  Column plain;
+  plain.name = plain.heading = "wait_us";
+  CHECK(humanise(table, {plain}).rows[0][0] == "2500");
+  CHECK(humanise(table, parse_columns("wait_us | us, real | a time", "test")).rows[0][0] ==
+        "2.50 ms");
 }
 
 TEST_CASE("a run's name adds no HTML to its Markdown report") {

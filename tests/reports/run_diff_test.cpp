@@ -1,8 +1,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "reports/leaf_difference.hpp"
-#include "reports/reports.hpp"
+#include "reports/model/leaf_difference.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/run_diff.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

@@ -5,10 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/text.hpp"
-#include "reports/answer.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
-#include "reports/trust.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/model/trust.hpp"
+#include "reports/page/html_report.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/reports/page_data.hpp"
 
@@ -183,7 +186,7 @@ TEST_CASE("a staged path is inferred from the copies' share, and only where it i
   CHECK(path({0.020, 0.021, 0.022}) == "not told");
   CHECK(path({0.05, 0.10, 0.20}) == "UNCLEAR");
   CHECK(path({0.25}) == "UNCLEAR");
-  CHECK_THAT(judging_method("copy_share"),
+  CHECK_THAT(query_named("copy_share").method,
              ContainsSubstring("inferred") && ContainsSubstring("above 10 %"));
 }
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/reports.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 
 namespace dynamiccl::testing {

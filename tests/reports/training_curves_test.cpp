@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/vocabulary/error.hpp"
-#include "reports/reports.hpp"
-#include "reports/step_trace.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/step_trace.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

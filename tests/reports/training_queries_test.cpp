@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "reports/exchanges.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;

@@ -3,7 +3,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
 #include "tests/reports/trained_run.hpp"
 
 using namespace dynamiccl;

@@ -1,11 +1,16 @@
-#include "reports/trust.hpp"
+#include "reports/model/trust.hpp"
+#include "reports/model/figures.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/vocabulary/text.hpp"
-#include "reports/answer.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/run_page.hpp"
 #include "tests/db/synthetic.hpp"
 
 using namespace dynamiccl;
@@ -74,7 +79,7 @@ TEST_CASE("what speaks against a run's figures is said, and nothing is left out"
   CHECK_THAT(notes, ContainsSubstring("REACHED BY ONLY 0 of 1 groups") &&
                         ContainsSubstring("ended by time_budget with up to 9.3 %"));
   const Reader reader(run.folder.file("a.sqlite"));
-  CHECK_THAT(render_answer(reader, "last"), ContainsSubstring("3 of 8 launches FLAGGED"));
+  CHECK_THAT(render_full_answer(reader, "last"), ContainsSubstring("3 of 8 launches FLAGGED"));
   CHECK_THAT(render_run(reader, "last", OutputFormat::text),
              ContainsSubstring("how far the figures can be trusted"));
   const Table coverage = named_query(reader, "coverage", {});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "tuner/action/algorithm_rows.hpp"
 
@@ -57,7 +58,7 @@ bool has_actuator(const SpaceContext& context) {
 }
 
 bool has_own_ring(const SpaceContext& context) {
-  return context.backend != Backend::nccl && context.architecture == Architecture::ring &&
+  return backend_facts(context.backend).own_ring && context.architecture == Architecture::ring &&
          (context.collective == Collective::allreduce ||
           context.collective == Collective::allgather ||
           context.collective == Collective::reduce_scatter);
@@ -69,9 +70,7 @@ bool is_own(const SpaceContext& context) {
           context.collective == Collective::push_pull);
 }
 
-Backend table_backend(Backend backend) {
-  return backend == Backend::cuda_aware_mpi ? Backend::openmpi : backend;
-}
+Backend table_backend(Backend backend) { return backend_facts(backend).library; }
 
 const AlgorithmRow* row_of(const SpaceContext& context, std::string_view name) {
   for (const AlgorithmRow& row : algorithm_rows())
@@ -301,7 +300,7 @@ std::vector<std::string> known_algorithms(Backend backend, Collective collective
       names.emplace_back(row.name);
   const bool ring = collective == Collective::allreduce || collective == Collective::allgather ||
                     collective == Collective::reduce_scatter;
-  if (ring && backend != Backend::nccl) names.emplace_back("own_ring");
+  if (ring && backend_facts(backend).own_ring) names.emplace_back("own_ring");
   return names;
 }
 

@@ -98,7 +98,7 @@ struct AgentOptions {
   int repeats = 1;          ///< times that exhaustive measures each arm
   int max_evaluations = 0;  ///< per task; 0 = the agent decides
   double stop_gain = 0.02;  ///< expected relative gain below which a task is finished
-  std::string policy_path;  ///< of the "ppo" agent
+  std::string policy_path;  ///< of the "ppo" agent; "" = the one that comes with the program
   /// Bandit and PPO: an arm replaces the default when it is faster with at least this probability.
   double safety = 0.8;
 };

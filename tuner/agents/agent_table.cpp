@@ -16,9 +16,7 @@ struct AgentRow {
 };
 
 std::unique_ptr<Agent> make_policy_agent(const AgentOptions& options) {
-  // Without a file the network's start is used: the search by expected gain that it begins with.
-  const Policy policy =
-      options.policy_path.empty() ? untrained_policy(1) : read_policy(options.policy_path);
+  const Policy policy = read_policy(policy_or_throw(options.policy_path));
   return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{});
 }
 

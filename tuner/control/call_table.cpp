@@ -119,6 +119,21 @@ CallTable table_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned n
   return table;
 }
 
+std::vector<CallRow> call_rows(const CallTable& table) {
+  std::vector<CallRow> rows;
+  for (std::size_t function = 0; function < kCallFunctions; ++function)
+    for (std::size_t bin = 0; bin < kCallBins; ++bin) {
+      const CallCell cell = table.cells[function][bin];
+      if (cell.leaves_all()) continue;
+      if (!rows.empty() && rows.back().function == function && rows.back().last_bin + 1 == bin &&
+          rows.back().cell == cell)
+        rows.back().last_bin = bin;
+      else
+        rows.push_back({0, 0, function, bin, bin, cell});
+    }
+  return rows;
+}
+
 std::string to_text(const std::vector<CallRow>& rows) {
   std::string text(kFirstLine);
   text +=

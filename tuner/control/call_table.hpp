@@ -61,6 +61,9 @@ struct CallRow {
 /// The table of a communicator: rows that name its ranks and nodes go before those that do not.
 CallTable table_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned nodes);
 
+/// A table's rows, for communicators of any size: what table_for() makes it from again.
+std::vector<CallRow> call_rows(const CallTable& table);
+
 /// Text with a version and a checksum:
 ///   dynamiccl-nccl-table 1
 ///   row RANKS NODES FUNCTION FIRST_LOG2 LAST_LOG2 ALGORITHM PROTOCOL CHANNELS     ("-": any)

@@ -80,7 +80,7 @@ CellObservation Leader::observe(std::size_t function, std::size_t bin) const {
   // An aborted proposal leaves the ranks with an older epoch: what they say themselves counts.
   const std::uint32_t epoch =
       region_->slot(0).summaries[function][bin].epoch.load(std::memory_order_acquire);
-  CellObservation seen{std::numeric_limits<std::uint32_t>::max(), Micros{}, Micros{}};
+  CellObservation seen{std::numeric_limits<std::uint32_t>::max(), Micros{}, epoch, Micros{}};
   for (std::size_t i = 0; i < region_->ranks(); ++i) {
     const CellSummary& cell = region_->slot(i).summaries[function][bin];
     const std::uint32_t count = cell.count.load(std::memory_order_acquire);

@@ -13,6 +13,7 @@ namespace dynamiccl {
 struct CellObservation {
   std::uint32_t calls = 0;  ///< of the rank with the fewest
   Micros mean;              ///< of the slowest rank: late ranks cost the others time
+  std::uint32_t epoch = 0;  ///< of the table that they ran under
   Micros least;             ///< of the fastest rank: what the call takes when nobody is late
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "tuner/export/export.hpp"
 #include "tuner/export/mpi_export.hpp"
@@ -109,9 +110,7 @@ int openmpi_algorithm(Collective collective, std::string_view name) {
 std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<std::string>& notes) {
   std::map<int, std::map<int, std::vector<const TableEntry*>>> by_id;
   for (const TableEntry& entry : entries) {
-    if (entry.key.task.backend != Backend::openmpi &&
-        entry.key.task.backend != Backend::cuda_aware_mpi)
-      continue;
+    if (backend_facts(entry.key.task.backend).library != Backend::openmpi) continue;
     const TunedCollective* row = tuned(entry.key.task.collective);
     if (row == nullptr || entry.key.task.architecture != Architecture::ring) {
       notes.push_back(entry.key.task.text() + ": no rules file can set it");

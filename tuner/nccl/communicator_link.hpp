@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
+#include "tuner/control/call_stream.hpp"
 #include "tuner/control/member.hpp"
 
 namespace dynamiccl {
@@ -15,10 +17,14 @@ class CommunicatorLink {
  public:
   void set(std::shared_ptr<Member> member);
   [[nodiscard]] std::shared_ptr<Member> member() const;
+  /// Where this rank tells what it calls; nullptr: nobody asked. Set before the link is offered.
+  void set_stream(std::shared_ptr<CallStream> stream) { stream_ = std::move(stream); }
+  [[nodiscard]] const std::shared_ptr<CallStream>& stream() const { return stream_; }
 
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<Member> member_;
+  std::shared_ptr<CallStream> stream_;
 };
 
 struct OfferedLink {

@@ -1,17 +1,20 @@
-// dynamiccl-leader FOLDER [--agent NAME] [--calls N] [--nvlink] [--seconds N] [--out TABLE]: learns
-// the NCCL settings of jobs that run with DYNAMICCL_TUNER_FOLDER=FOLDER and the plugin as tuner and
-// profiler. It may be started, stopped and killed at any time: jobs keep the last committed table.
+// dynamiccl-leader FOLDER: learns the NCCL settings of jobs that run with
+// DYNAMICCL_TUNER_FOLDER=FOLDER and the plugin as tuner and profiler. It may be started, stopped
+// and killed at any time: jobs keep the last committed table.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "core/vocabulary/error.hpp"
-#include "tuner/nccl/online_learner.hpp"
+#include "core/vocabulary/text.hpp"
+#include "profiles/detect/facts.hpp"
+#include "tuner/nccl/job_leader.hpp"
 
 namespace {
 
@@ -22,77 +25,130 @@ std::atomic<bool> g_stop{false};
 struct Arguments {
   std::string folder;
   std::string out;
-  LearnerOptions learner;
+  std::string decisions;
+  JobLeaderOptions leader;
   double seconds = 0;  // 0: until the jobs end or a signal comes
 };
 
 constexpr const char* kUsage =
-    "usage: dynamiccl-leader FOLDER [--agent NAME] [--calls N] [--nvlink] [--seconds N] "
-    "[--out TABLE]\n"
-    "FOLDER is what the ranks have as DYNAMICCL_TUNER_FOLDER, on this host\n";
+    "usage: dynamiccl-leader FOLDER [options]\n"
+    "FOLDER is what the ranks have as DYNAMICCL_TUNER_FOLDER, on this host\n"
+    "  --agent NAME      who chooses: ppo (default), bandit, coordinate-descent, ...\n"
+    "  --policy FILE     trained policy of ppo (the one that comes along)\n"
+    "  --calls N         calls of a size under one setting before it is judged (20)\n"
+    "  --rounds N        rounds at most before what is known decides (the agent says)\n"
+    "  --seconds N       ends after N seconds (when the job does)\n"
+    "  --out FILE        configuration table with what was learnt\n"
+    "  --decisions FILE  every choice, one JSON object per line (FOLDER/decisions.jsonl);\n"
+    "                    `dynamiccl import FILE` stores them\n"
+    "  --seed N          random seed of the agent (1)\n";
+
+template <class Number>
+Number number(const std::string& option, const std::string& text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < Number{})
+    throw Error(ErrorKind::input,
+                option + " " + text + ": a number of 0 or more is needed\n" + kUsage);
+  return value;
+}
 
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const bool more = i + 1 < argc;
-    if (word == "--nvlink")
-      arguments.learner.nvlink = true;
-    else if (word == "--agent" && more)
-      arguments.learner.agent = argv[++i];
-    else if (word == "--calls" && more)
-      arguments.learner.calls_per_trial = static_cast<std::uint32_t>(std::atoi(argv[++i]));
-    else if (word == "--seconds" && more)
-      arguments.seconds = std::atof(argv[++i]);
-    else if (word == "--out" && more)
-      arguments.out = argv[++i];
+    const auto value = [&]() -> std::string {
+      if (i + 1 >= argc) throw Error(ErrorKind::input, word + " needs a value\n" + kUsage);
+      return argv[++i];
+    };
+    if (word == "--help" || word == "-h") {
+      fmt::print("{}", kUsage);
+      std::exit(0);
+    }
+    if (word == "--agent")
+      arguments.leader.agent = value();
+    else if (word == "--policy")
+      arguments.leader.agent_options.policy_path = value();
+    else if (word == "--seed")
+      arguments.leader.agent_options.seed = number<std::uint64_t>(word, value());
+    else if (word == "--calls")
+      arguments.leader.calls_per_trial = std::max(1U, number<std::uint32_t>(word, value()));
+    else if (word == "--rounds")
+      arguments.leader.most_rounds = number<int>(word, value());
+    else if (word == "--seconds")
+      arguments.seconds = number<double>(word, value());
+    else if (word == "--out")
+      arguments.out = value();
+    else if (word == "--decisions")
+      arguments.decisions = value();
     else if (!word.starts_with("-") && arguments.folder.empty())
       arguments.folder = word;
     else
       throw Error(ErrorKind::input, "\"" + word + "\" is not understood\n" + kUsage);
   }
   if (arguments.folder.empty()) throw Error(ErrorKind::input, kUsage);
+  if (!std::filesystem::is_directory(arguments.folder))
+    throw Error(ErrorKind::input, arguments.folder +
+                                      ": there is no such folder; make it, and give "
+                                      "it to the ranks as DYNAMICCL_TUNER_FOLDER");
+  if (arguments.decisions.empty()) arguments.decisions = arguments.folder + "/decisions.jsonl";
   return arguments;
 }
 
-void report(const std::string& path, const OnlineLearner& learner) {
-  fmt::print(stderr, "{}: {} sizes, {} rounds, {} proposals failed{}\n", path, learner.tasks(),
-             learner.rounds(), learner.aborted(), learner.finished() ? ", finished" : "");
-  for (const TableEntry& entry : learner.entries())
+void report(JobLeader& leader) {
+  for (const std::string& line : leader.summary()) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : leader.problems()) fmt::print(stderr, "{}\n", line);
+  if (leader.facts()) fmt::print(stderr, "regime: {}\n", leader.facts()->regime.name);
+  const Rhythm& rhythm = leader.watch().rhythm();
+  if (rhythm.found())
+    fmt::print(stderr, "step: {} calls, {:.4g} ms\n", rhythm.pattern.size(),
+               rhythm.step.count() / 1e3);
+  else
+    fmt::print(stderr, "no step: {}\n", rhythm.reason);
+  const LeaderCost cost = leader.cost();
+  fmt::print(stderr,
+             "leader: {:.2f} s of a core in {:.1f} s, one thread; {} choices of {:.0f} us, which "
+             "each rank would have made without it\n",
+             cost.cpu_s, cost.wall_s, cost.choices, cost.choice_us);
+  for (const TableEntry& entry : leader.entries())
     fmt::print("{}\t{}\t{:.1f} us default\t{:.1f} us now\n", entry.key.task.text(), entry.arm,
                entry.evidence.default_us, entry.evidence.tuned_us);
 }
 
-int lead(const Arguments& arguments) {
+/// Counts on from the table that is there.
+std::uint64_t table_epoch(const std::string& path) {
+  if (!std::filesystem::exists(path)) return 1;
+  try {
+    return read_table(path).epoch + 1;
+  } catch (const Error&) {
+    return 1;
+  }
+}
+
+void write_out(const JobLeader& leader, const std::string& path) {
+  ConfigurationTable table;
+  table.epoch = table_epoch(path);
+  if (leader.facts())
+    table.put_regime(
+        {leader.facts()->regime.id, leader.facts()->regime.name, leader.facts()->regime.json});
+  for (TableEntry& entry : leader.entries()) table.put(std::move(entry));
+  write_table(table, path);
+}
+
+int lead(Arguments arguments) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  std::map<std::string, std::unique_ptr<OnlineLearner>> learners;
-  std::map<std::string, bool> done;
-  while (!g_stop) {
-    for (const std::string& path : regions_in(arguments.folder)) {
-      if (learners.contains(path)) continue;
-      std::string problem;
-      std::shared_ptr<Region> region = Region::open(path, problem);
-      if (region == nullptr) throw Error(ErrorKind::data, problem);
-      learners[path] = std::make_unique<OnlineLearner>(std::move(region), arguments.learner);
-    }
-    bool all_done = !learners.empty();
-    for (auto& [path, learner] : learners) {
-      if (!done[path]) done[path] = !learner->step();
-      all_done = all_done && done[path];
-    }
+  DecisionFile decisions(arguments.decisions);
+  arguments.leader.on_decision = [&](const DecisionRecord& record) { decisions.add(record); };
+  arguments.leader.host_facts = probe_facts();
+  JobLeader leader(arguments.folder, arguments.leader);
+  while (!g_stop && leader.step()) {
     const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (all_done || (arguments.seconds > 0 && elapsed > arguments.seconds)) break;
+    if (arguments.seconds > 0 && elapsed > arguments.seconds) break;
     usleep(2000);
   }
-  ConfigurationTable table;
-  table.epoch = 1;
-  table.put_regime({"online", "learnt online", nlohmann::json::object()});
-  for (const auto& [path, learner] : learners) {
-    report(path, *learner);
-    for (TableEntry& entry : learner->entries()) table.put(std::move(entry));
-  }
-  if (!arguments.out.empty()) write_table(table, arguments.out);
+  report(leader);
+  if (!arguments.out.empty()) write_out(leader, arguments.out);
   return 0;
 }
 

@@ -45,8 +45,11 @@ Result decide(void* opaque, int function, std::size_t bytes, float* costs, int a
   if (context == nullptr || function < 0 || function >= static_cast<int>(kCallFunctions) ||
       g_forked.load(std::memory_order_relaxed))
     return kSuccess;
-  const CallCell cell =
-      context->member->decide(static_cast<std::size_t>(function), CallTable::bin(bytes));
+  const std::size_t bin = CallTable::bin(bytes);
+  if (context->stream != nullptr && algorithms > 0)
+    context->stream->note_costs(static_cast<std::size_t>(function), bin, costs, algorithms,
+                                protocols);
+  const CallCell cell = context->member->decide(static_cast<std::size_t>(function), bin);
   if (context->member->lost()) {
     if (context->log != nullptr)
       context->log(

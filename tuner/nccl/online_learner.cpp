@@ -1,101 +1,303 @@
 #include "tuner/nccl/online_learner.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "core/vocabulary/error.hpp"
 #include "tuner/export/export.hpp"
+#include "tuner/job/launch_space.hpp"
+#include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {
 namespace {
 
-constexpr std::array kCollectives{Collective::broadcast, Collective::reduce, Collective::allgather,
-                                  Collective::reduce_scatter, Collective::allreduce};
 constexpr std::int64_t kMostAhead = 4096;
+/// A trial is cut short when its calls take this many times the default's (GuardLimits says the
+/// same of Gloo's).
+constexpr double kFarTooSlow = 2.0;
+constexpr std::uint32_t kFewCalls = 4;
+/// Steps are waited for no longer than this: a job may have no rhythm any more.
+constexpr std::int64_t kPatienceNs = 5'000'000'000;
+
+/// What NCCL expects of the arms: differences alone count, so the default is its own best.
+std::vector<double> predicted_log_us(const ActionSpace& space,
+                                     const std::array<float, kPredictions>& predicted) {
+  float best = -1;
+  for (const float us : predicted)
+    if (us > 0 && (best < 0 || us < best)) best = us;
+  if (best <= 0) return {};
+  std::vector<double> prior;
+  for (const Action& action : space.arms()) {
+    const CallCell cell = call_cell(space.setting(action));
+    float us = best;
+    if (cell.algorithm < 7 && cell.protocol < 3)
+      us = predicted[std::size_t{cell.algorithm} * 3 + cell.protocol];
+    // Ruled out: the plugin leaves such calls to NCCL.
+    prior.push_back(std::log(static_cast<double>(us > 0 ? us : best)));
+  }
+  return prior;
+}
+
+void push_history(State& state, double relative) {
+  auto& history = state.log_latency_history;
+  std::rotate(history.begin(), history.end() - 1, history.end());
+  history[0] = relative;
+  state.history_known = std::min(state.history_known + 1, kHistoryLength);
+}
 
 }  // namespace
 
 OnlineLearner::OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options)
-    : leader_(std::move(region)),
-      options_(options),
-      agent_(make_agent(options.agent, options.agent_options)),
-      ahead_(options.ahead) {
+    : leader_(std::move(region)), options_(options), ahead_(options.ahead) {
+  if (options.shared_agent == nullptr)
+    own_agent_ = make_agent(options.agent, options.agent_options);
+  agent_ = own_agent_ != nullptr ? own_agent_.get() : options.shared_agent;
+  if (options_.author.agent.empty()) options_.author.agent = std::string(agent_->name());
   // Only what the plugin can change while the job runs.
   options_.space.scopes = {KnobScope::call};
+  admitted_ = admit(options_.state) == GuardVerdict::pass && !options_.context.ina_active;
+  take_over();
+  round_began_ns_ = monotonic_ns();
+}
+
+void OnlineLearner::take_over() {
+  const Proposal found = leader_.proposal();
+  if (found.state == ProposalState::committed) {
+    epoch_ = found.epoch;
+    CallTable table;
+    if (leader_.region().copy_table(found, table)) options_.start = table;
+  }
+  // Which table is in force after a proposal of an earlier leader failed, no word says.
+  unknown_table_ = found.state == ProposalState::aborted && !found.start;
+  table_ = best_table_ = options_.start;
+}
+
+std::optional<CellObservation> OnlineLearner::seen(const Cell& cell) const {
+  const CellObservation observation = leader_.observe(cell.function, cell.bin);
+  if (observation.calls == 0 || observation.epoch != epoch_) return std::nullopt;
+  return observation;
+}
+
+OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
+  const Region& region = leader_.region();
+  SpaceContext context = options_.context;
+  context.backend = Backend::nccl;
+  context.collective = collective_of(cell.function);
+  context.ranks = static_cast<int>(region.ranks());
+  context.nodes = static_cast<int>(region.header().nodes);
+  context.size = Bytes(std::uint64_t{1} << cell.bin);
+  context.nccl_plugin = true;
+  Learning learning;
+  learning.task.key = {options_.regime,
+                       {context.collective,
+                        {static_cast<int>(cell.bin)},
+                        context.ranks,
+                        std::max(1, context.nodes),
+                        Architecture::ring,
+                        Backend::nccl}};
+  learning.task.space = std::make_shared<ActionSpace>(make_space(context, options_.space));
+  learning.task.state = options_.state;
+  set_task(learning.task.state, learning.task.key.task, context.size, context.size);
+  if (options_.predicted)
+    if (const auto predicted = options_.predicted(cell.function, cell.bin))
+      learning.task.prior_log_us = predicted_log_us(*learning.task.space, *predicted);
+  // What the job was started with is a setting like any other, if the space has it.
+  const CallCell start = options_.start.cells[cell.function][cell.bin];
+  for (std::size_t a = 0; a < learning.task.space->arms().size() && !start.leaves_all(); ++a)
+    if (call_cell(learning.task.space->setting(learning.task.space->arms()[a])) == start)
+      learning.choice = learning.proposed = {a, 1, false};
+  return learning;
 }
 
 void OnlineLearner::find_tasks() {
-  const Region& region = leader_.region();
-  for (std::size_t function = 0; function < kCallFunctions; ++function) {
-    for (std::size_t bin = 0; bin < kCallBins; ++bin) {
-      if (tasks_.contains({function, bin}) ||
-          leader_.observe(function, bin).calls < options_.calls_per_trial)
-        continue;
-      SpaceContext context;
-      context.backend = Backend::nccl;
-      context.collective = kCollectives[function];
-      context.ranks = static_cast<int>(region.ranks());
-      context.nodes = static_cast<int>(region.header().nodes);
-      context.size = Bytes(std::uint64_t{1} << bin);
-      context.nvlink = options_.nvlink;
-      context.nccl_plugin = true;
-      Learning learning;
-      learning.task.key = {"online",
-                           {context.collective,
-                            {static_cast<int>(bin)},
-                            context.ranks,
-                            1,
-                            Architecture::ring,
-                            Backend::nccl}};
-      learning.task.space = std::make_shared<ActionSpace>(make_space(context, options_.space));
-      learning.task.state.collective = context.collective;
-      learning.task.state.effective_size = context.size;
-      learning.task.state.group_size = context.ranks;
-      learning.task.state.nodes = context.nodes;
-      tasks_.emplace(Cell{function, bin}, std::move(learning));
+  double all_us = 0;
+  std::map<Cell, double> spent_us;
+  for (std::size_t function = 0; function < kCallFunctions; ++function)
+    for (std::size_t bin = 0; bin < kCallBins; ++bin)
+      if (const auto observation = seen({function, bin})) {
+        spent_us[{function, bin}] = observation->mean.count() * observation->calls;
+        all_us += spent_us[{function, bin}];
+      }
+  for (const auto& [cell, us] : spent_us) {
+    if (tasks_.contains(cell) || us < options_.least_share * all_us ||
+        leader_.observe(cell.function, cell.bin).calls < options_.calls_per_trial)
+      continue;
+    Learning learning = make_task(cell);
+    if (!admitted_ || learning.task.space->arms().size() < 2) {
+      learning.closed = true;
+      learning.guard = admitted_ ? GuardVerdict::pass : GuardVerdict::ina_passthrough;
     }
+    tasks_.emplace(cell, std::move(learning));
   }
+}
+
+bool OnlineLearner::far_too_slow() const {
+  return std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+    const auto observation = seen(task.first);
+    return task.second.choice.arm != 0 && task.second.default_us > 0 && observation &&
+           observation->calls >= kFewCalls &&
+           observation->mean.count() > kFarTooSlow * task.second.default_us;
+  });
 }
 
 bool OnlineLearner::round_measured() {
   bool any = false;
   bool all = true;
   for (const auto& [cell, learning] : tasks_) {
-    const std::uint32_t calls = leader_.observe(cell.function, cell.bin).calls;
+    const auto observation = seen(cell);
+    const bool enough = observation && observation->calls >= options_.calls_per_trial;
     // A size that is not called any more holds nothing up: it has no calls at all in this epoch.
-    any = any || calls >= options_.calls_per_trial;
-    all = all && (calls == 0 || calls >= options_.calls_per_trial);
+    any = any || enough;
+    all = all && (enough || !observation);
   }
-  return any && all;
+  if (!any) return false;
+  if (far_too_slow()) return true;
+  if (!all) return false;
+  if (!options_.steps) return true;
+  const auto reading = options_.steps(epoch_);
+  return (reading && reading->steps >= options_.steps_per_trial) ||
+         monotonic_ns() - round_began_ns_ > kPatienceNs;
+}
+
+void OnlineLearner::note_step(const std::optional<StepReading>& step) {
+  if (!step || step->steps < options_.steps_per_trial) return;
+  const bool standard = table_ == CallTable{};
+  if (standard && default_step_us_ == 0) default_step_us_ = step->step.count();
+  if (best_step_us_ == 0 || step->step.count() < best_step_us_) {
+    best_step_us_ = step->step.count();
+    best_table_ = table_;
+  }
+}
+
+void OnlineLearner::record(const Learning& learning, const char* kind, std::int64_t calls,
+                           double us, const std::optional<StepReading>& step) {
+  if (!options_.on_decision) return;
+  const ActionSpace& space = *learning.task.space;
+  DecisionRecord record;
+  record.author = options_.author;
+  record.task_key = learning.task.key.task.text();
+  record.regime = options_.regime_id.empty() ? options_.regime : options_.regime_id;
+  record.regime_name = options_.regime_name;
+  record.step = learning.steps;
+  record.kind = kind;
+  record.epoch = epoch_;
+  record.arm = space.text(space.arms()[learning.choice.arm]);
+  record.propensity = std::clamp(learning.choice.propensity, 1e-12, 1.0);
+  record.state = state_json(learning.task.state);
+  record.candidates = candidates_json(space);
+  record.guard = name_of(learning.guard);
+  record.asked = setting_json(space.setting(space.arms()[learning.choice.arm]));
+  record.calls = calls;
+  if (us > 0) record.time_us = us;
+  if (learning.default_us > 0) record.reference_us = learning.default_us;
+  if (us > 0 && learning.default_us > 0) {
+    StepOutcome outcome;
+    outcome.call = Micros(us);
+    outcome.reference_call = Micros(learning.default_us);
+    // Without a step, a call stands for it.
+    const bool known = step && default_step_us_ > 0;
+    outcome.step = known ? step->step : outcome.call;
+    outcome.reference_step = known ? Micros(default_step_us_) : outcome.reference_call;
+    outcome.switched = learning.last_arm && *learning.last_arm != learning.choice.arm;
+    outcome.exploratory = learning.choice.exploratory;
+    outcome.fault = learning.guard == GuardVerdict::failed;
+    outcome.congestion = learning.task.state.congestion;
+    outcome.tier_max = learning.task.state.tier_max;
+    const RewardTerms terms = reward(outcome, options_.weights);
+    record.reward = terms.total();
+    record.reward_terms = reward_json(terms);
+  }
+  options_.on_decision(record);
+}
+
+void OnlineLearner::learn_cell(const Cell& cell, Learning& learning,
+                               const CellObservation& observation,
+                               const std::optional<StepReading>& step, double slowdown) {
+  const double us = observation.mean.count();
+  if (learning.choice.arm == 0) learning.default_us = us;
+  learning.guard =
+      judge_trial(true, Micros(us), Micros(learning.default_us), std::nullopt, options_.limits);
+  const bool changed =
+      !(table_.cells[cell.function][cell.bin] == best_table_.cells[cell.function][cell.bin]);
+  // A call that is short by itself and lengthens the step is no gain.
+  const double judged = changed ? us * slowdown : us;
+  if (!settled(learning)) agent().learn(learning.task, learning.choice.arm, {true, Micros(judged)});
+  record(learning,
+         learning.choice.arm == 0      ? "reference"
+         : learning.choice.exploratory ? "explore"
+                                       : "exploit",
+         observation.calls, us, step);
+  if (learning.default_us > 0)
+    push_history(learning.task.state, std::log(us / learning.default_us));
+  learning.last_us = us;
+  learning.last_arm = learning.choice.arm;
+  ++learning.steps;
 }
 
 void OnlineLearner::learn_round() {
+  const std::optional<StepReading> step = options_.steps ? options_.steps(epoch_) : std::nullopt;
+  constexpr double kNoise = 1.03;
+  const bool slower = step && step->steps >= options_.steps_per_trial && best_step_us_ > 0 &&
+                      step->step.count() > kNoise * best_step_us_;
+  const double slowdown = slower ? step->step.count() / best_step_us_ : 1;
+  const bool early = far_too_slow();
   for (auto& [cell, learning] : tasks_) {
-    const CellObservation seen = leader_.observe(cell.function, cell.bin);
-    if (seen.calls < options_.calls_per_trial) continue;
-    learning.last_us = seen.mean.count();
-    learning.last_arm = learning.arm;
-    if (learning.arm == 0) learning.default_us = learning.last_us;
-    if (!agent_->finished(learning.task))
-      agent_->learn(learning.task, learning.arm, {true, seen.mean});
+    const auto observation = seen(cell);
+    if (observation && observation->calls >= (early ? kFewCalls : options_.calls_per_trial))
+      learn_cell(cell, learning, *observation, step, slowdown);
   }
+  note_step(step);
   ++rounds_;
+  // The best that was seen stays, when what was learnt of calls ends in a slower step.
+  if (slower && finished() && !(table_ == best_table_)) {
+    forced_back_ = true;
+    ++rolled_back_;
+  }
 }
 
-void OnlineLearner::propose_round() {
-  proposed_ = table_;
-  for (auto& [cell, learning] : tasks_) {
-    learning.proposed = agent_->finished(learning.task) ? agent_->recommend(learning.task)
-                                                        : agent_->act(learning.task).arm;
-    const ActionSpace& space = *learning.task.space;
-    proposed_.cells[cell.function][cell.bin] =
-        call_cell(space.setting(space.arms()[learning.proposed]));
-  }
+bool OnlineLearner::settled(const Learning& learning) const {
+  return learning.closed || (options_.most_rounds > 0 && rounds_ >= options_.most_rounds) ||
+         agent().finished(learning.task);
+}
+
+std::size_t OnlineLearner::final_arm(const Learning& learning) const {
+  return learning.closed ? 0 : agent().recommend(learning.task);
+}
+
+CallCell OnlineLearner::cell_of(const Learning& learning, std::size_t arm) const {
+  const ActionSpace& space = *learning.task.space;
+  return call_cell(space.setting(space.arms()[arm]));
+}
+
+void OnlineLearner::propose(const CallTable& table) {
+  proposed_ = table;
   if (proposed_ == table_) {
-    for (auto& [cell, learning] : tasks_) learning.arm = learning.proposed;
+    for (auto& [cell, learning] : tasks_) learning.choice = learning.proposed;
     return;
   }
   leader_.propose(proposed_, leader_.spread() + ahead_);
   proposing_ = true;
+}
+
+void OnlineLearner::propose_round() {
+  using Clock = std::chrono::steady_clock;
+  CallTable next = table_;
+  for (auto& [cell, learning] : tasks_) {
+    if (settled(learning)) {
+      learning.proposed = {final_arm(learning), 1, false};
+    } else {
+      const auto begun = Clock::now();
+      learning.proposed = agent().act(learning.task);
+      choice_time_ =
+          choice_time_ +
+          Micros(std::chrono::duration<double, std::micro>(Clock::now() - begun).count());
+      ++choices_;
+    }
+    next.cells[cell.function][cell.bin] = cell_of(learning, learning.proposed.arm);
+  }
+  if (forced_back_) next = best_table_;
+  propose(next);
 }
 
 bool OnlineLearner::step() {
@@ -107,29 +309,80 @@ bool OnlineLearner::step() {
     if (!leader_.committed()) {
       ++aborted_;
       ahead_ = std::min(2 * ahead_, kMostAhead);
-      propose_round();
+      propose(proposed_);
       return true;
     }
     table_ = proposed_;
-    for (auto& [cell, learning] : tasks_) learning.arm = learning.proposed;
+    epoch_ = leader_.proposal().epoch;
+    for (auto& [cell, learning] : tasks_) learning.choice = learning.proposed;
     last_calls_ = leader_.furthest_call();
+    round_began_ns_ = monotonic_ns();
     return true;
+  }
+  if (unknown_table_) {
+    unknown_table_ = false;
+    proposed_ = CallTable{};
+    leader_.propose(proposed_, leader_.spread() + ahead_);
+    proposing_ = true;
+    return true;
+  }
+  // The ranks agree by themselves on the table that they start with.
+  if (epoch_ == 0 && leader_.committed()) epoch_ = leader_.proposal().epoch;
+  if (finished() && rounds_ > 0) {
+    find_tasks();
+    if (finished()) return true;
   }
   find_tasks();
   if (tasks_.empty() || !round_measured()) return true;
-  if (leader_.furthest_call() < last_calls_ + options_.calls_per_trial) return true;
+  const bool waited = leader_.furthest_call() >= last_calls_ + options_.calls_per_trial;
+  if (!waited && !far_too_slow()) return true;
   last_calls_ = leader_.furthest_call();
   learn_round();
   propose_round();
   return true;
 }
 
+void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t epoch,
+                         Micros latency) {
+  const auto found = tasks_.find({function, bin});
+  if (found == tasks_.end() || epoch != epoch_ || !finished()) return;
+  Learning& learning = found->second;
+  if (learning.heard_epoch != epoch) {
+    learning.heard_epoch = epoch;
+    learning.trigger.restart();
+  }
+  const TriggerState& now = learning.trigger.add(latency);
+  learning.task.state.cusum_score = now.cusum_score;
+  learning.task.state.reconstruction_error = now.reconstruction_error;
+  learning.task.state.congestion = now.congestion;
+  learning.task.state.interference = now.interference;
+  if (!now.alarm) return;
+  ++alarms_;
+  reopen();
+}
+
+void OnlineLearner::reopen() {
+  forced_back_ = false;
+  default_step_us_ = best_step_us_ = 0;
+  rounds_ = 0;
+  for (auto& [cell, learning] : tasks_) {
+    if (learning.closed) continue;
+    agent().reopen(learning.task.key);
+    learning.default_us = 0;
+    learning.last_arm.reset();
+    learning.proposed = {0, 1, false};
+  }
+  // What is compared with comes first: the default as it is now.
+  if (leader_.poll() == Leader::Progress::free && !proposing_) propose(CallTable{});
+}
+
 bool OnlineLearner::finished() const {
-  return !tasks_.empty() && !proposing_ &&
-         std::all_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
-           return agent_->finished(task.second.task) &&
-                  task.second.last_arm == agent_->recommend(task.second.task);
-         });
+  if (tasks_.empty() || proposing_) return false;
+  if (forced_back_) return table_ == best_table_;
+  return std::all_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+    return settled(task.second) && task.second.last_arm &&
+           *task.second.last_arm == final_arm(task.second);
+  });
 }
 
 std::vector<TableEntry> OnlineLearner::entries() const {
@@ -139,9 +392,13 @@ std::vector<TableEntry> OnlineLearner::entries() const {
     entry.key = learning.task.key;
     entry.size = entry.key.task.bin.first();
     const ActionSpace& space = *learning.task.space;
-    const Action& action = space.arms()[agent_->recommend(learning.task)];
-    entry.setting = space.setting(action);
-    entry.arm = space.text(action);
+    std::size_t arm = final_arm(learning);
+    // What the step took back is the best table's.
+    for (std::size_t a = 0; forced_back_ && a < space.arms().size(); ++a)
+      if (cell_of(learning, a) == best_table_.cells[cell.function][cell.bin]) arm = a;
+    entry.setting = space.setting(space.arms()[arm]);
+    entry.arm = space.text(space.arms()[arm]);
+    if (learning.guard != GuardVerdict::pass) entry.flags.emplace_back(name_of(learning.guard));
     entry.evidence.default_us = learning.default_us;
     entry.evidence.tuned_us = learning.last_us;
     entries.push_back(std::move(entry));

@@ -98,7 +98,10 @@ std::unique_ptr<Context> make_context(std::uint64_t communicator, std::size_t ra
   } else {
     context->member = std::make_shared<Member>(table);
   }
-  if (offered.link != nullptr) offered.link->set(context->member);
+  if (offered.link != nullptr) {
+    offered.link->set(context->member);
+    context->stream = offered.link->stream();
+  }
   return context;
 }
 

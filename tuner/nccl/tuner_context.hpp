@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "tuner/control/call_stream.hpp"
 #include "tuner/control/member.hpp"
 #include "tuner/nccl/nccl_tuner_abi.hpp"
 
@@ -12,6 +13,7 @@ namespace dynamiccl::nccl_tuner {
 /// One communicator's tuner.
 struct Context {
   std::shared_ptr<Member> member;
+  std::shared_ptr<CallStream> stream;  ///< nullptr: nobody wants to know what NCCL expects
   Logger log = nullptr;
   std::uint64_t masked = 0;  ///< calls whose setting NCCL does not have here
 };

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -119,6 +120,29 @@ Policy untrained_policy(std::uint64_t seed) {
     weights(0, 3) = 3;   // expected gain
   }
   return policy;
+}
+
+std::string shipped_policy() {
+  namespace fs = std::filesystem;
+  const char* named = std::getenv("DYNAMICCL_POLICY");
+  if (named != nullptr && *named != '\0') return named;
+  std::error_code problem;
+  fs::path folder = fs::read_symlink("/proc/self/exe", problem).parent_path();
+  constexpr int kLevels = 5;
+  for (int level = 0; !problem && level < kLevels; ++level, folder = folder.parent_path()) {
+    const fs::path file = folder / "tuner" / "policy" / "pretrained.policy";
+    if (fs::exists(file, problem)) return file.string();
+  }
+  return fs::exists(DYNAMICCL_POLICY, problem) ? DYNAMICCL_POLICY : "";
+}
+
+std::string policy_or_throw(const std::string& path) {
+  std::string file = path.empty() ? shipped_policy() : path;
+  if (file.empty())
+    throw Error(ErrorKind::input,
+                "the ppo agent needs its trained policy and none came with this program: name one "
+                "with --policy or DYNAMICCL_POLICY, or take --agent bandit");
+  return file;
 }
 
 void write_policy(const Policy& policy, const std::string& path) {

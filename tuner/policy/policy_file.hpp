@@ -30,6 +30,14 @@ struct Policy {
 /// policy already searches sensibly.
 Policy untrained_policy(std::uint64_t seed);
 
+/// The policy that comes with the program: $DYNAMICCL_POLICY, else tuner/policy/pretrained.policy
+/// in a folder above the program or where it was built; "" where there is none.
+std::string shipped_policy();
+
+/// `path`, or where it is empty the policy that comes with the program.
+/// @throws Error(input) when there is none: an untrained network is never used unasked
+std::string policy_or_throw(const std::string& path);
+
 /// Written beside the target and renamed, so that a reader never sees half a file.
 /// @throws Error(environment) when it cannot be written
 void write_policy(const Policy& policy, const std::string& path);

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "tuner/nccl/rank_facts.hpp"
+
 namespace dynamiccl::nccl_profiler {
 namespace {
 
@@ -40,9 +42,24 @@ Last& last() {
   return *kept;
 }
 
+/// nullptr where the job has no shared folder, or none that takes it.
+std::shared_ptr<CallStream> open_stream(const CallStream::Spec& spec) {
+  const char* folder = std::getenv("DYNAMICCL_TUNER_FOLDER");
+  if (folder == nullptr || *folder == '\0') return nullptr;
+  write_rank_facts(folder, spec.communicator, spec.rank);
+  std::string problem;
+  return CallStream::make(folder, spec, problem);
+}
+
+template <std::size_t n>
+std::uint8_t place_of(const std::array<std::string_view, n>& names, const char* name) {
+  const auto found = std::find(names.begin(), names.end(), std::string_view(name));
+  return found == names.end() ? CallCell::kAny : static_cast<std::uint8_t>(found - names.begin());
+}
+
 }  // namespace
 
-void Session::open(std::uint64_t comm_id, int rank, int ranks, bool kernels) {
+void Session::open(std::uint64_t comm_id, int rank, int ranks, int nodes, bool kernels) {
   const std::lock_guard lock(mutex_);
   comm_id_ = comm_id;
   rank_ = rank;
@@ -51,6 +68,8 @@ void Session::open(std::uint64_t comm_id, int rank, int ranks, bool kernels) {
   calls_.resize(kCalls);
   channels_.resize(kChannels);
   link_ = std::make_shared<CommunicatorLink>();
+  stream_ = open_stream({comm_id, rank, ranks, nodes, process_key()});
+  link_->set_stream(stream_);
   offer_link({comm_id, link_});
   std::array<char, 96> begin{};
   std::snprintf(begin.data(), begin.size(),
@@ -73,6 +92,8 @@ void Session::close() {
   for (Channel& channel : channels_) channel.open = false;
   member_.reset();
   link_.reset();
+  if (stream_ != nullptr) stream_->close();
+  stream_.reset();
   flush();
   if (file_ >= 0) ::close(file_);
   file_ = -1;
@@ -101,7 +122,8 @@ Call* Session::start_call(const Applied& applied, bool timed) {
               0,
               0,
               0,
-              member_ == nullptr ? 0 : member_->epoch()};
+              member_ == nullptr ? 0 : member_->epoch(),
+              stream_ == nullptr ? 0 : monotonic_ns()};
   return &call;
 }
 
@@ -151,6 +173,7 @@ void Session::close_call(Call& call) {
   call.open = false;
   if (file_ >= 0) write_line(call);
   if (member_ != nullptr) tell_tuner(call);
+  if (stream_ != nullptr) tell_stream(call);
 }
 
 void Session::tell_tuner(const Call& call) {
@@ -158,6 +181,26 @@ void Session::tell_tuner(const Call& call) {
   if (!whole || call.last_stop_ns <= call.first_start_ns) return;
   member_->record(function_of(call.applied), CallTable::bin(bytes_of(call.applied, ranks_)),
                   call.epoch, call.last_stop_ns - call.first_start_ns);
+}
+
+void Session::tell_stream(const Call& call) {
+  // As NCCL spells them for profilers; the order is that of the numbers.
+  static constexpr std::array<std::string_view, 7> algorithms{
+      "TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
+  static constexpr std::array<std::string_view, 3> protocols{"LL", "LL128", "SIMPLE"};
+  const bool whole = call.channels_done > 0 && call.channels_done >= call.applied.channels &&
+                     call.last_stop_ns > call.first_start_ns;
+  const std::uint64_t took = whole ? call.last_stop_ns - call.first_start_ns : 0;
+  CallRecord record;
+  record.host_ns = call.host_ns;
+  record.bytes = bytes_of(call.applied, ranks_);
+  record.device_ns = static_cast<std::uint32_t>(std::min<std::uint64_t>(took, 0xffffffffU));
+  record.epoch = call.epoch;
+  record.function = static_cast<std::uint8_t>(function_of(call.applied));
+  record.algorithm = place_of(algorithms, call.applied.algorithm.data());
+  record.protocol = place_of(protocols, call.applied.protocol.data());
+  record.channels = static_cast<std::uint8_t>(std::min(call.applied.channels, 255U));
+  stream_->append(record);
 }
 
 void Session::write_line(const Call& call) {

@@ -41,7 +41,8 @@ struct Call : Event {
   unsigned channels_done = 0;
   std::uint64_t first_start_ns = 0;
   std::uint64_t last_stop_ns = 0;
-  std::uint32_t epoch = 0;  ///< of the tuner's table it ran under
+  std::uint32_t epoch = 0;   ///< of the tuner's table it ran under
+  std::int64_t host_ns = 0;  ///< of the host's monotonic clock when NCCL told of it
 };
 
 struct Channel : Event {
@@ -57,7 +58,7 @@ struct Channel : Event {
 class Session {
  public:
   /// Takes up a communicator; a session that was closed may be opened again.
-  void open(std::uint64_t comm_id, int rank, int ranks, bool kernels);
+  void open(std::uint64_t comm_id, int rank, int ranks, int nodes, bool kernels);
   /// Writes what is still open.
   void close();
 
@@ -75,6 +76,7 @@ class Session {
   void close_call(Call& call);
   void write_line(const Call& call);
   void tell_tuner(const Call& call);
+  void tell_stream(const Call& call);
   void flush();
 
   std::mutex mutex_;
@@ -86,7 +88,8 @@ class Session {
   std::string line_begin_;  ///< what all lines begin with
   std::string buffer_;
   std::shared_ptr<CommunicatorLink> link_;
-  std::shared_ptr<Member> member_;  ///< of the same communicator; nullptr: no tuner, or not yet
+  std::shared_ptr<CallStream> stream_;  ///< nullptr: there is no shared folder
+  std::shared_ptr<Member> member_;      ///< of the same communicator; nullptr: no tuner, or not yet
   std::vector<Call> calls_;
   std::vector<Channel> channels_;
   std::uint64_t next_call_ = 0;

@@ -74,11 +74,11 @@ Result guarded(F&& function) noexcept {
   return kSuccess;
 }
 
-void init(void** context, std::uint64_t comm_id, int* mask, int ranks, int rank) {
+void init(void** context, std::uint64_t comm_id, int* mask, int nodes, int ranks, int rank) {
   *context = nullptr;
   const std::uint64_t wanted = wanted_events();
   Session* session = take_session();
-  session->open(comm_id, rank, ranks, (wanted & kKernelChannel) != 0);
+  session->open(comm_id, rank, ranks, nodes, (wanted & kKernelChannel) != 0);
   *context = session;
   g_wanted.store(wanted);
   g_every.store(wanted_interval());
@@ -88,13 +88,13 @@ void init(void** context, std::uint64_t comm_id, int* mask, int ranks, int rank)
   g_mask.store(mask);
 }
 
-Result init_v5(void** context, std::uint64_t comm_id, int* mask, const char* /*name*/,
-               int /*nodes*/, int ranks, int rank, Logger /*log*/) {
-  return guarded([&] { init(context, comm_id, mask, ranks, rank); });
+Result init_v5(void** context, std::uint64_t comm_id, int* mask, const char* /*name*/, int nodes,
+               int ranks, int rank, Logger /*log*/) {
+  return guarded([&] { init(context, comm_id, mask, nodes, ranks, rank); });
 }
-Result init_v4(void** context, int* mask, const char* /*name*/, std::uint64_t comm_id,
-               int /*nodes*/, int ranks, int rank, Logger /*log*/) {
-  return guarded([&] { init(context, comm_id, mask, ranks, rank); });
+Result init_v4(void** context, int* mask, const char* /*name*/, std::uint64_t comm_id, int nodes,
+               int ranks, int rank, Logger /*log*/) {
+  return guarded([&] { init(context, comm_id, mask, nodes, ranks, rank); });
 }
 
 template <class EventType>

@@ -8,7 +8,7 @@ namespace dynamiccl {
 
 GradientCarrier carrier_of(Communicator& comm, const ExchangePlan& plan) {
   // DeAR's halves are the library's own where it queues its work on the GPU.
-  const bool own_halves = plan.method == TrainingMethod::dear && comm.queue() != nullptr;
+  const bool own_halves = method_row(plan.method).split && comm.queue() != nullptr;
   if (comm.works_on_gpu() && goes_by_host(plan) && !own_halves) {
     const std::string library = comm.carrier();
     return {fmt::format("host memory over {}{}{}", library, plan.path.own_ring ? ", own ring" : "",

@@ -8,12 +8,6 @@
 namespace dynamiccl {
 namespace {
 
-std::string why_no_ddp(const RunConfig& config) {
-  if (config.backend != Backend::gloo)
-    return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
-  return why_no_engine();
-}
-
 std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
   const bool served = architecture_of(spec.method) == Architecture::ps;
   CallShape shape;
@@ -39,8 +33,9 @@ std::string why_not_trainable(Communicator& comm, const RunConfig& config,
     return fmt::format("{} does not belong to the {} architecture", name_of(spec.method),
                        name_of(config.architecture));
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
-  if (spec.method == TrainingMethod::ddp)
-    if (auto reason = why_no_ddp(config); !reason.empty()) return reason;
+  if (auto reason = engine_misfit(spec.method, config.backend); !reason.empty()) return reason;
+  if (method_row(spec.method).engine)
+    if (auto reason = why_no_engine(); !reason.empty()) return reason;
   return comm.works_on_gpu() ? why_not_on_gpu(comm, spec) : why_not_on_host(spec);
 }
 

@@ -219,19 +219,11 @@ std::size_t lanes_worth_trying(Communicator& comm, int cores) {
 std::string link_key(const TrainingSpec& spec) {
   const std::string packed =
       spec.packing == Packing::none ? "" : fmt::format(", packed by {}", name_of(spec.packing));
-  switch (spec.method) {
-    case TrainingMethod::bsp_a2a:
-    case TrainingMethod::wfbp_a2a:
-    case TrainingMethod::mg_wfbp:
-    case TrainingMethod::ddp:
-      return "all-reduce" + packed;
-    case TrainingMethod::dear:
-      return "split all-reduce" + packed;
-    default:
-      return fmt::format("{}|{} {}|{}|{}{}", name_of(spec.method), spec.servers,
-                         name_of(spec.placement), largest_piece(spec), name_of(spec.optimizer),
-                         packed);
-  }
+  const TrainingMethodRow& method = method_row(spec.method);
+  if (method.sums == SumPlace::all_reduce && method.order == SendOrder::as_ready)
+    return (method.split ? "split all-reduce" : "all-reduce") + packed;
+  return fmt::format("{}|{} {}|{}|{}{}", method.name, spec.servers, name_of(spec.placement),
+                     largest_piece(spec), name_of(spec.optimizer), packed);
 }
 
 std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
@@ -240,7 +232,7 @@ std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size
   constexpr std::size_t kMessages = kMostTogether;
   const std::size_t size = std::min(all / kMessages, middle_gradient(counts));
   TrainingSpec spec;
-  spec.method = TrainingMethod::wfbp_a2a;
+  spec.method = kOneByOneMethod;
   if (!worker.memory().on_gpu() || size < kLeastPathElements) return {};
   std::vector<TriedPath> tried;
   const auto add = [&](const GradientPath& path) {
@@ -292,7 +284,7 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec,
     } else if (comm.works_on_gpu()) {
       const auto exchange =
           make_exchange(comm, plan, worker->gradients(), worker->sums(), worker->memory());
-      values = time_size_on_gpu(*exchange, messages, spec.method == TrainingMethod::dear);
+      values = time_size_on_gpu(*exchange, messages, method_row(spec.method).split);
     } else {
       GradientExchange exchange(comm, plan, worker->gradients(), worker->sums());
       values = time_size(exchange, messages, load);

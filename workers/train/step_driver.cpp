@@ -108,8 +108,7 @@ class EngineDriver final : public StepDriver {
 std::unique_ptr<StepDriver> make_step_driver(Communicator& comm, const ExchangePlan& plan,
                                              const TrainingSpec& spec, TrainingWorker& worker,
                                              Learner& learner, EngineGroup* engine) {
-  if (plan.method != TrainingMethod::ddp)
-    return std::make_unique<ExchangeDriver>(comm, plan, worker);
+  if (!method_row(plan.method).engine) return std::make_unique<ExchangeDriver>(comm, plan, worker);
   DYN_ASSERT(engine != nullptr, "ddp needs its ranks joined");
   return std::make_unique<EngineDriver>(comm, plan, spec, worker, learner, *engine);
 }

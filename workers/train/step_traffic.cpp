@@ -34,7 +34,7 @@ void StepTraffic::conclude(TrainingFigures& figures, int batch, int steps, doubl
 
 bool counts_payload(const ExchangePlan& plan, bool queued) {
   return plan.servers > 0 || plan.packing != Packing::none ||
-         (plan.method == TrainingMethod::dear && !queued);
+         (method_row(plan.method).split && !queued);
 }
 
 }  // namespace dynamiccl

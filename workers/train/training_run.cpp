@@ -135,7 +135,7 @@ void TrainingRun::prepare_model() {
 }
 
 std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
-  if (plan.method == TrainingMethod::ddp && engine_ == nullptr) {
+  if (method_row(plan.method).engine && engine_ == nullptr) {
     // The launch's id keeps files of an earlier launch from being taken for ours.
     engine_ = join_engine({fmt::format("{}/ddp-{}", config_.rendezvous_dir, config_.launch_id),
                            config_.interface.empty() ? default_interface() : config_.interface,
@@ -186,7 +186,7 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
 GradientPath TrainingRun::open_path(TrainingFigures& figures) {
   // Servers, packed gradients and rings of our own have one path.
   if (servers_ > 0 || spec_.packing != Packing::none) return {};
-  if (spec_.method == TrainingMethod::dear && comm_.queue() == nullptr) return {};
+  if (method_row(spec_.method).split && comm_.queue() == nullptr) return {};
   const auto [found, is_new] = paths_.try_emplace(model_key_);
   if (is_new) found->second = try_paths(comm_, profile_->counts, *worker_, usable_cores());
   GradientPath path = choose_path(found->second);
@@ -358,7 +358,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   train(record, plan);
   describe(figures, plan, *profile_, cost, workers_, threads_);
   const GradientCarrier carrier = carrier_of(comm_, plan);
-  if (spec_.method != TrainingMethod::ddp) figures.details["carried_by"] = carrier.library;
+  if (!method_row(spec_.method).engine) figures.details["carried_by"] = carrier.library;
   if (!is_server() && worker_->memory().on_gpu()) figures.details["path"] = carrier.path;
   describe(figures, predicted);
   if (!is_server()) {

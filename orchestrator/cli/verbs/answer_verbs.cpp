@@ -8,8 +8,12 @@
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/run/console.hpp"
-#include "reports/reports.hpp"
-#include "reports/step_trace.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/run_diff.hpp"
+#include "reports/render/run_page.hpp"
+#include "reports/render/step_trace.hpp"
 
 namespace dynamiccl {
 
@@ -41,13 +45,19 @@ struct QueryArguments {
   std::vector<std::string> where;
   std::string vary = "environment";
   std::string format;
+  bool markdown = false;
 };
 
-std::string query_list() {
-  std::vector<std::pair<std::string, std::string>> entries;
-  for (const auto& query : named_queries()) entries.emplace_back(query.name, query.description);
-  return "named queries:\n" + two_columns(entries, stdout_columns()) +
-         "anything else is taken as SQL and run read-only\n";
+/// The named queries under their themes.
+std::string query_list(std::size_t columns) {
+  std::string out;
+  for (const auto& theme : query_themes()) {
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const auto& query : all_queries())
+      if (query.theme == theme.folder) entries.emplace_back(query.name, query.row);
+    out += fmt::format("{}:\n{}", theme.title, two_columns(entries, columns));
+  }
+  return out + "anything else is taken as SQL and run read-only\n";
 }
 
 Table answer(const Reader& reader, const QueryArguments& arguments) {
@@ -84,29 +94,39 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       ->allow_extra_args(false);
   const auto* vary = verb->add_option(
       "--vary", arguments->vary, "axis, crossover, tradeoffs: the axis that varies (environment)");
+  verb->add_flag("--markdown", arguments->markdown,
+                 "the page of all queries with their columns, instead of an answer");
   add_format_option(*verb, arguments->format);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
-  verb->footer(
-      "Examples:\n"
-      "  dynamiccl query overhead\n"
-      "  dynamiccl query coverage --json\n"
-      "  dynamiccl query latency --all --pool\n"
-      "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
-      "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'");
+  verb->footer([] {
+    return "Examples:\n"
+           "  dynamiccl query overhead\n"
+           "  dynamiccl query coverage --json\n"
+           "  dynamiccl query latency --all --pool\n"
+           "  dynamiccl query latency --where backend=gloo --where size_bytes=64KiB --format csv\n"
+           "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'\n" +
+           query_list(stdout_columns());
+  });
   verb->callback([arguments, vary, &shared] {
-    if (vary->count() > 0 && !takes_vary(arguments->what))
+    if (arguments->markdown) {
+      fmt::print("{}", queries_markdown());
+      return;
+    }
+    const Query* query = find_query(trim(arguments->what));
+    if (vary->count() > 0 && (query == nullptr || !query->takes_vary))
       throw Error(
           ErrorKind::input,
           fmt::format("query {}: --vary goes with the queries axis, crossover and tradeoffs",
                       arguments->what));
     if (trim(arguments->what).empty()) {
-      fmt::print("{}", query_list());
+      fmt::print("{}", query_list(stdout_columns()));
       return;
     }
     const auto format = format_of(arguments->format, shared);
     const Table table = answer(Reader(shared.db), *arguments);
-    fmt::print("{}", render_table(table, format));
+    fmt::print("{}",
+               render_table(table, format, columns_of(arguments->what, table), stdout_columns()));
     // An empty table alone would be read as an answer.
     if (table.rows.empty() && !arguments->where.empty() && !shared.quiet)
       fmt::print(stderr,
@@ -114,8 +134,8 @@ void add_query_verb(CLI::App& app, Shared& shared) {
                  "was measured\n",
                  arguments->what, join(arguments->where, " and "));
     const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
-    if (const auto method = judging_method(arguments->what); for_people && !method.empty())
-      fmt::print("\n{}\n", method);
+    if (for_people && query != nullptr && !query->method.empty())
+      fmt::print("\n{}\n", query->method);
   });
 }
 

@@ -9,7 +9,10 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
-#include "reports/comparison.hpp"
+#include "reports/compare/comparison.hpp"
+#include "reports/render/comparison_junit.hpp"
+#include "reports/render/comparison_render.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -10,8 +10,8 @@
 #include "orchestrator/cli/completion.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/registry.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -59,7 +59,7 @@ CompletionSources sources_of(const std::string& db) {
   };
   sources.queries = [] {
     std::vector<Candidate> found;
-    for (const auto& query : named_queries()) found.push_back({query.name, query.description});
+    for (const auto& query : all_queries()) found.push_back({query.name, query.row});
     return found;
   };
   sources.environments = [] {

@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "containers/environment.hpp"
+#include "containers/image.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/error.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
@@ -75,8 +77,9 @@ std::vector<EnvironmentProfile> chosen_profiles(const DoctorArguments& arguments
 std::vector<Backend> chosen_backends(const DoctorArguments& arguments) {
   std::vector<Backend> backends;
   if (arguments.backends.empty()) {
-    backends = {Backend::openmpi, Backend::mpich, Backend::gloo};
-    if (gpu_count() > 1) backends.push_back(Backend::nccl);
+    for (const BackendFacts& facts : kBackendFacts)
+      if (!facts.on_gpu || (facts.gpu_per_rank && gpu_count() > 1))
+        backends.push_back(facts.backend);
   }
   for (const auto& name : arguments.backends) {
     const auto backend = find_named<Backend>(name);

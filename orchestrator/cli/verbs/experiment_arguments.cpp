@@ -16,8 +16,8 @@
 
 namespace dynamiccl {
 
-void ExperimentArguments::add_to(CLI::App& verb) {
-  verb.add_option("FILE", file, "experiment file (TOML)")->required();
+void ExperimentArguments::add_to(CLI::App& verb, bool required) {
+  verb.add_option("FILE", file, "experiment file (TOML)")->required(required);
   verb.add_option("--set", overrides, "KEY=VALUE replaces a key of FILE: protocol.launches=10")
       ->take_all()
       ->allow_extra_args(false);
@@ -30,7 +30,7 @@ void ExperimentArguments::add_to(CLI::App& verb) {
   verb.add_option("--hosts", hosts,
                   "start the ranks on these machines by ssh: 'node1:4,node2:4', or a file of them");
   verb.add_flag("--slurm{srun}", slurm,
-                "start the ranks through Slurm: --slurm (job steps), --slurm=mpirun, --slurm=sbatch");
+                "start the ranks through Slurm: --slurm (job steps) or --slurm=mpirun");
   verb.add_option("--nodes", nodes, "how many nodes; all of the hosts or the allocation")
       ->check(CLI::PositiveNumber);
   verb.add_option("--profiles", profile_folders, "folder with further environment profiles")
@@ -53,8 +53,7 @@ std::vector<std::string> all_overrides(const ExperimentArguments& arguments) {
   std::vector<std::string> all = arguments.overrides;
   if (!arguments.hosts.empty())
     all.push_back(fmt::format("cluster.hosts={}", nlohmann::json(arguments.hosts).dump()));
-  if (!arguments.slurm.empty())
-    all.push_back(fmt::format("cluster.slurm=\"{}\"", arguments.slurm));
+  if (!arguments.slurm.empty()) all.push_back(fmt::format("cluster.slurm=\"{}\"", arguments.slurm));
   if (arguments.nodes > 0) all.push_back(fmt::format("cluster.nodes={}", arguments.nodes));
   return all;
 }

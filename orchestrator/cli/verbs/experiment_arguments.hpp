@@ -22,7 +22,8 @@ struct ExperimentArguments {
   std::string slurm;
   int nodes = 0;
 
-  void add_to(CLI::App& verb);
+  /// @param required false for a verb that may do without an experiment
+  void add_to(CLI::App& verb, bool required = true);
   /// The words of a command line that give the same experiment.
   [[nodiscard]] std::vector<std::string> words() const;
 };

@@ -39,10 +39,7 @@ void write(const fs::path& path, const std::string& text) {
 /// The library that the first file is for, unless one is named.
 Backend backend_of(const Arguments& arguments) {
   if (!arguments.backend.empty()) return parse_named<Backend>(arguments.backend);
-  const std::string& format = arguments.formats.front();
-  for (const Backend backend : {Backend::openmpi, Backend::mpich, Backend::gloo})
-    if (format == name_of(backend)) return backend;
-  return Backend::nccl;
+  return find_named<Backend>(arguments.formats.front()).value_or(Backend::nccl);
 }
 
 ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {

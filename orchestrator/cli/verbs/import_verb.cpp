@@ -14,7 +14,7 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
-#include "reports/reports.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -13,8 +13,10 @@
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/replay.hpp"
 #include "orchestrator/run/run_setup.hpp"
-#include "reports/answer.hpp"
-#include "reports/reports.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -27,7 +29,7 @@ struct ReplayArguments {
   bool dry_run = false;
 };
 
-Table table_of(const std::vector<SurroundingDifference>& differences) {
+Table replay_table_of(const std::vector<SurroundingDifference>& differences) {
   Table table;
   table.columns = {"part", "what", "then", "now"};
   for (const auto& [part, leaf] : differences)
@@ -113,7 +115,7 @@ void print_json(const StoredLaunch& launch, const std::string& run,
   fmt::print("{}\n", ordered_json{{"launch_id", launch.uuid},
                                   {"run_id", run.empty() ? ordered_json() : ordered_json(run)},
                                   {"replay_of_run", launch.run_id},
-                                  {"differences_before", list(table_of(before))},
+                                  {"differences_before", list(replay_table_of(before))},
                                   {"differences_seen", list(seen)},
                                   {"figures", list(figures)}}
                          .dump(1, ' ', false, ordered_json::error_handler_t::replace));
@@ -134,7 +136,7 @@ void say_before(const StoredLaunch& launch, const std::vector<SurroundingDiffere
   if (before.empty()) {
     fmt::print("nothing that is recorded differs now\n");
   } else {
-    fmt::print("what differs now\n{}", render_table(table_of(before), OutputFormat::text));
+    fmt::print("what differs now\n{}", render_table(replay_table_of(before), OutputFormat::text));
   }
   std::fflush(stdout);
 }
@@ -143,9 +145,9 @@ int compare_afterwards(const StoredLaunch& launch, const RunSummary& summary,
                        const std::vector<SurroundingDifference>& before, const Shared& shared) {
   const Reader reader(shared.db);
   const Table figures = compared_figures(reader, launch, summary.run_id);
-  Table seen = table_of({});
+  Table seen = replay_table_of({});
   if (summary.failed_launches == 0 && summary.interrupted_by == 0)
-    seen = table_of(differences_seen_by_ranks(launch, load_launch(reader, summary.run_id)));
+    seen = replay_table_of(differences_seen_by_ranks(launch, load_launch(reader, summary.run_id)));
   if (shared.json) {
     print_json(launch, summary.run_id, before, seen, figures);
   } else {
@@ -174,7 +176,7 @@ int replay(const ReplayArguments& arguments, const Shared& shared) {
   const auto before = differences_now(launch, site, load_profiles(profile_folders({})));
   say_before(launch, before, shared);
   if (arguments.dry_run) {
-    if (shared.json) print_json(launch, "", before, table_of({}), Table{});
+    if (shared.json) print_json(launch, "", before, replay_table_of({}), Table{});
     return exit_code::kFine;
   }
   restore_variables(launch, before);

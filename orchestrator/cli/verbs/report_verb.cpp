@@ -8,7 +8,9 @@
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
-#include "reports/reports.hpp"
+#include "reports/page/html_report.hpp"
+#include "reports/render/render.hpp"
+#include "reports/render/report.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -11,13 +11,19 @@
 #include "db/reader.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/run/stopping.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/page/html_report.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -28,6 +34,8 @@ struct RunArguments {
   ExperimentArguments experiment;
   std::string out;
   bool resume = false;
+  bool full = false;
+  bool no_report = false;
 };
 
 RunInfo run_info(const RunArguments& arguments, const Experiment& experiment,
@@ -62,10 +70,25 @@ std::string resume_command(const RunArguments& arguments, const Shared& shared) 
   return command_line(argv);
 }
 
-void print_answer(const RunSummary& summary, const Shared& shared) {
+/// Writes the run's page beside the database. @returns its path, "" where there is none
+std::string write_page(const Reader& reader, const RunSummary& summary, const Shared& shared) {
+  const fs::path page = fs::path(shared.db).parent_path() / (summary.run_id.substr(0, 8) + ".html");
+  try {
+    write_output(page.string(), render_report_html(reader, summary.run_id), "--no-report");
+  } catch (const Error& error) {
+    fmt::print(stderr, "the page was not written: {}\n", error.what());
+    return "";
+  }
+  return page.string();
+}
+
+void print_answer(const RunSummary& summary, const RunArguments& arguments, const Shared& shared) {
   const Reader reader(shared.db);
+  const std::string page = arguments.no_report ? "" : write_page(reader, summary, shared);
   if (!shared.json) {
-    fmt::print("{}", render_answer(reader, summary.run_id));
+    if (arguments.full)
+      fmt::print("{}\n", render_full_answer(reader, summary.run_id, stdout_columns()));
+    fmt::print("{}", render_answer(reader, summary.run_id, page));
     return;
   }
   QueryScope scope;
@@ -135,7 +158,7 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   site.cluster = loaded.cluster;
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
   const auto summary = executor.run(info, resumed);
-  print_answer(summary, shared);
+  print_answer(summary, arguments, shared);
   say_how_to_go_on(summary, resume_command(arguments, shared), console);
   if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
   const auto nobody = algorithms_of_nobody(shared.db, summary.run_id);
@@ -153,6 +176,9 @@ void add_run_verb(CLI::App& app, Shared& shared) {
                  "complete the newest unfinished run of FILE without repeating what is stored");
   verb->add_option("--out", arguments->out,
                    "keep each launch's run.json and records in this folder");
+  verb->add_flag("--full", arguments->full, "every table before the answer");
+  verb->add_flag("--no-report", arguments->no_report,
+                 "leave out the page that is written beside the database");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(

@@ -7,7 +7,8 @@
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
-#include "reports/reports.hpp"
+#include "reports/render/render.hpp"
+#include "tuner/policy/policy_file.hpp"
 
 namespace dynamiccl {
 
@@ -15,9 +16,7 @@ AgentOptions agent_options(const TuneArguments& arguments) {
   AgentOptions options;
   options.seed = arguments.seed;
   options.policy_path = arguments.policy;
-  // The policy that comes with the program, where its data are.
-  if (options.policy_path.empty() && std::filesystem::exists(DYNAMICCL_POLICY))
-    options.policy_path = DYNAMICCL_POLICY;
+  if (options.policy_path.empty()) options.policy_path = shipped_policy();
   return options;
 }
 

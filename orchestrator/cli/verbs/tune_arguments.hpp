@@ -32,6 +32,21 @@ struct TuneArguments {
   bool confirm = false;
   bool resume = false;
   bool between_runs = false;
+
+  // Of `tune -- COMMAND`.
+  std::string call_agent = "ppo";
+  int launches = 11;
+  int pairs = 6;
+  std::size_t steps = 12;
+  std::size_t warmup = 3;
+  double trial_seconds = 60;
+  double learn_seconds = 10;
+  std::string most_gpu_memory;
+  int most_cores = 0;
+  bool same_bits = false;
+  bool online = false;
+  bool recheck = false;
+  std::string plugin;
 };
 
 AgentOptions agent_options(const TuneArguments& arguments);
@@ -46,6 +61,10 @@ RunInfo tune_run(const TuneArguments& arguments, const Experiment& experiment, c
 int measure_in_run(const TuneArguments& arguments, const Shared& shared, const RunInfo& info,
                    const Experiment& experiment, const TunePlan& plan, Console& console,
                    const std::function<int(LaunchEvaluator&)>& body);
+
+/// `tune -- COMMAND`: somebody's own job.
+void add_job_options(CLI::App& verb, TuneArguments& arguments);
+int run_job_tuning(const TuneArguments& arguments, const Shared& shared);
 
 /// `tune --replay`: agents search a stored sweep; with --confirm what they choose is then measured.
 int run_replay(const TuneArguments& arguments, const Shared& shared);

@@ -11,7 +11,7 @@
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
-#include "reports/reports.hpp"
+#include "reports/model/published.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -20,7 +20,7 @@
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
-#include "reports/reports.hpp"
+#include "reports/model/published.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -192,9 +192,10 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
 }  // namespace
 
 void add_tune_verb(CLI::App& app, Shared& shared) {
-  auto* verb = app.add_subcommand("tune", "search the settings of an experiment's cells");
+  auto* verb = app.add_subcommand(
+      "tune", "search the settings of an experiment's cells, or of your own job: tune -- COMMAND");
   auto arguments = std::make_shared<TuneArguments>();
-  arguments->experiment.add_to(*verb);
+  arguments->experiment.add_to(*verb, false);
   add_search_options(*verb, *arguments);
   verb->add_flag("--between-runs", arguments->between_runs,
                  "choose backend, architecture and schedule of each workload (agent: bandit)");
@@ -209,7 +210,10 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
       ->check(CLI::PositiveNumber);
   verb->add_option("--apply", arguments->apply,
                    "measure a settings file against the defaults on FILE's cells");
-  verb->add_option("--out", arguments->out, "keep each launch's files in this folder");
+  verb->add_option("--out", arguments->out,
+                   "keep each launch's files in this folder; with a command: where its settings go "
+                   "(results/job)");
+  add_job_options(*verb, *arguments);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
@@ -225,10 +229,22 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
       "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
       "schedule\n"
-      "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply is slower "
-      "than\n"
-      "the default, 130 Ctrl-C.");
+      "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py          your own job, unchanged\n"
+      "  dynamiccl tune --online -- torchrun --nproc-per-node 2 train.py  one run, accompanied\n"
+      "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply or --recheck "
+      "is "
+      "slower\n"
+      "than the default, 5 --recheck could not tell, 130 Ctrl-C.");
   verb->callback([arguments, &shared] {
+    if (!shared.command.empty()) {
+      shared.exit_code = run_job_tuning(*arguments, shared);
+      return;
+    }
+    if (arguments->experiment.file.empty())
+      throw Error(ErrorKind::input,
+                  "tune needs an experiment file, or a command of yours behind --:\n"
+                  "  dynamiccl tune experiments/tune_smoke.toml\n"
+                  "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py");
     arguments->agent = !arguments->agents.empty() ? arguments->agents.front()
                        : arguments->between_runs  ? "bandit"
                                                   : "ppo";

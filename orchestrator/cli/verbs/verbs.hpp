@@ -22,6 +22,7 @@ inline constexpr int kUnclear = 5;
 /// What every verb knows; filled by the command line before a verb runs.
 struct Shared {
   std::vector<std::string> argv;
+  std::vector<std::string> command;  ///< words behind `tune --`: somebody's own command
   std::string db;  ///< --db, $DYNAMICCL_DB or results/dynamiccl.sqlite
   bool json = false;
   bool quiet = false;

@@ -49,9 +49,9 @@ std::vector<Command> build_srun(const LaunchRequest& request) {
   for (const auto& [name, value] : rank_environment(request))
     argv.push_back(fmt::format("{}={}", name, value));
   if (management == "none")
-    argv.insert(argv.end(), {"sh", "-c",
-                             fmt::format("export {}=$SLURM_PROCID; exec \"$@\"", kRankVariable),
-                             "sh"});
+    argv.insert(
+        argv.end(),
+        {"sh", "-c", fmt::format("export {}=$SLURM_PROCID; exec \"$@\"", kRankVariable), "sh"});
   argv.insert(argv.end(), request.shape.rank_prefix.begin(), request.shape.rank_prefix.end());
   argv.insert(argv.end(), request.worker.begin(), request.worker.end());
   return {command};

@@ -9,8 +9,7 @@
 #include "core/vocabulary/error.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 

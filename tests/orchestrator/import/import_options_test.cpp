@@ -8,8 +8,7 @@
 
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
-#include "reports/reports.hpp"
-#include "reports/table_view.hpp"
+#include "reports/model/table_view.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 #include "tests/orchestrator/import/import_tables.hpp"
 

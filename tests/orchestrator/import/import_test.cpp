@@ -16,7 +16,6 @@
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
-#include "reports/reports.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 #include "tests/orchestrator/import/import_tables.hpp"
 

@@ -44,7 +44,7 @@ std::vector<double> accuracies_of(int workers, const std::vector<TrainingMethod>
 
 }  // namespace
 
-TEST_CASE("equal samples give equal accuracy, whatever the method", "[a-12]") {
+TEST_CASE("equal samples give equal accuracy, whatever the method", "[a-12][long]") {
   struct Task {
     TrainingModel model;
     int steps;  // so many that it is learnt in part: a lost gradient would be seen
@@ -254,7 +254,7 @@ void check_refused(Job& job, const std::string& reason) {
 
 }  // namespace
 
-TEST_CASE("a method of the other architecture says so", "[d-35]") {
+TEST_CASE("a method of the other architecture says so") {
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 0);
   job->config.architecture = Architecture::ps;
   check_refused(*job, "does not belong to the ps architecture");

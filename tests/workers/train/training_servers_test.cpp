@@ -32,7 +32,7 @@ TEST_CASE("servers share the load and hold no more than they must", "[d-03]") {
   for (const auto bytes : held) CHECK(bytes == 3 * volume);
 }
 
-TEST_CASE("servers that are the optimizers train the same weights", "[d-03][d-40]") {
+TEST_CASE("servers that are the optimizers train the same weights", "[d-03][d-40][long]") {
   const auto backend = GENERATE(from_range(kBackends));
   const int workers = GENERATE(2, 4);
   auto job = job_of(backend, workers, kServer, 20, 2);
@@ -48,7 +48,8 @@ TEST_CASE("servers that are the optimizers train the same weights", "[d-03][d-40
   }
 }
 
-TEST_CASE("colocated servers train what one process would train, bit for bit", "[d-03][d-40]") {
+TEST_CASE("colocated servers train what one process would train, bit for bit",
+          "[d-03][d-40][long]") {
   const auto backend = GENERATE(from_range(kBackends));
   const auto& [workers, optimizer] =
       GENERATE(std::pair{2, OptimizerPlace::worker}, std::pair{4, OptimizerPlace::worker},
@@ -116,7 +117,7 @@ TEST_CASE("some of the workers may be servers, and only so many as there are", "
   }
 }
 
-TEST_CASE("a dead rank among colocated servers ends the launch, in time", "[d-40]") {
+TEST_CASE("a dead rank among colocated servers ends the launch, in time", "[d-40][long]") {
   const auto backend = GENERATE(from_range(kBackends));
   const auto method = GENERATE(TrainingMethod::wfbp_ps, TrainingMethod::bytescheduler_ps);
   auto job = job_of(backend, 2, {method}, 0, 0);

@@ -57,7 +57,7 @@ TEST_CASE("every method trains what one process would train", "[d-40][d-46][a-12
   }
 }
 
-TEST_CASE("every method trains a deep model as one process would", "[d-40][d-46]") {
+TEST_CASE("every method trains a deep model as one process would", "[d-40][d-46][long]") {
   for (const auto& methods : {kRing, kServer}) {
     auto job = job_of(Backend::gloo, 2, methods, 2);
     job->config.protocol.warmup = 0;
@@ -107,7 +107,7 @@ TEST_CASE("a step sends every piece once, split or whole", "[d-49][dear]") {
   }
 }
 
-TEST_CASE("packed gradients train the same weights with fewer bytes", "[d-40][d-46]") {
+TEST_CASE("packed gradients train the same weights with fewer bytes", "[d-40][d-46][long]") {
   const auto backend = GENERATE(from_range(kBackends));
   // Two swap whole pieces; among three, parts differ in length.
   const int workers = backend == Backend::gloo ? 2 : 3;

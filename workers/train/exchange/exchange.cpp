@@ -16,10 +16,12 @@ constexpr std::chrono::microseconds kProgressPause{500};
 /// A GPU tells nobody that it has reached a gradient: short against the time between two.
 constexpr std::chrono::microseconds kGpuPause{50};
 
-bool waits_for_all(TrainingMethod method) { return method == TrainingMethod::bsp_ps; }
+bool waits_for_all(TrainingMethod method) {
+  return method_row(method).order == SendOrder::after_backward;
+}
 
 bool is_by_urgency(TrainingMethod method) {
-  return method == TrainingMethod::bytescheduler_a2a || method == TrainingMethod::bytescheduler_ps;
+  return method_row(method).order == SendOrder::by_urgency;
 }
 
 }  // namespace

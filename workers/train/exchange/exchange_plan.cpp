@@ -14,24 +14,24 @@ constexpr std::size_t kFirstBucketBytes = 1U << 20;
 
 std::vector<Group> groups_of(const TrainingSpec& spec, const std::vector<Gradient>& gradients,
                              const CostTable& cost) {
-  switch (spec.method) {
-    case TrainingMethod::mg_wfbp:
+  switch (method_row(spec.method).grouping) {
+    case MessageGrouping::merged:
       return spec.merge == MergeRule::optimal ? optimal_merge(gradients, cost)
                                               : greedy_merge(gradients, cost, cost.start_up_us());
-    case TrainingMethod::dear:
+    case MessageGrouping::buckets:
       return up_to(gradients, bucket_of(spec).count());
-    case TrainingMethod::ddp:
+    case MessageGrouping::filled:
       return filled(gradients, kFirstBucketBytes, bucket_of(spec).count());
-    case TrainingMethod::bytescheduler_a2a:
+    case MessageGrouping::parts:
       // Every message is agreed upon and wakes a thread on each rank: tensors of a few kilobytes go
       // with their neighbours, the same ones in every step, so that sums stay the same bits.
       return up_to(gradients, partition_of(spec).count());
-    case TrainingMethod::bsp_a2a:
-    case TrainingMethod::bsp_ps:
+    case MessageGrouping::together:
       return all_together(gradients.size());
-    default:
-      return each_alone(gradients.size());
+    case MessageGrouping::alone:
+      break;
   }
+  return each_alone(gradients.size());
 }
 
 /// What a message may cost a GPU's step beside its own time, microseconds: collectives and updates
@@ -53,12 +53,13 @@ std::vector<Bytes> credits_of(const TrainingSpec& spec, Bytes part) {
 /// What a method may be left to choose, smallest first; `spec` alone where everything is said.
 std::vector<TrainingSpec> choices(const TrainingSpec& spec) {
   std::vector<TrainingSpec> list;
-  if (spec.method == TrainingMethod::dear && !is_said(spec.bucket)) {
+  const MethodChoice choice = method_row(spec.method).choice;
+  if (choice == MethodChoice::bucket && !is_said(spec.bucket)) {
     for (const std::uint64_t mib : {1, 2, 4, 8, 16, 25}) {
       list.push_back(spec);
       list.back().bucket = Bytes(mib << 20);
     }
-  } else if (spec.method == TrainingMethod::bytescheduler_a2a) {
+  } else if (choice == MethodChoice::parts) {
     const auto parts = is_said(spec.partition)
                            ? std::vector<Bytes>{spec.partition}
                            : std::vector{Bytes(1U << 19), Bytes(1U << 20), Bytes(2U << 20),
@@ -130,8 +131,9 @@ std::optional<Sgd> server_sgd(const TrainingSpec& spec) {
 
 /// A whole message where the method does not cut; servers take pieces, so that they share the load.
 std::size_t largest_piece(const TrainingSpec& spec) {
-  const bool whole = architecture_of(spec.method) == Architecture::ring &&
-                     (spec.method != TrainingMethod::bytescheduler_a2a || !is_said(spec.partition));
+  const bool whole =
+      architecture_of(spec.method) == Architecture::ring &&
+      (method_row(spec.method).grouping != MessageGrouping::parts || !is_said(spec.partition));
   return whole ? std::numeric_limits<std::size_t>::max() / 2
                : static_cast<std::size_t>(partition_of(spec).count() / sizeof(float));
 }
@@ -151,7 +153,8 @@ std::vector<ExchangePlan> possible_plans(const TrainingSpec& spec, const StepPro
   const auto& gradients = profile.gradients;
   for (const TrainingSpec& choice : choices(spec))
     add(make_exchange_plan(choice, gradients, link.time));
-  if (spec.method != TrainingMethod::mg_wfbp || spec.merge != MergeRule::optimal) return plans;
+  if (method_row(spec.method).choice != MethodChoice::merge || spec.merge != MergeRule::optimal)
+    return plans;
   add(make_exchange_plan(spec, gradients, link.busy_time));
   if (!on_gpu) return plans;
   const auto add_groups = [&](const std::vector<Group>& groups) {

@@ -38,7 +38,7 @@ GradientPath choose_path(const std::vector<TriedPath>& tried);
 
 /// Everything that all ranks of a cell must agree on before the first step.
 struct ExchangePlan {
-  TrainingMethod method = TrainingMethod::bsp_a2a;
+  TrainingMethod method = kPlainestMethod;
   int servers = 0;                  ///< ranks 0 to servers-1; 0 without
   bool colocated = false;           ///< servers are workers too
   std::vector<std::size_t> counts;  ///< elements of each gradient in the flat buffer's order

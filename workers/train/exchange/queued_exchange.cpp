@@ -16,7 +16,7 @@ QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, flo
       memory_(memory),
       stripes_(stripes_of(plan, comm.size())),
       followed_(plan.path.lanes, false),
-      split_(plan.method == TrainingMethod::dear),
+      split_(method_row(plan.method).split),
       missing_(plan.pieces.size(), 0),
       awaited_(plan.pieces.size(), true) {}
 
@@ -164,7 +164,8 @@ void QueuedExchange::wait(std::size_t gradient) {
 bool can_be_queued(Communicator& comm, const ExchangePlan& plan) {
   if (comm.queue() == nullptr || plan.servers > 0 || plan.packing != Packing::none) return false;
   // ByteScheduler chooses by what is ready when credit comes back. The others never cut a gradient.
-  return plan.method != TrainingMethod::bytescheduler_a2a && plan.method != TrainingMethod::ddp;
+  const TrainingMethodRow& method = method_row(plan.method);
+  return method.order != SendOrder::by_urgency && !method.engine;
 }
 
 std::unique_ptr<StepExchange> make_exchange(Communicator& comm, const ExchangePlan& plan,

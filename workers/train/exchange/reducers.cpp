@@ -179,8 +179,7 @@ std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& pl
     if (!plan.colocated) return push_pull;
     return make_colocated_reducer(comm, plan, gradients, sums, std::move(push_pull));
   }
-  if (plan.method == TrainingMethod::dear)
-    return std::make_unique<SplitAllReduce>(comm, plan, gradients);
+  if (method_row(plan.method).split) return std::make_unique<SplitAllReduce>(comm, plan, gradients);
   return std::make_unique<AllReduce>(comm, plan, gradients);
 }
 

@@ -14,7 +14,7 @@ constexpr std::size_t kToHost = 2;
 constexpr std::size_t kBack = kToHost;
 
 bool is_whole_sum(const ExchangePlan& plan) {
-  return plan.servers == 0 && plan.method != TrainingMethod::dear;
+  return plan.servers == 0 && !method_row(plan.method).split;
 }
 
 /// The plan in host memory: where a sum is there when its call returns, large pieces go in chunks.
@@ -118,7 +118,7 @@ class StagedReducer final : public Reducer {
 }  // namespace
 
 bool goes_by_host(const ExchangePlan& plan) {
-  return plan.servers > 0 || plan.method == TrainingMethod::dear || plan.packing != Packing::none ||
+  return plan.servers > 0 || method_row(plan.method).split || plan.packing != Packing::none ||
          plan.path.by_host;
 }
 

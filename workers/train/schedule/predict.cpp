@@ -22,11 +22,10 @@ class Simulation {
         link_(link),
         credit_bytes_(credit_bytes),
         crosses_(crosses_barrier(method)),
-        by_urgency_(method == TrainingMethod::bytescheduler_a2a ||
-                    method == TrainingMethod::bytescheduler_ps),
-        waits_for_all_(method == TrainingMethod::bsp_ps),
-        served_(architecture_of(method) == Architecture::ps),
-        splits_(method == TrainingMethod::dear),
+        by_urgency_(method_row(method).order == SendOrder::by_urgency),
+        waits_for_all_(method_row(method).order == SendOrder::after_backward),
+        served_(method_row(method).sums == SumPlace::server),
+        splits_(method_row(method).split),
         open_(profile.gradients.size(), 0) {
     for (const auto& gradient : profile.gradients) bytes_ += static_cast<double>(gradient.bytes);
   }

@@ -1,0 +1,381 @@
+// One rank of a job whose ranks are isolated from each other: whether NCCL's operations are right
+// across the boundary, how long they take, and what happens when a peer is killed. Started once per
+// rank with RANK and WORLD_SIZE set.
+//   nccl_boundary --id FILE check [OPERATIONS] [SEED]   random operations, sizes, places; three
+//   communicators, graphs nccl_boundary --id FILE time [CALLS] [SIZES]        all-reduce of
+//   float32; SIZES as 1024,65536,... nccl_boundary --id FILE loop all-reduces until a peer is gone;
+//   exit code 10 when NCCL said so
+// FILE lies in a folder that all ranks share; a new name for every start.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "benchmarks/workers/boundary_kernels.hpp"
+#include "workers/backends/nccl_api.hpp"
+
+namespace {
+
+using dynamiccl::nccl_api;
+using dynamiccl::NcclApi;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostElements = (std::size_t{4} << 20) + 3;
+constexpr std::size_t kCommunicators = 3;
+
+void cuda(cudaError_t result, const char* what) {
+  if (result != cudaSuccess)
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(result));
+}
+void nccl(ncclResult_t result, const char* what) {
+  if (result != ncclSuccess)
+    throw std::runtime_error(std::string(what) + ": " + nccl_api().get_error_string(result) + ", " +
+                             nccl_api().get_last_error(nullptr));
+}
+
+struct Job {
+  int rank = 0;
+  int ranks = 1;
+  std::string id_file;
+};
+
+ncclUniqueId unique_id(const Job& job, std::size_t number) {
+  ncclUniqueId id{};
+  const std::string path = job.id_file + "." + std::to_string(number);
+  if (job.rank == 0) {
+    nccl(nccl_api().get_unique_id(&id), "ncclGetUniqueId");
+    std::ofstream(path + ".new", std::ios::binary).write(id.internal, sizeof id.internal);
+    if (std::rename((path + ".new").c_str(), path.c_str()) != 0) throw std::runtime_error(path);
+    return id;
+  }
+  for (int i = 0; i < 6000; ++i) {
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(id.internal, sizeof id.internal)) return id;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  throw std::runtime_error("no " + path);
+}
+
+ncclComm_t communicator(const Job& job, std::size_t number) {
+  ncclComm_t comm = nullptr;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  nccl(
+      nccl_api().comm_init_rank_config(&comm, job.ranks, unique_id(job, number), job.rank, &config),
+      "ncclCommInitRankConfig");
+  return comm;
+}
+
+/// Random operations, the same on all ranks, each with every element checked.
+class Checker {
+ public:
+  Checker(const Job& job, std::uint32_t seed) : job_(job), random_(seed) {
+    for (std::size_t c = 0; c < kCommunicators; ++c) {
+      Lane& lane = lanes_[c];
+      lane.comm = communicator(job, c);
+      cuda(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), "stream");
+      const std::size_t bytes = kMostElements * sizeof(float) * static_cast<std::size_t>(job.ranks);
+      cuda(cudaMalloc(&lane.send, bytes), "send buffer");
+      cuda(cudaMalloc(&lane.receive, bytes), "receive buffer");
+    }
+    cuda(cudaMalloc(&wrong_, sizeof *wrong_), "counter");
+    cuda(cudaMemset(wrong_, 0, sizeof *wrong_), "counter");
+  }
+  ~Checker() {
+    for (Lane& lane : lanes_) {
+      nccl_api().comm_destroy(lane.comm);
+      cudaFree(lane.send);
+      cudaFree(lane.receive);
+    }
+    cudaFree(wrong_);
+  }
+
+  void run(std::uint64_t operations) {
+    for (std::uint64_t i = 0; i < operations; ++i) {
+      Lane& lane = lanes_[random_() % kCommunicators];
+      operate(lane, static_cast<std::uint32_t>(i));
+      // Lanes run beside each other, but not without end.
+      if (i % 64 == 63) synchronize();
+      if (i % 50'000 == 49'999 && job_.rank == 0)
+        std::fprintf(stderr, "%llu operations\n", static_cast<unsigned long long>(i + 1));
+    }
+    synchronize();
+  }
+  /// The same captured once and replayed.
+  void run_graph(int replays) {
+    Lane& lane = lanes_[0];
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    cuda(cudaStreamBeginCapture(lane.stream, cudaStreamCaptureModeGlobal), "capture");
+    for (std::uint32_t i = 0; i < 6; ++i) operate(lane, 900'000 + i);
+    cuda(cudaStreamEndCapture(lane.stream, &graph), "end of capture");
+    cuda(cudaGraphInstantiate(&executable, graph, 0), "graph");
+    for (int i = 0; i < replays; ++i) cuda(cudaGraphLaunch(executable, lane.stream), "replay");
+    synchronize();
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+  }
+  [[nodiscard]] unsigned long long wrong() const {
+    unsigned long long count = 0;
+    cuda(cudaMemcpy(&count, wrong_, sizeof count, cudaMemcpyDeviceToHost), "counter");
+    return count;
+  }
+
+ private:
+  struct Lane {
+    ncclComm_t comm = nullptr;
+    cudaStream_t stream = nullptr;
+    float* send = nullptr;
+    float* receive = nullptr;
+  };
+
+  void synchronize() {
+    for (Lane& lane : lanes_) cuda(cudaStreamSynchronize(lane.stream), "synchronize");
+  }
+
+  std::size_t random_count() {
+    constexpr std::array<std::size_t, 10> kOdd{1, 2, 3, 7, 255, 1023, 4097, 65537, 262143, 0};
+    const unsigned kind = random_() % 16;
+    if (kind < 10) return std::max<std::size_t>(1, kOdd[random_() % kOdd.size()]);
+    if (kind == 15 && random_() % 24 == 0) return kMostElements - random_() % 5;
+    return 1 + random_() % (std::size_t{1} << (random_() % 17));
+  }
+
+  void operate(Lane& lane, std::uint32_t seed) {
+    const std::size_t count = random_count();
+    const bool in_place = random_() % 2 == 0;
+    const int root = static_cast<int>(random_() % static_cast<unsigned>(job_.ranks));
+    switch (random_() % 7) {
+      case 0:
+        return all_reduce(lane, count, in_place, seed);
+      case 1:
+        return broadcast(lane, count, in_place, root, seed);
+      case 2:
+        return reduce(lane, count, in_place, root, seed);
+      case 3:
+        return all_gather(lane, count, in_place, seed);
+      case 4:
+        return reduce_scatter(lane, count, in_place, seed);
+      case 5:
+        return all_to_all(lane, count, seed);
+      default:
+        return exchange(lane, count, seed);
+    }
+  }
+
+  [[nodiscard]] std::uint32_t self() const { return static_cast<std::uint32_t>(job_.rank); }
+  [[nodiscard]] std::uint32_t all() const { return static_cast<std::uint32_t>(job_.ranks); }
+
+  void all_reduce(Lane& l, std::size_t n, bool in_place, std::uint32_t seed) {
+    float* from = in_place ? l.receive : l.send;
+    dynamiccl::boundary::fill(from, n, self(), 0, seed, l.stream);
+    nccl(nccl_api().all_reduce(from, l.receive, n, ncclFloat, ncclSum, l.comm, l.stream),
+         "ncclAllReduce");
+    dynamiccl::boundary::check(l.receive, n, 0, all(), 0, seed, wrong_, l.stream);
+  }
+  void broadcast(Lane& l, std::size_t n, bool in_place, int root, std::uint32_t seed) {
+    float* from = in_place ? l.receive : l.send;
+    dynamiccl::boundary::fill(from, n, self(), 0, seed, l.stream);
+    nccl(nccl_api().broadcast(from, l.receive, n, ncclFloat, root, l.comm, l.stream),
+         "ncclBroadcast");
+    const auto source = static_cast<std::uint32_t>(root);
+    dynamiccl::boundary::check(l.receive, n, source, source + 1, 0, seed, wrong_, l.stream);
+  }
+  void reduce(Lane& l, std::size_t n, bool in_place, int root, std::uint32_t seed) {
+    float* from = in_place ? l.receive : l.send;
+    dynamiccl::boundary::fill(from, n, self(), 0, seed, l.stream);
+    nccl(nccl_api().reduce(from, l.receive, n, ncclFloat, ncclSum, root, l.comm, l.stream),
+         "ncclReduce");
+    if (root == job_.rank)
+      dynamiccl::boundary::check(l.receive, n, 0, all(), 0, seed, wrong_, l.stream);
+  }
+  void all_gather(Lane& l, std::size_t n, bool in_place, std::uint32_t seed) {
+    float* from = in_place ? l.receive + n * self() : l.send;
+    dynamiccl::boundary::fill(from, n, self(), 0, seed, l.stream);
+    nccl(nccl_api().all_gather(from, l.receive, n, ncclFloat, l.comm, l.stream), "ncclAllGather");
+    for (std::uint32_t r = 0; r < all(); ++r)
+      dynamiccl::boundary::check(l.receive + n * r, n, r, r + 1, 0, seed, wrong_, l.stream);
+  }
+  void reduce_scatter(Lane& l, std::size_t n, bool in_place, std::uint32_t seed) {
+    dynamiccl::boundary::fill(l.send, n * all(), self(), 0, seed, l.stream);
+    float* to = in_place ? l.send + n * self() : l.receive;
+    nccl(nccl_api().reduce_scatter(l.send, to, n, ncclFloat, ncclSum, l.comm, l.stream),
+         "ncclReduceScatter");
+    dynamiccl::boundary::check(to, n, 0, all(), n * self(), seed, wrong_, l.stream);
+  }
+  void all_to_all(Lane& l, std::size_t n, std::uint32_t seed) {
+    dynamiccl::boundary::fill(l.send, n * all(), self(), 0, seed, l.stream);
+    nccl(nccl_api().group_start(), "ncclGroupStart");
+    for (std::uint32_t r = 0; r < all(); ++r) {
+      nccl(nccl_api().send(l.send + n * r, n, ncclFloat, static_cast<int>(r), l.comm, l.stream),
+           "ncclSend");
+      nccl(nccl_api().recv(l.receive + n * r, n, ncclFloat, static_cast<int>(r), l.comm, l.stream),
+           "ncclRecv");
+    }
+    nccl(nccl_api().group_end(), "ncclGroupEnd");
+    for (std::uint32_t r = 0; r < all(); ++r)
+      dynamiccl::boundary::check(l.receive + n * r, n, r, r + 1, n * self(), seed, wrong_,
+                                 l.stream);
+  }
+  /// To the next rank and from the one before.
+  void exchange(Lane& l, std::size_t n, std::uint32_t seed) {
+    const std::uint32_t next = (self() + 1) % all();
+    const std::uint32_t previous = (self() + all() - 1) % all();
+    dynamiccl::boundary::fill(l.send, n, self(), 0, seed, l.stream);
+    nccl(nccl_api().group_start(), "ncclGroupStart");
+    nccl(nccl_api().send(l.send, n, ncclFloat, static_cast<int>(next), l.comm, l.stream),
+         "ncclSend");
+    nccl(nccl_api().recv(l.receive, n, ncclFloat, static_cast<int>(previous), l.comm, l.stream),
+         "ncclRecv");
+    nccl(nccl_api().group_end(), "ncclGroupEnd");
+    dynamiccl::boundary::check(l.receive, n, previous, previous + 1, 0, seed, wrong_, l.stream);
+  }
+
+  Job job_;
+  std::mt19937 random_;
+  std::array<Lane, kCommunicators> lanes_{};
+  unsigned long long* wrong_ = nullptr;
+};
+
+int check_all(const Job& job, std::uint64_t operations, std::uint32_t seed) {
+  unsigned long long wrong = 0;
+  const auto begin = Clock::now();
+  {
+    Checker checker(job, seed);
+    checker.run(operations);
+    checker.run_graph(20);
+    wrong = checker.wrong();
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  std::printf("{\"rank\": %d, \"operations\": %llu, \"wrong\": %llu, \"seconds\": %.1f}\n",
+              job.rank, static_cast<unsigned long long>(operations + 120), wrong, seconds);
+  return wrong == 0 ? 0 : 1;
+}
+
+/// Median time of calls one by one, by events of the GPU; microseconds.
+int time_all(const Job& job, int calls, const std::vector<std::size_t>& sizes) {
+  ncclComm_t comm = communicator(job, 0);
+  cudaStream_t stream = nullptr;
+  cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  float* data = nullptr;
+  float* result = nullptr;
+  unsigned long long* wrong = nullptr;
+  const std::size_t most = *std::max_element(sizes.begin(), sizes.end());
+  cuda(cudaMalloc(&data, most), "buffer");
+  cuda(cudaMalloc(&result, most), "buffer");
+  cuda(cudaMalloc(&wrong, sizeof *wrong), "counter");
+  cuda(cudaMemset(wrong, 0, sizeof *wrong), "counter");
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  cuda(cudaEventCreate(&begin), "event");
+  cuda(cudaEventCreate(&end), "event");
+  std::string text;
+  for (const std::size_t bytes : sizes) {
+    const std::size_t count = bytes / sizeof(float);
+    dynamiccl::boundary::fill(data, count, static_cast<std::uint32_t>(job.rank), 0, 1, stream);
+    const int timed = bytes > (std::size_t{32} << 20) ? std::max(5, calls / 10) : calls;
+    std::vector<double> times;
+    for (int i = 0; i < timed + 5; ++i) {
+      cuda(cudaEventRecord(begin, stream), "event");
+      nccl(nccl_api().all_reduce(data, result, count, ncclFloat, ncclSum, comm, stream),
+           "ncclAllReduce");
+      cuda(cudaEventRecord(end, stream), "event");
+      cuda(cudaStreamSynchronize(stream), "synchronize");
+      float ms = 0;
+      cuda(cudaEventElapsedTime(&ms, begin, end), "event");
+      if (i >= 5) times.push_back(ms * 1e3);
+    }
+    dynamiccl::boundary::check(result, count, 0, static_cast<std::uint32_t>(job.ranks), 0, 1, wrong,
+                               stream);
+    std::sort(times.begin(), times.end());
+    text += (text.empty() ? "\"" : ", \"") + std::to_string(bytes) +
+            "\": " + std::to_string(times[times.size() / 2]);
+  }
+  cuda(cudaStreamSynchronize(stream), "synchronize");
+  unsigned long long bad = 0;
+  cuda(cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost), "counter");
+  std::printf("{\"rank\": %d, \"wrong\": %llu, \"median_us\": {%s}}\n", job.rank, bad,
+              text.c_str());
+  nccl(nccl_api().comm_destroy(comm), "ncclCommDestroy");
+  return bad == 0 ? 0 : 1;
+}
+
+int loop(const Job& job) {
+  ncclComm_t comm = communicator(job, 0);
+  cudaStream_t stream = nullptr;
+  cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  float* data = nullptr;
+  constexpr std::size_t kCount = std::size_t{4} << 20;
+  cuda(cudaMalloc(&data, kCount * sizeof(float)), "buffer");
+  std::printf("looping %d\n", job.rank);
+  std::fflush(stdout);
+  for (;;) {
+    nccl(nccl_api().all_reduce(data, data, kCount, ncclFloat, ncclSum, comm, stream),
+         "ncclAllReduce");
+    while (cudaStreamQuery(stream) == cudaErrorNotReady) {
+      ncclResult_t state = ncclSuccess;
+      nccl(nccl_api().comm_get_async_error(comm, &state), "ncclCommGetAsyncError");
+      if (state != ncclSuccess && state != ncclInProgress) {
+        std::printf("rank %d was told: %s\n", job.rank, nccl_api().get_error_string(state));
+        std::fflush(stdout);
+        nccl_api().comm_abort(comm);
+        return 10;
+      }
+    }
+  }
+}
+
+std::vector<std::size_t> sizes_from(const std::string& text) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    sizes.push_back(std::strtoull(text.c_str() + at, nullptr, 10));
+    at = std::min(text.find(',', at), text.size());
+  }
+  return sizes;
+}
+
+int environment(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) throw std::runtime_error(std::string(name) + " is not set");
+  return std::atoi(text);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 4 || std::strcmp(words[1], "--id") != 0) {
+    std::fprintf(stderr, "nccl_boundary --id FILE check|time|loop; see the head of its source\n");
+    return 2;
+  }
+  try {
+    const Job job{environment("RANK"), environment("WORLD_SIZE"), words[2]};
+    const std::string verb = words[3];
+    const auto word = [&](int i, const char* otherwise) {
+      return std::string(count > i ? words[i] : otherwise);
+    };
+    const char* device = std::getenv("LOCAL_RANK");
+    cuda(cudaSetDevice(device == nullptr ? 0 : std::atoi(device)), "cudaSetDevice");
+    if (verb == "check")
+      return check_all(job, std::strtoull(word(4, "2000").c_str(), nullptr, 10),
+                       static_cast<std::uint32_t>(std::strtoul(word(5, "1").c_str(), nullptr, 10)));
+    if (verb == "time")
+      return time_all(
+          job, std::atoi(word(4, "200").c_str()),
+          sizes_from(word(5, "1024,65536,1048576,4194304,16777216,67108864,268435456,1073741824")));
+    if (verb == "loop") return loop(job);
+    std::fprintf(stderr, "no verb %s\n", verb.c_str());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "nccl_boundary: %s\n", error.what());
+    return 1;
+  }
+}

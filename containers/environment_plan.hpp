@@ -1,0 +1,121 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+class ClusterSession;
+
+/// A host as a launcher sees it: a container of its own, or the machine.
+struct HostSlot {
+  std::string name;     ///< "localhost" or the container's name
+  std::string address;  ///< IP address inside the profile's network, 127.0.0.1 on the host's
+                        ///< network, "" on bare metal and in Apptainer
+  int slots = 1;
+};
+
+/// How a launcher meets a started environment. Pure data: launchers turn it into argv.
+struct LaunchShape {
+  std::vector<HostSlot> hosts;
+  /// Before the launcher's own argv (launcher inside the container): {"docker", "exec",
+  /// "--interactive", NAME}. Environment goes behind it: {"env", "NAME=VALUE", "mpirun", ...}.
+  std::vector<std::string> launcher_prefix;
+  /// Before the worker's argv on every rank (launcher outside, hybrid): {"apptainer", "exec", ...,
+  /// IMAGE}.
+  std::vector<std::string> rank_prefix;
+  /// Program that starts a command on a host as `AGENT [options] HOST COMMAND...` (an rsh agent);
+  /// visible under this path inside the containers too. Empty when all ranks are on localhost.
+  std::string launch_agent;
+  std::string subnet;        ///< CIDR of the ranks' network, "" = host network
+  std::string host_address;  ///< the host's own address in that subnet, 127.0.0.1 without one
+  std::string interface;     ///< the ranks' interface in that network ("eth0", "lo")
+  /// srun's argv before what a backend adds, where Slurm starts the ranks; empty elsewhere.
+  std::vector<std::string> step_prefix;
+  /// MPI's own launcher stands inside a Slurm allocation, which starts its daemons.
+  bool slurm_daemons = false;
+  /// Environment of the launcher process itself: marks by which kill_commands and
+  /// Environment::stop() find ranks on this host, whatever session a launcher puts them into.
+  std::map<std::string, std::string> launcher_environment;
+};
+
+/// What is to be started.
+struct StartRequest {
+  std::string run_id;  ///< label of everything that is made, so that it can be found and removed
+  int ranks = 1;
+  std::vector<std::string>
+      binds;  ///< folders visible under the same path inside (build folder, run folder)
+  std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
+};
+
+/// A folder of the machine, visible under the same path inside.
+struct PlannedMount {
+  std::string folder;
+  bool read_only = false;
+};
+
+/// The machine's own folders (read-only), the environment's ("" = none), those of the request: in
+/// this order.
+std::vector<PlannedMount> planned_mounts(const std::vector<std::string>& host_folders,
+                                         const std::string& run_folder,
+                                         const StartRequest& request);
+
+struct PlannedNetwork {
+  std::string name;                 ///< "" = none is made
+  std::vector<std::string> create;  ///< argv
+};
+
+struct PlannedContainer {
+  std::string name;
+  std::string address;  ///< in the plan's network, "127.0.0.1" on the host's, "" in Apptainer
+  int ranks = 0;
+  std::vector<std::string> run_argv;
+};
+
+/// How some ranks, one after the other, are started without a launcher:
+/// before..., [flag,] NAME=VALUE..., after..., the rank's own command.
+struct RankStart {
+  int ranks = 1;
+  std::vector<std::string> before;
+  std::string flag;                          ///< before every variable, "" = none
+  std::map<std::string, std::string> marks;  ///< variables besides the rank's; these win
+  std::vector<std::string> after;
+  /// All that follows `before` is one word for a shell, which begins with env (ssh).
+  bool by_shell = false;
+};
+
+/// A file of the environment's folder, executable.
+struct PlannedScript {
+  std::string file;
+  std::string text;
+};
+
+/// All that an environment is made of before anything of it is made: what `plan` prints is what an
+/// Environment starts. Pure data.
+struct EnvironmentPlan {
+  std::string name;    ///< of the environment: prefix of everything it makes
+  std::string folder;  ///< of the environment, see RunFolder
+  std::vector<PlannedScript> scripts;
+  std::vector<PlannedMount> mounts;  ///< of every container
+  PlannedNetwork network;
+  std::vector<PlannedContainer> containers;
+  std::vector<std::string> allocate;  ///< argv that asks Slurm for the nodes, empty = none is asked
+  LaunchShape shape;
+  std::vector<RankStart> starts;  ///< all ranks
+  /// argvs that end every process of a killed launch, the containers stay. Run them after the
+  /// launcher's process group was killed: launchers put ranks into groups of their own.
+  std::vector<std::vector<std::string>> kill_commands;
+
+  /// Every argv that starts the environment, in order.
+  [[nodiscard]] std::vector<std::vector<std::string>> commands() const;
+  /// argv that runs `command` as rank `rank` without a launcher (Gloo, NCCL), with `env` set
+  /// inside.
+  /// @throws Error(bug) for a rank that the plan has not
+  [[nodiscard]] std::vector<std::string> rank_command(
+      int rank, const std::vector<std::string>& command,
+      const std::map<std::string, std::string>& env) const;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+class Statements;  // db/statements.hpp
+
+/// What came of merging a database into another.
+struct MergeSummary {
+  std::vector<std::string> runs;  ///< ids of the runs that came
+  int already_there = 0;          ///< runs that were here before
+  int running = 0;                ///< left out because they are still being measured
+  std::int64_t rows = 0;          ///< rows written, all tables
+};
+
+/// Copies the runs of another database into this one as Store::merge() says. For Store.
+MergeSummary merge_database(Statements& db, const std::string& other_path);
+
+}  // namespace dynamiccl

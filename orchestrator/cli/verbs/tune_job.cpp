@@ -1,0 +1,366 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "db/store.hpp"
+#include "orchestrator/cli/verbs/tune_arguments.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/tune/job/job_files.hpp"
+#include "orchestrator/tune/job/job_tuning.hpp"
+#include "orchestrator/tune/tuning.hpp"
+#include "profiles/detect/facts.hpp"
+#include "profiles/detect/variables.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string quoted_command(const std::vector<std::string>& argv) {
+  std::vector<std::string> words;
+  for (const std::string& word : argv) {
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX"
+                                            "YZ0123456789_-+=./:,@%") == std::string::npos;
+    std::string text = word;
+    if (!plain) {
+      text = "'";
+      for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+      text += "'";
+    }
+    words.push_back(text);
+  }
+  return join(words, " ");
+}
+
+std::string plugin_of(const TuneArguments& arguments) {
+  const std::string path = arguments.plugin.empty()
+                               ? program_folder() + "/libdynamiccl-nccl-plugin.so"
+                               : fs::absolute(arguments.plugin).string();
+  if (!fs::exists(path))
+    throw Error(ErrorKind::input, path +
+                                      ": the NCCL plugin is not there; build the target "
+                                      "dynamiccl-nccl-plugin, or name it with --plugin");
+  return path;
+}
+
+JobTuningOptions tuning_options(const TuneArguments& arguments) {
+  JobTuningOptions options;
+  options.agent = arguments.agents.empty() ? "bandit" : arguments.agents.front();
+  options.call_agent = arguments.call_agent;
+  options.agent_options = agent_options(arguments);
+  options.launches = arguments.launches;
+  options.confirmation.launches = arguments.pairs;
+  options.trial_seconds = arguments.trial_seconds;
+  options.steps = arguments.steps;
+  options.warmup = arguments.warmup;
+  options.learn_seconds = arguments.learn_seconds;
+  if (!arguments.most_gpu_memory.empty())
+    options.constraints.gpu_memory_mib =
+        static_cast<double>(parse_bytes(arguments.most_gpu_memory).count()) / (1 << 20);
+  if (arguments.most_cores > 0) options.constraints.host_cores = arguments.most_cores;
+  options.constraints.same_bits = arguments.same_bits;
+  return options;
+}
+
+/// A job's run in the database: its command is its experiment.
+RunInfo job_run(const Shared& shared, const JobTuningOptions& options, const char* mark) {
+  RunInfo info;
+  info.id = random_uuid();
+  info.name = "job";
+  const std::vector<std::string> command = recorded_command(shared.command);
+  info.spec_path = "";
+  info.spec_text =
+      "# Somebody's own command, started by `dynamiccl tune`.\n" + quoted_command(command) + "\n";
+  info.overrides = {std::string("tune=") + mark};
+  info.seed = options.agent_options.seed;
+  info.argv = recorded_command(shared.argv);
+  info.tool_version = fmt::format("dynamiccl {}, {}", tool_version(), build_description());
+  info.host_json = probe_host().dump();
+  info.protocol_json = json{{"launches", options.confirmation.launches},
+                            {"steps", options.steps},
+                            {"warmup", options.warmup},
+                            {"rank_aggregation", "the step of the rank that is listened to"}}
+                           .dump();
+  return info;
+}
+
+/// Decisions of one run, under a row per author.
+class JobLog {
+ public:
+  JobLog(const std::string& db, std::string run, const JobTuningOptions& options)
+      : log_(db), run_(std::move(run)), options_(options) {}
+  void add(const DecisionAuthor& author, const std::vector<DecisionInfo>& rows) {
+    const std::string key = author.agent + author.policy_version;
+    if (!tunings_.contains(key))
+      tunings_[key] = log_.begin({run_, "job", author.agent, author.policy_version, author.seed,
+                                  options_json(author.agent, options_.agent_options).dump()});
+    log_.add(tunings_.at(key), rows);
+  }
+
+ private:
+  DecisionLog log_;
+  std::string run_;
+  const JobTuningOptions& options_;
+  std::map<std::string, std::int64_t> tunings_;
+};
+
+json result_json(const JobTuningResult& result, const std::string& run, const std::string& use) {
+  json object{{"run_id", run},
+              {"regime", result.facts.regime.name},
+              {"nccl", result.facts.nccl()},
+              {"settings", result.settings},
+              {"search_launches", result.search_launches},
+              {"confirm_launches", result.confirm_launches},
+              {"failed_launches", result.failed_launches},
+              {"observed_step_us", result.observed.step.count()},
+              {"calls_per_step", result.observed.calls_per_step},
+              {"setting", result.arm},
+              {"verdict", name_of(result.verdict)},
+              {"kept", result.kept()},
+              {"use", use}};
+  if (result.default_us && result.chosen_us) {
+    object["default_step_us"] = *result.default_us;
+    object["chosen_step_us"] = *result.chosen_us;
+  }
+  if (result.ratio) {
+    object["ratio"] = result.ratio->value;
+    if (result.ratio->interval) {
+      object["ratio_low"] = result.ratio->interval->low;
+      object["ratio_high"] = result.ratio->interval->high;
+    }
+  }
+  return object;
+}
+
+std::string ratio_text(const JobTuningResult& result) {
+  if (!result.ratio || !result.default_us || !result.chosen_us) return "";
+  const auto& interval = result.ratio->interval;
+  return fmt::format(
+      "{:.4g} ms -> {:.4g} ms a step, x {:.3f}{}", *result.default_us / 1e3,
+      *result.chosen_us / 1e3, result.ratio->value,
+      interval ? fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high) : "");
+}
+
+void print_result(const JobTuningResult& result, const std::string& run, const std::string& use,
+                  const Shared& shared) {
+  if (shared.json) {
+    fmt::print("{}\n", result_json(result, run, use).dump(1));
+    return;
+  }
+  if (result.arm == "default" || result.arm.empty())
+    fmt::print("nothing that was tried made the step faster: NCCL's default stays\n");
+  else
+    fmt::print("{}: {} ({} against NCCL's default on fresh launches in turn)\n",
+               name_of(result.verdict), result.arm, ratio_text(result));
+  if (result.kept())
+    fmt::print("start the job with\n  {} {}\n", use, quoted_command(shared.command));
+  else if (result.arm != "default" && !result.arm.empty())
+    fmt::print("it is not surely faster, so nothing is kept: NCCL's default stays\n");
+}
+
+/// Says what is going to happen before it does.
+void announce(const JobTuningOptions& options, const JobCommand& command, const Console& console) {
+  const int most =
+      options.launches + 2 * options.confirmation.launches * options.confirmation.looks;
+  console.note(fmt::format(
+      "the command will be started up to {} times to search and {} times to confirm ({} at most), "
+      "each time until {} steps were seen and for {:.0f} s at most:\n  {}",
+      options.launches, 2 * options.confirmation.launches, most, options.warmup + options.steps,
+      options.trial_seconds, quoted_command(command.argv)));
+  if (const std::string flags = goes_elsewhere(command); !flags.empty())
+    console.note("it starts its ranks elsewhere: " + flags);
+}
+
+int finish_search(const JobTuningResult& result, const TuneArguments& arguments,
+                  const std::string& out, const std::string& plugin, const RunInfo& info,
+                  const Shared& shared, const Console& console) {
+  for (const std::string& note : result.notes) console.note(note);
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  std::string use;
+  if (result.kept())
+    use = write_choice(out, result, plugin,
+                       {{"run", info.id},
+                        {"tool", info.tool_version},
+                        {"command", recorded_command(shared.command)},
+                        {"agent", arguments.agents.empty() ? "bandit" : arguments.agents.front()},
+                        {"call_agent", arguments.call_agent},
+                        {"launches", result.search_launches + result.confirm_launches}});
+  print_result(result, info.id, use, shared);
+  console.note(fmt::format(
+      "{} launches to search among {} settings, {} to confirm; `dynamiccl "
+      "query decisions --run {}` has every choice",
+      result.search_launches, result.settings, result.confirm_launches, info.id.substr(0, 8)));
+  return exit_code::kFine;
+}
+
+int finish_recheck(const JobTuningResult& result, const StoredChoice& stored, const RunInfo& info,
+                   const Shared& shared, const Console& console) {
+  if (result.interrupted_by != 0) return 128 + result.interrupted_by;
+  console.note(fmt::format("stored with NCCL {}, driver {}", stored.provenance.value("nccl", "?"),
+                           stored.provenance.value("driver", "?")));
+  if (shared.json)
+    fmt::print("{}\n", result_json(result, info.id, "").dump(1));
+  else
+    fmt::print("{}: {} ({})\n", name_of(result.verdict),
+               result.verdict == Verdict::faster ? "the stored settings still hold"
+                                                 : "the stored settings are not surely faster now; "
+                                                   "tune the job again",
+               ratio_text(result));
+  switch (result.verdict) {
+    case Verdict::faster:
+      return exit_code::kFine;
+    case Verdict::unclear:
+      return exit_code::kUnclear;
+    default:
+      return exit_code::kRegression;
+  }
+}
+
+int run_online(const JobCommand& command, const JobTuningOptions& options, const std::string& out,
+               JobLog& log, const Console& console) {
+  TrialRequest request;
+  request.seconds = 1e9;
+  request.steps = 0;
+  request.learn_at_once = true;
+  std::error_code ignored;
+  if (fs::exists(out + "/nccl.conf", ignored)) {
+    const StoredChoice stored = read_choice(out);
+    request.variables = stored.choice.variables;
+    request.table = stored.choice.table;
+    console.note("it starts with the settings in " + out);
+  }
+  request.leader.agent = options.call_agent;
+  request.leader.agent_options = options.agent_options;
+  request.leader.host_facts = probe_facts();
+  const TrialResult trial =
+      run_trial(command, request, [](const std::string& text) { fmt::print(stderr, "{}", text); });
+  std::vector<DecisionInfo> rows;
+  for (const DecisionRecord& record : trial.decisions) rows.push_back(decision_info(record));
+  if (!rows.empty()) log.add(trial.decisions.front().author, rows);
+  for (const std::string& note : trial.notes) console.note(note);
+  console.note(fmt::format(
+      "the leader took {:.2f} s of a core in {:.0f} s; {} choices of {:.0f} us, which every rank "
+      "would have made without it",
+      trial.cost.cpu_s, trial.cost.wall_s, trial.cost.choices, trial.cost.choice_us));
+  if (trial.ok())
+    fmt::print("{:.4g} ms a step over {} steps, {} calls each\n", trial.step.count() / 1e3,
+               trial.step_us.size(), trial.calls_per_step);
+  else
+    console.warning(trial.reason);
+  if (trial.interrupted_by != 0) return 128 + trial.interrupted_by;
+  return trial.exit_code == 0 ? exit_code::kFine : exit_code::kCellFailed;
+}
+
+}  // namespace
+
+void add_job_options(CLI::App& verb, TuneArguments& arguments) {
+  constexpr const char* kGroup = "With a command of your own (tune -- COMMAND)";
+  std::vector<std::string> agents = agent_names();
+  agents.emplace_back("none");
+  add_choice_option(verb, "--call-agent", arguments.call_agent, agents,
+                    "who chooses per call inside the launches (ppo)")
+      ->group(kGroup);
+  verb.add_option("--launches", arguments.launches, "launches to search with (11)")
+      ->check(CLI::Range(2, 1000))
+      ->group(kGroup);
+  verb.add_option("--pairs", arguments.pairs,
+                  "pairs of launches before the confirmation looks (6); it looks up to three times")
+      ->check(CLI::Range(2, 1000))
+      ->group(kGroup);
+  verb.add_option("--steps", arguments.steps, "steps to measure in a launch (12)")
+      ->check(CLI::Range(4, 100000))
+      ->group(kGroup);
+  verb.add_option("--warmup-steps", arguments.warmup, "steps before them that are left out (3)")
+      ->check(CLI::Range(0, 100000))
+      ->group(kGroup);
+  verb.add_option("--trial-seconds", arguments.trial_seconds, "a launch is ended after this (60)")
+      ->check(CLI::Range(1.0, 1e6))
+      ->group(kGroup);
+  verb.add_option("--learn-seconds", arguments.learn_seconds,
+                  "of them, to learn per-call settings at most (10)")
+      ->check(CLI::Range(0.0, 1e6))
+      ->group(kGroup);
+  verb.add_option("--max-gpu-memory", arguments.most_gpu_memory,
+                  "memory of a GPU that settings may take more than the default: 128MiB")
+      ->group(kGroup);
+  verb.add_option("--max-cores", arguments.most_cores,
+                  "cores of a host that helper threads may fill")
+      ->check(CLI::PositiveNumber)
+      ->group(kGroup);
+  verb.add_flag("--same-bits", arguments.same_bits,
+                "sums keep their order: results stay the same bit by bit")
+      ->group(kGroup);
+  verb.add_flag("--online", arguments.online,
+                "start the command once, to its own end, and learn per-call settings meanwhile")
+      ->group(kGroup);
+  verb.add_flag("--recheck", arguments.recheck,
+                "hold the settings in --out against the default again, on few launches")
+      ->group(kGroup);
+  verb.add_option("--plugin", arguments.plugin,
+                  "the NCCL plugin as the job sees it (beside this program)")
+      ->group(kGroup);
+}
+
+int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
+  if (shared.command.front().empty())
+    throw Error(ErrorKind::input,
+                "no command stands behind --: dynamiccl tune -- torchrun train.py");
+  if (!arguments.experiment.file.empty())
+    throw Error(ErrorKind::input, "tune takes an experiment file or a command, not both: " +
+                                      arguments.experiment.file);
+  if (arguments.online && arguments.recheck)
+    throw Error(ErrorKind::input, "tune: choose one of --online and --recheck");
+  const JobTuningOptions options = tuning_options(arguments);
+  Console console(shared.verbosity());
+  const std::string wanted = arguments.out.empty() ? "results/job" : arguments.out;
+  make_folder(wanted + "/launches", "choose another place with --out");
+  const std::string out = fs::canonical(wanted).string();
+  JobCommand command;
+  command.argv = shared.command;
+  command.folder = out + "/launches";
+  command.plugin = plugin_of(arguments);
+  std::optional<StoredChoice> stored;
+  if (arguments.recheck) stored = read_choice(out);
+
+  const InterruptGuard guard;
+  make_db_folder(shared.db);
+  Store store(shared.db);
+  const RunInfo info = job_run(shared, options,
+                               arguments.online    ? "online"
+                               : arguments.recheck ? "recheck"
+                                                   : "job");
+  store.begin_run(info, {}, {});
+  JobLog log(shared.db, info.id, options);
+  int code = exit_code::kCellFailed;
+  try {
+    JobTuning tuning(command, options, console,
+                     [&](const DecisionAuthor& author, const std::vector<DecisionInfo>& rows) {
+                       log.add(author, rows);
+                     });
+    if (arguments.online) {
+      code = run_online(command, options, out, log, console);
+    } else if (arguments.recheck) {
+      code = finish_recheck(tuning.recheck(stored->choice, 3), *stored, info, shared, console);
+    } else {
+      announce(options, command, console);
+      code = finish_search(tuning.search_and_confirm(), arguments, out, command.plugin, info,
+                           shared, console);
+    }
+    store.end_run(info.id, interrupted() ? "interrupted" : "complete");
+  } catch (...) {
+    store.end_run(info.id, "failed");
+    throw;
+  }
+  return code;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,128 @@
+#include "orchestrator/tune/job/job_files.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/run/run_setup.hpp"
+#include "tuner/table/table.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConf = "/nccl.conf";
+constexpr const char* kTable = "/nccl.table";
+constexpr const char* kRows = "/table.json";
+
+void write_whole(const std::string& path, const std::string& text) {
+  const std::string draft = path + ".new";
+  std::ofstream file(draft, std::ios::trunc);
+  file << text;
+  file.close();
+  std::error_code problem;
+  if (file) fs::rename(draft, path, problem);
+  if (!file || problem)
+    throw Error(ErrorKind::input, path + ": cannot be written; choose another place with --out");
+}
+
+std::string read_whole(const std::string& path) {
+  std::ifstream file(path);
+  if (!file)
+    throw Error(ErrorKind::input,
+                path + ": cannot be read; `dynamiccl tune --out FOLDER -- COMMAND` writes it");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Later versions of a table are newer ones.
+std::uint64_t next_epoch(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return 1;
+  try {
+    return read_table(path).epoch + 1;
+  } catch (const Error&) {
+    return 1;  // damaged: it is replaced
+  }
+}
+
+/// The launch settings need a row where no call was set.
+TableEntry launch_row(const JobTuningResult& result) {
+  const MainTraffic traffic = main_traffic(result.observed.mix).value_or(MainTraffic{});
+  TableEntry entry;
+  entry.key = {result.facts.regime.id,
+               {traffic.collective, SizeBin::of(traffic.size), result.facts.ranks,
+                result.facts.nodes, Architecture::ring, Backend::nccl}};
+  entry.size = traffic.size;
+  for (const auto& [name, value] : result.choice.variables)
+    entry.setting.launch_knobs["env." + name] = value;
+  entry.arm = result.arm;
+  return entry;
+}
+
+}  // namespace
+
+std::string write_choice(const std::string& folder, const JobTuningResult& result,
+                         const std::string& plugin, nlohmann::json provenance) {
+  make_folder(folder, "choose another place with --out");
+  std::map<std::string, std::string> conf = result.choice.variables;
+  std::error_code ignored;
+  if (result.choice.table == CallTable{}) {
+    fs::remove(folder + kTable, ignored);
+  } else {
+    write_whole(folder + kTable, to_text(call_rows(result.choice.table)));
+    conf["NCCL_TUNER_PLUGIN"] = plugin;
+    conf["DYNAMICCL_TUNER_TABLE"] = folder + kTable;
+  }
+  ConfigurationTable table;
+  table.epoch = next_epoch(folder + kRows);
+  table.put_regime({result.facts.regime.id, result.facts.regime.name, result.facts.regime.json});
+  for (TableEntry entry : result.choice.entries) {
+    // Rows are of the regime, whatever told the launches apart while they were searched.
+    entry.key.regime = result.facts.regime.id;
+    table.put(std::move(entry));
+  }
+  if (result.choice.entries.empty()) table.put(launch_row(result));
+  provenance["driver"] = result.facts.driver;
+  provenance["nccl"] = result.facts.nccl();
+  if (result.default_us && result.chosen_us)
+    provenance["step_us"] = {{"default", *result.default_us}, {"chosen", *result.chosen_us}};
+  provenance["setting"] = result.arm;
+  provenance["verdict"] = name_of(result.verdict);
+  table.provenance = std::move(provenance);
+  write_table(table, folder + kRows);
+  write_whole(folder + kConf, conf_text(conf, users_conf()));
+  return "NCCL_CONF_FILE=" + folder + kConf;
+}
+
+StoredChoice read_choice(const std::string& folder) {
+  StoredChoice stored;
+  std::istringstream lines(read_whole(folder + kConf));
+  for (std::string line; std::getline(lines, line);) {
+    // What follows is the user's own.
+    if (line.starts_with("# What NCCL would")) break;
+    const auto equals = line.find('=');
+    if (line.starts_with("NCCL_") && equals != std::string::npos &&
+        !line.starts_with("NCCL_TUNER_PLUGIN"))
+      stored.choice.variables[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  std::error_code ignored;
+  if (fs::exists(folder + kTable, ignored)) {
+    std::string problem;
+    const std::vector<CallRow> rows = rows_from_text(read_whole(folder + kTable), problem);
+    if (!problem.empty())
+      throw Error(ErrorKind::data, folder + kTable + ": " + problem + "; tune the job again");
+    stored.choice.table = table_for(rows, 0, 0);
+  }
+  const ConfigurationTable table = read_table(folder + kRows);
+  stored.choice.entries = table.entries;
+  stored.provenance = table.provenance;
+  return stored;
+}
+
+}  // namespace dynamiccl

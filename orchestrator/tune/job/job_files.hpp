@@ -1,0 +1,27 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "orchestrator/tune/job/job_tuning.hpp"
+
+namespace dynamiccl {
+
+/// A choice as a job loads it: FOLDER/nccl.conf, FOLDER/nccl.table where calls are set, and
+/// FOLDER/table.json, the configuration table with where it holds and how it was confirmed. Its
+/// epoch is one more than that of the table that was there.
+/// @param provenance run, command, versions of driver and NCCL; no secrets
+/// @returns the words to put before the command
+/// @throws Error(input) when the folder cannot be written
+std::string write_choice(const std::string& folder, const JobTuningResult& result,
+                         const std::string& plugin, nlohmann::json provenance);
+
+/// What was written there.
+struct StoredChoice {
+  JobChoice choice;
+  nlohmann::json provenance;
+};
+/// @throws Error(input) when there is none, Error(data) when it is damaged
+StoredChoice read_choice(const std::string& folder);
+
+}  // namespace dynamiccl

@@ -1,0 +1,274 @@
+#include "orchestrator/tune/job/job_trial.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <thread>
+
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/launch/identity.hpp"
+#include "orchestrator/run/run_setup.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLookEvery = std::chrono::milliseconds(5);
+
+void write_text(const std::string& path, const std::string& text) {
+  // Renamed into place: a rank never reads half of it.
+  const std::string draft = path + ".new";
+  std::ofstream file(draft, std::ios::trunc);
+  file << text;
+  file.close();
+  std::error_code problem;
+  if (file) fs::rename(draft, path, problem);
+  if (!file || problem)
+    throw Error(ErrorKind::environment,
+                path + ": cannot be written; choose another place with --folder");
+}
+
+/// Looks on while the command runs, on a thread of its own.
+class Observer {
+ public:
+  Observer(const std::string& folder, const TrialRequest& request)
+      : request_(request), leader_(folder, leader_options(request)) {}
+
+  [[nodiscard]] bool enough() const { return enough_.load(); }
+  void end() { ended_.store(true); }
+
+  void look_on() {
+    try {
+      while (!ended_.load()) {
+        leader_.step();
+        if (!enough_.load() && has_enough()) enough_.store(true);
+        std::this_thread::sleep_for(kLookEvery);
+      }
+      leader_.step();
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+      enough_.store(true);
+    }
+    cost_ = leader_.cost();
+  }
+
+  /// After look_on().
+  void report(TrialResult& result) {
+    leader_.watch().refresh();
+    result.heard = leader_.watch().heard();
+    result.facts = leader_.facts();
+    const Rhythm rhythm = leader_.watch().rhythm();
+    result.calls = leader_.watch().calls().size();
+    if (!measured_) measured_ = measure();
+    if (!failure_.empty())
+      result.reason = failure_;
+    else if (!rhythm.found())
+      result.reason = rhythm.reason;
+    else if (!measured_)
+      result.reason = fmt::format("{} steps were seen, {} are needed beside the warm-up",
+                                  rhythm.timed, least_steps());
+    else
+      fill(result, rhythm);
+    result.decisions = std::move(decisions_);
+    result.notes = leader_.summary();
+    result.notes.insert(result.notes.end(), leader_.problems().begin(), leader_.problems().end());
+    result.cost = cost_;
+  }
+
+ private:
+  JobLeaderOptions leader_options(const TrialRequest& request) {
+    JobLeaderOptions options = request.leader;
+    options.learn = request.learn_at_once;
+    options.start = request.table;
+    options.on_decision = [this](const DecisionRecord& record) { decisions_.push_back(record); };
+    return options;
+  }
+
+  [[nodiscard]] std::size_t least_steps() const {
+    return std::max<std::size_t>(3, request_.steps / 2);
+  }
+
+  /// Steps after the warm-up, under the table from the start.
+  std::optional<std::vector<double>> measure() {
+    std::vector<double> times = leader_.watch().step_times();
+    if (times.size() < request_.warmup + least_steps()) return std::nullopt;
+    times.erase(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(request_.warmup));
+    return times;
+  }
+
+  bool has_enough() {
+    const double elapsed = std::chrono::duration<double>(Clock::now() - began_).count();
+    if (request_.steps == 0) return false;
+    if (!measured_) {
+      if (Clock::now() - looked_ < std::chrono::milliseconds(50)) return false;
+      looked_ = Clock::now();
+      const auto times = leader_.watch().step_times();
+      // Copies alone are how jobs begin; so are a few calls in a moment.
+      const bool training = leader_.watch().reduces() || elapsed > request_.seconds / 2;
+      const double heard_us = std::accumulate(times.begin(), times.end(), 0.0);
+      if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
+        return false;
+      measured_ = measure();
+      if (request_.learn_seconds <= 0 || !measured_ ||
+          median(*measured_) >= request_.learn_below.count())
+        return true;
+      leader_.begin_learning();
+      learning_since_ = Clock::now();
+      return false;
+    }
+    const double learning = std::chrono::duration<double>(Clock::now() - learning_since_).count();
+    if (elapsed > request_.seconds || learning > request_.learn_seconds + kPatience) return true;
+    const auto table = leader_.table();
+    if (!leader_.settled() && learning < request_.learn_seconds) return false;
+    // Steps under what was learnt, for as long as a measurement takes.
+    const auto reading = table ? leader_.watch().reading(table->second) : std::nullopt;
+    return reading && reading->steps >= request_.steps;
+  }
+
+  void fill(TrialResult& result, const Rhythm& rhythm) {
+    result.step_us = *measured_;
+    result.step = Micros(median(result.step_us));
+    result.spread = 1.4826 * median_absolute_deviation(result.step_us) / result.step.count();
+    result.calls_per_step = rhythm.pattern.size();
+    result.by_pauses = rhythm.by_pauses;
+    result.mix = leader_.watch().mix();
+    const auto table = leader_.table();
+    if (!table) return;
+    result.settled = leader_.settled();
+    result.entries = leader_.entries();
+    const auto reading = leader_.watch().reading(table->second);
+    if (!reading || reading->steps < least_steps() || table->first == request_.table) return;
+    result.learnt_step = reading->step;
+    result.learnt_steps = reading->steps;
+    if (reading->step.count() <= result.step.count()) result.learnt = table->first;
+  }
+
+  static constexpr double kPatience = 5;
+  static constexpr double kLeastUs = 0.5e6;  ///< that the steps take together
+  const TrialRequest& request_;
+  std::vector<DecisionRecord> decisions_;
+  JobLeader leader_;
+  std::optional<std::vector<double>> measured_;
+  LeaderCost cost_;
+  std::string failure_;
+  Clock::time_point began_ = Clock::now();
+  Clock::time_point looked_{};
+  Clock::time_point learning_since_{};
+  std::atomic<bool> enough_{false};
+  std::atomic<bool> ended_{false};
+};
+
+std::map<std::string, std::string> conf_of(const JobCommand& command, const TrialRequest& request,
+                                           const std::string& folder) {
+  std::map<std::string, std::string> conf = request.variables;
+  conf["NCCL_TUNER_PLUGIN"] = command.plugin;
+  conf["NCCL_PROFILER_PLUGIN"] = command.plugin;
+  conf["DYNAMICCL_TUNER_FOLDER"] = folder;
+  if (!request.times_calls) conf["DYNAMICCL_PROFILE_EVENTS"] = "calls";
+  if (!(request.table == CallTable{})) {
+    write_text(folder + "/nccl.table", to_text(call_rows(request.table)));
+    conf["DYNAMICCL_TUNER_TABLE"] = folder + "/nccl.table";
+  }
+  return conf;
+}
+
+void explain(const ProcessOutcome& outcome, TrialResult& result) {
+  const ProcessResult& process = outcome.results.front();
+  result.exit_code = process.signal != 0 ? 128 + process.signal : process.exit_code;
+  result.interrupted_by = outcome.interrupted_by;
+  result.seconds = outcome.duration.count() / 1e6;
+  result.output = process.stderr_tail;
+  if (!outcome.left_over.empty() && !outcome.ended_early && !outcome.timed_out)
+    result.notes.push_back("processes outlived the command and were ended: " +
+                           join(outcome.left_over, ", "));
+  if (!process.start_error.empty()) {
+    result.reason = process.start_error;
+    return;
+  }
+  const bool own_end = !outcome.ended_early && !outcome.timed_out && outcome.interrupted_by == 0;
+  if (own_end && result.exit_code != 0)
+    result.reason = fmt::format("the command ended with exit code {}", result.exit_code);
+}
+
+}  // namespace
+
+TrialResult run_trial(const JobCommand& command, const TrialRequest& request,
+                      const std::function<void(const std::string&)>& on_output) {
+  const std::string folder = fmt::format("{}/launch-{:03}", command.folder, request.number);
+  make_folder(folder, "choose another place with --folder");
+  std::error_code ignored;
+  // Ranks of a container may run as another user.
+  fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit, ignored);
+  const std::string conf = command.folder + "/nccl.conf";
+  write_text(conf, conf_text(conf_of(command, request, folder), users_conf()));
+  Command job{command.argv, command.environment};
+  job.environment["NCCL_CONF_FILE"] = conf;
+
+  TrialResult result;
+  Observer observer(folder, request);
+  std::thread looking([&] { observer.look_on(); });
+  ProcessOptions options;
+  options.timeout = Micros(request.seconds * 1e6);
+  options.marker = random_uuid();
+  options.enough = [&] { return observer.enough(); };
+  options.on_stderr = options.on_stdout = on_output;
+  const ProcessOutcome outcome = run_processes({job}, options);
+  observer.end();
+  looking.join();
+  observer.report(result);
+  explain(outcome, result);
+  if (!result.heard && result.reason.empty()) result.reason = "no rank loaded the plugin";
+  // Half a megabyte per rank and communicator: what was told is taken in.
+  for (const std::string& stream : call_streams_in(folder)) fs::remove(stream, ignored);
+  for (const std::string& region : regions_in(folder)) fs::remove(region, ignored);
+  return result;
+}
+
+std::string conf_text(const std::map<std::string, std::string>& ours,
+                      const std::string& users_text) {
+  std::string text = "# Written by dynamiccl; the first value of a name counts.\n";
+  for (const auto& [name, value] : ours) text += name + "=" + value + "\n";
+  if (!users_text.empty()) text += "# What NCCL would have read without it:\n" + users_text + "\n";
+  return text;
+}
+
+std::string users_conf() {
+  const char* named = std::getenv("NCCL_CONF_FILE");
+  const char* home = std::getenv("HOME");
+  std::string path = named != nullptr && *named != '\0' ? named
+                     : home != nullptr                  ? std::string(home) + "/.nccl.conf"
+                                                        : "";
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  return text.str();
+}
+
+std::string goes_elsewhere(const JobCommand& command) {
+  const std::string program = fs::path(command.argv.front()).filename().string();
+  const std::string conf = command.folder + "/nccl.conf";
+  if (program == "docker" || program == "podman")
+    return fmt::format(
+        "`{} run` needs --volume {}:{} --volume {}:{}:ro --env NCCL_CONF_FILE={}; `{} exec` the "
+        "last of them, in containers that have the volumes",
+        program, command.folder, command.folder, command.plugin, command.plugin, conf, program);
+  if (program == "ssh" || program == "kubectl" || program == "srun")
+    return fmt::format(
+        "{} must pass NCCL_CONF_FILE={}, and {} and {} must be on every host under these names",
+        program, conf, command.folder, command.plugin);
+  return "";
+}
+
+}  // namespace dynamiccl

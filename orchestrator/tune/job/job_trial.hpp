@@ -1,0 +1,89 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/launch/process.hpp"
+#include "tuner/job/job_facts.hpp"
+#include "tuner/job/job_watch.hpp"
+#include "tuner/nccl/job_leader.hpp"
+
+namespace dynamiccl {
+
+/// Somebody's own command, and where its launches tell what they call.
+struct JobCommand {
+  std::vector<std::string> argv;
+  /// Absolute; shared by all ranks of this host. Holds the settings file that every launch reads
+  /// (nccl.conf) and a folder per launch.
+  std::string folder;
+  std::string plugin;  ///< absolute path of the NCCL plugin, as the job sees it
+  std::map<std::string, std::string> environment;  ///< added to the inherited one
+  bool passes_variables =
+      true;  ///< false: it starts containers or other hosts (see goes_elsewhere)
+};
+
+/// What a launch is given.
+struct TrialRequest {
+  int number = 0;
+  std::map<std::string, std::string> variables;  ///< NCCL's, of launch scope
+  CallTable table{};                             ///< per call, from the start
+  double seconds = 60;                           ///< from the job's start; longer is ended
+  std::size_t warmup = 3;                        ///< steps that are left out
+  std::size_t steps = 12;  ///< that are measured before it is ended; 0: it runs to its own end
+  /// Per-call settings are learnt after the steps were measured, for at most so many seconds; 0:
+  /// no.
+  double learn_seconds = 0;
+  Micros learn_below{1e18};    ///< only where the step took less than this: others are not worth it
+  bool learn_at_once = false;  ///< from the first call on, and to the job's end
+  bool times_calls = true;     ///< the GPU's time of each call is taken
+  JobLeaderOptions leader{};
+};
+
+/// What a launch brought.
+struct TrialResult {
+  std::string reason;           ///< why there is no step; "" = there is one
+  bool heard = false;           ///< a rank has loaded the plugin
+  std::vector<double> step_us;  ///< after the warm-up, under the table from the start
+  Micros step{};
+  double spread = 0;
+  std::size_t calls_per_step = 0;
+  bool by_pauses = false;
+  std::optional<JobFacts> facts;
+  std::vector<MixEntry> mix;
+  std::uint64_t calls = 0;
+  /// What was learnt, with the steps under it; nullopt: nothing, or nothing that was not slower.
+  std::optional<CallTable> learnt;
+  std::vector<TableEntry> entries;
+  Micros learnt_step{};
+  std::size_t learnt_steps = 0;
+  bool settled = false;  ///< there is no more to learn
+  std::vector<DecisionRecord> decisions;
+  std::vector<std::string> notes;  ///< of the leader
+  LeaderCost cost;
+  double seconds = 0;
+  int exit_code = 0;
+  int interrupted_by = 0;
+  std::string output;  ///< end of the command's stderr
+  [[nodiscard]] bool ok() const { return reason.empty(); }
+};
+
+/// Starts the command once with these settings, looks on while it runs, ends it when enough was
+/// seen, and leaves no process of it. Blocks; once at a time.
+TrialResult run_trial(const JobCommand& command, const TrialRequest& request,
+                      const std::function<void(const std::string&)>& on_output);
+
+/// The settings file of a launch, as NCCL reads it (NCCL_CONF_FILE): ours first, as the first value
+/// of a name counts, then the user's own file.
+std::string conf_text(const std::map<std::string, std::string>& ours,
+                      const std::string& users_text);
+/// Text of the file that NCCL would read without us: $NCCL_CONF_FILE, else ~/.nccl.conf; "": none.
+std::string users_conf();
+
+/// Does the command start its ranks where this process's variables do not reach (containers, other
+/// hosts)? Then the flags that it needs, for people; "" otherwise.
+std::string goes_elsewhere(const JobCommand& command);
+
+}  // namespace dynamiccl

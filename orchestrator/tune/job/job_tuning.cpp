@@ -1,0 +1,391 @@
+#include "orchestrator/tune/job/job_tuning.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "core/vocabulary/error.hpp"
+#include "profiles/detect/facts.hpp"
+#include "tuner/policy/policy_file.hpp"
+#include "tuner/state/state_from_regime.hpp"
+
+extern char** environ;  // NOLINT: POSIX has it in no header
+
+namespace dynamiccl {
+namespace {
+
+/// Launch settings whose step is within this of the best so far are worth learning under.
+constexpr double kPromising = 1.1;
+
+std::string milliseconds(double us) { return fmt::format("{:.4g} ms", us / 1e3); }
+
+/// Names of NCCL's variables that the user sets himself, by environment or file.
+std::set<std::string> users_variables() {
+  std::set<std::string> names;
+  const auto add = [&](const std::string& line) {
+    const auto equals = line.find('=');
+    if (line.starts_with("NCCL_") && equals != std::string::npos)
+      names.insert(line.substr(0, equals));
+  };
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) add(*entry);
+  std::istringstream lines(users_conf());
+  for (std::string line; std::getline(lines, line);) add(line);
+  return names;
+}
+
+std::string last_line(const std::string& text) {
+  const auto end = text.find_last_not_of(" \n\r\t");
+  if (end == std::string::npos) return "";
+  const auto begin = text.rfind('\n', end);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1,
+                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+}
+
+std::string table_text(const CallTable& table) {
+  std::size_t cells = 0;
+  for (const auto& row : table.cells)
+    cells += static_cast<std::size_t>(
+        std::count_if(row.begin(), row.end(), [](CallCell cell) { return !cell.leaves_all(); }));
+  return cells == 0 ? "" : fmt::format(" + {} sizes set per call", cells);
+}
+
+}  // namespace
+
+DecisionInfo decision_info(const DecisionRecord& record) {
+  DecisionInfo row;
+  row.task_key = record.task_key;
+  row.environment = record.environment;
+  row.regime = record.regime;
+  row.step = record.step;
+  row.kind = record.kind;
+  row.epoch = record.epoch;
+  row.arm = record.arm;
+  row.propensity = record.propensity;
+  row.state_json = record.state.dump();
+  row.candidates_json = record.candidates.dump();
+  row.guard = record.guard;
+  row.asked_json = record.asked.dump();
+  if (!record.applied.is_null()) row.applied_json = record.applied.dump();
+  row.calls = record.calls;
+  row.time_us = record.time_us;
+  row.reference_us = record.reference_us;
+  row.reward = record.reward;
+  if (!record.reward_terms.is_null()) row.reward_json = record.reward_terms.dump();
+  return row;
+}
+
+JobTuning::JobTuning(
+    const JobCommand& command, const JobTuningOptions& options, Console& console,
+    std::function<void(const DecisionAuthor&, const std::vector<DecisionInfo>&)> store)
+    : command_(command), options_(options), console_(console), store_(std::move(store)) {
+  if (options.call_agent != "none")
+    call_agent_ = make_agent(options.call_agent, options.agent_options);
+  author_ = {options.agent, "", options.agent_options.seed};
+  if (options.agent == "ppo")
+    author_.policy_version =
+        read_policy(policy_or_throw(options.agent_options.policy_path)).version();
+}
+
+TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bool times_calls,
+                              const std::string& what, const std::string& label) {
+  TrialRequest request;
+  request.number = launched_++;
+  request.variables = setting.variables;
+  request.table = setting.table;
+  request.seconds = options_.trial_seconds;
+  request.steps = options_.steps;
+  request.warmup = options_.warmup;
+  request.learn_seconds = call_agent_ == nullptr ? 0 : learn_seconds;
+  if (best_us_ > 0) request.learn_below = Micros(kPromising * best_us_);
+  request.times_calls = times_calls;
+  request.leader.agent = options_.call_agent == "none" ? "default" : options_.call_agent;
+  request.leader.agent_options = options_.agent_options;
+  request.leader.kept_agent = call_agent_;
+  request.leader.calls_per_trial = options_.calls_per_trial;
+  request.leader.label = label;
+  static const nlohmann::json kHost = probe_facts();
+  request.leader.host_facts = kHost;
+  TrialResult trial =
+      run_trial(command_, request, [&](const std::string& text) { console_.detail(text); });
+  console_.launched(
+      trial.ok() ? fmt::format("{}: {} a step", what, milliseconds(trial.step.count())) : what,
+      trial.reason, trial.seconds);
+  if (!trial.ok()) ++result_.failed_launches;
+  if (trial.interrupted_by != 0) result_.interrupted_by = trial.interrupted_by;
+  store_call_decisions(trial);
+  return trial;
+}
+
+void JobTuning::store_call_decisions(const TrialResult& trial) {
+  if (trial.decisions.empty()) return;
+  std::vector<DecisionInfo> rows;
+  for (const DecisionRecord& record : trial.decisions) rows.push_back(decision_info(record));
+  store_(trial.decisions.front().author, rows);
+}
+
+void JobTuning::require_tunable(const TrialResult& seen) const {
+  const std::string end = last_line(seen.output);
+  const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
+  if (!seen.heard && seen.reason.find("not found") != std::string::npos)
+    throw Error(ErrorKind::input, seen.reason);
+  if (!seen.heard)
+    throw Error(
+        ErrorKind::input,
+        fmt::format(
+            "the command ran for {:.0f} s and no rank of it loaded the plugin, so nothing is known "
+            "of its calls{}{}\nIt must use NCCL 2.23 or later (earlier ones read no "
+            "NCCL_CONF_FILE), reach its first collective within --trial-seconds, and see {} and "
+            "{}; "
+            "NCCL_DEBUG=INFO shows whether NCCL read the file and found the plugin{}",
+            seen.seconds,
+            seen.exit_code != 0 && seen.exit_code != 143
+                ? fmt::format(" (exit code {})", seen.exit_code)
+                : "",
+            said, command_.folder, command_.plugin,
+            goes_elsewhere(command_).empty() ? "" : "\n" + goes_elsewhere(command_)));
+  for (const std::string& note : seen.notes)
+    if (note.find("CUDA graphs") != std::string::npos)
+      throw Error(ErrorKind::input, note +
+                                        "; run the job without graph capture to tune it, its "
+                                        "settings then hold for the captured calls too");
+  if (!seen.ok())
+    throw Error(ErrorKind::input,
+                fmt::format("no step could be found in the job: {}{}\nGive it more time with "
+                            "--trial-seconds (it had {:.0f} s), or fewer --steps",
+                            seen.reason, said, seen.seconds));
+}
+
+void JobTuning::observe() {
+  TrialResult seen = launch({}, 0, true, "default, looked at alone");
+  if (result_.interrupted_by != 0) return;
+  require_tunable(seen);
+  if (!seen.facts)
+    throw Error(ErrorKind::input, "the ranks did not tell where they run (no rank-*.json in " +
+                                      command_.folder + "): they must be able to write there");
+  result_.facts = *seen.facts;
+  if (call_agent_ != nullptr && admit(result_.facts.state) != GuardVerdict::pass) {
+    call_agent_.reset();
+    result_.notes.emplace_back(
+        "in-network aggregation is active: NCCL's own choices are left alone per call");
+  }
+  best_us_ = seen.step.count();
+  best_arm_ = "default";
+  result_.observed = std::move(seen);
+}
+
+void JobTuning::make_search() {
+  const TrialResult& seen = result_.observed;
+  Task task;
+  task.space = std::make_shared<const ActionSpace>(
+      launch_space(result_.facts, options_.constraints, users_variables(), result_.notes));
+  result_.settings = task.space->arms().size();
+  const MainTraffic traffic = main_traffic(seen.mix).value_or(MainTraffic{});
+  task.key = {result_.facts.regime.id,
+              {traffic.collective, SizeBin::of(traffic.size), result_.facts.ranks,
+               result_.facts.nodes, Architecture::ring, Backend::nccl}};
+  task.state = result_.facts.state;
+  set_task(task.state, task.key.task, traffic.size, traffic.size);
+  const double share = communication_share(seen.mix, seen.step).value_or(0.5);
+  task.prior_log_us = launch_prior(*task.space, result_.facts, seen.step, share);
+  console_.note(fmt::format(
+      "{} calls a step{}, {} a step, of which collectives take {:.0f} % on the GPU; most bytes: {} "
+      "of {}",
+      seen.calls_per_step, seen.by_pauses ? " (told apart by pauses alone)" : "",
+      milliseconds(seen.step.count()), 100 * share, name_of(traffic.collective),
+      format_bytes(traffic.size)));
+  console_.note(fmt::format("regime: {}; NCCL {}; {} launch settings", result_.facts.regime.name,
+                            result_.facts.nccl(), result_.settings));
+  LaunchSearchOptions search;
+  search.agent = options_.agent;
+  search.agent_options = options_.agent_options;
+  search.launches = options_.launches;
+  search_.emplace(std::move(task), search);
+  search_->learn(0, {true, seen.step});
+  note_launch({0, 1, false}, seen);
+}
+
+JobChoice JobTuning::setting_of(std::size_t arm) const {
+  JobChoice choice;
+  const ActionSpace& space = *search_->task().space;
+  for (const auto& [target, value] : space.setting(space.arms()[arm]).launch_knobs)
+    if (target.starts_with("env.")) choice.variables[target.substr(4)] = value;
+  return choice;
+}
+
+std::string JobTuning::text_of(std::size_t arm) const {
+  const ActionSpace& space = *search_->task().space;
+  if (arm == 0) return "default";
+  const std::string text = space.text(space.arms()[arm]);
+  return text.starts_with("library ") ? text.substr(8) : text;
+}
+
+DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm) const {
+  const Task& task = search_->task();
+  DecisionRecord record;
+  // One step of the whole job, not a call of one size.
+  record.task_key = fmt::format("nccl/job/step/r{}n{}", result_.facts.ranks, result_.facts.nodes);
+  record.regime = result_.facts.regime.id;
+  record.step = steps_logged_;
+  record.kind = kind;
+  // Each launch has a configuration of its own.
+  record.epoch = static_cast<std::uint64_t>(launched_);
+  record.arm = text_of(arm);
+  record.state = state_json(task.state);
+  record.candidates = candidates_json(*task.space);
+  record.asked = setting_json(task.space->setting(task.space->arms()[arm]));
+  return decision_info(record);
+}
+
+void JobTuning::note_launch(const Choice& choice, const TrialResult& trial) {
+  DecisionInfo row = launch_decision(choice.arm == 0      ? "reference"
+                                     : choice.exploratory ? "explore"
+                                                          : "exploit",
+                                     choice.arm);
+  row.propensity = std::clamp(choice.propensity, 1e-12, 1.0);
+  const double reference = search_->measured(0).value_or(0);
+  row.guard = name_of(judge_trial(trial.ok(), trial.step, Micros(reference), std::nullopt));
+  row.calls = static_cast<std::int64_t>(trial.step_us.size());
+  if (trial.ok()) {
+    row.time_us = trial.step.count();
+    row.applied_json = nlohmann::json{
+        {"step_us", trial.step_us},
+        {"learnt_step_us", trial.learnt_step.count()},
+        {"seconds",
+         trial.seconds}}.dump();
+  }
+  if (reference > 0) {
+    row.reference_us = reference;
+    StepOutcome outcome;
+    outcome.step = outcome.call = trial.ok() ? trial.step : Micros(reference);
+    outcome.reference_step = outcome.reference_call = Micros(reference);
+    outcome.switched = choice.arm != 0;
+    outcome.exploratory = choice.exploratory;
+    outcome.fault = !trial.ok();
+    const RewardTerms terms = reward(outcome);
+    row.reward = terms.total();
+    row.reward_json = reward_json(terms).dump();
+  }
+  ++steps_logged_;
+  store_(author_, {row});
+}
+
+void JobTuning::consider(const JobChoice& choice, Micros step, const std::string& arm) {
+  if (!(step.count() > 0) || step.count() >= best_us_) return;
+  best_us_ = step.count();
+  best_ = choice;
+  best_arm_ = arm;
+}
+
+void JobTuning::try_arm(const Choice& choice) {
+  JobChoice setting = setting_of(choice.arm);
+  const std::string arm = text_of(choice.arm);
+  const TrialResult trial =
+      launch(setting, options_.learn_seconds, true, fmt::format("{}", arm), "#" + arm);
+  if (result_.interrupted_by != 0) return;
+  search_->learn(choice.arm, {trial.ok(), trial.step});
+  note_launch(choice, trial);
+  if (!trial.ok()) return;
+  consider(setting, trial.step, arm);
+  if (best_.variables == setting.variables) {
+    best_launch_arm_ = choice.arm;
+    best_settled_ = trial.settled || call_agent_ == nullptr;
+  }
+  if (!trial.learnt) return;
+  setting.table = *trial.learnt;
+  setting.entries = trial.entries;
+  for (TableEntry& entry : setting.entries)
+    for (const auto& [name, value] : setting.variables)
+      entry.setting.launch_knobs["env." + name] = value;
+  consider(setting, trial.learnt_step, arm + table_text(setting.table));
+}
+
+void JobTuning::explore() {
+  console_.expect(static_cast<std::size_t>(options_.launches - launched_));
+  while (result_.interrupted_by == 0) {
+    const auto choice = search_->next();
+    if (!choice) break;
+    try_arm(*choice);
+    // Two settings that end the job are no accident of theirs.
+    if (result_.failed_launches >= 3) {
+      result_.notes.emplace_back("three launches failed: the search was ended");
+      break;
+    }
+  }
+  // What is learnt per call needs calls: the best launch setting gets a launch more for it.
+  if (result_.interrupted_by == 0 && !best_settled_ && search_->launches() < options_.launches)
+    try_arm({best_launch_arm_, 1, false});
+  result_.search_launches = launched_;
+}
+
+void JobTuning::confirm() {
+  if (best_.is_default()) {
+    result_.verdict = Verdict::same;
+    return;
+  }
+  const std::vector<Ask> asks{{0, 0}, {0, 1}};
+  Confirmations confirmations({asks[1]}, options_.confirmation);
+  for (int round = 0; !confirmations.round().empty() && result_.interrupted_by == 0; ++round) {
+    if (round % options_.confirmation.launches == 0)
+      console_.expect(static_cast<std::size_t>(2 * options_.confirmation.launches));
+    std::vector<Measured> measured(2);
+    // The first of a pair alternates: what drifts shall hit both sides.
+    for (const std::size_t side : {std::size_t(round % 2), std::size_t(1 - round % 2)}) {
+      const TrialResult trial =
+          launch(side == 0 ? JobChoice{} : best_, 0, false,
+                 fmt::format("pair {}, {}", round + 1, side == 0 ? "default" : best_arm_));
+      ++result_.confirm_launches;
+      measured[side].trial = {trial.ok(), trial.step};
+      if (result_.interrupted_by != 0) return;
+    }
+    confirmations.add(asks, measured);
+  }
+  const std::vector<PairedTime>& times = confirmations.times().at(asks[1]);
+  result_.ratio = ratio_of(times, options_.confirmation.confidence);
+  const WorkedTimes sides = worked(times);
+  if (!sides.chosen_us.empty()) {
+    result_.default_us = median(sides.default_us);
+    result_.chosen_us = median(sides.chosen_us);
+  }
+  if (result_.ratio) result_.verdict = judge(*result_.ratio, {options_.confirmation.band});
+}
+
+JobTuningResult JobTuning::search_and_confirm() {
+  observe();
+  if (result_.interrupted_by != 0) return std::move(result_);
+  make_search();
+  explore();
+  result_.arm = best_arm_;
+  if (result_.interrupted_by == 0) confirm();
+  if (result_.verdict == Verdict::faster) result_.choice = best_;
+  if (search_ && result_.interrupted_by == 0) {
+    DecisionInfo row = launch_decision("final", result_.kept() ? best_launch_arm_ : 0);
+    row.arm = result_.kept() ? best_arm_ : "default";
+    row.guard = name_of(best_.is_default() || result_.kept() ? GuardVerdict::pass
+                                                             : GuardVerdict::slower_than_default);
+    row.time_us = result_.kept() ? result_.chosen_us : result_.default_us;
+    row.reference_us = result_.default_us;
+    row.calls = result_.confirm_launches;
+    store_(author_, {row});
+  }
+  return std::move(result_);
+}
+
+JobTuningResult JobTuning::recheck(const JobChoice& choice, int pairs) {
+  best_ = choice;
+  best_arm_ = result_.arm = "stored settings";
+  JobTuningOptions cheaper = options_;
+  cheaper.confirmation.launches = pairs;
+  cheaper.confirmation.looks = 2;
+  JobTuning again(command_, cheaper, console_, store_);
+  again.best_ = choice;
+  again.best_arm_ = "stored settings";
+  again.result_.arm = best_arm_;
+  again.confirm();
+  if (again.result_.verdict == Verdict::faster) again.result_.choice = choice;
+  return std::move(again.result_);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/statistics/verdict.hpp"
+#include "db/decision_log.hpp"
+#include "orchestrator/run/console.hpp"
+#include "orchestrator/tune/job/job_trial.hpp"
+#include "tuner/job/launch_search.hpp"
+#include "tuner/job/launch_space.hpp"
+#include "tuner/search/confirmation.hpp"
+
+namespace dynamiccl {
+
+/// What `tune -- COMMAND` was told.
+struct JobTuningOptions {
+  std::string agent = "bandit";    ///< between launches
+  std::string call_agent = "ppo";  ///< inside them; "none": call settings stay NCCL's
+  AgentOptions agent_options{};
+  int launches = 11;                                 ///< of the search, the observed one included
+  ConfirmationRule confirmation{6, 3, 0.982, 0.02};  ///< pairs before each look, looks
+  double trial_seconds = 60;
+  std::size_t steps = 12;
+  std::size_t warmup = 3;
+  double learn_seconds = 10;
+  std::uint32_t calls_per_trial = 20;
+  JobConstraints constraints{};
+};
+
+/// Settings of a job: variables of its launch and a table per call.
+struct JobChoice {
+  std::map<std::string, std::string> variables;
+  CallTable table{};
+  std::vector<TableEntry> entries;  ///< rows of a configuration table, with the launch's knobs
+  [[nodiscard]] bool is_default() const { return variables.empty() && table == CallTable{}; }
+};
+
+struct JobTuningResult {
+  JobFacts facts;
+  TrialResult observed;      ///< the default, looked at alone
+  std::size_t settings = 0;  ///< launch settings in all
+  int search_launches = 0;
+  int confirm_launches = 0;
+  int failed_launches = 0;
+  JobChoice choice;                             ///< the default's when nothing was FASTER
+  std::string arm;                              ///< of what was confirmed, kept or not
+  std::optional<double> default_us, chosen_us;  ///< medians of fresh launches
+  std::optional<Ratio> ratio;
+  Verdict verdict = Verdict::unclear;
+  std::vector<DecisionInfo> decisions;
+  std::vector<std::string> notes;
+  int interrupted_by = 0;
+  [[nodiscard]] bool kept() const { return verdict == Verdict::faster && !choice.is_default(); }
+};
+
+/// Finds what makes the job's own step faster: one launch is looked at, launch settings are tried
+/// in further ones with call settings learnt inside, and what seems best is held against the
+/// default on fresh launches in turn. Decisions are stored as they come, so that a search that was
+/// cut short leaves what it knew.
+class JobTuning {
+ public:
+  JobTuning(const JobCommand& command, const JobTuningOptions& options, Console& console,
+            std::function<void(const DecisionAuthor&, const std::vector<DecisionInfo>&)> store);
+
+  /// @throws Error(input) when the job cannot be tuned, with the reason and what to do
+  JobTuningResult search_and_confirm();
+  /// A stored choice against the default, on a few fresh launches.
+  JobTuningResult recheck(const JobChoice& choice, int pairs);
+
+ private:
+  TrialResult launch(const JobChoice& setting, double learn_seconds, bool times_calls,
+                     const std::string& what, const std::string& label = "");
+  void observe();
+  void require_tunable(const TrialResult& seen) const;
+  void make_search();
+  void explore();
+  void try_arm(const Choice& choice);
+  void note_launch(const Choice& choice, const TrialResult& trial);
+  void consider(const JobChoice& choice, Micros step, const std::string& arm);
+  void confirm();
+  void store_call_decisions(const TrialResult& trial);
+  [[nodiscard]] JobChoice setting_of(std::size_t arm) const;
+  [[nodiscard]] std::string text_of(std::size_t arm) const;
+  [[nodiscard]] DecisionInfo launch_decision(const char* kind, std::size_t arm) const;
+
+  const JobCommand& command_;
+  const JobTuningOptions& options_;
+  Console& console_;
+  std::function<void(const DecisionAuthor&, const std::vector<DecisionInfo>&)> store_;
+  std::shared_ptr<Agent> call_agent_;
+  DecisionAuthor author_;
+  JobTuningResult result_;
+  std::optional<LaunchSearch> search_;
+  /// The best so far by the step: launch settings with the calls' that go with them.
+  JobChoice best_;
+  std::string best_arm_;
+  std::size_t best_launch_arm_ = 0;
+  double best_us_ = 0;
+  bool best_settled_ = true;
+  int launched_ = 0;
+  int steps_logged_ = 0;
+};
+
+/// What is kept of a decision in the database.
+DecisionInfo decision_info(const DecisionRecord& record);
+
+}  // namespace dynamiccl

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// A technique as the quantitative survey's three-level taxonomy places it.
+struct PublishedTechnique {
+  double level = 0;       ///< 1 optimisation, 2 architecture and scheduling, 3 communication
+  std::string dimension;  ///< "synchronisation", "compression", "architecture", ...
+  std::string name;
+  bool lossy = false;  ///< what its level is said to be
+};
+
+/// Throughput over one worker's with one method on one link.
+struct PublishedSpeedup {
+  std::string link;    ///< "100Gb-IB-RDMA", "100GbE-TCP", "10GbE-TCP"
+  std::string model;   ///< name of the vocabulary
+  std::string method;  ///< name of the vocabulary; "" = the best of the seven
+  int workers = 0;
+  double low = 0;  ///< equal to high, except where one range is published for all methods
+  double high = 0;
+  bool doubtful = false;  ///< probably not measured on that link
+};
+
+struct PublishedModel {
+  std::string model;     ///< name of the vocabulary
+  double intensity = 0;  ///< operations per sample and parameter, as published
+  int batch = 0;         ///< samples per worker
+};
+
+/// What a survey says of one property of one technique.
+struct PublishedLabel {
+  std::string property;
+  std::string technique;
+  std::string label;
+};
+
+/// The steps of the container study's training: equal samples by as many GPUs, with and without
+/// one that serves.
+struct PublishedBudget {
+  int epochs = 0;
+  int ring_steps = 0;           ///< of an epoch, 4 workers
+  int server_steps = 0;         ///< of an epoch, 3 workers and a server
+  double server_over_ring = 0;  ///< published ratio of training times, NCCL on bare metal
+};
+
+/// What of profiles/published/figures.toml is set beside training and its methods.
+struct TrainingStudies {
+  std::string survey_testbed;  ///< in one line
+  std::vector<PublishedTechnique> taxonomy;
+  double tuner_level = 0;  ///< where the taxonomy has a tuner
+  std::vector<PublishedModel> models;
+  std::vector<PublishedSpeedup> speedups;
+  std::string speedups_note;
+  std::vector<PublishedLabel> architecture;  ///< techniques "ps", "allreduce", "gossip"
+  std::vector<PublishedLabel> scheduling;    ///< "wfbp", "mg_wfbp", "partition", "priority"
+  PublishedBudget budget;
+};
+
+/// @param toml_text the text of profiles/published/figures.toml
+/// @param source names it in errors
+/// @throws Error(input) as source:line:col, Error(data) when a table or key is missing, or a model
+/// or method that the vocabulary does not have
+TrainingStudies parse_training_studies(const std::string& toml_text, const std::string& source);
+
+}  // namespace dynamiccl

@@ -1,0 +1,61 @@
+#include "reports/model/exchanges.hpp"
+
+#include <charconv>
+#include <set>
+#include <string_view>
+
+namespace dynamiccl {
+namespace {
+
+std::string without_suffix(const std::string& text, std::string_view suffix) {
+  return text.ends_with(suffix) ? text.substr(0, text.size() - suffix.size()) : text;
+}
+
+}  // namespace
+
+TrainedCell trained_cell(const CellFigure& figure) {
+  TrainedCell cell;
+  cell.settings = nlohmann::json::parse(figure.cell_knobs, nullptr, false);
+  if (!cell.settings.is_object()) cell.settings = nlohmann::json::object();
+  const auto text_of = [&](const char* name) {
+    const auto found = cell.settings.find(name);
+    if (found == cell.settings.end()) return std::string();
+    return found->is_string() ? found->get<std::string>() : found->dump();
+  };
+  // An imported database may say anything: what is no number stays as it was.
+  const auto number = [&](const char* name, std::int64_t otherwise) {
+    const auto text = text_of(name);
+    std::from_chars(text.data(), text.data() + text.size(), otherwise);
+    return otherwise;
+  };
+  cell.model = text_of("model");
+  cell.batch = number("batch", 0);
+  const bool dedicated = figure.architecture == "ps" && text_of("placement") != "colocated";
+  cell.workers = figure.ranks - (dedicated ? number("servers", 1) : 0);
+  cell.settings.erase("model");
+  cell.settings.erase("batch");
+  return cell;
+}
+
+std::vector<CellFigure> as_exchanges(const std::vector<CellFigure>& figures) {
+  std::vector<CellFigure> result;
+  std::set<std::string> seen;
+  for (CellFigure figure : figures) {
+    const bool server = figure.architecture == "ps";
+    const bool exchange = figure.collective == (server ? "push_pull" : "allreduce");
+    const bool training = figure.collective == "training";
+    if (exchange && figure.algorithm != "library") continue;
+    if (!exchange && !training && !figure.collective.empty()) continue;
+    if (exchange) figure.collective = "exchange";
+    figure.algorithm = without_suffix(without_suffix(figure.algorithm, "-ps"), "-a2a");
+    if (training) {
+      figure.ranks = trained_cell(figure).workers;
+    } else if (server) {
+      --figure.ranks;  // rank 0 serves
+    }
+    if (seen.insert(key_without(figure, "")).second) result.push_back(std::move(figure));
+  }
+  return result;
+}
+
+}  // namespace dynamiccl

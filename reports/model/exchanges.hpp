@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "reports/model/figures.hpp"
+
+namespace dynamiccl {
+
+/// What a cell of collective "training" trains.
+struct TrainedCell {
+  std::string model;         ///< "" where it is not stored
+  std::int64_t batch = 0;    ///< samples per worker and step; 0 where it is not stored
+  std::int64_t workers = 0;  ///< ranks that compute
+  nlohmann::json settings;   ///< of the method: an object without model and batch
+};
+TrainedCell trained_cell(const CellFigure& figure);
+
+/// For comparisons of architectures: what a server and a ring both do, under one name and with
+/// `ranks` that are workers: gradients of all are summed and everybody has them ("exchange":
+/// push_pull, allreduce), a step is trained (methods without -ps and -a2a), ranks start (no
+/// collective). What else there is, is left out.
+std::vector<CellFigure> as_exchanges(const std::vector<CellFigure>& figures);
+
+}  // namespace dynamiccl

@@ -1,0 +1,67 @@
+#include "reports/model/regime_causes.hpp"
+
+#include "core/vocabulary/text.hpp"
+#include "reports/model/placements.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+std::string text_at(const json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && found != object.end() && found->is_string()
+             ? found->get<std::string>()
+             : std::string();
+}
+
+bool is_at(const json& object, const char* key, bool wanted) {
+  return object.is_object() && object.contains(key) && object[key] == json(wanted);
+}
+
+std::string apart_text(const json& ingredients) {
+  const auto found = ingredients.find("apart");
+  if (found == ingredients.end() || !found->is_array() || found->empty()) return "";
+  std::vector<std::string> names;
+  for (const auto& name : *found)
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  return join(names, ", ");
+}
+
+}  // namespace
+
+Crowding crowding_of(const Reader& reader, const std::string& run_uuid) {
+  Crowding crowding;
+  for (const auto& [launch, group, placement] : launch_placements(reader, run_uuid))
+    if (placement.own_cores < placement.ranks)
+      crowding[{group.environment, group.backend}].insert(placement.cpus);
+  return crowding;
+}
+
+std::vector<RegimeCause> regime_causes(const json& regime, const std::set<std::string>& crowding) {
+  std::vector<RegimeCause> causes;
+  for (const auto& placement : crowding)
+    causes.push_back({"ranks share cores: " + placement, "fewer ranks, or more cores for them"});
+  const json ingredients = regime.value("ingredients", json::object());
+  const json evidence = regime.value("evidence", json::object());
+  const auto because = [&](const char* key) {
+    const std::string why = text_at(evidence, key);
+    return why.empty() ? "" : " (" + why + ")";
+  };
+  const std::string tier = text_at(ingredients, "inter_tier");
+  if (text_at(ingredients, "intra_link") == "none")
+    causes.push_back({"no memory shared between ranks" + because("intra_link"),
+                      "ipc = \"shared\" in the profile"});
+  if (is_at(ingredients, "single_copy", false) && text_at(ingredients, "intra_link") == "shm")
+    causes.push_back({"shared memory without single copy" + because("single_copy"),
+                      "pid = \"shared\" and SYS_PTRACE in the profile"});
+  if (is_at(ingredients, "small_shm", true))
+    causes.push_back({"small /dev/shm" + because("small_shm"), "a larger shm_size in the profile"});
+  if (tier.starts_with("shaped-"))
+    causes.push_back({"links capped: " + tier.substr(7), "a profile without the cap"});
+  if (const auto names = apart_text(ingredients); !names.empty())
+    causes.push_back({"namespaces apart: " + names, ""});
+  return causes;
+}
+
+}  // namespace dynamiccl

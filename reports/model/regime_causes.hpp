@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "db/reader.hpp"
+
+namespace dynamiccl {
+
+/// Where ranks could not all have a core of their own, by environment and backend.
+using Crowding = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
+Crowding crowding_of(const Reader& reader, const std::string& run_uuid);
+
+struct RegimeCause {
+  std::string text;
+  std::string fix;  ///< in a few words; "" = told with another cause, or none
+};
+
+/// Why an environment communicates as it does, the weightiest first: what its regime says and how
+/// its ranks share cores. Causes that take a look of their own (interfaces, quotas) are the
+/// doctor's.
+/// @param regime as launch.regime_json has it
+std::vector<RegimeCause> regime_causes(const nlohmann::json& regime,
+                                       const std::set<std::string>& crowding);
+
+}  // namespace dynamiccl

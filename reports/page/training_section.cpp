@@ -1,0 +1,88 @@
+#include "profiles/published/reference.hpp"
+#include "reports/model/published.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/model/training_report.hpp"
+#include "reports/page/section.hpp"
+#include "reports/queries/registry.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+// A curve of more points says no more on a screen.
+constexpr std::size_t kCurvePoints = 80;
+
+/// Means of neighbours as [step, loss]: single steps of one batch are noisy.
+json thinned(const json& losses) {
+  json points = json::array();
+  const std::size_t stride = (losses.size() + kCurvePoints - 1) / kCurvePoints;
+  for (std::size_t from = 0; stride > 0 && from < losses.size(); from += stride) {
+    const std::size_t to = std::min(losses.size(), from + stride);
+    double sum = 0;
+    for (std::size_t i = from; i < to; ++i)
+      sum += losses[i].is_number() ? losses[i].get<double>() : 0;
+    points.push_back({to, rounded(sum / static_cast<double>(to - from))});
+  }
+  return points;
+}
+
+/// The first worker's losses and accuracies in the first launch of each cell.
+json curves(const PageContext& page) {
+  const Table table = page.reader.query(
+      "SELECT t.environment, t.backend, t.architecture, t.ranks, t.model, t.batch, t.method, "
+      "t.settings, json_extract(r.details_json, '$.losses') AS losses, "
+      "json_extract(r.details_json, '$.accuracies') AS accuracies, min(t.block) AS block "
+      "FROM v_training t JOIN training r ON r.measurement_id = t.measurement_row "
+      "WHERE t.run_row = ?1 AND t.counts AND r.role = 'worker' AND r.rank = "
+      "(SELECT min(rank) FROM training WHERE measurement_id = t.measurement_row AND role = "
+      "'worker') GROUP BY t.cell_id",
+      {page.run_row});
+  const TableView rows(table);
+  json found = json::array();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const json losses = stored_json(rows.text(i, "losses"));
+    if (!losses.is_array() || losses.size() < 2) continue;
+    json curve{{"losses", thinned(losses)},
+               {"accuracies", stored_json(rows.text(i, "accuracies"))}};
+    for (const char* axis :
+         {"environment", "backend", "architecture", "model", "method", "settings"})
+      curve[axis] = rows.text(i, axis);
+    for (const char* axis : {"ranks", "batch"}) curve[axis] = rows.integer(i, axis);
+    found.push_back(std::move(curve));
+  }
+  return found;
+}
+
+json published(const ReferenceFigures& figures) {
+  json rows = json::array();
+  for (const auto& time : figures.training_times) {
+    rows.push_back({{"architecture", time.architecture},
+                    {"backend", time.backend},
+                    {"bare_metal_s", time.bare_metal_s},
+                    {"cross_docker_s", time.cross_docker_s}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+// Null for a run that trained nothing: the section is then left out.
+json training_data(const PageContext& page) {
+  const Table report = training_report(page.reader, page.run_row, page.figures);
+  if (report.rows.empty()) return {};
+  const ReferenceFigures& figures = published_figures();
+  QueryScope scope;
+  scope.runs = {page.run};
+  return {{"rows", table_json(report)},
+          {"curves", curves(page)},
+          {"testbed", figures.testbed},
+          {"published", published(figures)},
+          {"survey", training_studies().survey_testbed},
+          {"survey_note", training_studies().speedups_note},
+          {"against_ring", table_json(named_query(page.reader, "ps_against_ring", scope))},
+          {"speedups", table_json(named_query(page.reader, "published_training", scope))},
+          {"c2c", table_json(named_query(page.reader, "c2c", scope))}};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+#include "profiles/published/reference.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/published.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Figures of one cell that differ in the backend alone, by backend.
+using Backends = std::map<std::string, const CellFigure*>;
+
+/// A published backend that was measured, as the fastest figure that stands for it.
+struct Measured {
+  std::string published;
+  const CellFigure* figure = nullptr;
+};
+
+const CellFigure* stands_for(const std::string& published, const Backends& backends) {
+  const CellFigure* best = nullptr;
+  for (const auto& [backend, figure] : backends) {
+    const auto ours = find_named<Backend>(backend);
+    const bool family = published == "mpi" && ours && is_host_mpi(*ours);
+    if (backend != published && !family) continue;
+    if (best == nullptr || figure->median_us() < best->median_us()) best = figure;
+  }
+  return best;
+}
+
+/// In the published order.
+std::vector<Measured> measured_of(const PublishedRanking& ranking, const Backends& backends) {
+  std::vector<Measured> found;
+  for (const auto& place : ranking.fastest_first)
+    if (const auto* figure = stands_for(place.backend, backends))
+      found.push_back({place.backend, figure});
+  return found;
+}
+
+std::string published_order(const PublishedRanking& ranking) {
+  std::vector<std::string> parts;
+  for (const auto& place : ranking.fastest_first)
+    parts.push_back(fmt::format("{} {:g} s", place.backend, place.seconds));
+  return join(parts, ", ");
+}
+
+std::string measured_order(std::vector<Measured> measured) {
+  std::stable_sort(measured.begin(), measured.end(), [](const auto& a, const auto& b) {
+    return a.figure->median_us() < b.figure->median_us();
+  });
+  std::vector<std::string> parts;
+  for (const auto& [published, figure] : measured)
+    parts.push_back(
+        fmt::format("{} {}", figure->backend, format_micros(Micros(figure->median_us()))));
+  return join(parts, ", ");
+}
+
+/// Neighbours of the published order in the rows they belong to.
+struct Pairs {
+  std::vector<std::size_t> rows;
+  std::vector<std::string> names;  ///< "mpich before openmpi": what a contradiction is called
+  std::vector<std::string> runs;
+  std::vector<Ratio> ratios;
+};
+
+void add_pairs(const std::vector<Measured>& measured, std::size_t row, Pairs& pairs) {
+  for (std::size_t i = 0; i + 1 < measured.size(); ++i) {
+    const CellFigure& first = *measured[i].figure;
+    const CellFigure& second = *measured[i + 1].figure;
+    pairs.rows.push_back(row);
+    pairs.names.push_back(second.backend + " before " + first.backend);
+    pairs.runs.push_back(first.run_id);
+    pairs.ratios.push_back(time_ratio(second, first));
+  }
+}
+
+/// AGREES: every neighbour is surely slower than the one before it; DIFFERS: one is surely faster.
+void tell_verdicts(const Pairs& pairs, Table& table) {
+  const auto verdicts = judge_by_run(pairs.runs, pairs.ratios);
+  std::vector<bool> agrees(table.rows.size(), true);
+  std::vector<std::vector<std::string>> contradictions(table.rows.size());
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    if (verdicts[i] != Verdict::slower) agrees[pairs.rows[i]] = false;
+    if (verdicts[i] == Verdict::faster) contradictions[pairs.rows[i]].push_back(pairs.names[i]);
+  }
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const bool differs = !contradictions[row].empty();
+    table.rows[row].emplace_back(std::string(differs       ? "DIFFERS"
+                                             : agrees[row] ? "AGREES"
+                                                           : "UNCLEAR"));
+    table.rows[row].push_back(or_null(join(contradictions[row], ", ")));
+  }
+}
+
+/// Cells on bare metal, each with its backends, in the order of their first figure.
+std::vector<Backends> cells_on_bare_metal(const std::vector<CellFigure>& figures) {
+  std::vector<Backends> cells;
+  std::map<std::string, std::size_t> place;
+  for (const auto& figure : figures) {
+    if (figure.environment != name_of(EnvironmentKind::bare_metal)) continue;
+    const auto [found, is_new] = place.emplace(key_without(figure, "backend"), cells.size());
+    if (is_new) cells.emplace_back();
+    cells[found->second].emplace(figure.backend, &figure);
+  }
+  return cells;
+}
+
+Table rankings_table(const std::vector<CellFigure>& given, const QueryScope&) {
+  Table table;
+  const auto figures = with_stated_memory(given);
+  Pairs pairs;
+  for (const auto& backends : cells_on_bare_metal(figures)) {
+    const CellFigure& any = *backends.begin()->second;
+    for (const auto& ranking : published_figures().rankings) {
+      if (ranking.collective != any.collective) continue;
+      const auto measured = measured_of(ranking, backends);
+      if (measured.size() < 2) continue;
+      add_pairs(measured, table.rows.size(), pairs);
+      table.rows.push_back({any.run_id, any.collective, any.architecture, any.size_bytes, any.ranks,
+                            any.datatype, any.in_place, any.cell_knobs, published_order(ranking),
+                            ranking.where, measured_order(measured)});
+    }
+  }
+  tell_verdicts(pairs, table);
+  return table;
+}
+
+}  // namespace
+
+Query rankings_query() {
+  return {.title = "Published rankings",
+          .row =
+              "one cell on bare metal: the published order of backends, the order here, and "
+              "whether they surely agree or differ",
+          .columns = R"(
+run_id collective architecture size_bytes ranks datatype in_place cell_knobs
+published | text | the published order, the fastest first
+published_in | text | where
+measured | text | the order here
+ranking | text | same, other or UNCLEAR
+surely_other | text, told | pairs of which the published slower one is surely faster here
+)",
+          .method = verdict_method(),
+          .of_figures = rankings_table,
+          .of_all_cells = true};
+}
+
+}  // namespace dynamiccl

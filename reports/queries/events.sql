@@ -1,8 +1,0 @@
--- title: Events
--- row: something worth knowing that happened during a run
-SELECT r.uuid AS run_id, e.at_utc, e.kind, l.uuid AS launch_id, e.message
-FROM event e
-JOIN run r ON r.id = e.run_id
-LEFT JOIN launch l ON l.id = e.launch_id
-WHERE e.run_id = ?1
-ORDER BY e.id

@@ -1,8 +1,0 @@
--- title: Launches
--- row: one attempt to start a group
-SELECT run_id, environment, backend, architecture, ranks, group_knobs, block, attempt, position,
-       launch_status AS status, duration_s, exit_code, signal, regime_name AS regime, reason,
-       launch_id, argv_json
-FROM v_launch
-WHERE run_row = ?1
-ORDER BY block, position, attempt

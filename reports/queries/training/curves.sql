@@ -1,0 +1,60 @@
+-- title: Learning curves
+-- row: one step of one training cell, by the launch with the median step: its loss and, where it was taken, the
+--   accuracy on held-out samples (the lowest of the workers), over steps, samples and time
+-- columns:
+--   run_id
+--   cell_id | text | id of the cell
+--   environment backend architecture model batch method ranks workers block
+--   step | integer | the training step
+--   samples | integer | of all workers so far
+--   loss | real | of the first worker
+--   accuracy | real | on held-out samples, the lowest of the workers
+--   trained_us | us, real | sum of its steps, without evaluations
+--   settings
+-- Of the first worker. samples: of all workers so far. trained_us: sum of its steps, without evaluations. Steps of the
+-- warm-up train too and count, except before epochs, which start anew.
+WITH numbered AS (
+  SELECT v_training.*, row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
+         count(*) OVER (PARTITION BY cell_id) AS launches
+  FROM v_training
+  WHERE run_row = ?1 AND counts
+),
+worker AS MATERIALIZED (
+  SELECT n.*, t.rank AS rank, t.accuracy AS last_accuracy, t.details_json AS details,
+         json_extract(t.details_json, '$.epochs') IS NOT NULL AS by_epochs
+  FROM numbered n
+  JOIN training t ON t.measurement_id = n.measurement_row AND t.rank = (
+    SELECT min(rank) FROM training WHERE measurement_id = n.measurement_row AND role = 'worker')
+  WHERE n.place = (n.launches + 1) / 2
+),
+done AS (
+  SELECT w.measurement_row, s.phase, s.total_us,
+         row_number() OVER (PARTITION BY w.measurement_row ORDER BY s.phase, s.iteration) - 1 AS recorded
+  FROM worker w
+  JOIN sample s ON s.measurement_id = w.measurement_row AND s.rank = w.rank
+),
+trained AS (
+  SELECT d.measurement_row, d.recorded,
+         row_number() OVER so_far AS step, sum(d.total_us) OVER so_far AS trained_us,
+         count(*) OVER (PARTITION BY d.measurement_row) AS last_step
+  FROM done d
+  JOIN worker w ON w.measurement_row = d.measurement_row
+  WHERE d.phase = 1 OR NOT w.by_epochs
+  WINDOW so_far AS (PARTITION BY d.measurement_row ORDER BY d.recorded)
+),
+losses AS MATERIALIZED (
+  SELECT w.measurement_row, l.key AS recorded, l.value AS loss FROM worker w, json_each(w.details, '$.losses') l
+),
+accuracies AS MATERIALIZED (
+  SELECT w.measurement_row, json_extract(a.value, '$[0]') AS step, json_extract(a.value, '$[1]') AS accuracy
+  FROM worker w, json_each(w.details, '$.accuracies') a
+)
+SELECT w.run_id, w.cell_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, w.workers,
+       w.block, t.step, t.step * w.workers * w.batch AS samples, l.loss,
+       coalesce(a.accuracy, CASE WHEN t.step = t.last_step AND NOT w.by_epochs THEN w.last_accuracy END) AS accuracy,
+       t.trained_us, w.settings
+FROM trained t
+JOIN worker w ON w.measurement_row = t.measurement_row
+LEFT JOIN losses l ON l.measurement_row = t.measurement_row AND l.recorded = t.recorded
+LEFT JOIN accuracies a ON a.measurement_row = t.measurement_row AND a.step = t.step
+ORDER BY w.environment, w.backend, w.model, w.batch, w.ranks, w.method, w.cell_id, t.step

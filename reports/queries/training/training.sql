@@ -1,0 +1,53 @@
+-- title: Training
+-- row: one training cell, its median launch: step time, what it is made of, and what was expected
+-- columns:
+--   run_id environment backend
+--   carried_by | text | the library that moved the gradients
+--   architecture model batch method ranks workers launches
+--   step_us | us, real | one training step
+--   samples_per_second
+--   speedup | real | throughput over one worker's in the same launch
+--   single_us | us, real | a step of one worker alone
+--   forward_us | us, real | forward pass
+--   backward_us | us, real | backward pass
+--   update_us | us, real | update of the weights
+--   exposed_us
+--   data_us | us, real | computation stands still for its batch
+--   communication_us
+--   predicted_us | us, real | the step as profile and cost table have it
+--   prediction_error | real | predicted over measured step, less 1
+--   wire_bytes | bytes, real | payload sent by the busiest rank in a step
+--   counted_bytes | bytes, real | what the kernel counted; NULL where bytes go another way
+--   c2c_predicted c2c_measured intensity
+--   first_loss | real | loss of the first step
+--   last_loss | real | loss of the last
+--   accuracy | real | on held-out samples
+--   max_difference | real | from one process that computes every worker's part
+--   wrong | integer | results that were not as expected
+--   settings
+-- speedup: throughput against one worker alone in the same launch. prediction_error: predicted step
+-- against measured step. exposed_us: computation stands still for gradients; communication_us: it is
+-- busy, hidden or not. wire_bytes: payload, of a library's all-reduce the formula's; counted_bytes: what the kernel
+-- counted in the measured steps, with what protocols add; NULL where it went another way (shared memory, NVLink).
+-- data_us: computation stands still for its batch. carried_by: the library that moved the gradients, another one than
+-- the backend where they go by way of host memory (servers under NCCL).
+WITH numbered AS (
+  SELECT v_training.*,
+         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
+         json_extract(t.details_json, '$.data_us') AS data_us,
+         row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
+         count(*) OVER (PARTITION BY cell_id) AS launches
+  FROM v_training
+  JOIN training t ON t.measurement_id = v_training.measurement_row AND t.rank = (
+    SELECT min(rank) FROM training WHERE measurement_id = v_training.measurement_row AND role = 'worker')
+  WHERE run_row = ?1 AND counts
+)
+SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, ranks, workers, launches,
+       step_us, samples_per_s AS samples_per_second, speedup, single_us, forward_us, backward_us, update_us, exposed_us,
+       data_us,
+       communication_us, predicted_us, predicted_us / step_us - 1 AS prediction_error, wire_bytes,
+       counted_bytes, c2c_predicted, c2c_measured, intensity, first_loss, last_loss, accuracy, max_difference,
+       wrong, settings
+FROM numbered
+WHERE place = (launches + 1) / 2
+ORDER BY environment, backend, model, batch, ranks, step_us

@@ -1,0 +1,42 @@
+-- title: Memory of training methods
+-- row: one training cell and role, its rank with the most: gradient memory that the method holds beside the weights,
+--   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
+--   gradients, a server N + 1 times its shard with N workers, a worker that is a server too both
+-- columns:
+--   run_id environment backend architecture model batch method
+--   role | text | worker, server, or both
+--   ranks workers launches
+--   unit_bytes | bytes, integer | one copy of the gradients, or a shard
+--   held_bytes | bytes, integer | gradient memory held beside the weights
+--   limit_bytes | bytes, integer | what may be held
+--   copies | real | held, in units of that copy or shard
+--   staging_bytes | bytes, integer | page-locked host memory for a GPU's gradients
+--   within_limit | integer | 1 = both within their limits
+--   peak_extra_bytes | bytes, integer | resident memory beyond the same steps without communication
+--   settings
+-- copies: held in units of that copy or shard.
+-- staging_bytes: page-locked host memory by way of which a GPU's gradients go, NULL where they do not: one copy of them
+-- at most, as the GPU holds its own. within_limit judges both. The weights of the start, which every method and the
+-- steps of one worker alone begin with, are the measurement's and not counted.
+-- peak_extra_bytes: by how much the process's largest resident memory in these steps exceeded that of the same steps
+-- without communication, so with what the library and the tensors' allocator took; NULL where the kernel tells none.
+WITH held AS (
+  SELECT v.*, t.role AS role, t.rank AS rank,
+         json_extract(t.details_json, '$.memory.unit_bytes') AS unit_bytes,
+         json_extract(t.details_json, '$.memory.held_bytes') AS held_bytes,
+         json_extract(t.details_json, '$.memory.limit_bytes') AS limit_bytes,
+         json_extract(t.details_json, '$.staging_bytes') AS staging_bytes,
+         json_extract(t.details_json, '$.memory.peak_extra_bytes') AS peak_extra_bytes
+  FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row
+  WHERE v.run_row = ?1 AND v.counts
+)
+SELECT run_id, environment, backend, architecture, model, batch, method, role, ranks, workers,
+       count(DISTINCT launch_id) AS launches, max(unit_bytes) AS unit_bytes, max(held_bytes) AS held_bytes,
+       max(limit_bytes) AS limit_bytes, round(1.0 * max(held_bytes) / max(unit_bytes), 3) AS copies,
+       max(staging_bytes) AS staging_bytes,
+       max(held_bytes - limit_bytes) <= 0 AND coalesce(max(staging_bytes), 0) <= max(unit_bytes) AS within_limit,
+       max(peak_extra_bytes) AS peak_extra_bytes, settings
+FROM held
+WHERE held_bytes IS NOT NULL
+GROUP BY cell_id, role
+ORDER BY environment, backend, model, batch, ranks, method, role

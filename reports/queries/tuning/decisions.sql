@@ -1,0 +1,29 @@
+-- title: Decisions
+-- row: one choice of a setting for a task: who chose it, why it could, and what came of it
+-- columns:
+--   run_id mode agent
+--   policy_version | text | of a trained agent
+--   seed | integer | of its random numbers
+--   environment regime task_key step kind arm
+--   propensity | real | chance with which the agent chose it
+--   guard time_us
+--   speedup | real | the default's time over its
+--   reward | real | what the agent was told
+--   reward_base | text | what that is relative to
+--   arms | integer | settings to choose from
+--   epoch
+--   calls | integer | calls that were measured
+--   applied | integer | 1 = in force
+--   launch_id
+SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environment, d.regime,
+       d.task_key, d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
+       d.reference_us / d.time_us AS speedup, d.reward,
+       json_extract(d.reward_json, '$.base') AS reward_base,
+       json_extract(d.candidates_json, '$.arms') AS arms, d.epoch, d.calls,
+       d.applied_json AS applied, l.uuid AS launch_id
+FROM decision d
+JOIN tuning t ON t.id = d.tuning_id
+JOIN run r ON r.id = t.run_id
+LEFT JOIN launch l ON l.id = d.launch_id
+WHERE t.run_id = ?1
+ORDER BY t.id, d.environment, d.task_key, d.step, d.id

@@ -1,0 +1,62 @@
+-- title: Flags
+-- row: one flag of a tuned task or of a measured cell, how often it was raised and by which rule
+-- columns:
+--   run_id environment
+--   subject | text | a task or a cell
+--   flag | text | which
+--   times | integer | how often
+--   rule | text | what raises it
+WITH d AS (
+  SELECT d.*, t.agent FROM decision d JOIN tuning t ON t.id = d.tuning_id WHERE t.run_id = ?1
+),
+cell AS (
+  SELECT environment, backend, model, batch, workers, cell_id, settings, step_us, compute_us,
+         row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS middle, count(*) OVER (PARTITION BY cell_id) AS n
+  FROM v_training WHERE run_row = ?1 AND counts
+),
+trained AS (
+  SELECT *, row_number() OVER (PARTITION BY environment, backend, model, batch, workers,
+                               json_extract(settings, '$.sequence'), json_extract(settings, '$.precision')
+                               ORDER BY step_us) AS place
+  FROM cell WHERE middle = (n + 1) / 2
+),
+flag(environment, subject, flag, times, rule) AS (
+  SELECT environment, task_key, 'non_actionable_regime', count(*),
+         'inferred: the final choice is the reference, no setting was surely faster'
+  FROM d
+  WHERE kind = 'final' AND guard IN ('pass', 'slower-than-default')
+    AND arm = (SELECT r.arm FROM d r WHERE r.kind = 'reference' AND r.tuning_id = d.tuning_id
+                AND r.environment = d.environment AND r.task_key = d.task_key LIMIT 1)
+  GROUP BY environment, task_key
+  UNION ALL
+  SELECT environment, task_key,
+         CASE guard WHEN 'ina-passthrough' THEN 'passthrough' WHEN 'no-actuator' THEN 'passthrough'
+                    ELSE guard END, count(*),
+         CASE guard
+           WHEN 'ina-passthrough' THEN 'in-network aggregation is active: the library is left alone'
+           WHEN 'no-actuator' THEN 'a library that cannot be set from here'
+           WHEN 'failed' THEN 'the setting failed or gave wrong data'
+           WHEN 'above-gloo-floor' THEN 'slower than 2 x Gloo on the same task'
+           WHEN 'slower-than-default' THEN 'slower than the default beyond noise; taken back'
+           ELSE 'guard' END
+  FROM d WHERE guard <> 'pass'
+  GROUP BY environment, task_key, guard
+  UNION ALL
+  -- The margin of core/statistics/saturation.hpp; `query c2c` has the whole reckoning.
+  SELECT environment, backend || '/' || model || '/batch ' || batch || '/' || workers || ' workers',
+         'lossless_saturated', 1,
+         'the best lossless method takes more than 1.2 times the step without communication: query c2c'
+  FROM trained
+  WHERE step_us > 1.2 * compute_us AND compute_us > 0 AND place = 1
+  UNION ALL
+  SELECT environment, backend || '/' || architecture || '/' || collective || '/' || size_bytes || ' B',
+         'library_fallback', count(*), 'asked for ' || algorithm || ', ran ' || algorithm_ran
+  FROM v_measurement
+  WHERE run_row = ?1 AND counts AND collective <> 'training' AND algorithm <> 'library'
+    AND algorithm_ran IS NOT NULL AND lower(algorithm_ran) <> lower(algorithm)
+    AND lower(algorithm_ran) NOT LIKE lower(algorithm) || '/%'
+  GROUP BY environment, cell_row, algorithm_ran
+)
+SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, environment, subject, flag, times, rule
+FROM flag
+ORDER BY flag, environment, subject

@@ -1,0 +1,28 @@
+-- title: Trace of a search
+-- row: one step of a search for one task: what was tried, the best time so far against the default's (unconfirmed until the final choice), and when another configuration table came into force
+-- columns:
+--   run_id mode agent environment regime task_key step kind arm guard time_us
+--   best_so_far_us | us, real | the best up to here
+--   default_us | us, real | of the library's default
+--   improved_percent | percent, real | the best against the default
+--   epoch
+--   broadcast | integer | 1 = another table came into force
+WITH d AS (
+  SELECT d.*, t.run_id, t.mode, t.agent,
+         min(d.time_us) OVER task AS best_so_far_us,
+         lag(d.epoch) OVER task AS epoch_before,
+         coalesce(d.reference_us, max(CASE WHEN d.kind = 'reference' THEN d.time_us END) OVER task)
+           AS default_us
+  FROM decision d JOIN tuning t ON t.id = d.tuning_id
+  WHERE t.run_id = ?1
+  WINDOW task AS (PARTITION BY d.tuning_id, d.environment, d.task_key ORDER BY d.step, d.id)
+)
+SELECT (SELECT uuid FROM run WHERE id = ?1) AS run_id, mode, agent, environment, regime, task_key,
+       step, kind, arm, guard, time_us, best_so_far_us, default_us,
+       -- The final choice is measured anew; where a guard took it back, the default is in force.
+       CASE WHEN kind <> 'final' THEN 100.0 * (1 - best_so_far_us / default_us)
+            WHEN guard <> 'pass' THEN 0.0
+            ELSE 100.0 * (1 - time_us / default_us) END AS improved_percent, epoch,
+       CASE WHEN epoch <> epoch_before THEN 'new table' END AS broadcast
+FROM d
+ORDER BY tuning_id, environment, task_key, step, id

@@ -1,0 +1,297 @@
+#include "reports/render/answer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "core/statistics/statistics.hpp"
+#include "core/statistics/verdict.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/leaf_difference.hpp"
+#include "reports/model/regime_causes.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/model/training_report.hpp"
+#include "reports/model/trust.hpp"
+#include "reports/render/humanise.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::size_t kWidth = 100;
+constexpr std::size_t kLines = 30;
+constexpr std::size_t kMostEnvironments = 6;
+
+/// The text in lines of kWidth columns, those after the first indented, at most `most` of them.
+std::string wrapped(const std::string& text, const std::string& indent, std::size_t most) {
+  std::vector<std::string> lines{""};
+  for (const auto& word : split(one_line(text), ' ')) {
+    if (word.empty()) continue;
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > kWidth)
+      lines.push_back(indent);
+    auto& line = lines.back();
+    line += (line.empty() || line == indent ? "" : " ") + word;
+    if (line.size() > kWidth) line.resize(kWidth);
+  }
+  if (lines.size() > most) {
+    lines.resize(most);
+    auto& last = lines.back();
+    if (last.size() + 4 > kWidth) last.resize(kWidth - 4);
+    last += " ...";
+  }
+  return join(lines, "\n") + "\n";
+}
+
+/// One cell beside the same on bare metal.
+struct CellCost {
+  const CellFigure* figure = nullptr;
+  Ratio ratio;
+  Verdict verdict = Verdict::unclear;
+};
+
+/// The costs of a run, judged in one pass as query overhead does.
+std::vector<CellCost> costs_of(const std::vector<CellFigure>& figures) {
+  const BareMetal bare_metal(figures);
+  std::vector<CellCost> costs;
+  std::vector<std::string> runs;
+  std::vector<Ratio> ratios;
+  for (const auto& figure : figures) {
+    const CellFigure* base = bare_metal.of(figure);
+    if (base == nullptr || base == &figure) continue;
+    costs.push_back({&figure, time_ratio(figure, *base)});
+    runs.push_back(figure.run_id);
+    ratios.push_back(costs.back().ratio);
+  }
+  const auto verdicts = judge_by_run(runs, ratios);
+  for (std::size_t i = 0; i < costs.size(); ++i) costs[i].verdict = verdicts[i];
+  return costs;
+}
+
+/// By environment: "cma 12.3 GB, tcp 1.2 MB", the most first.
+std::map<std::string, std::string> moved_by(const Reader& reader, std::int64_t run) {
+  const Table table = reader.query(
+      "SELECT v.environment, t.transport, sum(t.payload_bytes) AS bytes FROM v_launch v "
+      "JOIN transport t ON t.launch_id = v.launch_row WHERE v.run_row = ?1 "
+      "AND v.launch_status = 'ok' GROUP BY 1, 2 ORDER BY 1, 3 DESC",
+      {run});
+  const TableView rows(table);
+  std::map<std::string, double> sums;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    sums[rows.text(i, "environment")] += rows.real(i, "bytes").value_or(0);
+  std::map<std::string, std::string> told;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double sum = sums[rows.text(i, "environment")];
+    const double share = sum > 0 ? 100 * rows.real(i, "bytes").value_or(0) / sum : 0;
+    if (share < 0.5 && sum > 0) continue;
+    auto& text = told[rows.text(i, "environment")];
+    text += (text.empty() ? "" : ", ") + rows.text(i, "transport") +
+            (sum > 0 ? fmt::format(" {:.0f} %", share) : "");
+  }
+  return told;
+}
+
+std::string in_columns(std::string text, std::size_t width) {
+  if (text.size() > width) text.resize(width);
+  return text + std::string(width - text.size(), ' ');
+}
+
+std::string cost_line(const std::string& environment, const std::vector<CellCost>& costs,
+                      std::size_t cells, const std::string& moved) {
+  std::string line = in_columns(environment, 28) + "  ";
+  std::vector<double> ratios;
+  std::size_t slower = 0;
+  for (const auto& cost : costs) {
+    if (cost.figure->environment != environment) continue;
+    ratios.push_back(cost.ratio.value);
+    slower += cost.verdict == Verdict::slower ? 1 : 0;
+  }
+  if (ratios.empty()) {
+    line += in_columns(environment == "bare-metal" ? "1 (what the others are compared with)"
+                                                   : "not on bare metal in this run",
+                       38) +
+            fmt::format("{:>5}  ", cells);
+  } else {
+    const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
+    line += in_columns(fmt::format("{} [{} .. {}]", format_number(median(ratios)),
+                                   format_number(*low), format_number(*high)),
+                       24) +
+            in_columns(fmt::format("{} of {}", slower, ratios.size()), 14) +
+            fmt::format("{:>5}  ", cells);
+  }
+  line += moved;
+  if (line.size() > kWidth) line.resize(kWidth);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::string costs_text(const std::vector<CellFigure>& figures, const std::vector<CellCost>& costs,
+                       const std::map<std::string, std::string>& moved) {
+  std::map<std::pair<std::size_t, std::string>, std::size_t> cells;
+  for (const auto& figure : figures) ++cells[environment_order(figure.environment)];
+  std::map<std::pair<std::size_t, std::string>, std::string> names;
+  for (const auto& figure : figures)
+    names[environment_order(figure.environment)] = figure.environment;
+  std::string out = "\n" + in_columns("environment", 28) + "  " +
+                    in_columns("time / bare metal", 24) + in_columns("surely slower", 14) +
+                    "cells  data moved by\n";
+  std::size_t told = 0;
+  for (const auto& [place, name] : names) {
+    if (told++ == kMostEnvironments) {
+      out += fmt::format("and {} more: query overhead\n", names.size() - kMostEnvironments);
+      break;
+    }
+    const auto found = moved.find(name);
+    out += cost_line(name, costs, cells[place], found == moved.end() ? "" : found->second);
+  }
+  return out;
+}
+
+std::string cell_text(const CellCost& cost) {
+  const CellFigure& f = *cost.figure;
+  std::string ratio = format_number(cost.ratio.value);
+  if (cost.ratio.interval)
+    ratio += fmt::format(" [{}, {}]", format_number(cost.ratio.interval->low),
+                         format_number(cost.ratio.interval->high));
+  return fmt::format("{} x bare metal, {}: {} {} {} {} {}", ratio, name_of(cost.verdict),
+                     f.environment, f.backend, f.architecture, f.collective,
+                     f.collective == "training"
+                         ? f.algorithm
+                         : format_bytes(Bytes(static_cast<std::uint64_t>(f.size_bytes))));
+}
+
+std::string extremes_text(const std::vector<CellCost>& costs) {
+  if (costs.empty()) return "";
+  const auto [best, worst] = std::minmax_element(
+      costs.begin(), costs.end(),
+      [](const auto& a, const auto& b) { return a.ratio.value < b.ratio.value; });
+  return wrapped("worst: " + cell_text(*worst), "  ", 1) +
+         wrapped("best: " + cell_text(*best), "  ", 1);
+}
+
+/// By environment: why, with the fix. Those that are bare metal's too explain no difference.
+std::vector<std::string> causes_text(const Reader& reader, const std::string& run_uuid,
+                                     std::int64_t run) {
+  const Table table = reader.query(
+      "SELECT v.environment, v.backend, l.regime_json FROM v_launch v "
+      "JOIN launch l ON l.id = v.launch_row WHERE v.run_row = ?1 AND v.launch_status = 'ok' "
+      "AND v.regime_id IS NOT NULL GROUP BY v.environment, v.backend, v.regime_id "
+      "ORDER BY v.environment",
+      {run});
+  const TableView rows(table);
+  auto crowding = crowding_of(reader, run_uuid);
+  std::map<std::string, std::map<std::string, std::string>> found;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto regime = stored_json(rows.text(i, "regime_json"));
+    if (!regime.is_object()) continue;
+    const auto& crowded = crowding[{rows.text(i, "environment"), rows.text(i, "backend")}];
+    for (const auto& cause : regime_causes(regime, crowded))
+      found[rows.text(i, "environment")].emplace(cause.text, cause.fix);
+  }
+  const auto usual = found["bare-metal"];
+  std::vector<std::string> lines;
+  for (const auto& [environment, causes] : found) {
+    if (environment == "bare-metal") continue;
+    for (const auto& [text, fix] : causes) {
+      if (usual.contains(text) || fix.empty()) continue;
+      lines.push_back(fmt::format("why {}: {}; fix: {}", environment, text, fix));
+    }
+  }
+  return lines;
+}
+
+/// The fastest method of each workload, and what it is over PyTorch's DDP.
+std::vector<std::string> training_text(const Reader& reader, std::int64_t run,
+                                       const std::vector<CellFigure>& figures) {
+  const Table table = training_report(reader, run, figures);
+  const TableView rows(table);
+  std::set<std::string> seen;
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string workload = fmt::format(
+        "{} {} {} batch {} on {} workers", rows.text(i, "environment"), rows.text(i, "backend"),
+        rows.text(i, "model"), rows.integer(i, "batch"), rows.integer(i, "workers"));
+    if (!seen.insert(workload).second) continue;  // the rows of one are sorted by time
+    std::string line = fmt::format("training {}: {} at {} a step", workload, rows.text(i, "method"),
+                                   format_micros(Micros(rows.real(i, "step_us").value_or(0))));
+    if (const auto over = rows.real(i, "over_ddp"))
+      line += fmt::format(", {} x the best ddp", format_number(*over));
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::string without_result(const Reader& reader, const std::string& run) {
+  std::string out;
+  for (const bool unsupported : {false, true}) {
+    const Table table = cells_without_result(reader, run, unsupported);
+    const TableView rows(table);
+    std::int64_t cells = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) cells += rows.integer(i, "cells");
+    if (cells == 0) continue;
+    out += wrapped(fmt::format("{} cells {}: {} {}: {}", cells,
+                               unsupported ? "unsupported here" : "failed or not measured",
+                               rows.text(0, "environment"), rows.text(0, "backend"),
+                               rows.text(0, "reason").empty() ? rows.text(0, "status")
+                                                              : rows.text(0, "reason")),
+                   "  ", unsupported ? 1 : 2);
+  }
+  return out;
+}
+
+/// The first lines, then how many more there are.
+std::string some_lines(const std::vector<std::string>& lines, std::size_t most,
+                       std::size_t lines_each, const std::string& where) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min(most, lines.size()); ++i)
+    out += wrapped(lines[i], "  ", lines_each);
+  if (lines.size() > most) out += fmt::format("  and {} more: {}\n", lines.size() - most, where);
+  return out;
+}
+
+std::string next_text(const std::string& run, const std::string& page, bool costs, bool training) {
+  const std::string id = run.substr(0, 8);
+  std::string out = "\n";
+  if (!page.empty()) out += "page: " + page + "\n";
+  out += fmt::format("next: dynamiccl query {} --run {}    every cell with its interval\n",
+                     costs      ? "overhead"
+                     : training ? "training"
+                                : "latency",
+                     id);
+  if (page.empty())
+    out +=
+        fmt::format("      dynamiccl report {} --html    the page, with charts and causes\n", id);
+  if (costs) out += "      dynamiccl doctor    looks for causes and proves each fix by measuring\n";
+  return out;
+}
+
+}  // namespace
+
+std::string render_answer(const Reader& reader, const std::string& run_id,
+                          const std::string& page) {
+  const std::string run = reader.resolve_run(run_id);
+  const auto row = run_scope(reader, run);
+  const Table info = reader.query("SELECT name, status FROM run WHERE uuid = ?1", {run});
+  const TableView about(info);
+  std::string out = wrapped(fmt::format("run {} ({}), {}: {}", run, about.text(0, "name"),
+                                        about.text(0, "status"), cell_counts(reader, run)),
+                            "  ", 2);
+  const auto figures = load_figures(reader, row);
+  const auto costs = costs_of(figures);
+  const auto training = training_text(reader, row.front(), figures);
+  if (!figures.empty()) out += costs_text(figures, costs, moved_by(reader, row.front()));
+  out += extremes_text(costs);
+  out += some_lines(causes_text(reader, run, row.front()), 2, 1, "dynamiccl doctor");
+  out += some_lines(training, 2, 1, "query training");
+  out += some_lines(doubts(reader, run, figures), 3, 1, "query noise, warmup, independence");
+  out += without_result(reader, run);
+  out += next_text(run, page, !costs.empty(), !training.empty());
+  static_assert(kLines >= 2 + 2 + kMostEnvironments + 1 + 2 + 3 + 3 + 4 + 3 + 4);
+  return out;
+}
+
+}  // namespace dynamiccl

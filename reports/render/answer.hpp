@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "db/reader.hpp"
+
+namespace dynamiccl {
+
+/// What `run` prints at its end: at most 30 lines of 100 columns. Per environment what it costs,
+/// what moved its data and why, with the fix; the best and the worst cell, what speaks against the
+/// figures, and what to type next.
+/// @param run_id as Reader::resolve_run takes it
+/// @param page where the run's page was written, "" = nowhere
+std::string render_answer(const Reader& reader, const std::string& run_id,
+                          const std::string& page = "");
+
+/// What `run --full` prints: a table per operation with medians, intervals and each environment's
+/// ratio to bare metal, the method under each, then failures and what is unsupported.
+/// @param columns of the terminal, for tables that can be made narrower; 0 = no limit
+std::string render_full_answer(const Reader& reader, const std::string& run_id,
+                               std::size_t columns = 0);
+
+}  // namespace dynamiccl

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "db/table.hpp"
+#include "reports/model/column.hpp"
+
+namespace dynamiccl {
+
+/// text and markdown are for people: times, sizes and bandwidths with fitting units, a value and
+/// its interval in one column. csv (RFC 4180) and json (a list of objects) keep the plain numbers.
+enum class OutputFormat { text, markdown, csv, json };
+
+/// @param columns what the table's columns hold, by name; none = the shared ones. For people only.
+/// @param width  text only: columns of the terminal. A wider table gives regimes short names with a
+/// legend, then breaks long words of its cells into lines; 0 = no limit
+/// @returns the table, ending in a newline
+std::string render_table(const Table& table, OutputFormat format, const Columns& columns = {},
+                         std::size_t width = 0);
+
+}  // namespace dynamiccl

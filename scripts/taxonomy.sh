@@ -1,0 +1,28 @@
+#!/bin/sh
+# docs/taxonomy.md from profiles/published/taxonomy.txt: scripts/taxonomy.sh > docs/taxonomy.md
+set -eu
+cd "$(dirname "$0")/.."
+awk -F' *[|] *' '
+BEGIN {
+  print "# Taxonomy: what the surveys name, and what of it runs here\n"
+  print "Made by `scripts/taxonomy.sh` from `profiles/published/taxonomy.txt`. What a run used, by the same axes, is `dynamiccl query"
+  print "taxonomy`; what the surveys publish of trade-offs stands beside measurements in `query architecture_tradeoff` and"
+  print "`query scheduling_tradeoff`. \"Named only\": the surveys give no figure. In the matrix, - = not told."
+}
+/^#/ || /^$/ { next }
+/^\[matrix\]/ { print "\n## Capabilities of libraries\n"; matrix = 1; row = 0; next }
+/^\[/ {
+  matrix = 0
+  title = substr($0, 2, length($0) - 2)
+  print "\n## " title "\n\n| name | published | runs here | else why not |\n|---|---|---|---|"
+  next
+}
+matrix {
+  line = "|"; rule = "|"
+  for (i = 1; i <= NF; ++i) { line = line " " $i " |"; rule = rule "---|" }
+  print line
+  if (++row == 1) print rule
+  next
+}
+{ print "| " $1 " | " $2 " | " ($3 == "" ? "-" : $3) " | " ($4 == "" ? "-" : $4) " |" }
+' profiles/published/taxonomy.txt

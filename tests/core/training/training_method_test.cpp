@@ -1,0 +1,75 @@
+#include "core/training/training_method.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/training/training.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("every method has one row, found by its name") {
+  CHECK(all_names<TrainingMethod>().size() == kTrainingMethods.size());
+  for (const auto& row : kTrainingMethods) {
+    INFO(row.name);
+    CHECK(&method_row(row.method) == &row);
+    CHECK(parse_named<TrainingMethod>(row.name) == row.method);
+    CHECK_FALSE(row.schedule.empty());
+  }
+}
+
+TEST_CASE("a method is its parts: no two are put together alike") {
+  const auto parts = [](const TrainingMethodRow& row) {
+    return std::tuple(row.sums, row.order, row.grouping, row.barrier, row.split,
+                      row.engine.has_value());
+  };
+  for (const auto& a : kTrainingMethods) {
+    for (const auto& b : kTrainingMethods) {
+      INFO(a.name << " and " << b.name);
+      CHECK((&a == &b || parts(a) != parts(b)));
+    }
+  }
+}
+
+TEST_CASE("the parts of methods go together") {
+  for (const auto& row : kTrainingMethods) {
+    INFO(row.name);
+    const bool served = row.sums == SumPlace::server;
+    CHECK(architecture_of(row.method) == (served ? Architecture::ps : Architecture::ring));
+    // Servers sum plain values, and a library's engine packs nothing.
+    CHECK(row.packs == (!served && !row.engine));
+    if (row.split) CHECK_FALSE(served);
+    // Who sends by urgency does so because the next step does not wait for the rest.
+    if (row.order == SendOrder::by_urgency) CHECK(crosses_barrier(row.method));
+    const bool merges = row.grouping == MessageGrouping::merged;
+    CHECK(merges == (row.choice == MethodChoice::merge));
+  }
+  CHECK(synchronisation_of(TrainingMethod::dear) == "BSP across the barrier");
+  CHECK(synchronisation_of(TrainingMethod::mg_wfbp) == "BSP");
+}
+
+TEST_CASE("a method leaves a choice while its own sizes are unsaid") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::dear;
+  CHECK(leaves_a_choice(spec));
+  spec.bucket = Bytes(1 << 20);
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::bytescheduler_a2a;
+  spec.partition = Bytes(1 << 20);
+  CHECK(leaves_a_choice(spec));  // the credit is open still
+  spec.credit = Bytes(1 << 20);
+  CHECK_FALSE(leaves_a_choice(spec));
+  spec.method = TrainingMethod::mg_wfbp;
+  CHECK(leaves_a_choice(spec));
+  spec.merge = MergeRule::greedy;
+  CHECK_FALSE(leaves_a_choice(spec));
+}
+
+TEST_CASE("a library's engine runs over the backend that it brings along") {
+  CHECK(engine_misfit(TrainingMethod::ddp, Backend::gloo).empty());
+  CHECK_THAT(engine_misfit(TrainingMethod::ddp, Backend::openmpi),
+             ContainsSubstring("ddp") && ContainsSubstring("backend gloo"));
+  for (const auto& row : kTrainingMethods)
+    if (!row.engine) CHECK(engine_misfit(row.method, Backend::openmpi).empty());
+}

@@ -1,0 +1,166 @@
+// `dynamiccl tune -- COMMAND` with a job that loads the real plugin as NCCL would and moves its
+// bytes through real sockets (socket_job_main.cpp): only the GPUs are missing.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "containers/processes.hpp"
+#include "core/statistics/statistics.hpp"
+#include "tests/e2e/program.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kJob = DYNAMICCL_SOCKET_JOB;
+
+/// Ranks that may use the network alone, as between containers.
+struct OverSockets {
+  OverSockets() {
+    setenv("NCCL_P2P_DISABLE", "1", 1);
+    setenv("NCCL_SHM_DISABLE", "1", 1);
+  }
+  ~OverSockets() {
+    unsetenv("NCCL_P2P_DISABLE");
+    unsetenv("NCCL_SHM_DISABLE");
+  }
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Neither the program nor the job: zombies of killed launchers have no command line.
+bool nothing_left(const Program& program) {
+  for (const auto& process : list_processes())
+    if (!process.argv.empty() && process.argv.front() == kJob) return false;
+  return program.processes().empty();
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts it, every choice",
+          "[C-15][C-39][E-64][E-102][E-109][E-133]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  const auto tuned = program.run({"tune", "--out", out, "--launches", "8", "--pairs", "3",
+                                  "--learn-seconds", "2", "--", kJob});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(says(tuned.err, "will be started up to 8 times to search"));
+  CHECK(says(tuned.err, "3 calls a step"));
+  REQUIRE(says(tuned.out, "FASTER"));
+  CHECK(says(tuned.out, "NCCL_CONF_FILE=" + fs::canonical(out).string() + "/nccl.conf " + kJob));
+  CHECK(says(text_of(out + "/nccl.conf"), "NCCL_SOCKET_NTHREADS="));
+  CHECK(nlohmann::json::parse(text_of(out + "/table.json")).at("epoch") == 1);
+  CHECK(nothing_left(program));
+
+  // Both agents acted, each under its name.
+  CHECK(program.value("SELECT count(*) FROM tuning WHERE mode = 'job' AND agent = 'bandit'") == 1);
+  CHECK(program.value("SELECT count(*) FROM tuning WHERE mode = 'job' AND agent = 'ppo' AND "
+                      "policy_version IS NOT NULL") == 1);
+  CHECK(program
+            .value("SELECT count(*) FROM decision WHERE task_key LIKE 'nccl/ring/allreduce/%' AND "
+                   "reward IS NOT NULL AND regime <> ''")
+            .get<int>() > 0);
+  CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass'") ==
+        1);
+  for (const char* query : {"decisions", "trace", "regret"}) {
+    const auto answer = program.run({"query", query});
+    CHECK(answer.exit_code == 0);
+    CHECK(says(answer.out, "job"));
+  }
+
+  // The job runs with what was found, and what was found is held against the default again.
+  setenv("NCCL_CONF_FILE", (out + "/nccl.conf").c_str(), 1);
+  CHECK(std::system((kJob + " --steps 5").c_str()) == 0);
+  unsetenv("NCCL_CONF_FILE");
+  const auto again = program.run({"tune", "--recheck", "--out", out, "--", kJob});
+  INFO(again.err << again.out);
+  CHECK(again.exit_code == 0);
+  CHECK(says(again.out, "still hold"));
+  CHECK(nothing_left(program));
+}
+
+TEST_CASE("what cannot be tuned is refused with the reason, and no process is left", "[E-105]") {
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  const auto tune = [&](std::vector<std::string> command) {
+    std::vector<std::string> words{"tune", "--out", out, "--trial-seconds", "2", "--"};
+    words.insert(words.end(), command.begin(), command.end());
+    auto result = program.run(words);
+    CHECK(result.exit_code == 2);
+    CHECK(nothing_left(program));
+    return result.err;
+  };
+  CHECK(says(tune({"/bin/sleep", "100"}), "no rank of it loaded the plugin"));
+  CHECK(says(tune({"there-is-no-such-program"}), "not found in PATH"));
+  CHECK(says(tune({kJob, "--loop", "random"}), "no step could be found"));
+  CHECK(says(tune({kJob, "--loop", "graph"}), "CUDA graphs"));
+  CHECK(says(program.run({"tune", "--"}).err, "no command stands behind"));
+  CHECK(says(program.run({"tune"}).err, "needs an experiment file, or a command"));
+  CHECK(says(program.run({"tune", "x.toml", "--", "true"}).err, "not both"));
+  // A container's ranks get no variables of ours: the flags are named.
+  const std::string engine = program.folder() + "/docker";
+  fs::create_symlink("/bin/false", engine);
+  CHECK(says(tune({engine, "run", "image"}), "--env NCCL_CONF_FILE="));
+  CHECK_FALSE(fs::exists(out + "/nccl.conf"));
+  CHECK(program.value("SELECT count(*) FROM run WHERE status = 'failed'") == 5);
+}
+
+TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[E-105][E-123]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string clock = program.folder() + "/clock.txt";
+  const auto online =
+      program.run({"tune", "--online", "--out", program.folder() + "/tuned", "--call-agent",
+                   "bandit", "--", kJob, "--steps", "120", "--own-clock", clock});
+  INFO(online.err << online.out);
+  REQUIRE(online.exit_code == 0);
+  CHECK(says(online.err, "the leader took"));
+  CHECK(program
+            .value("SELECT count(*) FROM decision d JOIN tuning t ON t.id = d.tuning_id "
+                   "WHERE t.agent = 'bandit'")
+            .get<int>() > 0);
+  CHECK(nothing_left(program));
+
+  // Nobody learns: the rhythm and the job's own clock see the same steps.
+  const auto alone =
+      program.run({"tune", "--online", "--out", program.folder() + "/alone", "--call-agent",
+                   "default", "--", kJob, "--steps", "60", "--own-clock", clock});
+  REQUIRE(alone.exit_code == 0);
+  std::ifstream own(clock);
+  std::vector<double> times;
+  for (double us = 0; own >> us;) times.push_back(us);
+  REQUIRE(times.size() == 60);
+  const double heard_ms = std::stod(alone.out);
+  INFO("heard " << heard_ms << " ms, own clock " << median(times) / 1e3 << " ms");
+  CHECK(std::abs(heard_ms * 1e3 / median(times) - 1) < 0.02);
+}
+
+TEST_CASE("Ctrl-C ends the job and the search, and what was learnt is kept", "[E-102]") {
+  const OverSockets sockets;
+  const Program program;
+  const pid_t pid = program.start({"tune", "--out", program.folder() + "/tuned", "--", kJob});
+  REQUIRE(program.wait_until("SELECT count(*) FROM decision", 2));
+  kill(pid, SIGINT);
+  CHECK(Program::wait(pid) == 130);
+  CHECK(program.value("SELECT status FROM run") == "interrupted");
+  CHECK(nothing_left(program));
+}

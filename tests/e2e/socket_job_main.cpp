@@ -1,0 +1,317 @@
+// A job without GPUs that speaks NCCL's plugin interfaces as NCCL does: ranks that train in steps,
+// whose all-reduces really go through TCP sockets. Each connection is paced, so that a message's
+// time follows NCCL_SOCKET_NTHREADS, NCCL_MIN_CTAS and the channel cap that the tuner half answers
+// with, whatever else the machine does.
+//   socket-job [--ranks N] [--steps N] [--loop plain|random|graph] [--own-clock FILE]
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tuner/nccl/nccl_tuner_abi.hpp"
+#include "workers/profiler/nccl_profiler_abi.hpp"
+
+namespace {
+
+namespace tuner = dynamiccl::nccl_tuner;
+namespace profiler = dynamiccl::nccl_profiler;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kAllReduce = 4;
+constexpr int kMostStreams = 8;
+constexpr std::size_t kChunk = std::size_t{64} << 10;
+/// One connection's pace, and what each one used costs a call: long against what a busy machine
+/// adds.
+constexpr double kBytesPerSecond = 12.5e6;
+constexpr auto kPerStream = std::chrono::microseconds(200);
+
+[[noreturn]] void fail(const char* what) {
+  std::perror(what);
+  std::exit(3);
+}
+
+/// As NCCL's initEnv(): what is set already stays.
+void read_conf() {
+  const char* path = std::getenv("NCCL_CONF_FILE");
+  std::ifstream file(path == nullptr ? "" : path);
+  for (std::string line; std::getline(file, line);) {
+    const auto equals = line.find('=');
+    if (line.empty() || line[0] == '#' || equals == std::string::npos) continue;
+    setenv(line.substr(0, equals).c_str(), line.substr(equals + 1).c_str(), 0);
+  }
+}
+
+int number(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr || *text == '\0' ? otherwise : std::atoi(text);
+}
+
+std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+}
+
+void logger(int, unsigned long, const char*, int, const char*, ...) {}
+
+/// NCCL's side of both plugins, for one communicator.
+class Plugins {
+ public:
+  Plugins(std::uint64_t communicator, int ranks, int rank) {
+    const char* path = std::getenv("NCCL_PROFILER_PLUGIN");
+    void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr)
+      profiler_ = static_cast<const profiler::PluginV5*>(dlsym(library, "ncclProfiler_v5"));
+    if (profiler_ != nullptr)
+      profiler_->init(&profile_, communicator, &mask_, "world", 1, ranks, rank, logger);
+    path = std::getenv("NCCL_TUNER_PLUGIN");
+    library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr)
+      tuner_ = static_cast<const tuner::PluginV5*>(dlsym(library, "ncclTunerPlugin_v5"));
+    if (tuner_ != nullptr)
+      tuner_->init(&tuning_, communicator, static_cast<std::size_t>(ranks), 1, logger, nullptr,
+                   nullptr);
+  }
+  ~Plugins() {
+    if (tuner_ != nullptr) tuner_->finalize(tuning_);
+    if (profiler_ != nullptr) profiler_->finalize(profile_);
+  }
+  Plugins(const Plugins&) = delete;
+  Plugins& operator=(const Plugins&) = delete;
+
+  /// @returns the cap of channels; 0: none
+  int decide(std::size_t bytes) const {
+    std::array<float, 21> costs{};
+    costs.fill(tuner::kIgnored);
+    for (std::size_t i = 0; i < 6; ++i) costs[i] = 10.0F + static_cast<float>(i);
+    int channels = 0;
+    if (tuner_ != nullptr)
+      tuner_->get_coll_info(tuning_, kAllReduce, bytes, 1, reinterpret_cast<float**>(costs.data()),
+                            7, 3, 0, &channels);
+    return channels;
+  }
+
+  template <class Work>
+  void tell(std::size_t bytes, int channels, Work&& work, const char* function = "AllReduce") {
+    void* call = nullptr;
+    const bool timed = (mask_ & static_cast<int>(profiler::kKernelChannel)) != 0;
+    if (profiler_ != nullptr && (mask_ & static_cast<int>(profiler::kColl)) != 0) {
+      profiler::EventV5 event{};
+      event.type = profiler::kColl;
+      event.details.coll = {
+          sequence_++, function, nullptr,       nullptr,
+          bytes / 4,   0,        "ncclFloat32", static_cast<std::uint8_t>(channels),
+          17,          "RING",   "SIMPLE"};
+      profiler_->start_event(profile_, &call, &event);
+    }
+    const std::uint64_t begin = now_ns();
+    work();
+    const std::uint64_t end = now_ns();
+    if (call == nullptr) return;
+    profiler_->stop_event(call);
+    for (int channel = 0; timed && channel < channels; ++channel) {
+      profiler::EventV5 event{};
+      event.type = profiler::kKernelChannel;
+      event.parent = call;
+      event.details.kernel = {static_cast<std::uint8_t>(channel), begin};
+      void* handle = nullptr;
+      profiler_->start_event(profile_, &handle, &event);
+      profiler::StateArguments stop{};
+      stop.kernel.timer = end;
+      profiler_->record_event_state(handle, profiler::kKernelChannelStop, &stop);
+      profiler_->stop_event(handle);
+    }
+  }
+
+ private:
+  const profiler::PluginV5* profiler_ = nullptr;
+  const tuner::PluginV5* tuner_ = nullptr;
+  void* profile_ = nullptr;
+  void* tuning_ = nullptr;
+  int mask_ = 0;
+  std::uint64_t sequence_ = 0;
+};
+
+/// Connections of this rank to the next and from the one before.
+struct Ring {
+  std::array<int, kMostStreams> next{};
+  std::array<int, kMostStreams> previous{};
+
+  /// @param listening one socket per rank, made before the fork
+  Ring(const std::vector<int>& listening, const std::vector<int>& ports, int rank) {
+    const auto ranks = static_cast<int>(ports.size());
+    const auto to = static_cast<std::size_t>((rank + 1) % ranks);
+    for (int& socket_to : next) {
+      socket_to = socket(AF_INET, SOCK_STREAM, 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(static_cast<std::uint16_t>(ports[to]));
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      if (connect(socket_to, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+        fail("connect");
+      const int one = 1;
+      setsockopt(socket_to, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    }
+    for (int& from : previous) {
+      from = accept(listening[static_cast<std::size_t>(rank)], nullptr, nullptr);
+      if (from < 0) fail("accept");
+    }
+  }
+
+  void exchange(int stream, std::size_t bytes, char mark, char expected) const {
+    std::vector<char> out(kChunk, mark);
+    std::vector<char> in(kChunk);
+    for (std::size_t done = 0; done < bytes;) {
+      const std::size_t part = std::min(kChunk, bytes - done);
+      const auto begin = Clock::now();
+      const auto at = static_cast<std::size_t>(stream);
+      if (send(next[at], out.data(), part, MSG_NOSIGNAL) != static_cast<ssize_t>(part))
+        std::exit(4);
+      if (recv(previous[at], in.data(), part, MSG_WAITALL) != static_cast<ssize_t>(part))
+        std::exit(4);
+      if (in.front() != expected || in[part - 1] != expected) std::exit(5);
+      done += part;
+      std::this_thread::sleep_until(
+          begin + std::chrono::duration_cast<Clock::duration>(
+                      std::chrono::duration<double>(static_cast<double>(part) / kBytesPerSecond)));
+    }
+  }
+};
+
+class Rank {
+ public:
+  Rank(std::uint64_t communicator, const std::vector<int>& listening, const std::vector<int>& ports,
+       int rank)
+      : ring_(listening, ports, rank),
+        plugins_(communicator, static_cast<int>(ports.size()), rank),
+        rank_(rank),
+        ranks_(static_cast<int>(ports.size())) {}
+
+  /// As DDP hands its weights out: all decided together, then told one by one.
+  void broadcasts(int count) {
+    plugins_.decide(4096);
+    for (int i = 0; i < count; ++i)
+      plugins_.tell(
+          4096, 1, [] {}, "Broadcast");
+  }
+
+  void all_reduce(std::size_t bytes, bool asks = true) {
+    const int threads = number("NCCL_SOCKET_NTHREADS", 0);
+    const int ceiling = number("NCCL_MIN_CTAS", 2);
+    if (asks) cap_ = plugins_.decide(bytes);
+    const int channels = std::clamp(cap_ == 0 ? ceiling : std::min(cap_, ceiling), 1, 16);
+    // Without helper threads one thread serves all channels.
+    const int streams = std::clamp(threads == 0 ? 1 : threads * channels, 1, kMostStreams);
+    const auto mark = static_cast<char>(calls_ + rank_);
+    const auto expected = static_cast<char>(calls_ + (rank_ + ranks_ - 1) % ranks_);
+    ++calls_;
+    plugins_.tell(bytes, channels, [&] {
+      std::this_thread::sleep_for(kPerStream * streams);
+      std::vector<std::thread> busy;
+      for (int s = 0; s < streams; ++s)
+        busy.emplace_back([&, s] {
+          ring_.exchange(s, bytes / static_cast<std::size_t>(streams), mark, expected);
+        });
+      for (std::thread& one : busy) one.join();
+    });
+  }
+
+ private:
+  Ring ring_;
+  Plugins plugins_;
+  int rank_;
+  int ranks_;
+  int calls_ = 0;
+  int cap_ = 0;
+};
+
+void train(Rank& rank, int steps, const std::string& loop, const std::string& clock_file) {
+  std::ofstream clock(clock_file);
+  std::mt19937 random(7);
+  rank.all_reduce(4096);
+  // Layer after layer: a rhythm, but none of a step.
+  for (int layer = 0; layer < 24; ++layer) {
+    rank.broadcasts(6);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  rank.broadcasts(60);
+  for (int step = 0; step < steps; ++step) {
+    const auto begin = Clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    if (loop == "random") {
+      rank.all_reduce(std::size_t{4096} * (1 + random() % 29));
+    } else {
+      // Captured once: replays do not ask.
+      const bool asks = loop != "graph" || step == 0;
+      for (const std::size_t bytes :
+           {std::size_t{512} << 10, std::size_t{384} << 10, std::size_t{16} << 10})
+        rank.all_reduce(bytes, asks);
+    }
+    if (!clock_file.empty())
+      clock << std::chrono::duration<double, std::micro>(Clock::now() - begin).count() << std::endl;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int ranks = 2;
+  int steps = 100000;
+  std::string loop = "plain";
+  std::string clock;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string option = argv[i];
+    if (option == "--ranks") ranks = std::atoi(argv[i + 1]);
+    if (option == "--steps") steps = std::atoi(argv[i + 1]);
+    if (option == "--loop") loop = argv[i + 1];
+    if (option == "--own-clock") clock = argv[i + 1];
+  }
+  std::vector<int> listening;
+  std::vector<int> ports;
+  for (int r = 0; r < ranks; ++r) {
+    listening.push_back(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (bind(listening.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+        listen(listening.back(), kMostStreams) != 0 ||
+        getsockname(listening.back(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+      fail("listen");
+    ports.push_back(ntohs(address.sin_port));
+  }
+  const std::uint64_t communicator = now_ns() | 1;
+  std::vector<pid_t> children;
+  for (int r = 0; r < ranks; ++r) {
+    const pid_t child = fork();
+    if (child == 0) {
+      read_conf();
+      {
+        Rank rank(communicator, listening, ports, r);
+        train(rank, steps, loop, r == 0 ? clock : "");
+      }
+      std::exit(0);
+    }
+    children.push_back(child);
+  }
+  int code = 0;
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) code = 1;
+  }
+  return code;
+}

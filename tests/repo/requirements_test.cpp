@@ -1,0 +1,87 @@
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "tests/repo/source_tree.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+std::string upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// Ids that tests carry as tags.
+std::set<std::string> tagged() {
+  const std::regex tag("\\[([A-Ha-h]-[0-9]+)\\]");
+  std::set<std::string> found;
+  for (const auto& file : source_files({"tests"}, {".cpp", ".hpp"}))
+    for (std::sregex_iterator match(file.text.begin(), file.text.end(), tag), end; match != end;
+         ++match)
+      found.insert(upper((*match)[1]));
+  return found;
+}
+
+/// Status of every requirement: the last column of its row.
+std::map<std::string, std::string> statuses() {
+  const auto files = source_files({"docs"}, {".md"});
+  std::map<std::string, std::string> found;
+  const std::regex id("^\\| ([A-H]-[0-9]+) \\|.*");
+  for (const auto& file : files) {
+    if (file.path != "docs/requirements.md") continue;
+    std::istringstream lines(file.text);
+    for (std::string line; std::getline(lines, line);) {
+      // Only the line's head: a whole line would be too long for this library's matcher.
+      std::smatch match;
+      const std::string head = line.substr(0, 16);
+      if (!std::regex_match(head, match, id)) continue;
+      const auto end = line.rfind(" |");
+      const auto begin = line.rfind("| ", end - 1);
+      found[match[1]] = line.substr(begin + 2, end - begin - 2);
+    }
+  }
+  return found;
+}
+
+/// "partial, tested: why" -> "partial"
+std::string word_of(const std::string& status) {
+  return status.substr(0, status.find_first_of(",:"));
+}
+
+bool says_tested(const std::string& status) {
+  return status.substr(0, status.find(':')).find(", tested") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("every requirement has a status, and what lacks something says what") {
+  const std::set<std::string> known{"done",       "partial",   "missing",  "simulated",
+                                    "state-only", "catalogue", "declared", "unused"};
+  const auto all = statuses();
+  REQUIRE(all.size() == 556);
+  for (const auto& [id, status] : all) {
+    INFO(id << ": " << status);
+    CHECK(known.contains(word_of(status)));
+    if (word_of(status) == "partial") CHECK(status.find(": ") != std::string::npos);
+  }
+}
+
+TEST_CASE("the statuses of requirements go with the tags of the tests") {
+  const auto all = statuses();
+  const auto tags = tagged();
+  REQUIRE(tags.size() > 100);
+  for (const auto& tag : tags) {
+    INFO("a test is tagged " << tag);
+    REQUIRE(all.contains(tag));
+    CHECK(word_of(all.at(tag)) != "missing");
+  }
+  for (const auto& [id, status] : all) {
+    INFO(id << ": " << status);
+    CHECK(says_tested(status) == tags.contains(id));
+  }
+}

@@ -1,0 +1,74 @@
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/vocabulary/text.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/render.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// Many environments, each `slower` times bare metal, four launches of each.
+std::string answer_of(const std::vector<std::string>& environments, const std::string& page = "") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const auto plan = make_plan("run-1", environments, {"allreduce", "broadcast"}, {1024, 1 << 20});
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  for (int block = 0; block < 4; ++block)
+    for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+      const auto start = make_start(plan.groups[g].id, block);
+      const auto row = store.begin_launch("run-1", start);
+      store.finish_launch(row, make_end(),
+                          make_records(plan.cells, plan.groups[g].id, start.uuid,
+                                       plan.groups[g].ranks, 20, [&](const CellInfo&, int, int) {
+                                         return (10.0 + 0.01 * block) *
+                                                (1 + static_cast<double>(g));
+                                       }));
+    }
+  store.end_run("run-1", "complete");
+  return render_answer(Reader(folder.file("a.sqlite")), "last", page);
+}
+
+}  // namespace
+
+TEST_CASE("the answer of a run fits a screen and says what environments cost") {
+  const auto text = answer_of({"bare-metal", "single-docker"}, "results/r.html");
+  CHECK_THAT(text, ContainsSubstring("single-docker") && ContainsSubstring("2.00 [2.00 .. 2.00]") &&
+                       ContainsSubstring("4 of 4"));
+  CHECK_THAT(text, ContainsSubstring("worst: 2.00") && ContainsSubstring("best: 2.00"));
+  CHECK_THAT(text, ContainsSubstring("page: results/r.html") &&
+                       ContainsSubstring("next: dynamiccl query overhead --run run-1"));
+}
+
+TEST_CASE("the answer has at most 30 lines of 100 columns, however many environments there are") {
+  std::vector<std::string> environments{"bare-metal"};
+  for (int i = 0; i < 12; ++i)
+    environments.push_back("an-environment-with-a-name-that-is-rather-long-" + std::to_string(i));
+  const auto lines = split(answer_of(environments), '\n');
+  CHECK(lines.size() <= 31);  // the last one is empty
+  for (const auto& line : lines) CHECK(line.size() <= 100);
+}
+
+TEST_CASE("without bare metal the answer says so and points to the times") {
+  const auto text = answer_of({"single-docker"});
+  CHECK_THAT(text, ContainsSubstring("not on bare metal in this run") &&
+                       ContainsSubstring("dynamiccl query latency"));
+}
+
+TEST_CASE("a table wider than the terminal names regimes shortly and breaks its cells") {
+  const std::string regime =
+      "openmpi-4.1.4/bare-metal/shm+single-copy/ipc,net,pid,user,uts/tcp/none";
+  const Table table{{"environment", "regime", "median_us", "reason"},
+                    {{std::string("a"), regime, 1.5, std::string(90, 'x') + " " + "end"},
+                     {std::string("b"), regime + "/2", 2.5, std::string("short")}}};
+  const auto text = render_table(table, OutputFormat::text, {}, 60);
+  CHECK_THAT(text, ContainsSubstring("regime r1: " + regime + "\n") &&
+                       ContainsSubstring("regime r2: " + regime + "/2\n"));
+  for (const auto& line : split(text.substr(0, text.find("regime r1")), '\n'))
+    CHECK(line.size() <= 60);
+  CHECK(render_table(table, OutputFormat::text).find("regime r1") == std::string::npos);
+}

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace dynamiccl::testing {
+
+/// Ranks as processes, each sending messages to the next in a ring of ranks over several
+/// connections through the plugin's network interface, as NCCL's proxy does: up to eight under way
+/// per connection, polled.
+struct StormOptions {
+  std::string library;
+  std::string folder;
+  int version = 11;
+  int ranks = 2;
+  int channels = 2;
+  std::uint64_t messages = 200;  ///< per channel
+  std::size_t most_bytes = 300'000;
+  std::size_t bytes =
+      0;  ///< all messages alike, contents checked at the ends only; 0: random sizes
+  std::uint64_t seed = 1;
+  int rounds = 1;      ///< of connecting, sending and closing
+  int kill_rank = -1;  ///< killed after kill_ms; -1: none
+  int kill_ms = 0;
+  bool fork_children = false;  ///< each rank forks a child that lives on, as data loaders do
+  bool folders_apart = false;  ///< each rank has a folder of its own: they meet by TCP
+  bool device = false;         ///< messages lie in memory of a GPU (libcuda.so.1 must be loadable)
+  bool quiet = true;
+};
+
+struct StormResult {
+  bool ok = false;
+  std::string problem;         ///< first that was found
+  double seconds = 0;          ///< of sending
+  double slowest_error_s = 0;  ///< from the kill to the last survivor's error
+  int errors = 0;              ///< survivors that were told
+};
+
+StormResult run_storm(const StormOptions& options);
+
+}  // namespace dynamiccl::testing

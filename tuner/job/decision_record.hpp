@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/search/search.hpp"
+
+namespace dynamiccl {
+
+/// What whoever tunes a job says of itself in every record.
+struct DecisionAuthor {
+  std::string agent;           ///< "bandit", "ppo"
+  std::string policy_version;  ///< "": no policy
+  std::uint64_t seed = 0;
+};
+
+/// One choice made for a running job and what came of it: a line of a decision file, with the
+/// fields of the `decision` table.
+struct DecisionRecord {
+  DecisionAuthor author;
+  std::string task_key;
+  std::string environment = "job";
+  std::string regime;
+  std::string regime_name;
+  int step = 0;
+  std::string kind;  ///< "reference", "explore", "exploit" or "final"
+  std::uint64_t epoch = 0;
+  std::string arm;
+  double propensity = 1;
+  nlohmann::json state = nlohmann::json::object();
+  nlohmann::json candidates = nlohmann::json::object();
+  std::string guard = "pass";
+  nlohmann::json asked = nlohmann::json::object();
+  nlohmann::json applied;  ///< null: nothing could be read back
+  std::int64_t calls = 0;
+  std::optional<double> time_us;
+  std::optional<double> reference_us;
+  std::optional<double> reward;
+  nlohmann::json reward_terms;  ///< null: no reward
+};
+
+/// One line without its end.
+std::string decision_line(const DecisionRecord& record);
+/// @throws Error(data) when the line is no record; `source` names the file
+DecisionRecord decision_from_line(const std::string& line, const std::string& source);
+
+/// Appends records to a file of its own, each with one write, so that a killed writer leaves whole
+/// lines but for the last. One thread.
+class DecisionFile {
+ public:
+  /// @param path "": nothing is written
+  explicit DecisionFile(const std::string& path);
+  ~DecisionFile();
+  DecisionFile(const DecisionFile&) = delete;
+  DecisionFile& operator=(const DecisionFile&) = delete;
+  /// A full disk costs the record, never the job.
+  void add(const DecisionRecord& record);
+
+ private:
+  int file_ = -1;
+};
+
+/// All records of a file; a torn last line is left out.
+/// @throws Error(input) when it cannot be read, Error(data) when another line is damaged
+std::vector<DecisionRecord> read_decisions(const std::string& path);
+
+/// Parts of records as the decision log keeps them.
+nlohmann::json setting_json(const Setting& setting);
+/// The encoded vector by feature name; what is unknown is left out.
+nlohmann::json state_json(const State& state);
+/// Knobs with their values and which of them occur in an arm, and the number of arms.
+nlohmann::json candidates_json(const ActionSpace& space);
+nlohmann::json reward_json(const RewardTerms& terms);
+
+}  // namespace dynamiccl

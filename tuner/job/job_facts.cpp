@@ -1,0 +1,141 @@
+#include "tuner/job/job_facts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "profiles/detect/fact_access.hpp"
+#include "tuner/control/call_table.hpp"
+#include "tuner/state/state_from_regime.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostRankFiles = 4096;
+constexpr std::uintmax_t kMostRankBytes = std::uintmax_t{256} << 10;
+
+/// The folder may hold anything: what is no object is left out.
+std::vector<json> told_by_ranks(const std::string& folder) {
+  std::map<std::string, json> by_process;
+  std::error_code problem;
+  std::size_t files = 0;
+  for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
+       at.increment(problem)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+    if (++files > kMostRankFiles || !at->is_regular_file(problem) ||
+        at->file_size(problem) > kMostRankBytes)
+      continue;
+    std::ifstream file(at->path());
+    json told = json::parse(file, nullptr, false);
+    if (!told.is_object()) continue;
+    // One process speaks once, whatever communicators it has.
+    const std::string process = fact(told, "process", "pid").dump() +
+                                fact(told, "namespaces", "pid").dump() +
+                                fact_text(told, "system", "boot_id");
+    by_process[process] = std::move(told);
+  }
+  std::vector<json> ranks;
+  for (auto& [process, told] : by_process) ranks.push_back(std::move(told));
+  return ranks;
+}
+
+std::map<std::string, std::string> nccl_variables(const json& rank) {
+  std::map<std::string, std::string> variables;
+  const json& all = fact(rank, "environment", "variables");
+  if (!all.is_object()) return variables;
+  for (const auto& [name, value] : all.items())
+    if (value.is_string()) variables[name] = value.get<std::string>();
+  return variables;
+}
+
+int most_per_host(const std::vector<json>& ranks) {
+  std::map<std::string, int> hosts;
+  int most = 1;
+  for (const json& rank : ranks)
+    most = std::max(most, ++hosts[fact_text(rank, "system", "boot_id")]);
+  return most;
+}
+
+std::string text_of(const json& regime, const char* ingredient) {
+  return fact_text(regime, "ingredients", ingredient);
+}
+
+}  // namespace
+
+std::string JobFacts::nccl() const {
+  if (nccl_version <= 0) return "unknown";
+  // Since 2.9 the minor version has two digits.
+  return nccl_version >= 10000 ? fmt::format("{}.{}.{}", nccl_version / 10000,
+                                             nccl_version / 100 % 100, nccl_version % 100)
+                               : fmt::format("{}.{}.{}", nccl_version / 1000,
+                                             nccl_version / 100 % 10, nccl_version % 100);
+}
+
+std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts,
+                                       int nodes) {
+  std::vector<json> ranks = told_by_ranks(folder);
+  if (ranks.empty()) return std::nullopt;
+  JobFacts facts;
+  facts.ranks = static_cast<int>(ranks.size());
+  facts.variables = nccl_variables(ranks.front());
+  if (const auto version = ranks.front().find("nccl_version");
+      version != ranks.front().end() && version->is_number_integer())
+    facts.nccl_version = version->get<int>();
+  facts.ranks_per_host = most_per_host(ranks);
+  facts.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  facts.driver = fact_text(host_facts, "gpu", "driver_version");
+  std::vector<json> whole;
+  for (const json& rank : ranks) {
+    json merged = host_facts.is_object() ? host_facts : json::object();
+    merged.merge_patch(rank);
+    whole.push_back(std::move(merged));
+  }
+  RegimeContext context;
+  context.backend = Backend::nccl;
+  context.library_version = facts.nccl();
+  facts.regime = derive_regime(whole, context);
+  facts.nodes = std::max(nodes, 1);
+  facts.state = state_from_regime(facts.regime.json, facts.nodes);
+  facts.state.ranks_total = facts.ranks;
+  const std::string intra = text_of(facts.regime.json, "intra_link");
+  facts.peer_to_peer = intra == "nvlink" || intra == "pcie";
+  facts.shared_memory = facts.peer_to_peer || intra == "shm";
+  // Where NCCL counts nodes, or the ranks of one host share nothing that is known.
+  facts.network = facts.nodes > 1 || intra == "none" || intra == "unknown";
+  facts.rdma = fact(facts.regime.json, "features", "kernel_bypass") == true;
+  return facts;
+}
+
+SpaceContext call_context(const JobFacts& facts, std::uint32_t possible) {
+  SpaceContext context;
+  context.backend = Backend::nccl;
+  context.nccl_plugin = true;
+  context.ranks = facts.ranks;
+  context.nodes = facts.nodes;
+  context.peer_to_peer = facts.peer_to_peer;
+  context.shared_memory = facts.shared_memory;
+  context.ina_active = facts.state.ina_active.value_or(false);
+  const auto has = [&](int algorithm, int protocol) {
+    return (possible >> (algorithm * 3 + protocol) & 1U) != 0;
+  };
+  constexpr int kTree = 0, kRing = 1, kCollnetDirect = 2, kCollnetChain = 3, kNvls = 4;
+  constexpr int kLl128 = 1, kSimple = 2;
+  if (possible == 0) {
+    context.nvlink = fact(facts.regime.json, "features", "has_nvlink") == true;
+    return context;
+  }
+  // NCCL's own word on what runs here; LL128 needs what NVLink gives.
+  context.nvlink = has(kTree, kLl128) || has(kRing, kLl128);
+  context.multicast = has(kNvls, kSimple);
+  context.collnet = has(kCollnetDirect, kSimple) || has(kCollnetChain, kSimple);
+  return context;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "profiles/detect/regime.hpp"
+#include "tuner/action/spaces.hpp"
+#include "tuner/state/state.hpp"
+
+namespace dynamiccl {
+
+/// Where a job runs, as its ranks told when their communicators were made.
+struct JobFacts {
+  Regime regime;
+  State state;  ///< its static part
+  int ranks = 1;
+  int nodes = 1;                                 ///< as NCCL counts them
+  int ranks_per_host = 1;                        ///< of the machine with the most
+  int cores = 1;                                 ///< of this machine
+  int nccl_version = 0;                          ///< 22809 is 2.28.9; 0: not known
+  std::string driver;                            ///< of the GPUs; "": none, or not known
+  std::map<std::string, std::string> variables;  ///< NCCL_ variables that the ranks were given
+  bool peer_to_peer = false;
+  bool shared_memory = false;
+  bool network = false;                    ///< some messages go through sockets or InfiniBand
+  bool rdma = false;                       ///< the network has RDMA
+  [[nodiscard]] std::string nccl() const;  ///< "2.28.9"; "unknown"
+};
+
+/// From the files that the plugin has left in the job's folder.
+/// @param host_facts probe_facts() of this machine: what ranks of one machine share
+/// @param nodes as NCCL counts them; 0: not known
+/// @returns nullopt until a rank has told
+std::optional<JobFacts> read_job_facts(const std::string& folder, const nlohmann::json& host_facts,
+                                       int nodes);
+
+/// What decides which per-call settings exist: the regime, and what NCCL itself has not ruled out.
+/// @param possible JobWatch::possible(); 0: no call was decided yet
+SpaceContext call_context(const JobFacts& facts, std::uint32_t possible);
+
+}  // namespace dynamiccl

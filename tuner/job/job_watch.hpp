@@ -1,0 +1,121 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tuner/control/call_stream.hpp"
+#include "tuner/job/step_rhythm.hpp"
+
+namespace dynamiccl {
+
+/// One collective of a job, from the rank that tells for its process.
+struct JobCall {
+  std::int64_t ns = 0;
+  std::uint64_t communicator = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t device_ns = 0;  ///< 0: not timed
+  std::uint32_t epoch = 0;
+  std::uint32_t kind = 0;  ///< as RhythmCall
+  std::uint8_t function = 0;
+  std::uint8_t algorithm = CallCell::kAny;
+  std::uint8_t protocol = CallCell::kAny;
+  std::uint8_t channels = 0;
+};
+
+/// What a job calls of one communicator, collective and size.
+struct MixEntry {
+  std::uint64_t communicator = 0;
+  int ranks = 1;
+  std::size_t function = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t timed = 0;  ///< of them
+  double device_us = 0;     ///< sum over the timed ones
+  /// Times a call happens in a step; 0: never in one, or no step is known.
+  double per_step = 0;
+};
+
+/// Steps under one table.
+struct StepReading {
+  std::size_t steps = 0;
+  Micros step;        ///< median
+  double spread = 0;  ///< robust standard deviation over `step`
+};
+
+/// Looks at what a job's ranks tell in their shared folder; takes no part in anything. One thread.
+class JobWatch {
+ public:
+  explicit JobWatch(std::string folder) : folder_(std::move(folder)) {}
+
+  /// Takes in what was told since; milliseconds at most.
+  void refresh();
+
+  /// Has any rank loaded the plugin's profiler half?
+  [[nodiscard]] bool heard() const { return !streams_.empty(); }
+  /// Have all communicators been destroyed?
+  [[nodiscard]] bool over() const;
+  /// Calls of the process that is listened to, oldest first: the one with the lowest rank in the
+  /// largest communicator.
+  [[nodiscard]] const std::vector<JobCall>& calls() const;
+  /// The step as found so far; looked for anew when enough has been heard since.
+  [[nodiscard]] const Rhythm& rhythm();
+  /// Does the step sum anything? What only sends copies is a job's start rather than its work.
+  [[nodiscard]] bool reduces() const;
+  /// The last sequence of calls that was found differs from the one before.
+  [[nodiscard]] int rhythm_changes() const { return rhythm_changes_; }
+  /// Steps that ran wholly under the table of `epoch`; nullopt without a rhythm or such steps.
+  [[nodiscard]] std::optional<StepReading> reading(std::uint32_t epoch);
+  /// Steps' times in the order they came, microseconds; those with a time alone.
+  [[nodiscard]] std::vector<double> step_times();
+  [[nodiscard]] std::vector<MixEntry> mix();
+  /// What NCCL expects of algorithm and protocol (CallStreamHeader::predicted), of any rank;
+  /// nullopt: no call of that size and collective was decided.
+  [[nodiscard]] std::optional<std::array<float, kPredictions>> predicted(std::uint64_t communicator,
+                                                                         std::size_t function,
+                                                                         std::size_t bin) const;
+  /// Algorithms x protocols that NCCL has not ruled out for a collective in some size; bit a*3+p.
+  [[nodiscard]] std::uint32_t possible(std::size_t function) const;
+  /// Steps come and NCCL asks the tuner no more: captured graphs replay their calls. "" or why
+  /// there can be no learning per call.
+  [[nodiscard]] std::string graph_replays();
+  [[nodiscard]] int ranks() const;
+  [[nodiscard]] int nodes() const;
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  struct Told {
+    std::unique_ptr<CallStream> stream;
+    std::uint64_t next = 0;
+  };
+  struct Process {
+    std::vector<JobCall> calls;
+    std::uint64_t heard = 0;  ///< calls in all, also those that were dropped
+    int largest = 0;          ///< ranks of its largest communicator
+    int rank = 0;             ///< in that
+  };
+  [[nodiscard]] const Process* listened() const;
+  void take(Told& told);
+  void search_rhythm(const Process& process);
+
+  std::string folder_;
+  std::map<std::string, Told> streams_;
+  std::map<std::uint64_t, Process> processes_;
+  std::map<std::tuple<std::uint64_t, std::uint8_t, std::uint64_t>, std::uint32_t> kinds_;
+  Rhythm rhythm_;
+  std::vector<JobCall> rhythm_calls_;  ///< that its steps' indices are of
+  /// Where several threads call, each communicator's own order alone is the same in every step.
+  std::optional<std::uint64_t> only_;
+  std::uint64_t rhythm_heard_ = 0;  ///< calls when it was made
+  std::uint64_t searched_heard_ = 0;
+  int rhythm_changes_ = 0;
+  std::uint64_t decided_ = 0;            ///< decisions seen last
+  std::uint64_t heard_at_decision_ = 0;  ///< calls of the process listened to, then
+  std::int64_t decided_ns_ = 0;          ///< when that was
+  std::vector<std::string> problems_;
+};
+
+}  // namespace dynamiccl

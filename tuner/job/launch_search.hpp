@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/agents/agent.hpp"
+
+namespace dynamiccl {
+
+struct LaunchSearchOptions {
+  std::string agent = "bandit";
+  AgentOptions agent_options{};
+  int launches = 11;  ///< of the job, the first of which shows the default
+};
+
+/// The search between launches of a job: which launch settings to try next, judged by the job's own
+/// step. One task; the first launch, of the default, was made by whoever asks.
+class LaunchSearch {
+ public:
+  /// @throws Error(input) for an unknown agent
+  LaunchSearch(Task task, const LaunchSearchOptions& options);
+
+  /// The default's step, and others that are known from before.
+  void learn(std::size_t arm, const Trial& trial);
+  /// What to launch next; nullopt when nothing is worth a launch any more or none is left.
+  std::optional<Choice> next();
+  /// The arm to use: the best of those that were launched, 0 where none was faster.
+  [[nodiscard]] std::size_t best() const;
+  [[nodiscard]] int launches() const { return launches_; }
+  [[nodiscard]] const Task& task() const { return task_; }
+  /// Median step of an arm, microseconds; nullopt when it was not measured.
+  [[nodiscard]] std::optional<double> measured(std::size_t arm) const;
+
+ private:
+  Task task_;
+  LaunchSearchOptions options_;
+  std::unique_ptr<Agent> agent_;
+  ArmHistory history_;
+  int launches_ = 0;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,201 @@
+#include "tuner/nccl/job_leader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/vocabulary/error.hpp"
+#include "tuner/policy/policy_file.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// How often the calls are read: often enough for a neighbour to be noticed within some steps.
+constexpr milliseconds kLook{50};
+constexpr milliseconds kReadFacts{200};
+constexpr std::size_t kMostLeaderProblems = 16;
+
+double thread_cpu_s() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+}  // namespace
+
+JobLeader::JobLeader(std::string folder, const JobLeaderOptions& options)
+    : folder_(std::move(folder)),
+      options_(options),
+      agent_(options.kept_agent != nullptr
+                 ? options.kept_agent
+                 : std::shared_ptr<Agent>(make_agent(options.agent, options.agent_options))),
+      watch_(folder_),
+      cpu_began_s_(thread_cpu_s()) {
+  author_.agent = std::string(agent_->name());
+  author_.seed = options.agent_options.seed;
+  if (author_.agent == "ppo")
+    author_.policy_version =
+        read_policy(policy_or_throw(options.agent_options.policy_path)).version();
+}
+
+void JobLeader::problem(const std::string& text) {
+  if (problems_.size() < kMostLeaderProblems &&
+      std::find(problems_.begin(), problems_.end(), text) == problems_.end())
+    problems_.push_back(text);
+}
+
+LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
+  LearnerOptions options;
+  options.shared_agent = agent_.get();
+  options.author = author_;
+  options.space = options_.space;
+  std::uint32_t possible = 0;
+  for (std::size_t function = 0; function < kCallFunctions; ++function)
+    possible |= watch_.possible(function);
+  options.context = call_context(*facts_, possible);
+  options.regime = facts_->regime.id + options_.label;
+  options.regime_id = facts_->regime.id;
+  options.regime_name = facts_->regime.name;
+  options.state = facts_->state;
+  options.calls_per_trial = options_.calls_per_trial;
+  options.most_rounds = options_.most_rounds;
+  options.start = options_.start;
+  options.steps = [this](std::uint32_t epoch) { return watch_.reading(epoch); };
+  options.predicted = [this, communicator](std::size_t function, std::size_t bin) {
+    return watch_.predicted(communicator, function, bin);
+  };
+  options.on_decision = options_.on_decision;
+  return options;
+}
+
+void JobLeader::meet_regions() {
+  for (const std::string& path : regions_in(folder_)) {
+    if (learners_.contains(path) || refused_[path]) continue;
+    std::string why;
+    std::shared_ptr<Region> region = Region::open(path, why);
+    if (region == nullptr) {
+      // One bad file keeps nobody from leading the others.
+      refused_[path] = true;
+      problem(why);
+      continue;
+    }
+    if (region->ranks() < 2) {
+      refused_[path] = true;
+      continue;
+    }
+    try {
+      const std::uint64_t communicator = region->header().communicator;
+      learners_[path] =
+          std::make_unique<OnlineLearner>(std::move(region), learner_options(communicator));
+    } catch (const Error& error) {
+      refused_[path] = true;
+      problem(error.what());
+    }
+  }
+}
+
+void JobLeader::hear_calls() {
+  const std::vector<JobCall>& calls = watch_.calls();
+  auto call = std::upper_bound(calls.begin(), calls.end(), heard_until_ns_,
+                               [](std::int64_t ns, const JobCall& other) { return ns < other.ns; });
+  for (; call != calls.end(); ++call) {
+    heard_until_ns_ = call->ns;
+    if (call->device_ns == 0) continue;
+    for (auto& [path, learner] : learners_)
+      if (learner->region().header().communicator == call->communicator)
+        learner->hear(call->function, CallTable::bin(call->bytes), call->epoch,
+                      Micros(call->device_ns / 1e3));
+  }
+}
+
+void JobLeader::look() {
+  const auto now = Clock::now();
+  if (now - looked_ < kLook) return;
+  looked_ = now;
+  watch_.refresh();
+  if (!facts_ && now - facts_read_ > kReadFacts && watch_.ranks() > 0) {
+    facts_read_ = now;
+    facts_ = read_job_facts(folder_, options_.host_facts, watch_.nodes());
+    // Until every rank has told where it is, the regime is not known.
+    if (facts_ && facts_->ranks < watch_.ranks() && facts_->nodes <= 1) facts_.reset();
+  }
+  hear_calls();
+  if (watch_.rhythm_changes() != rhythm_changes_) {
+    rhythm_changes_ = watch_.rhythm_changes();
+    for (auto& [path, learner] : learners_) learner->reopen();
+  }
+}
+
+bool JobLeader::step() {
+  look();
+  if (const std::string replays = watch_.graph_replays(); !replays.empty()) problem(replays);
+  if (options_.learn && facts_) meet_regions();
+  for (auto& [path, learner] : learners_)
+    if (!gone_[path]) gone_[path] = !learner->step();
+  const bool none_left =
+      !learners_.empty() && std::all_of(learners_.begin(), learners_.end(),
+                                        [&](const auto& one) { return gone_.at(one.first); });
+  return !(none_left || (learners_.empty() && watch_.over()));
+}
+
+bool JobLeader::settled() const {
+  bool any = false;
+  for (const auto& [path, learner] : learners_) {
+    const auto gone = gone_.find(path);
+    if (gone != gone_.end() && gone->second) continue;
+    // A communicator that hardly calls has nothing to learn.
+    if (learner->tasks() == 0) continue;
+    any = true;
+    if (!learner->finished()) return false;
+  }
+  return any;
+}
+
+std::optional<std::pair<CallTable, std::uint32_t>> JobLeader::table() const {
+  const OnlineLearner* largest = nullptr;
+  for (const auto& [path, learner] : learners_)
+    if (learner->tasks() > 0 &&
+        (largest == nullptr || learner->region().ranks() > largest->region().ranks()))
+      largest = learner.get();
+  if (largest == nullptr) return std::nullopt;
+  return std::pair(largest->table(), largest->epoch());
+}
+
+std::vector<TableEntry> JobLeader::entries() const {
+  std::vector<TableEntry> all;
+  for (const auto& [path, learner] : learners_)
+    for (TableEntry& entry : learner->entries()) all.push_back(std::move(entry));
+  return all;
+}
+
+LeaderCost JobLeader::cost() const {
+  LeaderCost cost;
+  cost.wall_s = std::chrono::duration<double>(Clock::now() - began_).count();
+  cost.cpu_s = thread_cpu_s() - cpu_began_s_;
+  double spent_us = 0;
+  for (const auto& [path, learner] : learners_) {
+    cost.choices += learner->choices();
+    spent_us += learner->choice_time().count();
+  }
+  cost.choice_us = cost.choices > 0 ? spent_us / cost.choices : 0;
+  return cost;
+}
+
+std::vector<std::string> JobLeader::summary() const {
+  std::vector<std::string> lines;
+  for (const auto& [path, learner] : learners_) {
+    if (learner->tasks() == 0) continue;
+    lines.push_back(fmt::format(
+        "communicator {:016x}, {} ranks: {} sizes, {} rounds, {} proposals failed, {} alarms, {} "
+        "tables taken back{}",
+        learner->region().header().communicator, learner->region().ranks(), learner->tasks(),
+        learner->rounds(), learner->aborted(), learner->alarms(), learner->rolled_back(),
+        learner->finished() ? ", settled" : ""));
+  }
+  return lines;
+}
+
+}  // namespace dynamiccl

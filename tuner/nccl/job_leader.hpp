@@ -1,0 +1,97 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/job/job_facts.hpp"
+#include "tuner/job/job_watch.hpp"
+#include "tuner/nccl/online_learner.hpp"
+
+namespace dynamiccl {
+
+struct JobLeaderOptions {
+  std::string agent = "ppo";
+  AgentOptions agent_options{};
+  /// Keeps what earlier launches of the job have taught; nullptr: an agent of the leader's own.
+  std::shared_ptr<Agent> kept_agent{};
+  SpaceOptions space{};
+  /// probe_facts() of this machine.
+  nlohmann::json host_facts = nlohmann::json::object();
+  /// Distinguishes launches with different launch settings: what is learnt under one is only akin
+  /// to the other's.
+  std::string label{};
+  bool learn = true;  ///< false: looks on and changes nothing
+  std::uint32_t calls_per_trial = 20;
+  int most_rounds = 0;
+  /// The table that the job was started with.
+  CallTable start{};
+  std::function<void(const DecisionRecord&)> on_decision{};
+};
+
+/// What leading has cost and spared (E-113, E-123).
+struct LeaderCost {
+  double wall_s = 0;
+  double cpu_s = 0;  ///< of the leading thread
+  int choices = 0;
+  double choice_us = 0;  ///< mean time of one choice: what every rank would spend without a leader
+};
+
+/// Leads all communicators of one job on this host: waits until the regime is known, then a learner
+/// each. One thread calls step() every few milliseconds.
+class JobLeader {
+ public:
+  /// @throws Error(input) for an unknown agent or a policy that is not there
+  JobLeader(std::string folder, const JobLeaderOptions& options);
+
+  /// @returns false when all communicators that were there have gone
+  bool step();
+  /// From now on learners are made, if the options had forbidden it so far.
+  void begin_learning() { options_.learn = true; }
+
+  [[nodiscard]] JobWatch& watch() { return watch_; }
+  [[nodiscard]] const std::optional<JobFacts>& facts() const { return facts_; }
+  /// Every learner has settled, and there is one.
+  [[nodiscard]] bool settled() const;
+  [[nodiscard]] bool leads() const { return !learners_.empty(); }
+  /// Table and its epoch of the communicator with the most ranks; nullopt without a learner.
+  [[nodiscard]] std::optional<std::pair<CallTable, std::uint32_t>> table() const;
+  /// Rows of all learners.
+  [[nodiscard]] std::vector<TableEntry> entries() const;
+  [[nodiscard]] LeaderCost cost() const;
+  /// For people, one line per communicator.
+  [[nodiscard]] std::vector<std::string> summary() const;
+  /// What kept it from leading, so far: damaged files, another leader, captured graphs.
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void look();
+  void meet_regions();
+  void hear_calls();
+  [[nodiscard]] LearnerOptions learner_options(std::uint64_t communicator);
+  void problem(const std::string& text);
+
+  std::string folder_;
+  JobLeaderOptions options_;
+  std::shared_ptr<Agent> agent_;
+  DecisionAuthor author_;
+  JobWatch watch_;
+  std::optional<JobFacts> facts_;
+  std::map<std::string, std::unique_ptr<OnlineLearner>> learners_;
+  std::map<std::string, bool> refused_;
+  std::map<std::string, bool> gone_;
+  std::int64_t heard_until_ns_ = 0;
+  int rhythm_changes_ = 0;
+  std::vector<std::string> problems_;
+  Clock::time_point began_ = Clock::now();
+  Clock::time_point looked_{};
+  Clock::time_point facts_read_{};
+  double cpu_began_s_;
+};
+
+}  // namespace dynamiccl

@@ -1,0 +1,167 @@
+#include "tuner/nccl/rank_facts.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+
+extern char** environ;  // NOLINT: POSIX has it in no header
+
+namespace dynamiccl {
+namespace {
+
+std::string json_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    std::array<char, 8> escape{};
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte >= 0x7f) {
+      // Not UTF-8, perhaps: the reader must be able to parse it.
+      std::snprintf(escape.data(), escape.size(), "\\u%04x", byte);
+      out += escape.data();
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string first_line(const char* path) {
+  std::array<char, 256> line{};
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return "";
+  if (std::fgets(line.data(), line.size(), file) == nullptr) line[0] = '\0';
+  std::fclose(file);
+  line[std::strcspn(line.data(), "\n")] = '\0';
+  return line.data();
+}
+
+/// "net:[4026531840]" as 4026531840.
+std::string namespaces_json() {
+  std::string out = "{";
+  for (const char* name : {"net", "ipc", "uts", "pid", "mnt", "user"}) {
+    struct stat status {};
+    if (stat((std::string("/proc/self/ns/") + name).c_str(), &status) != 0) continue;
+    if (out.size() > 1) out += ",";
+    out += json_text(name) + ":" + std::to_string(status.st_ino);
+  }
+  return out + "}";
+}
+
+std::string shm_json() {
+  struct stat status {};
+  struct statvfs space {};
+  if (stat("/dev/shm", &status) != 0 || statvfs("/dev/shm", &space) != 0) return "{}";
+  return "{\"device\":" + std::to_string(status.st_dev) +
+         ",\"size_bytes\":" + std::to_string(std::uint64_t{space.f_blocks} * space.f_frsize) + "}";
+}
+
+const char* runtime() {
+  if (access("/.dockerenv", F_OK) == 0) return "docker";
+  if (access("/run/.containerenv", F_OK) == 0) return "podman";
+  if (access("/.singularity.d", F_OK) == 0) return "singularity";
+  return "none";
+}
+
+/// Whose device files are here.
+int gpus() {
+  int count = 0;
+  for (int i = 0; i < 64; ++i)
+    if (access(("/dev/nvidia" + std::to_string(i)).c_str(), F_OK) == 0) ++count;
+  return count;
+}
+
+/// Variables of NCCL alone: others may be secrets.
+std::string variables_json() {
+  std::string out = "{";
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (!text.starts_with("NCCL_") || equals == std::string_view::npos) continue;
+    if (out.size() > 1) out += ",";
+    out += json_text(text.substr(0, equals)) + ":" + json_text(text.substr(equals + 1));
+  }
+  return out + "}";
+}
+
+}  // namespace
+
+std::uint64_t process_key() {
+  static const std::uint64_t kKey = [] {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    // Process numbers repeat over containers; the time and the layout of memory hardly with them.
+    std::uint64_t x = static_cast<std::uint64_t>(now.tv_nsec) ^
+                      (static_cast<std::uint64_t>(now.tv_sec) << 30) ^
+                      (static_cast<std::uint64_t>(getpid()) << 44) ^
+                      (reinterpret_cast<std::uintptr_t>(&now) >> 4);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  }();
+  return kKey;
+}
+
+int loaded_nccl_version() {
+  // Programs may have loaded it without giving its names to others.
+  std::string path;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* found) {
+        const bool nccl =
+            info->dlpi_name != nullptr && std::strstr(info->dlpi_name, "libnccl.so") != nullptr;
+        if (nccl) *static_cast<std::string*>(found) = info->dlpi_name;
+        return nccl ? 1 : 0;
+      },
+      &path);
+  void* library = dlopen(path.empty() ? nullptr : path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return 0;
+  int version = 0;
+  using GetVersion = int (*)(int*);
+  if (auto* get = reinterpret_cast<GetVersion>(dlsym(library, "ncclGetVersion")); get != nullptr)
+    get(&version);
+  dlclose(library);
+  return version;
+}
+
+void write_rank_facts(const std::string& folder, std::uint64_t communicator, int rank) noexcept {
+  try {
+    std::array<char, 48> name{};
+    std::snprintf(name.data(), name.size(), "/rank-%016" PRIx64 "-%d.json", communicator, rank);
+    const std::string path = folder + name.data();
+    const std::string draft = path + "." + std::to_string(process_key());
+    std::array<char, 256> host{};
+    if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+    const std::string text =
+        "{\"system\":{\"hostname\":" + json_text(host.data()) +
+        ",\"boot_id\":" + json_text(first_line("/proc/sys/kernel/random/boot_id")) +
+        "},\"namespaces\":" + namespaces_json() + ",\"shm\":" + shm_json() +
+        ",\"container\":{\"runtime\":" + json_text(runtime()) +
+        "},\"process\":{\"pid\":" + std::to_string(getpid()) +
+        "},\"rank\":" + std::to_string(rank) +
+        ",\"nccl_version\":" + std::to_string(loaded_nccl_version()) +
+        ",\"gpu\":{\"usable\":" + std::to_string(gpus()) +
+        "},\"environment\":{\"variables\":" + variables_json() + "}}\n";
+    std::FILE* file = std::fopen(draft.c_str(), "wxe");
+    if (file == nullptr) return;
+    const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    // Readers never see half of it.
+    if (std::fclose(file) != 0 || !whole || rename(draft.c_str(), path.c_str()) != 0)
+      unlink(draft.c_str());
+  } catch (const std::exception&) {
+    // Out of memory: nobody hears where this rank runs.
+  }
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tuner/transport/shared_folder.hpp"
+#include "tuner/transport/wire.hpp"
+
+namespace dynamiccl::transport {
+
+/// Who is told what comes over the socket that ties two ranks together.
+class PeerClient {
+ public:
+  virtual void on_packet(const Packet& packet, Descriptor file) = 0;
+  /// The peer closed its end, or its process ended.
+  virtual void on_hang_up() = 0;
+
+ protected:
+  ~PeerClient() = default;
+};
+
+/// One thread of this process that waits on those sockets, so that a peer's death is noticed while
+/// NCCL's threads do something else. Calls clients one at a time.
+class PeerWatch {
+ public:
+  static PeerWatch& instance();
+  /// @returns false and a problem when the system has no more descriptors
+  bool add(int socket, PeerClient& client, std::string& problem);
+  /// The client is not called any more when this returns. Not to be called by clients.
+  void remove(int socket);
+
+ private:
+  PeerWatch() = default;
+  bool start(std::string& problem);
+  void run();
+  void serve(int socket);
+
+  std::mutex mutex_;
+  std::map<int, PeerClient*> clients_;
+  Descriptor epoll_;
+};
+
+/// Sends one packet, with a file where `file` is one. Never waits. @returns false with errno set
+bool send_packet(int socket, const Packet& packet, int file = -1);
+enum class Received { packet, nothing, closed };
+/// Takes one packet with the file that came with it. What is no packet counts as the end.
+Received receive_packet(int socket, Packet& packet, Descriptor& file);
+
+/// Sockets that a forked child must not keep open, or nobody would notice this process's end. Hold
+/// the mutex from a socket's making until it is tracked; a tracked socket is closed by
+/// close_tracked() alone.
+std::mutex& fork_mutex();
+void track_socket(int socket);
+void close_tracked(Descriptor& socket);
+
+}  // namespace dynamiccl::transport

@@ -1,0 +1,188 @@
+#include "tuner/transport/shared_folder.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "tuner/transport/settings.hpp"
+
+namespace dynamiccl::transport {
+namespace {
+
+constexpr const char* kPrefix = "dynamiccl-";
+constexpr const char* kSuffix = ".sock";
+constexpr int kBacklog = 16;
+
+std::uint64_t hash(const char* text, std::size_t size) {
+  std::uint64_t value = 14695981039346656037ULL;  // FNV-1a
+  for (std::size_t i = 0; i < size; ++i)
+    value = (value ^ static_cast<unsigned char>(text[i])) * 1099511628211ULL;
+  return value;
+}
+
+std::string name_of(std::uint64_t name) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%s%016" PRIx64 "%s", kPrefix, name, kSuffix);
+  return text.data();
+}
+
+/// Paths longer than an address holds go by way of the opened folder.
+bool address_of(int directory, const std::string& path, const std::string& name,
+                sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::string full = path + "/" + name;
+  if (full.size() >= sizeof address.sun_path)
+    full = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
+  if (full.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, full.c_str(), full.size() + 1);
+  return true;
+}
+
+const sockaddr* generic(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+/// What makes a folder unsafe to meet in; empty: nothing.
+std::string unsafe(const struct stat& status) {
+  if (!S_ISDIR(status.st_mode)) return "it is no folder";
+  if (status.st_uid != geteuid() && status.st_uid != 0)
+    return "it belongs to user " + std::to_string(status.st_uid) + ", this process runs as " +
+           std::to_string(geteuid());
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0)
+    return "other users may rename what is in it";
+  return {};
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    reset();
+    number_ = other.release();
+  }
+  return *this;
+}
+int Descriptor::release() { return std::exchange(number_, -1); }
+void Descriptor::reset() {
+  if (number_ >= 0) ::close(release());
+}
+
+std::uint64_t host_identity() {
+  std::array<char, 64> id{};
+  std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re");
+  std::size_t size = 0;
+  if (file != nullptr) {
+    size = std::fread(id.data(), 1, id.size(), file);
+    std::fclose(file);
+  }
+  return hash(id.data(), size);
+}
+
+std::unique_ptr<SharedFolder> SharedFolder::open(const std::string& path, std::string& problem) {
+  std::unique_ptr<SharedFolder> folder(new SharedFolder);
+  folder->directory_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat status {};
+  if (!folder->directory_.valid() || fstat(folder->directory_.get(), &status) != 0) {
+    problem = "cannot open the shared folder " + path + errno_text(errno) +
+              ". Mount one folder of the host at DYNAMICCL_SHARED_FOLDER in every container.";
+    return nullptr;
+  }
+  const std::string why = unsafe(status);
+  if (!why.empty()) {
+    problem = "the shared folder " + path + " is not used: " + why +
+              ". Make it this user's own: chmod 700 " + path;
+    return nullptr;
+  }
+  folder->path_ = path;
+  const std::array<std::uint64_t, 2> place{status.st_dev, status.st_ino};
+  folder->identity_ = {host_identity(),
+                       hash(reinterpret_cast<const char*>(place.data()), sizeof place)};
+  return folder;
+}
+
+Descriptor SharedFolder::listen(std::uint64_t name, std::string& problem) const {
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  if (!address_of(directory_.get(), path_, name_of(name), address)) {
+    problem = "the path of the shared folder is too long: " + path_;
+    return {};
+  }
+  // The file gets the mode that the socket has when it is bound.
+  if (!socket.valid() || fchmod(socket.get(), 0600) != 0 ||
+      bind(socket.get(), generic(address), sizeof address) != 0) {
+    problem = "cannot make a socket file in " + path_ + errno_text(errno) +
+              ". The folder must be writable, with room for a file.";
+    return {};
+  }
+  if (::listen(socket.get(), kBacklog) != 0) {
+    problem = "cannot listen in " + path_ + errno_text(errno);
+    remove(name);
+    return {};
+  }
+  return socket;
+}
+
+Descriptor SharedFolder::connect(std::uint64_t name, int& error) const {
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  error = ENAMETOOLONG;
+  if (!address_of(directory_.get(), path_, name_of(name), address)) return {};
+  error = 0;
+  if (!socket.valid() || ::connect(socket.get(), generic(address), sizeof address) != 0) {
+    error = errno;
+    return {};
+  }
+  return socket;
+}
+
+void SharedFolder::remove(std::uint64_t name) const {
+  unlinkat(directory_.get(), name_of(name).c_str(), 0);
+}
+
+int sweep_folder(const std::string& path, std::chrono::seconds age) {
+  const Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid()) return 0;
+  DIR* entries = fdopendir(dup(directory.get()));
+  if (entries == nullptr) return 0;
+  int removed = 0;
+  const std::size_t size = name_of(0).size();
+  while (const dirent* entry = readdir(entries)) {
+    const std::string name = entry->d_name;
+    struct stat status {};
+    if (name.size() != size || name.rfind(kPrefix, 0) != 0 ||
+        fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISSOCK(status.st_mode) || status.st_mtime + age.count() > std::time(nullptr))
+      continue;
+    sockaddr_un address{};
+    if (!address_of(directory.get(), path, name, address)) continue;
+    const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    // A listener takes the connection, and drops it as it says nothing.
+    if (socket.valid() && ::connect(socket.get(), generic(address), sizeof address) != 0 &&
+        errno == ECONNREFUSED && unlinkat(directory.get(), name.c_str(), 0) == 0)
+      ++removed;
+  }
+  closedir(entries);
+  return removed;
+}
+
+uid_t peer_user(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return static_cast<uid_t>(-1);
+  return credentials.uid;
+}
+
+}  // namespace dynamiccl::transport
