@@ -127,11 +127,18 @@ std::string pyxis_line(const EnvironmentProfile& profile) {
 }  // namespace
 
 std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& profile,
-                                                      const ClusterOptions& options) {
+                                                      const ClusterSession& session) {
+  const ClusterOptions& options = session.options();
   if (options.slurm()) {
-    if (auto reason = slurm_unavailable_reason()) return reason;
+    if (auto reason = slurm_unavailable_reason())
+      return fmt::format("{}. With it the nodes would be asked for by: {}", *reason,
+                         command_line(allocation_argv(options, session.nodes().front().slots,
+                                                      {"RUN", "HOST", "OWNER"})));
   } else if (find_program("ssh").empty()) {
-    return "ssh is not in PATH: apt-get install openssh-client";
+    auto argv = ssh_prefix(options.hosts.front().name);
+    argv.emplace_back("env NAME=VALUE WORKER run.json");
+    return "ssh is not in PATH: apt-get install openssh-client. With it ranks would start by: " +
+           command_line(argv);
   }
   if (profile.kind == EnvironmentKind::single_docker ||
       profile.kind == EnvironmentKind::cross_docker)

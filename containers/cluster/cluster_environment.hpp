@@ -13,7 +13,7 @@ namespace dynamiccl {
 /// Why ranks of this profile cannot be put on a cluster's nodes, with the command that a cluster
 /// with what is missing would be given; nullopt when they can.
 std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& profile,
-                                                      const ClusterOptions& options);
+                                                      const ClusterSession& session);
 
 /// How the launchers are told of ranks on these nodes. Pure.
 /// @param job of Slurm

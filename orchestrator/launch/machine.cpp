@@ -94,7 +94,7 @@ Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& pr
   const int count = static_cast<int>(nodes.size());
   Capabilities can = inspect_machine({}, worker_folder, options.gpus_per_node * count);
   for (const auto& [name, profile] : profiles) {
-    if (const auto reason = cluster_unavailable_reason(profile, options)) {
+    if (const auto reason = cluster_unavailable_reason(profile, cluster)) {
       can.environment_reasons[name] = *reason;
     } else if (profile.kind == EnvironmentKind::singularity) {
       if (const auto missing = unavailable_reason(profile))

@@ -1,11 +1,11 @@
 #!/bin/bash
 # A cluster on one machine: containers as nodes, with real munge, slurmctld, slurmd and sshd.
 #
-#   rig.sh up FOLDER NODES BIND...   a head (slurmctld, where programs are started) and node1 to nodeN
-#   rig.sh exec FOLDER HOST CMD...   runs a command in one of them, in the folder shared by all
-#   rig.sh cut FOLDER NODE RATE      caps what a node sends, "500mbit"; "off" lifts the cap
-#   rig.sh kill FOLDER NODE          ends a node at once, as a power cut would
-#   rig.sh down FOLDER               leaves nothing
+#   cluster_rig.sh up FOLDER NODES BIND...   a head (slurmctld, where programs are started) and node1 to nodeN
+#   cluster_rig.sh exec FOLDER HOST CMD...   runs a command in one of them, in the folder shared by all
+#   cluster_rig.sh cut FOLDER NODE RATE      caps what a node sends, "500mbit"; "off" lifts the cap
+#   cluster_rig.sh kill FOLDER NODE          ends a node at once, as a power cut would
+#   cluster_rig.sh down FOLDER               leaves nothing
 #
 # FOLDER must be short (sockets). Its dockerd has a network namespace of its own, so that it meets no
 # other engine of this machine; the nodes' files are this machine's /usr, read-only, and a copy of
@@ -181,7 +181,7 @@ case $command in
   kill) docker kill "$1" >/dev/null ;;
   revive) docker start "$1" >/dev/null ;;
   *)
-    echo "rig.sh: $command: no such command" >&2
+    echo "cluster_rig.sh: $command: no such command" >&2
     exit 2
     ;;
 esac
