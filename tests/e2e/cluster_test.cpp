@@ -17,21 +17,7 @@ namespace {
 
 constexpr const char* kProgram = DYNAMICCL_BINARY_DIR "/dynamiccl";
 
-const std::string kExperiment = R"(name = "cluster"
-[axes]
-environment = "bare-metal"
-backend = ["openmpi", "mpich", "gloo"]
-architecture = "ring"
-ranks = 4
-[[work]]
-collective = "allreduce"
-size = ["1KiB", "64KiB"]
-[protocol]
-launches = 1
-warmup = 1
-iterations = 3
-launch_timeout = "90s"
-)";
+const std::string kExperiment = DYNAMICCL_SOURCE_DIR "/experiments/two_nodes.toml";
 
 /// Containers as nodes with Slurm and sshd, started by the first test that needs them.
 class Rig {
@@ -136,8 +122,7 @@ void check_measured(const Rig& rig, const std::string& db, const std::string& st
 
 TEST_CASE("hosts by ssh: planned, measured and verified over two nodes") {
   const Rig& rig = Rig::get();
-  rig.file("cluster.toml", kExperiment);
-  const std::vector<std::string> where{"cluster.toml", "--hosts", "node1:2,node2:2"};
+  const std::vector<std::string> where{kExperiment, "--hosts", "node1:2,node2:2"};
   auto plan = where;
   plan.insert(plan.begin(), "plan");
   const auto planned = rig.program("ssh.sqlite", plan);
@@ -158,19 +143,17 @@ TEST_CASE("hosts by ssh: planned, measured and verified over two nodes") {
 
 TEST_CASE("a host that cannot be reached is named before anything is started") {
   const Rig& rig = Rig::get();
-  rig.file("cluster.toml", kExperiment);
-  const auto run = rig.program("gone.sqlite", {"run", "cluster.toml", "--hosts", "node1:2,gone:2"});
+  const auto run = rig.program("gone.sqlite", {"run", kExperiment, "--hosts", "node1:2,gone:2"});
   CHECK(run.exit_code != 0);
   CHECK((run.out + run.err).find("gone cannot be reached") != std::string::npos);
 }
 
 TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given back") {
   const Rig& rig = Rig::get();
-  rig.file("cluster.toml", kExperiment);
   for (const char* start : {"srun", "mpirun"}) {
     const std::string db = std::string(start) + ".sqlite";
     const auto run =
-        rig.program(db, {"run", "cluster.toml", "--slurm=" + std::string(start), "--nodes", "2"});
+        rig.program(db, {"run", kExperiment, "--slurm=" + std::string(start), "--nodes", "2"});
     INFO(run.err);
     CHECK(run.exit_code == 0);
     check_measured(rig, db, start);
@@ -180,11 +163,10 @@ TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given b
 
 TEST_CASE("Slurm: a batch script runs the experiment in its own allocation") {
   const Rig& rig = Rig::get();
-  rig.file("cluster.toml", kExperiment);
   rig.file("job.sh",
            "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n"
            "exec " +
-               std::string(kProgram) + " run cluster.toml --slurm --db batch.sqlite\n");
+               std::string(kProgram) + " run " + kExperiment + " --slurm --db batch.sqlite\n");
   const auto job = rig.on("head", {"sbatch", "--wait", "job.sh"});
   INFO(job.err);
   CHECK(job.exit_code == 0);
@@ -193,13 +175,13 @@ TEST_CASE("Slurm: a batch script runs the experiment in its own allocation") {
 
 TEST_CASE("Slurm: what a killed run leaves in the queue is cancelled by clean") {
   const Rig& rig = Rig::get();
-  rig.file("slow.toml", kExperiment + "cell_time_cap = \"20s\"\n");
-  const std::string start = std::string(kProgram) +
-                            " run slow.toml --db killed.sqlite --set protocol.iterations=1000000 "
-                            "--slurm --nodes 2 >slow.log 2>&1 & run=$!; "
-                            "for i in $(seq 200); do "
-                            "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
-                            "sleep 1; kill -KILL $run; squeue -h -t RUNNING | wc -l";
+  const std::string start =
+      std::string(kProgram) + " run " + kExperiment +
+      " --db killed.sqlite --set protocol.iterations=1000000 --set protocol.cell_time_cap=20s "
+      "--slurm --nodes 2 >slow.log 2>&1 & run=$!; "
+      "for i in $(seq 200); do "
+      "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
+      "sleep 1; kill -KILL $run; squeue -h -t RUNNING | wc -l";
   CHECK(trim(rig.on("head", {"bash", "-c", start}).out) == "1");
   const auto cleaned = rig.on("head", {kProgram, "clean"});
   INFO(cleaned.err);
