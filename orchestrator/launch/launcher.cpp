@@ -16,10 +16,10 @@ struct BackendRow {
   Launcher launcher;
 };
 
-constexpr Launcher kOpenMpi{"openmpi", "mpirun.openmpi", "openmpi-bin", build_openmpi};
-constexpr Launcher kMpich{"mpich", "mpirun.mpich", "mpich", build_mpich};
-constexpr Launcher kLocal{"local", "", "", build_local};
-constexpr Launcher kSlurm{"slurm", "srun", "slurm-client", build_srun};
+constexpr Launcher kOpenMpi{"openmpi", "mpirun.openmpi", "openmpi-bin", build_openmpi, "pmix"};
+constexpr Launcher kMpich{"mpich", "mpirun.mpich", "mpich", build_mpich, "pmi2"};
+constexpr Launcher kLocal{"local", "", "", build_local, "none"};
+constexpr Launcher kSlurm{"slurm", "srun", "slurm-client", build_srun, ""};
 
 // One row per backend: a new one is added here and nowhere else in this folder.
 constexpr std::array kBackends{

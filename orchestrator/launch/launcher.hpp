@@ -42,6 +42,9 @@ struct Launcher {
   std::string_view program;  ///< looked for in PATH where the launcher runs; "" = none is needed
   std::string_view package;  ///< Debian package that brings the program
   std::vector<Command> (*build)(const LaunchRequest& request);
+  /// srun's --mpi for the library: under another one its ranks start as so many jobs of one rank,
+  /// with exit code 0.
+  std::string_view process_management;
 };
 
 const Launcher& launcher_for(Backend backend);
