@@ -282,6 +282,24 @@ Json tune() {
   return described(object(std::move(keys)), "which settings `tune` searches");
 }
 
+Json cluster() {
+  const Json starts{"srun", "mpirun"};
+  return described(
+      object(
+          {{"hosts", described(one_or_more(text()), "\"node1:4\", ..., or a file of them; by ssh")},
+           {"slurm", described(any_of({Json{{"type", "boolean"}}, Json{{"enum", starts}}}),
+                               "who starts the ranks: job steps or MPI's launcher")},
+           {"nodes", described(integer(0, 65536), "0: all")},
+           {"ranks_per_node", described(integer(0, 65536), "0: equal shares")},
+           {"gpus_per_node", integer(0, 1024)},
+           {"partition", text()},
+           {"time_limit", described(text(), "as Slurm takes it: \"2:00:00\"")},
+           {"options", described(one_or_more(text()), "of salloc: \"--account=A\"")},
+           {"interface", described(text(), "the ranks' network: \"ib0\"")},
+           {"wait", described(duration(), "for an allocation; a day")}}),
+      "the ranks' machines, where they are not this one");
+}
+
 Json expressions(std::string_view description) {
   return described(one_or_more(text()), description);
 }
@@ -316,6 +334,7 @@ Json experiment_schema() {
               {"work", work()},
               {"protocol", protocol()},
               {"knobs", knobs()},
+              {"cluster", cluster()},
               {"tune", tune()},
               {"where", expressions("keep the cells for which all hold: \"size >= 1MiB\"")},
               {"exclude", expressions("drop the cells for which any holds")},
