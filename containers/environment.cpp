@@ -7,6 +7,7 @@
 
 #include "containers/apptainer.hpp"
 #include "containers/bare_metal.hpp"
+#include "containers/cluster/cluster_environment.hpp"
 #include "containers/docker.hpp"
 #include "containers/engine_choice.hpp"
 #include "containers/local_ranks.hpp"
@@ -71,11 +72,14 @@ void prepare(const EnvironmentProfile& profile, const Progress& progress) {
 
 std::unique_ptr<Environment> start_environment(const EnvironmentProfile& profile,
                                                const StartRequest& request) {
+  if (request.cluster) return start_on_cluster(profile, request);
   return kind_of(profile).start(profile, request);
 }
 
 EnvironmentPlan plan_environment(const EnvironmentProfile& profile, const StartRequest& request) {
-  return kind_of(profile).plan(profile, request, RunFolder::planned_name(request.run_id));
+  const std::string name = RunFolder::planned_name(request.run_id);
+  if (request.cluster) return plan_cluster(profile, request, name);
+  return kind_of(profile).plan(profile, request, name);
 }
 
 std::vector<std::string> clean_leftovers() {

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace dynamiccl {
+
+class ClusterSession;
 
 /// A host as a launcher sees it: a container of its own, or the machine.
 struct HostSlot {
@@ -29,6 +32,10 @@ struct LaunchShape {
   std::string subnet;        ///< CIDR of the ranks' network, "" = host network
   std::string host_address;  ///< the host's own address in that subnet, 127.0.0.1 without one
   std::string interface;     ///< the ranks' interface in that network ("eth0", "lo")
+  /// srun's argv before what a backend adds, where Slurm starts the ranks; empty elsewhere.
+  std::vector<std::string> step_prefix;
+  /// MPI's own launcher stands inside a Slurm allocation, which starts its daemons.
+  bool slurm_daemons = false;
   /// Environment of the launcher process itself: marks by which kill_commands and
   /// Environment::stop() find ranks on this host, whatever session a launcher puts them into.
   std::map<std::string, std::string> launcher_environment;
@@ -40,6 +47,7 @@ struct StartRequest {
   int ranks = 1;
   std::vector<std::string>
       binds;  ///< folders visible under the same path inside (build folder, run folder)
+  std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
 };
 
 /// A folder of the machine, visible under the same path inside.
@@ -48,7 +56,8 @@ struct PlannedMount {
   bool read_only = false;
 };
 
-/// The machine's own folders (read-only), the environment's, those of the request: in this order.
+/// The machine's own folders (read-only), the environment's ("" = none), those of the request: in
+/// this order.
 std::vector<PlannedMount> planned_mounts(const std::vector<std::string>& host_folders,
                                          const std::string& run_folder,
                                          const StartRequest& request);
@@ -73,6 +82,8 @@ struct RankStart {
   std::string flag;                          ///< before every variable, "" = none
   std::map<std::string, std::string> marks;  ///< variables besides the rank's; these win
   std::vector<std::string> after;
+  /// All that follows `before` is one word for a shell, which begins with env (ssh).
+  bool by_shell = false;
 };
 
 /// A file of the environment's folder, executable.
@@ -90,6 +101,7 @@ struct EnvironmentPlan {
   std::vector<PlannedMount> mounts;  ///< of every container
   PlannedNetwork network;
   std::vector<PlannedContainer> containers;
+  std::vector<std::string> allocate;  ///< argv that asks Slurm for the nodes, empty = none is asked
   LaunchShape shape;
   std::vector<RankStart> starts;  ///< all ranks
   /// argvs that end every process of a killed launch, the containers stay. Run them after the

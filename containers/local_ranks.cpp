@@ -19,9 +19,9 @@ std::vector<ProcessInfo> marked(const std::string& environment_name) {
   for (ProcessInfo& process : list_processes()) {
     const std::string environment = process_variable(process.pid, kEnvironmentVariable);
     if (environment.empty()) continue;
-    const bool wanted = environment_name.empty()
-                            ? !owner_alive(process_variable(process.pid, kOwnerVariable))
-                            : environment == environment_name;
+    const std::string owner = process_variable(process.pid, kOwnerVariable);
+    const bool wanted = environment_name.empty() ? !owner.empty() && !owner_alive(owner)
+                                                 : environment == environment_name;
     if (wanted) found.push_back(std::move(process));
   }
   return found;

@@ -13,7 +13,7 @@ namespace dynamiccl {
 inline constexpr const char* kEnvironmentVariable = "DYNAMICCL_ENVIRONMENT";
 inline constexpr const char* kOwnerVariable = "DYNAMICCL_OWNER";
 
-/// Both variables.
+/// Both variables. No owner: it is on another machine, so that nobody here may say that it is dead.
 std::map<std::string, std::string> rank_marks(const std::string& environment_name,
                                               const std::string& owner);
 

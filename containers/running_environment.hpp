@@ -34,6 +34,9 @@ class Environment {
   /// Engine, version, image and digest, container ids, network, flags: provenance of each launch
   /// (no secrets).
   [[nodiscard]] virtual nlohmann::json provenance() const = 0;
+  /// probe_host() of each host that the ranks run on, where that is not this machine; empty = it
+  /// is, or nobody could ask.
+  [[nodiscard]] virtual std::vector<nlohmann::json> host_facts() const { return {}; }
   virtual void stop() = 0;
 
  protected:

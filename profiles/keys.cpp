@@ -114,7 +114,12 @@ ValueRule sizes() {
 }
 
 ValueRule scalar() { return of(ValueKind::scalar); }
-ValueRule toggle() { return of(ValueKind::toggle); }
+
+ValueRule toggle(std::vector<std::string> words) {
+  ValueRule value = of(ValueKind::toggle);
+  value.words = std::move(words);
+  return value;
+}
 
 ValueRule words(std::vector<std::string> words) {
   ValueRule value = of(ValueKind::word);

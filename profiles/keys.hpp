@@ -24,7 +24,7 @@ enum class ValueKind {
   size,      ///< "64KiB", or bytes
   word,      ///< of a vocabulary
   scalar,    ///< text, number or boolean, which somebody else reads
-  toggle,    ///< true, false or "default"
+  toggle,    ///< true, false or a word of `words`
   table
 };
 enum class HowMany {
@@ -114,7 +114,8 @@ ValueRule size(std::int64_t least = 1);
 /// Also {from = "4B", to = "1GiB", factor = 4}; one or more.
 ValueRule sizes();
 ValueRule scalar();
-ValueRule toggle();
+/// @param words beside true and false
+ValueRule toggle(std::vector<std::string> words = {"default"});
 ValueRule words(std::vector<std::string> words);
 template <class E>
 ValueRule word() {

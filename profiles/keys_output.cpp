@@ -68,8 +68,7 @@ Json one_schema(const ValueRule& rule) {
     case ValueKind::scalar:
       return {{"type", Json::array({"string", "integer", "number", "boolean"})}};
     case ValueKind::toggle:
-      return any_of(
-          {{{"type", "boolean"}}, {{"type", "string"}, {"enum", Json::array({"default"})}}});
+      return any_of({{{"type", "boolean"}}, {{"type", "string"}, {"enum", rule.words}}});
     case ValueKind::table:
       break;
   }
@@ -118,15 +117,14 @@ std::string one_value(const ValueRule& rule) {
       return rule.positive ? "duration above 0" : "duration";
     case ValueKind::size:
       return rule.ranges ? "size or range of sizes" : rule.low > 0 ? "size" : "size or 0";
+    case ValueKind::toggle:
     case ValueKind::word: {
       std::vector<std::string> words;
       for (const auto& word : rule.words) words.push_back(in_code(word));
-      return join(words, ", ");
+      return (rule.kind == ValueKind::toggle ? "true, false, " : "") + join(words, ", ");
     }
     case ValueKind::scalar:
       return "text, number, true or false";
-    case ValueKind::toggle:
-      return "true, false or `default`";
     case ValueKind::table:
       return rule.count == HowMany::one ? "table" : "tables";
   }

@@ -86,6 +86,8 @@ struct EnvironmentProfile {
   /// The profile that takes this one's place for a user who may only make user namespaces (not
   /// root, no setuid engine); empty: none is needed or none exists.
   std::string unprivileged_variant;
+  std::string cluster;  ///< how ranks get to which number of other machines, "" = all on this one;
+                        ///< part of a group's identity, never read from a profile's file
 };
 
 /// Reads every *.toml of the folders; later folders override earlier ones by name.

@@ -42,6 +42,7 @@ std::string to_json(const EnvironmentProfile& profile) {
             {"unprivileged_variant", profile.unprivileged_variant}};
   // Left out where they are not set, so that profiles without them keep their groups' ids.
   if (!profile.cpus.empty()) keys["cpus"] = profile.cpus;
+  if (!profile.cluster.empty()) keys["cluster"] = profile.cluster;
   if (profile.cpu_limit) keys["cpu_limit"] = *profile.cpu_limit;
   return keys.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -74,6 +75,7 @@ EnvironmentProfile profile_from_json(const std::string& text) {
         list.push_back({one.at("name"), one.at("value"), one.at("reason")});
     }
     profile.cpus = o.value("cpus", "");
+    profile.cluster = o.value("cluster", "");
     if (o.contains("cpu_limit")) profile.cpu_limit = o.at("cpu_limit");
     if (!o.at("link_bits_per_s").is_null()) profile.link_bits_per_s = o.at("link_bits_per_s");
     profile.declared_aggregation = word("declared_aggregation");

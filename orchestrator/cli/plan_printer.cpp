@@ -67,6 +67,26 @@ std::string time_text(const PlannedGroup& group, const EnvironmentProfile& profi
                      format_eta(estimated_launch(group, profile, protocol).seconds()));
 }
 
+/// Which machines the ranks run on: nobody should have to guess that it is one.
+std::string place_text(const LaunchSite& site) {
+  if (!site.cluster)
+    return "on this machine alone, one host; --hosts or --slurm spread ranks over several";
+  const auto& options = site.cluster->options();
+  const auto nodes = site.cluster->nodes();
+  const std::string count = fmt::format("{} node{}", nodes.size(), nodes.size() == 1 ? "" : "s");
+  if (!options.slurm()) return fmt::format("{} by ssh: {}", count, placement_text(nodes));
+  return fmt::format("{} of {}, started by {}, one at a time", count,
+                     site.cluster->job().empty()
+                         ? "a Slurm allocation that `run` asks for and gives back"
+                         : "Slurm job " + site.cluster->job(),
+                     name_of(options.start));
+}
+
+std::string placement_of(const PlannedGroup& group, const ClusterSession& cluster) {
+  return placement_text(
+      place_ranks(cluster.nodes(), group.ranks, cluster.options().ranks_per_node));
+}
+
 json group_json(const PlannedGroup& group, const Experiment& experiment, const LaunchSite& site) {
   const auto& profile = experiment.profiles.at(group.environment);
   const auto commands = commands_of(group, profile, site);
@@ -94,6 +114,9 @@ json group_json(const PlannedGroup& group, const Experiment& experiment, const L
       {"environment_commands", commands.environment},
       {"launch_commands", commands.launch},
       {"commands_unknown", commands.problem.empty() ? json() : json(commands.problem)},
+      {"placement", site.cluster && group.possible_cells() > 0
+                        ? json(placement_of(group, *site.cluster))
+                        : json()},
       {"cells", std::move(cells)}};
 }
 
@@ -104,6 +127,7 @@ json plan_json(const Experiment& experiment, const Plan& plan, const LaunchSite&
   for (const auto& group : plan.groups) groups.push_back(group_json(group, experiment, site));
   return {{"name", experiment.name},
           {"seed", experiment.seed},
+          {"place", place_text(site)},
           {"launches", first_launches(experiment.protocol)},
           {"most_launches", most_launches(experiment.protocol)},
           {"cells", plan.cell_count()},
@@ -118,6 +142,7 @@ std::string plan_text(const Experiment& experiment, const Plan& plan, const Laun
                   experiment.name, plan.groups.size(), plan.cell_count(),
                   plan.cell_count() - plan.possible_cells(), launches_text(experiment.protocol),
                   format_eta(estimated_run(plan, experiment).seconds()));
+  text += "all launches: " + place_text(site) + "\n";
   for (const auto& group : plan.groups) {
     const auto& profile = experiment.profiles.at(group.environment);
     text += fmt::format("\n{} {} {} {} {} rank{}{}: {} cell{} to measure{}\n", group.id,
@@ -127,6 +152,8 @@ std::string plan_text(const Experiment& experiment, const Plan& plan, const Laun
                         time_text(group, profile, experiment.protocol));
     for (const auto& line : cell_lines(group)) text += "  " + line + "\n";
     for (const auto& line : impossible_lines(group)) text += "  " + line + "\n";
+    if (site.cluster && group.possible_cells() > 0)
+      text += "  on " + placement_of(group, *site.cluster) + "\n";
     const auto commands = commands_of(group, profile, site);
     if (!commands.problem.empty()) text += "  commands unknown: " + commands.problem + "\n";
     for (const auto& argv : commands.environment) text += "  block$ " + shell_line(argv) + "\n";

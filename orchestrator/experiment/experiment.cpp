@@ -8,6 +8,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/experiment/cluster_reader.hpp"
 #include "orchestrator/experiment/experiment_keys.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
@@ -325,6 +326,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   read_work(root, experiment);
   read_protocol(root, experiment.protocol);
   read_knobs(root, experiment);
+  experiment.cluster = read_cluster(root);
   read_expressions(root, "where", names_of(all), experiment.where);
   read_expressions(root, "exclude", names_of(all), experiment.exclude);
   // Checked here with all else; `tune` reads it again with tune_options_of().

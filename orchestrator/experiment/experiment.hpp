@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "containers/cluster/cluster_options.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
@@ -67,6 +68,7 @@ struct Experiment {
   std::vector<Expression> exclude;  ///< none may hold
   RunProtocol protocol;
   std::map<Backend, std::vector<KnobAxis>> knobs;
+  std::optional<ClusterOptions> cluster;  ///< the ranks' machines; nullopt = this one
   /// Every profile the axes name, with the experiment's overrides applied.
   std::map<std::string, EnvironmentProfile> profiles;
 };

@@ -194,6 +194,22 @@ TableKeys tune_keys() {
   return tune;
 }
 
+TableKeys cluster_keys() {
+  constexpr int kMostNodes = 65536;
+  constexpr int kMostGpus = 1024;
+  return {{{"hosts", rule::text().some(), "\"node1:4\", ..., or a file of them; by ssh"},
+           {"slurm", rule::toggle({"srun", "mpirun"}),
+            "who starts the ranks: job steps or MPI's launcher; true: srun", "false"},
+           {"nodes", rule::whole(0, kMostNodes), "0: all", "0"},
+           {"ranks_per_node", rule::whole(0, kMostNodes), "0: equal shares", "0"},
+           {"gpus_per_node", rule::whole(0, kMostGpus), "what each node is asked for", "0"},
+           {"partition", rule::text(), "of Slurm"},
+           {"time_limit", rule::text(), "as Slurm takes it: \"2:00:00\""},
+           {"options", rule::text().some(), "of salloc: \"--account=A\""},
+           {"interface", rule::text(), "the ranks' network: \"ib0\""},
+           {"wait", rule::duration(), "for an allocation", "a day"}}};
+}
+
 /// Every axis that has no default stands in [axes] or in a [[zip]].
 Json required_axes() {
   Json all = Json::array();
@@ -225,6 +241,7 @@ const TableKeys& experiment_keys() {
         "what is measured: collectives x sizes, or training methods x settings", "", true},
        {"protocol", rule::table(protocol_keys()), "how often and how long"},
        {"knobs", knobs(), "settings of libraries, every value is swept"},
+       {"cluster", rule::table(cluster_keys()), "the ranks' machines, where they are not this one"},
        {"tune", rule::table(tune_keys()), "which settings `tune` searches"},
        {"where", expressions, "keep the cells for which all hold: \"size >= 1MiB\""},
        {"exclude", expressions, "drop the cells for which any holds"},

@@ -46,7 +46,7 @@ std::string nccl_version(int code) {
                       : fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 
-std::string text_of(const json& row, const char* name) {
+std::string row_text(const json& row, const char* name) {
   const auto found = row.find(name);
   return found != row.end() && found->is_string() ? std::string(trim(found->get<std::string>()))
                                                   : "";
@@ -136,7 +136,7 @@ class JsonReader {
 
   [[nodiscard]] std::string operation(const json& row, const std::string& where) const {
     return settled_collective(
-        !start_.argv.empty() ? start_.argv.front() : text_of(row, "experiment_name"), where,
+        !start_.argv.empty() ? start_.argv.front() : row_text(row, "experiment_name"), where,
         options_);
   }
 
@@ -149,9 +149,9 @@ class JsonReader {
     ForeignRow made;
     made.collective = operation(row, where);
     made.size_bytes = size;
-    made.datatype = datatype_of(text_of(row, "type"));
+    made.datatype = datatype_of(row_text(row, "type"));
     made.in_place = std::string_view(direction) == "in_place";
-    made.knobs = nccl_tests_knobs(text_of(row, "redop"), text_of(row, "root"), groups_);
+    made.knobs = nccl_tests_knobs(row_text(row, "redop"), row_text(row, "root"), groups_);
     made.time_us =
         positive_of(body->value(clock, json()).dump(), there + "." + clock, "time in microseconds");
     made.wrong = wrong_of(body->value("nwrong", json()).dump(), there + ".nwrong");
@@ -162,7 +162,7 @@ class JsonReader {
     made.reported = {{"size", size}, {"count", json()}};
     if (row.contains("count"))
       made.reported["count"] = count_of(row["count"].dump(), where + ".count", "count of elements");
-    for (const char* name : {"type", "redop", "root"}) made.reported[name] = text_of(row, name);
+    for (const char* name : {"type", "redop", "root"}) made.reported[name] = row_text(row, name);
     made.reported["in_place"] = made.in_place;
     for (const auto& [name, value] : body->items()) made.reported[name] = value;
     const std::string each = std::string(direction) + "_per_iter";

@@ -17,7 +17,8 @@ GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& p
                           const LaunchSite& site) {
   GroupCommands commands;
   if (group.possible_cells() == 0) return commands;
-  const StartRequest request{kRunId, group.ranks, {site.worker_folder, site.run_folder}};
+  const StartRequest request{
+      kRunId, group.ranks, {site.worker_folder, site.run_folder}, site.cluster};
   try {
     const EnvironmentPlan planned = plan_environment(profile, request);
     commands.environment = planned.commands();
@@ -36,8 +37,10 @@ GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& p
   return commands;
 }
 
-void rule_out_groups_without_commands(Plan& plan, const Experiment& experiment) {
-  const LaunchSite anywhere;
+void rule_out_groups_without_commands(Plan& plan, const Experiment& experiment,
+                                      std::shared_ptr<ClusterSession> cluster) {
+  LaunchSite anywhere;
+  anywhere.cluster = std::move(cluster);
   for (auto& group : plan.groups) {
     const auto commands = commands_of(group, experiment.profiles.at(group.environment), anywhere);
     if (!commands.never) continue;

@@ -21,6 +21,7 @@ GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& p
                           const LaunchSite& site);
 
 /// Makes the cells of groups impossible whose profile leaves no command to start them with.
-void rule_out_groups_without_commands(Plan& plan, const Experiment& experiment);
+void rule_out_groups_without_commands(Plan& plan, const Experiment& experiment,
+                                      std::shared_ptr<ClusterSession> cluster = nullptr);
 
 }  // namespace dynamiccl

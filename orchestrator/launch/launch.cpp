@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "containers/command.hpp"
+#include "containers/local_ranks.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
@@ -149,6 +150,40 @@ RunConfig make_run_config(const PlannedGroup& group, const RunProtocol& protocol
   return config;
 }
 
+namespace {
+
+int slots_of(const LaunchShape& shape) {
+  int slots = 0;
+  for (const auto& host : shape.hosts) slots += host.slots;
+  return slots;
+}
+
+/// What ranks on several machines need besides: the marks by which they are found there, and the
+/// network they are told to use.
+void reach_over_nodes(LaunchRequest& request, const ClusterOptions& options) {
+  const auto& launcher = request.shape.launcher_environment;
+  for (const auto& [name, value] : rank_marks(launcher.at(kEnvironmentVariable), ""))
+    request.environment[name] = value;
+  if (options.interface.empty()) return;
+  if (!request.mca.contains("btl_tcp_if_exclude"))
+    request.mca.try_emplace("btl_tcp_if_include", options.interface);
+  request.environment.try_emplace("NCCL_SOCKET_IFNAME", options.interface);
+}
+
+/// Ranks count the GPUs of their own node.
+void count_gpus_by_node(const LaunchShape& shape, std::vector<int>& gpu_of_rank) {
+  std::size_t first = 0;
+  for (const auto& host : shape.hosts) {
+    const auto end = std::min(gpu_of_rank.size(), first + static_cast<std::size_t>(host.slots));
+    int next = 0;
+    for (std::size_t rank = first; rank < end; ++rank)
+      if (gpu_of_rank[rank] >= 0) gpu_of_rank[rank] = next++;
+    first = end;
+  }
+}
+
+}  // namespace
+
 std::vector<Command> make_commands(
     const PlannedGroup& group, const EnvironmentProfile& profile, const LaunchShape& shape,
     const LaunchSite& site, const std::string& run_json,
@@ -158,7 +193,7 @@ std::vector<Command> make_commands(
   LaunchRequest request;
   request.backend = group.backend;
   request.ranks = group.ranks;
-  request.cores = site.cores;
+  request.cores = shape.step_prefix.empty() && !site.cluster ? site.cores : slots_of(shape);
   const bool docker = profile.kind == EnvironmentKind::single_docker ||
                       profile.kind == EnvironmentKind::cross_docker;
   request.as_root = geteuid() == 0 || (docker && profile.launcher == LauncherPlace::inside);
@@ -172,7 +207,8 @@ std::vector<Command> make_commands(
       tunables != nullptr && !docker)
     request.inherited_tunables = tunables;
   apply_settings(request, profile, group.knobs);
-  return launcher_for(group.backend).build(request);
+  if (site.cluster) reach_over_nodes(request, site.cluster->options());
+  return launcher_for(group.backend, shape).build(request);
 }
 
 RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
@@ -200,6 +236,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
     launch.config =
         make_run_config(group, protocol, launch.start.uuid, seed, launch.folder, shape.interface);
     launch.config.gpu_of_rank = gpus_of_ranks(group, profile, launch.config.server_rank);
+    if (site.cluster) count_gpus_by_node(shape, launch.config.gpu_of_rank);
     if (cadences != nullptr) cadences->apply(group, launch.config.cells);
   }
   std::error_code error;
@@ -218,6 +255,21 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
   launch.start.container_json = environment.provenance().dump();
   return launch;
 }
+
+namespace {
+
+RankHosts hosts_of(const Environment& environment, const LaunchSite& site) {
+  RankHosts hosts;
+  if (!site.cluster) {
+    hosts.facts = {site.host};
+    return hosts;
+  }
+  hosts.facts = environment.host_facts();
+  hosts.count = static_cast<int>(environment.shape().hosts.size());
+  return hosts;
+}
+
+}  // namespace
 
 FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile& profile,
                           const Environment& environment, const LaunchSite& site,
@@ -245,7 +297,8 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   const auto check = check_records(launch.config, finished.records);
   finished.failed_cells = check.failed_cells;
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());
-  const auto observed = observe(profile, launch.config, site.host, finished.records, finished.end);
+  const auto observed =
+      observe(profile, launch.config, hosts_of(environment, site), finished.records, finished.end);
   problems.insert(problems.end(), observed.begin(), observed.end());
   // How the processes ended explains missing records, not the other way round.
   if (!end.empty()) problems.insert(problems.begin(), end);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "containers/cluster/cluster_session.hpp"
 #include "containers/environment.hpp"
 #include "db/store.hpp"
 #include "orchestrator/experiment/experiment.hpp"
@@ -22,6 +23,7 @@ struct LaunchSite {
   std::string run_folder;     ///< holds a folder per launch; visible inside containers
   nlohmann::json host;        ///< probe_host(): what the ranks' surroundings are held against
   int cores = 1;
+  std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
   bool keep_files = false;  ///< keep a launch's folder although it was stored
   /// Starts a launch's commands and waits for their end: here as children of this process. A batch
   /// system's way submits them and waits for its job; both leave records in the launch's folder.

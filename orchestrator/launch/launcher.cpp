@@ -16,9 +16,10 @@ struct BackendRow {
   Launcher launcher;
 };
 
-constexpr Launcher kOpenMpi{"openmpi", "mpirun.openmpi", "openmpi-bin", build_openmpi};
-constexpr Launcher kMpich{"mpich", "mpirun.mpich", "mpich", build_mpich};
-constexpr Launcher kLocal{"local", "", "", build_local};
+constexpr Launcher kOpenMpi{"openmpi", "mpirun.openmpi", "openmpi-bin", build_openmpi, "pmix"};
+constexpr Launcher kMpich{"mpich", "mpirun.mpich", "mpich", build_mpich, "pmi2"};
+constexpr Launcher kLocal{"local", "", "", build_local, "none"};
+constexpr Launcher kSlurm{"slurm", "srun", "slurm-client", build_srun, ""};
 
 // One row per backend: a new one is added here and nowhere else in this folder.
 constexpr std::array kBackends{
@@ -67,6 +68,13 @@ void set_tunables(LaunchRequest& request, const std::map<std::string, std::strin
 }  // namespace
 
 const Launcher& launcher_for(Backend backend) { return row_of(backend).launcher; }
+
+const Launcher& launcher_for(Backend backend, const LaunchShape& shape) {
+  const Launcher& own = launcher_for(backend);
+  if (shape.step_prefix.empty()) return own;
+  // Who has no launcher is started by Slurm in any case.
+  return shape.slurm_daemons && own.name != kLocal.name ? own : kSlurm;
+}
 
 std::string_view worker_program(Backend backend) { return backend_facts(backend).worker; }
 

@@ -42,9 +42,14 @@ struct Launcher {
   std::string_view program;  ///< looked for in PATH where the launcher runs; "" = none is needed
   std::string_view package;  ///< Debian package that brings the program
   std::vector<Command> (*build)(const LaunchRequest& request);
+  /// srun's --mpi for the library: under another one its ranks start as so many jobs of one rank,
+  /// with exit code 0.
+  std::string_view process_management;
 };
 
 const Launcher& launcher_for(Backend backend);
+/// The same for ranks of that shape: Slurm's where it starts them.
+const Launcher& launcher_for(Backend backend, const LaunchShape& shape);
 
 /// Name of the worker executable that speaks this backend's library.
 std::string_view worker_program(Backend backend);
@@ -69,6 +74,7 @@ std::vector<Command> build_openmpi(const LaunchRequest& request);
 /// one must do.
 std::string cuda_openmpi_prefix();
 std::vector<Command> build_mpich(const LaunchRequest& request);
+std::vector<Command> build_srun(const LaunchRequest& request);
 std::vector<Command> build_local(const LaunchRequest& request);
 
 }  // namespace dynamiccl

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "containers/cluster/cluster_environment.hpp"
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/vocabulary/backend.hpp"
@@ -54,8 +55,13 @@ std::string no_huge_pages_reason() {
 
 Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& profiles,
                              const std::string& worker_folder) {
+  return inspect_machine(profiles, worker_folder, gpu_count());
+}
+
+Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& profiles,
+                             const std::string& worker_folder, int gpus) {
   Capabilities can;
-  can.gpus = gpu_count();
+  can.gpus = gpus;
   for (const auto& entry : NameTable<Backend>::entries) {
     const auto reason = why_backend_cannot_run(entry.value, worker_folder, can.gpus);
     if (!reason.empty()) can.backend_reasons[entry.value] = reason;
@@ -79,6 +85,58 @@ Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& pr
   if (pages > 0 && page_bytes > 0)
     can.memory = Bytes(static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes));
   return can;
+}
+
+Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& profiles,
+                             const std::string& worker_folder, const ClusterSession& cluster) {
+  const ClusterOptions& options = cluster.options();
+  const auto nodes = cluster.nodes();
+  const int count = static_cast<int>(nodes.size());
+  Capabilities can = inspect_machine({}, worker_folder, options.gpus_per_node * count);
+  for (const auto& [name, profile] : profiles) {
+    if (const auto reason = cluster_unavailable_reason(profile, cluster)) {
+      can.environment_reasons[name] = *reason;
+    } else if (profile.kind == EnvironmentKind::singularity) {
+      if (const auto missing = unavailable_reason(profile))
+        can.environment_reasons[name] = *missing;
+    }
+  }
+  can.why_not_placed = [nodes, per_node = options.ranks_per_node](int ranks) -> std::string {
+    try {
+      place_ranks(nodes, ranks, per_node);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  // This machine's is the best guess of a node's, of which there are several.
+  can.memory = Bytes(can.memory.count() * static_cast<std::uint64_t>(count));
+  return can;
+}
+
+namespace {
+
+int most_ranks(const Experiment& experiment) {
+  int most = 1;
+  for (const auto& dimension : experiment.dimensions)
+    for (const auto& choice : dimension) most = std::max(most, choice.ranks.value_or(1));
+  return most;
+}
+
+}  // namespace
+
+std::shared_ptr<ClusterSession> cluster_session(const Experiment& experiment) {
+  if (!experiment.cluster) return nullptr;
+  ClusterOptions options = *experiment.cluster;
+  const bool in_job = options.slurm() && surrounding_allocation().has_value();
+  if (options.slurm() && options.nodes == 0 && !in_job)
+    throw Error(ErrorKind::input,
+                "Slurm is asked for an allocation, but not of how many nodes: add --nodes N (or "
+                "nodes under [cluster]), or start dynamiccl inside of a job");
+  const int ranks = most_ranks(experiment);
+  const int shares = options.nodes > 0 ? (ranks + options.nodes - 1) / options.nodes : ranks;
+  const int slots = options.ranks_per_node > 0 ? options.ranks_per_node : shares;
+  return std::make_shared<ClusterSession>(options, slots);
 }
 
 }  // namespace dynamiccl

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "containers/cluster/cluster_session.hpp"
 #include "orchestrator/plan/plan.hpp"
 
 namespace dynamiccl {
@@ -13,6 +14,18 @@ namespace dynamiccl {
 /// @param worker_folder where the worker executables lie
 Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& profiles,
                              const std::string& worker_folder);
+
+/// @param gpus what is known of them otherwise
+Capabilities inspect_machine(const std::map<std::string, EnvironmentProfile>& profiles,
+                             const std::string& worker_folder, int gpus);
+
+/// The same of a cluster's nodes, as far as this machine knows of them without asking any.
+Capabilities inspect_cluster(const std::map<std::string, EnvironmentProfile>& profiles,
+                             const std::string& worker_folder, const ClusterSession& cluster);
+
+/// The nodes an experiment names, or Slurm's; nullptr when all ranks run on this machine.
+/// @throws Error(input) when nobody says how many nodes
+std::shared_ptr<ClusterSession> cluster_session(const Experiment& experiment);
 
 /// Why asking for huge pages changes nothing on this machine; "" = it does.
 std::string no_huge_pages_reason();

@@ -44,7 +44,7 @@ void set_regime(const EnvironmentProfile& profile, Backend backend, const Seen& 
 }  // namespace
 
 std::vector<std::string> observe(const EnvironmentProfile& profile, const RunConfig& config,
-                                 const nlohmann::json& host, const std::vector<RecordFile>& records,
+                                 const RankHosts& hosts, const std::vector<RecordFile>& records,
                                  LaunchEnd& end) {
   const Seen seen = seen_by_ranks(records);
   set_regime(profile, config.backend, seen, end);
@@ -53,8 +53,9 @@ std::vector<std::string> observe(const EnvironmentProfile& profile, const RunCon
   LaunchExpectation expected;
   expected.promise = promise_of(profile);
   expected.ranks = config.ranks;
+  expected.hosts = hosts.count;
   std::vector<std::string> problems;
-  for (const auto& violation : check_promise(expected, host, seen.hellos, seen.facts))
+  for (const auto& violation : check_promise(expected, hosts.facts, seen.hellos, seen.facts))
     problems.push_back(violation.rule + ": " + violation.message);
   return problems;
 }

@@ -12,11 +12,16 @@
 
 namespace dynamiccl {
 
+/// The machines of a launch.
+struct RankHosts {
+  std::vector<nlohmann::json> facts;  ///< probe_host() of each that could be asked
+  int count = 1;
+};
+
 /// Holds what the ranks detected against the profile's promise and derives the regime into `end`.
-/// @param host probe_host() of this machine
 /// @returns one sentence per broken promise; a launch with any did not measure what it claims
 std::vector<std::string> observe(const EnvironmentProfile& profile, const RunConfig& config,
-                                 const nlohmann::json& host, const std::vector<RecordFile>& records,
+                                 const RankHosts& hosts, const std::vector<RecordFile>& records,
                                  LaunchEnd& end);
 
 /// The allow-listed variables the commands start with, as JSON: this process's own and those added.

@@ -61,6 +61,8 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (const auto reason = can.pair_reasons.find({group.environment, group.backend});
       reason != can.pair_reasons.end())
     return reason->second;
+  if (can.why_not_placed)
+    if (auto reason = can.why_not_placed(group.ranks); !reason.empty()) return reason;
   if (!can.huge_pages_reason.empty() && asks_for_huge_pages(group.knobs))
     return "malloc.huge_pages: " + can.huge_pages_reason;
   if (auto reason = why_too_few_gpus(group, can.gpus); !reason.empty()) return reason;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -25,6 +26,8 @@ struct Capabilities {
   std::map<Backend, std::string> training_backend_reasons;
   /// Why asking for huge pages changes nothing here (why_no_huge_pages()); "" = it does.
   std::string huge_pages_reason;
+  /// Why so many ranks do not fit onto the nodes of a cluster, "" = they do; empty = one machine.
+  std::function<std::string(int ranks)> why_not_placed;
   int gpus = 0;
   Bytes memory{UINT64_MAX};  ///< what all ranks' buffers together may take
 };

@@ -4,14 +4,16 @@
 
 namespace dynamiccl {
 
-EnvironmentPool::EnvironmentPool(std::string run_id, std::vector<std::string> binds)
-    : run_id_(std::move(run_id)), binds_(std::move(binds)) {}
+EnvironmentPool::EnvironmentPool(std::string run_id, std::vector<std::string> binds,
+                                 std::shared_ptr<ClusterSession> cluster)
+    : run_id_(std::move(run_id)), binds_(std::move(binds)), cluster_(std::move(cluster)) {}
 
 EnvironmentPool::~EnvironmentPool() { stop_all(); }
 
 Environment& EnvironmentPool::get(const EnvironmentProfile& profile, int ranks) {
   auto& environment = running_[{profile.name, ranks}];
-  if (environment == nullptr) environment = start_environment(profile, {run_id_, ranks, binds_});
+  if (environment == nullptr)
+    environment = start_environment(profile, {run_id_, ranks, binds_, cluster_});
   return *environment;
 }
 

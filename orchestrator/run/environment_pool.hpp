@@ -14,7 +14,8 @@ namespace dynamiccl {
 /// started in any order. stop_all() (also by the destructor) leaves none.
 class EnvironmentPool {
  public:
-  EnvironmentPool(std::string run_id, std::vector<std::string> binds);
+  EnvironmentPool(std::string run_id, std::vector<std::string> binds,
+                  std::shared_ptr<ClusterSession> cluster = nullptr);
   ~EnvironmentPool();
   EnvironmentPool(const EnvironmentPool&) = delete;
   EnvironmentPool& operator=(const EnvironmentPool&) = delete;
@@ -30,6 +31,7 @@ class EnvironmentPool {
  private:
   std::string run_id_;
   std::vector<std::string> binds_;
+  std::shared_ptr<ClusterSession> cluster_;
   std::map<std::pair<std::string, int>, std::unique_ptr<Environment>> running_;
 };
 

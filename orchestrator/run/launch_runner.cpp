@@ -29,7 +29,7 @@ LaunchRunner::LaunchRunner(LaunchTerms terms, LaunchSite site, Store* store, Con
       store_(store),
       console_(console),
       run_id_(std::move(run_id)),
-      pool_(run_id_, {site_.worker_folder, site_.run_folder}) {}
+      pool_(run_id_, {site_.worker_folder, site_.run_folder}, site_.cluster) {}
 
 LaunchRunner::~LaunchRunner() {
   for (const auto& problem : pool_.stop_all()) console_.warning(problem);
@@ -45,6 +45,7 @@ const Readiness& LaunchRunner::prepare_environment(const std::string& name) {
   using State = Readiness::State;
   try {
     prepare(terms_.profiles.at(name), preparation_progress());
+    hold_nodes();
   } catch (const UnsupportedError& error) {
     return readiness_[name] = {State::unsupported, error.what()};
   } catch (const Error& error) {
@@ -80,6 +81,7 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   Environment* environment = nullptr;
   PreparedLaunch launch;
   try {
+    hold_nodes();
     environment = &pool_.get(profile, group.ranks);
     if (interrupt_signal() != 0) return {interrupted_before(), 0};
     launch = prepare_launch(group, profile, *environment, site_, protocol,
@@ -131,6 +133,11 @@ GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPla
     store_->finish_launch(done.row, done.finished.end, {});
   }
   return done;
+}
+
+void LaunchRunner::hold_nodes() {
+  if (!site_.cluster) return;
+  site_.cluster->hold(run_id_, {site_.worker_folder, site_.run_folder}, {}, preparation_progress());
 }
 
 void LaunchRunner::stop_environments() {

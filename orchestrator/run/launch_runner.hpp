@@ -97,6 +97,8 @@ class LaunchRunner {
 
  private:
   [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
+  /// The nodes of a cluster, where ranks go to one; what has ended meanwhile is asked for anew.
+  void hold_nodes();
   void note_left_over(const std::string& problem);
 
   LaunchTerms terms_;

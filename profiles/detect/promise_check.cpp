@@ -20,6 +20,7 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 std::string boot_id(const json& facts) { return fact_text(facts, "system", "boot_id"); }
+std::string host_name(const json& facts) { return fact_text(facts, "system", "hostname"); }
 
 /// A container, as far as a process can tell from inside: a mount namespace of a machine.
 json container_of(const json& facts) {
@@ -28,9 +29,9 @@ json container_of(const json& facts) {
 
 class Checker {
  public:
-  Checker(const LaunchExpectation& expected, const json& host,
+  Checker(const LaunchExpectation& expected, const std::vector<json>& hosts,
           const std::vector<HelloRecord>& hellos, const std::vector<FactsRecord>& facts)
-      : expected_(expected), host_(host), hellos_(hellos), facts_(facts) {}
+      : expected_(expected), hosts_(hosts), hellos_(hellos), facts_(facts) {}
 
   std::vector<Violation> run() {
     check_world();
@@ -83,6 +84,25 @@ class Checker {
     }
   }
 
+  /// The machine a rank runs on, nullptr when it is none of those that are known.
+  [[nodiscard]] const json* host_of(const json& facts) const {
+    std::vector<const json*> found;
+    for (const json& host : hosts_)
+      if (boot_id(host) == boot_id(facts)) found.push_back(&host);
+    if (found.size() > 1)
+      std::erase_if(found, [&](const json* host) { return host_name(*host) != host_name(facts); });
+    return found.size() == 1 ? found.front() : nullptr;
+  }
+
+  /// What tells the hosts of ranks apart. A container's host name says nothing of its machine, so
+  /// it only counts where several machines are promised and none of them could be asked.
+  [[nodiscard]] std::string host_key(const json& facts) const {
+    if (expected_.hosts == 1) return boot_id(facts);
+    const json* host = host_of(facts);
+    if (host != nullptr) return boot_id(*host) + " " + host_name(*host);
+    return hosts_.empty() ? boot_id(facts) + " " + host_name(facts) : boot_id(facts);
+  }
+
   /// Each of 0..n-1 exactly once.
   void check_ranks(const char* rule, const char* verb, const std::vector<int>& seen) {
     std::map<int, int> counts;
@@ -100,8 +120,12 @@ class Checker {
 
   void check_hosts() {
     std::set<std::string> hosts;
-    for (const auto& record : facts_) hosts.insert(boot_id(record.facts));
-    if (!facts_.empty() && hosts.contains("")) {
+    bool unknown = false;
+    for (const auto& record : facts_) {
+      hosts.insert(host_key(record.facts));
+      unknown = unknown || boot_id(record.facts).empty();
+    }
+    if (!facts_.empty() && unknown) {
       add("hosts", "a rank does not know its boot id, so hosts cannot be told apart");
       return;
     }
@@ -120,7 +144,10 @@ class Checker {
       const std::string runtime = fact_text(record.facts, "container", "runtime");
       if (std::find(runtimes.begin(), runtimes.end(), runtime) != runtimes.end()) continue;
       // Where the orchestrator itself runs in a container, that container is the machine.
-      if (promises_bare_metal() && container_of(record.facts) == container_of(host_)) continue;
+      const json* host = host_of(record.facts);
+      if (promises_bare_metal() && host != nullptr &&
+          container_of(record.facts) == container_of(*host))
+        continue;
       add("runtime", "rank " + std::to_string(record.rank) + " runs under \"" +
                          (runtime.empty() ? "unknown" : runtime) + "\", but profile \"" +
                          expected_.promise.environment + "\" promises " + join(runtimes, " or "));
@@ -150,13 +177,14 @@ class Checker {
     if (!promised.with_host) return;
     std::vector<int> wrong;
     for (const auto& record : facts_) {
-      if (boot_id(record.facts) != boot_id(host_)) continue;  // nothing to compare with
+      const json* host = host_of(record.facts);
+      if (host == nullptr) continue;  // nothing to compare with
       const json& mine = namespace_identity(record.facts, promised.name);
-      const json& hosts = namespace_identity(host_, promised.name);
+      const json& hosts = namespace_identity(*host, promised.name);
       if (mine.is_null() || hosts.is_null()) {
         add("namespaces", "rank " + std::to_string(record.rank) + ": whether \"" + promised.name +
                               "\" is the host's is not known (" +
-                              unknown_reason(mine.is_null() ? record.facts : host_, promised.name) +
+                              unknown_reason(mine.is_null() ? record.facts : *host, promised.name) +
                               ")");
         return;
       }
@@ -183,7 +211,7 @@ class Checker {
 
   bool pair_is_as_promised(const NamespacePromise& promised, const FactsRecord& a,
                            const FactsRecord& b) {
-    if (boot_id(a.facts) != boot_id(b.facts)) return true;
+    if (host_key(a.facts) != host_key(b.facts)) return true;
     const json& first = namespace_identity(a.facts, promised.name);
     const json& second = namespace_identity(b.facts, promised.name);
     const bool same_container = container_of(a.facts) == container_of(b.facts);
@@ -205,11 +233,17 @@ class Checker {
 
   void check_binding() {
     if (expected_.promise.binding_is_its_own) return;
-    for (const std::string& message : binding_defects(host_, facts_)) add("binding", message);
+    std::map<std::string, std::vector<FactsRecord>> by_host;
+    for (const auto& record : facts_) by_host[host_key(record.facts)].push_back(record);
+    for (const auto& [key, records] : by_host) {
+      const json* host = host_of(records.front().facts);
+      for (const std::string& message : binding_defects(host != nullptr ? *host : json(), records))
+        add("binding", message);
+    }
   }
 
   const LaunchExpectation& expected_;
-  const json& host_;
+  const std::vector<json>& hosts_;
   const std::vector<HelloRecord>& hellos_;
   const std::vector<FactsRecord>& facts_;
   std::vector<Violation> found_;
@@ -217,10 +251,18 @@ class Checker {
 
 }  // namespace
 
+std::vector<Violation> check_promise(const LaunchExpectation& expected,
+                                     const std::vector<json>& hosts,
+                                     const std::vector<HelloRecord>& hellos,
+                                     const std::vector<FactsRecord>& facts) {
+  return Checker(expected, hosts, hellos, facts).run();
+}
+
 std::vector<Violation> check_promise(const LaunchExpectation& expected, const json& host,
                                      const std::vector<HelloRecord>& hellos,
                                      const std::vector<FactsRecord>& facts) {
-  return Checker(expected, host, hellos, facts).run();
+  const std::vector<json> hosts{host};
+  return check_promise(expected, hosts, hellos, facts);
 }
 
 std::string to_text(const std::vector<Violation>& violations) {

@@ -27,8 +27,14 @@ struct LaunchExpectation {
 /// once, on the promised number of hosts and containers, in namespaces shared and apart as
 /// promised, under the promised runtime, not bound to the same core while others are free. Empty
 /// when all is as promised.
-/// @param host probe_host() of the orchestrator's machine
+/// @param hosts probe_host() of the machines that ranks may run on; what runs on others is compared
+/// with none. Machines of one boot id (containers as nodes) are told apart by their host names.
 /// @param hellos, facts what the ranks wrote, in any order; a rank without either is a violation
+std::vector<Violation> check_promise(const LaunchExpectation& expected,
+                                     const std::vector<nlohmann::json>& hosts,
+                                     const std::vector<HelloRecord>& hellos,
+                                     const std::vector<FactsRecord>& facts);
+/// The same on one machine.
 std::vector<Violation> check_promise(const LaunchExpectation& expected, const nlohmann::json& host,
                                      const std::vector<HelloRecord>& hellos,
                                      const std::vector<FactsRecord>& facts);

@@ -1,7 +1,10 @@
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
@@ -24,6 +27,12 @@ void ExperimentArguments::add_to(CLI::App& verb, bool required) {
         if (!trim(text).empty()) return "";
         return "the condition is empty; leave --only out to keep all cells";
       });
+  verb.add_option("--hosts", hosts,
+                  "start the ranks on these machines by ssh: 'node1:4,node2:4', or a file of them");
+  verb.add_flag("--slurm{srun}", slurm,
+                "start the ranks through Slurm: --slurm (job steps) or --slurm=mpirun");
+  verb.add_option("--nodes", nodes, "how many nodes; all of the hosts or the allocation")
+      ->check(CLI::PositiveNumber);
   verb.add_option("--profiles", profile_folders, "folder with further environment profiles")
       ->take_all()
       ->allow_extra_args(false);
@@ -33,8 +42,20 @@ std::vector<std::string> ExperimentArguments::words() const {
   std::vector<std::string> words{file};
   for (const auto& text : overrides) words.insert(words.end(), {"--set", text});
   if (!only.empty()) words.insert(words.end(), {"--only", only});
+  if (!hosts.empty()) words.insert(words.end(), {"--hosts", hosts});
+  if (!slurm.empty()) words.push_back("--slurm=" + slurm);
+  if (nodes > 0) words.insert(words.end(), {"--nodes", std::to_string(nodes)});
   for (const auto& folder : profile_folders) words.insert(words.end(), {"--profiles", folder});
   return words;
+}
+
+std::vector<std::string> all_overrides(const ExperimentArguments& arguments) {
+  std::vector<std::string> all = arguments.overrides;
+  if (!arguments.hosts.empty())
+    all.push_back(fmt::format("cluster.hosts={}", nlohmann::json(arguments.hosts).dump()));
+  if (!arguments.slurm.empty()) all.push_back(fmt::format("cluster.slurm=\"{}\"", arguments.slurm));
+  if (arguments.nodes > 0) all.push_back(fmt::format("cluster.nodes={}", arguments.nodes));
+  return all;
 }
 
 std::vector<std::string> profile_folders(const std::vector<std::string>& further) {
@@ -51,7 +72,7 @@ namespace {
 
 Experiment read_file(const ExperimentArguments& arguments) {
   Experiment experiment =
-      read_experiment(arguments.file, arguments.overrides,
+      read_experiment(arguments.file, all_overrides(arguments),
                       load_profiles(profile_folders(arguments.profile_folders)));
   if (only_user_namespaces()) {
     const auto asked = experiment.profiles;
@@ -59,6 +80,12 @@ Experiment read_file(const ExperimentArguments& arguments) {
       experiment.profiles[name] = profile_for_user(asked, name, true);
   }
   return experiment;
+}
+
+/// Ranks on other machines are another thing to measure, whatever their environment.
+void mark_cluster(Experiment& experiment, const ClusterSession& cluster) {
+  for (auto& [name, profile] : experiment.profiles)
+    profile.cluster = placement_key(cluster.options(), cluster.nodes().size());
 }
 
 Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
@@ -83,10 +110,14 @@ Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
 }  // namespace
 
 LoadedExperiment load_experiment(const ExperimentArguments& arguments) {
-  LoadedExperiment loaded{read_file(arguments), {}};
+  LoadedExperiment loaded{read_file(arguments), {}, nullptr};
+  loaded.cluster = cluster_session(loaded.experiment);
+  if (loaded.cluster) mark_cluster(loaded.experiment, *loaded.cluster);
+  const auto& profiles = loaded.experiment.profiles;
   loaded.plan = expand(loaded.experiment, arguments,
-                       inspect_machine(loaded.experiment.profiles, program_folder()));
-  rule_out_groups_without_commands(loaded.plan, loaded.experiment);
+                       loaded.cluster ? inspect_cluster(profiles, program_folder(), *loaded.cluster)
+                                      : inspect_machine(profiles, program_folder()));
+  rule_out_groups_without_commands(loaded.plan, loaded.experiment, loaded.cluster);
   if (loaded.plan.trains()) use_training_image();
   return loaded;
 }
@@ -94,7 +125,9 @@ LoadedExperiment load_experiment(const ExperimentArguments& arguments) {
 LoadedExperiment load_experiment_of_anywhere(const ExperimentArguments& arguments) {
   Capabilities all;
   all.gpus = std::numeric_limits<int>::max();
-  LoadedExperiment loaded{read_file(arguments), {}};
+  LoadedExperiment loaded{read_file(arguments), {}, nullptr};
+  loaded.cluster = cluster_session(loaded.experiment);
+  if (loaded.cluster) mark_cluster(loaded.experiment, *loaded.cluster);
   loaded.plan = expand(loaded.experiment, arguments, all);
   return loaded;
 }

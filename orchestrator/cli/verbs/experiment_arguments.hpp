@@ -1,10 +1,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "containers/cluster/cluster_session.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/plan/plan.hpp"
 
@@ -16,6 +18,9 @@ struct ExperimentArguments {
   std::vector<std::string> overrides;
   std::string only;
   std::vector<std::string> profile_folders;
+  std::string hosts;
+  std::string slurm;
+  int nodes = 0;
 
   /// @param required false for a verb that may do without an experiment
   void add_to(CLI::App& verb, bool required = true);
@@ -23,10 +28,14 @@ struct ExperimentArguments {
   [[nodiscard]] std::vector<std::string> words() const;
 };
 
+/// The experiment's overrides: --set, and what --hosts, --slurm and --nodes stand for.
+std::vector<std::string> all_overrides(const ExperimentArguments& arguments);
+
 /// An experiment with what this machine makes of it.
 struct LoadedExperiment {
   Experiment experiment;
   Plan plan;
+  std::shared_ptr<ClusterSession> cluster;  ///< the ranks' machines; nullptr = this one
 };
 
 /// Reads profiles and experiment, looks at the machine and expands.

@@ -18,6 +18,7 @@ int print_plan(const ExperimentArguments& arguments, const Shared& shared) {
   LaunchSite site;
   site.worker_folder = program_folder();
   site.cores = usable_cores();
+  site.cluster = loaded.cluster;
   site.run_folder = (std::filesystem::absolute(shared.db).parent_path() / "runs").string();
   if (shared.json) {
     // A path need not be UTF-8, JSON has to be.

@@ -154,8 +154,9 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
                            resumed ? "resuming" : "run", resumed.value_or(info.id),
                            loaded.plan.groups.size(), loaded.plan.possible_cells(),
                            loaded.plan.cell_count(), launches_text(loaded.experiment.protocol)));
-  Executor executor(loaded.experiment, loaded.plan, launch_site(shared.db, arguments.out), store,
-                    console);
+  LaunchSite site = launch_site(shared.db, arguments.out);
+  site.cluster = loaded.cluster;
+  Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
   const auto summary = executor.run(info, resumed);
   print_answer(summary, arguments, shared);
   say_how_to_go_on(summary, resume_command(arguments, shared), console);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "reports/render/render.hpp"
@@ -41,6 +42,7 @@ int measure_in_run(const TuneArguments& arguments, const Shared& shared, const R
   make_db_folder(shared.db);
   Store store(shared.db);
   LaunchSite site = launch_site(shared.db, arguments.out);
+  site.cluster = cluster_session(experiment);
   site.run_folder += "/" + info.id;
   make_folder(site.run_folder, "choose another place with --out");
   store.begin_run(info, {}, {});

@@ -39,6 +39,7 @@ int finish_apply(const TuningResult& result, const TunePlan& plan, const Shared&
 struct Loaded {
   Experiment experiment;
   TunePlan plan;
+  std::shared_ptr<ClusterSession> cluster;  ///< the ranks' machines; nullptr = this one
 };
 
 Loaded load(const TuneArguments& arguments) {
@@ -47,7 +48,7 @@ Loaded load(const TuneArguments& arguments) {
   options.huge_pages = no_huge_pages_reason().empty();
   TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
                                          : make_tune_plan(loaded.experiment, loaded.plan, options);
-  return {std::move(loaded.experiment), std::move(plan)};
+  return {std::move(loaded.experiment), std::move(plan), loaded.cluster};
 }
 
 int run_sweep(const TuneArguments& arguments, const Shared& shared) {
@@ -69,7 +70,9 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
                            resumed.value_or(info.id), loaded.plan.tasks.size(),
                            loaded.plan.arm_count(), loaded.experiment.protocol.launches,
                            plan.groups.size()));
-  Executor executor(loaded.experiment, plan, launch_site(shared.db, arguments.out), store, console);
+  LaunchSite site = launch_site(shared.db, arguments.out);
+  site.cluster = loaded.cluster;
+  Executor executor(loaded.experiment, plan, std::move(site), store, console);
   const auto summary = executor.run(info, resumed);
   if (shared.json)
     fmt::print("{}\n", nlohmann::json{{"run_id", summary.run_id},

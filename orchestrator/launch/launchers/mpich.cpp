@@ -12,12 +12,13 @@ std::vector<Command> build_mpich(const LaunchRequest& request) {
   auto& argv = command.argv;
   argv = shape.launcher_prefix;
   argv.emplace_back("mpirun.mpich");
-  if (!shape.launch_agent.empty()) {
+  if (!shape.launch_agent.empty() || shape.slurm_daemons) {
     std::vector<std::string> hosts;
     for (const auto& host : shape.hosts)
       hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
-    argv.insert(argv.end(), {"-launcher", "ssh", "-launcher-exec", shape.launch_agent, "-hosts",
-                             join(hosts, ",")});
+    argv.insert(argv.end(), {"-launcher", shape.slurm_daemons ? "slurm" : "ssh"});
+    if (!shape.slurm_daemons) argv.insert(argv.end(), {"-launcher-exec", shape.launch_agent});
+    argv.insert(argv.end(), {"-hosts", join(hosts, ",")});
     // The proxies call back: containers cannot resolve the machine's own name.
     if (!shape.host_address.empty()) argv.insert(argv.end(), {"-localhost", shape.host_address});
     // The current folder need not exist inside.

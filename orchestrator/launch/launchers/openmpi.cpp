@@ -16,12 +16,15 @@ void add_hosts(std::vector<std::string>& argv, const LaunchRequest& request) {
     hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
   // Named, because a machine's environment may choose another starter ("isolated" cannot leave its
   // host and then says that all nodes are filled).
-  argv.insert(argv.end(),
-              {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", request.shape.launch_agent,
-               // Daemons cannot start further ones: the agent is the host's.
-               "--mca", "plm_rsh_no_tree_spawn", "1", "--host", join(hosts, ","),
-               // Filling the named slots needs no look at the containers' topologies.
-               "--map-by", "slot:OVERSUBSCRIBE"});
+  if (request.shape.slurm_daemons)
+    argv.insert(argv.end(), {"--mca", "plm", "slurm"});
+  else
+    argv.insert(argv.end(), {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent",
+                             request.shape.launch_agent,
+                             // Daemons cannot start further ones: the agent is the host's.
+                             "--mca", "plm_rsh_no_tree_spawn", "1"});
+  // Filling the named slots needs no look at the containers' topologies.
+  argv.insert(argv.end(), {"--host", join(hosts, ","), "--map-by", "slot:OVERSUBSCRIBE"});
 }
 
 /// Open MPI's place where it was moved to is told to it by OPAL_PREFIX.
@@ -63,7 +66,7 @@ std::vector<Command> build_openmpi(const LaunchRequest& request) {
   auto mca = request.mca;
   const auto binding = mca.extract("hwloc_base_binding_policy");
   argv.insert(argv.end(), {"--bind-to", binding.empty() ? "none" : binding.mapped()});
-  const bool many_hosts = !shape.launch_agent.empty();
+  const bool many_hosts = !shape.launch_agent.empty() || shape.slurm_daemons;
   if (!many_hosts && !mca.contains("btl_tcp_if_include") && !mca.contains("btl_tcp_if_exclude")) {
     // On one machine TCP is only asked for by a knob; over idle container bridges it would hang.
     mca["btl_tcp_if_include"] = "lo";

@@ -248,3 +248,23 @@ TEST_CASE("a training work table reads methods and settings, and checks each val
   contains(mistakes(kGood + "[[work]]\ncollective = \"training\"\nsize = \"4B\"\n"),
            "write training = ");
 }
+
+TEST_CASE("an experiment names its hosts, or Slurm and how many nodes") {
+  CHECK_FALSE(parsed(kGood).cluster);
+  const auto hosts = parsed(kGood + "[cluster]\nhosts = [\"n1:2\", \"n2:2\"]\n").cluster;
+  REQUIRE(hosts);
+  CHECK(hosts->start == ClusterStart::ssh);
+  CHECK(hosts->hosts == std::vector<ClusterNode>{{"n1", 2}, {"n2", 2}});
+  const auto slurm = parsed(kGood + "[cluster]\nslurm = \"mpirun\"\nnodes = 2\n").cluster;
+  REQUIRE(slurm);
+  CHECK(slurm->start == ClusterStart::mpirun);
+  CHECK(slurm->nodes == 2);
+  CHECK(mistakes(kGood + "[cluster]\nnodes = 2\n").find("needs hosts") != std::string::npos);
+  CHECK(mistakes(kGood + "[cluster]\nslurm = \"ssh\"\n") != "");
+  CHECK(mistakes(kGood + "[cluster]\nhosts = \"n1\"\nslurm = true\n").find("exclude") !=
+        std::string::npos);
+  CHECK(mistakes(kGood + "[cluster]\nhosts = \"n1\"\npartition = \"x\"\n").find("slurm = true") !=
+        std::string::npos);
+  CHECK(mistakes(kGood + "[cluster]\nslurm = true\noptions = \"rm\"\n").find("no option") !=
+        std::string::npos);
+}

@@ -223,3 +223,27 @@ TEST_CASE("every backend has a launcher and a worker") {
     CHECK(worker_program(entry.value).starts_with("dynamiccl-worker"));
   }
 }
+
+TEST_CASE("Slurm's steps start each library by the process management it was built for") {
+  const auto started = [](Backend backend, bool daemons) {
+    auto request = request_for(backend);
+    request.shape.hosts = {{"n1", "", 1}, {"n2", "", 1}};
+    request.shape.step_prefix = {"srun", "--nodes=2"};
+    request.shape.slurm_daemons = daemons;
+    request.mca["coll"] = "tuned";
+    request.environment["A"] = "1";
+    return join(launcher_for(backend, request.shape).build(request).at(0).argv, " ");
+  };
+  CHECK(started(Backend::openmpi, false) ==
+        "srun --nodes=2 --mpi=pmix env A=1 OMPI_MCA_coll=tuned "
+        "OMPI_MCA_hwloc_base_binding_policy=none /b/worker /r/run.json");
+  CHECK(started(Backend::mpich, false) ==
+        "srun --nodes=2 --mpi=pmi2 env A=1 /b/worker /r/run.json");
+  // Whoever has no launcher of its own takes its rank from Slurm, in either case.
+  for (const bool daemons : {false, true})
+    CHECK(started(Backend::gloo, daemons).starts_with("srun --nodes=2 --mpi=none env A=1 sh -c "));
+  CHECK(started(Backend::openmpi, true).find("--mca plm slurm --host n1:1,n2:1") !=
+        std::string::npos);
+  CHECK(started(Backend::mpich, true).find("-launcher slurm -hosts n1:1,n2:1") !=
+        std::string::npos);
+}

@@ -247,3 +247,24 @@ TEST_CASE("where ranks were let run is said of many ranks at once, with and with
   CHECK_FALSE(core_placement({}));
   CHECK_FALSE(core_placement({{0, json::object()}}));
 }
+
+TEST_CASE("ranks on several machines are held against their own machine") {
+  const auto on = [](const char* boot, const char* host, int base) {
+    json facts = machine(base, "none");
+    facts["system"] = {{"boot_id", boot}, {"hostname", host}};
+    return facts;
+  };
+  const auto found = [](const std::vector<json>& hosts, const std::vector<FactsRecord>& facts,
+                        int expected) {
+    return to_text(check_promise({bare_promise(), 2, expected}, hosts, kTwo, facts));
+  };
+  // Two machines, and two nodes of one kernel.
+  for (const char* second : {"boot2", "boot1"}) {
+    const std::vector<json> hosts{on("boot1", "n1", 1), on(second, "n2", 2)};
+    CHECK(found(hosts, {{0, hosts[0]}, {1, hosts[1]}}, 2) == "");
+    CHECK_THAT(found(hosts, {{0, hosts[0]}, {1, hosts[0]}}, 2), ContainsSubstring("hosts"));
+    // A rank that is not in its own machine's namespaces.
+    CHECK_THAT(found(hosts, {{0, hosts[0]}, {1, on(second, "n2", 3)}}, 2),
+               ContainsSubstring("namespaces"));
+  }
+}

@@ -1,0 +1,204 @@
+#include "containers/cluster/cluster_environment.hpp"
+
+#include <fmt/format.h>
+
+#include "containers/apptainer.hpp"
+#include "containers/image.hpp"
+#include "containers/local_ranks.hpp"
+#include "containers/owner.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "embedded/end_marked_ranks_sh.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Before an allocation is there, Slurm's variables and options cannot name it.
+constexpr const char* kUnknownJob = "JOB";
+
+std::vector<std::string> prefix_on_nodes(const EnvironmentProfile& profile,
+                                         const StartRequest& request, const std::string& name) {
+  if (profile.kind != EnvironmentKind::singularity) return {};
+  // The nodes' images and programs lie where this machine's do; the environment's folder is this
+  // machine's alone.
+  ApptainerSite site = apptainer_site(name);
+  site.run_folder.clear();
+  return apptainer_exec_argv(profile, request, site);
+}
+
+/// A step's options that say where its ranks go.
+std::vector<std::string> step_argv(const ClusterOptions& options,
+                                   const std::vector<ClusterNode>& placed, const std::string& job,
+                                   const std::string& name) {
+  int ranks = 0;
+  bool even = true;
+  std::vector<std::string> names;
+  std::vector<std::string> of_ranks;
+  for (const auto& node : placed) {
+    ranks += node.slots;
+    even = even && node.slots == placed.front().slots;
+    names.push_back(node.name);
+    of_ranks.insert(of_ranks.end(), static_cast<std::size_t>(node.slots), node.name);
+  }
+  std::vector<std::string> argv{"srun", "--jobid=" + job, "--overlap",
+                                fmt::format("--nodes={}", placed.size()),
+                                fmt::format("--ntasks={}", ranks)};
+  // Slurm's block distribution fills a node before the next; equal shares are said as such, others
+  // rank by rank.
+  argv.push_back(even ? fmt::format("--ntasks-per-node={}", placed.front().slots)
+                      : "--distribution=arbitrary");
+  argv.push_back("--nodelist=" + join(even ? names : of_ranks, ","));
+  argv.insert(argv.end(), {"--job-name=" + name, "--export=ALL", "--input=none",
+                           "--kill-on-bad-exit=1", "--cpu-bind=none"});
+  // Hidden GPUs would cost NVLink without a word; each rank picks its own by its number instead.
+  if (options.gpus_per_node > 0) argv.emplace_back("--gpu-bind=none");
+  return argv;
+}
+
+/// One command that reaches all nodes at once: a node that does not answer delays no other.
+std::vector<std::string> kill_everywhere(const ClusterSession& session,
+                                         const std::vector<ClusterNode>& placed,
+                                         const std::string& name) {
+  std::string script;
+  for (const auto& node : placed)
+    script +=
+        command_line(session.node_argv(
+            node.name, {"/bin/sh", "-c", std::string(embedded::end_marked_ranks_sh), "sh", name})) +
+        " & ";
+  return {"timeout", "20", "/bin/sh", "-c", script + "wait"};
+}
+
+/// Ranks on the nodes, bare or each in Apptainer; nothing runs there between launches.
+class ClusterEnvironment : public Environment {
+ public:
+  ClusterEnvironment(const EnvironmentProfile& profile, const StartRequest& request)
+      : Environment(request),
+        session_(request.cluster),
+        placed_(place_ranks(session_->nodes(), request.ranks, session_->options().ranks_per_node)) {
+    use_plan(plan_cluster(profile, request, name()));
+    if (profile.kind == EnvironmentKind::singularity) image_ = apptainer_image_facts();
+    if (session_->options().slurm()) slurm_ = slurm_facts(session_->job());
+  }
+  ~ClusterEnvironment() override { end_marked_processes(name()); }
+
+  nlohmann::json provenance() const override {
+    const auto& prefix = shape().rank_prefix;
+    nlohmann::json cluster = {{"start", name_of(session_->options().start)},
+                              {"placement", placement_text(placed_)},
+                              {"binding", "none"}};
+    for (const auto& node : placed_)
+      cluster["nodes"].push_back({{"name", node.name}, {"ranks", node.slots}});
+    if (!slurm_.empty()) cluster["slurm"] = slurm_;
+    nlohmann::json facts = {{"engine", prefix.empty() ? "none" : "apptainer"},
+                            {"cluster", cluster}};
+    if (!prefix.empty()) {
+      facts["exec_argv"] = command_line(prefix);
+      facts.update(image_);
+    }
+    return facts;
+  }
+
+  std::vector<nlohmann::json> host_facts() const override {
+    std::vector<nlohmann::json> facts;
+    for (const auto& report : session_->reports())
+      if (!report.facts.is_null()) facts.push_back(report.facts);
+    return facts;
+  }
+
+  void stop() override {
+    end_marked_processes(name());
+    remove_folder();
+  }
+
+ private:
+  std::shared_ptr<ClusterSession> session_;
+  std::vector<ClusterNode> placed_;
+  nlohmann::json image_;
+  std::map<std::string, std::string> slurm_;
+};
+
+/// What a cluster with pyxis would be given for a profile of Docker.
+std::string pyxis_line(const EnvironmentProfile& profile) {
+  return fmt::format(
+      "srun --container-image=dynamiccl-worker --container-mounts=FOLDER:FOLDER {}WORKER run.json",
+      profile.network == Sharing::host ? "" : "--container-unshare=net,ipc,uts ");
+}
+
+}  // namespace
+
+std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& profile,
+                                                      const ClusterSession& session) {
+  const ClusterOptions& options = session.options();
+  if (options.slurm()) {
+    if (auto reason = slurm_unavailable_reason())
+      return fmt::format("{}. With it the nodes would be asked for by: {}", *reason,
+                         command_line(allocation_argv(options, session.nodes().front().slots,
+                                                      {"RUN", "HOST", "OWNER"})));
+  } else if (find_program("ssh").empty()) {
+    auto argv = ssh_prefix(options.hosts.front().name);
+    argv.emplace_back("env NAME=VALUE WORKER run.json");
+    return "ssh is not in PATH: apt-get install openssh-client. With it ranks would start by: " +
+           command_line(argv);
+  }
+  if (profile.kind == EnvironmentKind::single_docker ||
+      profile.kind == EnvironmentKind::cross_docker)
+    return fmt::format(
+        "containers of Docker or Podman are started on this machine alone; on the nodes of a "
+        "cluster use bare-metal or singularity. Where Slurm has pyxis it would be: {}",
+        pyxis_line(profile));
+  if (profile.kind == EnvironmentKind::singularity &&
+      (profile.launcher == LauncherPlace::inside || profile.ranks_per_container != 1))
+    return "one Apptainer container does not reach over nodes: use launcher = \"outside\" and "
+           "ranks_per_container = 1 (profile singularity)";
+  if (profile.link_bits_per_s)
+    return "link_bits_per_s caps links of containers, not those of nodes";
+  return std::nullopt;
+}
+
+LaunchShape cluster_shape(const ClusterOptions& options, const std::vector<ClusterNode>& placed,
+                          const std::string& job, const std::string& name,
+                          const std::vector<std::string>& rank_prefix) {
+  LaunchShape shape;
+  for (const auto& node : placed) shape.hosts.push_back({node.name, "", node.slots});
+  shape.rank_prefix = rank_prefix;
+  shape.interface = options.interface;
+  shape.launcher_environment = rank_marks(name, owner_token());
+  if (!options.slurm()) {
+    shape.launch_agent = "ssh";
+    return shape;
+  }
+  shape.step_prefix = step_argv(options, placed, job, name);
+  if (options.start != ClusterStart::mpirun) return shape;
+  shape.slurm_daemons = true;
+  shape.launcher_environment.merge(allocation_variables(job, placed));
+  return shape;
+}
+
+EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartRequest& request,
+                             const std::string& name) {
+  const ClusterSession& session = *request.cluster;
+  const ClusterOptions& options = session.options();
+  const auto nodes = session.nodes();
+  const auto placed = place_ranks(nodes, request.ranks, options.ranks_per_node);
+  EnvironmentPlan plan;
+  plan.name = name;
+  plan.folder = RunFolder::path_of(name);
+  if (options.slurm() && session.job().empty())
+    plan.allocate =
+        allocation_argv(options, nodes.front().slots, {request.run_id, "HOST", "OWNER"});
+  plan.shape = cluster_shape(options, placed, session.job().empty() ? kUnknownJob : session.job(),
+                             name, prefix_on_nodes(profile, request, name));
+  if (profile.kind == EnvironmentKind::singularity) plan.mounts = planned_mounts({}, "", request);
+  plan.kill_commands = {kill_everywhere(session, placed, name)};
+  for (const auto& node : placed)
+    plan.starts.push_back({node.slots, ssh_prefix(node.name), "", rank_marks(name, ""),
+                           plan.shape.rank_prefix, true});
+  return plan;
+}
+
+std::unique_ptr<Environment> start_on_cluster(const EnvironmentProfile& profile,
+                                              const StartRequest& request) {
+  return std::make_unique<ClusterEnvironment>(profile, request);
+}
+
+}  // namespace dynamiccl

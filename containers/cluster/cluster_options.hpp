@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "containers/cluster/host_list.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// Who starts the ranks on a cluster's nodes.
+enum class ClusterStart {
+  ssh,     ///< a list of hosts: the library's launcher, or ours, by ssh
+  srun,    ///< job steps of one Slurm allocation
+  mpirun,  ///< the library's own launcher in one Slurm allocation
+};
+template <>
+struct NameTable<ClusterStart> {
+  static constexpr std::string_view what = "way to start ranks";
+  static constexpr std::array entries{Named{ClusterStart::ssh, "ssh"},
+                                      Named{ClusterStart::srun, "srun"},
+                                      Named{ClusterStart::mpirun, "mpirun"}};
+};
+
+/// [cluster] of an experiment: which machines beside this one, and how ranks get there.
+struct ClusterOptions {
+  ClusterStart start = ClusterStart::ssh;
+  std::vector<ClusterNode> hosts;  ///< with ssh
+  int nodes = 0;                   ///< of Slurm; 0 = all of the allocation this process runs in
+  int ranks_per_node = 0;          ///< 0 = equal shares of all nodes
+  int gpus_per_node = 0;
+  std::string partition;
+  std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's
+  std::vector<std::string> options;  ///< further ones of salloc: "--account=physics"
+  std::string interface;             ///< the ranks' network, "" = that of the default route
+  int wait_s = 86400;                ///< how long to wait for an allocation
+
+  [[nodiscard]] bool slurm() const { return start != ClusterStart::ssh; }
+};
+
+/// What of it decides what is measured, for the ids of groups: the names of nodes do not.
+inline std::string placement_key(const ClusterOptions& options, std::size_t nodes) {
+  std::string key = std::string(name_of(options.start)) + " on " + std::to_string(nodes) + " nodes";
+  if (options.ranks_per_node > 0) key += ", " + std::to_string(options.ranks_per_node) + " a node";
+  if (!options.interface.empty()) key += " by " + options.interface;
+  return key;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,257 @@
+#include "containers/cluster/cluster_session.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "containers/owner.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "embedded/survey_node_sh.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::chrono::seconds kSurveyTimeout{60};
+/// Connections that are opened at once: sshd refuses more than ten that have not logged in yet, but
+/// those go to one host each; this many are what a login node bears.
+constexpr std::size_t kAtOnce = 32;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// A file in a folder that every node should see, gone at the end.
+class Nonce {
+ public:
+  explicit Nonce(const std::string& folder)
+      : path_(fmt::format("{}/.seen-by-all-{}", folder, getpid())), text_(owner_token()) {
+    std::ofstream(path_) << text_ << "\n";
+  }
+  ~Nonce() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  Nonce(const Nonce&) = delete;
+  Nonce& operator=(const Nonce&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string path_;
+  std::string text_;
+};
+
+void read_word(const std::string& word, const std::string& value, double began_s, double ended_s,
+               NodeReport& report) {
+  if (word == "boot_id") {
+    report.boot_id = value;
+  } else if (word == "cores") {
+    report.cores = std::atoi(value.c_str());
+  } else if (word == "locked_memory") {
+    report.locked_memory = value;
+  } else if (word == "time") {
+    // Between sending and answer: in the middle at best, never outside.
+    report.clock_offset_s = std::atof(value.c_str()) - (began_s + ended_s) / 2;
+    report.round_trip_s = ended_s - began_s;
+  } else if (word == "missing") {
+    report.problem += fmt::format("{}has no {}", report.problem.empty() ? "" : "; ", value);
+  } else if (word == "apart") {
+    report.problem += fmt::format(
+        "{}does not see this machine's {}: put the database or --out into a folder that all nodes "
+        "share",
+        report.problem.empty() ? "" : "; ", value);
+  } else if (word == "facts") {
+    report.facts = nlohmann::json::parse(value, nullptr, false);
+    if (report.facts.is_discarded()) report.facts = nullptr;
+  }
+}
+
+NodeReport read_report(const std::string& name, const NodeResult& result) {
+  NodeReport report;
+  report.name = name;
+  for (const std::string& line : split(result.out, '\n')) {
+    const auto space = line.find(' ');
+    if (space != std::string::npos)
+      read_word(line.substr(0, space), line.substr(space + 1), result.began_s, result.ended_s,
+                report);
+  }
+  if (result.timed_out)
+    report.problem = fmt::format("did not answer within {} s", kSurveyTimeout.count());
+  else if (result.exit_code != 0 || report.boot_id.empty())
+    report.problem = fmt::format("cannot be reached: {}", trim(result.err));
+  return report;
+}
+
+}  // namespace
+
+std::string problems_text(const std::vector<NodeReport>& reports) {
+  std::vector<std::string> lines;
+  for (const auto& report : reports)
+    if (!report.problem.empty()) lines.push_back(report.name + " " + report.problem);
+  return join(lines, "\n  ");
+}
+
+std::vector<std::string> ssh_prefix(const std::string& host) {
+  return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", host};
+}
+
+ClusterSession::ClusterSession(ClusterOptions options, int slots_per_node)
+    : options_(std::move(options)), slots_per_node_(std::max(1, slots_per_node)) {
+  if (!options_.slurm()) {
+    allocation_.nodes = options_.hosts;
+  } else if (auto around = surrounding_allocation()) {
+    allocation_ = *around;
+    if (options_.nodes > 0 && static_cast<std::size_t>(options_.nodes) < allocation_.nodes.size())
+      allocation_.nodes.resize(static_cast<std::size_t>(options_.nodes));
+  }
+}
+
+ClusterSession::~ClusterSession() {
+  try {
+    release();
+  } catch (const Error&) {
+    // `clean` finds it by its mark.
+  }
+}
+
+std::vector<ClusterNode> ClusterSession::nodes() const {
+  if (!allocation_.nodes.empty()) return allocation_.nodes;
+  std::vector<ClusterNode> unknown;
+  for (int i = 0; i < options_.nodes; ++i)
+    unknown.push_back({fmt::format("NODE{}", i + 1), slots_per_node_});
+  return unknown;
+}
+
+SlurmAllocation ClusterSession::left_allocation(const std::string& run_id) const {
+  const SlurmMark mine = own_mark(run_id);
+  for (const auto& job : own_jobs()) {
+    if (job.mark.run != run_id || job.mark.host != mine.host || job.state != "RUNNING" ||
+        job.name != "dynamiccl" || owner_alive(job.mark.owner))
+      continue;
+    SlurmAllocation found{job.id, nodes_of_job(job.id), true};
+    for (auto& node : found.nodes) node.slots = slots_per_node_;
+    if (found.nodes.size() != static_cast<std::size_t>(options_.nodes)) continue;
+    checked_output("cannot take over the allocation",
+                   {"scontrol", "update", "job", job.id, "comment=" + mark_text(mine)});
+    // Whatever its steps are, nobody waits for them any more.
+    end_steps(job.id);
+    return found;
+  }
+  return {};
+}
+
+void ClusterSession::get_allocation(const std::string& run_id, const Progress& progress) {
+  if (const auto reason = slurm_unavailable_reason()) throw Error(ErrorKind::environment, *reason);
+  if (!allocation_.job.empty()) {
+    if (job_runs(allocation_.job)) return;
+    if (!allocation_.ours)
+      throw Error(
+          ErrorKind::environment,
+          fmt::format("Slurm job {}, in which this program was started, is over", allocation_.job));
+    release();
+  }
+  reports_.clear();
+  surveyed_.clear();
+  allocation_ = left_allocation(run_id);
+  if (!allocation_.job.empty()) {
+    if (progress.say != nullptr)
+      progress.say(fmt::format("takes over Slurm job {} of this run", allocation_.job));
+    return;
+  }
+  allocation_ = allocate(options_, slots_per_node_, own_mark(run_id), progress);
+  if (progress.say != nullptr)
+    progress.say(
+        fmt::format("Slurm job {}: {}", allocation_.job, placement_text(allocation_.nodes)));
+}
+
+void ClusterSession::hold(const std::string& run_id, const std::vector<std::string>& folders,
+                          const std::vector<std::string>& programs, const Progress& progress) {
+  if (options_.slurm()) get_allocation(run_id, progress);
+  std::vector<std::string> all = folders;
+  all.insert(all.end(), programs.begin(), programs.end());
+  if (all == surveyed_ && !reports_.empty()) return;
+  survey(folders, programs);
+  if (const auto problems = problems_text(reports_); !problems.empty()) {
+    reports_.clear();
+    throw Error(ErrorKind::environment,
+                fmt::format("not every node can take ranks:\n  {}", problems));
+  }
+  surveyed_ = all;
+}
+
+void ClusterSession::survey(const std::vector<std::string>& folders,
+                            const std::vector<std::string>& programs) {
+  // The last folder is the one that launches write into; the others hold programs.
+  const Nonce nonce(folders.back());
+  std::vector<std::string> command{
+      "sh",         "-c",         std::string(embedded::survey_node_sh), "sh",
+      nonce.path(), nonce.text(), folders.front() + "/dynamiccl-probe"};
+  command.insert(command.end(), programs.begin(), programs.end());
+  command.emplace_back("--");
+  command.insert(command.end(), folders.begin(), folders.end());
+  CommandOptions options;
+  options.timeout = kSurveyTimeout;
+  reports_.clear();
+  const auto results = on_every_node(command, options);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    reports_.push_back(read_report(allocation_.nodes[i].name, results[i]));
+}
+
+std::vector<std::string> ClusterSession::node_argv(const std::string& node,
+                                                   const std::vector<std::string>& command) const {
+  if (!options_.slurm()) {
+    auto argv = ssh_prefix(node);
+    argv.push_back(command_line(command));
+    return argv;
+  }
+  std::vector<std::string> argv{"srun",
+                                "--jobid=" + allocation_.job,
+                                "--overlap",
+                                "--nodes=1",
+                                "--ntasks=1",
+                                "--nodelist=" + node,
+                                "--mpi=none",
+                                "--export=ALL",
+                                "--job-name=dynamiccl",
+                                "--input=none"};
+  argv.insert(argv.end(), command.begin(), command.end());
+  return argv;
+}
+
+std::vector<NodeResult> ClusterSession::on_every_node(const std::vector<std::string>& command,
+                                                      const CommandOptions& options) const {
+  std::vector<NodeResult> results(allocation_.nodes.size());
+  for (std::size_t first = 0; first < results.size(); first += kAtOnce) {
+    std::vector<std::future<void>> running;
+    for (std::size_t i = first; i < std::min(results.size(), first + kAtOnce); ++i) {
+      running.push_back(std::async(std::launch::async, [&, i] {
+        const double began_s = now_s();
+        try {
+          results[i] = {run_command(node_argv(allocation_.nodes[i].name, command), options)};
+        } catch (const Error& error) {
+          results[i].exit_code = 127;
+          results[i].err = error.what();
+        }
+        results[i].began_s = began_s;
+        results[i].ended_s = now_s();
+      }));
+    }
+    for (auto& one : running) one.get();
+  }
+  return results;
+}
+
+void ClusterSession::release() {
+  if (!allocation_.ours || allocation_.job.empty()) return;
+  const std::string job = allocation_.job;
+  allocation_ = {};
+  cancel_job(job);
+}
+
+}  // namespace dynamiccl

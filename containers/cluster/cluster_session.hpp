@@ -1,0 +1,90 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "containers/cluster/cluster_options.hpp"
+#include "containers/cluster/slurm.hpp"
+#include "containers/command.hpp"
+#include "containers/progress.hpp"
+
+namespace dynamiccl {
+
+/// What one node said of itself before any rank ran there.
+struct NodeReport {
+  std::string name;
+  std::string problem;  ///< why no rank can run there, "" = it can
+  std::string boot_id;
+  int cores = 0;
+  double clock_offset_s = 0;  ///< its clock minus ours, at best as exact as the way there and back
+  double round_trip_s = 0;
+  std::string locked_memory;  ///< ulimit -l: "unlimited" or kilobytes
+  nlohmann::json facts;       ///< dynamiccl-probe there, null where it could not run
+};
+
+/// A command that ran on a node, and when by this machine's clock.
+struct NodeResult : CommandResult {
+  double began_s = 0;
+  double ended_s = 0;
+};
+
+/// One line per problem, "" when every node can take ranks.
+std::string problems_text(const std::vector<NodeReport>& reports);
+
+/// The nodes of a run: a list of hosts, the allocation around this process, or one that is asked of
+/// Slurm when the first launch needs it and given back at the end. Not thread-safe.
+class ClusterSession {
+ public:
+  /// @param slots_per_node ranks that a node of an allocation takes at most
+  ClusterSession(ClusterOptions options, int slots_per_node);
+  ~ClusterSession();
+  ClusterSession(const ClusterSession&) = delete;
+  ClusterSession& operator=(const ClusterSession&) = delete;
+
+  [[nodiscard]] const ClusterOptions& options() const { return options_; }
+  /// The nodes; without an allocation yet, nameless ones of the number asked for.
+  [[nodiscard]] std::vector<ClusterNode> nodes() const;
+  [[nodiscard]] const std::string& job() const { return allocation_.job; }
+  [[nodiscard]] bool own_job() const { return allocation_.ours; }
+
+  /// Makes the nodes ready: takes over an allocation that an earlier start of this run has left in
+  /// the queue, or gets one, and asks every node whether it sees `folders` and the workers.
+  /// Idempotent, quick when done before; an allocation that has ended meanwhile is asked for anew.
+  /// @param folders must be the same on all nodes
+  /// @param programs must be executable there
+  /// @throws Error(environment) with what is wrong with which node
+  void hold(const std::string& run_id, const std::vector<std::string>& folders,
+            const std::vector<std::string>& programs, const Progress& progress);
+  /// What the nodes said in hold(), in their order; empty where every launch gets nodes of its own.
+  [[nodiscard]] const std::vector<NodeReport>& reports() const { return reports_; }
+
+  /// argv that runs a command on a node.
+  [[nodiscard]] std::vector<std::string> node_argv(const std::string& node,
+                                                   const std::vector<std::string>& command) const;
+  /// Runs a command on every node at once. @returns results by node, in the nodes' order
+  [[nodiscard]] std::vector<NodeResult> on_every_node(const std::vector<std::string>& command,
+                                                      const CommandOptions& options) const;
+  /// Gives the allocation back. @throws Error(environment) when Slurm keeps it
+  void release();
+
+ private:
+  void get_allocation(const std::string& run_id, const Progress& progress);
+  /// @returns an allocation of the same run whose owner is dead
+  [[nodiscard]] SlurmAllocation left_allocation(const std::string& run_id) const;
+  void survey(const std::vector<std::string>& folders, const std::vector<std::string>& programs);
+
+  ClusterOptions options_;
+  int slots_per_node_;
+  SlurmAllocation allocation_;
+  std::vector<NodeReport> reports_;
+  std::vector<std::string> surveyed_;  ///< folders and programs of the last survey
+};
+
+/// argv that runs a shell's command line on a host, without ever asking anybody for anything; that
+/// line is one more word.
+std::vector<std::string> ssh_prefix(const std::string& host);
+
+}  // namespace dynamiccl

@@ -1,0 +1,122 @@
+#include "containers/cluster/host_list.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <sstream>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr int kMostSlots = 1 << 16;
+
+[[noreturn]] void refuse(const std::string& source, int line, const std::string& what) {
+  throw Error(ErrorKind::input,
+              fmt::format("{}:{}: {}; a line is `node1`, `node1:4` or `node1 slots=4`", source,
+                          line, what));
+}
+
+int slots_of(const std::string& text, const std::string& source, int line) {
+  int slots = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
+  if (error != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kMostSlots)
+    refuse(source, line,
+           fmt::format("\"{}\" is no number of slots from 1 to {}", text, kMostSlots));
+  return slots;
+}
+
+/// Names go into command lines of other programs, where a leading - would be an option.
+bool is_host_name(const std::string& name) {
+  return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_' ||
+           c == '@';
+  });
+}
+
+ClusterNode parse_host(const std::string& entry, const std::string& source, int line) {
+  std::istringstream words(entry);
+  ClusterNode node;
+  words >> node.name;
+  if (const auto colon = node.name.find(':'); colon != std::string::npos) {
+    node.slots = slots_of(node.name.substr(colon + 1), source, line);
+    node.name.erase(colon);
+  }
+  if (!is_host_name(node.name))
+    refuse(source, line, fmt::format("\"{}\" is no name of a host", node.name));
+  for (std::string word; words >> word;) {
+    if (word.starts_with("slots="))
+      node.slots = slots_of(word.substr(6), source, line);
+    else if (!word.starts_with("max_slots=") && !word.starts_with("max-slots="))
+      refuse(source, line, fmt::format("\"{}\" is not known here", word));
+  }
+  return node;
+}
+
+}  // namespace
+
+std::vector<ClusterNode> parse_hosts(const std::string& text, const std::string& source) {
+  std::vector<ClusterNode> nodes;
+  int number = 0;
+  for (std::string line : split(text, '\n')) {
+    ++number;
+    if (const auto comment = line.find('#'); comment != std::string::npos) line.erase(comment);
+    for (const std::string& part : split(line, ',')) {
+      const std::string entry(trim(part));
+      if (entry.empty()) continue;
+      const ClusterNode node = parse_host(entry, source, number);
+      const auto known = std::find_if(nodes.begin(), nodes.end(),
+                                      [&](const auto& one) { return one.name == node.name; });
+      if (known == nodes.end())
+        nodes.push_back(node);
+      else
+        known->slots += node.slots;
+    }
+  }
+  if (nodes.empty()) refuse(source, number, "no host is named");
+  return nodes;
+}
+
+std::vector<ClusterNode> place_ranks(const std::vector<ClusterNode>& nodes, int ranks,
+                                     int per_node) {
+  std::vector<ClusterNode> placed = nodes;
+  for (auto& node : placed) node.slots = 0;
+  int left = ranks;
+  if (per_node > 0) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      placed[i].slots = std::min({per_node, nodes[i].slots, left});
+      left -= placed[i].slots;
+    }
+  }
+  // One round gives every node with room one more rank, so that shares differ by one at most.
+  for (bool room = per_node == 0; left > 0 && room;) {
+    room = false;
+    for (std::size_t i = 0; i < nodes.size() && left > 0; ++i) {
+      if (placed[i].slots >= nodes[i].slots) continue;
+      ++placed[i].slots;
+      --left;
+      room = true;
+    }
+  }
+  if (left > 0)
+    throw Error(ErrorKind::input,
+                fmt::format("{} ranks cannot be placed: {} node{} take {}{}", ranks, nodes.size(),
+                            nodes.size() == 1 ? "" : "s", ranks - left,
+                            per_node > 0 ? fmt::format(" at {} per node", per_node) : ""));
+  std::erase_if(placed, [](const ClusterNode& node) { return node.slots == 0; });
+  return placed;
+}
+
+std::string placement_text(const std::vector<ClusterNode>& nodes) {
+  std::vector<std::string> parts;
+  for (const auto& node : nodes)
+    parts.push_back(
+        fmt::format("{} ({} rank{})", node.name, node.slots, node.slots == 1 ? "" : "s"));
+  return join(parts, ", ");
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,289 @@
+#include "containers/cluster/slurm.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <regex>
+
+#include "containers/command.hpp"
+#include "containers/owner.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr const char* kMarkWord = "dynamiccl";
+
+std::string slurm_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+std::vector<std::string> host_names(const std::string& list) {
+  auto names = split(
+      checked_output("cannot read Slurm's node list", {"scontrol", "show", "hostnames", list}),
+      '\n');
+  std::erase(names, "");
+  return names;
+}
+
+std::vector<ClusterNode> with_slots(const std::vector<std::string>& names,
+                                    const std::vector<int>& slots) {
+  if (names.size() != slots.size())
+    throw Error(ErrorKind::environment,
+                fmt::format("Slurm names {} nodes and counts of {}", names.size(), slots.size()));
+  std::vector<ClusterNode> nodes;
+  for (std::size_t i = 0; i < names.size(); ++i) nodes.push_back({names[i], slots[i]});
+  return nodes;
+}
+
+/// Value of a `Name=value` word of scontrol's one-line form.
+std::string word_of(const std::string& text, const std::string& name) {
+  for (const std::string& word : split(text, ' '))
+    if (word.starts_with(name + "=")) return word.substr(name.size() + 1);
+  return "";
+}
+
+/// How many processors a job has on each of its nodes, from `scontrol --details show job`.
+std::vector<int> processors_of(const std::string& details, const std::vector<std::string>& names) {
+  std::map<std::string, int> processors;
+  static const std::regex entry(R"( Nodes=(\S+) CPU_IDs=(\S+))");
+  for (std::sregex_iterator match(details.begin(), details.end(), entry), end; match != end;
+       ++match) {
+    int count = 0;
+    for (const std::string& range : split((*match)[2].str(), ',')) {
+      const auto dash = range.find('-');
+      count += dash == std::string::npos
+                   ? 1
+                   : std::stoi(range.substr(dash + 1)) - std::stoi(range.substr(0, dash)) + 1;
+    }
+    for (const std::string& name : host_names((*match)[1].str())) processors[name] += count;
+  }
+  std::vector<int> counts;
+  for (const auto& name : names) counts.push_back(std::max(1, processors[name]));
+  return counts;
+}
+
+}  // namespace
+
+std::string mark_text(const SlurmMark& mark) {
+  return fmt::format("{} run={} host={} owner={}", kMarkWord, mark.run, mark.host, mark.owner);
+}
+
+std::optional<SlurmMark> parse_mark(const std::string& comment) {
+  if (!comment.starts_with(std::string(kMarkWord) + " run=")) return std::nullopt;
+  return SlurmMark{word_of(comment, "run"), word_of(comment, "host"), word_of(comment, "owner")};
+}
+
+SlurmMark own_mark(const std::string& run) { return {run, host_name(), owner_token()}; }
+
+std::vector<SlurmJob> parse_queue(const std::string& text) {
+  std::vector<SlurmJob> jobs;
+  for (const std::string& line : split(text, '\n')) {
+    const auto fields = split(line, '|');
+    if (fields.size() < 5) continue;
+    const auto mark = parse_mark(fields[4]);
+    if (mark) jobs.push_back({fields[0], fields[1], fields[2], fields[3], *mark});
+  }
+  return jobs;
+}
+
+std::vector<SlurmJob> own_jobs() {
+  return parse_queue(
+      checked_output("Slurm does not answer", {"squeue", "--me", "--noheader",
+                                               "--states=PENDING,RUNNING,"
+                                               "SUSPENDED,CONFIGURING,STOPPED",
+                                               std::string("--format=") + kQueueFormat}));
+}
+
+std::vector<int> parse_counts(const std::string& text) {
+  static const std::regex form(R"((\d{1,6})(?:\(x(\d{1,6})\))?)");
+  std::vector<int> counts;
+  for (const std::string& part : split(text, ',')) {
+    std::smatch match;
+    if (!std::regex_match(part, match, form))
+      throw Error(ErrorKind::environment,
+                  fmt::format("\"{}\" are no counts as Slurm writes them, \"2(x3),1\"", text));
+    const int times = match[2].matched ? std::stoi(match[2].str()) : 1;
+    counts.insert(counts.end(), static_cast<std::size_t>(times), std::stoi(match[1].str()));
+  }
+  return counts;
+}
+
+std::optional<std::string> slurm_unavailable_reason() {
+  for (const char* program : {"salloc", "srun", "squeue", "scontrol", "scancel"})
+    if (find_program(program).empty())
+      return fmt::format(
+          "{} is not in PATH: start dynamiccl on a login node of the cluster, or "
+          "apt-get install slurm-client",
+          program);
+  return std::nullopt;
+}
+
+std::optional<SlurmAllocation> surrounding_allocation() {
+  const std::string job = slurm_variable("SLURM_JOB_ID");
+  if (job.empty()) return std::nullopt;
+  const std::string list = slurm_variable("SLURM_JOB_NODELIST");
+  // Without a number of tasks Slurm counts one for each node, whatever the job may use there.
+  const std::string counts = slurm_variable("SLURM_NTASKS").empty()
+                                 ? slurm_variable("SLURM_JOB_CPUS_PER_NODE")
+                                 : slurm_variable("SLURM_TASKS_PER_NODE");
+  if (list.empty() || counts.empty())
+    throw Error(ErrorKind::environment,
+                fmt::format("this is Slurm job {}, but SLURM_JOB_NODELIST or the counts per node "
+                            "are not set: start dynamiccl in the job's own shell or batch script",
+                            job));
+  return SlurmAllocation{job, with_slots(host_names(list), parse_counts(counts)), false};
+}
+
+std::vector<std::string> allocation_argv(const ClusterOptions& options, int slots_per_node,
+                                         const SlurmMark& mark) {
+  std::vector<std::string> argv{"salloc",
+                                "--no-shell",
+                                fmt::format("--nodes={}", options.nodes),
+                                fmt::format("--ntasks-per-node={}", slots_per_node),
+                                "--job-name=dynamiccl",
+                                "--comment=" + mark_text(mark)};
+  if (!options.partition.empty()) argv.push_back("--partition=" + options.partition);
+  if (!options.time_limit.empty()) argv.push_back("--time=" + options.time_limit);
+  if (options.gpus_per_node > 0)
+    argv.push_back(fmt::format("--gpus-per-node={}", options.gpus_per_node));
+  argv.insert(argv.end(), options.options.begin(), options.options.end());
+  return argv;
+}
+
+SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, const SlurmMark& mark,
+                         const Progress& progress) {
+  const auto argv = allocation_argv(options, slots_per_node, mark);
+  if (progress.say != nullptr)
+    progress.say(fmt::format("asks Slurm for {} nodes: {}", options.nodes, command_line(argv)));
+  CommandOptions waiting;
+  waiting.timeout = std::chrono::seconds(options.wait_s);
+  waiting.interrupted = progress.interrupted;
+  const auto result = run_command(argv, waiting);
+  std::smatch match;
+  static const std::regex granted(R"(Granted job allocation (\d+))");
+  if (result.timed_out)
+    throw Error(ErrorKind::environment,
+                fmt::format("Slurm gave no {} nodes within {} s (cluster.wait): {}", options.nodes,
+                            options.wait_s, trim(result.err)));
+  if (result.exit_code != 0 || !std::regex_search(result.err, match, granted))
+    throw command_failure("Slurm gave no allocation", argv, waiting, result);
+  SlurmAllocation allocation{match[1].str(), {}, true};
+  try {
+    allocation.nodes = nodes_of_job(allocation.job);
+    for (auto& node : allocation.nodes) node.slots = slots_per_node;
+  } catch (...) {
+    run_command({"scancel", allocation.job});
+    throw;
+  }
+  return allocation;
+}
+
+std::vector<ClusterNode> nodes_of_job(const std::string& job) {
+  const std::string details = checked_output(
+      "Slurm does not know the job", {"scontrol", "--oneliner", "--details", "show", "job", job});
+  const std::string list = word_of(details, "NodeList");
+  if (list.empty() || list == "(null)")
+    throw Error(ErrorKind::environment, fmt::format("Slurm job {} has no nodes", job));
+  const auto names = host_names(list);
+  return with_slots(names, processors_of(details, names));
+}
+
+bool job_runs(const std::string& job) {
+  const auto result = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T"});
+  return result.exit_code == 0 && trim(result.out) == "RUNNING";
+}
+
+void end_steps(const std::string& job) {
+  const auto steps =
+      run_command({"squeue", "--noheader", "--steps", "--jobs=" + job, "--format=%i"});
+  for (const std::string& step : split(steps.out, '\n')) {
+    const std::string id(trim(step));
+    // The step that holds an allocation open is Slurm's own.
+    if (id.empty() || id.ends_with(".extern") || id.ends_with(".batch") ||
+        id.ends_with(".interactive"))
+      continue;
+    run_command({"scancel", "--signal=KILL", id});
+  }
+}
+
+void cancel_job(const std::string& job) {
+  const auto cancelled = run_command({"scancel", job});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T"});
+    const std::string state(trim(queue.out));
+    // A job that Slurm has forgotten is an error to squeue.
+    if (state.empty() || state == "COMPLETING" || state == "CANCELLED") return;
+    usleep(100000);
+  }
+  throw Error(ErrorKind::environment, fmt::format("Slurm job {} is still there: scancel {}: {}",
+                                                  job, job, trim(cancelled.err)));
+}
+
+std::map<std::string, std::string> allocation_variables(const std::string& job,
+                                                        const std::vector<ClusterNode>& nodes) {
+  std::vector<std::string> names;
+  std::vector<std::string> counts;
+  int tasks = 0;
+  for (const auto& node : nodes) {
+    names.push_back(node.name);
+    counts.push_back(std::to_string(node.slots));
+    tasks += node.slots;
+  }
+  const std::string list = join(names, ",");
+  const std::string per_node = join(counts, ",");
+  const std::string number = std::to_string(nodes.size());
+  return {{"SLURM_JOB_ID", job},
+          {"SLURM_JOBID", job},
+          {"SLURM_JOB_NODELIST", list},
+          {"SLURM_NODELIST", list},
+          {"SLURM_JOB_NUM_NODES", number},
+          {"SLURM_NNODES", number},
+          {"SLURM_TASKS_PER_NODE", per_node},
+          {"SLURM_JOB_CPUS_PER_NODE", per_node},
+          {"SLURM_NTASKS", std::to_string(tasks)},
+          {"SLURM_NPROCS", std::to_string(tasks)}};
+}
+
+std::map<std::string, std::string> slurm_facts(const std::string& job) {
+  std::map<std::string, std::string> facts{{"job", job}};
+  const auto version = run_command({"scontrol", "--version"});
+  facts["slurm"] = std::string(trim(version.out));
+  const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
+  for (const char* name : {"Partition", "TimeLimit", "Requeue", "TRES"})
+    if (auto value = word_of(details.out, name); !value.empty()) facts[name] = value;
+  const auto topology = run_command({"scontrol", "--oneliner", "show", "topology"});
+  facts["topology"] = topology.exit_code == 0 ? std::string(trim(topology.out)) : "";
+  return facts;
+}
+
+std::vector<std::string> clean_jobs() {
+  if (slurm_unavailable_reason()) return {};
+  std::vector<SlurmJob> jobs;
+  try {
+    jobs = own_jobs();
+  } catch (const Error&) {
+    return {};  // the programs are here, but no cluster is
+  }
+  std::vector<std::string> lines;
+  const std::string here = host_name();
+  for (const auto& job : jobs) {
+    if (job.mark.host != here || owner_alive(job.mark.owner)) continue;
+    cancel_job(job.id);
+    lines.push_back(fmt::format("Slurm job {} of run {}", job.id, job.mark.run));
+  }
+  return lines;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "containers/cluster/cluster_options.hpp"
+#include "containers/progress.hpp"
+
+namespace dynamiccl {
+
+/// Nodes that Slurm has given.
+struct SlurmAllocation {
+  std::string job;  ///< its number
+  std::vector<ClusterNode> nodes;
+  bool ours = false;  ///< made by this program, which gives it back
+};
+
+/// What jobs of this program carry as their comment, so that they are found again whoever is left:
+/// the run, and the process that waits for it on which host.
+struct SlurmMark {
+  std::string run;
+  std::string host;
+  std::string owner;  ///< owner_token()
+
+  bool operator==(const SlurmMark&) const = default;
+};
+std::string mark_text(const SlurmMark& mark);
+std::optional<SlurmMark> parse_mark(const std::string& comment);
+/// The mark of this process.
+SlurmMark own_mark(const std::string& run);
+
+/// A job of ours in the queue.
+struct SlurmJob {
+  std::string id;
+  std::string state;  ///< "PENDING", "RUNNING", ...
+  std::string name;
+  std::string reason;  ///< why it waits
+  SlurmMark mark;
+};
+/// Lines of `squeue --format=kQueueFormat`; those of others are left out.
+inline constexpr const char* kQueueFormat = "%i|%T|%j|%r|%k";
+std::vector<SlurmJob> parse_queue(const std::string& text);
+/// Jobs of this user that carry our mark. @throws Error(environment) when Slurm does not answer
+std::vector<SlurmJob> own_jobs();
+
+/// "2(x2),1" -> 2, 2, 1. @throws Error(environment) for anything else
+std::vector<int> parse_counts(const std::string& text);
+
+/// Why this machine cannot ask Slurm for anything; nullopt when it can.
+std::optional<std::string> slurm_unavailable_reason();
+
+/// The allocation that this process runs in; nullopt outside of any.
+/// @throws Error(environment) when it runs in one that Slurm's variables do not tell of
+std::optional<SlurmAllocation> surrounding_allocation();
+
+/// argv that asks for an allocation which lives until it is cancelled.
+std::vector<std::string> allocation_argv(const ClusterOptions& options, int slots_per_node,
+                                         const SlurmMark& mark);
+
+/// Waits until the allocation is there, at most options.wait_s.
+/// @throws Error(environment) with Slurm's own words, or when interrupted
+SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, const SlurmMark& mark,
+                         const Progress& progress);
+
+/// The nodes of a running job. @throws Error(environment)
+std::vector<ClusterNode> nodes_of_job(const std::string& job);
+
+/// True while Slurm says that the job runs.
+bool job_runs(const std::string& job);
+
+/// Ends the steps of a job that runs; the job stays.
+void end_steps(const std::string& job);
+
+/// Cancels a job and waits until it is gone. @throws Error(environment) when it stays
+void cancel_job(const std::string& job);
+
+/// The variables by which launchers know that they are inside an allocation.
+std::map<std::string, std::string> allocation_variables(const std::string& job,
+                                                        const std::vector<ClusterNode>& nodes);
+
+/// Version, partition and switches as far as Slurm knows them, for provenance.
+std::map<std::string, std::string> slurm_facts(const std::string& job);
+
+/// Jobs of ours whose owners on this host are dead are cancelled.
+/// @returns one line per job
+std::vector<std::string> clean_jobs();
+
+}  // namespace dynamiccl

@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include "core/vocabulary/error.hpp"
+#include "orchestrator/launch/launcher.hpp"
+
+namespace dynamiccl {
+namespace {
+
+std::map<std::string, std::string> rank_environment(const LaunchRequest& request,
+                                                    std::string_view management) {
+  auto environment = request.environment;
+  // Who is started by PMIx is Open MPI, whose settings its own launcher would hand on.
+  if (management != "pmix") return environment;
+  for (const auto& [name, value] : request.mca) environment["OMPI_MCA_" + name] = value;
+  // As by its own launcher: no environment is bound unless it says so.
+  environment.try_emplace("OMPI_MCA_hwloc_base_binding_policy", "none");
+  return environment;
+}
+
+}  // namespace
+
+std::vector<Command> build_srun(const LaunchRequest& request) {
+  DYN_ASSERT(!request.shape.step_prefix.empty(), "srun needs a place for its step");
+  const std::string management(launcher_for(request.backend).process_management);
+  Command command;
+  command.environment = request.shape.launcher_environment;
+  auto& argv = command.argv;
+  argv = request.shape.step_prefix;
+  argv.push_back("--mpi=" + management);
+  argv.emplace_back("env");
+  for (const auto& [name, value] : rank_environment(request, management))
+    argv.push_back(fmt::format("{}={}", name, value));
+  if (management == "none")
+    argv.insert(
+        argv.end(),
+        {"sh", "-c", fmt::format("export {}=$SLURM_PROCID; exec \"$@\"", kRankVariable), "sh"});
+  argv.insert(argv.end(), request.shape.rank_prefix.begin(), request.shape.rank_prefix.end());
+  argv.insert(argv.end(), request.worker.begin(), request.worker.end());
+  return {command};
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,190 @@
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "containers/command.hpp"
+#include "core/vocabulary/text.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kProgram = DYNAMICCL_BINARY_DIR "/dynamiccl";
+
+const std::string kExperiment = DYNAMICCL_SOURCE_DIR "/experiments/two_nodes.toml";
+
+/// Containers as nodes with Slurm and sshd, started by the first test that needs them.
+class Rig {
+ public:
+  static Rig& get() {
+    static Rig rig;
+    if (!rig.why_.empty()) SKIP(rig.why_);
+    return rig;
+  }
+  Rig(const Rig&) = delete;
+  Rig& operator=(const Rig&) = delete;
+
+  /// A command on a host of the cluster, in the folder that all of them share.
+  [[nodiscard]] CommandResult on(const std::string& host, std::vector<std::string> command) const {
+    command.insert(command.begin(), {"exec", folder_, host});
+    return script(command);
+  }
+  /// The program on the head, with a database of that name.
+  [[nodiscard]] CommandResult program(const std::string& db,
+                                      std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), kProgram);
+    arguments.insert(arguments.begin() + 2, {"--db", db});
+    return on("head", arguments);
+  }
+  [[nodiscard]] nlohmann::json rows(const std::string& db, const std::string& sql) const {
+    const auto answer = program(db, {"query", sql, "--json"});
+    INFO(answer.err);
+    REQUIRE(answer.exit_code == 0);
+    return nlohmann::json::parse(answer.out);
+  }
+  [[nodiscard]] std::string queue() const {
+    return std::string(trim(on("head", {"squeue", "--noheader", "--states=PENDING,RUNNING"}).out));
+  }
+  void file(const std::string& name, const std::string& text) const {
+    std::ofstream(shared() + "/" + name) << text;
+  }
+  [[nodiscard]] std::string shared() const { return folder_ + "/shared"; }
+
+ private:
+  Rig() {
+    if (geteuid() != 0) why_ = "the nodes are containers of an engine that root starts";
+    for (const auto& [name, package] : kNeeds)
+      if (why_.empty() && find_program(name).empty())
+        why_ = std::string(name) + " is not in PATH: apt-get install " + package;
+    if (!why_.empty()) return;
+    std::string pattern = "/tmp/dyn-rig-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    folder_ = pattern;
+    const auto up = script({"up", folder_, "2", DYNAMICCL_SOURCE_DIR, DYNAMICCL_BINARY_DIR});
+    if (up.exit_code != 0) why_ = "no cluster of containers comes up here: " + up.err;
+  }
+  ~Rig() {
+    if (folder_.empty()) return;
+    try {
+      static_cast<void>(script({"down", folder_}));
+    } catch (const std::exception&) {
+      // The tests have ended; nobody is left to be told.
+    }
+  }
+
+  static CommandResult script(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"bash", DYNAMICCL_SOURCE_DIR "/tests/e2e/cluster_rig.sh"});
+    CommandOptions options;
+    options.timeout = std::chrono::minutes(5);
+    return run_command(arguments, options);
+  }
+
+  static constexpr std::array<std::pair<const char*, const char*>, 9> kNeeds{
+      {{"dockerd", "docker.io"},
+       {"docker", "docker.io"},
+       {"slurmctld", "slurmctld"},
+       {"slurmd", "slurmd"},
+       {"srun", "slurm-client"},
+       {"munged", "munge"},
+       {"sshd", "openssh-server"},
+       {"mpirun.openmpi", "openmpi-bin"},
+       {"mpirun.mpich", "mpich"}}};
+
+  std::string folder_;
+  std::string why_;  ///< there is no cluster, "" = there is
+};
+
+/// All cells measured and verified, ranks on both nodes, nothing left.
+void check_measured(const Rig& rig, const std::string& db, const std::string& start) {
+  CHECK(rig.rows(db, "SELECT count(*) AS n FROM launch WHERE status = 'ok'")[0]["n"] == 3);
+  const auto hosts = rig.rows(
+      db,
+      "SELECT DISTINCT json_extract(facts_json, '$.system.hostname') AS host FROM launch_rank "
+      "ORDER BY host");
+  CHECK(hosts == nlohmann::json{{{"host", "node1"}}, {{"host", "node2"}}});
+  const auto container = rig.rows(db, "SELECT DISTINCT container_json AS text FROM launch");
+  for (const auto& row : container) {
+    const auto facts = nlohmann::json::parse(row["text"].get<std::string>());
+    CHECK(facts["cluster"]["start"] == start);
+    CHECK(facts["cluster"]["placement"] == "node1 (2 ranks), node2 (2 ranks)");
+  }
+  for (const char* node : {"node1", "node2"})
+    CHECK(rig.on(node, {"pgrep", "-f", "dynamiccl-worker"}).out.empty());
+}
+
+}  // namespace
+
+TEST_CASE("hosts by ssh: planned, measured and verified over two nodes") {
+  const Rig& rig = Rig::get();
+  const std::vector<std::string> where{kExperiment, "--hosts", "node1:2,node2:2"};
+  auto plan = where;
+  plan.insert(plan.begin(), "plan");
+  const auto planned = rig.program("ssh.sqlite", plan);
+  INFO(planned.err);
+  CHECK(planned.exit_code == 0);
+  CHECK(planned.out.find("2 nodes by ssh: node1 (2 ranks), node2 (2 ranks)") != std::string::npos);
+  CHECK(planned.out.find("ssh -o BatchMode=yes") != std::string::npos);
+  plan.insert(plan.end(), {"--set", "axes.ranks=5"});
+  CHECK(rig.program("ssh.sqlite", plan).out.find("5 ranks cannot be placed: 2 nodes take 4") !=
+        std::string::npos);
+  auto run = where;
+  run.insert(run.begin(), "run");
+  const auto measured = rig.program("ssh.sqlite", run);
+  INFO(measured.err);
+  CHECK(measured.exit_code == 0);
+  check_measured(rig, "ssh.sqlite", "ssh");
+}
+
+TEST_CASE("a host that cannot be reached is named before anything is started") {
+  const Rig& rig = Rig::get();
+  const auto run = rig.program("gone.sqlite", {"run", kExperiment, "--hosts", "node1:2,gone:2"});
+  CHECK(run.exit_code != 0);
+  CHECK((run.out + run.err).find("gone cannot be reached") != std::string::npos);
+}
+
+TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given back") {
+  const Rig& rig = Rig::get();
+  for (const char* start : {"srun", "mpirun"}) {
+    const std::string db = std::string(start) + ".sqlite";
+    const auto run =
+        rig.program(db, {"run", kExperiment, "--slurm=" + std::string(start), "--nodes", "2"});
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    check_measured(rig, db, start);
+    CHECK(rig.queue() == "");
+  }
+}
+
+TEST_CASE("Slurm: a batch script runs the experiment in its own allocation") {
+  const Rig& rig = Rig::get();
+  rig.file("job.sh",
+           "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n"
+           "exec " +
+               std::string(kProgram) + " run " + kExperiment + " --slurm --db batch.sqlite\n");
+  const auto job = rig.on("head", {"sbatch", "--wait", "job.sh"});
+  INFO(job.err);
+  CHECK(job.exit_code == 0);
+  check_measured(rig, "batch.sqlite", "srun");
+}
+
+TEST_CASE("Slurm: what a killed run leaves in the queue is cancelled by clean") {
+  const Rig& rig = Rig::get();
+  const std::string start =
+      std::string(kProgram) + " run " + kExperiment +
+      " --db killed.sqlite --set protocol.iterations=1000000 --set protocol.cell_time_cap=20s "
+      "--slurm --nodes 2 >slow.log 2>&1 & run=$!; "
+      "for i in $(seq 200); do "
+      "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
+      "sleep 1; kill -KILL $run; squeue -h -t RUNNING | wc -l";
+  CHECK(trim(rig.on("head", {"bash", "-c", start}).out) == "1");
+  const auto cleaned = rig.on("head", {kProgram, "clean"});
+  INFO(cleaned.err);
+  CHECK(cleaned.out.find("Slurm job") != std::string::npos);
+  CHECK(rig.queue() == "");
+}
