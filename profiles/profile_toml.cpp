@@ -56,7 +56,8 @@ constexpr std::array kCapabilities{"AUDIT_CONTROL",
                                    "SYS_TTY_CONFIG",
                                    "WAKE_ALARM"};
 constexpr std::array kSecurityOptions{"seccomp=", "apparmor=", "label=", "no-new-privileges"};
-constexpr std::array kPlaceholders{"subnet", "interface", "host_address"};
+constexpr std::array kPlaceholders{"subnet", "interface", "host_address", "run_folder",
+                                   "program_folder"};
 constexpr std::int64_t kMaxRanksPerContainer = 65536;
 constexpr Bytes kMinShm{4096};
 constexpr double kMinCpuLimit = 0.01;
