@@ -148,7 +148,7 @@ TEST_CASE("a host that cannot be reached is named before anything is started") {
   CHECK((run.out + run.err).find("gone cannot be reached") != std::string::npos);
 }
 
-TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given back") {
+TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given back", "[long]") {
   const Rig& rig = Rig::get();
   for (const char* start : {"srun", "mpirun"}) {
     const std::string db = std::string(start) + ".sqlite";
@@ -161,7 +161,7 @@ TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given b
   }
 }
 
-TEST_CASE("Slurm: a batch script runs the experiment in its own allocation") {
+TEST_CASE("Slurm: a batch script runs the experiment in its own allocation", "[long]") {
   const Rig& rig = Rig::get();
   rig.file("job.sh",
            "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n"
