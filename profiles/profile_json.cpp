@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
@@ -117,6 +120,23 @@ ProfilePromise promise_of(const EnvironmentProfile& profile) {
   // Docker gives /dev/shm with the IPC namespace; Singularity binds the host's in any case.
   promise.namespaces.push_back(promised("shm", docker ? profile.ipc : Sharing::host));
   return promise;
+}
+
+const EnvironmentProfile& find_profile(const std::map<std::string, EnvironmentProfile>& profiles,
+                                       const std::string& name) {
+  if (const auto found = profiles.find(name); found != profiles.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [known_name, profile] : profiles) known.push_back(known_name);
+  throw Error(ErrorKind::input,
+              fmt::format("unknown environment profile \"{}\"; {}", name, suggestion(name, known)));
+}
+
+const EnvironmentProfile& profile_for_user(
+    const std::map<std::string, EnvironmentProfile>& profiles, const std::string& name,
+    bool unprivileged) {
+  const EnvironmentProfile& profile = find_profile(profiles, name);
+  if (!unprivileged || profile.unprivileged_variant.empty()) return profile;
+  return find_profile(profiles, profile.unprivileged_variant);
 }
 
 }  // namespace dynamiccl

@@ -7,11 +7,12 @@
 # ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst.
 # SIDES="sockets host8 ..." narrows the sides: sockets (NCCL's default), sockets8 (2 threads, 8 channels), sockets16 (4
 # threads, 4 sockets each, 8 channels), host2, host8, host16 (own GPU visible alone, channels), device2, device8, device16
-# (all device nodes), nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
+# (all device nodes; the experiment that may stop for good), a "t" behind these: channels capped per call by the tuner with
+# the table TABLE; nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
 # Runs as root with nccl_boundary and libdynamiccl-nccl-plugin.so in build/release (or PROGRAMS=FOLDER) and libnccl.so.2
 # where DYNAMICCL_NCCL_LIBRARY says, or PyTorch's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." && root=$(pwd)
 programs=${PROGRAMS:-$root/build/release}
@@ -73,8 +74,10 @@ side_variables() { # SIDE: NAME=VALUE lines
     sockets8) echo NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=8 ;;
     sockets16) echo NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4 NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=8 ;;
     shm) echo NCCL_P2P_DISABLE=1 ;;
+    host*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin DYNAMICCL_TUNER_TABLE=${TABLE:-}" ;;
     host*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#host} NCCL_MAX_CTAS=${1#host}" ;;
-    device*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#device} NCCL_MAX_CTAS=${1#device} NCCL_NET_GDR_LEVEL=SYS ${DEVICE_VARIABLES:-}" ;;
+    device*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin DYNAMICCL_TUNER_TABLE=${TABLE:-}" ;;
+    device*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#device} NCCL_MAX_CTAS=${1#device} NCCL_NET_GDR_LEVEL=SYS DYNAMICCL_TRANSPORT_DEVICE=1 CUDA_MODULE_LOADING=EAGER ${DEVICE_VARIABLES:-}" ;;
   esac
 }
 
@@ -98,7 +101,7 @@ ranks() { # SIDE SECONDS COMMAND...
   for rank in 0 1; do wait "${pids[$rank]}" || code=$?; done
   if [ $code != 0 ]; then
     say "$side: exit code $code"
-    for rank in 0 1; do tail -n 4 "$work/$rank" "$work/$rank.log"; done
+    for rank in 0 1; do tail -n "${FAIL_LINES:-4}" "$work/$rank" "$work/$rank.log"; done
   fi
   return $code
 }

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "core/statistics/statistics.hpp"
+#include "core/statistics/descriptive.hpp"
 
 namespace dynamiccl {
 namespace {

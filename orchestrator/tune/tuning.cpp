@@ -10,7 +10,7 @@
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/state/features.hpp"
-#include "tuner/table/nearest_regime.hpp"
+#include "tuner/table/table.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -14,8 +14,6 @@
 #include <cstring>
 #include <map>
 
-#include "profiles/detect/cma_test.hpp"
-
 extern char** environ;
 
 namespace dynamiccl {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/vocabulary/units.hpp"
+#include "profiles/detect/cma_test.hpp"
 #include "profiles/detect/known.hpp"
 
 namespace dynamiccl {
@@ -23,12 +24,6 @@ struct FilesystemFacts {
   Bytes size;
   Bytes free;
   bool writable = false;
-};
-
-/// What reading another process's memory gave here.
-struct CmaTest {
-  bool allowed = false;
-  std::string outcome;  ///< "read 8 bytes of a child process" or the error's text
 };
 
 /// What only system calls can tell, of the calling process. The base class knows nothing: a

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/vocabulary/vocabulary.hpp"
+#include "profiles/detect/regime_context.hpp"
 
 namespace dynamiccl {
 
@@ -18,15 +18,6 @@ struct Regime {
   /// {"ingredients": {...}, "evidence": {...}, "features": {...}}: features are the static state of
   /// the tuner (E-01 to E-05, E-11), null where not known.
   nlohmann::json json;
-};
-
-/// What the facts do not hold.
-struct RegimeContext {
-  Backend backend = Backend::openmpi;
-  std::string library_version;  ///< HelloRecord::library_version; major.minor is used
-  /// What the profile declares; marked as declared.
-  std::string declared_aggregation;
-  std::optional<double> declared_link_bits_per_s;
 };
 
 /// @param facts_of_ranks FactsRecord::facts, one per rank, in any order; what a damaged one lacks

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "profiles/detect/regime.hpp"
+#include "profiles/detect/regime_context.hpp"
 
 namespace dynamiccl {
 

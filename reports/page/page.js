@@ -236,7 +236,9 @@ const Report = (() => {
       if (theme) document.documentElement.dataset.theme = theme;
     } catch { /* no storage: the system's choice holds */ }
     const main = document.getElementById("main");
-    if (!cells.length) main.append(el("p", { class: "note" }, "Nothing was measured: no cell of this run has a figure. ",
+    // A search in somebody's own job has choices and no cells.
+    const searched = data.sections.decisions?.steps?.length > 0;
+    if (!cells.length && !searched) main.append(el("p", { class: "note" }, "Nothing was measured: no cell of this run has a figure. ",
       el("a", { href: "#coverage" }, "What is missing, and why"), " has the reasons."));
     for (const section of registered) {
       if (section.shown && !section.shown(data.sections[section.id])) continue;

@@ -101,8 +101,8 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
 TEST_CASE("what cannot be tuned is refused with the reason, and no process is left", "[E-105]") {
   const Program program;
   const std::string out = program.folder() + "/tuned";
-  const auto tune = [&](std::vector<std::string> command) {
-    std::vector<std::string> words{"tune", "--out", out, "--trial-seconds", "2", "--"};
+  const auto tune = [&](std::vector<std::string> command, const std::string& seconds = "2") {
+    std::vector<std::string> words{"tune", "--out", out, "--trial-seconds", seconds, "--"};
     words.insert(words.end(), command.begin(), command.end());
     auto result = program.run(words);
     CHECK(result.exit_code == 2);
@@ -111,8 +111,8 @@ TEST_CASE("what cannot be tuned is refused with the reason, and no process is le
   };
   CHECK(says(tune({"/bin/sleep", "100"}), "no rank of it loaded the plugin"));
   CHECK(says(tune({"there-is-no-such-program"}), "not found in PATH"));
-  CHECK(says(tune({kJob, "--loop", "random"}), "no step could be found"));
-  CHECK(says(tune({kJob, "--loop", "graph"}), "CUDA graphs"));
+  CHECK(says(tune({kJob, "--loop", "random"}, "6"), "no step could be found"));
+  CHECK(says(tune({kJob, "--loop", "graph"}, "30"), "CUDA graphs"));
   CHECK(says(program.run({"tune", "--"}).err, "no command stands behind"));
   CHECK(says(program.run({"tune"}).err, "needs an experiment file, or a command"));
   CHECK(says(program.run({"tune", "x.toml", "--", "true"}).err, "not both"));
@@ -134,6 +134,7 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[
   INFO(online.err << online.out);
   REQUIRE(online.exit_code == 0);
   CHECK(says(online.err, "the leader took"));
+  CHECK(says(online.err, "which every rank would have made without it"));
   CHECK(program
             .value("SELECT count(*) FROM decision d JOIN tuning t ON t.id = d.tuning_id "
                    "WHERE t.agent = 'bandit'")
@@ -152,6 +153,39 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[
   const double heard_ms = std::stod(alone.out);
   INFO("heard " << heard_ms << " ms, own clock " << median(times) / 1e3 << " ms");
   CHECK(std::abs(heard_ms * 1e3 / median(times) - 1) < 0.02);
+}
+
+TEST_CASE("a leader beside a job writes its choices, and import stores them once",
+          "[E-102][E-113][E-124]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string folder = program.folder() + "/shared";
+  fs::create_directories(folder);
+  const std::string plugin = DYNAMICCL_BINARY_DIR "/libdynamiccl-nccl-plugin.so";
+  const std::string job = "NCCL_TUNER_PLUGIN=" + plugin + " NCCL_PROFILER_PLUGIN=" + plugin +
+                          " DYNAMICCL_TUNER_FOLDER=" + folder + " " + kJob + " --steps 60";
+  const std::string leader = DYNAMICCL_BINARY_DIR "/dynamiccl-leader " + folder +
+                             " --agent bandit --calls 5 2>" + program.folder() + "/leader.txt";
+  // Both end by themselves.
+  const int code = std::system(
+      ("(" + job + ") & job=$!; " + leader + " && wait $job; code=$?; wait; exit $code").c_str());
+  INFO(text_of(program.folder() + "/leader.txt"));
+  REQUIRE(code == 0);
+  CHECK(nothing_left(program));
+  const std::string file = folder + "/decisions.jsonl";
+  for (const char* outcome : {"imported", "already there"}) {
+    const auto imported = program.run({"import", file});
+    INFO(imported.err << imported.out);
+    CHECK(imported.exit_code == 0);
+    CHECK(says(imported.out, outcome));
+  }
+  CHECK(program.value("SELECT count(*) FROM tuning WHERE mode = 'job' AND agent = 'bandit'") == 1);
+  // Task, setting, time and regime of every choice.
+  CHECK(program
+            .value("SELECT count(*) FROM decision WHERE arm <> '' AND task_key <> '' AND "
+                   "regime <> '' AND time_us > 0")
+            .get<int>() > 0);
+  CHECK(says(program.run({"query", "decisions"}).out, "bandit"));
 }
 
 TEST_CASE("Ctrl-C ends the job and the search, and what was learnt is kept", "[E-102]") {

@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tuner/table/nearest_regime.hpp"
-
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 

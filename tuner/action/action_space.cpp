@@ -163,16 +163,6 @@ std::string ActionSpace::text(const Action& action) const {
   return (head.empty() ? "library" : head) + tail;
 }
 
-std::optional<KnobScope> ActionSpace::switch_scope(const Action& from, const Action& to) const {
-  std::optional<KnobScope> scope;
-  for (std::size_t k = 0; k < knobs_.size(); ++k) {
-    if (from.at(k) == to.at(k)) continue;
-    // KnobScope counts from the widest, launch, to the narrowest, call.
-    if (!scope || knobs_[k].scope < *scope) scope = knobs_[k].scope;
-  }
-  return scope;
-}
-
 bool ActionSpace::is_default(const Action& action) {
   return std::all_of(action.begin(), action.end(), [](std::uint8_t value) { return value == 0; });
 }

@@ -86,8 +86,6 @@ class ActionSpace {
   [[nodiscard]] Setting setting(const Action& action) const;
   /// "ring/Simple channels=16", "library" for the default: for people and logs.
   [[nodiscard]] std::string text(const Action& action) const;
-  /// Largest scope among the knobs that differ: what must be done again to go from one to another.
-  [[nodiscard]] std::optional<KnobScope> switch_scope(const Action& from, const Action& to) const;
 
   static bool is_default(const Action& action);
 

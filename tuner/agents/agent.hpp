@@ -58,7 +58,10 @@ class Agent {
   [[nodiscard]] virtual bool plans() const { return false; }
   /// What to measure next, at most `most` choices of different tasks, the most valuable first;
   /// none when nothing is worth measuring any more.
-  virtual std::vector<PlannedChoice> plan(const std::vector<const Task*>& tasks, std::size_t most);
+  virtual std::vector<PlannedChoice> plan(const std::vector<const Task*>& /*tasks*/,
+                                          std::size_t /*most*/) {
+    return {};
+  }
   /// One measurement; also of an arm that somebody else chose.
   virtual void learn(const Task& task, std::size_t arm, const Trial& trial) = 0;
   /// Nothing more to learn: the key is frozen (E-107).
@@ -67,30 +70,6 @@ class Agent {
   [[nodiscard]] virtual std::size_t recommend(const Task& task) const = 0;
   /// The surroundings have changed: what was learnt of this key may be wrong (E-108).
   virtual void reopen(const RegimeKey& key) = 0;
-};
-
-/// Times seen of one task's arms: what every agent remembers.
-class ArmHistory {
- public:
-  explicit ArmHistory(std::size_t arms) : arms_(arms) {}
-  void add(std::size_t arm, const Trial& trial);
-  void clear() { arms_.assign(arms_.size(), {}); }
-  [[nodiscard]] std::size_t size() const { return arms_.size(); }
-  [[nodiscard]] std::size_t tries(std::size_t arm) const { return arms_[arm].log_us.size(); }
-  [[nodiscard]] bool failed(std::size_t arm) const { return arms_[arm].failed; }
-  /// Median of ln(us); nullopt when never measured.
-  [[nodiscard]] std::optional<double> log_us(std::size_t arm) const;
-  /// The measured arm with the lowest median; nullopt when none is.
-  [[nodiscard]] std::optional<std::size_t> best() const;
-  [[nodiscard]] std::size_t measured() const { return measured_; }
-
- private:
-  struct Arm {
-    std::vector<double> log_us;
-    bool failed = false;
-  };
-  std::vector<Arm> arms_;
-  std::size_t measured_ = 0;
 };
 
 struct AgentOptions {

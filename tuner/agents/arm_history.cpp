@@ -1,12 +1,11 @@
+#include "tuner/agents/arm_history.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 #include "core/statistics/statistics.hpp"
-#include "tuner/agents/agent.hpp"
 
 namespace dynamiccl {
-
-std::vector<PlannedChoice> Agent::plan(const std::vector<const Task*>&, std::size_t) { return {}; }
 
 void ArmHistory::add(std::size_t arm, const Trial& trial) {
   Arm& entry = arms_.at(arm);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/vocabulary/digest.hpp"
+#include "tuner/agents/arm_history.hpp"
 #include "tuner/simulator/fast_random.hpp"
 
 namespace dynamiccl {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "tuner/agents/bandit.hpp"
+#include "tuner/agents/belief_memory.hpp"
 
 namespace dynamiccl {
 

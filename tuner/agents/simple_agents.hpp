@@ -3,7 +3,7 @@
 #include <map>
 #include <memory>
 
-#include "tuner/agents/agent.hpp"
+#include "tuner/agents/arm_history.hpp"
 
 namespace dynamiccl {
 

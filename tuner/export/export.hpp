@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tuner/control/call_table.hpp"
+#include "tuner/export/nccl_export.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {
@@ -39,21 +39,5 @@ struct NameTable<ExportFormat> {
 /// @throws Error(input) when the regime is unknown or not unique, or nothing can be exported so
 Export export_table(const ConfigurationTable& table, ExportFormat format,
                     const ExportOptions& options);
-
-/// NCCL's part of a table: what goes per call and what goes per launch.
-struct NcclSettings {
-  std::vector<CallRow> rows;
-  std::map<std::string, std::string> environment;  ///< with the channel ceiling
-  std::vector<std::string> notes;
-};
-/// All rows under the one launch setting that gains most; per-call caps below its ceiling. Sizes
-/// between two rows take the nearer one's setting; collectives without rows take all-reduce's.
-NcclSettings nccl_settings(const std::vector<TableEntry>& entries);
-
-/// What a setting says to NCCL's plugin: algorithm, protocol and cap of channels, by name.
-CallCell call_cell(const Setting& setting);
-
-/// Number of an Open MPI 4.1 coll_tuned algorithm; -1: unknown to it.
-int openmpi_algorithm(Collective collective, std::string_view name);
 
 }  // namespace dynamiccl

@@ -1,3 +1,5 @@
+#include "tuner/export/mpi_export.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,8 +8,6 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
-#include "tuner/export/export.hpp"
-#include "tuner/export/mpi_export.hpp"
 
 namespace dynamiccl {
 namespace {

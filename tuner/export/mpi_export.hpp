@@ -2,11 +2,15 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl {
+
+/// Number of an Open MPI 4.1 coll_tuned algorithm; -1: unknown to it.
+int openmpi_algorithm(Collective collective, std::string_view name);
 
 /// coll_tuned's dynamic rules file (Open MPI 4.1); "" where no row can be said in one.
 std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<std::string>& notes);

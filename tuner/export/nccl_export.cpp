@@ -1,10 +1,10 @@
+#include "tuner/export/nccl_export.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
-
-#include "tuner/export/export.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -133,7 +133,8 @@ const Rhythm& JobWatch::rhythm() {
   if (rhythm_.found()) {
     std::vector<JobCall> last = last_calls(process->calls, kSearched, only_);
     Rhythm followed = follow_rhythm(as_rhythm(last), rhythm_.pattern);
-    if (still_repeats(last, followed)) {
+    holds_ = still_repeats(last, followed);
+    if (holds_) {
       rhythm_ = std::move(followed);
       rhythm_calls_ = std::move(last);
       return rhythm_;
@@ -154,12 +155,19 @@ void JobWatch::search_rhythm(const Process& process) {
     found = find_rhythm(as_rhythm(last));
     if (!found.found()) continue;
     if (rhythm_.found() && !same_up_to_rotation(found.pattern, rhythm_.pattern)) ++rhythm_changes_;
+    holds_ = still_repeats(last, found);
     rhythm_ = std::move(found);
     rhythm_calls_ = std::move(last);
     only_ = only;
     return;
   }
   if (!rhythm_.found()) rhythm_ = std::move(found);
+}
+
+bool JobWatch::ends_in_steps() const {
+  if (rhythm_.steps.empty()) return false;
+  const std::size_t end = rhythm_.steps.back().first + rhythm_.pattern.size();
+  return holds_ && rhythm_calls_.size() - end < rhythm_.pattern.size();
 }
 
 bool JobWatch::reduces() const {
@@ -258,9 +266,11 @@ std::string JobWatch::graph_replays() {
     decided_ns_ = monotonic_ns();
   }
   // Without the tuner half nobody asks at all. Calls of one group are decided together and told one
-  // by one, so that many calls without a question are ordinary, whole steps for a second are not.
-  constexpr std::int64_t kWhileNs = 1'000'000'000;
+  // by one, so that many calls without a question are ordinary, whole steps for a while are not.
+  constexpr std::int64_t kWhileNs = 300'000'000;
   if (monotonic_ns() - decided_ns_ < kWhileNs) return "";
+  // A job's weights are handed out in one large group, after the question for it.
+  if (rhythm().found() && !reduces()) return "";
   constexpr std::uint64_t kSteps = 3;
   constexpr std::uint64_t kWithoutRhythm = 4096;
   const std::uint64_t unasked = process->heard - heard_at_decision_;

@@ -65,6 +65,8 @@ class JobWatch {
   [[nodiscard]] const Rhythm& rhythm();
   /// Does the step sum anything? What only sends copies is a job's start rather than its work.
   [[nodiscard]] bool reduces() const;
+  /// Were the last calls that were heard those of a step?
+  [[nodiscard]] bool ends_in_steps() const;
   /// The last sequence of calls that was found differs from the one before.
   [[nodiscard]] int rhythm_changes() const { return rhythm_changes_; }
   /// Steps that ran wholly under the table of `epoch`; nullopt without a rhythm or such steps.
@@ -109,6 +111,7 @@ class JobWatch {
   std::vector<JobCall> rhythm_calls_;  ///< that its steps' indices are of
   /// Where several threads call, each communicator's own order alone is the same in every step.
   std::optional<std::uint64_t> only_;
+  bool holds_ = false;              ///< the rhythm goes on among the last calls
   std::uint64_t rhythm_heard_ = 0;  ///< calls when it was made
   std::uint64_t searched_heard_ = 0;
   int rhythm_changes_ = 0;

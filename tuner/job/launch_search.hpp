@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tuner/agents/agent.hpp"
+#include "tuner/agents/arm_history.hpp"
 
 namespace dynamiccl {
 

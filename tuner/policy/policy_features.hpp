@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "tuner/agents/bandit.hpp"
+#include "tuner/agents/belief_memory.hpp"
 
 namespace dynamiccl {
 

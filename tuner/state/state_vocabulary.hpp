@@ -5,7 +5,7 @@
 namespace dynamiccl {
 
 /// Words of the tuner's state that no other folder needs. Where sources use different names or
-/// value sets for one thing, these are the canonical ones; `find_alias` knows the others.
+/// value sets for one thing, these are the canonical ones; docs/state-features.md has the others.
 
 enum class DeploymentSetting { datacenter, edge, federated };
 enum class ClusterClass { specialised, commodity };

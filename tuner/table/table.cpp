@@ -78,7 +78,7 @@ json body_of(const ConfigurationTable& table) {
           {"regimes", regimes},   {"entries", entries}};
 }
 
-[[noreturn]] void damaged(const std::string& source, const std::string& why) {
+[[noreturn]] void damaged_table(const std::string& source, const std::string& why) {
   throw Error(ErrorKind::data,
               fmt::format("{}: {}; make the table anew with `dynamiccl tune`", source, why));
 }
@@ -137,13 +137,14 @@ std::string to_json(const ConfigurationTable& table) {
 ConfigurationTable table_from_json(const std::string& text, const std::string& source) {
   json body = json::parse(text, nullptr, false);
   if (!body.is_object() || body.value("format", json()) != kFormat)
-    damaged(source, "is no whole configuration table");
+    damaged_table(source, "is no whole configuration table");
   if (body.value("version", json()) != kTableFileVersion)
-    damaged(source, fmt::format("has version {}, this program reads {}",
-                                body.value("version", json()).dump(), kTableFileVersion));
+    damaged_table(source, fmt::format("has version {}, this program reads {}",
+                                      body.value("version", json()).dump(), kTableFileVersion));
   const json digest = body.value("sha256", json());
   body.erase("sha256");
-  if (digest != sha256_hex(body.dump())) damaged(source, "its content does not have its digest");
+  if (digest != sha256_hex(body.dump()))
+    damaged_table(source, "its content does not have its digest");
   try {
     ConfigurationTable table;
     table.epoch = body.at("epoch").get<std::uint64_t>();
@@ -154,9 +155,9 @@ ConfigurationTable table_from_json(const std::string& text, const std::string& s
     for (const json& entry : body.at("entries")) table.put(entry_from_json(entry));
     return table;
   } catch (const json::exception& error) {
-    damaged(source, error.what());
+    damaged_table(source, error.what());
   } catch (const Error& error) {
-    damaged(source, error.what());
+    damaged_table(source, error.what());
   }
 }
 
@@ -180,6 +181,15 @@ ConfigurationTable read_table(const std::string& path) {
     throw Error(ErrorKind::input,
                 path + ": cannot be read; `dynamiccl tune FILE --table " + path + "` makes it");
   return table_from_json(std::string{std::istreambuf_iterator<char>(file), {}}, path);
+}
+
+std::optional<RegimeMatch> nearest_regime(const ConfigurationTable& table, const Regime& detected) {
+  for (std::size_t i = 0; i < table.regimes.size(); ++i)
+    if (table.regimes[i].id == detected.id) return RegimeMatch{i, true, {}, "exact"};
+  std::vector<nlohmann::json> known;
+  known.reserve(table.regimes.size());
+  for (const TableRegime& regime : table.regimes) known.push_back(regime.json);
+  return match_regime(detected.json, known);
 }
 
 }  // namespace dynamiccl

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "profiles/detect/regime.hpp"
 #include "tuner/action/action_space.hpp"
 #include "tuner/state/task_key.hpp"
 
@@ -87,5 +88,9 @@ ConfigurationTable table_from_json(const std::string& text, const std::string& s
 void write_table(const ConfigurationTable& table, const std::string& path);
 /// @throws Error(input) when it cannot be read, Error(data) as table_from_json()
 ConfigurationTable read_table(const std::string& path);
+
+/// The table's regime equal to the one detected, else the nearest (RegimeMatch::text says by what
+/// it differs); nullopt for a table without regimes. `index` is into table.regimes.
+std::optional<RegimeMatch> nearest_regime(const ConfigurationTable& table, const Regime& detected);
 
 }  // namespace dynamiccl

@@ -1,9 +1,9 @@
 #include "tuner/transport/device_connection.hpp"
 
-#include <dirent.h>
 #include <strings.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
@@ -15,25 +15,6 @@ namespace {
 constexpr std::chrono::seconds kImportPatience{30};
 constexpr std::size_t kMostImports = 64;
 
-unsigned entries(const char* path, bool (*counts)(const char* name)) {
-  DIR* folder = opendir(path);
-  if (folder == nullptr) return 0;
-  unsigned count = 0;
-  while (const dirent* entry = readdir(folder)) count += counts(entry->d_name) ? 1U : 0U;
-  closedir(folder);
-  return count;
-}
-
-/// A GPU whose device node is missing here cannot be copied to.
-bool all_gpus_here() {
-  const unsigned gpus =
-      entries("/proc/driver/nvidia/gpus", [](const char* name) { return name[0] != '.'; });
-  const unsigned nodes = entries("/dev", [](const char* name) {
-    return std::strncmp(name, "nvidia", 6) == 0 && std::isdigit(name[6]) != 0;
-  });
-  return gpus != 0 ? nodes >= gpus : nodes >= 2;
-}
-
 /// NCCL hands over memory of GPUs to a network that is near enough to them; ours has no place on
 /// the bus.
 bool nccl_hands_it_over() {
@@ -42,10 +23,8 @@ bool nccl_hands_it_over() {
          (strcasecmp(level, "SYS") == 0 || (std::isdigit(level[0]) != 0 && std::atoi(level) >= 4));
 }
 
-std::string missing(const CudaDriver& driver, const Settings& settings) {
+std::string missing(const CudaDriver& driver) {
   if (!nccl_hands_it_over()) return "NCCL_NET_GDR_LEVEL=SYS is not set";
-  if (settings.device != Settings::Device::on && !all_gpus_here())
-    return "not all GPUs of this machine have their device nodes here";
   int mode = 0;
   if (driver.module_get_loading_mode(&mode) != kCudaSuccess || mode != kCudaEagerLoading)
     return "CUDA_MODULE_LOADING=EAGER is not set, without which a kernel that is loaded while "
@@ -73,10 +52,10 @@ std::shared_ptr<CopyStreams> CopyStreams::of(const CudaDriver& driver, CudaConte
   int least = 0;
   int greatest = 0;
   CudaResult result = driver.ctx_get_stream_priority_range(&least, &greatest);
+  const int priority = std::max(greatest, least - static_cast<int>(settings.priority));
   for (unsigned i = 0; i < settings.streams && result == kCudaSuccess; ++i) {
     CudaStream stream = nullptr;
-    result = driver.stream_create_with_priority(&stream, kCudaNonBlocking,
-                                                settings.priority ? greatest : least);
+    result = driver.stream_create_with_priority(&stream, kCudaNonBlocking, priority);
     if (result == kCudaSuccess) streams->streams_.push_back(stream);
   }
   if (result != kCudaSuccess) {
@@ -93,13 +72,10 @@ CopyStreams::~CopyStreams() {
 }
 
 bool device_possible(const Settings& settings, std::string& why) {
-  if (settings.device == Settings::Device::off) {
-    why = "DYNAMICCL_TRANSPORT_DEVICE=0";
-    return false;
-  }
+  if (!settings.device) return false;
   const CudaDriver* driver = cuda_driver(why);
   if (driver == nullptr) return false;
-  why = missing(*driver, settings);
+  why = missing(*driver);
   if (!why.empty()) why = "no copies between GPUs: " + why;
   return why.empty();
 }

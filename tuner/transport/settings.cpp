@@ -83,17 +83,12 @@ Settings settings_from_environment(std::string& problem) {
   settings.folder = variable("DYNAMICCL_SHARED_FOLDER");
   settings.threads = static_cast<unsigned>(
       number("DYNAMICCL_TRANSPORT_THREADS", default_threads(), 0, 64, problem));
-  const std::string device = variable("DYNAMICCL_TRANSPORT_DEVICE");
-  if (device == "0")
-    settings.device = Settings::Device::off;
-  else if (device == "1")
-    settings.device = Settings::Device::on;
-  else if (!device.empty() && device != "auto")
-    problem = "DYNAMICCL_TRANSPORT_DEVICE=" + device + " is none of auto, 0, 1";
+  settings.device = number("DYNAMICCL_TRANSPORT_DEVICE", 0, 0, 1, problem) != 0;
   settings.tcp = number("DYNAMICCL_TRANSPORT_TCP", 1, 0, 1, problem) != 0;
   settings.streams = static_cast<unsigned>(
       number("DYNAMICCL_TRANSPORT_STREAMS", settings.streams, 1, 64, problem));
-  settings.priority = number("DYNAMICCL_TRANSPORT_PRIORITY", 1, 0, 1, problem) != 0;
+  settings.priority = static_cast<unsigned>(
+      number("DYNAMICCL_TRANSPORT_PRIORITY", settings.priority, 0, 15, problem));
   settings.interface_ = variable("NCCL_SOCKET_IFNAME");
   settings.report = variable("DYNAMICCL_TRANSPORT_REPORT");
   settings.cell_bytes =

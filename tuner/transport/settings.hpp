@@ -11,14 +11,12 @@ using nccl_net::Result;
 
 /// What the environment asks of the transport; read once per process.
 struct Settings {
-  enum class Device { automatic, off, on };
-
-  std::string folder;    ///< DYNAMICCL_SHARED_FOLDER; empty: this network steps aside
-  unsigned threads = 0;  ///< that copy, of this process; 0: NCCL's own thread copies all
-  Device device = Device::automatic;
-  bool tcp = true;       ///< peers without the folder are reached by TCP, else refused
-  unsigned streams = 8;  ///< that copies between GPUs share
-  bool priority = true;
+  std::string folder;      ///< DYNAMICCL_SHARED_FOLDER; empty: this network steps aside
+  unsigned threads = 0;    ///< that copy, of this process; 0: NCCL's own thread copies all
+  bool device = false;     ///< DYNAMICCL_TRANSPORT_DEVICE=1: copies between GPUs, an experiment
+  bool tcp = true;         ///< peers without the folder are reached by TCP, else refused
+  unsigned streams = 8;    ///< that copies between GPUs share
+  unsigned priority = 4;   ///< theirs, in levels above the least
   std::string interface_;  ///< NCCL_SOCKET_IFNAME: name prefixes, "^" others, "=" exact
   std::string report;      ///< file that gets one line of counts per process; empty: none
   std::size_t cell_bytes = std::size_t{128} << 10;

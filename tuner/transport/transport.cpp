@@ -77,7 +77,12 @@ Result Transport::init(nccl_net::Logger log) {
         std::to_string(swept) + " files of ended jobs removed from " + settings_.folder);
   std::string why;
   device_ = device_possible(settings_, why);
-  if (!device_ && settings_.device == Settings::Device::on) problem_ = why;
+  if (!device_ && settings_.device) problem_ = why;
+  if (device_)
+    say(nccl_net::kWarn,
+        "copies between GPUs are an experiment: jobs of several communicators, and PyTorch's DDP, "
+        "were seen to stop for good. Unset DYNAMICCL_TRANSPORT_DEVICE for copies through host "
+        "memory.");
   say(nccl_net::kInfo, "folder " + settings_.folder + ", " + name_of(device_) + ", " +
                            std::to_string(settings_.threads) + " copy threads" +
                            (why.empty() ? "" : " (" + why + ")"));

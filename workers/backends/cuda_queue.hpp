@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "workers/communicator.hpp"
+#include "workers/gpu_queue.hpp"
 
 namespace dynamiccl {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "workers/backends/mpi_control.hpp"
-#include "workers/communicator.hpp"
+#include "workers/library_calls.hpp"
 
 namespace dynamiccl {
 

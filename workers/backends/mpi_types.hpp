@@ -8,7 +8,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "workers/collectives/sum.hpp"
-#include "workers/communicator.hpp"
+#include "workers/library_calls.hpp"
 
 namespace dynamiccl {
 

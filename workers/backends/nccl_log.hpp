@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "workers/communicator.hpp"
+#include "workers/library_facts.hpp"
 
 namespace dynamiccl {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/communicator.hpp"
+#include "workers/library_calls.hpp"
 
 namespace dynamiccl {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/wire/run_config.hpp"
-#include "workers/communicator.hpp"
+#include "workers/library_calls.hpp"
 #include "workers/measure/data.hpp"
 
 namespace dynamiccl {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "workers/collectives/operations.hpp"
+#include "workers/collectives/call.hpp"
 
 namespace dynamiccl {
 
@@ -14,5 +14,16 @@ void run_push_pull(const Call& call, PhaseTimes& times);
 /// Bytes that the server needs beside the buffers.
 std::size_t push_scratch(const Layout& layout, const Place& place, DataType type,
                          const Pipelining& pipelining);
+
+/// Parameter server on libraries that work on GPU memory, by their collectives: a push is a
+/// reduction onto the server, to which the server itself adds zeros, a pull is a broadcast from it.
+/// The scratch of a push must hold zeros and is only read.
+void run_gpu_push(const Call& call, PhaseTimes& times);
+void run_gpu_pull(const Call& call, PhaseTimes& times);
+void run_gpu_push_pull(const Call& call, PhaseTimes& times);
+
+/// Bytes of zeros that the server needs.
+std::size_t gpu_push_scratch(const Layout& layout, const Place& place, DataType type,
+                             const Pipelining& pipelining);
 
 }  // namespace dynamiccl

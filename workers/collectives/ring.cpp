@@ -54,7 +54,7 @@ struct Cuts {
 /// that a neighbour never waits for one. Empty segments are not sent: both sides know.
 class Pipe {
  public:
-  Pipe(Communicator& comm, std::size_t width, std::size_t depth)
+  Pipe(Messages& comm, std::size_t width, std::size_t depth)
       : comm_(comm),
         right_((comm.rank() + 1) % comm.size()),
         left_((comm.rank() + comm.size() - 1) % comm.size()),
@@ -88,7 +88,7 @@ class Pipe {
     slot.active = false;
   }
 
-  Communicator& comm_;
+  Messages& comm_;
   int right_;
   int left_;
   std::size_t width_;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "workers/collectives/operations.hpp"
+#include "workers/collectives/call.hpp"
 
 namespace dynamiccl {
 

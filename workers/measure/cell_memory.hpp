@@ -4,14 +4,37 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/wire/run_config.hpp"
 #include "workers/collectives/layout.hpp"
 #include "workers/communicator.hpp"
 #include "workers/device/device.hpp"
-#include "workers/measure/buffers.hpp"
 
 namespace dynamiccl {
+
+/// Host memory on cache lines, every page written once, so that no timed call meets a first touch;
+/// without hints to the kernel of our own: what a training framework's allocator gets. It is
+/// malloc's, so that glibc.malloc.hugetlb (core/vocabulary/malloc_settings.hpp) holds for it too.
+class Buffer {
+ public:
+  Buffer() = default;
+  /// @throws std::bad_alloc
+  explicit Buffer(std::size_t bytes);
+  /// Takes memory of another kind over: a GPU's, or page-locked.
+  explicit Buffer(std::shared_ptr<std::byte> data) : data_(std::move(data)) {}
+  [[nodiscard]] std::byte* data() const { return data_.get(); }
+
+ private:
+  std::shared_ptr<std::byte> data_;
+};
+
+/// The launch's buffers in one kind of memory, sized once for its largest cell and used by all.
+struct Buffers {
+  Buffer in;
+  Buffer out;
+  Buffer scratch;
+};
 
 /// Where a cell's data is, and the route it takes to the library: knob "memory".
 enum class MemoryMode {

@@ -208,7 +208,7 @@ void CellRunner::capture(const Work& work, int batch) {
   if (captured_batch_ == batch) return;
   PhaseTimes ignored;
   double none = 0;
-  GpuQueue* queue = comm_.queue();
+  GpuTimer* queue = comm_.queue();
   queue->begin_capture();
   make_calls(work, batch, ignored, none);
   queue->end_capture();
@@ -216,7 +216,7 @@ void CellRunner::capture(const Work& work, int batch) {
 }
 
 double CellRunner::sample(const Work& work, int batch, SampleArrays& samples) {
-  GpuQueue* queue = comm_.queue();
+  GpuTimer* queue = comm_.queue();
   DYN_ASSERT(!work.graph || queue != nullptr, "graphs belong to a queue");
   if (work.graph) capture(work, batch);
   PhaseTimes times;

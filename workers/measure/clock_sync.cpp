@@ -26,12 +26,12 @@ struct Ping {
 };
 
 template <class T>
-void send(Communicator& comm, const T& value, int to) {
+void send(Messages& comm, const T& value, int to) {
   comm.wait(comm.isend(&value, sizeof value, to, kClockTag));
 }
 
 template <class T>
-T receive(Communicator& comm, int from) {
+T receive(Messages& comm, int from) {
   T value{};
   comm.wait(comm.irecv(&value, sizeof value, from, kClockTag));
   return value;
@@ -55,7 +55,7 @@ Identity clock_identity() {
 
 }  // namespace
 
-ClockSync::ClockSync(Communicator& comm, ClockFunction clock)
+ClockSync::ClockSync(Messages& comm, ClockFunction clock)
     : comm_(comm), clock_(std::move(clock)), before_(compare()) {
   same_kernel_clock_ = same_clock_as_root();
 }

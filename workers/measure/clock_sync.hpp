@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "core/wire/record.hpp"
-#include "workers/communicator.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/messages.hpp"
 
 namespace dynamiccl {
 
@@ -17,7 +17,7 @@ using ClockFunction = std::function<double()>;
 class ClockSync {
  public:
   /// First comparison. Ranks: all.
-  explicit ClockSync(Communicator& comm, ClockFunction clock = now_us);
+  explicit ClockSync(Messages& comm, ClockFunction clock = now_us);
   /// Second comparison: what the clocks drifted. Ranks: all.
   [[nodiscard]] ClockRecord conclude();
 
@@ -33,7 +33,7 @@ class ClockSync {
   [[nodiscard]] Reading answer() const;
   [[nodiscard]] bool same_clock_as_root() const;
 
-  Communicator& comm_;
+  Messages& comm_;
   ClockFunction clock_;
   Reading before_;
   bool same_kernel_clock_ = false;

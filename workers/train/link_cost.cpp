@@ -11,7 +11,8 @@
 #include "core/statistics/statistics.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/train/compute_load.hpp"
-#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/gradient_exchange.hpp"
+#include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 

@@ -1,5 +1,6 @@
 #include "workers/train/step_driver.hpp"
 
+#include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
 
 namespace dynamiccl {

@@ -55,7 +55,7 @@ class HostMemory final : public TensorMemory {
 
 }  // namespace
 
-void TensorMemory::aside(GpuQueue& /*queue*/, std::size_t /*number*/,
+void TensorMemory::aside(GpuOrder& /*queue*/, std::size_t /*number*/,
                          const std::function<void()>& /*work*/) {
   throw Error(ErrorKind::bug, "host memory has no queue beside the computation");
 }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "workers/communicator.hpp"
+#include "workers/gpu_queue.hpp"
 #include "workers/train/sgd.hpp"
 
 namespace dynamiccl {
@@ -64,7 +64,7 @@ class TensorMemory {
   /// Queues what `work` queues beside the computation, behind note `number` of `queue`; join()
   /// makes the computation wait for it. Updates that `work` leaves waiting for apply() are queued
   /// with those of a later call, before any join(). GPUs alone.
-  virtual void aside(GpuQueue& queue, std::size_t number, const std::function<void()>& work);
+  virtual void aside(GpuOrder& queue, std::size_t number, const std::function<void()>& work);
   virtual void join(std::size_t number);
   /// Notes the time at which the queue is here, under one of a few numbers; between_us() tells the
   /// microseconds between two of them, after complete(). The computing thread alone.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/vocabulary/digest.hpp"
+#include "workers/train/exchange/gradient_server.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -15,6 +15,7 @@
 #include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
 #include "workers/train/dataset_agreement.hpp"
+#include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"

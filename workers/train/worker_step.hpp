@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "workers/train/dataset_prefetch.hpp"
-#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/exchange/step_exchange.hpp"
 #include "workers/train/learner.hpp"
 #include "workers/train/schedule/predict.hpp"
 

@@ -1,19 +1,25 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "db/decision_log.hpp"
 #include "db/foreign_run.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
+#include "orchestrator/tune/job/job_tuning.hpp"
 #include "reports/render/render.hpp"
 
 namespace dynamiccl {
@@ -30,8 +36,8 @@ struct ImportArguments {
   ImportOptions options;
 };
 
-const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
-                                              "dynamiccl"};
+const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json",
+                                              "osu",  "dynamiccl",  "decisions"};
 
 std::string read_file(const std::string& path) {
   std::error_code error;
@@ -48,14 +54,17 @@ std::string read_file(const std::string& path) {
 std::string format_of(const std::string& text, const std::string& path) {
   if (text.starts_with("SQLite format 3")) return "dynamiccl";
   const auto first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && text[first] == '{') return "nccl-tests-json";
+  if (first != std::string::npos && text[first] == '{')
+    return text.substr(0, text.find('\n')).find("\"propensity\"") != std::string::npos
+               ? "decisions"
+               : "nccl-tests-json";
   if (text.find("# OSU ") != std::string::npos) return "osu";
   if (text.find("busbw") != std::string::npos) return "nccl-tests";
   throw Error(
       ErrorKind::data,
       fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests, the "
-                  "text of OSU micro-benchmarks, a DynamICCL database; if it is one of them all "
-                  "the same, name it with --format {}",
+                  "text of OSU micro-benchmarks, a DynamICCL database, the choices of a leader; if "
+                  "it is one of them all the same, name it with --format {}",
                   path, join({kImportFormats.begin() + 1, kImportFormats.end()}, ", ")));
 }
 
@@ -154,11 +163,65 @@ void merge_database(Store& store, const std::string& path, std::vector<Imported>
                     fmt::format("{} runs left out: still being measured", summary.running)});
 }
 
+/// What `dynamiccl-leader` chose in one job.
+struct ReadDecisions {
+  ForeignRun run;
+  std::vector<DecisionRecord> records;
+};
+
+ReadDecisions read_leaders_file(const std::string& path, const std::string& text) {
+  ReadDecisions read;
+  read.records = read_decisions(path);
+  if (read.records.empty())
+    throw Error(ErrorKind::data, path + ": holds no decision; the leader writes one per choice");
+  ForeignRun& foreign = read.run;
+  foreign.format = "dynamiccl";
+  foreign.source = fs::absolute(path).string();
+  foreign.sha256 = sha256_hex(text);
+  foreign.source_json = nlohmann::json{{"decisions", read.records.size()}}.dump();
+  foreign.started_utc =
+      fmt::format("{:%Y-%m-%dT%H:%M:%S}.000Z",
+                  fmt::gmtime(std::chrono::system_clock::to_time_t(
+                      std::chrono::file_clock::to_sys(fs::last_write_time(path)))));
+  const std::string& digest = foreign.sha256;
+  foreign.run.id = fmt::format("{}-{}-{}-{}-{}", digest.substr(0, 8), digest.substr(8, 4),
+                               digest.substr(12, 4), digest.substr(16, 4), digest.substr(20, 12));
+  foreign.run.name = "job";
+  foreign.run.spec_path = foreign.source;
+  foreign.run.spec_text = "# what a leader chose in a job: " + foreign.run.id + "\n";
+  foreign.run.overrides = {"tune=leader"};
+  foreign.run.seed = read.records.front().author.seed;
+  foreign.run.tool_version = "dynamiccl-leader";
+  foreign.run.host_json = "{}";
+  foreign.run.protocol_json = "{}";
+  return read;
+}
+
+Imported store_decisions(Store& store, const std::string& db, const ReadDecisions& read) {
+  const ForeignRun& run = read.run;
+  if (!store.import_run(run)) return {run.source, "decisions", run.run.id, "already there"};
+  DecisionLog log(db);
+  std::map<std::string, std::vector<DecisionInfo>> by_author;
+  std::map<std::string, DecisionAuthor> authors;
+  for (const DecisionRecord& record : read.records) {
+    const std::string key = record.author.agent + record.author.policy_version;
+    authors[key] = record.author;
+    by_author[key].push_back(decision_info(record));
+  }
+  for (const auto& [key, rows] : by_author) {
+    const DecisionAuthor& author = authors.at(key);
+    log.add(log.begin({run.run.id, "job", author.agent, author.policy_version, author.seed, "{}"}),
+            rows);
+  }
+  return {run.source, "decisions", run.run.id,
+          fmt::format("imported, {} choices", read.records.size())};
+}
+
 Table table_of(const std::vector<Imported>& done) {
   Table table;
   table.columns = {"file", "format", "run_id", "outcome", "launches", "cells", "incomplete_cells"};
   for (const auto& row : done) {
-    const bool foreign = row.format != "dynamiccl";
+    const bool foreign = row.format != "dynamiccl" && row.format != "decisions";
     table.rows.push_back({row.file, row.format, row.run_id.empty() ? Value{} : Value{row.run_id},
                           row.outcome, foreign ? Value{row.launches} : Value{},
                           foreign ? Value{row.cells} : Value{},
@@ -203,11 +266,16 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   // Everything is read before anything is stored: a mistake in the last file leaves no half import.
   std::map<std::string, std::vector<ImportedFile>> tables;
   std::vector<std::string> databases;
+  std::vector<ReadDecisions> decisions;
   for (const auto& path : arguments.files) {
     auto text = read_file(path);
     const auto format = arguments.format == "auto" ? format_of(text, path) : arguments.format;
     if (format == "dynamiccl") {
       databases.push_back(path);
+      continue;
+    }
+    if (format == "decisions") {
+      decisions.push_back(read_leaders_file(path, text));
       continue;
     }
     auto starts = read_starts(format, text, path, options);
@@ -229,6 +297,7 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   std::vector<Imported> done;
   for (const auto& run : runs) done.push_back(store_run(store, run, console));
   for (const auto& path : databases) merge_database(store, path, done);
+  for (const auto& read : decisions) done.push_back(store_decisions(store, shared.db, read));
   fmt::print("{}",
              render_table(table_of(done), shared.json ? OutputFormat::json : OutputFormat::text));
 }
@@ -236,8 +305,10 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
 }  // namespace
 
 void add_import_verb(CLI::App& app, Shared& shared) {
-  auto* verb = app.add_subcommand(
-      "import", "store tables of nccl-tests and OSU, or merge other DynamICCL databases");
+  auto* verb =
+      app.add_subcommand("import",
+                         "store tables of nccl-tests and OSU or a leader's choices, or merge other "
+                         "DynamICCL databases");
   auto arguments = std::make_shared<ImportArguments>();
   auto& options = arguments->options;
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();
@@ -275,7 +346,8 @@ void add_import_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl import all_reduce.txt --environment bare-metal\n"
       "  dynamiccl import run1.json run2.json run3.json --as-launches\n"
       "  dynamiccl import osu_allreduce.txt --ranks 16 --backend openmpi\n"
-      "  dynamiccl import other-machine.sqlite");
+      "  dynamiccl import other-machine.sqlite\n"
+      "  dynamiccl import /shared/decisions.jsonl");
   verb->callback([arguments, &shared] { run_import(*arguments, shared); });
 }
 

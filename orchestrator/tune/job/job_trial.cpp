@@ -76,6 +76,9 @@ class Observer {
       result.reason = failure_;
     else if (!rhythm.found())
       result.reason = rhythm.reason;
+    else if (!is_step())
+      result.reason =
+          "calls repeated while the job began, and nothing repeats among those that came last";
     else if (!measured_)
       result.reason = fmt::format("{} steps were seen, {} are needed beside the warm-up",
                                   rhythm.timed, least_steps());
@@ -100,6 +103,11 @@ class Observer {
     return std::max<std::size_t>(3, request_.steps / 2);
   }
 
+  /// Copies alone are how jobs begin: they are steps where nothing else followed.
+  [[nodiscard]] bool is_step() {
+    return leader_.watch().reduces() || leader_.watch().ends_in_steps();
+  }
+
   /// Steps after the warm-up, under the table from the start.
   std::optional<std::vector<double>> measure() {
     std::vector<double> times = leader_.watch().step_times();
@@ -116,7 +124,7 @@ class Observer {
       looked_ = Clock::now();
       const auto times = leader_.watch().step_times();
       // Copies alone are how jobs begin; so are a few calls in a moment.
-      const bool training = leader_.watch().reduces() || elapsed > request_.seconds / 2;
+      const bool training = leader_.watch().reduces();
       const double heard_us = std::accumulate(times.begin(), times.end(), 0.0);
       if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
         return false;

@@ -105,7 +105,7 @@ TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bo
   request.leader.agent_options = options_.agent_options;
   request.leader.kept_agent = call_agent_;
   request.leader.calls_per_trial = options_.calls_per_trial;
-  request.leader.label = label;
+  if (!label.empty()) request.leader.label = "#" + label;
   static const nlohmann::json kHost = probe_facts();
   request.leader.host_facts = kHost;
   TrialResult trial =
@@ -115,14 +115,18 @@ TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bo
       trial.reason, trial.seconds);
   if (!trial.ok()) ++result_.failed_launches;
   if (trial.interrupted_by != 0) result_.interrupted_by = trial.interrupted_by;
-  store_call_decisions(trial);
+  store_call_decisions(trial, label);
   return trial;
 }
 
-void JobTuning::store_call_decisions(const TrialResult& trial) {
+void JobTuning::store_call_decisions(const TrialResult& trial, const std::string& label) {
   if (trial.decisions.empty()) return;
   std::vector<DecisionInfo> rows;
-  for (const DecisionRecord& record : trial.decisions) rows.push_back(decision_info(record));
+  for (const DecisionRecord& record : trial.decisions) {
+    rows.push_back(decision_info(record));
+    // What holds under one launch's settings says nothing of another's.
+    if (!label.empty()) rows.back().environment += " with " + label;
+  }
   store_(trial.decisions.front().author, rows);
 }
 
@@ -282,8 +286,7 @@ void JobTuning::consider(const JobChoice& choice, Micros step, const std::string
 void JobTuning::try_arm(const Choice& choice) {
   JobChoice setting = setting_of(choice.arm);
   const std::string arm = text_of(choice.arm);
-  const TrialResult trial =
-      launch(setting, options_.learn_seconds, true, fmt::format("{}", arm), "#" + arm);
+  const TrialResult trial = launch(setting, options_.learn_seconds, true, arm, arm);
   if (result_.interrupted_by != 0) return;
   search_->learn(choice.arm, {trial.ok(), trial.step});
   note_launch(choice, trial);

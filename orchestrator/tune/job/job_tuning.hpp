@@ -81,7 +81,7 @@ class JobTuning {
   void note_launch(const Choice& choice, const TrialResult& trial);
   void consider(const JobChoice& choice, Micros step, const std::string& arm);
   void confirm();
-  void store_call_decisions(const TrialResult& trial);
+  void store_call_decisions(const TrialResult& trial, const std::string& label);
   [[nodiscard]] JobChoice setting_of(std::size_t arm) const;
   [[nodiscard]] std::string text_of(std::size_t arm) const;
   [[nodiscard]] DecisionInfo launch_decision(const char* kind, std::size_t arm) const;

@@ -217,6 +217,7 @@ class Rank {
       if (round == 0) files = open_files();
       require(open_files() == files, "descriptors leak");
       require(ring_mappings() == 0, "mappings leak");
+      require(!options_.device || left_on_gpu() == 0, "memory of the GPU leaks");
     }
     check(net_.finalize(), "finalize");
     return seconds;
@@ -317,6 +318,11 @@ struct Process {
       options.folders_apart ? options.folder + "/" + std::to_string(rank) : options.folder;
   if (options.folders_apart) mkdir(folder.c_str(), 0700);
   setenv("DYNAMICCL_SHARED_FOLDER", folder.c_str(), 1);
+  if (options.device) {
+    setenv("DYNAMICCL_TRANSPORT_DEVICE", "1", 1);
+    setenv("NCCL_NET_GDR_LEVEL", "SYS", 1);
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  }
   int code = 0;
   std::string text;
   try {
@@ -357,9 +363,8 @@ void judge(const StormOptions& options, int rank, int status, const std::string&
     return;
   }
   result.ok = false;
-  if (result.problem.empty())
-    result.problem =
-        who + (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : words);
+  result.problem += (result.problem.empty() ? "" : "; ") + who +
+                    (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : words);
 }
 
 }  // namespace
@@ -411,7 +416,8 @@ StormResult run_storm(const StormOptions& options) {
     judge(options, static_cast<int>(r), status, read_words(processes[r].words), result);
   }
   // Children that ranks left.
-  for (const Process& process : processes) kill(-process.pid, SIGKILL);
+  for (const Process& process : processes)
+    if (process.pid > 1) kill(-process.pid, SIGKILL);
   return result;
 }
 

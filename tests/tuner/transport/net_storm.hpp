@@ -31,7 +31,7 @@ struct StormOptions {
 
 struct StormResult {
   bool ok = false;
-  std::string problem;         ///< first that was found
+  std::string problem;         ///< of every rank that has one
   double seconds = 0;          ///< of sending
   double slowest_error_s = 0;  ///< from the kill to the last survivor's error
   int errors = 0;              ///< survivors that were told

@@ -20,9 +20,12 @@ class TestMemory {
   void get(const char* place, std::vector<char>& to, std::size_t bytes) const;
 
  private:
-  bool device_;
   char* data_ = nullptr;
+  std::size_t mapped_ = 0;  ///< bytes of a GPU's
   std::vector<char> host_;
 };
+
+/// What the stand-in for CUDA's driver has not got back.
+int left_on_gpu();
 
 }  // namespace dynamiccl::testing

@@ -10,6 +10,8 @@
 #include "tests/workers/train/same_bits.hpp"
 #include "tests/workers/train/thread_network.hpp"
 #include "workers/tags.hpp"
+#include "workers/train/exchange/gradient_exchange.hpp"
+#include "workers/train/exchange/gradient_server.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

@@ -126,7 +126,7 @@ class NamedGpuMemory final : public TensorMemory {
     host_->copy(host, to, count);
   }
   void complete() override {}
-  void aside(GpuQueue&, std::size_t, const std::function<void()>& work) override { work(); }
+  void aside(GpuOrder&, std::size_t, const std::function<void()>& work) override { work(); }
   void join(std::size_t /*number*/) override {}
   void stamp(std::size_t place) override { stamps[place] = computed_us; }
   [[nodiscard]] double between_us(std::size_t from, std::size_t to) override {

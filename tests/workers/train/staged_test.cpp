@@ -11,7 +11,8 @@
 #include <thread>
 
 #include "tests/workers/train/thread_network.hpp"
-#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/gradient_exchange.hpp"
+#include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/tensor_memory.hpp"
 
 using namespace dynamiccl;

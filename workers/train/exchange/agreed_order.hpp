@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workers/communicator.hpp"
+#include "workers/messages.hpp"
 
 namespace dynamiccl {
 
@@ -11,13 +11,13 @@ namespace dynamiccl {
 class AgreedOrder {
  public:
   /// @param pieces of a step: no more are chosen at once
-  AgreedOrder(Communicator& comm, std::size_t pieces) : comm_(comm), order_(pieces + 1) {}
+  AgreedOrder(Messages& comm, std::size_t pieces) : comm_(comm), order_(pieces + 1) {}
   [[nodiscard]] bool chooses() const { return comm_.rank() == 0; }
   /// Replaces this rank's choice by rank 0's. Ranks: all.
   void agree(std::vector<std::size_t>& chosen);
 
  private:
-  Communicator& comm_;
+  Messages& comm_;
   std::vector<std::uint32_t> order_;
 };
 

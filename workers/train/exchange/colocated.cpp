@@ -15,7 +15,7 @@ namespace {
 /// earlier one at most, and that has been pushed to him.
 class Colocated final : public Reducer {
  public:
-  Colocated(Communicator& comm, const ExchangePlan& plan, const float* gradients, float* sums,
+  Colocated(Messages& comm, const ExchangePlan& plan, const float* gradients, float* sums,
             std::unique_ptr<Reducer> push_pull)
       : comm_(comm),
         plan_(plan),
@@ -128,7 +128,7 @@ class Colocated final : public Reducer {
     return true;
   }
 
-  Communicator& comm_;
+  Messages& comm_;
   const ExchangePlan& plan_;
   const float* gradients_;
   float* sums_;
@@ -147,7 +147,7 @@ class Colocated final : public Reducer {
 
 }  // namespace
 
-std::unique_ptr<Reducer> make_colocated_reducer(Communicator& comm, const ExchangePlan& plan,
+std::unique_ptr<Reducer> make_colocated_reducer(Messages& comm, const ExchangePlan& plan,
                                                 const float* gradients, float* sums,
                                                 std::unique_ptr<Reducer> push_pull) {
   return std::make_unique<Colocated>(comm, plan, gradients, sums, std::move(push_pull));

@@ -2,7 +2,9 @@
 
 #include <memory>
 
-#include "workers/train/exchange/exchange.hpp"
+#include "workers/messages.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/exchange/reducer.hpp"
 
 namespace dynamiccl {
 
@@ -13,7 +15,7 @@ namespace dynamiccl {
 /// @param gradients this worker's, in host memory
 /// @param sums the answers; may be `gradients`
 /// @param push_pull of the pieces that other ranks sum
-std::unique_ptr<Reducer> make_colocated_reducer(Communicator& comm, const ExchangePlan& plan,
+std::unique_ptr<Reducer> make_colocated_reducer(Messages& comm, const ExchangePlan& plan,
                                                 const float* gradients, float* sums,
                                                 std::unique_ptr<Reducer> push_pull);
 

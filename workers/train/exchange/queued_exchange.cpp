@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "workers/measure/clock.hpp"
+#include "workers/train/exchange/gradient_exchange.hpp"
 
 namespace dynamiccl {
 

@@ -4,8 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "workers/train/exchange/exchange.hpp"
+#include "workers/communicator.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/lanes.hpp"
+#include "workers/train/exchange/step_exchange.hpp"
 #include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {
@@ -49,7 +51,7 @@ class QueuedExchange final : public StepExchange {
   void gather_sums(const Stripe& stripe);
 
   Communicator& comm_;
-  GpuQueue& queue_;
+  GpuOrder& queue_;
   ExchangePlan plan_;
   float* gradients_;
   TensorMemory& memory_;

@@ -1,10 +1,12 @@
+#include "workers/train/exchange/reducers.hpp"
+
 #include <algorithm>
+#include <deque>
 #include <optional>
 
 #include "workers/tags.hpp"
 #include "workers/train/exchange/agreed_order.hpp"
 #include "workers/train/exchange/colocated.hpp"
-#include "workers/train/exchange/exchange.hpp"
 #include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/ring_halves.hpp"
 
@@ -46,7 +48,7 @@ class AllReduce final : public Reducer {
 
  private:
   void sum(std::size_t index) {
-    GpuQueue* queue = plan_.path.lanes > 1 ? comm_.queue() : nullptr;
+    GpuOrder* queue = plan_.path.lanes > 1 ? comm_.queue() : nullptr;
     for (const Stripe& stripe : stripes_[index]) {
       if (queue != nullptr) queue->use_lane(stripe.lane);
       float* data = gradients_ + stripe.offset;
@@ -66,7 +68,7 @@ class AllReduce final : public Reducer {
 /// An all-reduce in two halves (DeAR): a ring of reduce-scatters, later a ring of all-gathers.
 class SplitAllReduce final : public Reducer {
  public:
-  SplitAllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
+  SplitAllReduce(Messages& comm, const ExchangePlan& plan, float* gradients)
       : ring_(comm, plan, gradients) {}
 
   bool start(std::size_t index) override {
@@ -89,7 +91,7 @@ class SplitAllReduce final : public Reducer {
 /// server is told which piece comes: workers push in orders of their own.
 class PushPull final : public Reducer {
  public:
-  PushPull(Communicator& comm, const ExchangePlan& plan, const float* gradients, float* sums)
+  PushPull(Messages& comm, const ExchangePlan& plan, const float* gradients, float* sums)
       : comm_(comm),
         plan_(plan),
         gradients_(gradients),
@@ -161,7 +163,7 @@ class PushPull final : public Reducer {
     pushing_bytes_ -= plan_.pieces[open.piece].count * sizeof(float);
   }
 
-  Communicator& comm_;
+  Messages& comm_;
   const ExchangePlan& plan_;
   const float* gradients_;
   float* sums_;

@@ -21,7 +21,7 @@ std::size_t values_in(std::size_t count, std::size_t frame) {
 
 }  // namespace
 
-RingHalves::RingHalves(Communicator& comm, const ExchangePlan& plan, float* gradients)
+RingHalves::RingHalves(Messages& comm, const ExchangePlan& plan, float* gradients)
     : comm_(comm), plan_(plan), gradients_(gradients) {
   std::size_t largest = 0;
   for (const auto& piece : plan.pieces) largest = std::max(largest, piece.count);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workers/communicator.hpp"
+#include "workers/messages.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 
 namespace dynamiccl {
@@ -17,7 +17,7 @@ namespace dynamiccl {
 class RingHalves {
  public:
   /// @param gradients plan.elements(); replaced by sums. Plan and buffer outlive this object.
-  RingHalves(Communicator& comm, const ExchangePlan& plan, float* gradients);
+  RingHalves(Messages& comm, const ExchangePlan& plan, float* gradients);
 
   /// The first half: afterwards this rank holds the sum of the part after its own.
   void reduce_scatter(std::size_t piece);
@@ -57,7 +57,7 @@ class RingHalves {
     Request sending{}, receiving{};
   };
 
-  Communicator& comm_;
+  Messages& comm_;
   const ExchangePlan& plan_;
   float* gradients_;
   std::vector<float> received_;  ///< a part, or what a frame held

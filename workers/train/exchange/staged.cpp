@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "workers/train/exchange/reducers.hpp"
+
 namespace dynamiccl {
 namespace {
 

@@ -2,7 +2,9 @@
 
 #include <memory>
 
-#include "workers/train/exchange/exchange.hpp"
+#include "workers/communicator.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/exchange/reducer.hpp"
 #include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {

@@ -152,7 +152,7 @@ class GpuMemory final : public TensorMemory {
     await(event, check);
   }
   [[nodiscard]] void* stream() override { return handle_of(guard_.getStream(device_)); }
-  void aside(GpuQueue& queue, std::size_t number, const std::function<void()>& work) override {
+  void aside(GpuOrder& queue, std::size_t number, const std::function<void()>& work) override {
     if (!side_) side_ = guard_.getStreamFromGlobalPool(device_, /*isHighPriority=*/true);
     while (sides_.size() <= number) sides_.emplace_back(device_.type());
     queue.hold_back(handle_of(*side_), number);

@@ -1,9 +1,10 @@
+#include "workers/train/exchange/gradient_server.hpp"
+
 #include <algorithm>
 
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/tags.hpp"
-#include "workers/train/exchange/exchange.hpp"
 
 namespace dynamiccl {
 
@@ -16,7 +17,7 @@ struct GradientServer::Shard {
   std::vector<Request> sending;
 };
 
-GradientServer::GradientServer(Communicator& comm, const ExchangePlan& plan)
+GradientServer::GradientServer(Messages& comm, const ExchangePlan& plan)
     : comm_(comm),
       plan_(plan),
       workers_(comm.size() - plan.servers),
@@ -53,7 +54,7 @@ void GradientServer::post(std::size_t shard, int worker) {
                   kPieceTag + static_cast<int>(s.piece));
 }
 
-void send_weights(Communicator& comm, const ExchangePlan& plan, const float* weights) {
+void send_weights(Messages& comm, const ExchangePlan& plan, const float* weights) {
   if (!plan.server_sgd) return;
   for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
     const Piece& piece = plan.pieces[i];

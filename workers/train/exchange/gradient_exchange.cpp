@@ -1,10 +1,11 @@
-#include "workers/train/exchange/exchange.hpp"
+#include "workers/train/exchange/gradient_exchange.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <numeric>
 
 #include "workers/measure/clock.hpp"
+#include "workers/train/exchange/reducers.hpp"
 #include "workers/train/exchange/staged.hpp"
 #include "workers/train/tensor_memory.hpp"
 

@@ -1,0 +1,172 @@
+// The folder that ranks meet in, and what is kept out of it.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+
+#include "tests/tuner/transport/in_child.hpp"
+#include "tuner/transport/ring.hpp"
+#include "tuner/transport/settings.hpp"
+#include "tuner/transport/shared_folder.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::in_child;
+using dynamiccl::testing::TestFolder;
+using namespace dynamiccl::transport;
+
+namespace {
+
+int files_in(const std::string& path) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    static_cast<void>(entry);
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("Ranks on one cpu set of their own use most of it, sharing ranks a part, two cores none",
+          "[E-120]") {
+  CHECK(threads_for(32, 2) == 12);
+  CHECK(threads_for(128, 8) == 12);
+  CHECK(threads_for(8, 2) == 3);
+  CHECK(threads_for(8, 1) == 6);
+  CHECK(threads_for(4, 8) == 1);
+  CHECK(threads_for(2, 1) == 0);
+}
+
+TEST_CASE("Wrong settings are named with what is allowed", "[E-120]") {
+  const auto problem_of = [](const char* name, const char* value) {
+    return in_child([&] {
+      setenv(name, value, 1);
+      std::string problem;
+      static_cast<void>(settings_from_environment(problem));
+      return problem;
+    });
+  };
+  CHECK_THAT(problem_of("DYNAMICCL_TRANSPORT_THREADS", "many"), ContainsSubstring("0 to 64"));
+  CHECK_THAT(problem_of("DYNAMICCL_TRANSPORT_THREADS", "-1"), ContainsSubstring("0 to 64"));
+  CHECK_THAT(problem_of("DYNAMICCL_TRANSPORT_DEVICE", "yes"), ContainsSubstring("0 to 1"));
+  CHECK_THAT(problem_of("DYNAMICCL_TRANSPORT_CELLS", "12"), ContainsSubstring("power of two"));
+  CHECK(problem_of("DYNAMICCL_TRANSPORT_THREADS", "5").empty());
+}
+
+TEST_CASE("A folder that others may change, or that is none, is refused with what to do",
+          "[E-120]") {
+  const TestFolder folder;
+  std::string problem;
+  CHECK(SharedFolder::open(folder.path() + "/none", problem) == nullptr);
+  CHECK_THAT(problem, ContainsSubstring("DYNAMICCL_SHARED_FOLDER"));
+  REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
+  CHECK(SharedFolder::open(folder.path(), problem) == nullptr);
+  CHECK_THAT(problem, ContainsSubstring("chmod 700"));
+  // In a sticky folder, as /dev/shm is, nobody renames what is another's.
+  REQUIRE(chmod(folder.path().c_str(), 01777) == 0);
+  CHECK(SharedFolder::open(folder.path(), problem) != nullptr);
+  REQUIRE(chmod(folder.path().c_str(), 0700) == 0);
+  CHECK(SharedFolder::open(folder.path(), problem) != nullptr);
+  if (geteuid() == 0) {
+    REQUIRE(chown(folder.path().c_str(), 12345, 12345) == 0);
+    CHECK(SharedFolder::open(folder.path(), problem) == nullptr);
+    CHECK_THAT(problem, ContainsSubstring("12345"));
+  }
+}
+
+TEST_CASE("A folder is the same by whatever path, however long", "[E-120]") {
+  const TestFolder folder;
+  std::string deep = folder.path();
+  for (int i = 0; i < 10; ++i) deep += "/a-part-of-a-long-path";
+  std::filesystem::create_directories(deep);
+  std::filesystem::create_directory_symlink(deep, folder.path() + "/short");
+  std::string problem;
+  const auto one = SharedFolder::open(deep, problem);
+  const auto other = SharedFolder::open(folder.path() + "/short", problem);
+  REQUIRE(one != nullptr);
+  REQUIRE(other != nullptr);
+  CHECK(one->identity() == other->identity());
+  CHECK_FALSE(one->identity() == SharedFolder::open(folder.path(), problem)->identity());
+  const Descriptor listener = one->listen(7, problem);
+  INFO(problem);
+  REQUIRE(listener.valid());
+  int error = 0;
+  CHECK(other->connect(7, error).valid());
+  struct stat status {};
+  REQUIRE(stat((deep + "/dynamiccl-0000000000000007.sock").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("Files of ended processes are swept, those that are listened at and other files stay",
+          "[E-121]") {
+  const TestFolder folder;
+  std::string problem;
+  const auto open = SharedFolder::open(folder.path(), problem);
+  REQUIRE(open != nullptr);
+  const Descriptor alive = open->listen(1, problem);
+  { const Descriptor dead = open->listen(2, problem); }
+  ::close(::open((folder.path() + "/dynamiccl-0000000000000003.sock").c_str(), O_CREAT | O_WRONLY,
+                 0600));
+  CHECK(sweep_folder(folder.path(), std::chrono::hours(1)) == 0);
+  CHECK(sweep_folder(folder.path(), std::chrono::seconds(0)) == 1);
+  CHECK(files_in(folder.path()) == 2);
+  CHECK(sweep_folder(folder.path() + "/none", std::chrono::seconds(0)) == 0);
+}
+
+TEST_CASE("A full folder is told before anything is sent", "[E-121]") {
+  if (geteuid() != 0) SKIP("mounting a small file system needs root");
+  const TestFolder folder;
+  const std::string found = in_child([&]() -> std::string {
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "nr_inodes=1,mode=700") != 0)
+      return "no mounts";
+    std::string problem;
+    const auto open = SharedFolder::open(folder.path(), problem);
+    if (open != nullptr) static_cast<void>(open->listen(1, problem).valid());
+    return problem;
+  });
+  if (found == "no mounts") SKIP("no mounts here");
+  CHECK_THAT(found, ContainsSubstring("No space left"));
+  CHECK_THAT(found, ContainsSubstring("room for a file"));
+}
+
+TEST_CASE("A ring is taken only whole, sealed and of the announced size", "[E-121]") {
+  std::string problem;
+  const auto made = Ring::make(4, 4096, problem);
+  REQUIRE(made != nullptr);
+  const auto copy = [&] { return Descriptor(dup(made->file())); };
+  CHECK(Ring::map(copy(), 4, 4096, problem) != nullptr);
+  CHECK(Ring::map(copy(), 8, 4096, problem) == nullptr);
+  CHECK(Ring::map(copy(), 3, 4096, problem) == nullptr);
+  CHECK(Ring::map(copy(), 4, 0, problem) == nullptr);
+  CHECK(Ring::map(copy(), 4, std::size_t{1} << 40, problem) == nullptr);
+  CHECK(Ring::map(Descriptor(), 4, 4096, problem) == nullptr);
+  // Its owner could cut it short later: a bus error here.
+  Descriptor open(memfd_create("open", MFD_CLOEXEC));
+  REQUIRE(ftruncate(open.get(), static_cast<off_t>(made->bytes())) == 0);
+  CHECK(Ring::map(std::move(open), 4, 4096, problem) == nullptr);
+  CHECK(ftruncate(made->file(), 4096) != 0);
+}
+
+TEST_CASE("No memory for a ring is an error before the first byte", "[E-121]") {
+  const std::string found = in_child([]() -> std::string {
+    // As a limit on memory would, this one refuses the pages.
+    const rlimit limit{65536, 65536};
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return "no limit";
+    std::string problem;
+    return Ring::make(16, 65536, problem) == nullptr ? problem : "made";
+  });
+  CHECK_THAT(found, ContainsSubstring("memory limit"));
+}

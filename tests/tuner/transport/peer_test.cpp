@@ -1,0 +1,254 @@
+// Peers that are not what they should be.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <cstdarg>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "tests/tuner/transport/in_child.hpp"
+#include "tests/tuner/transport/loaded_net.hpp"
+#include "tuner/transport/peer_watch.hpp"
+#include "tuner/transport/ring_connection.hpp"
+#include "tuner/transport/wire.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::in_child;
+using dynamiccl::testing::LoadedNet;
+using dynamiccl::testing::plugin_library;
+using dynamiccl::testing::TestFolder;
+using namespace dynamiccl::transport;
+using namespace std::chrono_literals;
+namespace nccl_net = dynamiccl::nccl_net;
+
+namespace {
+
+/// A receiver whose peer is this test: it holds the other end of the ring and of the socket.
+struct Victim {
+  std::unique_ptr<Ring> theirs;
+  Descriptor socket;
+  std::unique_ptr<RingConnection> connection;
+  Memory memory;
+  std::vector<std::byte> room = std::vector<std::byte>(3 * 4096, std::byte{0x77});
+
+  Victim() {
+    std::string problem;
+    int ends[2] = {};
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    track_socket(ends[0]);
+    socket = Descriptor(ends[1]);
+    theirs = Ring::make(4, 4096, problem);
+    auto mine = Ring::map(Descriptor(dup(theirs->file())), 4, 4096, problem);
+    REQUIRE(mine != nullptr);
+    connection = RingConnection::make(false, Descriptor(ends[0]), std::move(mine), 32768, problem);
+    REQUIRE(connection != nullptr);
+  }
+  /// Receives into the middle of the room.
+  Request* post() {
+    Request* request = nullptr;
+    CHECK(connection->irecv(room.data() + 4096, 4096, memory, request) == nccl_net::kSuccess);
+    return request;
+  }
+  void write_cell(std::uint32_t number, std::uint32_t bytes, std::uint64_t total) {
+    Cell& cell = theirs->cell(number);
+    std::memset(theirs->data(number), 0x11, 4096);
+    cell.bytes.store(bytes);
+    cell.total.store(total);
+    cell.turn.store(number + 1);
+  }
+  [[nodiscard]] bool untouched_outside() const {
+    for (std::size_t i = 0; i < room.size(); ++i)
+      if ((i < 4096 || i >= 8192) && room[i] != std::byte{0x77}) return false;
+    return true;
+  }
+};
+
+std::string g_said;
+void keep(int level, unsigned long, const char*, int, const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (level <= nccl_net::kWarn) g_said = text;
+}
+
+}  // namespace
+
+TEST_CASE("A message longer than its receive ends the connection and writes nothing outside",
+          "[E-121]") {
+  Victim victim;
+  Request* request = victim.post();
+  victim.write_cell(0, 4096, 8192);
+  bool done = false;
+  CHECK(victim.connection->test(*request, done) == nccl_net::kRemoteError);
+  CHECK_FALSE(done);
+  CHECK(victim.untouched_outside());
+}
+
+TEST_CASE("A piece that claims another size ends the connection and writes nothing outside",
+          "[E-121]") {
+  for (const std::uint32_t bytes : {0U, 99U, 4095U, 100'000U, 0xffffffffU}) {
+    Victim victim;
+    Request* request = victim.post();
+    victim.write_cell(0, bytes, 4096);
+    bool done = false;
+    CHECK(victim.connection->test(*request, done) == nccl_net::kRemoteError);
+    CHECK(victim.untouched_outside());
+  }
+}
+
+TEST_CASE("What a peer wrote before its end is received, what it did not is an error", "[E-121]") {
+  Victim victim;
+  Request* first = victim.post();
+  Request* second = victim.post();
+  victim.write_cell(0, 10, 10);
+  victim.socket.reset();
+  std::this_thread::sleep_for(50ms);
+  bool done = false;
+  CHECK(victim.connection->test(*first, done) == nccl_net::kSuccess);
+  CHECK(done);
+  CHECK(first->bytes == 10);
+  int result = nccl_net::kSuccess;
+  for (int i = 0; i < 1000 && result == nccl_net::kSuccess; ++i) {
+    result = victim.connection->test(*second, done);
+    std::this_thread::sleep_for(1ms);
+  }
+  CHECK(result == nccl_net::kRemoteError);
+}
+
+TEST_CASE("More messages than there are slots wait, none is lost", "[E-120]") {
+  Victim victim;
+  for (unsigned i = 0; i < kSlots; ++i) CHECK(victim.post() != nullptr);
+  CHECK(victim.post() == nullptr);
+}
+
+TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in", "[E-121]") {
+  const TestFolder folder;
+  const std::string found = in_child([&]() -> std::string {
+    setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+    const LoadedNet net(plugin_library(), 11);
+    if (net.init(keep) != 0) return "init " + g_said;
+    char handle[nccl_net::kHandleBytes] = {};
+    void* listener = nullptr;
+    if (net.listen(handle, &listener) != 0) return "listen " + g_said;
+    Handle theirs{};
+    std::memcpy(&theirs, handle, sizeof theirs);
+    std::string problem;
+    const auto open = SharedFolder::open(folder.path(), problem);
+    int error = 0;
+    // One says nothing, one hangs up, one is no packet, one does not know the token, one brings no
+    // ring.
+    const Descriptor silent = open->connect(theirs.name, error);
+    { const Descriptor brief = open->connect(theirs.name, error); }
+    const Descriptor noise = open->connect(theirs.name, error);
+    if (send(noise.get(), "hello", 5, 0) != 5) return "send";
+    const Descriptor stranger = open->connect(theirs.name, error);
+    send_packet(stranger.get(), Packet{});
+    void* sender = nullptr;
+    void* receiver = nullptr;
+    for (int i = 0; i < 100; ++i)
+      if (net.accept(listener, &receiver) != 0 || receiver != nullptr) return "let in " + g_said;
+    if (net.connect(handle, &sender) != 0 || sender == nullptr) return "connect " + g_said;
+    for (int i = 0; i < 100 && receiver == nullptr; ++i)
+      if (net.accept(listener, &receiver) != 0) return "accept " + g_said;
+    if (receiver == nullptr) return "not accepted";
+    net.close_send(sender);
+    net.close_recv(receiver);
+    net.close_listen(listener);
+    return "in";
+  });
+  CHECK(found == "in");
+}
+
+TEST_CASE("A hello without a ring is refused", "[E-121]") {
+  const TestFolder folder;
+  const std::string found = in_child([&]() -> std::string {
+    setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+    const LoadedNet net(plugin_library(), 10);
+    if (net.init(keep) != 0) return "init " + g_said;
+    char handle[nccl_net::kHandleBytes] = {};
+    void* listener = nullptr;
+    if (net.listen(handle, &listener) != 0) return "listen " + g_said;
+    Handle theirs{};
+    std::memcpy(&theirs, handle, sizeof theirs);
+    std::string problem;
+    int error = 0;
+    const Descriptor peer = SharedFolder::open(folder.path(), problem)->connect(theirs.name, error);
+    Packet hello;
+    hello.token = theirs.token;
+    hello.cells = 16;
+    hello.cell_bytes = 1 << 17;
+    send_packet(peer.get(), hello);
+    void* receiver = nullptr;
+    for (int i = 0; i < 10; ++i)
+      if (net.accept(listener, &receiver) != 0) return g_said;
+    return "no answer";
+  });
+  CHECK_THAT(found, ContainsSubstring("not one of this transport's"));
+}
+
+TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the first connection",
+          "[E-120]") {
+  CHECK(in_child([] {
+          unsetenv("DYNAMICCL_SHARED_FOLDER");
+          const LoadedNet net(plugin_library(), 11);
+          return std::to_string(net.init(keep));
+        }) == std::to_string(nccl_net::kSystemError));
+  CHECK_THAT(in_child([] {
+               setenv("DYNAMICCL_SHARED_FOLDER", "/nowhere", 1);
+               const LoadedNet net(plugin_library(), 11);
+               char handle[nccl_net::kHandleBytes] = {};
+               void* listener = nullptr;
+               if (net.init(keep) != 0) return std::string("init");
+               g_said.clear();
+               return net.listen(handle, &listener) == 0 ? std::string("listens") : g_said;
+             }),
+             ContainsSubstring("cannot open the shared folder /nowhere"));
+}
+
+TEST_CASE("Memory of GPUs is asked for only where copies between them cannot stop a program",
+          "[E-122]") {
+  const TestFolder folder;
+  const auto support = [&](const char* loading, const char* level, const char* device) {
+    return in_child([&]() -> std::string {
+      setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+      setenv("CUDA_MODULE_LOADING", loading, 1);
+      setenv("NCCL_NET_GDR_LEVEL", level, 1);
+      setenv("DYNAMICCL_TRANSPORT_DEVICE", device, 1);
+      const LoadedNet net(plugin_library(), 11);
+      if (net.init(keep) != 0) return "init";
+      char handle[nccl_net::kHandleBytes] = {};
+      void* listener = nullptr;
+      g_said.clear();
+      return std::to_string(net.pointer_support()) +
+             (net.listen(handle, &listener) == 0 ? "" : " " + g_said);
+    });
+  };
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  if (path == nullptr || std::strstr(path, "fake_cuda") == nullptr)
+    SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
+  CHECK(support("EAGER", "SYS", "1") == "3");
+  CHECK(support("EAGER", "SYS", "0") == "1");
+  CHECK(support("EAGER", "SYS", "") == "1");
+  CHECK_THAT(support("LAZY", "SYS", "1"), ContainsSubstring("CUDA_MODULE_LOADING=EAGER"));
+  CHECK_THAT(support("EAGER", "PHB", "1"), ContainsSubstring("NCCL_NET_GDR_LEVEL=SYS"));
+}
+
+TEST_CASE("Receives are not grouped, and saying so is better than losing one", "[E-120]") {
+  const TestFolder folder;
+  CHECK(in_child([&]() -> std::string {
+          setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+          const LoadedNet net(plugin_library(), 11);
+          if (net.init(keep) != 0) return "init";
+          void* data[2] = {};
+          std::size_t bytes[2] = {};
+          void* memories[2] = {};
+          void* request = nullptr;
+          return std::to_string(net.irecv_group(nullptr, 2, data, bytes, memories, &request));
+        }) == std::to_string(nccl_net::kInvalidArgument));
+}

@@ -1,0 +1,131 @@
+// Ranks as processes that send each other messages through the plugin as NCCL would.
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "tests/tuner/transport/in_child.hpp"
+#include "tests/tuner/transport/net_storm.hpp"
+#include "tuner/transport/shared_folder.hpp"
+
+using dynamiccl::testing::plugin_library;
+using dynamiccl::testing::run_storm;
+using dynamiccl::testing::StormOptions;
+using dynamiccl::testing::StormResult;
+using dynamiccl::testing::TestFolder;
+
+namespace {
+
+StormOptions storm_in(const TestFolder& folder) {
+  StormOptions options;
+  options.library = plugin_library();
+  options.folder = folder.path();
+  options.messages = 60;
+  return options;
+}
+void set_threads(const char* count) { setenv("DYNAMICCL_TRANSPORT_THREADS", count, 1); }
+bool fake_driver() {
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  return path != nullptr && std::strstr(path, "fake_cuda") != nullptr;
+}
+bool empty(const TestFolder& folder) { return std::filesystem::is_empty(folder.path()); }
+
+}  // namespace
+
+TEST_CASE("Every version of the interface carries messages of any size, right and in order",
+          "[E-120]") {
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  for (const char* threads : {"0", "2"}) {
+    set_threads(threads);
+    for (const int version : {8, 9, 10, 11}) {
+      options.version = version;
+      const StormResult result = run_storm(options);
+      INFO("version " << version << ", " << threads << " threads: " << result.problem);
+      CHECK(result.ok);
+    }
+  }
+  CHECK(empty(folder));
+}
+
+TEST_CASE("Rings of ranks connect and part again and again without leaks", "[E-121]") {
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  set_threads("2");
+  options.ranks = 3;
+  options.channels = 3;
+  options.rounds = 4;
+  options.messages = 20;
+  const StormResult result = run_storm(options);
+  INFO(result.problem);
+  CHECK(result.ok);
+  CHECK(empty(folder));
+}
+
+TEST_CASE("Ranks without a common folder meet by TCP", "[E-120]") {
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  set_threads("1");
+  options.folders_apart = true;
+  options.rounds = 2;
+  const StormResult result = run_storm(options);
+  INFO(result.problem);
+  CHECK(result.ok);
+}
+
+TEST_CASE("A killed rank is an error for the others, though its children live on", "[E-121]") {
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  set_threads("1");
+  options.messages = 1'000'000;
+  options.fork_children = true;
+  for (int i = 0; i < 6; ++i) {
+    options.folders_apart = i >= 4;
+    options.ranks = 2 + i % 2;
+    options.seed = static_cast<std::uint64_t>(i);
+    options.kill_rank = i % options.ranks;
+    options.kill_ms = i * 23;
+    const StormResult result = run_storm(options);
+    INFO("kill " << i << ": " << result.problem);
+    CHECK(result.ok);
+    CHECK(result.errors == options.ranks - 1);
+  }
+}
+
+TEST_CASE("Memory that one rank lends another is copied into, and given back", "[E-122]") {
+  if (!fake_driver())
+    SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  options.device = true;
+  options.ranks = 3;
+  options.rounds = 2;
+  StormResult result = run_storm(options);
+  INFO(result.problem);
+  CHECK(result.ok);
+  options.ranks = 2;
+  options.rounds = 1;
+  options.messages = 1'000'000;
+  options.kill_rank = 1;
+  options.kill_ms = 60;
+  result = run_storm(options);
+  INFO(result.problem);
+  CHECK(result.ok);
+  CHECK(result.errors == 1);
+}
+
+TEST_CASE("A GPU that the peer cannot reach fails the connection, not the first message",
+          "[E-122]") {
+  if (!fake_driver())
+    SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  options.device = true;
+  setenv("FAKE_CUDA_NO_ACCESS", "1", 1);
+  const StormResult result = run_storm(options);
+  unsetenv("FAKE_CUDA_NO_ACCESS");
+  CHECK_FALSE(result.ok);
+  CHECK(result.problem.find("device nodes") != std::string::npos);
+}

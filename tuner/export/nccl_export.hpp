@@ -1,0 +1,25 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tuner/control/call_table.hpp"
+#include "tuner/table/table.hpp"
+
+namespace dynamiccl {
+
+/// NCCL's part of a table: what goes per call and what goes per launch.
+struct NcclSettings {
+  std::vector<CallRow> rows;
+  std::map<std::string, std::string> environment;  ///< with the channel ceiling
+  std::vector<std::string> notes;
+};
+/// All rows under the one launch setting that gains most; per-call caps below its ceiling. Sizes
+/// between two rows take the nearer one's setting; collectives without rows take all-reduce's.
+NcclSettings nccl_settings(const std::vector<TableEntry>& entries);
+
+/// What a setting says to NCCL's plugin: algorithm, protocol and cap of channels, by name.
+CallCell call_cell(const Setting& setting);
+
+}  // namespace dynamiccl

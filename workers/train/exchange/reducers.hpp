@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "workers/communicator.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/exchange/reducer.hpp"
+
+namespace dynamiccl {
+
+/// The reducer of the plan's method in the memory that the library, or our own rings, sum in.
+/// @param gradients this worker's, replaced by the sum unless `sums` is another buffer: with
+/// servers an answer is then taken in once its piece has been sent, no earlier
+std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
+                                      float* gradients, float* sums);
+
+}  // namespace dynamiccl
