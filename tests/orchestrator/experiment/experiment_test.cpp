@@ -63,7 +63,8 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
                  "[[work]]\n"
                  "colective = \"allreduce\"\n"
                  "size = \"4B\"\n") ==
-        "demo.toml:2:1: unknown key \"sead\"; known: axes, description, exclude, knobs, name, "
+        "demo.toml:2:1: unknown key \"sead\"; known: axes, cluster, description, exclude, knobs, "
+        "name, "
         "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?\n"
         "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"...\"]` below "
         "[axes]\n"
