@@ -6,9 +6,11 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <set>
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -58,12 +60,7 @@ constexpr std::array kCapabilities{"AUDIT_CONTROL",
 constexpr std::array kSecurityOptions{"seccomp=", "apparmor=", "label=", "no-new-privileges"};
 constexpr std::array kPlaceholders{"subnet", "interface", "host_address", "run_folder",
                                    "program_folder"};
-constexpr std::int64_t kMaxRanksPerContainer = 65536;
 constexpr Bytes kMinShm{4096};
-constexpr double kMinCpuLimit = 0.01;
-constexpr double kMaxCpuLimit = 65536;
-constexpr double kMinLinkBits = 8e3;
-constexpr double kMaxLinkBits = 1e13;
 
 bool is_variable_name(std::string_view name) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) != 0) return false;
@@ -71,28 +68,33 @@ bool is_variable_name(std::string_view name) {
                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
-std::vector<Capability> read_capabilities(std::vector<StrictTable> tables) {
-  std::vector<Capability> capabilities;
-  for (auto& table : tables) {
-    Capability capability{table.required_text("name"), table.required_text("reason")};
-    table.finish();
-    const std::vector<std::string> known(kCapabilities.begin(), kCapabilities.end());
-    if (std::find(known.begin(), known.end(), capability.name) == known.end()) {
-      if (capability.name == "ALL")
-        table.fail("name", "a container gets no ALL: name each capability with its reason");
-      if (capability.name.starts_with("CAP_"))
-        table.fail("name", fmt::format("write \"{}\" without CAP_", capability.name));
-      const std::string near = nearest_word(capability.name, known);
-      table.fail("name",
+void check_capability(const Capability& capability, const TableReader& table) {
+  const std::vector<std::string> known(kCapabilities.begin(), kCapabilities.end());
+  if (std::find(known.begin(), known.end(), capability.name) != known.end()) return;
+  if (capability.name == "ALL")
+    return table.complain("name", "a container gets no ALL: name each capability with its reason");
+  if (capability.name.starts_with("CAP_"))
+    return table.complain("name", fmt::format("write \"{}\" without CAP_", capability.name));
+  const std::string near = nearest_word(capability.name, known);
+  table.complain("name",
                  fmt::format("unknown capability \"{}\", see capabilities(7){}", capability.name,
                              near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
-    }
-    capabilities.push_back(std::move(capability));
+}
+
+std::vector<Capability> read_capabilities(std::vector<TableReader> tables) {
+  std::vector<Capability> capabilities;
+  for (auto& table : tables) {
+    const auto name = table.text("name");
+    const auto reason = table.text("reason");
+    table.finish();
+    if (!name || !reason) continue;
+    capabilities.push_back({*name, *reason});
+    check_capability(capabilities.back(), table);
   }
   return capabilities;
 }
 
-void check_placeholders(const StrictTable& table, const std::string& value) {
+void check_placeholders(const TableReader& table, const std::string& value) {
   for (std::size_t at = value.find('{'); at != std::string::npos; at = value.find('{', at + 1)) {
     const std::size_t end = value.find('}', at);
     const std::string name =
@@ -100,61 +102,65 @@ void check_placeholders(const StrictTable& table, const std::string& value) {
     if (end != std::string::npos &&
         std::find(kPlaceholders.begin(), kPlaceholders.end(), name) != kPlaceholders.end())
       continue;
-    table.fail("value",
-               fmt::format("unknown placeholder \"{{{}}}\"; {}", name,
-                           suggestion(name, {kPlaceholders.begin(), kPlaceholders.end()})));
+    table.complain("value",
+                   fmt::format("unknown placeholder \"{{{}}}\"; {}", name,
+                               suggestion(name, {kPlaceholders.begin(), kPlaceholders.end()})));
   }
 }
 
-BackendSetting read_setting(Backend backend, StrictTable& table) {
-  BackendSetting setting{table.required_text("name"), "", table.required_text("reason")};
+/// nullopt when a part of it is missing or wrong, which has been noted.
+std::optional<BackendSetting> read_setting(Backend backend, TableReader& table) {
+  const auto name = table.text("name");
   const auto value = table.text("value");
-  if (!value) table.fail("a backend setting needs the key \"value\" (a string)");
-  setting.value = *value;
+  const auto reason = table.text("reason");
   table.finish();
+  if (!name || !value || !reason) return std::nullopt;
+  BackendSetting setting{*name, *value, *reason};
   check_placeholders(table, setting.value);
   constexpr std::string_view kMalloc = "malloc:";
   if (setting.name.starts_with(kMalloc)) {
     const auto mistake = malloc_setting_mistake(setting.name.substr(kMalloc.size()), setting.value);
-    if (!mistake.empty()) table.fail("value", mistake);
+    if (!mistake.empty()) table.complain("value", mistake);
     return setting;
   }
   constexpr std::string_view kMca = "mca:";
   const bool mca = setting.name.starts_with(kMca);
   if (mca && !backend_facts(backend).mca)
-    table.fail("name", fmt::format("\"{}\" is an Open MPI parameter, but the backend is {}",
-                                   setting.name, name_of(backend)));
+    table.complain("name", fmt::format("\"{}\" is an Open MPI parameter, but the backend is {}",
+                                       setting.name, name_of(backend)));
   if (!is_variable_name(mca ? std::string_view(setting.name).substr(kMca.size()) : setting.name))
-    table.fail("name",
-               fmt::format("\"{}\" is neither an environment variable nor \"mca:PARAMETER\" nor "
-                           "\"malloc:SETTING\"",
-                           setting.name));
+    table.complain(
+        "name", fmt::format("\"{}\" is neither an environment variable nor \"mca:PARAMETER\" nor "
+                            "\"malloc:SETTING\"",
+                            setting.name));
   return setting;
 }
 
-void read_backends(EnvironmentProfile& profile, StrictTable& backends) {
+void read_backends(EnvironmentProfile& profile, TableReader& backends) {
   for (const Named<Backend>& entry : NameTable<Backend>::entries) {
-    auto tables = backends.tables(entry.name);
-    if (!tables) continue;
+    const std::string name(entry.name);
+    if (!backends.has(name)) continue;
     auto& settings = profile.backend_settings[entry.value];
-    for (auto& table : *tables) {
-      BackendSetting setting = read_setting(entry.value, table);
-      const auto same = std::find_if(settings.begin(), settings.end(),
-                                     [&](const auto& known) { return known.name == setting.name; });
+    for (auto& table : backends.tables(name)) {
+      auto setting = read_setting(entry.value, table);
+      if (!setting) continue;
+      const auto same = std::find_if(settings.begin(), settings.end(), [&](const auto& known) {
+        return known.name == setting->name;
+      });
       if (same == settings.end())
-        settings.push_back(std::move(setting));
+        settings.push_back(*std::move(setting));
       else
-        *same = std::move(setting);
+        *same = *std::move(setting);
     }
   }
   backends.finish();
 }
 
-void read_environment(EnvironmentProfile& profile, StrictTable& environment) {
+void read_environment(EnvironmentProfile& profile, TableReader& environment) {
   for (const std::string& name : environment.keys()) {
     if (!is_variable_name(name))
-      environment.fail(name, fmt::format("\"{}\" is no environment variable name", name));
-    profile.environment[name] = *environment.text(name);
+      environment.complain(name, fmt::format("\"{}\" is no environment variable name", name));
+    if (const auto value = environment.text(name)) profile.environment[name] = *value;
   }
 }
 
@@ -163,72 +169,42 @@ void assign(T& target, std::optional<T> value) {
   if (value) target = *std::move(value);
 }
 
-void read_cpus(EnvironmentProfile& profile, StrictTable& keys) {
+void read_isolation(EnvironmentProfile& profile, TableReader& keys) {
+  assign(profile.network, keys.name<Sharing>("network"));
+  assign(profile.ipc, keys.name<Sharing>("ipc"));
+  assign(profile.uts, keys.name<Sharing>("uts"));
+  assign(profile.pid, keys.name<Sharing>("pid"));
+  assign(profile.user, keys.name<Sharing>("user"));
+  const auto shm_size = keys.size("shm_size");
+  assign(profile.shm_size, shm_size);
+  if (shm_size && *shm_size != Bytes(0) && *shm_size < kMinShm)
+    keys.complain("shm_size",
+                  fmt::format("\"shm_size\" is {}; at least {}, or 0 for the engine's default",
+                              format_bytes(*shm_size), format_bytes(kMinShm)));
   assign(profile.cpus, keys.text("cpus"));
-  const bool listed = std::all_of(profile.cpus.begin(), profile.cpus.end(), [](unsigned char c) {
-    return std::isdigit(c) != 0 || c == '-' || c == ',';
-  });
-  if (!listed)
-    keys.fail("cpus",
-              fmt::format("\"cpus\" is \"{}\"; write CPU numbers as in \"0-3,8\"", profile.cpus));
-  if (const auto limit = keys.number("cpu_limit", kMinCpuLimit, kMaxCpuLimit))
-    profile.cpu_limit = limit;
-}
-
-void read_isolation(EnvironmentProfile& profile, StrictTable& keys) {
-  assign(profile.network, keys.named<Sharing>("network"));
-  assign(profile.ipc, keys.named<Sharing>("ipc"));
-  assign(profile.uts, keys.named<Sharing>("uts"));
-  assign(profile.pid, keys.named<Sharing>("pid"));
-  assign(profile.user, keys.named<Sharing>("user"));
-  assign(profile.shm_size, keys.size("shm_size"));
-  if (keys.has("shm_size") && profile.shm_size != Bytes(0) && profile.shm_size < kMinShm)
-    keys.fail("shm_size",
-              fmt::format("\"shm_size\" is {}; at least {}, or 0 for the engine's default",
-                          format_bytes(profile.shm_size), format_bytes(kMinShm)));
-  read_cpus(profile, keys);
-  if (auto tables = keys.tables("capabilities"))
-    profile.capabilities = read_capabilities(*std::move(tables));
-  assign(profile.security_options, keys.texts("security_options"));
+  if (const auto limit = keys.number("cpu_limit")) profile.cpu_limit = limit;
+  if (keys.has("capabilities"))
+    profile.capabilities = read_capabilities(keys.tables("capabilities"));
+  if (keys.has("security_options")) profile.security_options = keys.texts("security_options");
   for (const std::string& option : profile.security_options) {
     const auto known = std::find_if(kSecurityOptions.begin(), kSecurityOptions.end(),
                                     [&](const char* prefix) { return option.starts_with(prefix); });
     if (known == kSecurityOptions.end())
-      keys.fail("security_options",
-                fmt::format("unknown security option \"{}\"; known: {}", option,
-                            join({kSecurityOptions.begin(), kSecurityOptions.end()}, ", ")));
+      keys.complain("security_options",
+                    fmt::format("unknown security option \"{}\"; known: {}", option,
+                                join({kSecurityOptions.begin(), kSecurityOptions.end()}, ", ")));
   }
 }
 
-}  // namespace
-
-EnvironmentProfile apply_profile_keys(const EnvironmentProfile& base, StrictTable& keys) {
-  EnvironmentProfile profile = base;
-  assign(profile.kind, keys.named<EnvironmentKind>("kind"));
-  assign(profile.description, keys.text("description"));
-  if (const auto count = keys.integer("ranks_per_container", 0, kMaxRanksPerContainer))
-    profile.ranks_per_container = static_cast<int>(*count);
-  read_isolation(profile, keys);
-  assign(profile.launcher, keys.named<LauncherPlace>("launcher"));
-  assign(profile.gpus, keys.named<GpuVisibility>("gpus"));
-  if (auto environment = keys.table("environment")) read_environment(profile, *environment);
-  if (auto backends = keys.table("backend")) read_backends(profile, *backends);
-  if (const auto rate = keys.number("link_bits_per_s", kMinLinkBits, kMaxLinkBits))
-    profile.link_bits_per_s = rate;
-  assign(profile.declared_aggregation, keys.text("declared_aggregation"));
-  assign(profile.unprivileged_variant, keys.text("unprivileged_variant"));
-  keys.finish();
-  check_profile(profile, keys);
-  return profile;
-}
-
-void check_profile(const EnvironmentProfile& profile, const StrictTable& keys) {
+/// Notes what contradicts itself (a shm size on the host's /dev/shm, capabilities on bare metal).
+void check_profile(const EnvironmentProfile& profile, const TableReader& keys) {
   const bool docker = profile.kind == EnvironmentKind::single_docker ||
                       profile.kind == EnvironmentKind::cross_docker;
-  const auto refuse = [&](bool wrong, std::string_view key, const std::string& why) {
-    if (wrong)
-      keys.fail(key,
-                fmt::format("profile \"{}\" ({}): {}", profile.name, name_of(profile.kind), why));
+  std::set<std::string> refused;  // one mistake a key
+  const auto refuse = [&](bool wrong, const std::string& key, const std::string& why) {
+    if (!wrong || !refused.insert(key).second) return;
+    keys.complain(key,
+                  fmt::format("profile \"{}\" ({}): {}", profile.name, name_of(profile.kind), why));
   };
   const bool bare = profile.kind == EnvironmentKind::bare_metal;
   for (const auto& [key, sharing] : {std::pair{"network", profile.network},
@@ -274,6 +250,29 @@ void check_profile(const EnvironmentProfile& profile, const StrictTable& keys) {
          "link_bits_per_s", "a link rate needs containers with network links of their own");
 }
 
+}  // namespace
+
+EnvironmentProfile apply_profile_keys(const EnvironmentProfile& base, TableReader& keys) {
+  const std::size_t before = keys.mistakes().count();
+  EnvironmentProfile profile = base;
+  assign(profile.kind, keys.name<EnvironmentKind>("kind"));
+  assign(profile.description, keys.text("description"));
+  if (const auto count = keys.integer("ranks_per_container"))
+    profile.ranks_per_container = static_cast<int>(*count);
+  read_isolation(profile, keys);
+  assign(profile.launcher, keys.name<LauncherPlace>("launcher"));
+  assign(profile.gpus, keys.name<GpuVisibility>("gpus"));
+  if (auto environment = keys.table("environment")) read_environment(profile, *environment);
+  if (auto backends = keys.table("backend")) read_backends(profile, *backends);
+  if (const auto rate = keys.number("link_bits_per_s")) profile.link_bits_per_s = rate;
+  assign(profile.declared_aggregation, keys.text("declared_aggregation"));
+  assign(profile.unprivileged_variant, keys.text("unprivileged_variant"));
+  keys.finish();
+  // What was not understood contradicts nothing.
+  if (keys.mistakes().count() == before) check_profile(profile, keys);
+  return profile;
+}
+
 namespace {
 
 using ProfileMap = std::map<std::string, EnvironmentProfile>;
@@ -284,16 +283,38 @@ struct ProfileFile {
   toml::table table;
 };
 
+/// @throws Error(input) with all mistakes of the file
 EnvironmentProfile read_profile(const ProfileFile& file, const EnvironmentProfile* base) {
-  StrictTable keys(file.table, file.source, "the profile");
-  const std::string name = keys.required_text("name");
-  keys.text("extends");
+  Mistakes mistakes(file.source);
+  TableReader keys(file.table, "", mistakes, &profile_file_keys());
   EnvironmentProfile start = base != nullptr ? *base : EnvironmentProfile{};
   if (base == nullptr && !keys.has("kind"))
-    keys.fail("kind", fmt::format("the profile needs the key \"kind\" or \"extends\"; kinds: {}",
-                                  join(all_names<EnvironmentKind>(), ", ")));
-  start.name = name;
-  return apply_profile_keys(start, keys);
+    keys.complain("kind", fmt::format("the profile needs the key kind or extends; kinds: {}",
+                                      join(all_names<EnvironmentKind>(), ", ")));
+  start.name = keys.text("name").value_or("");
+  keys.text("extends");
+  EnvironmentProfile profile = apply_profile_keys(start, keys);
+  mistakes.raise();
+  return profile;
+}
+
+/// Only what tells files apart, before they are read.
+/// @throws Error(input) when it has no name
+std::string name_in(const ProfileFile& file) {
+  Mistakes mistakes(file.source);
+  TableReader keys(file.table, "", mistakes, &profile_file_keys());
+  const auto name = keys.text("name");
+  if (!keys.has("name"))
+    keys.complain("name", "the file needs the key name: what experiments call it");
+  mistakes.raise();
+  return *name;
+}
+
+[[noreturn]] void refuse(const ProfileFile& file, const char* key, const std::string& message) {
+  Mistakes mistakes(file.source);
+  TableReader(file.table, "", mistakes).complain(key, message);
+  mistakes.raise();
+  throw Error(ErrorKind::bug, message);
 }
 
 /// Resolves `extends` inside one folder; `earlier` holds the folders before it.
@@ -313,29 +334,31 @@ class Folder {
     if (const auto found = done_.find(name); found != done_.end()) return found->second;
     open_.push_back(name);
     const ProfileFile& file = files_.at(name);
-    StrictTable keys(file.table, file.source, "the profile");
     const EnvironmentProfile* base = nullptr;
-    if (const auto extends = keys.text("extends")) base = &find_base(keys, name, *extends);
+    if (const auto extends = file.table["extends"].value_exact<std::string>())
+      base = &find_base(file, name, *extends);
     const auto& profile = done_.emplace(name, read_profile(file, base)).first->second;
     open_.pop_back();
     return profile;
   }
 
-  const EnvironmentProfile& find_base(const StrictTable& keys, const std::string& name,
+  const EnvironmentProfile& find_base(const ProfileFile& file, const std::string& name,
                                       const std::string& extends) {
     const bool here = files_.contains(extends) && extends != name;
     if (here && std::find(open_.begin(), open_.end(), extends) != open_.end())
-      keys.fail("extends", fmt::format("profiles extend each other in a circle: {} -> {}",
-                                       join(open_, " -> "), extends));
+      refuse(file, "extends",
+             fmt::format("profiles extend each other in a circle: {} -> {}", join(open_, " -> "),
+                         extends));
     if (here) return resolve(extends);
     // A folder may refine a profile of an earlier folder under the same name.
     if (const auto found = earlier_.find(extends); found != earlier_.end()) return found->second;
     std::vector<std::string> known;
-    for (const auto& [other, file] : files_)
+    for (const auto& [other, its] : files_)
       if (other != name) known.push_back(other);
     for (const auto& [other, profile] : earlier_) known.push_back(other);
-    keys.fail("extends", fmt::format("unknown profile \"{}\" to extend; {}", extends,
-                                     suggestion(extends, known)));
+    refuse(
+        file, "extends",
+        fmt::format("unknown profile \"{}\" to extend; {}", extends, suggestion(extends, known)));
   }
 
   std::map<std::string, ProfileFile> files_;
@@ -356,11 +379,10 @@ std::map<std::string, ProfileFile> read_folder(const std::string& folder) {
   std::map<std::string, ProfileFile> files;
   for (const std::string& path : paths) {
     ProfileFile file{path, parse_toml(read_input_file(path), path)};
-    StrictTable keys(file.table, path, "the profile");
-    const std::string name = keys.required_text("name");
+    const std::string name = name_in(file);
     if (const auto same = files.find(name); same != files.end())
-      keys.fail("name",
-                fmt::format("profile \"{}\" is already defined by {}", name, same->second.source));
+      refuse(file, "name",
+             fmt::format("profile \"{}\" is already defined by {}", name, same->second.source));
     files.emplace(name, std::move(file));
   }
   return files;
@@ -371,7 +393,7 @@ std::map<std::string, ProfileFile> read_folder(const std::string& folder) {
 EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source,
                                  const ProfileMap& known) {
   ProfileFile file{source, parse_toml(toml_text, source)};
-  const std::string name = StrictTable(file.table, source, "the profile").required_text("name");
+  const std::string name = name_in(file);
   std::map<std::string, ProfileFile> files;
   files.emplace(name, std::move(file));
   return Folder(std::move(files), known).resolve_all().at(name);

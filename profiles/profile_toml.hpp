@@ -1,18 +1,19 @@
 #pragma once
 
+#include "profiles/keys.hpp"
 #include "profiles/profile.hpp"
-#include "profiles/strict_toml.hpp"
+#include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
 
-/// Applies a profile's keys on top of `base` and checks the result: how a profile file is read and
-/// how an experiment overrides one (`[environments.override]`). `name` and `extends` are not keys
-/// here.
-/// @throws Error(input) with source:line:col
-EnvironmentProfile apply_profile_keys(const EnvironmentProfile& base, StrictTable& keys);
+/// What a profile may say: in a file of its own, which has a name too, and in an experiment's
+/// [profile.NAME].
+const TableKeys& profile_file_keys();
+const TableKeys& profile_keys();
 
-/// Refuses what contradicts itself (a shm size on the host's /dev/shm, capabilities on bare metal).
-/// @throws Error(input) pointing into `keys`
-void check_profile(const EnvironmentProfile& profile, const StrictTable& keys);
+/// Applies a profile's keys on top of `base` and checks the result: how a profile file is read and
+/// how an experiment changes one ([profile.NAME]). `name` and `extends` have been read before.
+/// Mistakes are noted.
+EnvironmentProfile apply_profile_keys(const EnvironmentProfile& base, TableReader& keys);
 
 }  // namespace dynamiccl

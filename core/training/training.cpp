@@ -66,19 +66,21 @@ double real(const std::string& knob, const std::string& value) {
 /// One row per knob: how it is read and written.
 struct KnobRow {
   std::string name;
+  std::string about;
   std::function<void(TrainingSpec&, const std::string&)> read;
   std::function<std::string(const TrainingSpec&)> write;
 };
 
-KnobRow number_row(const char* name, int TrainingSpec::*member, int least, int most = kUnbounded) {
+KnobRow number_row(const char* name, const char* about, int TrainingSpec::*member, int least,
+                   int most = kUnbounded) {
   return {
-      name,
+      name, about,
       [=](TrainingSpec& spec, const std::string& v) { spec.*member = whole(name, v, least, most); },
       [=](const TrainingSpec& spec) { return std::to_string(spec.*member); }};
 }
 
-KnobRow size_row(const char* name, Bytes TrainingSpec::*member) {
-  return {name,
+KnobRow size_row(const char* name, const char* about, Bytes TrainingSpec::*member) {
+  return {name, about,
           [=](TrainingSpec& spec, const std::string& v) {
             spec.*member = v == kAuto ? Bytes(0) : parse_bytes(v);
             if (v != kAuto && (spec.*member).count() < kFloatBytes)
@@ -90,37 +92,43 @@ KnobRow size_row(const char* name, Bytes TrainingSpec::*member) {
           }};
 }
 
-KnobRow real_row(const char* name, double TrainingSpec::*member) {
-  return {name, [=](TrainingSpec& spec, const std::string& v) { spec.*member = real(name, v); },
+KnobRow real_row(const char* name, const char* about, double TrainingSpec::*member) {
+  return {name, about,
+          [=](TrainingSpec& spec, const std::string& v) { spec.*member = real(name, v); },
           [=](const TrainingSpec& spec) { return fmt::format("{}", spec.*member); }};
 }
 
 const std::vector<KnobRow>& knob_rows() {
   static const std::vector<KnobRow> rows{
-      {"model",
+      {"model", "what is trained",
        [](TrainingSpec& s, const std::string& v) { s.model = parse_named<TrainingModel>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.model)); }},
-      number_row("batch", &TrainingSpec::batch, 1),
-      number_row("sequence", &TrainingSpec::sequence, 1, kPositions),
-      {"data", [](TrainingSpec& s, const std::string& v) { s.data = v; },
+      number_row("batch", "samples per worker and step", &TrainingSpec::batch, 1),
+      number_row("sequence", "tokens per sample of a transformer", &TrainingSpec::sequence, 1,
+                 kPositions),
+      {"data", "generated, or a folder with CIFAR-10 binary or IDX files",
+       [](TrainingSpec& s, const std::string& v) { s.data = v; },
        [](const TrainingSpec& s) { return s.data; }},
-      real_row("learning_rate", &TrainingSpec::learning_rate),
-      real_row("momentum", &TrainingSpec::momentum),
-      size_row("partition", &TrainingSpec::partition),
-      size_row("credit", &TrainingSpec::credit),
-      size_row("bucket", &TrainingSpec::bucket),
-      {"merge", [](TrainingSpec& s, const std::string& v) { s.merge = parse_named<MergeRule>(v); },
+      real_row("learning_rate", "of SGD", &TrainingSpec::learning_rate),
+      real_row("momentum", "of SGD", &TrainingSpec::momentum),
+      size_row("partition", "largest part of ByteScheduler and of servers",
+               &TrainingSpec::partition),
+      size_row("credit", "bytes under way, ByteScheduler", &TrainingSpec::credit),
+      size_row("bucket", "DeAR's groups, DDP's buckets after its first", &TrainingSpec::bucket),
+      {"merge", "how MG-WFBP finds its groups",
+       [](TrainingSpec& s, const std::string& v) { s.merge = parse_named<MergeRule>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.merge)); }},
-      {"optimizer",
+      {"optimizer", "who applies the gradients; server: methods with servers only",
        [](TrainingSpec& s, const std::string& v) { s.optimizer = parse_named<OptimizerPlace>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.optimizer)); }},
       {"packing",
+       "how gradients travel; exponents: lossless, host memory, own methods without servers",
        [](TrainingSpec& s, const std::string& v) { s.packing = parse_named<Packing>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.packing)); }},
-      {"precision",
+      {"precision", "what a GPU computes products in; tf32 and bf16 on GPUs only",
        [](TrainingSpec& s, const std::string& v) { s.precision = parse_named<Precision>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.precision)); }},
-      {"servers",
+      {"servers", "methods with servers; 0: one dedicated, or all ranks colocated",
        [](TrainingSpec& s, const std::string& v) {
          s.servers = whole("servers", v, 0, kUnbounded);
        },
@@ -129,16 +137,24 @@ const std::vector<KnobRow>& knob_rows() {
          const bool usual = s.placement == ServerPlacement::dedicated && s.servers == 1;
          return std::to_string(usual ? 0 : s.servers);
        }},
-      {"placement",
+      {"placement", "where servers are: ranks of their own, or the first workers",
        [](TrainingSpec& s, const std::string& v) { s.placement = parse_named<ServerPlacement>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.placement)); }},
-      number_row("threads", &TrainingSpec::threads, 0),
-      number_row("oracle", &TrainingSpec::oracle, 0),
-      number_row("samples", &TrainingSpec::samples, 1),
-      number_row("evaluate", &TrainingSpec::evaluate, 0),
-      number_row("steps", &TrainingSpec::steps, 0),
-      number_row("epochs", &TrainingSpec::epochs, 0),
-      {"target",
+      number_row("threads", "of computation per rank; 0: cores / ranks", &TrainingSpec::threads, 0),
+      number_row("oracle",
+                 "steps compared with one process that computes every worker; 0: ranks are "
+                 "compared with each other",
+                 &TrainingSpec::oracle, 0),
+      number_row("samples", "of one pass over generated data", &TrainingSpec::samples, 1),
+      number_row("evaluate", "held-out samples for the accuracy; 0: none, with epochs all",
+                 &TrainingSpec::evaluate, 0),
+      number_row("steps", "exactly so many measured; 0: as the protocol says", &TrainingSpec::steps,
+                 0),
+      number_row(
+          "epochs",
+          "passes over the data at most, the accuracy taken after each; 0: steps are counted",
+          &TrainingSpec::epochs, 0),
+      {"target", "accuracy, 0 to 1, at which epochs end; 0: all of them",
        [](TrainingSpec& s, const std::string& v) {
          s.target = real("target", v);
          if (s.target > 1) refuse("target", v, "an accuracy from 0 to 1");
@@ -190,6 +206,12 @@ std::vector<std::string> training_settings() {
   std::vector<std::string> names;
   for (const auto& row : knob_rows()) names.push_back(row.name);
   return names;
+}
+
+std::vector<TrainingSetting> training_setting_rows() {
+  std::vector<TrainingSetting> settings;
+  for (const auto& row : knob_rows()) settings.push_back({row.name, row.about, row.write({})});
+  return settings;
 }
 
 TrainingSpec training_spec(const WorkCell& cell) {

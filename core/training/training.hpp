@@ -143,6 +143,13 @@ inline constexpr double kTrialCaps = 3;
 
 /// Names of the settings that a training cell may have, "model" first.
 std::vector<std::string> training_settings();
+/// The same with what they are, in a line, and what holds where they are not said.
+struct TrainingSetting {
+  std::string name;
+  std::string about;
+  std::string usual;
+};
+std::vector<TrainingSetting> training_setting_rows();
 
 /// @throws Error(input) naming the knob for an unknown or mistyped one, or a method that is none
 TrainingSpec training_spec(const WorkCell& cell);

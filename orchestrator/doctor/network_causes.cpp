@@ -34,7 +34,7 @@ bool has_bridge_network(const Patient& patient) {
          is_apart(ranks_by_host(patient.facts), "net");
 }
 
-std::string text_of(const json& object, const char* key) {
+std::string text_at(const json& object, const char* key) {
   const json value = object.value(key, json());
   return value.is_string() ? value.get<std::string>() : std::string();
 }
@@ -45,8 +45,8 @@ std::vector<NamedInterface> bridges(const json& facts) {
   const json& interfaces = fact(facts, "network", "interfaces");
   if (!interfaces.is_array()) return found;
   for (const json& interface : interfaces) {
-    if (!interface.is_object() || text_of(interface, "kind") != "bridge") continue;
-    NamedInterface bridge{text_of(interface, "name"), {}};
+    if (!interface.is_object() || text_at(interface, "kind") != "bridge") continue;
+    NamedInterface bridge{text_at(interface, "name"), {}};
     const json addresses = interface.value("addresses", json::array());
     if (!addresses.is_array()) continue;
     for (const json& address : addresses)

@@ -10,8 +10,6 @@
 namespace dynamiccl {
 namespace {
 
-constexpr int kMostNodes = 65536;
-
 /// `hosts`: a list in the file, or the name of one that launchers take.
 std::vector<ClusterNode> read_hosts(TableReader& table) {
   const auto texts = table.texts("hosts");
@@ -31,15 +29,15 @@ std::vector<ClusterNode> read_hosts(TableReader& table) {
 
 /// `slurm = true` is srun.
 std::optional<ClusterStart> read_slurm(TableReader& table) {
-  const toml::node* node = table.node("slurm");
-  if (node == nullptr) return std::nullopt;
-  if (node->is_boolean()) {
-    if (table.boolean("slurm") == true) return ClusterStart::srun;
-    return std::nullopt;
-  }
-  const auto start = table.name<ClusterStart>("slurm");
-  if (start == ClusterStart::ssh) {
-    table.complain("slurm", "ssh is for hosts; expected \"srun\" or \"mpirun\"");
+  const auto values = table.scalars("slurm");
+  if (values.empty()) return std::nullopt;
+  if (table.node("slurm")->is_boolean())
+    return values.front() == "1" ? std::optional(ClusterStart::srun) : std::nullopt;
+  const auto start = find_named<ClusterStart>(values.front());
+  if (!start || *start == ClusterStart::ssh) {
+    table.complain("slurm", fmt::format("cluster.slurm: expected true, \"srun\" or \"mpirun\", "
+                                        "found \"{}\"; ssh is for hosts",
+                                        values.front()));
     return std::nullopt;
   }
   return start;
@@ -63,12 +61,12 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
   options.hosts = read_hosts(*table);
   const auto slurm = read_slurm(*table);
   if (slurm) options.start = *slurm;
-  const auto count = [&](const char* key, int most) {
-    return static_cast<int>(table->integer(key, 0, most).value_or(0));
+  const auto count = [&](const char* key) {
+    return static_cast<int>(table->integer(key).value_or(0));
   };
-  options.nodes = count("nodes", kMostNodes);
-  options.ranks_per_node = count("ranks_per_node", kMostNodes);
-  options.gpus_per_node = count("gpus_per_node", 1024);
+  options.nodes = count("nodes");
+  options.ranks_per_node = count("ranks_per_node");
+  options.gpus_per_node = count("gpus_per_node");
   options.partition = table->text("partition").value_or("");
   options.time_limit = table->text("time_limit").value_or("");
   options.interface = table->text("interface").value_or("");

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "containers/cluster/cluster_options.hpp"
-#include "orchestrator/experiment/toml_reader.hpp"
+#include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
 

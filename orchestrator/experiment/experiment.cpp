@@ -9,11 +9,12 @@
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/experiment/cluster_reader.hpp"
+#include "orchestrator/experiment/experiment_keys.hpp"
 #include "orchestrator/experiment/protocol.hpp"
-#include "orchestrator/experiment/toml_reader.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "profiles/profile_toml.hpp"
 #include "profiles/strict_toml.hpp"
+#include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -52,7 +53,7 @@ std::map<std::string, Dimension> read_axes(TableReader& table, const Profiles& k
   add("environment", environments(table, known), &AxisChoice::environment);
   add("backend", table.names<Backend>("backend"), &AxisChoice::backend);
   add("architecture", table.names<Architecture>("architecture"), &AxisChoice::architecture);
-  add("ranks", table.integers("ranks", 1, kMostRanks), &AxisChoice::ranks);
+  add("ranks", table.integers("ranks"), &AxisChoice::ranks);
   add("datatype", table.names<DataType>("datatype"), &AxisChoice::datatype);
   add("algorithm", table.texts("algorithm"), &AxisChoice::algorithm);
   add("in_place", table.booleans("in_place"), &AxisChoice::in_place);
@@ -72,9 +73,9 @@ AxisChoice merged(const AxisChoice& a, const AxisChoice& b) {
   return both;
 }
 
-Dimension zipped(const std::map<std::string, Dimension>& axes, const TableReader& table) {
+Dimension zipped(const std::map<std::string, Dimension>& axes, TableReader& table) {
   Dimension result;
-  if (axes.size() < 2) {
+  if (table.keys().size() < 2) {
     table.complain("", "[[zip]] needs at least two axes that vary together");
     return result;
   }
@@ -110,14 +111,19 @@ void read_dimensions(TableReader& root, const Profiles& known, Experiment& exper
     }
   }
   for (auto& zip : root.tables("zip")) {
+    const std::size_t before = root.mistakes().count();
     const auto axes = read_axes(zip, known);
+    for (const auto& name : zip.keys())
+      if (!axes.contains(name)) given.insert(name);
     for (const auto& [name, values] : axes) {
       if (!given.insert(name).second)
         zip.complain(
             name, fmt::format("axis {} is given twice: once in [axes] or another [[zip]]", name));
     }
-    experiment.dimensions.push_back(zipped(axes, zip));
+    // Of values that were not understood nothing more is said.
+    if (root.mistakes().count() == before) experiment.dimensions.push_back(zipped(axes, zip));
   }
+  if (root.has("axes") && !root.node("axes")->is_table()) return;
   for (const char* required : kRequiredAxes) {
     if (!given.contains(required))
       root.complain("axes",
@@ -161,20 +167,14 @@ void read_training(TableReader& table, Work& work) {
     work.settings.push_back(std::move(axis));
   }
   table.finish();
-  if (!table.has("model"))
-    table.complain("model", fmt::format("a training [[work]] needs the key model; {}",
-                                        join(all_names<TrainingModel>(), ", ")));
 }
 
 void read_work(TableReader& root, Experiment& experiment) {
-  if (!root.has("work")) {
-    root.complain("work", "expected at least one [[work]] table with collective and size");
-    return;
-  }
   for (auto& table : root.tables("work")) {
     Work work;
     if (table.has("training")) {
-      read_training(table, work);
+      TableReader training = table.read_as(training_work_keys());
+      read_training(training, work);
       experiment.work.push_back(std::move(work));
       continue;
     }
@@ -191,10 +191,6 @@ void read_work(TableReader& root, Experiment& experiment) {
       table.complain("collective",
                      "training is no collective to be sized: write training = [\"mg-wfbp\", ...] "
                      "and model = \"...\" instead of collective and size");
-    for (const char* required : {"collective", "size"}) {
-      if (!table.has(required))
-        table.complain(required, fmt::format("[[work]] needs the key {}", required));
-    }
     experiment.work.push_back(std::move(work));
   }
 }
@@ -264,34 +260,33 @@ void read_expressions(TableReader& root, const std::string& key,
 }
 
 /// [profile.NAME]: a new profile (`extends`) or keys that replace those of a known one.
-Profiles with_overrides(TableReader& root, const std::string& source, const Profiles& known) {
+EnvironmentProfile changed_profile(TableReader& keys, const std::string& name,
+                                   const Profiles& known) {
+  const auto extends = keys.text("extends");
+  const auto found = known.find(extends.value_or(name));
+  EnvironmentProfile base;
+  if (found != known.end()) {
+    base = found->second;
+  } else if (extends) {
+    keys.complain("extends",
+                  TableReader::unknown_name("environment profile", *extends, names_of(known)));
+  } else if (!keys.has("extends")) {
+    keys.complain("", fmt::format("[profile.{0}] is no known profile: write extends = \"...\" to "
+                                  "make a new one; {1}",
+                                  name, suggestion(name, names_of(known))));
+  }
+  base.name = name;
+  return apply_profile_keys(base, keys);
+}
+
+Profiles with_overrides(TableReader& root, const Profiles& known) {
   Profiles profiles = known;
   auto table = root.table("profile");
   if (!table) return profiles;
   for (const auto& name : table->keys()) {
-    auto one = table->table(name);
-    if (!one) continue;
-    try {
-      StrictTable keys(one->raw(), source, fmt::format("[profile.{}]", name));
-      const auto extends = keys.text("extends");
-      if (!extends && !known.contains(name))
-        keys.fail(
-            fmt::format("[profile.{0}] is no known profile: write extends = \"...\" to make "
-                        "a new one; {1}",
-                        name, suggestion(name, names_of(known))));
-      EnvironmentProfile base = find_profile(known, extends.value_or(name));
-      base.name = name;
-      profiles[name] = apply_profile_keys(base, keys);
-    } catch (const Error& error) {
-      // A profile with a mistake in it is still there for [axes].
-      profiles.try_emplace(name);
-      const std::string message = error.what();
-      if (message.starts_with(source) || message.starts_with("--set ")) {
-        root.mistakes().add_placed(message);
-      } else {
-        one->complain("extends", message);
-      }
-    }
+    // A profile with a mistake in it is still there for [axes].
+    profiles.try_emplace(name);
+    if (auto keys = table->table(name)) profiles[name] = changed_profile(*keys, name, known);
   }
   return profiles;
 }
@@ -317,20 +312,16 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   toml::table parsed = parse_toml(text, source);
   apply_overrides(parsed, overrides);
   Mistakes mistakes(source);
-  TableReader root(parsed, "", mistakes);
+  TableReader root(parsed, "", mistakes, &experiment_keys());
   Experiment experiment;
   experiment.source_path = source;
   experiment.source_text = text;
   experiment.overrides = overrides;
-  if (const auto name = root.text("name"); name && !trim(*name).empty()) {
-    experiment.name = *name;
-  } else {
-    root.complain("name", "expected name = \"...\": what the runs are listed under");
-  }
+  experiment.name = root.text("name").value_or("");
   experiment.description = root.text("description", Lines::many).value_or("");
   experiment.seed = static_cast<std::uint64_t>(
-      root.integer("seed", 0, std::numeric_limits<std::int64_t>::max()).value_or(1));
-  const Profiles all = with_overrides(root, source, profiles);
+      root.integer("seed").value_or(static_cast<std::int64_t>(experiment.seed)));
+  const Profiles all = with_overrides(root, profiles);
   read_dimensions(root, all, experiment);
   read_work(root, experiment);
   read_protocol(root, experiment.protocol);
@@ -355,7 +346,7 @@ TuneOptions tune_options_of(const Experiment& experiment) {
   toml::table parsed = parse_toml(experiment.source_text, experiment.source_path);
   apply_overrides(parsed, experiment.overrides);
   Mistakes mistakes(experiment.source_path);
-  TableReader root(parsed, "", mistakes);
+  TableReader root(parsed, "", mistakes, &experiment_keys());
   std::vector<std::string> environments;
   for (const auto& [name, profile] : experiment.profiles) environments.push_back(name);
   TuneOptions options = read_tune(root, environments);

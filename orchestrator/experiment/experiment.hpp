@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,18 +11,13 @@
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "core/wire/run_config.hpp"
+#include "orchestrator/experiment/experiment_keys.hpp"
 #include "orchestrator/experiment/expression.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/experiment/tune_options.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
-
-/// More than any job has had; a slip of the finger must not become a plan of a billion processes.
-inline constexpr int kMostRanks = 1 << 20;
-
-/// Axes that have no default: each stands in [axes] or in a [[zip]].
-inline constexpr std::array kRequiredAxes{"environment", "backend", "architecture", "ranks"};
 
 /// One choice of sweep axes; what a dimension leaves open stays unset.
 struct AxisChoice {
@@ -64,7 +58,7 @@ struct Work {
 struct Experiment {
   std::string name;
   std::string description;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = kUsualSeed;
   std::string source_path;
   std::string source_text;
   std::vector<std::string> overrides;

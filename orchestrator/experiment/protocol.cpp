@@ -12,28 +12,22 @@ void set(Target& target, const std::optional<Value>& value) {
   if (value) target = static_cast<Target>(*value);
 }
 
-/// A duration that must be more than 0; one that is none has been complained about already.
-void set_positive(TableReader& table, const char* key, Micros& target) {
-  const auto value = table.duration(key);
-  set(target, value);
-  if (value && value->count() <= 0)
-    table.complain(key, fmt::format("protocol.{}: expected more than 0", key));
-}
-
 bool from_command_line(const TableReader& table, const char* key) {
   const auto& path = table.node(key)->source().path;
   return path && path->starts_with("--");
 }
 
 void read_iterations(TableReader& table, Protocol& cells) {
-  const auto iterations = table.integer("iterations", 1, 10'000'000);
-  const auto least = table.integer("min_iterations", 1, 10'000'000);
+  const auto iterations = table.integer("iterations");
+  const auto least = table.integer("min_iterations");
   set(cells.iterations, iterations);
   set(cells.min_iterations, least);
   // `--set protocol.iterations=3` asks for fewer than the file's least and gets them.
   const bool overridden = iterations && least && from_command_line(table, "iterations") &&
                           !from_command_line(table, "min_iterations");
-  if (least && *least > cells.iterations && !overridden)
+  // Of what was not understood nothing is said but that.
+  const bool understood = iterations || !table.has("iterations");
+  if (least && understood && *least > cells.iterations && !overridden)
     table.complain("min_iterations",
                    fmt::format("protocol.min_iterations: {} are more than protocol.iterations, {}; "
                                "lower it or raise those",
@@ -44,29 +38,30 @@ void read_iterations(TableReader& table, Protocol& cells) {
 void read_noise(TableReader& protocol, NoiseLimits& limits) {
   auto table = protocol.table("noise");
   if (!table) return;
-  set(limits.busy, table->number("busy", 0, 1));
-  set(limits.load, table->number("load", 0, 1000));
-  set(limits.steal, table->number("steal", 0, 1));
-  set(limits.psi_cpu, table->number("psi_cpu", 0, 1));
-  set(limits.psi_memory, table->number("psi_memory", 0, 1));
-  set(limits.psi_io, table->number("psi_io", 0, 1));
-  set(limits.throttled, table->integer("throttled", 0));
+  set(limits.busy, table->number("busy"));
+  set(limits.load, table->number("load"));
+  set(limits.steal, table->number("steal"));
+  set(limits.psi_cpu, table->number("psi_cpu"));
+  set(limits.psi_memory, table->number("psi_memory"));
+  set(limits.psi_io, table->number("psi_io"));
+  set(limits.throttled, table->integer("throttled"));
   set(limits.wait, table->duration("wait"));
-  set(limits.gpu_capped, table->number("gpu_capped", 0, 1));
+  set(limits.gpu_capped, table->number("gpu_capped"));
   table->finish();
 }
 
-void read_stopping(TableReader& table, RunProtocol& protocol) {
-  set(protocol.target_interval, table.number("target_interval", 0.001, 1));
-  const auto most = table.integer("max_launches", 2, 10'000);
+/// @param launches_understood false after a mistake in `launches`
+void read_stopping(TableReader& table, bool launches_understood, RunProtocol& protocol) {
+  set(protocol.target_interval, table.number("target_interval"));
+  const auto most = table.integer("max_launches");
   set(protocol.max_launches, most);
-  set_positive(table, "time_budget", protocol.time_budget);
+  set(protocol.time_budget, table.duration("time_budget"));
   if (table.has("max_launches") && !table.has("target_interval"))
     table.complain(
         "max_launches",
         "protocol.max_launches bounds what protocol.target_interval asks for: give both, "
         "or launches alone");
-  const bool told = table.has("max_launches") && !most;
+  const bool told = (table.has("max_launches") && !most) || !launches_understood;
   if (protocol.target_interval > 0 && protocol.max_launches < protocol.launches && !told)
     table.complain("max_launches", "protocol.max_launches: expected at least protocol.launches");
 }
@@ -86,19 +81,20 @@ void read_protocol(TableReader& root, RunProtocol& protocol) {
   auto table = root.table("protocol");
   if (!table) return;
   Protocol& cells = protocol.cells;
-  set(protocol.launches, table->integer("launches", 1, 10'000));
-  set(protocol.retries, table->integer("retries", 0, 100));
-  set_positive(*table, "launch_timeout", protocol.launch_timeout);
-  set_positive(*table, "connect_timeout", protocol.connect_timeout);
-  set(cells.warmup, table->integer("warmup", 0, 1'000'000));
+  const auto launches = table->integer("launches");
+  set(protocol.launches, launches);
+  set(protocol.retries, table->integer("retries"));
+  set(protocol.launch_timeout, table->duration("launch_timeout"));
+  set(protocol.connect_timeout, table->duration("connect_timeout"));
+  set(cells.warmup, table->integer("warmup"));
   read_iterations(*table, cells);
   set(cells.cell_time_cap, table->duration("cell_time_cap"));
   set(cells.batch_target, table->duration("batch_target"));
-  set(cells.max_batch, table->integer("max_batch", 1, 1'000'000));
+  set(cells.max_batch, table->integer("max_batch"));
   set(cells.batch_rooted, table->boolean("batch_rooted"));
   set(cells.rank_aggregation, table->name<RankAggregation>("rank_aggregation"));
   set(cells.verify, table->boolean("verify"));
-  read_stopping(*table, protocol);
+  read_stopping(*table, launches || !table->has("launches"), protocol);
   read_noise(*table, protocol.noise);
   table->finish();
 }

@@ -7,7 +7,7 @@
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/wire/run_config.hpp"
-#include "orchestrator/experiment/toml_reader.hpp"
+#include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
 

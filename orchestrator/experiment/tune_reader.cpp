@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/vocabulary/malloc_settings.hpp"
-#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -23,7 +22,7 @@ std::vector<std::string> byte_values(TableReader& table, const char* key) {
 std::vector<std::string> count_values(TableReader& table, const char* key) {
   std::vector<std::string> values;
   if (!table.has(key)) return values;
-  auto counts = table.integers(key, 1);
+  auto counts = table.integers(key);
   std::sort(counts.begin(), counts.end());
   for (const int count : counts) values.push_back(std::to_string(count));
   return values;
@@ -88,11 +87,11 @@ TuneOptions read_tune(TableReader& root, const std::vector<std::string>& environ
   auto table = root.table("tune");
   if (!table) return options;
   options.given = true;
-  if (const auto launches = table->integer("sweep_launches", 3, 1000))
+  if (const auto launches = table->integer("sweep_launches"))
     options.sweep_launches = static_cast<int>(*launches);
-  if (const auto launches = table->integer("confirm_launches", 3, 1000))
+  if (const auto launches = table->integer("confirm_launches"))
     options.confirm_launches = static_cast<int>(*launches);
-  if (const auto percent = table->integer("budget_percent", 1, 100))
+  if (const auto percent = table->integer("budget_percent"))
     options.budget = static_cast<double>(*percent) / 100;
   if (const auto time = table->duration("allowed_time")) options.allowed_time = *time;
   for (const std::string& text : table->has("held_out") ? table->texts("held_out", Lines::many)

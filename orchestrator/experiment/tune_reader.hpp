@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "orchestrator/experiment/toml_reader.hpp"
 #include "orchestrator/experiment/tune_options.hpp"
+#include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
 

@@ -17,32 +17,32 @@ std::string collective_of(const std::string& published) {
   return published == "bcast" ? "broadcast" : published;
 }
 
-/// Where the study has the operation from: its server broadcasts and gathers (their times add up to
-/// its training time with one), its ring does the others.
+/// Where the study has the operation from: its server broadcasts and gathers (their times add up
+/// to its training time with one), its ring does the others.
 std::string architecture_of(const std::string& collective) {
   const bool server = collective == "broadcast" || collective == "gather";
   return std::string(name_of(server ? Architecture::ps : Architecture::ring));
 }
 
-void add_shell_ratios(const Study& study, ReferenceFigures& figures) {
-  study.each("rows", [&](const toml::table& row) {
-    const std::string collective = collective_of(text_of(row, "subroutine"));
+void add_shell_ratios(Study study, ReferenceFigures& figures) {
+  study.each("rows", [&](Study& row) {
+    const std::string collective = collective_of(row.text("subroutine"));
     figures.ratios.push_back({"nccl", architecture_of(collective), collective, "cross-docker",
-                              number_of(row, "cross_docker") / number_of(row, "bare_metal"),
+                              row.number("cross_docker") / row.number("bare_metal"),
                               "micro-benchmark", "s000.nccl_cross_docker_shell"});
   });
 }
 
-void add_singularity_ratio(const Study& study, ReferenceFigures& figures) {
+void add_singularity_ratio(Study study, ReferenceFigures& figures) {
   const std::string collective = study.text("subroutine");
   figures.ratios.push_back({"mpich", architecture_of(collective), collective, "singularity",
                             study.number("singularity") / study.number("bare_metal"),
                             "micro-benchmark", "s000.shell_mpich_singularity"});
 }
 
-void add_training_ratios(const Study& study, ReferenceFigures& figures) {
-  study.each("rows", [&](const toml::table& row) {
-    const std::string metric = text_of(row, "metric");  // "nccl bcast latency"
+void add_training_ratios(Study study, ReferenceFigures& figures) {
+  study.each("rows", [&](Study& row) {
+    const std::string metric = row.text("metric");  // "nccl bcast latency"
     const std::string what = metric.starts_with("nccl allreduce latency") ? "allreduce"
                              : metric.starts_with("nccl bcast latency")   ? "broadcast"
                                                                           : "";
@@ -51,18 +51,18 @@ void add_training_ratios(const Study& study, ReferenceFigures& figures) {
          {std::pair{"singularity", "singularity"}, std::pair{"single_docker", "single-docker"},
           std::pair{"cross_docker", "cross-docker"}}) {
       figures.ratios.push_back({"nccl", architecture_of(what), what, environment,
-                                number_of(row, key) / number_of(row, "bare_metal"), "training",
+                                row.number(key) / row.number("bare_metal"), "training",
                                 "s000.environment_tradeoff"});
     }
   });
 }
 
-void add_extremes(const Study& study, ReferenceFigures& figures) {
+void add_extremes(Study study, ReferenceFigures& figures) {
   for (const bool best : {true, false}) {
-    study.each(best ? "best" : "worst", [&](const toml::table& row) {
-      const std::string collective = collective_of(text_of(row, "subroutine"));
-      figures.extremes.push_back({architecture_of(collective), collective, text_of(row, "backend"),
-                                  text_of(row, "environment"), number_of(row, "seconds"), best});
+    study.each(best ? "best" : "worst", [&](Study& row) {
+      const std::string collective = collective_of(row.text("subroutine"));
+      figures.extremes.push_back({architecture_of(collective), collective, row.text("backend"),
+                                  row.text("environment"), row.number("seconds"), best});
     });
   }
   figures.extremes_note = study.text("note");
@@ -74,11 +74,11 @@ void add_ranking(PublishedRanking ranking, ReferenceFigures& figures) {
   figures.rankings.push_back(std::move(ranking));
 }
 
-void add_all_reduce_rankings(const Study& shell, const Study& training, ReferenceFigures& figures) {
+void add_all_reduce_rankings(Study shell, Study training, ReferenceFigures& figures) {
   PublishedRanking ranking{
       "allreduce", "micro-benchmark", "s000.shell_allreduce_baremetal_4gpu", {}};
-  shell.each("rows", [&](const toml::table& row) {
-    ranking.fastest_first.push_back({text_of(row, "backend"), number_of(row, "total")});
+  shell.each("rows", [&](Study& row) {
+    ranking.fastest_first.push_back({row.text("backend"), row.number("total")});
   });
   add_ranking(std::move(ranking), figures);
   ranking = {"allreduce", "training", "s000.training_allreduce_baremetal_4gpu", {}};
@@ -88,18 +88,17 @@ void add_all_reduce_rankings(const Study& shell, const Study& training, Referenc
 }
 
 /// Of the operations with a server. Figures of one harness only: a row of that table mixes two.
-void add_server_rankings(const Study& study, ReferenceFigures& figures) {
-  study.each("rows", [&](const toml::table& row) {
-    const std::string dimension = text_of(row, "dimension");  // "ps gather bare metal"
+void add_server_rankings(Study study, ReferenceFigures& figures) {
+  study.each("rows", [&](Study& row) {
+    const std::string dimension = row.text("dimension");  // "ps gather bare metal"
     constexpr std::string_view kServer = "ps ";
-    if (!dimension.starts_with(kServer) || text_of(row, "nccl_harness") != "shell") return;
+    if (!dimension.starts_with(kServer) || row.text("nccl_harness") != "shell") return;
     const std::string rest = dimension.substr(kServer.size());
-    add_ranking(
-        {rest.substr(0, rest.find(' ')),
-         "micro-benchmark",
-         "s000.backend_tradeoff",
-         {{"cuda-aware-mpi", number_of(row, "mpi_family")}, {"nccl", number_of(row, "nccl")}}},
-        figures);
+    add_ranking({rest.substr(0, rest.find(' ')),
+                 "micro-benchmark",
+                 "s000.backend_tradeoff",
+                 {{"cuda-aware-mpi", row.number("mpi_family")}, {"nccl", row.number("nccl")}}},
+                figures);
   });
 }
 
@@ -107,10 +106,12 @@ void add_server_rankings(const Study& study, ReferenceFigures& figures) {
 
 ReferenceFigures parse_reference_figures(const std::string& toml_text, const std::string& source) {
   const toml::table root = parse_toml(toml_text, source);
-  const auto table = [&](const char* path) { return Study(root, path, source); };
+  Mistakes mistakes(source, ErrorKind::data);
+  TableReader reader(root, "", mistakes);
+  const auto table = [&](const char* path) { return Study(reader, path); };
   ReferenceFigures figures;
-  const Study testbed = table("s000.testbed");
-  const Study stack = table("s000.stack");
+  Study testbed = table("s000.testbed");
+  Study stack = table("s000.stack");
   figures.testbed =
       fmt::format("{:.0f}x {} over PCIe {}, NCCL {}, Open MPI {}, MPICH {}, {:.0f} GiB messages",
                   testbed.number("gpus_per_node"), testbed.text("gpu"), testbed.text("pcie"),
@@ -123,16 +124,16 @@ ReferenceFigures parse_reference_figures(const std::string& toml_text, const std
   add_all_reduce_rankings(table("s000.shell_allreduce_baremetal_4gpu"),
                           table("s000.training_allreduce_baremetal_4gpu"), figures);
   add_server_rankings(table("s000.backend_tradeoff"), figures);
-  table("s000.shell_copy_share").each("rows", [&](const toml::table& row) {
-    const std::string collective = collective_of(text_of(row, "subroutine"));
-    figures.copy_shares.push_back({text_of(row, "backend"), architecture_of(collective), collective,
-                                   number_of(row, "share_percent")});
+  table("s000.shell_copy_share").each("rows", [&](Study& row) {
+    const std::string collective = collective_of(row.text("subroutine"));
+    figures.copy_shares.push_back({row.text("backend"), architecture_of(collective), collective,
+                                   row.number("share_percent")});
   });
-  table("s000.training_time").each("rows", [&](const toml::table& row) {
-    figures.training_times.push_back({text_of(row, "architecture"), text_of(row, "backend"),
-                                      number_of(row, "bare_metal"),
-                                      number_of(row, "cross_docker")});
+  table("s000.training_time").each("rows", [&](Study& row) {
+    figures.training_times.push_back({row.text("architecture"), row.text("backend"),
+                                      row.number("bare_metal"), row.number("cross_docker")});
   });
+  mistakes.raise();
   return figures;
 }
 

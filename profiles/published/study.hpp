@@ -3,63 +3,82 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <string_view>
 
-#include "core/vocabulary/error.hpp"
 #include "profiles/strict_toml.hpp"
+#include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
 
-/// A table of the file by its dotted path, with errors that name what is missing.
+/// A table of this program's own figures, read by TableReader: what is asked for must be there, and
+/// all that is not is reported at once, by Mistakes::raise().
 class Study {
  public:
-  Study(const toml::table& root, std::string path, const std::string& source)
-      : table_(root.at_path(path)), path_(std::move(path)), source_(source) {
-    if (!table_.is_table()) missing("");
+  /// @param path dotted, from the file's top level
+  Study(TableReader& root, const std::string& path) : path_(path) {
+    TableReader* at = &root;
+    for (const auto& part : split(path, '.')) {
+      auto next = at->table(part);
+      if (!next) {
+        if (!at->has(part)) at->complain(part, path + " is missing");
+        table_.reset();
+        return;
+      }
+      table_.emplace(*next);
+      at = &*table_;
+    }
   }
-  [[nodiscard]] double number(const std::string& key) const {
-    const auto value = table_.at_path(key).value<double>();
-    if (!value) missing(key);
-    return *value;
+  Study(std::string path, const TableReader& table) : table_(table), path_(std::move(path)) {}
+
+  double number(const std::string& key) {
+    return find(key) ? table_->number(key, -kLargest, kLargest).value_or(0) : 0;
   }
-  [[nodiscard]] std::string text(const std::string& key) const {
-    const auto value = table_[key].value<std::string>();
-    if (!value) missing(key);
-    return *value;
+  std::string text(const std::string& key) {
+    return find(key) ? table_->text(key, Lines::many).value_or("") : "";
   }
+  void complain(const std::string& key, const std::string& message) {
+    if (table_) table_->complain(key, message);
+  }
+  /// Absent reads as false.
+  bool flag(const std::string& key) { return table_ && table_->boolean(key).value_or(false); }
   /// Calls `use` with each row of an array of tables.
   template <class Use>
-  void each(const std::string& key, Use use) const {
-    const toml::array* rows = table_[key].as_array();
-    if (rows == nullptr) missing(key);
-    for (const auto& row : *rows)
-      if (const auto* table = row.as_table()) use(*table);
+  void each(const std::string& key, Use use) {
+    if (!find(key)) return;
+    for (auto& row : table_->tables(key)) {
+      Study one(path_ + "." + key, row);
+      use(one);
+    }
   }
   /// Calls `use` with each text of an array.
   template <class Use>
-  void each_text(const std::string& key, Use use) const {
-    const toml::array* lines = table_[key].as_array();
-    if (lines == nullptr) missing(key);
-    for (const auto& line : *lines) use(line.value_or(std::string()));
+  void each_text(const std::string& key, Use use) {
+    if (!find(key)) return;
+    for (const auto& line : table_->texts(key, Lines::many)) use(line);
+  }
+  /// The keys that stand there.
+  std::vector<std::string> keys() { return table_ ? table_->keys() : std::vector<std::string>{}; }
+  /// One number, or the first and last of a list.
+  std::pair<double, double> range(const std::string& key) {
+    if (!table_) return {0, 0};
+    const auto* list = table_->raw()[key].as_array();
+    if (list == nullptr || list->empty()) {
+      const double one = number(key);
+      return {one, one};
+    }
+    return {list->front().value_or(0.0), list->back().value_or(0.0)};
   }
 
  private:
-  [[noreturn]] void missing(const std::string& key) const {
-    throw Error(ErrorKind::data,
-                fmt::format("{}: {}{}{} is missing", source_, path_, key.empty() ? "" : ".", key));
+  static constexpr double kLargest = 1e300;
+
+  bool find(const std::string& key) {
+    if (!table_) return false;
+    if (!table_->has(key)) table_->complain(key, fmt::format("{}.{} is missing", path_, key));
+    return table_->has(key);
   }
 
-  toml::node_view<const toml::node> table_;
+  std::optional<TableReader> table_;
   std::string path_;
-  std::string source_;
 };
-
-inline std::string text_of(const toml::table& row, std::string_view key) {
-  return row[key].value_or(std::string());
-}
-
-inline double number_of(const toml::table& row, std::string_view key) {
-  return row[key].value_or(0.0);
-}
 
 }  // namespace dynamiccl

@@ -85,11 +85,12 @@ TEST_CASE("a wrong profile is refused with its place, the reason and the nearest
   };
   const std::string cross = kCross;
   const Case cases[] = {
-      {cross + "netwrok = \"host\"\n", "p.toml:10:1: unknown key \"netwrok\" in the profile; "},
+      {cross + "netwrok = \"host\"\n",
+       "p.toml:10:1: unknown key \"netwrok\"; known: name, extends"},
       {cross + "netwrok = \"host\"\n", "Did you mean \"network\"?"},
       {"name = \"x\"\nkind = \"cross-doker\"\n", "Did you mean \"cross-docker\"?"},
-      {"kind = \"bare-metal\"\n", "the profile needs the key \"name\" (a string)"},
-      {"name = \"x\"\n", "the profile needs the key \"kind\" or \"extends\"; kinds: bare-metal"},
+      {"kind = \"bare-metal\"\n", "the file needs the key name: what experiments call it"},
+      {"name = \"x\"\n", "the profile needs the key kind or extends; kinds: bare-metal"},
       {"name = \"x\"\nkind = \"bare-metal\"\nipc = \"private\"\n",
        "p.toml:3:7: profile \"x\" (bare-metal): \"ipc\" must be \"host\""},
       {"name = \"x\"\nkind = \"bare-metal\"\nshm_size = \"1GiB\"\n", "needs a /dev/shm"},
@@ -99,14 +100,14 @@ TEST_CASE("a wrong profile is refused with its place, the reason and the nearest
       {cross + "launcher = \"inside\"\n", "\"launcher\" must be \"outside\""},
       {"name = \"x\"\nkind = \"cross-docker\"\n", "\"ranks_per_container\" must be at least 1"},
       {"name = \"x\"\nkind = \"cross-docker\"\nranks_per_container = -1\n",
-       "p.toml:3:23: \"ranks_per_container\" in the profile is -1, outside 0..65536"},
+       "p.toml:3:23: ranks_per_container: expected a whole number 0..65536, found the number -1"},
       {"name = \"x\"\nkind = \"cross-docker\"\nranks_per_container = 1\nlink_bits_per_s = 1e9\n",
        "p.toml:4:19: profile \"x\" (cross-docker): a link rate needs containers with network "
        "links"},
       {"name = \"x\"\nkind = \"cross-docker\"\nranks_per_container = 1\nlink_bits_per_s = 5\n",
-       "outside 8000"},
+       "expected a number 8000..1e+13, found the number 5"},
       {"name = \"x\"\nkind = \"single-docker\"\ncapabilities = [{ name = \"SYS_PTRACE\" }]\n",
-       "p.toml:3:17: [[capabilities]] needs the key \"reason\""},
+       "p.toml:3:17: [capabilities] needs the key reason"},
       {"name = \"x\"\nkind = \"single-docker\"\ncapabilities = [{ name = \"SYS_PTRAC\", reason = "
        "\"r\" }]\n",
        "did you mean \"SYS_PTRACE\"?"},
@@ -132,12 +133,25 @@ TEST_CASE("a wrong profile is refused with its place, the reason and the nearest
       {cross + "shm_size = \"1MiB\"\n", "p.toml:10:12: "},
       {"name = \"x\"\nextends = \"bare-metal\"\n", "unknown profile \"bare-metal\" to extend"},
       {"name = \"x\"\nkind = \"bare-metal\"\nuser = \"private\"\n", "\"user\" must be \"host\""},
-      {"name = 3\n", "p.toml:1:8: \"name\" in the profile must be a string, not an integer"},
+      {"name = 3\n", "p.toml:1:8: name: expected a text in quotes, found the number 3"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.text);
     CHECK_THAT(error_of(c.text), ContainsSubstring(c.expected));
   }
+}
+
+TEST_CASE("all mistakes of a profile are told at once") {
+  CHECK(error_of("name = \"x\"\nkind = \"bare-metal\"\nnetwrok = \"host\"\nipc = 3\n"
+                 "capabilities = [{ name = \"ALL\", reason = \"r\" }]\n[[backend.gloo]]\nname = "
+                 "\"9A\"\nvalue = \"{net}\"\nreason = \"r\"\n")
+            .find("p.toml:3:1: ") == 0);
+  const std::string all = error_of(
+      "name = \"x\"\nkind = \"bare-metal\"\nnetwrok = \"host\"\nipc = 3\n[[backend.gloo]]\n"
+      "name = \"9A\"\nvalue = \"{net}\"\nreason = \"r\"\n");
+  for (const char* part : {"p.toml:3:1: unknown key", "\np.toml:4:7: ipc: expected a name",
+                           "\np.toml:6:8: \"9A\"", "\np.toml:7:9: unknown placeholder"})
+    CHECK_THAT(all, ContainsSubstring(part));
 }
 
 TEST_CASE("a profile extends another and merges its settings by name") {
@@ -226,7 +240,7 @@ TEST_CASE("CPUs are a key of containers, and without them the canonical text is 
   CHECK(promise_of(bound).binding_is_its_own);
   CHECK_THAT(to_json(bound), ContainsSubstring("\"cpus\":\"0-1\""));
   CHECK_THAT(error_of(std::string(kCross) + "cpus = \"all\"\n"),
-             ContainsSubstring("write CPU numbers as in \"0-3,8\""));
+             ContainsSubstring("expected CPU numbers as in \"0-3,8\""));
   CHECK_THAT(error_of("name = \"b\"\nkind = \"bare-metal\"\ncpus = \"0\"\n"),
              ContainsSubstring("CPUs are given to Docker or Podman containers only"));
 }

@@ -1,18 +1,25 @@
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "orchestrator/cli/verbs/verbs.hpp"
-#include "orchestrator/experiment/experiment_schema.hpp"
+#include "orchestrator/experiment/experiment_keys.hpp"
 
 namespace dynamiccl {
 
 void add_schema_verb(CLI::App& app, Shared& /*shared*/) {
-  auto* verb = app.add_subcommand("schema", "JSON schema of experiment files, for editors");
+  auto* verb = app.add_subcommand("schema", "keys of experiment files: a JSON schema, or a page");
+  const auto markdown = std::make_shared<bool>(false);
+  verb->add_flag("--markdown", *markdown, "the reference page of keys, as docs/experiment-keys.md");
   verb->footer(
       "Example:\n"
       "  dynamiccl schema > experiments/experiment.schema.json\n"
+      "  dynamiccl schema --markdown > docs/experiment-keys.md\n"
       "A file that begins with \"#:schema experiment.schema.json\" is completed and checked by\n"
       "taplo and by Even Better TOML. `dynamiccl query schema` is the database's.");
-  verb->callback([] { fmt::print("{}\n", experiment_schema().dump(2)); });
+  verb->callback([markdown] {
+    fmt::print("{}\n", *markdown ? experiment_keys_page() : experiment_schema().dump(2));
+  });
 }
 
 }  // namespace dynamiccl

@@ -72,7 +72,7 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
             join(names, ", ") +
             ". Did you mean \"bare-metal\"?\n"
             "demo.toml:6:9: axes.ranks: expected a whole number 1..1048576, found the number 0\n"
-            "demo.toml:7:1: [[work]] needs the key collective\n"
+            "demo.toml:7:1: [work] needs the key collective: what is called\n"
             "demo.toml:8:1: unknown key \"colective\" in [work]; known: algorithm, architecture, "
             "backend, collective, datatype, in_place, size. Did you mean \"collective\"?");
 }

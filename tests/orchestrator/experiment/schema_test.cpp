@@ -5,7 +5,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -16,7 +15,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/experiment/experiment.hpp"
-#include "orchestrator/experiment/experiment_schema.hpp"
+#include "orchestrator/experiment/experiment_keys.hpp"
 #include "profiles/strict_toml.hpp"
 
 using namespace dynamiccl;
@@ -137,53 +136,85 @@ const std::string kGood =
     "name = \"demo\"\n[axes]\nenvironment = \"bare-metal\"\nbackend = \"gloo\"\narchitecture = "
     "\"ring\"\nranks = 2\n[[work]]\ncollective = \"allreduce\"\nsize = \"1KiB\"\n";
 
-/// The keys that the reader knows where an unknown one stands: its message lists them.
-std::set<std::string> keys_of_reader(const std::string& text) {
-  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
-  std::set<std::string> keys;
-  try {
-    parse_experiment(text, "demo.toml", {}, profiles);
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    const auto from = message.find("unknown key \"surely_unknown\"");
-    REQUIRE(from != std::string::npos);
-    const auto list = message.find("known: ", from) + 7;
-    // The list ends at the line, or where a suggestion begins.
-    auto names = message.substr(list, message.find('\n', list) - list);
-    names = names.substr(0, names.find(". Did you"));
-    for (const auto& key : split(names, ',')) keys.insert(std::string(trim(key)));
-  }
-  return keys;
+/// A key that a file may choose, by what stands for it in the page.
+std::string chosen_name(const std::string& chosen, const std::string& path) {
+  if (path == "profile") return "cross-docker";
+  if (chosen == "COLLECTIVE") return "allreduce";
+  return chosen == "SETTING" ? "\"env.A\"" : "x_y";
 }
 
-std::set<std::string> keys_of(const json& schema_object) {
-  std::set<std::string> keys;
-  for (const auto& [key, value] : schema_object.at("properties").items()) keys.insert(key);
-  return keys;
+/// The dotted paths of all keys, as --set takes them; of [[tables]] those of the first.
+void paths_of(const TableKeys& keys, const std::string& path, std::vector<std::string>& paths) {
+  const auto visit = [&](const std::string& name, const ValueRule& rule) {
+    const std::string own = path.empty() ? name : path + "." + name;
+    // A list of tables is not replaced by a date, but by one in it.
+    if (rule.kind != ValueKind::table || rule.count == HowMany::one) paths.push_back(own);
+    if (rule.kind != ValueKind::table || rule.count == HowMany::list) return;
+    const bool one = rule.count == HowMany::one;
+    paths_of(*rule.tables.front(), one ? own : own + ".0", paths);
+  };
+  for (const Key& key : keys.keys) visit(key.name, key.value);
+  if (keys.others) visit(chosen_name(keys.chosen, path), *keys.others);
+}
+
+std::string mistakes_in(const std::string& text, const std::vector<std::string>& overrides) {
+  static const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
+  try {
+    parse_experiment(text, "demo.toml", overrides, profiles);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::input);
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace
 
-TEST_CASE("every key of the reader is in the schema, and no other") {
-  const json root = schema();
-  const json& in = root["properties"];
-  CHECK(keys_of(root) == keys_of_reader("surely_unknown = 1\n" + kGood));
-  CHECK(keys_of(in["protocol"]) == keys_of_reader(kGood + "[protocol]\nsurely_unknown = 1\n"));
-  CHECK(keys_of(in["protocol"]["properties"]["noise"]) ==
-        keys_of_reader(kGood + "[protocol.noise]\nsurely_unknown = 1\n"));
-  const json& work = in["work"]["items"]["anyOf"];
-  CHECK(keys_of(work[0]) == keys_of_reader(kGood + "surely_unknown = 1\n"));
-  // The reader knows a training setting only where it stands.
-  std::set<std::string> training{"training", "architecture", "backend"};
-  for (const auto& setting : training_settings()) training.insert(setting);
-  CHECK(keys_of(work[1]) == training);
-  CHECK(keys_of(in["axes"]) == keys_of_reader("name = \"demo\"\n[axes]\nsurely_unknown = 1\n" +
-                                              kGood.substr(kGood.find("environment"))));
-  CHECK(keys_of(in["zip"]["items"]) == keys_of_reader(kGood + "[[zip]]\nsurely_unknown = 1\n"));
-  CHECK(keys_of(in["knobs"]["properties"]["gloo"]) ==
-        keys_of_reader(kGood + "[knobs.gloo]\nsurely_unknown = 1\n"));
-  CHECK(keys_of(in["profile"]["additionalProperties"]) ==
-        keys_of_reader(kGood + "[profile.cross-docker]\nsurely_unknown = 1\n"));
+TEST_CASE("every key of the table is read, and checked by it") {
+  std::vector<std::string> paths;
+  paths_of(experiment_keys(), "", paths);
+  CHECK(paths.size() > 200);
+  const std::string zip = "[[zip]]\ndatatype = \"float32\"\nin_place = false\n";
+  for (const auto& path : paths) {
+    INFO(path);
+    const std::string found = mistakes_in(kGood + zip, {path + "=1979-05-27"});
+    CHECK(found.find("expected ") != std::string::npos);
+    CHECK(found.find("found a date or time") != std::string::npos);
+  }
+  const std::string training =
+      kGood.substr(0, kGood.find("[[work]]")) + "[[work]]\ntraining = \"dear\"\nmodel = \"mlp\"\n";
+  paths.clear();
+  paths_of(training_work_keys(), "work.0", paths);
+  CHECK(paths.size() == 3 + training_settings().size());
+  for (const auto& path : paths) {
+    INFO(path);
+    CHECK(mistakes_in(training, {path + "=1979-05-27"}).find("found a date") != std::string::npos);
+  }
+}
+
+TEST_CASE("a mistake is told once, and nothing that follows from it") {
+  const auto with = [](std::string text, const std::string& old, const std::string& now) {
+    text.replace(text.find(old), old.size(), now);
+    return mistakes_in(text, {});
+  };
+  CHECK(
+      with(kGood, "\"demo\"", "\"a\\nb\"") ==
+      "demo.toml:1:8: name: the text holds the control character U+000A: leave it out, no name or "
+      "setting has one");
+  CHECK(with(kGood, "name = \"demo\"\n", "") ==
+        "demo.toml:1:1: the file needs the key name: what the runs are listed under");
+  CHECK(mistakes_in("seed = 1.0\n" + kGood, {}) ==
+        "demo.toml:1:8: seed: expected a whole number from 0 without a point, as 1, found the "
+        "number 1.0");
+  CHECK(mistakes_in("name = \"x\"\naxes = 3\n" + kGood.substr(kGood.find("[[work]]")), {}) ==
+        "demo.toml:2:8: axes: expected a table [axes], found the number 3");
+  CHECK(mistakes_in(kGood + "[protocol]\niterations = \"many\"\nmin_iterations = 500\n", {}) ==
+        "demo.toml:11:14: protocol.iterations: expected a whole number 1..10000000, found the text "
+        "\"many\"");
+  CHECK(mistakes_in(kGood + "[[zip]]\ndatatype = [\"float32\", \"flaot64\"]\nin_place = [true, "
+                            "false]\n",
+                    {})
+            .find('\n') == std::string::npos);
 }
 
 TEST_CASE("every experiment of the tree is valid by the schema") {
@@ -314,10 +345,16 @@ TEST_CASE("schema and program ask for the same names and axes") {
   both_refuse(many);
 }
 
-TEST_CASE("the schema file for editors is what the program prints") {
-  std::ifstream file(DYNAMICCL_SOURCE_DIR "/experiments/experiment.schema.json");
-  std::ostringstream text;
-  text << file.rdbuf();
-  INFO("make it anew: dynamiccl schema > experiments/experiment.schema.json");
-  CHECK(text.str() == experiment_schema().dump(2) + "\n");
+TEST_CASE("the schema file for editors and the page of keys are what the program prints") {
+  {
+    INFO("make it anew: dynamiccl schema > experiments/experiment.schema.json");
+    CHECK(read_input_file(DYNAMICCL_SOURCE_DIR "/experiments/experiment.schema.json") ==
+          experiment_schema().dump(2) + "\n");
+  }
+  INFO("make it anew: dynamiccl schema --markdown > docs/experiment-keys.md");
+  const std::string page = read_input_file(DYNAMICCL_SOURCE_DIR "/docs/experiment-keys.md");
+  CHECK(page == experiment_keys_page() + "\n");
+  for (const char* heading : {"## [protocol]", "## [[work]] with `training`", "## [profile.NAME]",
+                              "## [knobs.BACKEND.malloc]", "## [tune]"})
+    CHECK(page.find(std::string(heading) + "\n") != std::string::npos);
 }

@@ -77,6 +77,6 @@ TEST_CASE("a missing table is named with its file") {
   try {
     parse_reference_figures("schema_version = 1", "mine.toml");
   } catch (const Error& error) {
-    CHECK_THAT(error.what(), ContainsSubstring("mine.toml: s000.testbed is missing"));
+    CHECK_THAT(error.what(), ContainsSubstring("mine.toml:1:1: s000.testbed is missing"));
   }
 }

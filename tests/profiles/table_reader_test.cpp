@@ -1,4 +1,4 @@
-#include "orchestrator/experiment/toml_reader.hpp"
+#include "profiles/table_reader.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -62,6 +62,24 @@ TEST_CASE("a number above the largest one is told what that is") {
   CHECK(raised(mistakes) ==
         "x.toml:1:5: a: expected a whole number 1..2147483647, found the number 99999999999\n"
         "x.toml:2:9: b: expected a whole number 1..2147483647, found the number 99999999999");
+}
+
+TEST_CASE("a whole number written with a point is told how to be written") {
+  const auto table =
+      parse_toml("seed = 1.0\nranks = [2, 4.0]\nhalf = 1.5\nsize = 1024.0\n", "x.toml");
+  Mistakes mistakes("x.toml");
+  TableReader reader(table, "", mistakes);
+  CHECK_FALSE(reader.integer("seed", 0));
+  CHECK(reader.integers("ranks", 1) == std::vector<int>{2});
+  CHECK_FALSE(reader.integer("half", 0));
+  CHECK(reader.sizes("size").empty());
+  CHECK(raised(mistakes) ==
+        "x.toml:1:8: seed: expected a whole number from 0 without a point, as 1, found the number "
+        "1.0\n"
+        "x.toml:2:13: ranks: expected a whole number from 1 without a point, as 4, found the "
+        "number 4.0\n"
+        "x.toml:3:8: half: expected a whole number from 0, found the number 1.5\n"
+        "x.toml:4:8: size: expected a size such as \"64KiB\" or 65536, found the number 1024.0");
 }
 
 TEST_CASE("control characters are refused in every text, line ends only in one line") {

@@ -1,40 +1,45 @@
-#include "orchestrator/experiment/toml_reader.hpp"
+#include "profiles/table_reader.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <regex>
+#include <tuple>
 
 #include "core/vocabulary/text.hpp"
-#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 namespace {
 
-/// The zeros before a number count for nothing; so many digits fit into 64 bits with every suffix.
-std::string size_pattern() {
-  const std::string part = R"((125|25|375|5|625|75|875)0*)";
-  const std::string scaled = fmt::format(R"((0*[1-9][0-9]{{0,8}}(\.(0+|{0}))?|0+\.{0}))", part);
-  return fmt::format("^(0*[1-9][0-9]{{0,17}} *B?|{} *[KMG](iB|B)?)$", scaled);
-}
+/// What is too long for a number is none.
+constexpr std::size_t kLongestNumber = 64;
+constexpr std::size_t kLongestPatterned = 1024;
 
-constexpr const char* kTimeUnit = " *(us|ms|s|min|m|h)?$";
-
-/// Patterns are matched letter by letter in nested calls: what is too long for a number is none.
-bool matches(const std::string& text, const std::regex& pattern) {
-  constexpr std::size_t kLongestNumber = 64;
-  return text.size() <= kLongestNumber && std::regex_match(text, pattern);
+/// Patterns are matched letter by letter in nested calls, so that a text has a longest length.
+bool matches(const std::string& text, const std::regex& pattern,
+             std::size_t longest = kLongestNumber) {
+  return text.size() <= longest && std::regex_match(text, pattern);
 }
 
 std::string describe(const toml::node& node) {
   if (node.is_string()) return fmt::format("the text \"{}\"", *node.value<std::string>());
   if (node.is_integer()) return fmt::format("the number {}", *node.value<std::int64_t>());
-  if (node.is_floating_point()) return fmt::format("the number {}", *node.value<double>());
+  if (node.is_floating_point()) {
+    // With its point: to TOML 1.0 is another kind of number than 1.
+    const std::string digits = fmt::format("{}", *node.value<double>());
+    const bool whole = digits.find_first_not_of("-0123456789") == std::string::npos;
+    return fmt::format("the number {}{}", digits, whole ? ".0" : "");
+  }
   if (node.is_boolean()) return *node.value<bool>() ? "true" : "false";
   if (node.is_array()) return "a list";
   if (node.is_table()) return "a table";
   return "a date or time";
 }
+
+/// Below it a floating-point number holds every whole one.
+constexpr double kExactWholes = 9007199254740992.0;
 
 /// The largest number an int holds is named only to who exceeds it.
 std::string whole_number(std::int64_t minimum, std::int64_t maximum,
@@ -56,13 +61,62 @@ std::string control_character(std::string_view text, Lines lines) {
 
 }  // namespace
 
-const std::string kSizePattern = size_pattern();
-const std::string kDurationPattern = std::string(R"(^[0-9]+(\.[0-9]+)?)") + kTimeUnit;
-const std::string kPositiveDurationPattern =
-    std::string(R"(^(0*[1-9][0-9]*(\.[0-9]+)?|0+\.0*[1-9][0-9]*))") + kTimeUnit;
+void Mistakes::add(const toml::source_region& where, const std::string& message) {
+  add_at(where, where.begin.column, message);
+}
 
-TableReader::TableReader(const toml::table& table, std::string path, Mistakes& mistakes)
-    : table_(table), path_(std::move(path)), mistakes_(mistakes) {}
+void Mistakes::add_inside(const toml::source_region& where, std::size_t offset,
+                          const std::string& message) {
+  add_at(where, where.begin.column + offset, message);
+}
+
+void Mistakes::add_at(const toml::source_region& where, std::size_t column,
+                      const std::string& message) {
+  const std::string& source = where.path ? *where.path : source_;
+  if (where.begin.line == 0 || source.starts_with("--")) {
+    mistakes_.push_back({kNowhere, 0, fmt::format("{}: {}", source, message)});
+  } else {
+    mistakes_.push_back({where.begin.line, column,
+                         fmt::format("{}:{}:{}: {}", source, where.begin.line, column, message)});
+  }
+}
+
+void Mistakes::raise() const {
+  if (mistakes_.empty()) return;
+  auto sorted = mistakes_;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Mistake& a, const Mistake& b) {
+    return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+  });
+  std::vector<std::string> lines;
+  lines.reserve(sorted.size());
+  for (auto& mistake : sorted) lines.push_back(std::move(mistake.message));
+  throw Error(kind_, join(lines, "\n"));
+}
+
+TableReader::TableReader(const toml::table& table, std::string path, Mistakes& mistakes,
+                         const TableKeys* keys)
+    : table_(table), path_(std::move(path)), mistakes_(mistakes), keys_(keys) {}
+
+const ValueRule* TableReader::expect(const std::string& key, ValueKind kind) {
+  asked_.insert(key);
+  if (keys_ == nullptr) return nullptr;
+  const ValueRule* rule = keys_->find(key);
+  if (rule == nullptr || rule->kind != kind)
+    throw Error(ErrorKind::bug, dotted(key) + " is read otherwise than the table of keys has it");
+  return rule;
+}
+
+const ValueRule& TableReader::bounds(const std::string& key, ValueKind kind) {
+  const ValueRule* rule = expect(key, kind);
+  if (rule == nullptr)
+    throw Error(ErrorKind::bug, "no table of keys says the bounds of " + dotted(key));
+  return *rule;
+}
+
+HowMany TableReader::count_of(const std::string& key) const {
+  const ValueRule* rule = keys_ != nullptr ? keys_->find(key) : nullptr;
+  return rule != nullptr ? rule->count : HowMany::some;
+}
 
 std::string TableReader::dotted(const std::string& key) const {
   return path_.empty() ? key : path_ + "." + key;
@@ -79,6 +133,15 @@ void TableReader::wrong_type(const std::string& key, const toml::node& node,
                 fmt::format("{}: expected {}, found {}", dotted(key), expected, describe(node)));
 }
 
+void TableReader::wrong_whole(const std::string& key, const toml::node& node, std::int64_t minimum,
+                              std::int64_t maximum) {
+  std::string expected = whole_number(minimum, maximum, node.value_exact<std::int64_t>());
+  if (const auto real = node.value_exact<double>();
+      real && *real == std::floor(*real) && std::abs(*real) < kExactWholes)
+    expected += fmt::format(" without a point, as {:.0f}", *real);
+  wrong_type(key, node, expected);
+}
+
 std::string TableReader::unknown_name(const std::string& what, const std::string& name,
                                       const std::vector<std::string>& known) {
   return fmt::format("unknown {} \"{}\"; {}", what, name, suggestion(name, known));
@@ -86,12 +149,17 @@ std::string TableReader::unknown_name(const std::string& what, const std::string
 
 void TableReader::for_each(const std::string& key,
                            const std::function<void(const toml::node&)>& visit) {
-  known_.insert(key);
+  asked_.insert(key);
+  const HowMany count = count_of(key);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return;
-  if (const auto* array = node->as_array()) {
-    if (array->empty()) mistakes_.add(node->source(), dotted(key) + ": the list is empty");
+  const auto* array = node->as_array();
+  if (array != nullptr && count != HowMany::one) {
+    if (array->empty() && count == HowMany::some)
+      mistakes_.add(node->source(), dotted(key) + ": the list is empty");
     for (const auto& element : *array) visit(element);
+  } else if (array == nullptr && count == HowMany::list) {
+    wrong_type(key, *node, "a list");
   } else {
     visit(*node);
   }
@@ -99,6 +167,8 @@ void TableReader::for_each(const std::string& key,
 
 std::optional<std::string> TableReader::string(const std::string& key, const toml::node& node,
                                                Lines lines) {
+  const ValueRule* rule = keys_ != nullptr ? keys_->find(key) : nullptr;
+  if (rule != nullptr && rule->kind == ValueKind::text) lines = rule->lines;
   auto value = node.value_exact<std::string>();
   if (!value) {
     wrong_type(key, node, "a text in quotes");
@@ -107,19 +177,26 @@ std::optional<std::string> TableReader::string(const std::string& key, const tom
                                              "it out, no name or setting has one",
                                              dotted(key), control));
     return std::nullopt;
+  } else if (rule != nullptr && rule->filled && trim(*value).empty()) {
+    mistakes_.add(node.source(), dotted(key) + ": the text is empty");
+    return std::nullopt;
+  } else if (rule != nullptr && !rule->pattern.empty() &&
+             !matches(*value, std::regex(rule->pattern), kLongestPatterned)) {
+    wrong_type(key, node, rule->instead);
+    return std::nullopt;
   }
   return value;
 }
 
 std::optional<std::string> TableReader::text(const std::string& key, Lines lines) {
-  known_.insert(key);
+  expect(key, ValueKind::text);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return std::nullopt;
   return string(key, *node, lines);
 }
 
 std::optional<bool> TableReader::boolean(const std::string& key) {
-  known_.insert(key);
+  expect(key, ValueKind::boolean);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return std::nullopt;
   const auto value = node->value_exact<bool>();
@@ -127,21 +204,31 @@ std::optional<bool> TableReader::boolean(const std::string& key) {
   return value;
 }
 
+std::optional<std::int64_t> TableReader::integer(const std::string& key) {
+  const ValueRule& rule = bounds(key, ValueKind::whole);
+  return integer(key, rule.low, rule.high);
+}
+
 std::optional<std::int64_t> TableReader::integer(const std::string& key, std::int64_t minimum,
                                                  std::int64_t maximum) {
-  known_.insert(key);
+  asked_.insert(key);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return std::nullopt;
   const auto value = node->value_exact<std::int64_t>();
   if (!value || *value < minimum || *value > maximum) {
-    wrong_type(key, *node, whole_number(minimum, maximum, value));
+    wrong_whole(key, *node, minimum, maximum);
     return std::nullopt;
   }
   return value;
 }
 
+std::optional<double> TableReader::number(const std::string& key) {
+  const ValueRule& rule = bounds(key, ValueKind::number);
+  return number(key, rule.least, rule.most);
+}
+
 std::optional<double> TableReader::number(const std::string& key, double minimum, double maximum) {
-  known_.insert(key);
+  asked_.insert(key);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return std::nullopt;
   const auto value = node->is_number() ? node->value<double>() : std::nullopt;
@@ -153,7 +240,7 @@ std::optional<double> TableReader::number(const std::string& key, double minimum
 }
 
 std::optional<Micros> TableReader::duration(const std::string& key) {
-  known_.insert(key);
+  const ValueRule* rule = expect(key, ValueKind::duration);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return std::nullopt;
   std::optional<Micros> result;
@@ -171,15 +258,25 @@ std::optional<Micros> TableReader::duration(const std::string& key) {
     wrong_type(key, *node, "a duration of at most a year");
     return std::nullopt;
   }
+  if (rule != nullptr && rule->positive && result->count() <= 0) {
+    complain(key, dotted(key) + ": expected more than 0");
+    return std::nullopt;
+  }
   return result;
 }
 
 std::vector<std::string> TableReader::texts(const std::string& key, Lines lines) {
+  expect(key, ValueKind::text);
   std::vector<std::string> values;
   for_each(key, [&](const toml::node& node) {
     if (auto value = string(key, node, lines)) values.push_back(*std::move(value));
   });
   return values;
+}
+
+std::vector<int> TableReader::integers(const std::string& key) {
+  const ValueRule& rule = bounds(key, ValueKind::whole);
+  return integers(key, static_cast<int>(rule.low), static_cast<int>(rule.high));
 }
 
 std::vector<int> TableReader::integers(const std::string& key, int minimum, int maximum) {
@@ -189,13 +286,14 @@ std::vector<int> TableReader::integers(const std::string& key, int minimum, int 
     if (value && *value >= minimum && *value <= maximum) {
       values.push_back(static_cast<int>(*value));
     } else {
-      wrong_type(key, node, whole_number(minimum, maximum, value));
+      wrong_whole(key, node, minimum, maximum);
     }
   });
   return values;
 }
 
 std::vector<bool> TableReader::booleans(const std::string& key) {
+  expect(key, ValueKind::boolean);
   std::vector<bool> values;
   for_each(key, [&](const toml::node& node) {
     if (const auto value = node.value_exact<bool>()) {
@@ -207,11 +305,27 @@ std::vector<bool> TableReader::booleans(const std::string& key) {
   return values;
 }
 
-std::optional<Bytes> TableReader::size(const std::string& key, const toml::node& node) {
+std::optional<Bytes> TableReader::size(const std::string& key) {
+  const ValueRule* rule = expect(key, ValueKind::size);
+  const toml::node* node = table_.get(key);
+  if (node == nullptr) return std::nullopt;
+  return size_at(key, *node, rule != nullptr ? rule->low : 1);
+}
+
+std::optional<Bytes> TableReader::size_at(const std::string& key, const toml::node& node,
+                                          std::int64_t least) {
   const auto text = node.value_exact<std::string>();
   static const std::regex pattern(kSizePattern);
-  if (text && matches(*text, pattern)) return parse_bytes(*text);
-  if (const auto number = node.value_exact<std::int64_t>(); number && *number > 0)
+  static const std::regex any(kAnySizePattern);
+  if (text && matches(*text, least > 0 ? pattern : any)) {
+    try {
+      return parse_bytes(*text);
+    } catch (const Error& error) {
+      mistakes_.add(node.source(), fmt::format("{}: {}", dotted(key), error.what()));
+      return std::nullopt;
+    }
+  }
+  if (const auto number = node.value_exact<std::int64_t>(); number && *number >= least)
     return Bytes(static_cast<std::uint64_t>(*number));
   wrong_type(key, node,
              text && text->find('.') != std::string::npos
@@ -225,15 +339,15 @@ void TableReader::size_range(const std::string& key, const toml::table& range,
   TableReader reader(range, dotted(key), mistakes_);
   const auto* from = range.get("from");
   const auto* to = range.get("to");
-  reader.known_ = {"from", "to"};
+  reader.asked_ = {"from", "to"};
   const auto factor = reader.integer("factor", 2).value_or(2);
   reader.finish();
   if (from == nullptr || to == nullptr) {
     mistakes_.add(range.source(), fmt::format("{}: a range needs from and to", dotted(key)));
     return;
   }
-  const auto low = reader.size("from", *from);
-  const auto high = reader.size("to", *to);
+  const auto low = reader.size_at("from", *from, 1);
+  const auto high = reader.size_at("to", *to, 1);
   if (!low || !high) return;
   if (*high < *low)
     mistakes_.add(to->source(), fmt::format("{}: the range ends below its start", dotted(key)));
@@ -245,11 +359,12 @@ void TableReader::size_range(const std::string& key, const toml::table& range,
 }
 
 std::vector<Bytes> TableReader::sizes(const std::string& key) {
+  expect(key, ValueKind::size);
   std::vector<Bytes> values;
   for_each(key, [&](const toml::node& node) {
     if (const auto* range = node.as_table()) {
       size_range(key, *range, values);
-    } else if (const auto value = size(key, node)) {
+    } else if (const auto value = size_at(key, node, 1)) {
       values.push_back(*value);
     }
   });
@@ -257,6 +372,10 @@ std::vector<Bytes> TableReader::sizes(const std::string& key) {
 }
 
 std::vector<std::string> TableReader::scalars(const std::string& key) {
+  const ValueRule* rule = keys_ != nullptr ? keys_->find(key) : nullptr;
+  // Toggles and words of a setting that somebody else reads are scalars too, and a name that keys()
+  // found and the table of keys lacks is for who asks to judge.
+  if (rule != nullptr) expect(key, rule->kind);
   std::vector<std::string> values;
   for_each(key, [&](const toml::node& node) {
     if (node.is_string()) {
@@ -275,27 +394,31 @@ std::vector<std::string> TableReader::scalars(const std::string& key) {
 }
 
 std::optional<TableReader> TableReader::table(const std::string& key) {
-  known_.insert(key);
+  const ValueRule* rule = expect(key, ValueKind::table);
   const toml::node* node = table_.get(key);
   if (node == nullptr) return std::nullopt;
-  if (const auto* table = node->as_table()) return TableReader(*table, dotted(key), mistakes_);
+  if (const auto* table = node->as_table())
+    return TableReader(*table, dotted(key), mistakes_,
+                       rule != nullptr ? rule->tables[0].get() : nullptr);
   wrong_type(key, *node, fmt::format("a table [{}]", dotted(key)));
   return std::nullopt;
 }
 
 std::vector<TableReader> TableReader::tables(const std::string& key) {
-  known_.insert(key);
+  const ValueRule* rule = expect(key, ValueKind::table);
+  const bool may_be_empty = rule != nullptr && rule->count == HowMany::list;
   std::vector<TableReader> readers;
   const toml::node* node = table_.get(key);
   if (node == nullptr) return readers;
   const auto* array = node->as_array();
-  if (array == nullptr || array->empty()) {
+  if (array == nullptr || (array->empty() && !may_be_empty)) {
     wrong_type(key, *node, fmt::format("tables [[{}]]", dotted(key)));
     return readers;
   }
   for (const auto& element : *array) {
     if (const auto* table = element.as_table()) {
-      readers.emplace_back(*table, dotted(key), mistakes_);
+      readers.emplace_back(*table, dotted(key), mistakes_,
+                           rule != nullptr ? rule->tables[0].get() : nullptr);
     } else {
       wrong_type(key, element, fmt::format("a table [[{}]]", dotted(key)));
     }
@@ -307,91 +430,41 @@ std::vector<std::string> TableReader::keys() {
   std::vector<std::string> names;
   for (const auto& [key, value] : table_) {
     names.emplace_back(key.str());
-    known_.insert(names.back());
+    asked_.insert(names.back());
   }
   return names;
 }
 
-void TableReader::finish() {
+void TableReader::note_unknown_keys() const {
+  const bool free = keys_ == nullptr;
+  auto known = free ? std::vector<std::string>(asked_.begin(), asked_.end()) : keys_->names();
+  std::sort(known.begin(), known.end());
   for (const auto& [key, value] : table_) {
     const std::string name(key.str());
-    if (known_.contains(name)) continue;
+    if (free ? asked_.contains(name) : keys_->find(name) != nullptr) {
+      if (!asked_.contains(name))
+        throw Error(ErrorKind::bug, "nothing reads the known key " + dotted(name));
+      continue;
+    }
     const std::string where = path_.empty() ? "" : fmt::format(" in [{}]", path_);
     const auto& place = key.source().begin.line != 0 ? key.source() : value.source();
-    mistakes_.add(
-        place,
-        fmt::format("unknown key \"{}\"{}; {}", name, where,
-                    suggestion(name, std::vector<std::string>(known_.begin(), known_.end()))));
+    mistakes_.add(place,
+                  fmt::format("unknown key \"{}\"{}; {}", name, where, suggestion(name, known)));
   }
 }
 
-namespace {
-
-/// Moves, as copying a toml++ node forgets where it stood.
-void place(toml::table& table, const std::string& key, toml::node&& node) {
-  node.visit([&](auto& typed) { table.insert_or_assign(key, std::move(typed)); });
-}
-
-void merge(toml::table& into, toml::table&& from, const std::string& override_text);
-
-void merge_into_array(toml::array& into, toml::table&& from, const std::string& override_text) {
-  for (auto&& [key, value] : from) {
-    const std::string index(key.str());
-    const bool number = !index.empty() && index.size() < 7 &&
-                        index.find_first_not_of("0123456789") == std::string::npos;
-    if (!number || std::stoul(index) >= into.size() || !value.is_table() ||
-        !into[std::stoul(index)].is_table()) {
-      throw Error(ErrorKind::input,
-                  fmt::format("{}: expected an index 0..{} and a key, as in work.0.size",
-                              override_text, into.empty() ? 0 : into.size() - 1));
-    }
-    merge(*into[std::stoul(index)].as_table(), std::move(*value.as_table()), override_text);
+void TableReader::note_absent_keys() const {
+  for (const Key& key : keys_->keys) {
+    if (!key.required || has(key.name)) continue;
+    const std::string table = path_.empty() ? "the file" : fmt::format("[{}]", path_);
+    const std::string about = key.about.empty() ? "" : ": " + key.about;
+    complain(key.name, fmt::format("{} needs the key {}{}", table, key.name, about));
   }
 }
 
-void merge(toml::table& into, toml::table&& from, const std::string& override_text) {
-  for (auto&& [key, value] : from) {
-    const std::string name(key.str());
-    toml::node* existing = into.get(name);
-    if (existing != nullptr && value.is_table() && existing->is_table()) {
-      merge(*existing->as_table(), std::move(*value.as_table()), override_text);
-    } else if (existing != nullptr && value.is_table() && existing->is_array()) {
-      merge_into_array(*existing->as_array(), std::move(*value.as_table()), override_text);
-    } else {
-      place(into, name, std::move(value));
-    }
-  }
-}
-
-toml::table parse_override(const std::string& text) {
-  const std::string source = "--set " + text;
-  const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    throw Error(ErrorKind::input, fmt::format("{}: expected key=value, as in "
-                                              "--set protocol.iterations=50",
-                                              source));
-  }
-  check_key_parts(text, source.size() > 80 ? source.substr(0, 80) + "..." : source);
-  try {
-    return toml::parse(text, source);
-  } catch (const toml::parse_error&) {
-    std::string quoted = text.substr(0, equals) + "= \"";
-    for (const char c : text.substr(equals + 1)) {
-      if (c == '"' || c == '\\') quoted += '\\';
-      quoted += c;
-    }
-    try {
-      return toml::parse(quoted + "\"", source);
-    } catch (const toml::parse_error& error) {
-      throw Error(ErrorKind::input, fmt::format("{}: {}", source, error.description()));
-    }
-  }
-}
-
-}  // namespace
-
-void apply_overrides(toml::table& table, const std::vector<std::string>& overrides) {
-  for (const auto& text : overrides) merge(table, parse_override(text), "--set " + text);
+void TableReader::finish() {
+  note_unknown_keys();
+  if (keys_ != nullptr) note_absent_keys();
 }
 
 }  // namespace dynamiccl

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <toml++/toml.h>
+
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
+#include "profiles/keys.hpp"
 
 namespace dynamiccl {
 
@@ -20,16 +22,18 @@ namespace dynamiccl {
 class Mistakes {
  public:
   /// @param source file name for nodes that know none
-  explicit Mistakes(std::string source) : source_(std::move(source)) {}
+  /// @param kind of the error: data where the file is this program's own
+  explicit Mistakes(std::string source, ErrorKind kind = ErrorKind::input)
+      : source_(std::move(source)), kind_(kind) {}
   /// Adds `file:line:col: message`.
   void add(const toml::source_region& where, const std::string& message);
   /// The same, `offset` letters behind the start of a quoted text.
   void add_inside(const toml::source_region& where, std::size_t offset, const std::string& message);
-  /// Adds a message that already says its place.
-  void add_placed(const std::string& message);
   [[nodiscard]] bool empty() const { return mistakes_.empty(); }
-  /// @throws Error(input) with one line per mistake, in the order of the file; those of other
-  /// places (--set) follow
+  [[nodiscard]] std::size_t count() const { return mistakes_.size(); }
+  [[nodiscard]] const std::string& source() const { return source_; }
+  /// @throws Error with one line per mistake, in the order of the file; those of other places
+  /// (--set) follow
   void raise() const;
 
  private:
@@ -43,53 +47,50 @@ class Mistakes {
   void add_at(const toml::source_region& where, std::size_t column, const std::string& message);
 
   std::string source_;
+  ErrorKind kind_;
   std::vector<Mistake> mistakes_;
 };
 
-/// How sizes and durations are written as text, here and in the schema for editors. A size is a
-/// number of whole bytes, or of eighths of a K, M or G, so that its pattern tells whether it is
-/// one.
-extern const std::string kSizePattern;
-extern const std::string kDurationPattern;
-/// Durations above 0.
-extern const std::string kPositiveDurationPattern;
-/// A year: deadlines are counted in whole microseconds, an endless one would overflow.
-inline constexpr Micros kLongestDuration{366.0 * 24 * 3600 * 1e6};
-
-/// Whether a text may go on over several lines, as a description may and a setting may not.
-enum class Lines { one, many };
-
-/// Reads one TOML table strictly: asked keys are known, finish() complains about every other.
-/// A wrong value is noted in `Mistakes` and reads as absent, so that all mistakes are found at
-/// once.
+/// Reads one TOML table, the one reader of all input files. A wrong value is noted in `Mistakes`
+/// and reads as absent, so that all mistakes are found at once. Two ways:
+/// - by a table of keys: types and bounds are the table's, finish() notes keys that it does not
+///   have and needed ones that are absent;
+/// - freely, of the program's own data: the methods that are given bounds.
 class TableReader {
  public:
   /// @param path dotted name in messages, "" for the file's top level
-  TableReader(const toml::table& table, std::string path, Mistakes& mistakes);
+  TableReader(const toml::table& table, std::string path, Mistakes& mistakes,
+              const TableKeys* keys = nullptr);
 
+  // What the table of keys says of `key` is what is read. A getter that does not fit it is a bug.
   /// Control characters are a mistake in any text; line ends and tabs are none with Lines::many.
   std::optional<std::string> text(const std::string& key, Lines lines = Lines::one);
   std::optional<bool> boolean(const std::string& key);
-  std::optional<std::int64_t> integer(const std::string& key, std::int64_t minimum,
-                                      std::int64_t maximum = std::numeric_limits<int>::max());
-  /// A number, whole or not, within the bounds.
-  std::optional<double> number(const std::string& key, double minimum, double maximum);
+  std::optional<std::int64_t> integer(const std::string& key);
+  std::optional<double> number(const std::string& key);
   /// "2s", "500ms" or seconds as a number; a year at most.
   std::optional<Micros> duration(const std::string& key);
-
-  /// A single value reads as a list of one; an empty list is a mistake.
+  std::optional<Bytes> size(const std::string& key);
+  std::vector<int> integers(const std::string& key);
+  /// A single value reads as a list of one; an empty list is a mistake, but for HowMany::list.
   std::vector<std::string> texts(const std::string& key, Lines lines = Lines::one);
-  std::vector<int> integers(const std::string& key, int minimum,
-                            int maximum = std::numeric_limits<int>::max());
   std::vector<bool> booleans(const std::string& key);
   /// Sizes as text ("64KiB"), as bytes, or {from = "4B", to = "1GiB", factor = 4}.
   std::vector<Bytes> sizes(const std::string& key);
   /// Scalars of any type as text: settings that a library reads itself.
   std::vector<std::string> scalars(const std::string& key);
 
+  std::optional<std::int64_t> integer(const std::string& key, std::int64_t minimum,
+                                      std::int64_t maximum = std::numeric_limits<int>::max());
+  /// A number, whole or not, within the bounds.
+  std::optional<double> number(const std::string& key, double minimum, double maximum);
+  std::vector<int> integers(const std::string& key, int minimum,
+                            int maximum = std::numeric_limits<int>::max());
+
   template <class E>
   std::vector<E> names(const std::string& key) {
     std::vector<E> values;
+    expect(key, ValueKind::word);
     for_each(key, [&](const toml::node& node) {
       const auto name = node.value_exact<std::string>();
       if (!name) return wrong_type(key, node, "a name in quotes");
@@ -110,8 +111,13 @@ class TableReader {
   }
 
   std::optional<TableReader> table(const std::string& key);
-  /// The tables of `[[key]]`.
+  /// The tables of `[[key]]`. Where the table of keys has several for it, the first one's hold
+  /// until read_as() says otherwise.
   std::vector<TableReader> tables(const std::string& key);
+  /// The same table by other keys.
+  [[nodiscard]] TableReader read_as(const TableKeys& keys) const {
+    return {table_, path_, mistakes_, &keys};
+  }
   /// Names of all keys, for tables whose keys the user chooses; they become known.
   std::vector<std::string> keys();
 
@@ -122,24 +128,35 @@ class TableReader {
   [[nodiscard]] Mistakes& mistakes() const { return mistakes_; }
   /// Notes a mistake at the key's value, at the table when the key is absent.
   void complain(const std::string& key, const std::string& message) const;
-  /// Notes every key that was not asked for.
+  /// Notes every key that is not known, and every needed one that is absent.
+  /// @throws Error(bug) for a key of the table of keys that stands here and nobody asked for
   void finish();
 
   static std::string unknown_name(const std::string& what, const std::string& name,
                                   const std::vector<std::string>& known);
 
  private:
+  /// What the table of keys says of a key that is being read, nullptr when reading freely.
+  const ValueRule* expect(const std::string& key, ValueKind kind);
+  /// The same, where the table of keys must say it.
+  const ValueRule& bounds(const std::string& key, ValueKind kind);
+  [[nodiscard]] HowMany count_of(const std::string& key) const;
   void for_each(const std::string& key, const std::function<void(const toml::node&)>& visit);
   void wrong_type(const std::string& key, const toml::node& node, const std::string& expected);
+  void wrong_whole(const std::string& key, const toml::node& node, std::int64_t minimum,
+                   std::int64_t maximum);
   std::optional<std::string> string(const std::string& key, const toml::node& node, Lines lines);
   void size_range(const std::string& key, const toml::table& range, std::vector<Bytes>& sizes);
-  std::optional<Bytes> size(const std::string& key, const toml::node& node);
+  std::optional<Bytes> size_at(const std::string& key, const toml::node& node, std::int64_t least);
+  void note_unknown_keys() const;
+  void note_absent_keys() const;
   [[nodiscard]] std::string dotted(const std::string& key) const;
 
   const toml::table& table_;
   std::string path_;
   Mistakes& mistakes_;
-  std::set<std::string> known_;
+  const TableKeys* keys_;
+  std::set<std::string> asked_;
 };
 
 /// Applies `key=value` overrides (`protocol.iterations=5`, `axes.backend=gloo`,

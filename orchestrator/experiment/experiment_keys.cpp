@@ -1,0 +1,281 @@
+#include "orchestrator/experiment/experiment_keys.hpp"
+
+#include <fmt/format.h>
+
+#include "core/training/training.hpp"
+#include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+#include "orchestrator/experiment/protocol.hpp"
+#include "orchestrator/experiment/tune_options.hpp"
+#include "profiles/keys_output.hpp"
+#include "profiles/profile_toml.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using KeysPtr = std::shared_ptr<const TableKeys>;
+
+std::string plain(double value) { return fmt::format("{:g}", value); }
+std::string seconds(Micros time) { return fmt::format("{:g} s", time.seconds()); }
+
+/// What [axes] and [[zip]] have in common.
+std::vector<Key> axis_keys() {
+  return {{"environment", rule::text().some(), "where ranks run: profiles by name"},
+          {"backend", rule::word<Backend>().some(), "communication libraries"},
+          {"architecture", rule::word<Architecture>().some(),
+           "ps: parameter server, ring: all ranks alike"},
+          {"ranks", rule::whole(1, kMostRanks).some(), "processes"},
+          {"datatype", rule::word<DataType>().some(), "element type", "float32"},
+          {"algorithm", rule::text().some(),
+           "\"library\" lets the backend choose; own_ring is this project's", "library"},
+          {"in_place", rule::boolean().some(), "one buffer for both directions", "false"}};
+}
+
+KeysPtr zip_keys() {
+  TableKeys keys{axis_keys()};
+  keys.fewest = 2;
+  return std::make_shared<const TableKeys>(std::move(keys));
+}
+
+KeysPtr collective_work() {
+  auto names = all_names<Collective>();
+  std::erase(names, std::string(name_of(Collective::training)));
+  static const KeysPtr keys = std::make_shared<const TableKeys>(TableKeys{
+      {{"collective", rule::words(names).some(), "what is called", "", true},
+       {"size", rule::sizes(),
+        "as nccl-tests counts it: \"64KiB\", 65536 or {from = \"4B\", to = \"1GiB\", factor = 4}",
+        "", true},
+       {"architecture", rule::word<Architecture>().some(), "only with these", "as the axes say"},
+       {"backend", rule::word<Backend>().some(), "only with these", "as the axes say"},
+       {"datatype", rule::word<DataType>().some(), "instead of the axis", "as the axes say"},
+       {"algorithm", rule::text().some(), "instead of the axis", "as the axes say"},
+       {"in_place", rule::boolean().some(), "instead of the axis", "as the axes say"}}});
+  return keys;
+}
+
+KeysPtr training_work() {
+  static const KeysPtr keys = [] {
+    TableKeys work{
+        {{"training", rule::word<TrainingMethod>().some(), "training methods", "", true},
+         {"architecture", rule::word<Architecture>().some(), "only with these", "as the axes say"},
+         {"backend", rule::word<Backend>().some(), "only with these", "as the axes say"}}};
+    for (const auto& row : training_setting_rows()) {
+      const bool model = row.name == training_settings().front();
+      work.keys.push_back({row.name,
+                           model ? rule::word<TrainingModel>().some() : rule::scalar().some(),
+                           row.about, model ? "" : row.usual, model});
+    }
+    return std::make_shared<const TableKeys>(std::move(work));
+  }();
+  return keys;
+}
+
+TableKeys noise_keys() {
+  const NoiseLimits usual;
+  const ValueRule share = rule::number(0, 1);
+  return {{{"busy", share, "share of the CPUs that others may use", plain(usual.busy)},
+           {"load", rule::number(0, 1000), "others' runnable tasks per core before a launch",
+            plain(usual.load)},
+           {"steal", share, "share of CPU time stolen by a hypervisor", plain(usual.steal)},
+           {"psi_cpu", share, "share of time a task waited for a CPU before a launch",
+            plain(usual.psi_cpu)},
+           {"psi_memory", share, "the same for memory", plain(usual.psi_memory)},
+           {"psi_io", share, "the same for disks", plain(usual.psi_io)},
+           {"throttled", rule::whole(0), "periods throttled by a control group",
+            std::to_string(usual.throttled)},
+           {"wait", rule::duration(), "how long a launch waits for a quiet machine",
+            seconds(usual.wait)},
+           {"gpu_capped", share,
+            "share of a cell's time in which heat or power held a GPU's clocks back",
+            plain(usual.gpu_capped)}}};
+}
+
+std::vector<Key> launch_keys(const RunProtocol& usual) {
+  return {{"launches", rule::whole(1, 10'000), "blocks: independent launches of each group",
+           std::to_string(usual.launches)},
+          {"target_interval", rule::number(0.001, 1),
+           "launches are added until the 95 % interval of each median is within this share of it",
+           "as many as launches says"},
+          {"max_launches", rule::whole(2, 10'000), "with target_interval: no group gets more",
+           std::to_string(usual.max_launches)},
+          {"time_budget", rule::positive_duration(), "no block begins that would not end within it",
+           "none"},
+          {"retries", rule::whole(0, 100), "further attempts of a launch that failed",
+           std::to_string(usual.retries)},
+          {"launch_timeout", rule::positive_duration(), "a launch without an end is ended",
+           "made from the cells"},
+          {"connect_timeout", rule::positive_duration(), "for ranks to find each other",
+           seconds(usual.connect_timeout)}};
+}
+
+std::vector<Key> sampling_keys(const Protocol& usual) {
+  return {
+      {"warmup", rule::whole(0, 1'000'000), "iterations kept out of every statistic",
+       std::to_string(usual.warmup)},
+      {"iterations", rule::whole(1, 10'000'000), "timed samples of a cell in a launch",
+       std::to_string(usual.iterations)},
+      {"min_iterations", rule::whole(1, 10'000'000), "never fewer, whatever cell_time_cap says",
+       std::to_string(usual.min_iterations)},
+      {"cell_time_cap", rule::duration(), "timed part of a cell in a launch",
+       seconds(usual.cell_time_cap)},
+      {"batch_target", rule::duration(),
+       "faster calls are timed in batches that last as long; 0 = off",
+       fmt::format("{:g} us", usual.batch_target.count())},
+      {"max_batch", rule::whole(1, 1'000'000), "calls in a batch", std::to_string(usual.max_batch)},
+      {"batch_rooted", rule::boolean(),
+       "batches operations with one root, too, whose mean is then a throughput, as the root "
+       "runs ahead",
+       fmt::format("{}", usual.batch_rooted)},
+      {"rank_aggregation", rule::word<RankAggregation>(),
+       "how one iteration's ranks become one time", std::string(name_of(usual.rank_aggregation))},
+      {"verify", rule::boolean(), "check every element of the results",
+       fmt::format("{}", usual.verify)}};
+}
+
+TableKeys protocol_keys() {
+  const RunProtocol usual;
+  TableKeys protocol{launch_keys(usual)};
+  for (Key& key : sampling_keys(usual.cells)) protocol.keys.push_back(std::move(key));
+  protocol.keys.push_back({"noise", rule::table(noise_keys()),
+                           "limits of the noise gate: a launch beyond one is flagged and kept"});
+  protocol.needs = {{"max_launches", "target_interval"}};
+  return protocol;
+}
+
+/// Settings of the C library's allocator, core/vocabulary/malloc_settings.hpp.
+TableKeys malloc_keys() {
+  TableKeys keys;
+  for (const auto& name : malloc_setting_names())
+    keys.keys.push_back({name, rule::toggle().some(), "", "as the process has it"});
+  return keys;
+}
+
+ValueRule knobs() {
+  const ValueRule values = rule::chosen(rule::scalar().some(), rule::kVariable);
+  return rule::by_backend(rule::table(TableKeys{
+      {{"env", values, "environment variables; \"default\" leaves one alone"},
+       {"mca", values, "Open MPI parameters"},
+       {"malloc", rule::table(malloc_keys()), "what the allocator does with freed memory"},
+       {"call", values, "settings per communicator and call"}}}));
+}
+
+TableKeys tune_backend_keys() {
+  const ValueRule counts = rule::whole(1).some();
+  return {{{"algorithms", rule::chosen(rule::text().some(), "", "COLLECTIVE"),
+            "algorithms by collective", "all that are known"},
+           {"segments", rule::sizes(), "bytes of a pipelined segment"},
+           {"fanouts", counts, "children of a tree's node"},
+           {"depths", counts, "segments under way"},
+           {"shards", counts, "servers that share a message"},
+           {"channels", counts, "NCCL's channels"},
+           {"threads", counts, "NCCL's threads of a block"},
+           {"chunks", rule::sizes(), "bytes of NCCL's buffers"},
+           {"socket_threads", counts, "NCCL's threads per socket"},
+           {"scopes", rule::word<KnobScope>().some(), "when a setting takes effect"},
+           {"launch", rule::chosen(rule::scalar().some(), "", "SETTING"),
+            "\"env.NAME\", \"mca.NAME\" or \"malloc.NAME\": values"}}};
+}
+
+TableKeys tune_keys() {
+  const TuneOptions usual;
+  TableKeys tune{{{"held_out", rule::text(Lines::many).some(),
+                   "cells, as expressions, that no choice of ours was made on"},
+                  {"sweep_launches", rule::whole(3, 1000), "of every setting with --sweep",
+                   std::to_string(usual.sweep_launches)},
+                  {"confirm_launches", rule::whole(3, 1000), "of default and choice",
+                   std::to_string(usual.confirm_launches)},
+                  {"budget_percent", rule::whole(1, 100), "of what all settings need",
+                   plain(100 * usual.budget)},
+                  {"allowed_time", rule::duration(), "what the workload leaves for a call"}}};
+  const auto backend = rule::table(tune_backend_keys());
+  for (const auto& name : all_names<Backend>())
+    tune.keys.push_back({name, backend, "what is searched of this library"});
+  return tune;
+}
+
+TableKeys cluster_keys() {
+  constexpr int kMostNodes = 65536;
+  constexpr int kMostGpus = 1024;
+  return {{{"hosts", rule::text().some(), "\"node1:4\", ..., or a file of them; by ssh"},
+           {"slurm", rule::toggle({"srun", "mpirun"}),
+            "who starts the ranks: job steps or MPI's launcher; true: srun", "false"},
+           {"nodes", rule::whole(0, kMostNodes), "0: all", "0"},
+           {"ranks_per_node", rule::whole(0, kMostNodes), "0: equal shares", "0"},
+           {"gpus_per_node", rule::whole(0, kMostGpus), "what each node is asked for", "0"},
+           {"partition", rule::text(), "of Slurm"},
+           {"time_limit", rule::text(), "as Slurm takes it: \"2:00:00\""},
+           {"options", rule::text().some(), "of salloc: \"--account=A\""},
+           {"interface", rule::text(), "the ranks' network: \"ib0\""},
+           {"wait", rule::duration(), "for an allocation", "a day"}}};
+}
+
+/// Every axis that has no default stands in [axes] or in a [[zip]].
+Json required_axes() {
+  Json all = Json::array();
+  for (const char* axis : kRequiredAxes) {
+    const Json has{{"required", Json::array({axis})}};
+    const Json in_axes{{"required", Json::array({"axes"})}, {"properties", {{"axes", has}}}};
+    const Json in_zip{{"required", Json::array({"zip"})},
+                      {"properties", {{"zip", {{"contains", has}}}}}};
+    all.push_back({{"anyOf", {in_axes, in_zip}}});
+  }
+  return all;
+}
+
+}  // namespace
+
+const TableKeys& collective_work_keys() { return *collective_work(); }
+const TableKeys& training_work_keys() { return *training_work(); }
+
+const TableKeys& experiment_keys() {
+  const ValueRule expressions = rule::text(Lines::many).some();
+  static const TableKeys keys{
+      {{"name", rule::filled_text(), "what the runs are listed under", "", true},
+       {"description", rule::text(Lines::many), "one sentence"},
+       {"seed", rule::whole(0, std::numeric_limits<std::int64_t>::max()), "of orders and data",
+        std::to_string(kUsualSeed)},
+       {"axes", rule::table(TableKeys{axis_keys()}), "every combination is measured"},
+       {"zip", rule::tables({zip_keys()}), "axes that vary together"},
+       {"work", rule::tables({collective_work(), training_work()}),
+        "what is measured: collectives x sizes, or training methods x settings", "", true},
+       {"protocol", rule::table(protocol_keys()), "how often and how long"},
+       {"knobs", knobs(), "settings of libraries, every value is swept"},
+       {"cluster", rule::table(cluster_keys()), "the ranks' machines, where they are not this one"},
+       {"tune", rule::table(tune_keys()), "which settings `tune` searches"},
+       {"where", expressions, "keep the cells for which all hold: \"size >= 1MiB\""},
+       {"exclude", expressions, "drop the cells for which any holds"},
+       {"profile", rule::chosen(rule::table(std::make_shared<const TableKeys>(profile_keys()))),
+        "environment profiles changed or made for this file"}}};
+  return keys;
+}
+
+Json experiment_schema() {
+  Json schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
+              {"title", "DynamICCL experiment"}};
+  schema["allOf"] = required_axes();
+  schema.update(json_schema(experiment_keys()));
+  return schema;
+}
+
+std::string experiment_keys_page() {
+  std::string page =
+      "# Keys of experiment files\n\n"
+      "Printed by `dynamiccl schema --markdown` from the table by which experiments are read; "
+      "`dynamiccl schema` prints the same as a JSON schema for editors. All mistakes of a file are "
+      "reported at once, each as `file:line:column`.\n\n"
+      "* A **duration** is a text such as `\"500ms\"` (units us, ms, s, min or m, h) or a number "
+      "of seconds.\n"
+      "* A **size** is a text such as `\"64KiB\"` (K or KiB is 1024 bytes, KB 1000; M and G "
+      "likewise) or a number of bytes.\n"
+      "* A **range of sizes** is `{from = \"4B\", to = \"1GiB\", factor = 4}`.\n"
+      "* The axes environment, backend, architecture and ranks have no default: each stands in "
+      "`[axes]` or in a `[[zip]]`.\n\n";
+  page += keys_markdown(experiment_keys(), "The file");
+  // Each section ends with an empty line; the page, whose last line end its printer writes, with
+  // none.
+  page.resize(page.find_last_not_of('\n') + 1);
+  return page;
+}
+
+}  // namespace dynamiccl
