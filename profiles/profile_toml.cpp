@@ -58,7 +58,8 @@ constexpr std::array kCapabilities{"AUDIT_CONTROL",
                                    "SYS_TTY_CONFIG",
                                    "WAKE_ALARM"};
 constexpr std::array kSecurityOptions{"seccomp=", "apparmor=", "label=", "no-new-privileges"};
-constexpr std::array kPlaceholders{"subnet", "interface", "host_address"};
+constexpr std::array kPlaceholders{"subnet", "interface", "host_address", "run_folder",
+                                   "program_folder"};
 constexpr Bytes kMinShm{4096};
 
 bool is_variable_name(std::string_view name) {

@@ -58,6 +58,8 @@ constexpr std::array kCauses{
           mend_reference_blas, by_any},
     Cause{"gpu-boundary", "NCCL cannot use the GPUs' own links", look_for_gpu_boundary,
           mend_gpu_boundary, by_nccl},
+    Cause{"gpu-sockets", "NCCL's ranks of one machine speak by sockets", look_for_gpu_sockets,
+          mend_gpu_sockets, by_nccl},
 };
 
 }  // namespace

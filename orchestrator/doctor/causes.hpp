@@ -82,5 +82,7 @@ std::optional<Symptom> look_for_reference_blas(const Patient& patient);
 Mend mend_reference_blas(const Patient& patient);
 std::optional<Symptom> look_for_gpu_boundary(const Patient& patient);
 Mend mend_gpu_boundary(const Patient& patient);
+std::optional<Symptom> look_for_gpu_sockets(const Patient& patient);
+Mend mend_gpu_sockets(const Patient& patient);
 
 }  // namespace dynamiccl

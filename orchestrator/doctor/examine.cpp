@@ -127,8 +127,10 @@ PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int 
 
 /// What the backend is told, as the launcher is told it.
 void read_settings(const EnvironmentProfile& profile, const LaunchShape& shape,
-                   const nlohmann::json& machine, int ranks, BackendLook& look) {
+                   const LaunchSite& site, int ranks, BackendLook& look) {
   LaunchRequest request;
+  request.program_folder = site.worker_folder;
+  request.run_folder = site.run_folder;
   request.backend = look.backend;
   request.shape = shape;
   apply_settings(request, profile, {});
@@ -137,7 +139,7 @@ void read_settings(const EnvironmentProfile& profile, const LaunchShape& shape,
   look.many_hosts = !shape.launch_agent.empty();
   auto settings = look.environment;
   settings.insert(look.mca.begin(), look.mca.end());
-  look.asked = asked_transport(profile, look.backend, settings, look.many_hosts, machine, ranks);
+  look.asked = asked_transport(profile, look.backend, settings, look.many_hosts, site.host, ranks);
 }
 
 /// Ranks may have taken different ways, and known it in different ways: "cma, tcp".
@@ -235,7 +237,7 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
   BackendLook look;
   look.backend = backend;
   try {
-    read_settings(profile, runner.environment(profile.name, ranks).shape(), site.host, ranks, look);
+    read_settings(profile, runner.environment(profile.name, ranks).shape(), site, ranks, look);
     const auto done =
         runner.attempt(look_group(profile, backend, ranks, kLookSize), {}, 0, look_protocol());
     read_records(done.finished, profile, look);
@@ -329,6 +331,8 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
       return "shm";
     case GpuPath::net:
       return "net";
+    case GpuPath::folder:
+      return "folder";
     case GpuPath::none:
     case GpuPath::impossible:
       break;

@@ -31,4 +31,21 @@ Mend mend_gpu_boundary(const Patient& patient) {
   return mend;
 }
 
+/// Beside gpu-boundary: for those who must leave the containers apart.
+std::optional<Symptom> look_for_gpu_sockets(const Patient& patient) {
+  const auto prediction = predict_gpu_path(patient.profile, patient.host, patient.ranks);
+  if (prediction.path != GpuPath::net || prediction.obstacles.empty()) return std::nullopt;
+  return Symptom{
+      "ranks of one machine are isolated from each other, which leaves NCCL sockets alone",
+      {Backend::nccl}};
+}
+
+Mend mend_gpu_sockets(const Patient& patient) {
+  return {
+      "where the namespaces must stay apart: one folder in all containers (--volume "
+      "/run/FOLDER:/run/FOLDER) + DYNAMICCL_SHARED_FOLDER=/run/FOLDER + "
+      "NCCL_NET_PLUGIN=libdynamiccl-nccl-plugin.so + NCCL_NET=DynamICCL (docs/transport.md)",
+      with_shared_folder(patient.profile)};
+}
+
 }  // namespace dynamiccl

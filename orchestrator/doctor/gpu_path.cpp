@@ -115,7 +115,11 @@ void find_peer_obstacles(const EnvironmentProfile& profile, const Separation& ap
 
 GpuPath path_of(const EnvironmentProfile& profile, const Separation& apart,
                 const std::vector<GpuObstacle>& host, const std::vector<GpuObstacle>& peer) {
-  if (!host.empty()) return GpuPath::net;
+  if (!host.empty())
+    return nccl_setting(profile, "NCCL_NET_PLUGIN").empty() ||
+                   nccl_setting(profile, "DYNAMICCL_SHARED_FOLDER").empty()
+               ? GpuPath::net
+               : GpuPath::folder;
   if (peer.empty()) return GpuPath::p2p;
   // One host for NCCL, yet handles cannot be passed: it fails instead of falling back
   // (cuMemImportFromShareableHandle, error 101).
@@ -132,6 +136,8 @@ std::string summary_of(const GpuPrediction& prediction, int ranks) {
       return fmt::format("{} ranks reach each other's GPU memory ({})", ranks, prediction.link);
     case GpuPath::shm:
       return "ranks stage through host memory";
+    case GpuPath::folder:
+      return "ranks of one machine copy through host memory that they hand each other in a folder";
     case GpuPath::net:
       return "ranks of one machine go through the network transport";
     case GpuPath::impossible:
@@ -183,10 +189,25 @@ EnvironmentProfile with_gpu_path(EnvironmentProfile profile) {
   use_host_ipc(profile);
   profile.uts = Sharing::host;
   profile.gpus = GpuVisibility::all;
-  for (const char* name : {"NCCL_HOSTID", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}) {
+  for (const char* name :
+       {"NCCL_HOSTID", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_PLUGIN", "NCCL_NET",
+        "DYNAMICCL_SHARED_FOLDER", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) {
     profile.environment.erase(name);
     drop_setting(profile, Backend::nccl, name);
   }
+  return profile;
+}
+
+EnvironmentProfile with_shared_folder(EnvironmentProfile profile) {
+  constexpr const char* kReason = "through a folder that isolated ranks share";
+  const auto put = [&](const char* name, const char* value) {
+    put_setting(profile, Backend::nccl, {name, value, kReason});
+  };
+  put("NCCL_NET_PLUGIN", "{program_folder}/libdynamiccl-nccl-plugin.so");
+  put("NCCL_NET", "DynamICCL");
+  put("DYNAMICCL_SHARED_FOLDER", "{run_folder}");
+  put("NCCL_MIN_CTAS", "8");
+  put("NCCL_MAX_CTAS", "8");
   return profile;
 }
 

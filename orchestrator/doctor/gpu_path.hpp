@@ -13,15 +13,17 @@ enum class GpuPath {
   none,        ///< no GPU, or one rank
   p2p,         ///< GPU to GPU, over NVLink or PCIe
   shm,         ///< staged in host memory that both ranks map
+  folder,      ///< through a folder that isolated ranks share, by this project's plugin
   net,         ///< network transport, sockets or RDMA, although one machine holds both
   impossible,  ///< NCCL gives up
 };
 template <>
 struct NameTable<GpuPath> {
   static constexpr std::string_view what = "GPU path";
-  static constexpr std::array entries{Named{GpuPath::none, "none"}, Named{GpuPath::p2p, "P2P"},
-                                      Named{GpuPath::shm, "SHM"}, Named{GpuPath::net, "NET"},
-                                      Named{GpuPath::impossible, "impossible"}};
+  static constexpr std::array entries{
+      Named{GpuPath::none, "none"}, Named{GpuPath::p2p, "P2P"},
+      Named{GpuPath::shm, "SHM"},   Named{GpuPath::folder, "FOLDER"},
+      Named{GpuPath::net, "NET"},   Named{GpuPath::impossible, "impossible"}};
 };
 
 /// One thing that keeps NCCL from a faster path.
@@ -50,5 +52,9 @@ bool shows_gpus(const EnvironmentProfile& profile, const nlohmann::json& machine
 /// The profile with the flags that give it P2P: one network, IPC and UTS namespace and all GPUs
 /// visible.
 EnvironmentProfile with_gpu_path(EnvironmentProfile profile);
+
+/// The profile whose ranks stay as isolated as they are, with NCCL's network going through a folder
+/// that they share (docs/transport.md).
+EnvironmentProfile with_shared_folder(EnvironmentProfile profile);
 
 }  // namespace dynamiccl

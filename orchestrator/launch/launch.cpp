@@ -201,6 +201,8 @@ std::vector<Command> make_commands(
   const std::string program =
       group.trains() ? trainer_program(group.backend) : std::string(worker_program(group.backend));
   request.worker = {fmt::format("{}/{}", site.worker_folder, program), run_json};
+  request.program_folder = site.worker_folder;
+  request.run_folder = site.run_folder;
   request.wrap_rank = std::move(wrap_rank);
   // An engine's containers begin with an environment of their own.
   if (const char* tunables = std::getenv(std::string(kTunablesVariable).c_str());

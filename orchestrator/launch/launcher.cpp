@@ -34,12 +34,15 @@ const BackendRow& row_of(Backend backend) {
   throw Error(ErrorKind::bug, fmt::format("backend {} has no launcher", name_of(backend)));
 }
 
-std::string expand(std::string text, const BackendSetting& setting, const LaunchShape& shape,
+std::string expand(std::string text, const BackendSetting& setting, const LaunchRequest& request,
                    const std::string& profile) {
-  const std::array<std::pair<std::string_view, const std::string*>, 3> values{
+  const LaunchShape& shape = request.shape;
+  const std::array<std::pair<std::string_view, const std::string*>, 5> values{
       {{"{subnet}", &shape.subnet},
        {"{interface}", &shape.interface},
-       {"{host_address}", &shape.host_address}}};
+       {"{host_address}", &shape.host_address},
+       {"{run_folder}", &request.run_folder},
+       {"{program_folder}", &request.program_folder}}};
   for (const auto& [placeholder, value] : values) {
     for (auto at = text.find(placeholder); at != std::string::npos; at = text.find(placeholder)) {
       if (value->empty()) {
@@ -93,7 +96,7 @@ void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
   const auto settings = profile.backend_settings.find(request.backend);
   if (settings != profile.backend_settings.end()) {
     for (const auto& setting : settings->second) {
-      const auto value = expand(setting.value, setting, request.shape, profile.name);
+      const auto value = expand(setting.value, setting, request, profile.name);
       if (setting.name.starts_with(mca)) {
         request.mca[setting.name.substr(mca.size())] = value;
       } else if (setting.name.starts_with(allocator)) {

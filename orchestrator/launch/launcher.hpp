@@ -26,6 +26,8 @@ struct LaunchRequest {
   bool as_root = false;  ///< the launcher runs as root where it runs
   LaunchShape shape;
   std::vector<std::string> worker;                 ///< program and arguments of every rank
+  std::string program_folder;                      ///< of the workers and plugins
+  std::string run_folder;                          ///< that all ranks of this host see
   std::map<std::string, std::string> environment;  ///< for every rank
   std::map<std::string, std::string> mca;          ///< Open MPI parameters
   /// GLIBC_TUNABLES that the ranks inherit, which the allocator's settings are joined with.
@@ -57,9 +59,10 @@ std::string_view worker_program(Backend backend);
 std::string trainer_program(Backend backend);
 
 /// Fills environment and mca of `request` from the profile's variables, the profile's settings for
-/// the backend ({subnet}, {interface} and {host_address} expanded by the shape) and the group's
-/// launch-scope knobs; later ones win. The allocator's settings
-/// (core/vocabulary/malloc_settings.hpp) become one GLIBC_TUNABLES with what is set there already.
+/// the backend ({subnet}, {interface} and {host_address} expanded by the shape, {program_folder}
+/// and {run_folder} by the request) and the group's launch-scope knobs; later ones win. The
+/// allocator's settings (core/vocabulary/malloc_settings.hpp) become one GLIBC_TUNABLES with what
+/// is set there already.
 /// @throws Error(environment) when a setting needs a subnet or interface the shape has not,
 /// Error(input) for a setting of the allocator that is none
 void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,

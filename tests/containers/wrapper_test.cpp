@@ -60,21 +60,14 @@ constexpr const char* kMissing = "build no-such-package-dyn\nrun coreutils\n";
 
 }  // namespace
 
-TEST_CASE("help needs no build, installs nothing and comes within 0.3 s") {
+TEST_CASE("help needs no build and installs nothing") {
   const Repository repository;
   repository.packages(kMissing);
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{}, {"--help"}, {"run", "--help"}, {"query", "-h"}}) {
-    // The best of five: a busy machine is not the wrapper's fault.
-    auto best = std::chrono::steady_clock::duration::max();
-    for (int i = 0; i < 5; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      const CommandResult result = repository.run(arguments);
-      best = std::min(best, std::chrono::steady_clock::now() - start);
-      CHECK(result.exit_code == 0);
-      CHECK_THAT(result.out, ContainsSubstring("./dynamiccl run"));
-    }
-    CHECK(best < std::chrono::milliseconds(300));
+    const CommandResult result = repository.run(arguments);
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(result.out, ContainsSubstring("./dynamiccl run"));
   }
   CHECK_FALSE(fs::exists(repository.root() + "/build"));
 }

@@ -148,7 +148,7 @@ TEST_CASE("a host that cannot be reached is named before anything is started") {
   CHECK((run.out + run.err).find("gone cannot be reached") != std::string::npos);
 }
 
-TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given back") {
+TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given back", "[long]") {
   const Rig& rig = Rig::get();
   for (const char* start : {"srun", "mpirun"}) {
     const std::string db = std::string(start) + ".sqlite";
@@ -161,7 +161,7 @@ TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given b
   }
 }
 
-TEST_CASE("Slurm: a batch script runs the experiment in its own allocation") {
+TEST_CASE("Slurm: a batch script runs the experiment in its own allocation", "[long]") {
   const Rig& rig = Rig::get();
   rig.file("job.sh",
            "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n"
@@ -186,5 +186,38 @@ TEST_CASE("Slurm: what a killed run leaves in the queue is cancelled by clean") 
   const auto cleaned = rig.on("head", {kProgram, "clean"});
   INFO(cleaned.err);
   CHECK(cleaned.out.find("Slurm job") != std::string::npos);
+  CHECK(rig.queue() == "");
+}
+
+TEST_CASE("without Slurm or ssh the plan says which command would have been used") {
+  CommandOptions bare;
+  bare.environment = {{"PATH", "/nowhere"}, {"SLURM_JOB_ID", ""}};
+  const auto planned = [&](std::vector<std::string> where) {
+    where.insert(where.begin(), {kProgram, "plan", kExperiment});
+    return run_command(where, bare).out;
+  };
+  const auto slurm = planned({"--slurm", "--nodes", "2"});
+  CHECK(slurm.find("salloc is not in PATH") != std::string::npos);
+  CHECK(slurm.find("asked for by: salloc --no-shell --nodes=2") != std::string::npos);
+  const auto ssh = planned({"--hosts", "a:2,b:2"});
+  CHECK(ssh.find("ssh is not in PATH") != std::string::npos);
+  CHECK(ssh.find("start by: ssh -o BatchMode=yes") != std::string::npos);
+}
+
+TEST_CASE("Slurm: a resumed run takes over what a killed one has left in the queue", "[long]") {
+  const Rig& rig = Rig::get();
+  const std::string run = std::string(kProgram) + " run " + kExperiment +
+                          " --db resumed.sqlite --set protocol.iterations=1000000 --set "
+                          "protocol.cell_time_cap=2s --slurm --nodes 2";
+  const std::string start = run +
+                            " >resumed.log 2>&1 & run=$!; for i in $(seq 200); do "
+                            "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
+                            "sleep 1; kill -KILL $run";
+  static_cast<void>(rig.on("head", {"bash", "-c", start}));
+  const auto resumed = rig.on("head", {"bash", "-c", run + " --resume"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK((resumed.out + resumed.err).find("takes over Slurm job") != std::string::npos);
+  check_measured(rig, "resumed.sqlite", "srun");
   CHECK(rig.queue() == "");
 }

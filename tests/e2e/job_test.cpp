@@ -81,6 +81,11 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
             .get<int>() > 0);
   CHECK(program.value("SELECT count(*) FROM decision WHERE kind = 'final' AND guard = 'pass'") ==
         1);
+  CHECK(
+      program
+          .value("SELECT count(*) FROM decision WHERE environment LIKE 'job with socket_threads=%' "
+                 "AND task_key NOT LIKE 'nccl/job/step/%'")
+          .get<int>() > 0);
   for (const char* query : {"decisions", "trace", "regret"}) {
     const auto answer = program.run({"query", query});
     CHECK(answer.exit_code == 0);

@@ -119,9 +119,8 @@ TEST_CASE("a wrong profile is refused with its place, the reason and the nearest
       {cross + "[[backend.mpich]]\nname = \"mca:btl\"\nvalue = \"tcp\"\nreason = \"r\"\n",
        "\"mca:btl\" is an Open MPI parameter, but the backend is mpich"},
       {cross + "[[backend.openmpi]]\nname = \"mca:btl\"\nvalue = \"{subnett}\"\nreason = \"r\"\n",
-       "p.toml:12:9: unknown placeholder \"{subnett}\"; known: subnet, interface, host_address. "
-       "Did "
-       "you mean \"subnet\"?"},
+       "p.toml:12:9: unknown placeholder \"{subnett}\"; known: subnet, interface, host_address, "
+       "run_folder, program_folder. Did you mean \"subnet\"?"},
       {cross + "[[backend.gloo]]\nname = \"malloc:keep\"\nvalue = \"64MiB\"\nreason = \"r\"\n",
        "malloc keep is \"64MiB\": expected true or false"},
       {cross + "[[backend.gloo]]\nname = \"malloc:kepp\"\nvalue = \"true\"\nreason = \"r\"\n",

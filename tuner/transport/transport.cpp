@@ -230,6 +230,7 @@ Result Transport::connect_tcp(const Handle& handle, std::unique_ptr<TcpConnectin
   if (!socket.valid() && problem.empty()) return nccl_net::kSuccess;
   pending.reset();
   if (!socket.valid()) return fail(nccl_net::kSystemError, problem);
+  say(nccl_net::kInfo, "a connection by TCP");
   auto made = TcpConnection::make(true, std::move(socket), settings_.inline_bytes, problem);
   return opened(std::move(made), problem, connection);
 }
@@ -242,6 +243,7 @@ Result Transport::accept(Listener& listener, Connection*& connection) {
   Descriptor socket = listener.tcp->accept(listener.handle.token);
   if (!socket.valid()) return nccl_net::kSuccess;
   std::string problem;
+  say(nccl_net::kInfo, "a connection by TCP");
   auto made = TcpConnection::make(false, std::move(socket), settings_.inline_bytes, problem);
   forget_file(listener);
   return opened(std::move(made), problem, connection);

@@ -324,10 +324,10 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
   }
   std::map<std::string, double> counts;
   for (const auto& [way, count] : found.ways) counts[transport_of_way(way)] += count;
-  const auto sums = sum_over_ranks(
-      *host_, {counts["p2p"], counts["shm"], counts["net"], log_path_.empty() ? 0.0 : 1.0});
+  const auto sums = sum_over_ranks(*host_, {counts["p2p"], counts["shm"], counts["folder"],
+                                            counts["net"], log_path_.empty() ? 0.0 : 1.0});
   // Without a log (the user directs it, or NCCL is not usable) bytes must do as witness.
-  if (sums[3] == 0) return std::nullopt;
+  if (sums[4] == 0) return std::nullopt;
   TransportClaim claim;
   nlohmann::json pairs = nlohmann::json::array();
   for (const auto& [pair, ways] : found.pairs)
@@ -340,10 +340,11 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
     claim.evidence = "one NCCL rank, nothing leaves its GPU";
     return claim;
   }
-  claim.transport = transport_of_counts(sums[0], sums[1], sums[2]);
+  claim.transport = transport_of_counts(sums[0], sums[1], sums[2], sums[3]);
   claim.evidence = fmt::format(
-      "NCCL's log names {} P2P, {} SHM and {} NET connections over all ranks and communicators",
-      sums[0], sums[1], sums[2]);
+      "NCCL's log names {} P2P, {} SHM, {} shared folder and {} NET connections over all ranks and "
+      "communicators",
+      sums[0], sums[1], sums[2], sums[3]);
   return claim;
 }
 

@@ -22,10 +22,12 @@ struct NcclConnections {
 /// @param log the text of one process's log; lines it does not know are passed over
 NcclConnections parse_nccl_log(const std::string& log);
 
-/// "p2p", "shm", "net", "collnet" or "" of a way.
+/// "p2p", "shm", "folder" (this project's network between ranks that share one), "net", "collnet"
+/// or
+/// "" of a way.
 std::string transport_of_way(const std::string& way);
 
-/// A transport's name for counts of connections by p2p, shm and net over all ranks.
-std::string transport_of_counts(double p2p, double shm, double net);
+/// A transport's name for counts of connections by p2p, shm, folder and net over all ranks.
+std::string transport_of_counts(double p2p, double shm, double folder, double net);
 
 }  // namespace dynamiccl

@@ -1,24 +1,40 @@
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "containers/cluster/slurm.hpp"
 #include "containers/environment.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
+#include "tuner/transport/shared_folder.hpp"
 
 namespace dynamiccl {
+namespace {
+
+/// Socket files that killed ranks left in the folder by which isolated ranks meet.
+void sweep_shared_folder(std::vector<std::string>& removed) {
+  const char* folder = std::getenv("DYNAMICCL_SHARED_FOLDER");
+  if (folder == nullptr || *folder == '\0') return;
+  const int files = transport::sweep_folder(folder, std::chrono::seconds(0));
+  if (files > 0)
+    removed.push_back(fmt::format("{} socket files of ended ranks in {}", files, folder));
+}
+
+}  // namespace
 
 void add_clean_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
       "clean",
       "remove containers, networks, mounts, processes and Slurm jobs of runs that are no longer "
-      "alive");
+      "alive, and what killed ranks left in DYNAMICCL_SHARED_FOLDER");
   add_output_options(*verb, shared);
   verb->footer("Example:\n  dynamiccl clean");
   verb->callback([&shared] {
     auto removed = clean_leftovers();
     // Only here: a run that begins may be about to take one over.
     for (auto& line : clean_jobs()) removed.push_back(std::move(line));
+    sweep_shared_folder(removed);
     if (shared.json) {
       fmt::print("{}\n", nlohmann::json{{"removed", removed}}.dump(1));
       return;

@@ -184,6 +184,12 @@ TEST_CASE("a GPU machine's containers show the boundary with every flag that men
     CHECK_THAT(finding.mend.flag, ContainsSubstring(flag));
   REQUIRE(finding.mend.profile);
   CHECK(finding.mend.profile->gpus == GpuVisibility::all);
+  // Beside it, for those who may not take the namespaces down.
+  const auto folder = only(patient, "gpu-sockets");
+  CHECK_THAT(folder.mend.flag, ContainsSubstring("DYNAMICCL_SHARED_FOLDER"));
+  REQUIRE(folder.mend.profile);
+  patient.profile = *folder.mend.profile;
+  CHECK_FALSE(ids(patient).contains("gpu-sockets"));
 }
 
 TEST_CASE("facts of any shape are met without throwing") {

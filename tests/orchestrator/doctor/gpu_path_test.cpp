@@ -87,6 +87,17 @@ TEST_CASE("the mended profile is foretold to reach the GPUs' own links") {
   }
 }
 
+TEST_CASE("a shared folder is foretold where ranks stay apart, and offered for it", "[E-206]") {
+  CHECK(path_of("cross-docker-folder") == GpuPath::folder);
+  CHECK_FALSE(obstacles("cross-docker-folder").empty());
+  const auto offered = with_shared_folder(profile("cross-docker"));
+  CHECK(predict_gpu_path(offered, h200x4(), 4).path == GpuPath::folder);
+  CHECK(predict_gpu_path(with_gpu_path(offered), h200x4(), 4).path == GpuPath::p2p);
+  // Ranks that NCCL takes for one host need no network.
+  CHECK(predict_gpu_path(with_shared_folder(profile("bare-metal")), h200x4(), 4).path ==
+        GpuPath::p2p);
+}
+
 TEST_CASE("what hides a peer leads to host memory, and so do settings and missing peer access") {
   auto hidden = profile("cross-docker-shared");
   hidden.gpus = GpuVisibility::one_per_rank;

@@ -95,6 +95,18 @@ TEST_CASE("MPICH across containers names the host's address and a folder that ex
         "172.30.0.1 -wdir / -n 2 /b/worker /r/run.json");
 }
 
+TEST_CASE("a setting names the folders that ranks and programs lie in", "[E-206]") {
+  auto request = request_for(Backend::nccl);
+  request.shape = two_containers();
+  request.shape.interface = "eth0";
+  request.program_folder = "/b";
+  request.run_folder = "/r";
+  apply_settings(request, profile("cross-docker-folder"), {});
+  CHECK(request.environment.at("NCCL_NET_PLUGIN") == "/b/libdynamiccl-nccl-plugin.so");
+  CHECK(request.environment.at("DYNAMICCL_SHARED_FOLDER") == "/r");
+  CHECK(request.environment.at("NCCL_NET") == "DynamICCL");
+}
+
 TEST_CASE("a launcher inside its container stands behind the prefix") {
   auto request = request_for(Backend::openmpi);
   request.shape.launcher_prefix = {"docker", "exec", "-i", "c0"};

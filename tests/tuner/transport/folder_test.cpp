@@ -38,7 +38,7 @@ int files_in(const std::string& path) {
 }  // namespace
 
 TEST_CASE("Ranks on one cpu set of their own use most of it, sharing ranks a part, two cores none",
-          "[E-120]") {
+          "[E-206]") {
   CHECK(threads_for(32, 2) == 12);
   CHECK(threads_for(128, 8) == 12);
   CHECK(threads_for(8, 2) == 3);
@@ -47,7 +47,7 @@ TEST_CASE("Ranks on one cpu set of their own use most of it, sharing ranks a par
   CHECK(threads_for(2, 1) == 0);
 }
 
-TEST_CASE("Wrong settings are named with what is allowed", "[E-120]") {
+TEST_CASE("Wrong settings are named with what is allowed", "[E-206]") {
   const auto problem_of = [](const char* name, const char* value) {
     return in_child([&] {
       setenv(name, value, 1);
@@ -64,7 +64,7 @@ TEST_CASE("Wrong settings are named with what is allowed", "[E-120]") {
 }
 
 TEST_CASE("A folder that others may change, or that is none, is refused with what to do",
-          "[E-120]") {
+          "[E-206]") {
   const TestFolder folder;
   std::string problem;
   CHECK(SharedFolder::open(folder.path() + "/none", problem) == nullptr);
@@ -84,7 +84,7 @@ TEST_CASE("A folder that others may change, or that is none, is refused with wha
   }
 }
 
-TEST_CASE("A folder is the same by whatever path, however long", "[E-120]") {
+TEST_CASE("A folder is the same by whatever path, however long", "[E-206]") {
   const TestFolder folder;
   std::string deep = folder.path();
   for (int i = 0; i < 10; ++i) deep += "/a-part-of-a-long-path";
@@ -108,7 +108,7 @@ TEST_CASE("A folder is the same by whatever path, however long", "[E-120]") {
 }
 
 TEST_CASE("Files of ended processes are swept, those that are listened at and other files stay",
-          "[E-121]") {
+          "[E-207]") {
   const TestFolder folder;
   std::string problem;
   const auto open = SharedFolder::open(folder.path(), problem);
@@ -123,7 +123,7 @@ TEST_CASE("Files of ended processes are swept, those that are listened at and ot
   CHECK(sweep_folder(folder.path() + "/none", std::chrono::seconds(0)) == 0);
 }
 
-TEST_CASE("A full folder is told before anything is sent", "[E-121]") {
+TEST_CASE("A full folder is told before anything is sent", "[E-207]") {
   if (geteuid() != 0) SKIP("mounting a small file system needs root");
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
@@ -141,7 +141,7 @@ TEST_CASE("A full folder is told before anything is sent", "[E-121]") {
   CHECK_THAT(found, ContainsSubstring("room for a file"));
 }
 
-TEST_CASE("A ring is taken only whole, sealed and of the announced size", "[E-121]") {
+TEST_CASE("A ring is taken only whole, sealed and of the announced size", "[E-207]") {
   std::string problem;
   const auto made = Ring::make(4, 4096, problem);
   REQUIRE(made != nullptr);
@@ -159,7 +159,7 @@ TEST_CASE("A ring is taken only whole, sealed and of the announced size", "[E-12
   CHECK(ftruncate(made->file(), 4096) != 0);
 }
 
-TEST_CASE("No memory for a ring is an error before the first byte", "[E-121]") {
+TEST_CASE("No memory for a ring is an error before the first byte", "[E-207]") {
   const std::string found = in_child([]() -> std::string {
     // As a limit on memory would, this one refuses the pages.
     const rlimit limit{65536, 65536};

@@ -86,6 +86,17 @@ class Channel {
  public:
   Channel(const StormOptions& options, const LoadedNet& net, std::uint64_t key, bool sender)
       : options_(options), net_(net), key_(key), sender_(sender) {}
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  /// After an error too: copies may still go into its memory until the connection is closed.
+  ~Channel() {
+    if (connection_ == nullptr) return;
+    if (registered_ != nullptr) net_.dereg_mr(connection_, registered_);
+    if (sender_)
+      net_.close_send(connection_);
+    else
+      net_.close_recv(connection_);
+  }
   void open(void* connection) {
     connection_ = connection;
     const std::size_t room = room_bytes() * kWindow;
@@ -375,6 +386,7 @@ StormResult run_storm(const StormOptions& options) {
   std::vector<std::array<int, 2>> pipes(ranks);  // [r]: from r to the rank before it
   for (auto& ends : pipes)
     if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  std::fflush(nullptr);  // what is written here already is not written again by each rank
   std::vector<Process> processes(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
     std::array<int, 2> words{};

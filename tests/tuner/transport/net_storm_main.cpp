@@ -57,6 +57,15 @@ int kill_storms(StormOptions options, int kills) {
   return slowest <= 10 && left_files(options.folder) == 0 ? 0 : 1;
 }
 
+/// What all ranks take together, stand-in GPU memory and rings in shared memory among it.
+double bytes_taken(const StormOptions& options) {
+  constexpr double kWindow = 8;
+  constexpr double kRing = 2.0 * 1024 * 1024;
+  const auto message = static_cast<double>(options.bytes != 0 ? options.bytes : options.most_bytes);
+  return static_cast<double>(options.ranks) * options.channels * (2 * kWindow * message + kRing);
+}
+constexpr double kMostBytes = 1024.0 * 1024 * 1024;
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -108,6 +117,11 @@ int main(int count, char** words) {
       std::fprintf(stderr, "no option %s\n", word.c_str());
       return 2;
     }
+  }
+  if (bytes_taken(options) > kMostBytes) {
+    std::fprintf(stderr, "these ranks, channels and sizes take %.1f GiB of memory; at most 1\n",
+                 bytes_taken(options) / kMostBytes);
+    return 2;
   }
   mkdir(options.folder.c_str(), 0700);
   if (kills != 0) return kill_storms(options, kills);

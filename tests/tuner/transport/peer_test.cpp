@@ -80,7 +80,7 @@ void keep(int level, unsigned long, const char*, int, const char* format, ...) {
 }  // namespace
 
 TEST_CASE("A message longer than its receive ends the connection and writes nothing outside",
-          "[E-121]") {
+          "[E-207]") {
   Victim victim;
   Request* request = victim.post();
   victim.write_cell(0, 4096, 8192);
@@ -91,7 +91,7 @@ TEST_CASE("A message longer than its receive ends the connection and writes noth
 }
 
 TEST_CASE("A piece that claims another size ends the connection and writes nothing outside",
-          "[E-121]") {
+          "[E-207]") {
   for (const std::uint32_t bytes : {0U, 99U, 4095U, 100'000U, 0xffffffffU}) {
     Victim victim;
     Request* request = victim.post();
@@ -102,7 +102,7 @@ TEST_CASE("A piece that claims another size ends the connection and writes nothi
   }
 }
 
-TEST_CASE("What a peer wrote before its end is received, what it did not is an error", "[E-121]") {
+TEST_CASE("What a peer wrote before its end is received, what it did not is an error", "[E-207]") {
   Victim victim;
   Request* first = victim.post();
   Request* second = victim.post();
@@ -121,13 +121,13 @@ TEST_CASE("What a peer wrote before its end is received, what it did not is an e
   CHECK(result == nccl_net::kRemoteError);
 }
 
-TEST_CASE("More messages than there are slots wait, none is lost", "[E-120]") {
+TEST_CASE("More messages than there are slots wait, none is lost", "[E-206]") {
   Victim victim;
   for (unsigned i = 0; i < kSlots; ++i) CHECK(victim.post() != nullptr);
   CHECK(victim.post() == nullptr);
 }
 
-TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in", "[E-121]") {
+TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in", "[E-207]") {
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
     setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
@@ -165,7 +165,7 @@ TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in
   CHECK(found == "in");
 }
 
-TEST_CASE("A hello without a ring is refused", "[E-121]") {
+TEST_CASE("A hello without a ring is refused", "[E-207]") {
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
     setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
@@ -193,7 +193,7 @@ TEST_CASE("A hello without a ring is refused", "[E-121]") {
 }
 
 TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the first connection",
-          "[E-120]") {
+          "[E-206]") {
   CHECK(in_child([] {
           unsetenv("DYNAMICCL_SHARED_FOLDER");
           const LoadedNet net(plugin_library(), 11);
@@ -212,7 +212,7 @@ TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the fi
 }
 
 TEST_CASE("Memory of GPUs is asked for only where copies between them cannot stop a program",
-          "[E-122]") {
+          "[E-208]") {
   const TestFolder folder;
   const auto support = [&](const char* loading, const char* level, const char* device) {
     return in_child([&]() -> std::string {
@@ -239,7 +239,7 @@ TEST_CASE("Memory of GPUs is asked for only where copies between them cannot sto
   CHECK_THAT(support("EAGER", "PHB", "1"), ContainsSubstring("NCCL_NET_GDR_LEVEL=SYS"));
 }
 
-TEST_CASE("Receives are not grouped, and saying so is better than losing one", "[E-120]") {
+TEST_CASE("Receives are not grouped, and saying so is better than losing one", "[E-206]") {
   const TestFolder folder;
   CHECK(in_child([&]() -> std::string {
           setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);

@@ -35,7 +35,7 @@ bool empty(const TestFolder& folder) { return std::filesystem::is_empty(folder.p
 }  // namespace
 
 TEST_CASE("Every version of the interface carries messages of any size, right and in order",
-          "[E-120]") {
+          "[E-206]") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   for (const char* threads : {"0", "2"}) {
@@ -50,7 +50,7 @@ TEST_CASE("Every version of the interface carries messages of any size, right an
   CHECK(empty(folder));
 }
 
-TEST_CASE("Rings of ranks connect and part again and again without leaks", "[E-121]") {
+TEST_CASE("Rings of ranks connect and part again and again without leaks", "[E-207]") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   set_threads("2");
@@ -64,7 +64,7 @@ TEST_CASE("Rings of ranks connect and part again and again without leaks", "[E-1
   CHECK(empty(folder));
 }
 
-TEST_CASE("Ranks without a common folder meet by TCP", "[E-120]") {
+TEST_CASE("Ranks without a common folder meet by TCP", "[E-206]") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   set_threads("1");
@@ -75,7 +75,7 @@ TEST_CASE("Ranks without a common folder meet by TCP", "[E-120]") {
   CHECK(result.ok);
 }
 
-TEST_CASE("A killed rank is an error for the others, though its children live on", "[E-121]") {
+TEST_CASE("A killed rank is an error for the others, though its children live on", "[E-207]") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   set_threads("1");
@@ -94,7 +94,7 @@ TEST_CASE("A killed rank is an error for the others, though its children live on
   }
 }
 
-TEST_CASE("Memory that one rank lends another is copied into, and given back", "[E-122]") {
+TEST_CASE("Memory that one rank lends another is copied into, and given back", "[E-208]") {
   if (!fake_driver())
     SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
   const TestFolder folder;
@@ -117,7 +117,7 @@ TEST_CASE("Memory that one rank lends another is copied into, and given back", "
 }
 
 TEST_CASE("A GPU that the peer cannot reach fails the connection, not the first message",
-          "[E-122]") {
+          "[E-208]") {
   if (!fake_driver())
     SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
   const TestFolder folder;
