@@ -322,9 +322,10 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   experiment.source_path = source;
   experiment.source_text = text;
   experiment.overrides = overrides;
-  if (const auto name = root.text("name"); name && !trim(*name).empty()) {
+  const auto name = root.text("name");
+  if (name && !trim(*name).empty()) {
     experiment.name = *name;
-  } else {
+  } else if (name || !root.has("name")) {  // what is no text was complained of
     root.complain("name", "expected name = \"...\": what the runs are listed under");
   }
   experiment.description = root.text("description", Lines::many).value_or("");

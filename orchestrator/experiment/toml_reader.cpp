@@ -29,7 +29,12 @@ bool matches(const std::string& text, const std::regex& pattern) {
 std::string describe(const toml::node& node) {
   if (node.is_string()) return fmt::format("the text \"{}\"", *node.value<std::string>());
   if (node.is_integer()) return fmt::format("the number {}", *node.value<std::int64_t>());
-  if (node.is_floating_point()) return fmt::format("the number {}", *node.value<double>());
+  if (node.is_floating_point()) {
+    // With its point: "expected a whole number, found the number 1" helps nobody.
+    const std::string digits = fmt::format("{}", *node.value<double>());
+    const bool whole = digits.find_first_not_of("-0123456789") == std::string::npos;
+    return "the number " + digits + (whole ? ".0" : "");
+  }
   if (node.is_boolean()) return *node.value<bool>() ? "true" : "false";
   if (node.is_array()) return "a list";
   if (node.is_table()) return "a table";
