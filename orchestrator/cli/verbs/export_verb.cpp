@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/tune/measured_table.hpp"
@@ -60,16 +61,16 @@ ConfigurationTable table_of(const Arguments& arguments, const Shared& shared) {
   return table;
 }
 
-void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& json) {
+void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& answer) {
   for (const ExportedFile& file : made.files) {
-    json["files"].push_back((folder / file.name).string());
+    answer["files"].push_back((folder / file.name).string());
     if (!shared.json) fmt::print("{}\n", (folder / file.name).string());
   }
-  for (const std::string& line : made.use) json["use"].push_back(line);
-  for (const std::string& line : made.notes) json["notes"].push_back(line);
+  for (const std::string& line : made.use) answer["use"].push_back(line);
+  for (const std::string& line : made.notes) answer["notes"].push_back(line);
   if (shared.json || shared.quiet) return;
-  for (const std::string& line : made.use) fmt::print(stderr, "use: {}\n", line);
-  for (const std::string& line : made.notes) fmt::print(stderr, "note: {}\n", line);
+  for (const std::string& line : made.use) tell(fmt::format("use: {}\n", printable(line)));
+  for (const std::string& line : made.notes) tell(fmt::format("note: {}\n", printable(line)));
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {
@@ -83,15 +84,15 @@ void run_export(const Arguments& arguments, Shared& shared) {
   ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
                         arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
                                                  : arguments.plugin};
-  nlohmann::json json{{"files", nlohmann::json::array()},
-                      {"use", nlohmann::json::array()},
-                      {"notes", nlohmann::json::array()}};
+  nlohmann::json answer{{"files", nlohmann::json::array()},
+                        {"use", nlohmann::json::array()},
+                        {"notes", nlohmann::json::array()}};
   for (const ExportFormat format : formats) {
     const Export made = export_table(table, format, options);
     for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
-    say(made, folder, shared, json);
+    say(made, folder, shared, answer);
   }
-  if (shared.json) fmt::print("{}\n", json.dump(1));
+  if (shared.json) fmt::print("{}\n", answer.dump(1));
 }
 
 }  // namespace
