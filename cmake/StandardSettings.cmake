@@ -8,6 +8,13 @@ target_compile_options(dyn_options INTERFACE
   # std::variant that is moved into a vector.
   "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>,$<NOT:$<CONFIG:Debug>>>:-Wno-restrict;-Wno-maybe-uninitialized>"
   $<$<BOOL:${DYNAMICCL_WERROR}>:-Werror>)
+# Hardening, checked on the built programs by tests/repo/hardening_test.cpp: stack protector and checked copies where code is
+# optimised; all addresses bound at start and read-only afterwards; no executable stack. Programs are position-independent.
+target_compile_options(dyn_options INTERFACE
+  "$<$<AND:$<NOT:$<CONFIG:Debug>>,$<COMPILE_LANGUAGE:CXX>>:-fstack-protector-strong;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+target_link_options(dyn_options INTERFACE LINKER:-z,relro,-z,now,-z,noexecstack)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES CXX)
 if(DYNAMICCL_SANITIZE)
   target_compile_options(dyn_options INTERFACE -fsanitize=${DYNAMICCL_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)

@@ -99,9 +99,7 @@ class DockerEnvironment : public Environment {
     try {
       make_network(request);
       for (const PlannedContainer& container : plan().containers)
-        ids_.push_back(checked_output(
-            fmt::format("profile {}: cannot start container {}", profile_.name, container.name),
-            container.run_argv));
+        ids_.push_back(start_container(container));
       limit_links();
     } catch (...) {
       remove_all();
@@ -152,11 +150,25 @@ class DockerEnvironment : public Environment {
       if (plan().network.name.empty()) return;
       const CommandResult made = run_command(plan().network.create);
       if (made.exit_code == 0) return;
+      // The name is this folder's alone: what has it is of an engine that died under an earlier
+      // attempt of the run, and came back with the next one.
+      if (made.err.find("already exists") != std::string::npos)
+        run_command(engine_argv(engine_, {"network", "rm", plan().network.name}));
       if (attempt + 1 == kTries)
         throw Error(ErrorKind::environment,
                     fmt::format("profile {}: `{}` failed: {}", profile_.name,
                                 command_line(plan().network.create), trim(made.err)));
     }
+  }
+
+  [[nodiscard]] std::string start_container(const PlannedContainer& container) const {
+    const CommandResult started = run_command(container.run_argv);
+    if (started.exit_code == 0) return std::string(trim(started.out));
+    if (started.err.find("already in use") != std::string::npos)
+      run_command(engine_argv(engine_, {"rm", "--force", "--volumes", container.name}));
+    return checked_output(
+        fmt::format("profile {}: cannot start container {}", profile_.name, container.name),
+        container.run_argv);
   }
 
   void limit_links() const {

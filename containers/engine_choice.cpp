@@ -14,6 +14,7 @@
 #include "containers/paths.hpp"
 #include "containers/private_engine.hpp"
 #include "containers/processes.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -31,14 +32,34 @@ EngineFacts::Socket look_at_socket(const std::string& path) {
 }
 
 /// Sockets that running dockerds, but for our own, were told to listen on (-H unix://PATH).
-std::vector<std::string> sockets_of_running_dockerds(bool& running) {
+/// Seconds since a process began; a large number where that cannot be read.
+double age_of(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(stat, line);
+  const auto name_end = line.rfind(") ");
+  double up = 0;
+  std::ifstream("/proc/uptime") >> up;
+  constexpr std::size_t kStartField = 22 - 3;
+  const auto fields =
+      split(name_end == std::string::npos ? std::string() : line.substr(name_end + 2), ' ');
+  if (fields.size() <= kStartField) return 1e9;
+  return up - std::strtod(fields[kStartField].c_str(), nullptr) /
+                  static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::vector<std::string> sockets_of_running_dockerds(bool& running, bool& starting) {
   std::vector<std::string> sockets;
   const PrivateEngineOptions ours = default_private_engine();
   for (const ProcessInfo& process : list_processes()) {
     // One that has ended, and waits for its parent to notice, has no command line any more.
     if (process.name != "dockerd" || process.argv.empty() || belongs_to_engine(process, ours))
       continue;
+    // One of another cache's: never used without its locks.
+    if (!folder_of_engine(process).empty()) continue;
     running = true;
+    constexpr double kStartsWithin_s = 30;
+    starting = starting || age_of(process.pid) < kStartsWithin_s;
     for (const std::string& argument : process.argv)
       if (const auto at = argument.find("unix://"); at != std::string::npos)
         sockets.push_back(argument.substr(at + 7));
@@ -129,7 +150,8 @@ EngineFacts look_at_machine() {
   paths.emplace_back(kDefaultSocket);
   if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"))
     paths.push_back(std::string(runtime) + "/docker.sock");
-  for (const std::string& path : sockets_of_running_dockerds(facts.dockerd_running))
+  for (const std::string& path :
+       sockets_of_running_dockerds(facts.dockerd_running, facts.dockerd_starting))
     paths.push_back(path);
   for (const std::string& path : paths)
     if (path != facts.private_socket && std::filesystem::exists(path))
@@ -161,7 +183,8 @@ EngineSearch choose_engine(const EngineFacts& seen) {
   const bool permitted = std::all_of(facts.docker_sockets.begin(), facts.docker_sockets.end(),
                                      [](const auto& socket) { return socket.permitted; });
   const bool silent = facts.dockerd_running && facts.docker_client && permitted &&
-                      !facts.docker_sockets.empty() && facts.remote_host.empty();
+                      (!facts.docker_sockets.empty() || facts.dockerd_starting) &&
+                      facts.remote_host.empty();
   return {std::nullopt, why_none(facts), silent};
 }
 

@@ -28,7 +28,8 @@ struct EngineFacts {
   std::vector<Socket> docker_sockets;  ///< the usual ones, then those of running dockerds
   bool docker_client = false;
   bool dockerd = false;
-  bool dockerd_running = false;  ///< one that is not our private engine, whatever it listens on
+  bool dockerd_starting = false;  ///< one is so young that its socket may still come
+  bool dockerd_running = false;   ///< one that is not our private engine, whatever it listens on
   bool podman = false;
   bool catatonit = false;  ///< Podman's init program
   bool root = false;

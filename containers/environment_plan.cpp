@@ -12,6 +12,7 @@ std::vector<PlannedMount> planned_mounts(const std::vector<std::string>& host_fo
                                          const StartRequest& request) {
   std::vector<PlannedMount> mounts;
   for (const std::string& folder : host_folders) mounts.push_back({folder, true});
+  for (const std::string& folder : request.programs) mounts.push_back({folder, true});
   if (!run_folder.empty()) mounts.push_back({run_folder, false});
   for (const std::string& folder : request.binds) mounts.push_back({folder, false});
   return mounts;

@@ -46,8 +46,11 @@ struct StartRequest {
   std::string run_id;  ///< label of everything that is made, so that it can be found and removed
   int ranks = 1;
   std::vector<std::string>
-      binds;  ///< folders visible under the same path inside (build folder, run folder)
+      binds;  ///< folders visible under the same path inside, for writing (run folder)
   std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
+  /// Visible like binds, for reading alone: programs that root runs afterwards must not be changed
+  /// from inside.
+  std::vector<std::string> programs = {};
 };
 
 /// A folder of the machine, visible under the same path inside.
@@ -56,8 +59,8 @@ struct PlannedMount {
   bool read_only = false;
 };
 
-/// The machine's own folders (read-only), the environment's ("" = none), those of the request: in
-/// this order.
+/// The machine's own folders (read-only), the request's programs (read-only), the environment's
+/// ("" = none), the request's: in this order.
 std::vector<PlannedMount> planned_mounts(const std::vector<std::string>& host_folders,
                                          const std::string& run_folder,
                                          const StartRequest& request);

@@ -1,6 +1,7 @@
 #include "containers/paths.hpp"
 
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +14,13 @@ constexpr const char* kSystemCache = "/var/cache/dynamiccl";
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
+}
+
+/// A folder of this user's into which nobody else may write.
+bool is_ours(const std::string& folder) {
+  struct stat status {};
+  return !folder.empty() && lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 std::string home_folder() {
@@ -41,7 +49,14 @@ std::vector<std::string> cache_folders() {
 
 std::string run_folder_root() {
   if (std::string folder = variable("DYNAMICCL_RUN_FOLDER"); !folder.empty()) return folder;
-  return "/tmp/dynamiccl-" + std::to_string(geteuid());
+  // A session's own folder, which nobody else can have made first.
+  if (const std::string session = variable("XDG_RUNTIME_DIR"); is_ours(session) && !is_root())
+    return session + "/dynamiccl";
+  const std::string shared = "/tmp/dynamiccl-" + std::to_string(geteuid());
+  struct stat status {};
+  if (lstat(shared.c_str(), &status) != 0 || is_ours(shared)) return shared;
+  // Somebody else has taken the name, as everybody can in /tmp.
+  return cache_folder() + "/run";
 }
 
 }  // namespace dynamiccl

@@ -208,13 +208,48 @@ void start_engine(const PrivateEngineOptions& options, bool (*interrupted)() = n
                           log_tail(log)));
 }
 
+bool in_our_network(pid_t pid) {
+  std::error_code error;
+  const auto theirs = fs::read_symlink(fmt::format("/proc/{}/ns/net", pid), error);
+  return !error && theirs == fs::read_symlink("/proc/self/ns/net", error);
+}
+
 std::string lock_path(const PrivateEngineOptions& options, const char* name) {
   return options.folder + "/" + name;
 }
 
 }  // namespace
 
-PrivateEngineOptions default_private_engine() { return {cache_folder() + "/docker", {}}; }
+PrivateEngineOptions default_private_engine() {
+  const PrivateEngineOptions own{cache_folder() + "/docker", {}};
+  if (!is_root() || engine_running(own)) return own;
+  // Two dockerds in one network namespace would undo each other's bridges and chains: the engine
+  // of another cache is shared, under its own locks, like one of ours.
+  for (const ProcessInfo& process : list_processes()) {
+    if (process.name != "dockerd" || !in_our_network(process.pid)) continue;
+    const std::string folder = folder_of_engine(process);
+    if (!folder.empty() && folder != own.folder) return {folder, {}};
+  }
+  return own;
+}
+
+std::string folder_of_engine(const ProcessInfo& process) {
+  const auto value = [&](std::string_view option) -> std::string {
+    for (std::size_t i = 0; i + 1 < process.argv.size(); ++i)
+      if (process.argv[i] == option) return process.argv[i + 1];
+    return "";
+  };
+  const std::string data = value("--data-root");
+  if (!data.ends_with("/data")) return "";
+  const std::string folder = data.substr(0, data.size() - 5);
+  const bool ours = value("--exec-root") == folder + "/exec" &&
+                    value("--host") == "unix://" + folder + "/s.sock" &&
+                    value("--pidfile") == folder + "/pid";
+  struct stat status {};
+  const bool locked = lstat((folder + "/users.lock").c_str(), &status) == 0 &&
+                      S_ISREG(status.st_mode) && status.st_uid == geteuid();
+  return ours && locked ? folder : "";
+}
 
 std::string private_engine_socket(const PrivateEngineOptions& options) {
   return options.folder + "/s.sock";
@@ -249,6 +284,12 @@ EngineLease::EngineLease(PrivateEngineOptions options, bool (*interrupted)())
   users_lock_ = FileLock(lock_path(options_, "users.lock"), LOCK_SH).release_handle();
 }
 
+void EngineLease::bring_back(bool (*interrupted)()) {
+  if (docker_answers(socket())) return;
+  const FileLock turn(lock_path(options_, "start.lock"), LOCK_EX);
+  if (!docker_answers(socket())) start_engine(options_, interrupted);
+}
+
 EngineLease::~EngineLease() {
   const SignalsHeld held;
   try {
@@ -263,7 +304,8 @@ EngineLease::~EngineLease() {
 
 void hold_private_engine(bool (*interrupted)()) {
   // Lives as long as the process: see the header.
-  static const EngineLease lease(default_private_engine(), interrupted);
+  static EngineLease lease(default_private_engine(), interrupted);
+  lease.bring_back(interrupted);
 }
 
 std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& options) {

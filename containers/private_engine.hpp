@@ -15,7 +15,8 @@ struct PrivateEngineOptions {
   std::vector<std::string> prefix;
 };
 
-/// cache_folder()/docker
+/// cache_folder()/docker; where none runs there and one of another cache does in this network
+/// namespace, that one, to be shared.
 PrivateEngineOptions default_private_engine();
 
 std::string private_engine_socket(const PrivateEngineOptions& options);
@@ -34,6 +35,8 @@ class EngineLease {
   EngineLease(const EngineLease&) = delete;
   EngineLease& operator=(const EngineLease&) = delete;
   [[nodiscard]] std::string socket() const { return private_engine_socket(options_); }
+  /// Starts dockerd again where it has died since. Parameter and error as the constructor's.
+  void bring_back(bool (*interrupted)() = nullptr);
 
  private:
   PrivateEngineOptions options_;
@@ -51,6 +54,10 @@ std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& optio
 /// Whether a process was told the engine's folder on its command line: dockerd, and what it has
 /// started.
 bool belongs_to_engine(const ProcessInfo& process, const PrivateEngineOptions& options);
+
+/// The folder of the private engine whose dockerd a process is, of any cache of this user's; "" for
+/// other processes.
+std::string folder_of_engine(const ProcessInfo& process);
 
 /// True while any process of the engine (dockerd, containerd, shims) is there.
 bool engine_running(const PrivateEngineOptions& options);

@@ -1,9 +1,11 @@
 #include "containers/run_folder.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,6 +16,7 @@
 #include "containers/paths.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -34,12 +37,34 @@ std::string numbered_name(const std::string& run_id, int number) {
 
 void make_root(const std::string& root) {
   std::error_code code;
-  fs::create_directories(root, code);
+  fs::create_directories(fs::path(root).parent_path(), code);
+  if (mkdir(root.c_str(), 0755) != 0 && errno != EEXIST) refuse(root, std::strerror(errno));
   struct stat status {};
   if (lstat(root.c_str(), &status) != 0) refuse(root, std::strerror(errno));
   // /tmp is everybody's: a folder somebody else has put there must not be trusted.
   if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid())
     refuse(root, "it exists and is not yours");
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    refuse(root, "others may write to it (chmod go-w mends it)");
+}
+
+/// Who owns a folder, as its file says; "" where there is none that can be trusted: a link, a pipe,
+/// a device, somebody else's, or larger than a token.
+std::string token_in(const fs::path& folder) {
+  constexpr off_t kLongestToken = 256;
+  const int file =
+      open((folder / "owner").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (file < 0) return "";
+  struct stat status {};
+  std::string token;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+      status.st_size <= kLongestToken) {
+    std::array<char, kLongestToken> text{};
+    const ssize_t count = read(file, text.data(), text.size());
+    if (count > 0) token.assign(text.data(), static_cast<std::size_t>(count));
+  }
+  close(file);
+  return std::string(trim(token));
 }
 
 }  // namespace
@@ -60,7 +85,13 @@ RunFolder::RunFolder(const std::string& run_id) {
     name_ = numbered_name(run_id, number);
     path_ = path_of(name_);
     if (mkdir(path_.c_str(), 0755) == 0) {
-      std::ofstream(path_ + "/owner") << owner_token() << "\n";
+      std::ofstream owner(path_ + "/owner");
+      owner << owner_token() << "\n";
+      owner.close();
+      if (!owner) {
+        remove();
+        refuse(path_, "its file \"owner\" cannot be written (is the disk full?)");
+      }
       return;
     }
     if (errno != EEXIST) refuse(path_, std::strerror(errno));
@@ -89,9 +120,11 @@ std::vector<std::string> abandoned_run_folders() {
   for (const auto& entry : fs::directory_iterator(run_folder_root(), code)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind("dyn-", 0) != 0) continue;
-    std::ifstream file(entry.path() / "owner");
-    std::string token;
-    file >> token;
+    struct stat status {};
+    if (lstat(entry.path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+        status.st_uid != geteuid())
+      continue;
+    const std::string token = token_in(entry.path());
     // Without a token its maker is between two steps, or died there.
     const auto age = fs::file_time_type::clock::now() - entry.last_write_time(code);
     if (token.empty() ? age > std::chrono::minutes(1) : !owner_alive(token)) names.push_back(name);

@@ -111,19 +111,6 @@ void switch_to_wal(SQLite::Database& db) {
   }
 }
 
-/// `path` as a URI that promises SQLite that nobody writes the file.
-std::string immutable_uri(const std::string& path) {
-  std::string uri = "file:";
-  for (const char c : path) {
-    if (c == '%' || c == '?' || c == '#') {
-      uri += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    } else {
-      uri += c;
-    }
-  }
-  return uri + "?immutable=1";
-}
-
 SQLite::Database open_read_only(const std::string& path) {
   try {
     SQLite::Database db(path, SQLite::OPEN_READONLY, kBusyTimeoutMs);
@@ -144,6 +131,18 @@ SQLite::Database open_read_only(const std::string& path) {
 }
 
 }  // namespace
+
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path) {
+    if (c == '%' || c == '?' || c == '#') {
+      uri += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    } else {
+      uri += c;
+    }
+  }
+  return uri + "?immutable=1";
+}
 
 void throw_explained(const SQLite::Exception& error, const std::string& path,
                      const std::string& doing) {

@@ -18,6 +18,9 @@ SQLite::Database open_for_writing(const std::string& path);
 /// @throws as open_for_writing, also when the file does not exist
 SQLite::Database open_for_reading(const std::string& path);
 
+/// `path` as a URI that promises SQLite that nobody writes the file.
+std::string immutable_uri(const std::string& path);
+
 /// Turns an SQLite error into one that says what failed, where, why and what to do next.
 /// @param doing "storing the launch"
 [[noreturn]] void throw_explained(const SQLite::Exception& error, const std::string& path,

@@ -38,8 +38,11 @@ void insert_figure(const Statements& db, const ForeignRun& foreign, const Foreig
   insert.bind(12, static_cast<std::int64_t>(figure.checked));
   DYN_ASSERT(insert.exec() == 1, "an imported figure has its cell in the plan");
   if (figure.reported_json.empty()) return;
-  db.execute("INSERT INTO imported_measurement(measurement_id, reported_json) VALUES (?,?)",
-             static_cast<std::int64_t>(db.db().getLastInsertRowid()), figure.reported_json);
+  db.execute(
+      "INSERT INTO imported_measurement(measurement_id, reported_json, resolution_us) "
+      "VALUES (?, ?, nullif(?, 0.0))",
+      static_cast<std::int64_t>(db.db().getLastInsertRowid()), figure.reported_json,
+      figure.resolution_us);
 }
 
 void insert_launch(const Statements& db, const ForeignRun& foreign, const ForeignLaunch& launch,

@@ -18,6 +18,7 @@ struct ForeignFigure {
   std::optional<double> time_us;  ///< what the table calls the time, per call; nullopt = no row
   std::int64_t n = 1;             ///< times that the table repeats it; time_us is their median
   std::int64_t calls = 1;         ///< calls that one time is the mean of
+  double resolution_us = 0;       ///< half a unit of the last digit printed; 0 = not known
   std::uint64_t checked = 0;      ///< elements of one rank that the program compared
   std::uint64_t wrong = 0;
   std::string reported_json;  ///< the row's numbers as printed; empty = no row
@@ -39,7 +40,7 @@ struct ForeignRun {
   std::vector<CellInfo> cells;
   std::vector<ForeignLaunch> launches;
   std::string started_utc;  ///< as near as the source says
-  std::string format;       ///< "nccl-tests", "nccl-tests-json" or "osu"
+  std::string format;       ///< "nccl-tests", "nccl-tests-json", "osu" or "imb"
   std::string source;       ///< path
   std::string sha256;
   std::string source_json;  ///< what the source says of itself, and what was assumed

@@ -12,6 +12,7 @@
 #include "embedded/db_migration_0006_sql.hpp"
 #include "embedded/db_migration_0007_sql.hpp"
 #include "embedded/db_migration_0008_sql.hpp"
+#include "embedded/db_migration_0009_sql.hpp"
 #include "embedded/db_schema_sql.hpp"
 #include "embedded/db_views_sql.hpp"
 
@@ -26,6 +27,16 @@ int version_of(SQLite::Database& db) { return db.execAndGet("PRAGMA user_version
                           "left untouched: use the newer DynamICCL that wrote it, or name another "
                           "database with --db",
                           path, have, know));
+}
+
+/// No program of ours writes a version below 0.
+void refuse_impossible(const std::string& path, int have) {
+  if (have >= 0) return;
+  throw Error(ErrorKind::data,
+              fmt::format("database {}: its schema has version {}, which no DynamICCL writes: "
+                          "something else changed it, and it is left untouched; take a copy of it "
+                          "from before, or name another database with --db",
+                          path, have));
 }
 
 bool views_are_current(SQLite::Database& db, const std::string& digest) {
@@ -70,7 +81,7 @@ void check_foreign_keys(SQLite::Database& db, const std::string& path) {
 }  // namespace
 
 const SchemaSet& current_schema() {
-  // The next change of a table: add migrations/0009_<what>.sql, embed it, and append {9, text}.
+  // The next change of a table: add migrations/0010_<what>.sql, embed it, and append {10, text}.
   static const SchemaSet set{embedded::db_schema_sql,
                              embedded::db_views_sql,
                              {{2, embedded::db_migration_0002_sql},
@@ -79,7 +90,8 @@ const SchemaSet& current_schema() {
                               {5, embedded::db_migration_0005_sql},
                               {6, embedded::db_migration_0006_sql},
                               {7, embedded::db_migration_0007_sql},
-                              {8, embedded::db_migration_0008_sql}}};
+                              {8, embedded::db_migration_0008_sql},
+                              {9, embedded::db_migration_0009_sql}}};
   return set;
 }
 
@@ -88,6 +100,7 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
   const int known = set.version();
   const int before = version_of(db);
   if (before > known) refuse_newer(path, before, known);
+  refuse_impossible(path, before);
   if (before == known && views_are_current(db, digest)) return;
   explained(path, "migrating", [&] {
     // Steps may rebuild a table that others refer to; the check before the commit makes up for it.
@@ -120,6 +133,7 @@ void migrate(SQLite::Database& db, const std::string& path, const SchemaSet& set
 void require_current(SQLite::Database& db, const std::string& path, const SchemaSet& set) {
   const int version = version_of(db);
   if (version > set.version()) refuse_newer(path, version, set.version());
+  refuse_impossible(path, version);
   if (version < set.version()) {
     throw Error(
         ErrorKind::data,

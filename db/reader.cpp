@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <string_view>
 
@@ -117,21 +118,50 @@ std::optional<int> runs_back(const std::string& name) {
 
 }  // namespace
 
+/// Bytes that one answer may take, in SQLite and here: more is a statement without an end.
+constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 30;
+
+std::size_t bytes_of(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  return sizeof(Value) + (text == nullptr ? 0 : text->size());
+}
+
+[[noreturn]] void refuse_too_large() {
+  throw Error(ErrorKind::input,
+              fmt::format("query: the answer needs more than {} MiB of memory; add LIMIT or a "
+                          "WHERE, and give every recursive SELECT an end",
+                          kMostAnswerBytes >> 20));
+}
+
 class Reader::Impl {
  public:
   explicit Impl(const std::string& path) : path_(path), db_(open_for_reading(path)) {
     explained(path_, "opening", [&] { require_current(db_, path_, current_schema()); });
+    // What does not fit into memory would go on into temporary files until a disk is full.
+    sqlite3_hard_heap_limit64(static_cast<sqlite3_int64>(kMostAnswerBytes));
+    db_.exec("PRAGMA temp_store=MEMORY");
     sqlite3_set_authorizer(db_.getHandle(), allow_reading, nullptr);
+    sqlite3_progress_handler(db_.getHandle(), 100000, is_late, this);
+  }
+
+  static int is_late(void* self) {
+    const auto& until = static_cast<const Impl*>(self)->until_;
+    return until && std::chrono::steady_clock::now() > *until ? 1 : 0;
   }
 
   std::string path_;
   mutable SQLite::Database db_;
+  std::optional<std::chrono::steady_clock::time_point> until_;
 };
 
 Reader::Reader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
 Reader::~Reader() = default;
 Reader::Reader(Reader&&) noexcept = default;
 Reader& Reader::operator=(Reader&&) noexcept = default;
+
+void Reader::end_after(std::chrono::seconds time) {
+  impl_->until_ = std::chrono::steady_clock::now() + time;
+}
 
 const std::string& Reader::path() const { return impl_->path_; }
 
@@ -146,12 +176,15 @@ Table Reader::query(const std::string& sql, const std::vector<Value>& params) co
     for (int i = 0; i < statement.getColumnCount(); ++i) {
       table.columns.emplace_back(statement.getColumnName(i));
     }
+    std::size_t bytes = 0;
     while (statement.executeStep()) {
       auto& row = table.rows.emplace_back();
       row.reserve(table.columns.size());
       for (int i = 0; i < statement.getColumnCount(); ++i) {
         row.push_back(value_of(statement.getColumn(i)));
+        bytes += bytes_of(row.back());
       }
+      if (bytes > kMostAnswerBytes) refuse_too_large();
     }
     return table;
   } catch (const SQLite::Exception& error) {
@@ -161,6 +194,11 @@ Table Reader::query(const std::string& sql, const std::vector<Value>& params) co
                   "query: this statement would write or change settings, and queries only read; "
                   "use SELECT");
     }
+    if (code == SQLITE_NOMEM) refuse_too_large();
+    if (code == SQLITE_INTERRUPT)
+      throw Error(ErrorKind::input,
+                  "query: the statement did not end in the time that a query may take; add LIMIT "
+                  "or a WHERE, and give every recursive SELECT an end");
     if (code == SQLITE_ERROR || code == SQLITE_RANGE) {
       throw Error(ErrorKind::input,
                   fmt::format("query: {}; `dynamiccl query schema` lists tables and columns",

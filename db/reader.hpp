@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ class Reader {
   /// Full id of a run from a unique prefix of it, "last" or "last~N" (N runs before the last).
   /// @throws Error(input) when there is no such run or the prefix fits several
   [[nodiscard]] std::string resolve_run(const std::string& name) const;
+
+  /// A statement that runs longer from now on ends with Error(input): what users write may have no
+  /// end. Without it only the answer's size is limited (1 GiB).
+  void end_after(std::chrono::seconds time);
 
   [[nodiscard]] const std::string& path() const;
 

@@ -105,7 +105,7 @@ CREATE TABLE launch (
   ended_utc TEXT,                 -- when the outcome was stored
   duration_s REAL,                -- launcher start to launcher end, seconds
   exit_code INTEGER,              -- of the launcher
-  signal INTEGER,                 -- number of the signal that ended the launcher, 0 = none
+  signal INTEGER,                 -- number of the signal that ended the launcher or a rank behind it, 0 = none
   argv_json TEXT NOT NULL,        -- list: the exact command
   run_config_json TEXT NOT NULL,  -- run.json as given to the ranks
   environment_json TEXT NOT NULL, -- environment variables on the allow-list
@@ -261,7 +261,7 @@ CREATE INDEX event_launch ON event(launch_id);
 -- launch, its times are means, and what it does not say is not known.
 CREATE TABLE imported_run (
   run_id INTEGER PRIMARY KEY REFERENCES run(id),  -- the run
-  format TEXT NOT NULL CHECK (format IN ('nccl-tests', 'nccl-tests-json', 'osu', 'dynamiccl')),  -- what was read
+  format TEXT NOT NULL CHECK (format IN ('nccl-tests', 'nccl-tests-json', 'osu', 'imb', 'dynamiccl')),  -- what was read
   source TEXT NOT NULL,           -- path of the file when it was read
   sha256 TEXT,                    -- digest of the file, 64 hexadecimal digits; NULL for a database
   imported_utc TEXT NOT NULL,     -- when it was read
@@ -271,7 +271,8 @@ CREATE TABLE imported_run (
 -- The figures of a foreign table as it prints them.
 CREATE TABLE imported_measurement (
   measurement_id INTEGER PRIMARY KEY REFERENCES measurement(id),  -- the row made of them
-  reported_json TEXT NOT NULL     -- every number of the source's row by its name there
+  reported_json TEXT NOT NULL,    -- every number of the source's row by its name there
+  resolution_us REAL              -- half a unit of the time's last printed digit, microseconds; NULL = not known
 ) STRICT;
 
 -- One agent's search over the tasks of a run.

@@ -71,6 +71,12 @@ Statements::Statements(const std::string& path) : path_(path), db_(open_for_writ
   // Its statements can only be prepared once the tables exist.
   ingest_ = std::make_unique<LaunchIngest>(db_);
   write("looking for unfinished runs", [&] { recover_left_overs(); });
+  guard_ = std::make_unique<FileGuard>(db_, path_);
+}
+
+Statements::~Statements() {
+  ingest_.reset();
+  if (guard_) guard_->before_close();
 }
 
 void Statements::insert_run(const RunInfo& run) {

@@ -14,6 +14,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "db/connection.hpp"
+#include "db/file_guard.hpp"
 #include "db/launch_ingest.hpp"
 #include "db/owner.hpp"
 #include "db/rows.hpp"
@@ -35,6 +36,9 @@ std::string experiment_digest(const std::string& spec_text,
 class Statements {
  public:
   explicit Statements(const std::string& path);
+  ~Statements();
+  Statements(const Statements&) = delete;
+  Statements& operator=(const Statements&) = delete;
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] SQLite::Database& db() const { return db_; }
@@ -45,6 +49,7 @@ class Statements {
   template <class Work>
   auto write(const std::string& doing, Work&& work) const {
     return explained(path_, doing, [&] {
+      if (guard_) guard_->check();
       SQLite::Transaction transaction(db_, SQLite::TransactionBehavior::IMMEDIATE);
       if constexpr (std::is_void_v<decltype(work())>) {
         work();
@@ -125,6 +130,7 @@ class Statements {
  private:
   std::string path_;
   mutable SQLite::Database db_;
+  std::unique_ptr<FileGuard> guard_;
   std::unique_ptr<LaunchIngest> ingest_;
 };
 

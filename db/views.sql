@@ -48,7 +48,7 @@ SELECT
   l.started_utc AS started_utc,     -- start
   l.duration_s AS duration_s,       -- seconds
   l.exit_code AS exit_code,         -- of the launcher
-  l.signal AS signal,               -- signal that ended the launcher, 0 = none
+  l.signal AS signal,               -- signal that ended the launcher or a rank behind it, 0 = none
   l.argv_json AS argv_json,         -- the exact command
   l.noise_flags_json AS noise_flags_json,  -- noise beyond the run's limits; [] = quiet, NULL = not judged
   coalesce(json_array_length(l.noise_flags_json), 0) > 0 AS noisy,  -- flag: the noise gate flagged it

@@ -5,10 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -82,11 +86,30 @@ int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Sha
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version: on stdout
-    fmt::print(stderr, "dynamiccl: {}\nTry: dynamiccl {}--help\n", error.what(),
-               argv.size() > 1 && !argv[1].starts_with("-") ? argv[1] + " " : "");
+    tell(fmt::format("dynamiccl: {}\nTry: dynamiccl {}--help\n", printable(error.what()),
+                     argv.size() > 1 && !argv[1].starts_with("-") ? argv[1] + " " : ""));
     return exit_code::kUsage;
   }
   return shared.exit_code;
+}
+
+/// Verbs that measure and store: their work is done or not, whoever reads the answer.
+bool measures(const std::vector<std::string>& argv) {
+  constexpr std::array<std::string_view, 5> kMeasuring{"run", "tune", "train", "replay", "doctor"};
+  return argv.size() > 1 &&
+         std::find(kMeasuring.begin(), kMeasuring.end(), argv[1]) != kMeasuring.end();
+}
+
+/// The exit code where stdout took no more.
+int output_failed(int error, const std::vector<std::string>& argv) {
+  // `| head` has read enough of an answer; that something was measured to its end is no such
+  // answer.
+  if (error == EPIPE && !measures(argv)) return exit_code::kFine;
+  tell(
+      fmt::format("dynamiccl: the output cannot be written: {}; what it would have said can be "
+                  "asked for again with `dynamiccl query` and `dynamiccl show`\n",
+                  error == 0 ? "stdout is closed or full" : std::strerror(error)));
+  return exit_code::kCellFailed;
 }
 
 }  // namespace
@@ -120,24 +143,28 @@ int run_command_line(const std::vector<std::string>& argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   for (const auto add : kVerbs) add(app, shared);
+  int code = exit_code::kCellFailed;
   try {
     std::vector<std::string> words = without_help_verb(argv);
     shared.command = take_command(words);
-    return parse_and_run(app, words, shared);
+    code = parse_and_run(app, words, shared);
   } catch (const Error& error) {
-    fmt::print(
-        stderr, "dynamiccl: {}{}\n", error.what(),
-        error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : "");
-    return exit_code_of(error);
+    tell(fmt::format(
+        "dynamiccl: {}{}\n", printable(error.what()),
+        error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : ""));
+    code = exit_code_of(error);
   } catch (const std::system_error& error) {
-    // `| head` has read enough.
-    if (error.code() == std::errc::broken_pipe) return exit_code::kFine;
-    fmt::print(stderr, "dynamiccl: {}\n", error.what());
-    return exit_code::kCellFailed;
+    code = output_failed(error.code().value(), argv);
+  } catch (const std::bad_alloc&) {
+    tell("dynamiccl: no memory is left for this; ask for less at once\n");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "dynamiccl: {}\n", error.what());
-    return exit_code::kCellFailed;
+    tell(fmt::format("dynamiccl: {}\n", printable(error.what())));
   }
+  // What is still in the buffer is part of the answer.
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    code = std::max(code, output_failed(errno, argv));
+  return code;
 }
 
 }  // namespace dynamiccl

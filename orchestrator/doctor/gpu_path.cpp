@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <set>
 
+#include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/mends.hpp"
 #include "profiles/detect/fact_access.hpp"
 
@@ -66,6 +69,19 @@ class Separation {
   [[nodiscard]] bool network_apart() const {
     return !one_container() && profile_.network == Sharing::private_;
   }
+  /// Ranks that use one container's /dev/shm, and how much it holds; nullopt: the machine's own.
+  [[nodiscard]] std::optional<Bytes> shm_size() const {
+    const bool engine = profile_.kind == EnvironmentKind::single_docker ||
+                        profile_.kind == EnvironmentKind::cross_docker;
+    if (!engine || profile_.ipc == Sharing::host) return std::nullopt;
+    constexpr Bytes kEngineDefault{std::uint64_t{64} << 20};
+    return profile_.shm_size.count() == 0 ? kEngineDefault : profile_.shm_size;
+  }
+  [[nodiscard]] int ranks_of_one_shm(int ranks) const {
+    return one_container() || profile_.ipc != Sharing::private_
+               ? ranks
+               : std::min(ranks, profile_.ranks_per_container);
+  }
   [[nodiscard]] bool peers_hidden() const {
     return !one_container() && profile_.gpus == GpuVisibility::one_per_rank;
   }
@@ -111,6 +127,25 @@ void find_peer_obstacles(const EnvironmentProfile& profile, const Separation& ap
     obstacles.push_back({"settings", "NCCL_P2P_DISABLE=1", "leave NCCL_P2P_DISABLE unset"});
   if (peer_link(machine) == "none")
     obstacles.push_back({"peer access", "NVML says the GPUs have no peer access", ""});
+}
+
+/// NCCL 2.1x and later make a segment of this size in /dev/shm for every rank with a proxy thread,
+/// and give up where it does not fit ("Error while creating shared memory segment ... size
+/// 9637888").
+constexpr std::uint64_t kSegmentBytes = 9'637'888;
+
+void find_small_shm(const Separation& apart, int ranks, std::vector<GpuObstacle>& obstacles) {
+  const auto size = apart.shm_size();
+  const int sharing = apart.ranks_of_one_shm(ranks);
+  const std::uint64_t needed = static_cast<std::uint64_t>(std::max(sharing, 0)) * kSegmentBytes;
+  if (!size || size->count() >= needed) return;
+  obstacles.push_back(
+      {"/dev/shm size",
+       fmt::format("{} ranks share a /dev/shm of {}, and NCCL makes a segment of {} bytes in it "
+                   "for each rank that needs a proxy: {} MiB together; it gives up where one does "
+                   "not fit",
+                   sharing, format_bytes(*size), kSegmentBytes, (needed >> 20) + 1),
+       "--shm-size 1g (shm_size = \"1GiB\"), or --ipc=host"});
 }
 
 GpuPath path_of(const EnvironmentProfile& profile, const Separation& apart,
@@ -175,6 +210,9 @@ GpuPrediction predict_gpu_path(const EnvironmentProfile& profile, const json& ma
   prediction.path = path_of(profile, apart, host, peer);
   prediction.obstacles = host;
   prediction.obstacles.insert(prediction.obstacles.end(), peer.begin(), peer.end());
+  const auto known = prediction.obstacles.size();
+  find_small_shm(apart, ranks, prediction.obstacles);
+  if (prediction.obstacles.size() > known) prediction.path = GpuPath::impossible;
   if (prediction.path == GpuPath::p2p) prediction.link = peer_link(machine);
   prediction.summary = summary_of(prediction, ranks);
   return prediction;

@@ -38,10 +38,11 @@ std::vector<Backend> mpis(const Patient& patient, bool (*test)(const BackendLook
   return found;
 }
 
-/// Large messages take another way than CMA: UCX even goes by TCP.
+/// Large messages take another way than CMA: UCX even goes by TCP where memory could be shared.
 bool goes_without_cma(const BackendLook& look) {
   return look.ran() && (look.moved_by("shm") || look.moved_by("mixed") || look.cma_refused > 0 ||
-                        (look.asked == "cma" && look.used != "cma"));
+                        (look.asked == "cma" && look.used != "cma") ||
+                        (look.asked == "shm" && look.moved_by("tcp")));
 }
 
 std::vector<Backend> copying(const Patient& patient) { return mpis(patient, goes_without_cma); }

@@ -1,6 +1,7 @@
 // Causes on the way of messages that leave a rank by TCP.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,56 @@ std::vector<Misled> misled_backends(const Patient& patient) {
   return misled;
 }
 
+/// Every interface of a rank that has an address: a library uses no other.
+std::vector<NamedInterface> usable_interfaces(const json& facts) {
+  std::vector<NamedInterface> found;
+  const json& interfaces = fact(facts, "network", "interfaces");
+  if (!interfaces.is_array()) return found;
+  for (const json& interface : interfaces) {
+    if (!interface.is_object()) continue;
+    NamedInterface named{text_of(interface, "name"), {}};
+    const json addresses = interface.value("addresses", json::array());
+    if (addresses.is_array())
+      for (const json& address : addresses)
+        if (address.is_string()) named.addresses.push_back(address.get<std::string>());
+    if (!named.name.empty() && !named.addresses.empty()) found.push_back(std::move(named));
+  }
+  return found;
+}
+
+/// The setting by which a library is told its interfaces, "" where it is told none.
+std::string told_interfaces(const BackendLook& look) {
+  if (is_openmpi(look.backend)) {
+    for (const char* name : {kInclude, kExclude})
+      if (const auto told = look.mca.find(name); told != look.mca.end())
+        return fmt::format("{} = {}", name, told->second);
+    return "";
+  }
+  const auto told = look.environment.find(interface_variable(look.backend));
+  return told == look.environment.end() || told->second.empty()
+             ? ""
+             : fmt::format("{} = {}", told->first, told->second);
+}
+
+/// A placeholder in a list is filled in when a launch starts: it names what is there.
+bool has_placeholder(const std::string& list) { return list.find('{') != std::string::npos; }
+
+std::vector<const BackendLook*> without_interface(const Patient& patient) {
+  std::vector<const BackendLook*> found;
+  if (patient.facts.empty()) return found;
+  const auto known = usable_interfaces(patient.facts.front());
+  for (const auto& look : patient.looks) {
+    const std::string told = told_interfaces(look);
+    if (known.empty() || told.empty() || has_placeholder(told) || look.ran() ||
+        !look.impossible.empty())
+      continue;
+    if (std::none_of(known.begin(), known.end(),
+                     [&](const NamedInterface& one) { return may_use(look, one); }))
+      found.push_back(&look);
+  }
+  return found;
+}
+
 /// Takes a variable away, wherever the profile sets it.
 void drop_variable(EnvironmentProfile& profile, Backend backend, const std::string& name) {
   drop_setting(profile, backend, name);
@@ -187,6 +238,38 @@ std::optional<Symptom> look_for_wrong_interface(const Patient& patient) {
       fmt::format("{}: a container bridge joins containers and reaches no other rank{}",
                   join(seen, "; "), hung);
   return symptom;
+}
+
+std::optional<Symptom> look_for_no_interface(const Patient& patient) {
+  const auto told = without_interface(patient);
+  if (told.empty()) return std::nullopt;
+  Symptom symptom;
+  std::vector<std::string> settings;
+  for (const auto* look : told) {
+    symptom.backends.push_back(look->backend);
+    settings.push_back(
+        fmt::format("{} is told {}", name_of(look->backend), told_interfaces(*look)));
+  }
+  std::vector<std::string> there;
+  for (const auto& interface : usable_interfaces(patient.facts.front()))
+    there.push_back(fmt::format("{} ({})", interface.name, join(interface.addresses, ", ")));
+  symptom.evidence = fmt::format("{}, which leaves none of the interfaces that are there: {}",
+                                 join(settings, "; "), join(there, ", "));
+  return symptom;
+}
+
+Mend mend_no_interface(const Patient& patient) {
+  EnvironmentProfile profile = patient.profile;
+  std::vector<std::string> flags;
+  for (const auto* look : without_interface(patient)) {
+    const std::string told = told_interfaces(*look);
+    const std::string name = told.substr(0, told.find(' '));
+    const bool mca = is_openmpi(look->backend);
+    drop_variable(profile, look->backend, mca ? "mca:" + name : name);
+    flags.push_back(fmt::format("without {}{} (backend.{}), or with an interface that is there",
+                                mca ? "--mca " : "", name, name_of(look->backend)));
+  }
+  return {join(flags, ", "), std::move(profile)};
 }
 
 Mend mend_wrong_interface(const Patient& patient) {

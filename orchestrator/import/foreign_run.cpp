@@ -14,6 +14,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
+#include "orchestrator/import/log_lines.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -49,6 +50,16 @@ std::string figures_of(const ForeignStart& start) {
   return figures;
 }
 
+/// A file's lines without what collectors put around them: the same output logged twice is a copy.
+std::string bare_text(const ImportedFile& file) {
+  std::string text;
+  for (const auto& line : log_lines(file.text, file.path)) {
+    const auto trimmed = trim(line.text);
+    if (!trimmed.empty()) text.append(trimmed).append("\n");
+  }
+  return text;
+}
+
 /// Intervals are over independent launches: a copy would only make them narrower.
 void refuse_copies(const std::vector<ImportedFile>& files) {
   constexpr std::string_view kWhy =
@@ -57,7 +68,7 @@ void refuse_copies(const std::vector<ImportedFile>& files) {
   std::map<std::string, std::string> texts;
   std::map<std::string, std::string> starts;
   for (const auto& file : files) {
-    const auto text = sha256_hex(std::string(trim(join(clean_lines(file.text), "\n"))));
+    const auto text = sha256_hex(bare_text(file));
     if (const auto [first, is_new] = texts.emplace(text, file.path); !is_new) {
       throw Error(ErrorKind::input, first->second == file.path
                                         ? fmt::format("{} is given twice: {}", file.path, kWhy)
@@ -86,10 +97,73 @@ struct PlacedStart {
   std::string backend;
   std::set<std::string> operations;
   std::size_t job = 0;
+  std::map<std::string, std::string> knobs;  ///< what tells it from other starts of its job
 };
 
-std::string operation_of(const ForeignRow& row) {
-  return fmt::format("{} {} {}", row.collective, row.datatype, nlohmann::json(row.knobs).dump());
+/// A row's own knobs and those of its start.
+std::map<std::string, std::string> knobs_of(const PlacedStart& start, const ForeignRow& row) {
+  auto knobs = row.knobs;
+  knobs.insert(start.knobs.begin(), start.knobs.end());
+  return knobs;
+}
+
+std::string operation_of(const PlacedStart& start, const ForeignRow& row) {
+  return fmt::format("{} {} {}", row.collective, row.datatype,
+                     nlohmann::json(knobs_of(start, row)).dump());
+}
+
+/// The option that is to blame where a table's figures are of another collective or other ranks.
+void refuse_contradiction(const PlacedStart& start, const std::string& format,
+                          const ImportOptions& options) {
+  if (!format.starts_with("nccl-tests")) return;
+  std::size_t told = 0;
+  std::string first;
+  for (const auto& row : start.start->rows) {
+    const auto why = contradiction(row, start.ranks);
+    if (why.empty()) continue;
+    if (told++ == 0) first = why;
+  }
+  // One odd figure is the machine's; that most rows have it is what they are of.
+  if (told == 0 || 2 * told < start.start->rows.size()) return;
+  std::string options_told;
+  if (!options.operation.empty()) options_told += " --operation " + options.operation;
+  if (options.ranks > 0) options_told += fmt::format(" --ranks {}", options.ranks);
+  throw Error(
+      ErrorKind::input,
+      fmt::format("{}:{}: the table's figures contradict {}: {}; give the --operation and --ranks "
+                  "that it was measured with",
+                  start.file->path, start.start->line,
+                  options_told.empty() ? "what the file says of operation and ranks"
+                                       : "the options" + options_told,
+                  first));
+}
+
+/// What starts of one table differ in (buffers, graphs, settings under banners) tells them apart.
+void find_knobs(std::vector<PlacedStart>& starts) {
+  const auto table_of = [](const PlacedStart& start) {
+    std::set<std::string> operations;
+    for (const auto& row : start.start->rows)
+      operations.insert(fmt::format("{} {}", row.collective, row.datatype));
+    return fmt::format("{} {} {}", start.ranks, start.backend,
+                       join({operations.begin(), operations.end()}, ","));
+  };
+  std::map<std::string, std::vector<PlacedStart*>> tables;
+  for (auto& start : starts) tables[table_of(start)].push_back(&start);
+  for (auto& [name, same] : tables) {
+    std::set<std::string> names;
+    for (const auto* start : same)
+      for (const auto& [setting, value] : start->start->settings) names.insert(setting);
+    for (const auto& setting : names) {
+      std::set<std::string> values;
+      const auto value_of = [&](const PlacedStart& start) {
+        const auto found = start.start->settings.find(setting);
+        return found == start.start->settings.end() ? std::string("unset") : found->second;
+      };
+      for (const auto* start : same) values.insert(value_of(*start));
+      if (values.size() < 2) continue;
+      for (auto* start : same) start->knobs[setting] = value_of(*start);
+    }
+  }
 }
 
 std::vector<PlacedStart> placed(const std::vector<ImportedFile>& files, const std::string& format,
@@ -102,11 +176,15 @@ std::vector<PlacedStart> placed(const std::vector<ImportedFile>& files, const st
                       settled_ranks(start, file.path, format, options),
                       settled_backend(start, file.path, format, options),
                       {},
-                      starts.size()};
-      for (const auto& row : start.rows) one.operations.insert(operation_of(row));
+                      starts.size(),
+                      {}};
+      refuse_contradiction(one, format, options);
       starts.push_back(std::move(one));
     }
   }
+  find_knobs(starts);
+  for (auto& one : starts)
+    for (const auto& row : one.start->rows) one.operations.insert(operation_of(one, row));
   return starts;
 }
 
@@ -163,7 +241,7 @@ class RunBuilder {
     std::vector<std::string> order;
     std::map<std::string, std::vector<const ForeignRow*>> by_cell;
     for (const auto& row : start.rows) {
-      const auto cell = add_cell(launch.group_id, row);
+      const auto cell = add_cell(launch.group_id, placed, row);
       if (by_cell[cell].empty()) order.push_back(cell);
       by_cell[cell].push_back(&row);
     }
@@ -187,17 +265,17 @@ class RunBuilder {
     return group.id;
   }
 
-  std::string add_cell(const std::string& group, const ForeignRow& row) {
+  std::string add_cell(const std::string& group, const PlacedStart& start, const ForeignRow& row) {
     CellInfo cell;
     cell.id = stable_id(
-        fmt::format("{}\n{} {} {}", group, operation_of(row), row.size_bytes, row.in_place));
+        fmt::format("{}\n{} {} {}", group, operation_of(start, row), row.size_bytes, row.in_place));
     cell.group_id = group;
     cell.collective = row.collective;
     cell.size_bytes = row.size_bytes;
     cell.datatype = row.datatype;
     cell.algorithm = "library";
     cell.in_place = row.in_place;
-    cell.knobs_json = nlohmann::json(row.knobs).dump();
+    cell.knobs_json = nlohmann::json(knobs_of(start, row)).dump();
     if (cells_.insert(cell.id).second) run_.cells.push_back(cell);
     return cell.id;
   }
@@ -235,16 +313,19 @@ class RunBuilder {
     figure.calls = rows.front()->calls.value_or(start.calls);
     figure.n = static_cast<std::int64_t>(rows.size());
     std::vector<double> times;
+    double resolution_us = 0;
     std::string wrong_reason;
     auto reported = nlohmann::ordered_json::array();
     for (const auto* row : rows) {
       times.push_back(row->time_us);
+      resolution_us = std::max(resolution_us, row->resolution_us);
       figure.wrong += row->wrong.value_or(0);
       if (row->wrong) figure.checked += elements_of(*row);
       if (!row->wrong_reason.empty()) wrong_reason = row->wrong_reason;
       reported.push_back(row->reported);
     }
     figure.time_us = median(std::move(times));
+    figure.resolution_us = resolution_us;
     figure.reported_json = rows.size() == 1 ? reported[0].dump() : reported.dump();
     if (figure.wrong > 0) {
       figure.status = CellStatus::failed;
@@ -285,6 +366,10 @@ nlohmann::ordered_json sources_of(const std::vector<PlacedStart>& starts) {
   for (const auto& one : starts) {
     auto source = one.start->source;
     if (!one.start->cut_off.empty()) source["cut_off"] = one.start->cut_off;
+    if (!one.start->left_out.empty()) source["left_out"] = one.start->left_out;
+    if (!one.start->warnings.empty()) source["warnings"] = one.start->warnings;
+    if (!one.start->settings.empty()) source["settings"] = one.start->settings;
+    if (one.start->line > 0) source["line"] = one.start->line;
     source["file"] = fs::path(one.file->path).filename().string();
     sources.push_back(std::move(source));
   }
@@ -294,7 +379,9 @@ nlohmann::ordered_json sources_of(const std::vector<PlacedStart>& starts) {
 /// What the first start says of program and machine.
 void add_origin(RunInfo& run, const ForeignStart& start, const std::string& format) {
   run.argv = start.argv;
-  run.tool_version = format == "osu" ? "OSU micro-benchmarks" : "nccl-tests";
+  run.tool_version = format == "osu"   ? "OSU micro-benchmarks"
+                     : format == "imb" ? "Intel MPI Benchmarks"
+                                       : start.source.value("suite", "nccl-tests");
   if (const auto version = start.source.find("version");
       version != start.source.end() && version->is_string()) {
     run.tool_version += " " + version->get<std::string>();
@@ -306,6 +393,47 @@ void add_origin(RunInfo& run, const ForeignStart& start, const std::string& form
 }
 
 }  // namespace
+
+std::vector<std::string> import_warnings(const std::vector<ImportedFile>& files,
+                                         const std::string& format, const ImportOptions& options) {
+  std::vector<std::string> told;
+  for (const auto& file : files) {
+    for (const auto& start : file.starts) {
+      for (const auto& warning : start.warnings)
+        told.push_back(fmt::format("{}: {}", file.path, warning));
+      if (!start.left_out.empty())
+        told.push_back(fmt::format("{}: {} left out, which have no equal here: {}", file.path,
+                                   start.left_out.size() == 1
+                                       ? "1 test is"
+                                       : fmt::format("{} tests are", start.left_out.size()),
+                                   join(start.left_out, ", ")));
+    }
+    const std::vector<ImportedFile> alone{file};
+    const auto starts = placed(alone, format, options);
+    std::map<std::string, std::vector<const PlacedStart*>> repeats;
+    for (const auto& start : starts)
+      repeats[fmt::format("{} {} {}", start.ranks, start.backend,
+                          join({start.operations.begin(), start.operations.end()}, "\n"))]
+          .push_back(&start);
+    for (const auto& [name, same] : repeats) {
+      if (same.size() < 2) continue;
+      std::vector<std::string> where;
+      for (const auto* start : same)
+        where.push_back(start->start->banner.empty()
+                            ? fmt::format("line {}", start->start->line)
+                            : fmt::format("line {} below \"{}\"", start->start->line,
+                                          start->start->banner.substr(0, 60)));
+      told.push_back(fmt::format(
+          "{}: {} starts of {} over {} ranks are taken for repeated launches of one job, as "
+          "nothing "
+          "that is read here tells them apart: {}. Import them as files of their own where they "
+          "are of different jobs",
+          file.path, same.size(), same.front()->start->rows.front().collective, same.front()->ranks,
+          join(where, "; ")));
+    }
+  }
+  return told;
+}
 
 ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::string& format,
                             const ImportOptions& options) {
@@ -337,7 +465,7 @@ ForeignRun make_foreign_run(const std::vector<ImportedFile>& files, const std::s
           {"assumed",
            {fmt::format("times are the {} over the ranks", name_of(options.aggregation)),
             "started when the file was written"}}}
-          .dump();
+          .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   run.barrier = format == "osu" ? "MPI_Barrier between calls" : "";
   run.aggregation = options.aggregation;
   return run;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <regex>
+#include <set>
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
@@ -26,10 +28,10 @@ constexpr std::array kPrograms{
     Alias{"sendrecv", "sendrecv"},    Alias{"reduce_scatter", "reduce_scatter"},
     Alias{"scatter", "scatter"},      Alias{"hypercube", "hypercube"}};
 
-constexpr std::array kTypes{Alias{"float", "float32"},      Alias{"double", "float64"},
-                            Alias{"half", "float16"},       Alias{"MPI_FLOAT", "float32"},
-                            Alias{"MPI_DOUBLE", "float64"}, Alias{"MPI_INT", "int32"},
-                            Alias{"MPI_CHAR", "char"}};
+constexpr std::array kTypes{Alias{"float", "float32"},  Alias{"double", "float64"},
+                            Alias{"half", "float16"},   Alias{"MPI_FLOAT", "float32"},
+                            Alias{"MPI_BYTE", "uint8"}, Alias{"MPI_DOUBLE", "float64"},
+                            Alias{"MPI_INT", "int32"},  Alias{"MPI_CHAR", "char"}};
 
 template <std::size_t N>
 std::string translated(const std::array<Alias, N>& table, const std::string& name) {
@@ -39,30 +41,13 @@ std::string translated(const std::array<Alias, N>& table, const std::string& nam
   return name;
 }
 
-/// The rank that srun -l ("0:") and mpiexec -prepend-rank of MPICH ("[0]") put before every line,
-/// up to the blank behind it; "" where there is none.
-std::string label_of(const std::string& line) {
-  static const std::regex label(R"((\d+:|\[\d+\])(?=\s|$))");
-  std::smatch match;
-  return std::regex_search(line, match, label, std::regex_constants::match_continuous)
-             ? match[1].str()
-             : std::string();
-}
-
-/// A number that begins a line may be data. It is a label when the same stands before a
-/// heading: the rank that prints the heading prints the rows.
-std::string label_of_heading(const std::vector<std::string>& lines) {
-  for (const auto& line : lines) {
-    const auto label = label_of(line);
-    if (label.empty()) continue;
-    const auto words = words_of(line.substr(label.size()));
-    if (words.size() > 1 && words[0] == "#" && (words[1] == "size" || words[1] == "Size"))
-      return label;
-  }
-  return "";
-}
-
 }  // namespace
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return text;
+}
 
 std::string collective_of_program(const std::string& program) {
   std::string name = program;
@@ -80,25 +65,6 @@ std::vector<std::string> operations_of_nccl_tests() {
 }
 
 std::string datatype_of(const std::string& name) { return translated(kTypes, name); }
-
-std::vector<std::string> clean_lines(const std::string& text) {
-  // "[1,0]<stdout>:", and "[prterun-host-1@1,0]<stdout>: " of Open MPI 5.
-  static const std::regex tag(R"(\[[^\]\s]*\d+,\d+\](\[[^\]\s]*\])?<std(out|err)>:)");
-  std::vector<std::string> lines;
-  for (const auto& line : split(text, '\n')) {
-    std::string cleaned(trim(line));
-    if (std::smatch match;
-        cleaned.starts_with('[') &&
-        std::regex_search(cleaned, match, tag, std::regex_constants::match_continuous))
-      cleaned = trim(match.suffix().str());
-    lines.push_back(std::move(cleaned));
-  }
-  const std::string label = label_of_heading(lines);
-  if (label.empty()) return lines;
-  for (auto& line : lines)
-    if (label_of(line) == label) line = trim(line.substr(label.size()));
-  return lines;
-}
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream in(line);
@@ -154,6 +120,121 @@ std::optional<std::uint64_t> wrong_of(const std::string& word, const std::string
                   "nothing was checked; found \"{}\". Correct or remove this entry, or "
                   "import the program's own output",
                   where, word));
+}
+
+double resolution_of(const std::string& word) {
+  if (!number_of(word)) return 0;
+  const auto exponent_at = word.find_first_of("eE");
+  const std::string digits = word.substr(0, exponent_at);
+  double unit = 1;
+  if (const auto point = digits.find('.'); point != std::string::npos)
+    unit = std::pow(10.0, -static_cast<double>(digits.size() - point - 1));
+  if (exponent_at != std::string::npos) {
+    if (const auto exponent = number_of(
+            word.substr(word[exponent_at + 1] == '+' ? exponent_at + 2 : exponent_at + 1)))
+      unit *= std::pow(10.0, *exponent);
+  }
+  return unit / 2;
+}
+
+std::optional<bool> verdict_of(const std::string& word) {
+  static const std::set<std::string> good{"pass", "passed", "ok", "okay", "true", "success", "yes"};
+  static const std::set<std::string> bad{"fail",  "failed", "failure", "ko",
+                                         "false", "error",  "wrong",   "no"};
+  const auto small = lower_case(word);
+  if (good.contains(small)) return true;
+  if (bad.contains(small)) return false;
+  return std::nullopt;
+}
+
+bool is_verdict_column(const std::string& title) {
+  static const std::set<std::string> titles{"validation", "valid",  "check",   "status", "result",
+                                            "verify",     "passed", "verdict", "correct"};
+  return titles.contains(lower_case(title));
+}
+
+std::map<std::string, std::string> settings_in(const std::string& line) {
+  static constexpr std::array<std::string_view, 9> kPrefixes{
+      "NCCL_", "RCCL_", "OMPI_MCA_", "UCX_", "FI_", "MPICH_", "I_MPI_", "MV2_", "OMP_"};
+  std::map<std::string, std::string> settings;
+  const auto words = words_of(line);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string word = words[i];
+    if ((word == "--mca" || word == "-mca") && i + 2 < words.size())
+      settings["mca." + words[i + 1]] = words[i + 2];
+    if (word.starts_with("--export=")) word.erase(0, 9);
+    for (const auto& part : split(word, ',')) {
+      const auto equals = part.find('=');
+      if (equals == std::string::npos) continue;
+      if (std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                      [&](std::string_view prefix) { return part.starts_with(prefix); }))
+        settings["env." + part.substr(0, equals)] = part.substr(equals + 1);
+    }
+  }
+  return settings;
+}
+
+namespace {
+
+/// More than any job has.
+constexpr double kMostProcesses = 1e7;
+
+std::optional<int> process_count(const std::string& word) {
+  const auto value = number_of(word);
+  if (!value || *value < 1 || *value > kMostProcesses || *value != std::floor(*value))
+    return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+/// The value of an option among words: "-np 2", "--ntasks=2", "-n2".
+std::optional<int> option_in(const std::vector<std::string>& words,
+                             std::initializer_list<std::string_view> names) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    for (const auto name : names) {
+      if (words[i] == name && i + 1 < words.size()) {
+        if (const auto value = process_count(words[i + 1])) return value;
+      } else if (words[i].starts_with(std::string(name) + "=")) {
+        if (const auto value = process_count(words[i].substr(name.size() + 1))) return value;
+      } else if (name.size() == 2 && words[i].size() > 2 && words[i].starts_with(name)) {
+        if (const auto value = process_count(words[i].substr(2))) return value;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int> processes_in(const std::string& line) {
+  static const std::set<std::string> launchers{"mpirun",  "mpiexec", "mpiexec.hydra", "mpirun_rsh",
+                                               "orterun", "prun",    "prterun",       "srun",
+                                               "ibrun",   "aprun",   "jsrun",         "flux"};
+  const auto words = words_of(line);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto slash = words[i].rfind('/');
+    const auto name = slash == std::string::npos ? words[i] : words[i].substr(slash + 1);
+    if (!launchers.contains(name)) continue;
+    const std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                        words.end());
+    if (const auto all = option_in(rest, {"-np", "--np", "--ntasks", "-n"})) return all;
+    const auto nodes = option_in(rest, {"-N", "--nodes"});
+    const auto each = option_in(rest, {"--ntasks-per-node", "-ppn", "--npernode"});
+    if (nodes && each) return *nodes * *each;
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    const auto name = lower_case(words[i]);
+    for (const std::string_view count : {"nprocs", "np", "ntasks", "#processes"}) {
+      if (name != std::string(count) + ":" && name != std::string(count) + "=" &&
+          !(name == count && (words[i + 1] == "=" || words[i + 1] == ":")))
+        continue;
+      auto value = words[name == count && i + 2 < words.size() ? i + 2 : i + 1];
+      while (!value.empty() && std::isdigit(static_cast<unsigned char>(value.back())) == 0)
+        value.pop_back();
+      if (const auto found = process_count(value)) return found;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace dynamiccl

@@ -26,7 +26,8 @@ struct ForeignRow {
   std::optional<std::uint64_t> wrong;  ///< nullopt = the program did not check
   std::string wrong_reason;            ///< of values that are wrong but not counted; "" = `wrong`
                                        ///< is their number
-  nlohmann::ordered_json reported;     ///< the row's numbers by their names, as printed
+  double resolution_us = 0;         ///< half a unit of the last digit that the time was printed to
+  nlohmann::ordered_json reported;  ///< the row's numbers by their names, as printed
 };
 
 /// What one start of the other program printed.
@@ -42,7 +43,14 @@ struct ForeignStart {
   std::optional<int> iterations;
   std::optional<bool> verify;
   std::vector<ForeignRow> rows;
-  std::string cut_off;  ///< how it shows that its output goes on elsewhere; "" = it has an end
+  std::string cut_off;   ///< how it shows that its output goes on elsewhere; "" = it has an end
+  std::size_t line = 0;  ///< of the file, where it begins; 0 = not known
+  /// What it was started with besides its rows' own knobs. What starts of one job differ in becomes
+  /// a knob of theirs: they are no repeats of each other.
+  std::map<std::string, std::string> settings;
+  std::vector<std::string> warnings;  ///< what it says against itself, as a clause
+  std::vector<std::string> left_out;  ///< tests of its file that are unknown here, "Init (line 1)"
+  std::string banner;                 ///< the last line before it that no program of ours printed
 };
 
 /// What the user adds to what the files say.
@@ -81,9 +89,13 @@ std::vector<std::string> operations_of_nccl_tests();
 /// Our name of "float", "half", "MPI_INT"; else the name itself.
 std::string datatype_of(const std::string& name);
 
-/// Lines of a text without indentation and without the rank that launchers put before them: mpirun
-/// --tag-output, srun -l, mpiexec -prepend-rank.
-std::vector<std::string> clean_lines(const std::string& text);
+/// Reads the text of the Intel MPI Benchmarks: collectives, PingPong and its kin.
+/// @throws Error(data) as read_nccl_tests_text
+std::vector<ForeignStart> read_imb_text(const std::string& text, const std::string& path,
+                                        const ImportOptions& options);
+
+/// ASCII letters made small.
+std::string lower_case(std::string text);
 /// Words between blanks.
 std::vector<std::string> words_of(const std::string& line);
 /// A number that is the whole word; nullopt for anything else.
@@ -105,6 +117,23 @@ std::uint64_t count_of(const std::string& word, const std::string& where, std::s
 /// A time or bandwidth: a finite number above 0.
 /// @throws Error(data) as count_of
 double positive_of(const std::string& word, const std::string& where, std::string_view what);
+/// Half a unit of the last digit of a number as it is printed; 0 for what is no number.
+double resolution_of(const std::string& word);
+/// What a word in a column of verdicts says: PASS, ok, FAIL, ...; nullopt for anything else.
+std::optional<bool> verdict_of(const std::string& word);
+/// True for the title of such a column: "Validation", "check", "status".
+bool is_verdict_column(const std::string& title);
+
+/// Settings of libraries that a line between tables makes, as `export NCCL_ALGO=Ring` or
+/// `mpirun -x UCX_TLS=tcp`: "env.NAME" to value.
+std::map<std::string, std::string> settings_in(const std::string& line);
+/// Processes that a command line of a launcher starts (`mpirun -np 2 ...`), or that a line names
+/// (`nprocs: 2`); nullopt for other lines.
+std::optional<int> processes_in(const std::string& line);
+
+/// Why figures of nccl-tests cannot be those of the collective over so many ranks; "" = they can.
+std::string contradiction(const ForeignRow& row, int ranks);
+
 /// A count of wrong values as nccl-tests prints it, a decimal fraction; nullopt for N/A and null.
 /// @throws Error(data) as count_of
 std::optional<std::uint64_t> wrong_of(const std::string& word, const std::string& where);
@@ -115,6 +144,11 @@ struct ImportedFile {
   std::string text;
   std::vector<ForeignStart> starts;
 };
+
+/// What the files say against themselves, as sentences for the user: tests left out, verdicts,
+/// starts that were taken for repeats.
+std::vector<std::string> import_warnings(const std::vector<ImportedFile>& files,
+                                         const std::string& format, const ImportOptions& options);
 
 /// Makes a run of the starts. Starts of as many ranks that have an operation (collective, datatype,
 /// knobs) in common are launches of one group; a cell that one of them does not print is recorded

@@ -38,12 +38,6 @@ std::vector<std::string> libraries_of(std::optional<Interface> interface) {
   return names;
 }
 
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return text;
-}
-
 bool holds(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -102,7 +96,8 @@ std::string settled_collective(const std::string& told, const std::string& where
 int settled_ranks(const ForeignStart& start, const std::string& path, const std::string& format,
                   const ImportOptions& options) {
   const int told = start.ranks.value_or(0);
-  const bool point_to_point = format == "osu" && start.ranks;
+  const bool point_to_point = format == "osu" && start.ranks && !start.rows.empty() &&
+                              start.rows[0].collective == "sendrecv";
   if (options.ranks == 0 || point_to_point) {
     if (told > 0) return told;
     throw Error(
@@ -121,9 +116,12 @@ int settled_ranks(const ForeignStart& start, const std::string& path, const std:
 std::string settled_backend(const ForeignStart& start, const std::string& path,
                             const std::string& format, const ImportOptions& options) {
   const std::string title = library_in_title(start);
-  const bool calls_nccl = format != "osu" || title.starts_with("nccl") || title.starts_with("rccl");
+  const bool calls_nccl = (format != "osu" && format != "imb") || title.starts_with("nccl") ||
+                          title.starts_with("rccl");
   if (options.backend.empty())
-    return !calls_nccl ? "mpi" : title.starts_with("rccl") ? "rccl" : "nccl";
+    return !calls_nccl                                                   ? "mpi"
+           : title.starts_with("rccl") || start.source.contains("suite") ? "rccl"
+                                                                         : "nccl";
   const auto possible = libraries_of(calls_nccl ? Interface::nccl : Interface::mpi);
   if (holds(possible, options.backend)) return options.backend;
   throw Error(

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <regex>
 #include <set>
 
 #include "core/vocabulary/error.hpp"
@@ -9,6 +8,7 @@
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/nccl_tests.hpp"
+#include "profiles/detect/variables.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -23,8 +23,7 @@ constexpr std::uint64_t kMostCalls = 1'000'000'000;
 bool may_be_kept(const std::string& name) {
   if (name == "CUDA_VISIBLE_DEVICES") return true;
   if (!name.starts_with("NCCL_")) return false;
-  static const std::regex secret("TOKEN|KEY|SECRET|PASS|AUTH|CRED");
-  return !std::regex_search(name, secret);
+  return !speaks_of_secret(name);
 }
 
 json kept_variables(const json& document) {
@@ -35,7 +34,8 @@ json kept_variables(const json& document) {
     const auto text = entry.get<std::string>();
     const auto equals = text.find('=');
     if (equals != std::string::npos && may_be_kept(text.substr(0, equals)))
-      kept[text.substr(0, equals)] = text.substr(equals + 1);
+      kept[text.substr(0, equals)] =
+          recorded_value(text.substr(0, equals), text.substr(equals + 1));
   }
   return kept;
 }
@@ -89,7 +89,7 @@ class JsonReader {
       : path_(std::move(path)), options_(options) {}
 
   ForeignStart read(const json& document) {
-    start_.argv = document.value("args", std::vector<std::string>{});
+    start_.argv = recorded_command(document.value("args", std::vector<std::string>{}));
     start_.environment = kept_variables(document);
     if (document.contains("nccl_version"))
       start_.source["nccl_library"] = nccl_version(document["nccl_version"].get<int>());
@@ -103,10 +103,56 @@ class JsonReader {
       const auto where = fmt::format("{}: results[{}]", path_, place++);
       for (const char* direction : {"out_of_place", "in_place"}) add_row(row, direction, where);
     }
+    note_end(document);
+    note_verdicts(document);
     return std::move(start_);
   }
 
  private:
+  /// The program writes its times of start and end and the average last of all.
+  void note_end(const json& document) {
+    std::vector<std::string> missing;
+    for (const char* key : {"end_time", "average_bus_bandwidth"})
+      if (!document.contains(key)) missing.emplace_back(key);
+    std::string errors;
+    if (const auto found = document.find("errors"); found != document.end() && found->is_array())
+      for (const auto& error : *found)
+        errors += (errors.empty() ? "" : "; ") +
+                  (error.is_object() ? text_of(error, "message") : error.dump());
+    if (missing.empty() && errors.empty()) return;
+    std::string largest;
+    if (!start_.rows.empty())
+      largest = fmt::format("after its row of {} bytes", start_.rows.back().size_bytes);
+    start_.cut_off = fmt::format("{} there is no {}, with which nccl-tests ends", largest,
+                                 join(missing, " and no "));
+    if (missing.empty()) start_.cut_off = largest + " it ended with an error";
+    if (!errors.empty()) start_.cut_off += ": it says \"" + errors + "\"";
+  }
+
+  static bool says_no(const json& document, const char* name) {
+    const auto found = document.find(name);
+    if (found == document.end() || !found->is_object()) return false;
+    const auto okay = found->find("okay");
+    if (okay == found->end()) return false;
+    return okay->is_boolean() ? !okay->get<bool>()
+                              : okay->is_string() && verdict_of(okay->get<std::string>()) == false;
+  }
+
+  /// The program's own verdicts: where no row tells of wrong values, all rows are meant.
+  void note_verdicts(const json& document) {
+    if (says_no(document, "average_bus_bandwidth"))
+      start_.warnings.emplace_back(
+          "its average bus bandwidth failed against the least that it was asked for");
+    if (!says_no(document, "out_of_bounds")) return;
+    if (std::any_of(start_.rows.begin(), start_.rows.end(),
+                    [](const ForeignRow& row) { return row.wrong.value_or(0) > 0; }))
+      return;
+    for (auto& row : start_.rows) {
+      row.wrong = 1;
+      row.wrong_reason = "the program's own verdict out_of_bounds is not okay";
+    }
+  }
+
   void read_config(const json& config) {
     const std::string where = path_ + ": config";
     const auto number = [&](const char* key, std::uint64_t otherwise) {
@@ -118,6 +164,13 @@ class JsonReader {
       start_.iterations = static_cast<int>(number("iterations", 0));
     together_ = static_cast<std::int64_t>(number("aggregated_iterations", 1));
     start_.calls = std::max<std::int64_t>(1, start_.iterations.value_or(1) * together_);
+    if (together_ > 1) start_.settings["agg"] = std::to_string(together_);
+    for (const char* key : {"graph", "unalign", "nthreads"})
+      if (config.contains(key) && config[key].is_number_integer() &&
+          config[key] != (std::string_view(key) == "nthreads" ? 1 : 0))
+        start_.settings[key] = config[key].dump();
+    for (const auto& [name, value] : start_.environment.items())
+      if (value.is_string()) start_.settings["env." + name] = value.get<std::string>();
     if (config.contains("validation")) start_.verify = number("validation", 0) != 0;
     const auto devices = config.value("devices", json::array());
     const auto ranks = groups_of(devices);
@@ -154,6 +207,7 @@ class JsonReader {
     made.knobs = nccl_tests_knobs(row_text(row, "redop"), row_text(row, "root"), groups_);
     made.time_us =
         positive_of(body->value(clock, json()).dump(), there + "." + clock, "time in microseconds");
+    made.resolution_us = 5e-7;  // it prints six decimals
     made.wrong = wrong_of(body->value("nwrong", json()).dump(), there + ".nwrong");
     if (row.contains("actual_iterations")) {
       const auto calls = count_in(row, "actual_iterations", where, 1);

@@ -1,15 +1,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <regex>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
+#include "orchestrator/import/log_lines.hpp"
+#include "orchestrator/import/nccl_row.hpp"
 #include "orchestrator/import/nccl_tests.hpp"
 
 namespace dynamiccl {
@@ -17,24 +19,75 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Where the columns of one direction of buffers begin, by the heading's names.
-constexpr std::array<std::string_view, 2> kTimes{"time", "cputime"};
-
-bool is_time(const std::string& word) {
-  return std::find(kTimes.begin(), kTimes.end(), word) != kTimes.end();
-}
-
 /// More than any job has; what is multiplied from two of them is still a number.
 constexpr std::uint64_t kMostRanks = 1'000'000'000;
 
-/// A heading line, words after '#'; empty when the line is none.
-std::vector<std::string> heading_of(const std::string& line) {
-  if (!line.starts_with('#')) return {};
-  auto words = words_of(line.substr(1));
-  const bool heading = words.size() > 5 && words[0] == "size" && words[1] == "count" &&
-                       std::any_of(words.begin(), words.end(), is_time);
-  return heading ? words : std::vector<std::string>{};
+/// The digits behind `key` in a line; nullopt where there are none.
+std::optional<std::string> digits_behind(const std::string& line, std::string_view key,
+                                         std::size_t from = 0) {
+  const auto found = line.find(key, from);
+  if (found == std::string::npos) return std::nullopt;
+  std::string digits;
+  for (auto at = line.find_first_not_of(' ', found + key.size());
+       at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0; ++at)
+    digits += line[at];
+  return digits.empty() ? std::nullopt : std::optional(digits);
 }
+
+/// The word behind `key` in a line.
+std::string word_behind(const std::string& line, std::string_view key) {
+  const auto found = line.find(key);
+  if (found == std::string::npos) return "";
+  const auto words = words_of(line.substr(found + key.size()));
+  return words.empty() ? "" : words.front();
+}
+
+/// A line of "Using devices".
+struct RankLine {
+  std::string rank;
+  std::string group;
+  std::string pid;
+  std::string host;
+  std::string device;
+};
+
+/// "#  Rank  0 Group  0 Pid  41210 on      node1 device  0 [0000:1b:00] NVIDIA H200"
+std::optional<RankLine> rank_line(const std::string& line) {
+  const auto words = words_of(line.substr(1));
+  std::size_t at = 0;
+  const auto take = [&](std::string_view word) {
+    if (at >= words.size() || words[at] != word) return false;
+    ++at;
+    return true;
+  };
+  const auto value = [&] { return at < words.size() ? words[at++] : std::string(); };
+  RankLine found;
+  if (!take("Rank")) return std::nullopt;
+  found.rank = value();
+  if (take("Group")) found.group = value();
+  if (!take("Pid")) return std::nullopt;
+  found.pid = value();
+  if (!take("on")) return std::nullopt;
+  found.host = value();
+  if (!take("device")) return std::nullopt;
+  const auto close = line.find(']');
+  if (close != std::string::npos) found.device = trim(line.substr(close + 1));
+  return found;
+}
+
+/// What shows, while a start is read, how many programs wrote it and which ranks it has.
+struct Signs {
+  std::size_t configs = 0;
+  std::size_t headings = 0;                          ///< since the last row
+  std::size_t ends = 0;                              ///< lines "Avg bus bandwidth"
+  std::size_t separate_from = 0;                     ///< line that shows a second program; 0 = none
+  std::map<std::pair<int, int>, std::size_t> ranks;  ///< how often (group, rank) is listed
+  std::set<std::pair<std::string, std::string>> processes;  ///< (host, process id)
+  std::size_t last_rank_line = 0;
+  std::size_t left_out_line = 0;  ///< of dots between the ranks; 0 = none
+  std::optional<int> measured_group;
+  std::vector<std::string> keys;  ///< of the rows of one direction, in order
+};
 
 /// Reads one file's text line by line.
 class TextReader {
@@ -43,17 +96,234 @@ class TextReader {
       : path_(std::move(path)), options_(options) {}
 
   std::vector<ForeignStart> read(const std::string& text) {
-    for (const auto& line : clean_lines(text)) {
-      ++line_;
-      read_line(line);
+    for (const auto& line : log_lines(text, path_)) {
+      line_ = line.number;
+      read_line(line.text);
     }
-    for (auto& start : starts_) note_end(start);
+    if (!starts_.empty()) finish_start();
     return with_rows(std::move(starts_), path_,
                      "nccl-tests: a heading \"# size count type ... time algbw busbw\" and rows of "
                      "numbers below it");
   }
 
  private:
+  void read_line(const std::string& line) {
+    const std::string text(trim(line));
+    if (NcclHeading::is_heading(text)) return read_heading(line, text);
+    if (text.starts_with('#')) return read_comment(text);
+    if (heading_.is_row(line)) return read_row(line);
+    if (text.empty()) return;
+    if (text.starts_with("rccl-tests:")) {
+      if (starts_.empty()) begin();
+      starts_.back().source["suite"] = "rccl-tests";
+      starts_.back().source["version"] = word_behind(text, "Version");
+    } else {
+      banner_ = text;
+      for (auto& [name, value] : settings_in(text)) {
+        if (text.starts_with("export ")) exported_[name] = value;
+        settings_[name] = value;
+      }
+    }
+  }
+
+  void read_heading(const std::string& line, const std::string& text) {
+    // Only very old versions print nothing before the heading.
+    if (starts_.empty() || (signs_.ends > 0 && !starts_.back().rows.empty())) begin();
+    if (signs_.headings++ > 0) note_separate();
+    heading_ = NcclHeading(text, line.find('#'));
+  }
+
+  void begin() {
+    if (!starts_.empty()) finish_start();
+    starts_.emplace_back();
+    auto& start = starts_.back();
+    start.line = line_;
+    start.settings = std::exchange(settings_, exported_);
+    start.banner = std::exchange(banner_, "");
+    heading_ = {};
+    signs_ = {};
+  }
+
+  void note_separate() {
+    if (signs_.separate_from == 0) signs_.separate_from = line_;
+  }
+
+  void read_comment(const std::string& line) {
+    if (const auto version = word_behind(line, "nccl-tests version "); !version.empty()) {
+      begin();
+      starts_.back().source["version"] = version;
+      if (const auto library = digits_behind(line, "nccl-library="))
+        starts_.back().source["nccl_library"] = *library;
+    } else if (const auto program = word_behind(line, "Collective test starting: ");
+               !program.empty()) {
+      if (starts_.empty() || !starts_.back().rows.empty()) begin();
+      starts_.back().source["program"] = program;
+    } else if (line.find("nThread ") != std::string::npos &&
+               line.find(" nGpus ") != std::string::npos) {
+      if (starts_.empty() || !starts_.back().rows.empty() || signs_.configs > 0) begin();
+      read_config(line);
+    } else if (const auto rank = rank_line(line)) {
+      if (starts_.empty()) begin();
+      read_rank(*rank);
+    } else if (!starts_.empty()) {
+      read_verdict(line);
+    }
+  }
+
+  void read_verdict(const std::string& line) {
+    auto& start = starts_.back();
+    const auto words = words_of(line.substr(std::min(line.find(':'), line.size() - 1) + 1));
+    if (line.find("Blocking Enabled") != std::string::npos) {
+      start.source["blocking"] = true;
+      start.settings["blocking"] = "1";
+    } else if (line.find("Avg bus bandwidth") != std::string::npos) {
+      if (words.empty() || !number_of(words[0])) return;
+      const double average = *number_of(words[0]);
+      if (signs_.ends++ > 0 && start.source["average_bus_bandwidth"] != average) note_separate();
+      start.source["average_bus_bandwidth"] = average;
+      if (words.size() > 1 && verdict_of(words[1]) == false)
+        start.warnings.push_back(fmt::format(
+            "its average bus bandwidth FAILED against the least that it was asked for (line {})",
+            line_));
+    } else if (line.find("Out of bounds values") != std::string::npos) {
+      for (const auto& word : words)
+        if (verdict_of(word) == false) failed_verdict_ = join(words, " ");
+      if (!words.empty()) failed_count_ = number_of(words[0]).value_or(0);
+    } else if (!words_of(line.substr(1)).empty() &&
+               line.find_first_not_of("#. \t") == std::string::npos) {
+      signs_.left_out_line = line_;
+    }
+  }
+
+  void read_config(const std::string& line) {
+    auto& start = starts_.back();
+    ++signs_.configs;
+    const int threads = count_at(digits_behind(line, "nThread "), "number of threads (nThread)");
+    const int gpus = count_at(digits_behind(line, " nGpus "), "number of GPUs per thread (nGpus)");
+    start.source["threads"] = threads;
+    start.source["gpus_per_thread"] = gpus;
+    const auto warmup = line.find("warmup iters: ");
+    if (warmup != std::string::npos) {
+      start.warmup =
+          count_at(digits_behind(line, "warmup iters: "), "number of warm-up calls (warmup iters)");
+      start.iterations =
+          count_at(digits_behind(line, " iters: ", warmup + 14), "number of calls (iters)");
+    }
+    const auto together = digits_behind(line, "agg iters: ");
+    const int at_once = together ? count_at(together, "number of calls at once (agg iters)") : 1;
+    start.calls = std::max<std::int64_t>(1, std::int64_t{start.iterations.value_or(1)} * at_once);
+    if (at_once > 1) start.settings["agg"] = std::to_string(at_once);
+    if (const auto checks = digits_behind(line, "validation: "))
+      start.verify = count_at(checks, "number of validations") != 0;
+    if (const auto largest = digits_behind(line, "maxBytes "))
+      start.source["largest_size_bytes"] = count_of(*largest, here(), "largest size (maxBytes)");
+    for (const auto& [key, name] : {std::pair{"graph: ", "graph"}, {"unalign: ", "unalign"}}) {
+      if (const auto value = digits_behind(line, key); value && *value != "0")
+        start.settings[name] = *value;
+    }
+    if (threads > 1) start.settings["threads"] = std::to_string(threads);
+    // Without MPI one process has them all; lines of ranks, where there are any, know better.
+    start.ranks =
+        static_cast<int>(std::min<std::int64_t>(std::int64_t{threads} * gpus, kMostRanks));
+    start.ranks_of_one_process = true;
+  }
+
+  void read_rank(const RankLine& line) {
+    auto& start = starts_.back();
+    const int rank = count_at(line.rank, "rank");
+    const int group = line.group.empty() ? 0 : count_at(line.group, "group of the rank");
+    ordered_json device{{"rank", rank}};
+    if (!line.group.empty()) device["group"] = group;
+    device["host"] = line.host;
+    device["device"] = line.device;
+    start.source["devices"].push_back(std::move(device));
+    // Groups that a split makes measure beside each other: the first rank's, which prints, is what
+    // is measured. Its number need not be 0.
+    if (!signs_.measured_group) signs_.measured_group = group;
+    if (signs_.ranks[{group, rank}]++ > 0) note_separate();
+    signs_.processes.insert({line.host, line.pid});
+    signs_.last_rank_line = line_;
+    start.ranks_of_one_process = false;
+  }
+
+  [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
+
+  [[nodiscard]] int count_at(const std::optional<std::string>& word, std::string_view what) const {
+    return static_cast<int>(count_of(word.value_or(""), here(), what, kMostRanks));
+  }
+
+  [[nodiscard]] std::size_t groups() const {
+    std::set<int> found;
+    for (const auto& [rank, times] : signs_.ranks) found.insert(rank.first);
+    return found.size();
+  }
+
+  /// The ranks of the measured group. Lists are shortened by hand: the highest number counts.
+  void settle_ranks() {
+    auto& start = starts_.back();
+    if (signs_.ranks.empty()) return;
+    int listed = 0;
+    int highest = 0;
+    for (const auto& [rank, times] : signs_.ranks) {
+      if (rank.first == signs_.measured_group) ++listed;
+      highest = std::max(highest, rank.second);
+    }
+    const bool all_listed = static_cast<std::size_t>(highest) + 1 == signs_.ranks.size();
+    const bool open_end = signs_.left_out_line > signs_.last_rank_line;
+    if (all_listed && !open_end) {
+      start.ranks = listed;
+      return;
+    }
+    const int each = start.source.value("threads", 1) * start.source.value("gpus_per_thread", 1);
+    if (open_end || groups() > 1 || (each > 0 && (highest + 1) % each != 0)) {
+      start.ranks.reset();
+      return;
+    }
+    start.ranks = highest + 1;
+    start.source["ranks_listed"] = listed;
+  }
+
+  /// Each size comes once per cycle (-N repeats the whole): anything else are rows of two programs.
+  void check_order() {
+    std::vector<std::string> cycle;
+    std::set<std::string> known;
+    std::size_t next = 0;
+    for (const auto& key : signs_.keys) {
+      const bool opens = next == 0 && known.insert(key).second;
+      if (opens) {
+        cycle.push_back(key);
+        continue;
+      }
+      if (key != cycle[next % cycle.size()]) return note_separate();
+      ++next;
+    }
+  }
+
+  void finish_start() {
+    auto& start = starts_.back();
+    check_order();
+    if (signs_.separate_from > 0 && !start.rows.empty()) refuse_separate();
+    settle_ranks();
+    note_end(start);
+    apply_verdict(start);
+    if (const auto library = start.source.find("nccl_library"); library != start.source.end())
+      start.settings["nccl_library"] = library->get<std::string>();
+    failed_verdict_.clear();
+    failed_count_ = 0;
+  }
+
+  [[noreturn]] void refuse_separate() const {
+    std::size_t programs = std::max<std::size_t>(2, signs_.ends);
+    for (const auto& [rank, times] : signs_.ranks) programs = std::max(programs, times);
+    throw Error(
+        ErrorKind::data,
+        fmt::format("{}:{}: the job ran as {} separate programs that do not know each other (each "
+                    "lists its own rank 0 and prints its own rows): no time in this table is of "
+                    "one job of all GPUs. Start the ranks with a launcher that the program was "
+                    "built for (make MPI=1), or import each program's output by itself",
+                    path_, signs_.separate_from, programs));
+  }
+
   /// All versions end with the mean of the bandwidths, whatever went wrong before.
   static void note_end(ForeignStart& start) {
     if (start.rows.empty() || start.source.contains("average_bus_bandwidth")) return;
@@ -66,123 +336,19 @@ class TextReader {
         start.rows.back().size_bytes, asked);
   }
 
-  void read_line(const std::string& line) {
-    if (auto heading = heading_of(line); !heading.empty()) {
-      // Only very old versions print nothing before the heading.
-      if (starts_.empty()) begin();
-      columns_ = std::move(heading);
-      return;
+  /// The program's own verdict: where the rows do not say which of them it means, it is of all.
+  void apply_verdict(ForeignStart& start) const {
+    if (failed_verdict_.empty()) return;
+    double counted = 0;
+    for (const auto& row : start.rows)
+      if (row.wrong_reason.empty()) counted += static_cast<double>(row.wrong.value_or(0));
+    if (counted > 0 && counted >= failed_count_) return;
+    for (auto& row : start.rows) {
+      if (row.wrong.value_or(0) > 0) continue;
+      row.wrong = 1;
+      row.wrong_reason =
+          "the program's own verdict says \"Out of bounds values : " + failed_verdict_ + "\"";
     }
-    if (line.starts_with('#')) return read_comment(line);
-    const auto words = words_of(line);
-    if (is_row(words)) read_row(words);
-  }
-
-  /// Other programs' lines stand between the rows. A line of a row's form is one, whatever its
-  /// numbers are.
-  [[nodiscard]] bool is_row(const std::vector<std::string>& words) const {
-    if (columns_.empty() || words.size() < 5) return false;
-    if (number_of(words[0]) && number_of(words[1])) return true;
-    const auto time = std::find_if(columns_.begin(), columns_.end(), is_time) - columns_.begin();
-    const auto place = static_cast<std::size_t>(time);
-    const auto first = static_cast<unsigned char>(words[0].front());
-    return (std::isdigit(first) != 0 || first == '-' || first == '+') &&
-           words.size() == row_words() && number_of(words[place]);
-  }
-
-  /// A time stamp is one column of two words.
-  [[nodiscard]] std::size_t row_words() const {
-    return columns_.size() + (columns_.back() == "timestamp" ? 1 : 0);
-  }
-
-  [[nodiscard]] std::string here() const { return fmt::format("{}:{}", path_, line_); }
-
-  [[nodiscard]] int count_at(const std::string& word, std::string_view what) const {
-    return static_cast<int>(count_of(word, here(), what, kMostRanks));
-  }
-
-  void begin() {
-    starts_.emplace_back();
-    columns_.clear();
-    groups_.clear();
-  }
-
-  void read_comment(const std::string& line) {
-    static const std::regex version(R"(nccl-tests version (\S+))");
-    static const std::regex library(R"(nccl-library=(\d+))");
-    static const std::regex starting(R"(Collective test starting: (\S+))");
-    static const std::regex config(
-        R"(nThread (\d+) nGpus (\d+) minBytes \d+ maxBytes \d+ step: .* warmup iters: (\d+) iters: (\d+))");
-    static const std::regex rank(
-        R"(Rank +(\d+) +(Group +(\d+) +)?Pid +\d+ on +(\S+) device +\d+ \[[^\]]*\] *(.*))");
-    std::smatch match;
-    if (std::regex_search(line, match, version)) {
-      begin();
-      starts_.back().source["version"] = match[1].str();
-      if (std::smatch code; std::regex_search(line, code, library))
-        starts_.back().source["nccl_library"] = code[1].str();
-    } else if (std::regex_search(line, match, starting)) {
-      if (starts_.empty() || !starts_.back().rows.empty()) begin();
-      starts_.back().source["program"] = match[1].str();
-    } else if (std::regex_search(line, match, config)) {
-      if (starts_.empty() || !starts_.back().rows.empty()) begin();
-      read_config(line, match);
-    } else if (std::regex_search(line, match, rank)) {
-      if (starts_.empty()) begin();
-      read_rank(match);
-    } else if (line.find("Blocking Enabled") != std::string::npos && !starts_.empty()) {
-      starts_.back().source["blocking"] = true;
-    } else if (line.find("Avg bus bandwidth") != std::string::npos && !starts_.empty()) {
-      const auto words = words_of(line.substr(line.find(':') + 1));
-      if (!words.empty() && number_of(words[0]))
-        starts_.back().source["average_bus_bandwidth"] = *number_of(words[0]);
-    }
-  }
-
-  void read_config(const std::string& line, const std::smatch& match) {
-    static const std::regex aggregated(R"(agg iters: (\d+))");
-    static const std::regex validation(R"(validation: (\d+))");
-    static const std::regex largest(R"(maxBytes (\d+))");
-    auto& start = starts_.back();
-    const int threads = count_at(match[1], "number of threads (nThread)");
-    const int gpus = count_at(match[2], "number of GPUs per thread (nGpus)");
-    start.source["threads"] = threads;
-    start.source["gpus_per_thread"] = gpus;
-    start.warmup = count_at(match[3], "number of warm-up calls (warmup iters)");
-    start.iterations = count_at(match[4], "number of calls (iters)");
-    std::smatch more;
-    const int together = std::regex_search(line, more, aggregated)
-                             ? count_at(more[1], "number of calls at once (agg iters)")
-                             : 1;
-    start.calls = std::max<std::int64_t>(1, std::int64_t{*start.iterations} * together);
-    if (std::regex_search(line, more, validation))
-      start.verify = count_at(more[1], "number of validations") != 0;
-    if (std::regex_search(line, more, largest))
-      start.source["largest_size_bytes"] = count_of(more[1], here(), "largest size (maxBytes)");
-    // Without MPI one process has them all; lines of ranks, where there are any, know better.
-    start.ranks =
-        static_cast<int>(std::min<std::int64_t>(std::int64_t{threads} * gpus, kMostRanks));
-    start.ranks_of_one_process = true;
-    groups_.clear();
-  }
-
-  void read_rank(const std::smatch& match) {
-    auto& start = starts_.back();
-    const int group = match[3].matched ? count_at(match[3], "group of the rank") : 0;
-    ordered_json device{{"rank", count_at(match[1], "rank")}};
-    if (match[3].matched) device["group"] = group;
-    device["host"] = match[4].str();
-    device["device"] = match[5].str();
-    start.source["devices"].push_back(std::move(device));
-    // Groups that a split makes measure beside each other: the first rank's, which prints, is what
-    // is measured. Its number need not be 0.
-    if (groups_.empty()) {
-      measured_group_ = group;
-      start.ranks = 0;
-      start.ranks_of_one_process = false;
-    }
-    groups_.insert(group);
-    if (group == measured_group_) start.ranks = start.ranks.value_or(0) + 1;
   }
 
   std::string operation() const {
@@ -191,80 +357,94 @@ class TextReader {
         source.contains("program") ? source["program"].get<std::string>() : "", here(), options_);
   }
 
-  /// The values of a row under the heading's names from column `from` up to the next time.
-  ordered_json figures(const std::vector<std::string>& words, std::size_t from,
-                       std::size_t skipped) const {
-    ordered_json reported;
-    for (std::size_t i = from; i < columns_.size(); ++i) {
-      if (i > from && is_time(columns_[i])) break;
-      if (columns_[i] == "timestamp") break;
-      const std::string& word = words[i - skipped];
-      if (const auto number = number_of(word)) {
-        reported[columns_[i]] = *number;
-      } else {
-        reported[columns_[i]] = word == "N/A" ? ordered_json() : ordered_json(word);
-      }
-    }
-    return reported;
+  using Values = std::vector<std::optional<std::string>>;
+
+  [[nodiscard]] std::string column(const Values& values, const std::string& name) const {
+    const auto place = heading_.place(name);
+    return place ? values[*place].value_or("") : "";
   }
 
-  std::string column(const std::vector<std::string>& words, std::string_view name) const {
-    const auto found = std::find(columns_.begin(), columns_.end(), name);
-    return found == columns_.end() ? "" : words[static_cast<std::size_t>(found - columns_.begin())];
-  }
-
-  void read_row(const std::vector<std::string>& words) {
-    std::vector<std::size_t> times;
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (is_time(columns_[i])) times.push_back(i);
-    }
-    const std::size_t expected = row_words();
-    // A replayed trace has no numbers out of place: the first half of the row is blank.
-    const std::size_t half = times.size() == 2 ? times[1] - times[0] : 0;
-    const std::size_t skipped = half > 0 && words.size() + half == expected ? half : 0;
-    if (words.size() + skipped != expected) {
+  void read_row(const std::string& line) {
+    const auto values = heading_.values(line);
+    if (values.empty()) {
+      const auto words = words_of(line);
       throw Error(ErrorKind::data,
                   fmt::format("{}: a row of {} values under a heading of {}: {}", here(),
-                              words.size(), columns_.size(), join(words, " ")));
+                              words.size(), heading_.columns().size(), join(words, " ")));
     }
-    for (std::size_t direction = skipped > 0 ? 1 : 0; direction < times.size(); ++direction)
-      add_row(words, times[direction], skipped, direction == 1);
+    signs_.headings = 0;
+    signs_.keys.push_back(column(values, "size") + " " + column(values, "type") + " " +
+                          column(values, "redop") + " " + column(values, "root"));
+    const auto times = heading_.times();
+    for (std::size_t direction = 0; direction < times.size(); ++direction)
+      add_row(values, times[direction], direction == 1);
+    if (heading_.columns()[times.front()] == "cputime") starts_.back().settings["clock"] = "cpu";
   }
 
-  void add_row(const std::vector<std::string>& words, std::size_t from, std::size_t skipped,
-               bool in_place) {
-    const auto size = count_of(words[0], here(), "size in bytes");
-    const auto count = count_of(words[1], here(), "count of elements");
-    if (words[from - skipped] == "N/A") return;  // the operation has no such direction
+  void add_row(const Values& values, std::size_t from, bool in_place) {
+    const auto size = count_of(column(values, "size"), here(), "size in bytes");
+    const auto count = count_of(column(values, "count"), here(), "count of elements");
+    // The operation has no such direction; a replayed trace leaves it blank.
+    if (!values[from] || *values[from] == "N/A") return;
     ForeignRow row;
     row.collective = operation();
     row.size_bytes = size;
-    row.datatype = datatype_of(column(words, "type"));
+    row.datatype = datatype_of(column(values, "type"));
     row.in_place = in_place;
-    row.knobs = nccl_tests_knobs(column(words, "redop"), column(words, "root"), groups_.size());
-    row.time_us = positive_of(words[from - skipped], here(), "time in microseconds");
+    row.knobs = nccl_tests_knobs(column(values, "redop"), column(values, "root"), groups());
+    row.time_us = positive_of(*values[from], here(), "time in microseconds");
+    row.resolution_us = resolution_of(*values[from]);
     row.reported = {{"size", size}, {"count", count}};
     for (const char* name : {"type", "redop", "root"}) {
-      if (const auto text = column(words, name); !text.empty()) row.reported[name] = text;
+      if (const auto text = column(values, name); !text.empty()) row.reported[name] = text;
     }
     row.reported["in_place"] = in_place;
-    row.reported.update(figures(words, from, skipped));
-    // Before "#wrong" there was "error": the largest difference, not a count.
-    const auto wrong =
-        std::find(columns_.begin() + static_cast<std::ptrdiff_t>(from), columns_.end(), "#wrong");
-    if (wrong != columns_.end()) {
-      const auto place = static_cast<std::size_t>(wrong - columns_.begin());
-      row.wrong = wrong_of(words[place - skipped], here());
-    }
+    add_figures(row, values, from);
     starts_.back().rows.push_back(std::move(row));
+  }
+
+  /// The values of a row under the heading's names from column `from` up to the next time.
+  void add_figures(ForeignRow& row, const Values& values, std::size_t from) const {
+    const auto& columns = heading_.columns();
+    const auto times = heading_.times();
+    for (std::size_t i = from; i < columns.size(); ++i) {
+      if (i > from && std::find(times.begin(), times.end(), i) != times.end()) break;
+      if (columns[i] == "timestamp") break;
+      if (!values[i]) continue;
+      if (const auto number = number_of(*values[i])) {
+        row.reported[columns[i]] = *number;
+      } else {
+        row.reported[columns[i]] = *values[i] == "N/A" ? ordered_json() : ordered_json(*values[i]);
+      }
+      // Before "#wrong" there was "error": the largest difference, not a count.
+      if (columns[i] == "#wrong") row.wrong = wrong_of(*values[i], here());
+      if (is_verdict_column(columns[i])) note_column_verdict(row, columns[i], *values[i]);
+    }
+  }
+
+  void note_column_verdict(ForeignRow& row, const std::string& title,
+                           const std::string& word) const {
+    const auto good = verdict_of(word);
+    if (!good)
+      throw Error(ErrorKind::data,
+                  fmt::format("{}: the column {} has to say PASS or FAIL; found \"{}\"", here(),
+                              title, word));
+    if (!row.wrong) row.wrong = 0;
+    if (*good) return;
+    row.wrong = std::max<std::uint64_t>(1, *row.wrong);
+    row.wrong_reason = fmt::format("the program's own column {} says {}", title, word);
   }
 
   std::string path_;
   const ImportOptions& options_;
   std::size_t line_ = 0;
-  std::set<int> groups_;  ///< of the start's ranks, as far as it lists them
-  int measured_group_ = 0;
-  std::vector<std::string> columns_;
+  NcclHeading heading_;
+  Signs signs_;
+  std::string failed_verdict_;  ///< of the current start, as printed
+  double failed_count_ = 0;
+  std::string banner_;
+  std::map<std::string, std::string> settings_;  ///< of lines since the start before
+  std::map<std::string, std::string> exported_;  ///< hold for all that follow
   std::vector<ForeignStart> starts_;
 };
 

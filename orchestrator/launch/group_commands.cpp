@@ -18,7 +18,7 @@ GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& p
   GroupCommands commands;
   if (group.possible_cells() == 0) return commands;
   const StartRequest request{
-      kRunId, group.ranks, {site.worker_folder, site.run_folder}, site.cluster};
+      kRunId, group.ranks, {site.run_folder}, site.cluster, {site.worker_folder}};
   try {
     const EnvironmentPlan planned = plan_environment(profile, request);
     commands.environment = planned.commands();

@@ -12,12 +12,14 @@
 #include "containers/local_ranks.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/integrity.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/launch/observe.hpp"
+#include "orchestrator/launch/post_mortem.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/variables.hpp"
@@ -45,18 +47,20 @@ bool needs_rendezvous(Backend backend) { return launcher_for(backend).name == "l
 /// One line for people: how the processes ended, "" when well.
 std::string describe_end(const ProcessOutcome& outcome, Micros timeout) {
   if (outcome.interrupted_by != 0)
-    return fmt::format("interrupted by {}",
-                       outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
+    return fmt::format("interrupted by {}", outcome.interrupted_by == SIGINT ? "Ctrl-C (SIGINT)"
+                                            : outcome.interrupted_by == SIGHUP
+                                                ? "SIGHUP: its terminal was closed"
+                                                : "SIGTERM");
   if (outcome.timed_out)
-    return fmt::format("no end after {} s (protocol.launch_timeout): all processes were ended",
+    return fmt::format("no end after {} s (protocol.launch_timeout): all processes were ended{}",
                        timeout.seconds() < 10 ? fmt::format("{:.3g}", timeout.seconds())
-                                              : fmt::format("{:.0f}", timeout.seconds()));
+                                              : fmt::format("{:.0f}", timeout.seconds()),
+                       outcome.states.empty() ? "" : "; until then: " + join(outcome.states, "; "));
   const ProcessResult* failure = outcome.first_failure();
   if (failure == nullptr) return "";
   if (!failure->start_error.empty()) return "could not be started: " + failure->start_error;
-  if (failure->signal != 0)
-    return fmt::format("a process was ended by signal {} ({})", failure->signal,
-                       strsignal(failure->signal));
+  if (const int signal = signal_behind_launcher(outcome); signal != 0)
+    return fmt::format("a process was ended by signal {} ({})", signal, strsignal(signal));
   return fmt::format("a process ended with exit code {}", failure->exit_code);
 }
 
@@ -244,6 +248,11 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
   std::error_code error;
   fs::create_directories(
       launch.config.rendezvous_dir.empty() ? launch.folder : launch.config.rendezvous_dir, error);
+  if (error)
+    throw Error(ErrorKind::environment,
+                fmt::format("{}: the launch's folder cannot be made: {}; choose another place with "
+                            "--out, or one where this user may write with --db",
+                            launch.folder, error.message()));
   const std::string run_json = launch.folder + "/run.json";
   launch.start.run_json = to_json(launch.config);
   write_file(run_json, launch.start.run_json);
@@ -284,6 +293,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   options.kill_elsewhere = [&] {
     for (const auto& command : environment.kill_commands()) run_command(command);
   };
+  const auto memory_before = out_of_memory_counts();
   const auto outcome = site.start(launch.commands, options);
 
   FinishedLaunch finished;
@@ -303,7 +313,13 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
       observe(profile, launch.config, hosts_of(environment, site), finished.records, finished.end);
   problems.insert(problems.end(), observed.begin(), observed.end());
   // How the processes ended explains missing records, not the other way round.
-  if (!end.empty()) problems.insert(problems.begin(), end);
+  if (!end.empty()) {
+    const auto ranks = unfinished_ranks(launch.config, finished.records);
+    problems.insert(problems.begin(), ranks.begin(), ranks.end());
+    if (auto memory = out_of_memory_clause(memory_before, out_of_memory_counts()); !memory.empty())
+      problems.insert(problems.begin(), std::move(memory));
+    problems.insert(problems.begin(), end);
+  }
   finished.end.reason = join(problems, "; ");
   finished.end.status = status_of(outcome, finished.end.reason);
   finished.interrupted_by = outcome.interrupted_by;
@@ -311,7 +327,7 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   finished.end.stderr_tail = stderr_of(outcome);
   if (const auto* failure = outcome.first_failure()) {
     finished.end.exit_code = failure->exit_code;
-    finished.end.signal = failure->signal;
+    finished.end.signal = signal_behind_launcher(outcome);
     if (finished.end.status == LaunchStatus::failed && !trim(failure->stderr_tail).empty())
       finished.end.reason += "\n    " + last_lines(failure->stderr_tail, 6);
   }

@@ -17,6 +17,7 @@
 
 #include "containers/processes.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/process_states.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -262,6 +263,7 @@ class Start {
 
   void time_out() {
     outcome_.timed_out = true;
+    outcome_.states = states_of_processes(kMarkerVariable, options_.marker);
     stop(SIGTERM);
   }
 

@@ -49,6 +49,8 @@ struct ProcessOutcome {
   Micros duration;
   /// Processes that carried the marker after all commands had ended: they were ended too.
   std::vector<std::string> left_over;
+  /// At the timeout, before anything was ended: each process and its state.
+  std::vector<std::string> states;
 
   [[nodiscard]] bool ok() const;
   /// First failed command's result, nullptr when all ended with 0.

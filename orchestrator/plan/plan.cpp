@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/error.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
@@ -16,6 +17,19 @@ namespace dynamiccl {
 namespace {
 
 using Knobs = std::map<std::string, std::string>;
+/// A run of them would take weeks; their list alone a gigabyte.
+constexpr std::size_t kMostCells = 1'000'000;
+/// Points of a cross product that `where` and `exclude` may look at.
+constexpr std::size_t kMostPoints = 20'000'000;
+
+[[noreturn]] void refuse_too_many(std::string_view what, std::size_t most) {
+  throw Error(ErrorKind::input,
+              fmt::format("the plan has more than {} {}: fewer values of an axis, a size list with "
+                          "a larger factor, or several experiment files make it one that can be "
+                          "measured",
+                          most, what));
+}
+
 constexpr double kLeastProcessBytes = 4 << 20;  // a worker and its library, before any buffer
 
 bool splits_over_ranks(Collective collective) {
@@ -116,6 +130,7 @@ std::vector<Knobs> combinations(const std::vector<KnobAxis>& axes, bool call_sco
         Knobs more = knobs;
         if (value != "default") more[axis.name] = value;
         next.push_back(std::move(more));
+        if (next.size() > kMostCells) refuse_too_many("combinations of knobs", kMostCells);
       }
     }
     result = std::move(next);
@@ -259,6 +274,7 @@ class Expansion {
 
   void add_cell(PlannedGroup& group, std::unordered_set<std::string>& seen, WorkCell& cell) {
     for (const auto& knobs : call_knobs_.at(group.backend)) {
+      if (++points_ > kMostPoints) refuse_too_many("points to choose from", kMostPoints);
       cell.knobs = knobs;
       if (!wanted(group, cell)) continue;
       cell.id =
@@ -266,6 +282,7 @@ class Expansion {
                                 cell.size.count(), name_of(cell.datatype), cell.algorithm,
                                 cell.in_place ? "in-place" : "out-of-place", knobs_key(knobs)));
       if (!seen.insert(cell.id).second) continue;
+      if (++cells_ > kMostCells) refuse_too_many("cells", kMostCells);
       PlannedCell planned{cell, why_impossible(group, cell, capabilities_)};
       // Workers know a call's knobs by their own names.
       planned.work.knobs.clear();
@@ -296,6 +313,8 @@ class Expansion {
            (only_ == nullptr || holds(*only_));
   }
 
+  std::size_t points_ = 0;
+  std::size_t cells_ = 0;
   const Experiment& experiment_;
   const Capabilities& capabilities_;
   const Expression* only_;

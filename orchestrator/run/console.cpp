@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string_view>
 
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 
@@ -48,8 +50,30 @@ std::string two_columns(const std::vector<std::pair<std::string, std::string>>& 
   return lines;
 }
 
+namespace {
+
+constexpr std::array<std::string_view, 3> kColours{"\033[32m", "\033[31m", "\033[0m"};
+
+std::string with_our_colours(const std::string& message) {
+  std::string shown;
+  std::size_t from = 0;
+  for (std::size_t at = message.find('\033'); at != std::string::npos;
+       at = message.find('\033', at + 1)) {
+    for (const auto colour : kColours) {
+      if (message.compare(at, colour.size(), colour) != 0) continue;
+      shown += printable(std::string_view(message).substr(from, at - from));
+      shown += colour;
+      from = at + colour.size();
+    }
+  }
+  return shown + printable(std::string_view(message).substr(from));
+}
+
+}  // namespace
+
 Progress preparation_progress() {
-  return {[](const std::string& step) { fmt::print(stderr, "  {}\n", step); }, interrupted};
+  return {[](const std::string& step) { tell(fmt::format("  {}\n", printable(step))); },
+          interrupted};
 }
 
 std::string format_eta(double seconds) {
@@ -73,18 +97,19 @@ void Console::expect(std::size_t launches) {
 
 void Console::note(const std::string& message) const {
   if (verbosity_ == Verbosity::quiet) return;
-  fmt::print(out_, "{}\n", message);
-  std::fflush(out_);
+  write(message);
+}
+
+void Console::write(const std::string& message) const {
+  // Our own colours are the only escapes that reach a terminal.
+  tell((coloured_ ? with_our_colours(message) : printable(message)) + "\n", out_);
 }
 
 void Console::detail(const std::string& message) const {
   if (verbosity_ == Verbosity::verbose) note(message);
 }
 
-void Console::warning(const std::string& message) const {
-  fmt::print(out_, "{}\n", message);
-  std::fflush(out_);
-}
+void Console::warning(const std::string& message) const { write(message); }
 
 std::string Console::eta() const {
   if (done_ == 0 || done_ >= expected_) return "";

@@ -43,6 +43,7 @@ class Console {
 
  private:
   [[nodiscard]] std::string eta() const;
+  void write(const std::string& message) const;
 
   Verbosity verbosity_;
   std::FILE* out_;

@@ -5,15 +5,19 @@
 namespace dynamiccl {
 
 EnvironmentPool::EnvironmentPool(std::string run_id, std::vector<std::string> binds,
-                                 std::shared_ptr<ClusterSession> cluster)
-    : run_id_(std::move(run_id)), binds_(std::move(binds)), cluster_(std::move(cluster)) {}
+                                 std::shared_ptr<ClusterSession> cluster,
+                                 std::vector<std::string> programs)
+    : run_id_(std::move(run_id)),
+      binds_(std::move(binds)),
+      cluster_(std::move(cluster)),
+      programs_(std::move(programs)) {}
 
 EnvironmentPool::~EnvironmentPool() { stop_all(); }
 
 Environment& EnvironmentPool::get(const EnvironmentProfile& profile, int ranks) {
   auto& environment = running_[{profile.name, ranks}];
   if (environment == nullptr)
-    environment = start_environment(profile, {run_id_, ranks, binds_, cluster_});
+    environment = start_environment(profile, {run_id_, ranks, binds_, cluster_, programs_});
   return *environment;
 }
 

@@ -15,7 +15,7 @@ namespace dynamiccl {
 class EnvironmentPool {
  public:
   EnvironmentPool(std::string run_id, std::vector<std::string> binds,
-                  std::shared_ptr<ClusterSession> cluster = nullptr);
+                  std::shared_ptr<ClusterSession> cluster, std::vector<std::string> programs);
   ~EnvironmentPool();
   EnvironmentPool(const EnvironmentPool&) = delete;
   EnvironmentPool& operator=(const EnvironmentPool&) = delete;
@@ -32,6 +32,7 @@ class EnvironmentPool {
   std::string run_id_;
   std::vector<std::string> binds_;
   std::shared_ptr<ClusterSession> cluster_;
+  std::vector<std::string> programs_;
   std::map<std::pair<std::string, int>, std::unique_ptr<Environment>> running_;
 };
 

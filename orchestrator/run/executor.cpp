@@ -79,6 +79,26 @@ bool Executor::has_launches(const std::string& environment) const {
   });
 }
 
+/// What this run has measured in is not impossible by nature, whatever is seen of it now: launches
+/// that are missing there keep the run from being complete.
+void Executor::note_impossible_now() {
+  for (const auto& group : plan_.groups) {
+    if (group.possible_cells() > 0 || group.cells.empty()) continue;
+    const bool measured =
+        std::any_of(finished_.begin(), finished_.end(),
+                    [&](const LaunchKey& key) { return key.group_id == group.id; });
+    bool missing = false;
+    for (int block = 0; block < first_launches(experiment_.protocol); ++block)
+      missing = missing || !finished_.contains({group.id, block});
+    if (!measured || !missing) continue;
+    console_.warning(
+        fmt::format("{} lacks launches that it can no longer have: {}; mend that and "
+                    "resume again",
+                    group.environment, group.cells.front().impossible));
+    summary_.not_prepared.push_back(group.environment);
+  }
+}
+
 void Executor::prepare_environments() {
   std::set<std::string> needed;
   for (const auto& group : plan_.groups) {
@@ -136,9 +156,14 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
     console_.expect(remaining());
     run_blocks();
   } catch (...) {
-    store_.end_run(summary_.run_id, "failed");
+    try {
+      store_.end_run(summary_.run_id, "failed");
+    } catch (const Error&) {
+      // The first error tells more: this one may follow from it.
+    }
     throw;
   }
+  if (resumed) note_impossible_now();
   const char* end = summary_.not_prepared.empty() ? "complete" : "failed";
   store_.end_run(summary_.run_id, summary_.interrupted_by == 0 ? end : "interrupted");
   std::error_code ignored;

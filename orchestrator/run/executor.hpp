@@ -47,6 +47,7 @@ class Executor {
 
  private:
   void refuse_changed_plan(const std::string& run) const;
+  void note_impossible_now();
   [[nodiscard]] bool has_launches(const std::string& environment) const;
   void prepare_environments();
   void run_blocks();

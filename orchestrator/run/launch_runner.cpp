@@ -6,9 +6,11 @@
 
 #include "containers/unsupported.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
+#include "orchestrator/run/launch_folders.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -29,7 +31,7 @@ LaunchRunner::LaunchRunner(LaunchTerms terms, LaunchSite site, Store* store, Con
       store_(store),
       console_(console),
       run_id_(std::move(run_id)),
-      pool_(run_id_, {site_.worker_folder, site_.run_folder}, site_.cluster) {}
+      pool_(run_id_, {site_.run_folder}, site_.cluster, {site_.worker_folder}) {}
 
 LaunchRunner::~LaunchRunner() {
   for (const auto& problem : pool_.stop_all()) console_.warning(problem);
@@ -102,14 +104,24 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   launch.start.noise_json = launch.noise_before.dump();
   GroupLaunch done;
   if (store_ != nullptr) done.row = store_->begin_launch(run_id_, launch.start);
-  done.finished = run_launch(launch, profile, *environment, site_, protocol,
-                             console_.verbose()
-                                 ? [](const std::string& text) { fmt::print(stderr, "{}", text); }
-                                 : std::function<void(const std::string&)>());
-  if (store_ != nullptr) store_->finish_launch(done.row, done.finished.end, done.finished.records);
+  done.finished =
+      run_launch(launch, profile, *environment, site_, protocol,
+                 console_.verbose() ? [](const std::string& text) { tell(printable(text)); }
+                                    : std::function<void(const std::string&)>());
+  if (store_ != nullptr) store_outcome(launch, done);
   if (done.ok()) cadences_.note(group, done.finished.records);
   if (store_ == nullptr || (done.ok() && !site_.keep_files)) remove_launch_folder(launch);
   return done;
+}
+
+void LaunchRunner::store_outcome(const PreparedLaunch& launch, const GroupLaunch& done) {
+  try {
+    store_->finish_launch(done.row, done.finished.end, done.finished.records);
+  } catch (const Error& error) {
+    keep_launch_folder(launch.folder);
+    throw Error(error.kind(), fmt::format("{}\n    the launch's records are kept in {}",
+                                          error.what(), launch.folder));
+  }
 }
 
 GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPlace& place,

@@ -82,6 +82,9 @@ class LaunchRunner {
   GroupLaunch attempt(const PlannedGroup& group, const LaunchPlace& place, int number,
                       const RunProtocol& protocol);
 
+  /// Its records stay in the launch's folder where the database does not take them.
+  void store_outcome(const PreparedLaunch& launch, const GroupLaunch& done);
+
   /// Stores an attempt that never came to its command.
   GroupLaunch not_started(const PlannedGroup& group, const LaunchPlace& place, int number,
                           const std::string& reason);

@@ -11,6 +11,7 @@
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/machine.hpp"
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/variables.hpp"
 
 namespace dynamiccl {
 
@@ -51,7 +52,7 @@ RunInfo new_run(const Experiment& experiment, const std::string& spec_path,
   info.spec_text = experiment.source_text;
   info.overrides = experiment.overrides;
   info.seed = experiment.seed;
-  info.argv = argv;
+  info.argv = recorded_command(argv);
   info.tool_version = fmt::format("dynamiccl {}, {}", tool_version(), build_description());
   info.host_json = probe_host().dump();
   info.protocol_json = to_json(experiment.protocol).dump();

@@ -40,10 +40,33 @@ std::string upper(std::string_view text) {
   return result;
 }
 
+/// Short words that are secrets as a part of a name only: UCX_PW, DB_PWD.
+constexpr std::array<std::string_view, 3> kSecretParts{"PW", "PWD", "PSWD"};
+
+}  // namespace
+
 bool speaks_of_secret(std::string_view name) {
   const std::string shouted = upper(name);
+  std::size_t begin = 0;
+  while (begin < shouted.size()) {
+    const auto end = std::min(shouted.find_first_of("_-.", begin), shouted.size());
+    const auto part = std::string_view(shouted).substr(begin, end - begin);
+    if (std::find(kSecretParts.begin(), kSecretParts.end(), part) != kSecretParts.end())
+      return true;
+    begin = end + 1;
+  }
   return std::any_of(kSecretWords.begin(), kSecretWords.end(),
                      [&](const char* word) { return shouted.find(word) != std::string::npos; });
+}
+
+namespace {
+
+/// "--password hush", "--api-key=hush": options that are nothing but a secret's name.
+bool is_secret_option(std::string_view argument) {
+  constexpr std::array<std::string_view, 9> kOptions{
+      "--password", "--passwd",     "--passphrase", "--token",     "--secret",
+      "--api-key",  "--auth-token", "--access-key", "--credential"};
+  return std::find(kOptions.begin(), kOptions.end(), argument) != kOptions.end();
 }
 
 bool is_variable_name(std::string_view text) {
@@ -89,12 +112,20 @@ std::vector<std::string> recorded_command(const std::vector<std::string>& argv) 
     // --env=NAME=VALUE: the name stands behind the option's own sign.
     if (argument.starts_with("--") && argument.find('=') != std::string::npos)
       start = argument.find('=') + 1;
+    // -xNAME=VALUE and -eNAME=VALUE
+    if (argument.size() > 2 && (argument.starts_with("-x") || argument.starts_with("-e")) &&
+        std::isupper(static_cast<unsigned char>(argument[2])) != 0)
+      start = 2;
     const std::size_t equals = argument.find('=', start);
     const auto name = std::string_view(argument).substr(start, equals - start);
     const bool named_before = i >= 2 && std::find(kNameFollows.begin(), kNameFollows.end(),
                                                   argv[i - 2]) != kNameFollows.end();
-    if (named_before && speaks_of_secret(argv[i - 1]))
+    const bool option_before = i >= 1 && is_secret_option(argv[i - 1]);
+    const bool own_option = start > 0 && is_secret_option(argument.substr(0, start - 1));
+    if (option_before || (named_before && speaks_of_secret(argv[i - 1])))
       argument = kRedacted;
+    else if (own_option)
+      argument.replace(start, std::string::npos, kRedacted);
     else if (equals != std::string::npos && is_variable_name(name) && speaks_of_secret(name))
       argument.replace(equals + 1, std::string::npos, kRedacted);
     recorded.push_back(std::move(argument));

@@ -17,6 +17,9 @@ bool is_recorded_variable(std::string_view name);
 /// PASS, AUTH, CRED) or a URL carries a user, and at most 1 KiB.
 std::string recorded_value(std::string_view name, std::string_view value);
 
+/// True for names of variables and options whose values are secrets, whatever their case.
+bool speaks_of_secret(std::string_view name);
+
 /// A command as it may be recorded: what recorded_value() hides is hidden in NAME=VALUE (also
 /// behind an option, `--env=NAME=VALUE`) and in the value behind `-genv NAME`, `-env NAME` and
 /// `--mca NAME`; all else stays as it is.

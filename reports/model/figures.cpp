@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -47,7 +48,8 @@ void add_launch(CellFigure& f, const TableView& rows, std::size_t i) {
   f.launches.push_back({rows.integer(i, "block"), rows.real(i, "median_us").value_or(0),
                         rows.real(i, "collective_us"), rows.real(i, "h2d_us"),
                         rows.real(i, "d2h_us"), rows.real(i, "send_us"), rows.real(i, "compute_us"),
-                        rows.real(i, "device_us"), rows.text(i, "regime")});
+                        rows.real(i, "device_us"), rows.text(i, "regime"),
+                        rows.real(i, "resolution_us").value_or(0)});
   const auto note = [&](std::set<std::string>& set, std::string_view column) {
     if (auto text = rows.text(i, column); !text.empty()) set.insert(std::move(text));
   };
@@ -91,7 +93,21 @@ std::vector<double> CellFigure::medians_us() const {
 
 double CellFigure::median_us() const { return median(medians_us()); }
 
-std::optional<Interval> CellFigure::interval() const { return launch_interval(medians_us()); }
+double CellFigure::resolution_us() const {
+  double farthest = 0;
+  for (const auto& launch : launches) farthest = std::max(farthest, launch.resolution_us);
+  return farthest;
+}
+
+std::optional<Interval> CellFigure::interval() const {
+  auto interval = launch_interval(medians_us());
+  if (interval) {
+    // 0.25 may be all from 0.245 to 0.255, however often it is printed.
+    interval->low = std::max(0.0, interval->low - resolution_us());
+    interval->high += resolution_us();
+  }
+  return interval;
+}
 
 std::optional<double> CellFigure::component_us(
     std::optional<double> LaunchFigure::*component) const {
@@ -171,6 +187,26 @@ Ratio time_ratio(const CellFigure& numerator, const CellFigure& base) {
   return ratio;
 }
 
+namespace {
+
+/// A ratio that is known no better than the digits its two times were printed with.
+Ratio with_resolution(Ratio ratio, const CellFigure& numerator, const CellFigure& base) {
+  const auto doubt_of = [](const CellFigure& figure) {
+    const double time = figure.median_us();
+    return time > 0 ? figure.resolution_us() / time : 0;
+  };
+  const double doubt = doubt_of(numerator) + doubt_of(base);
+  if (!ratio.interval || doubt <= 0) return ratio;
+  ratio.interval->low *= std::exp(-doubt);
+  ratio.interval->high *= std::exp(doubt);
+  ratio.reach += doubt;
+  // Times that are printed all alike have no spread of their own, so no degrees of freedom either.
+  if (!std::isfinite(ratio.degrees) || ratio.degrees < 1) ratio.degrees = 1;
+  return ratio;
+}
+
+}  // namespace
+
 Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base) {
   if (numerator.run_id == base.run_id) {
     std::map<std::int64_t, double> base_of;
@@ -183,9 +219,10 @@ Ratio time_ratio_anyway(const CellFigure& numerator, const CellFigure& base) {
       above.push_back(launch.median_us);
       below.push_back(partner->second);
     }
-    if (above.size() >= 3) return ratio_paired(above, below);
+    if (above.size() >= 3) return with_resolution(ratio_paired(above, below), numerator, base);
   }
-  return ratio_unpaired(numerator.medians_us(), base.medians_us());
+  return with_resolution(ratio_unpaired(numerator.medians_us(), base.medians_us()), numerator,
+                         base);
 }
 
 std::string medians_note(const CellFigure& numerator, const CellFigure& base, const Ratio& ratio,

@@ -27,6 +27,9 @@ struct LaunchFigure {
   std::optional<double> compute_us;
   std::optional<double> device_us;  ///< by the GPU's clock; inside the total, no component of it
   std::string regime;               ///< name of what its ranks detected; "" = not known
+  /// How far the median may be from what was measured, where another program printed it with few
+  /// digits; 0 for measurements of ours.
+  double resolution_us = 0;
 };
 
 /// All that is known of one cell of one run from the launches that count.
@@ -57,11 +60,13 @@ struct CellFigure {
   [[nodiscard]] std::vector<double> medians_us() const;
   /// Median of the launch medians.
   [[nodiscard]] double median_us() const;
-  /// Over launches; nullopt for one launch.
+  /// Over launches, and at least as wide as the printed digits leave open; nullopt for one launch.
   [[nodiscard]] std::optional<Interval> interval() const;
   /// Median over launches of a component; nullopt when it was not timed.
   [[nodiscard]] std::optional<double> component_us(
       std::optional<double> LaunchFigure::*component) const;
+  /// The farthest that a launch's printed digits leave its median open.
+  [[nodiscard]] double resolution_us() const;
   /// Bytes per second; 0 when the time is 0.
   [[nodiscard]] double algbw_bytes_per_s() const;
   [[nodiscard]] std::optional<double> busbw_bytes_per_s() const;

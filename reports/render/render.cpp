@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/text.hpp"
@@ -151,7 +152,19 @@ std::string markdown_table(const Table& table, const Columns& columns) {
   return out;
 }
 
-std::string csv_field(const std::string& text) {
+/// A text that a spreadsheet would compute: shown as text by the apostrophe that they all know.
+std::string without_formula(const std::string& text) {
+  if (text.empty() || std::string_view("=+-@\t\r").find(text.front()) == std::string_view::npos)
+    return text;
+  double number = 0;
+  const auto parsed = std::from_chars(text.data() + (text.front() == '+' ? 1 : 0),
+                                      text.data() + text.size(), number);
+  const bool is_number = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+  return is_number ? text : "'" + text;
+}
+
+std::string csv_field(const std::string& original) {
+  const std::string text = without_formula(original);
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) {

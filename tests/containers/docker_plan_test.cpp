@@ -76,6 +76,18 @@ TEST_CASE("single-docker: one container with all ranks and the launcher (B-03)")
   CHECK(plan.shape.launch_agent.empty());
 }
 
+TEST_CASE("programs that root runs afterwards cannot be changed from inside") {
+  StartRequest asked = request(2);
+  asked.binds = {"/results"};
+  asked.programs = {"/build"};
+  for (const auto& profile : {single(), cross()}) {
+    const auto argv = argv_of(plan_docker(kDocker, profile, asked, site()), 0);
+    CHECK_THAT(argv, ContainsSubstring(" --volume /build:/build:ro "));
+    CHECK_THAT(argv, ContainsSubstring(" --volume /results:/results "));
+    CHECK_THAT(argv, !ContainsSubstring("--privileged") && !ContainsSubstring("docker.sock"));
+  }
+}
+
 TEST_CASE("CPUs and CPU time of a profile are flags of every container") {
   EnvironmentProfile profile = cross();
   profile.cpus = "0,2-3";

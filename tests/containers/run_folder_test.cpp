@@ -1,9 +1,11 @@
 #include "containers/run_folder.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -40,6 +42,39 @@ TEST_CASE("only folders of dead owners are abandoned") {
   fs::create_directory(temp.path() + "/dyn-dead-0");
   std::ofstream(temp.path() + "/dyn-dead-0/owner") << "999999999.1.00000000\n";
   CHECK(abandoned_run_folders() == std::vector<std::string>{"dyn-dead-0"});
+}
+
+TEST_CASE("an owner that is no small file of ours is no owner, and nobody waits for it") {
+  const TempFolder temp;
+  const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path());
+  const RunFolder alive("run");
+  const auto made = [&](const std::string& name) {
+    fs::create_directory(temp.path() + "/" + name);
+    return temp.path() + "/" + name + "/owner";
+  };
+  REQUIRE(mkfifo(made("dyn-pipe-0").c_str(), 0600) == 0);
+  fs::create_symlink("/dev/zero", made("dyn-zero-0"));
+  fs::create_symlink(alive.path() + "/owner", made("dyn-link-0"));
+  fs::create_directory(made("dyn-folder-0"));
+  std::ofstream(made("dyn-large-0")) << std::string(1 << 20, '1');
+  // Young ones may be between two steps of their maker.
+  CHECK(abandoned_run_folders().empty());
+  for (const auto& entry : fs::directory_iterator(temp.path()))
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  auto abandoned = abandoned_run_folders();
+  std::sort(abandoned.begin(), abandoned.end());
+  CHECK(abandoned == std::vector<std::string>{"dyn-folder-0", "dyn-large-0", "dyn-link-0",
+                                              "dyn-pipe-0", "dyn-zero-0"});
+}
+
+TEST_CASE("a run folder into which others may write is not used") {
+  const TempFolder temp;
+  fs::create_directory(temp.path() + "/runs");
+  REQUIRE(chmod((temp.path() + "/runs").c_str(), 0777) == 0);
+  const ScopedVariable root("DYNAMICCL_RUN_FOLDER", temp.path() + "/runs");
+  CHECK_THROWS_AS(RunFolder("run"), Error);
+  REQUIRE(chmod((temp.path() + "/runs").c_str(), 0755) == 0);
+  CHECK_NOTHROW(RunFolder("run"));
 }
 
 TEST_CASE("a folder that belongs to somebody else is not trusted") {

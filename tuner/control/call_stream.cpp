@@ -91,7 +91,7 @@ std::unique_ptr<CallStream> CallStream::make(const std::string& folder, const Sp
 std::unique_ptr<CallStream> CallStream::open(const std::string& path,
                                              std::string& problem) noexcept {
   try {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0) {
       problem = cannot("cannot open", path);
       return nullptr;

@@ -103,6 +103,16 @@ std::uint64_t checksum_of(const CallTable& table) {
   return sum | 1;
 }
 
+bool is_sound(const CallTable& table) {
+  for (const auto& function : table.cells)
+    for (const CallCell& cell : function)
+      if ((cell.algorithm >= kCallAlgorithmNames.size() && cell.algorithm != CallCell::kAny) ||
+          (cell.protocol >= kCallProtocolNames.size() && cell.protocol != CallCell::kAny) ||
+          cell.channels > kMostChannels)
+        return false;
+  return true;
+}
+
 CallTable table_for(const std::vector<CallRow>& rows, unsigned ranks, unsigned nodes) {
   CallTable table;
   // From the least to the most specific, so that the last one stays.

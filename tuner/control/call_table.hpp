@@ -47,6 +47,10 @@ struct CallTable {
 /// Never 0. Not against forgery: against torn and damaged memory and files.
 std::uint64_t checksum_of(const CallTable& table);
 
+/// Whether every cell holds what a table file may hold: what other processes wrote to shared memory
+/// need not.
+bool is_sound(const CallTable& table);
+
 /// Rows of a table file: calls of these communicators, functions and sizes.
 struct CallRow {
   unsigned ranks = 0;  ///< 0: any

@@ -44,14 +44,21 @@ void fill(RegionHeader& header, const Region::Spec& spec) {
 }
 
 /// @returns false when the file could not be made and filled
-bool make_file(const std::string& path, const Region::Spec& spec, std::string& problem) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+bool make_file(const std::string& path, const std::string& folder, const Region::Spec& spec,
+               std::string& problem) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) {
     problem = failure("cannot make", path);
     return false;
   }
-  // Ranks of another container may run as another user.
-  static_cast<void>(fchmod(file, 0666));
+  // Ranks of another container may run as another user: who may add files to the folder may write
+  // to this one, nobody else. A writer could cut it, and its readers would die of a bus error.
+  struct stat status {};
+  constexpr mode_t kWriters = S_IWUSR | S_IWGRP | S_IWOTH;
+  if (stat(folder.c_str(), &status) == 0) {
+    const mode_t writers = status.st_mode & kWriters;
+    static_cast<void>(fchmod(file, S_IRUSR | S_IWUSR | writers | (writers << 1)));
+  }
   const std::size_t bytes = bytes_for(spec.ranks);
   // Space now, not a bus error later.
   errno = posix_fallocate(file, 0, static_cast<off_t>(bytes));
@@ -83,13 +90,13 @@ std::string Region::path_of(const std::string& folder, std::uint64_t communicato
 
 std::unique_ptr<Region> Region::map(int file, std::string& problem) noexcept {
   struct stat status {};
-  const bool known = fstat(file, &status) == 0;
+  const bool known = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
   const auto bytes = static_cast<std::size_t>(known ? status.st_size : 0);
   void* memory = bytes < sizeof(RegionHeader)
                      ? MAP_FAILED
                      : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED) {
-    problem = "it is too short or cannot be mapped";
+    problem = "it is no file, too short, or cannot be mapped";
     ::close(file);
     return nullptr;
   }
@@ -102,16 +109,18 @@ std::unique_ptr<Region> Region::map(int file, std::string& problem) noexcept {
   }
   std::unique_ptr<Region> held(region);
   const RegionHeader& header = held->header();
-  if (header.magic != kRegionMagic || header.version != kRegionVersion || header.ranks == 0 ||
-      header.ranks > kMostRanks || bytes != bytes_for(header.ranks)) {
+  const std::uint32_t ranks = header.ranks;
+  if (header.magic != kRegionMagic || header.version != kRegionVersion || ranks == 0 ||
+      ranks > kMostRanks || bytes != bytes_for(ranks)) {
     problem = "it is no region of this version";
     return nullptr;
   }
+  held->ranks_ = ranks;
   return held;
 }
 
 std::unique_ptr<Region> Region::open(const std::string& path, std::string& problem) noexcept {
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) {
     problem = failure("cannot open", path);
     return nullptr;
@@ -136,7 +145,7 @@ std::unique_ptr<Region> Region::open_or_make(const std::string& folder, const Sp
       const std::string draft = path + "." + std::to_string(getpid()) + "." +
                                 std::to_string(now.tv_nsec) + "." +
                                 std::to_string(reinterpret_cast<std::uintptr_t>(&now) >> 4);
-      if (!make_file(draft, spec, problem)) {
+      if (!make_file(draft, folder, spec, problem)) {
         unlink(draft.c_str());
         return nullptr;
       }
@@ -192,7 +201,7 @@ bool Region::copy_table(const Proposal& proposal, CallTable& to) const {
   const PublishedTable& published = header().tables[proposal.epoch & 1];
   std::memcpy(&to, &published.table, sizeof(to));
   const std::uint32_t meant = proposal.start ? 0 : proposal.epoch;
-  return published.epoch == meant && published.checksum == checksum_of(to);
+  return published.epoch == meant && published.checksum == checksum_of(to) && is_sound(to);
 }
 
 bool Region::lock_leadership() const { return flock(file_, LOCK_EX | LOCK_NB) == 0; }

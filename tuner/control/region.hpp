@@ -86,13 +86,14 @@ class Region {
 
   [[nodiscard]] RegionHeader& header() const { return *static_cast<RegionHeader*>(memory_); }
   [[nodiscard]] RankSlot& slot(std::size_t index) const;
-  [[nodiscard]] std::size_t ranks() const { return header().ranks; }
+  /// As the file said when it was mapped: what anyone writes there later moves no slot.
+  [[nodiscard]] std::size_t ranks() const { return ranks_; }
   /// nullptr: all slots are given out.
   [[nodiscard]] RankSlot* claim() const;
   [[nodiscard]] bool all_acked(std::uint32_t epoch) const;
   /// Only where no proposal is open (see Leader).
   void publish(const CallTable& table, std::uint32_t epoch) const;
-  /// @returns false for a torn table or one of another epoch
+  /// @returns false for a torn table, one of another epoch or with settings that no table has
   bool copy_table(const Proposal& proposal, CallTable& to) const;
 
   /// True for one process at a time; freed by the kernel when the process ends.
@@ -105,6 +106,7 @@ class Region {
   void* memory_;
   std::size_t bytes_;
   int file_;
+  std::size_t ranks_ = 0;
 };
 
 }  // namespace dynamiccl

@@ -1,5 +1,9 @@
 #include "tuner/nccl/tuner_context.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -27,9 +31,16 @@ const char* variable(const char* name) {
 
 std::string read_file(const char* path, std::string& problem) {
   std::string text;
-  std::FILE* file = std::fopen(path, "re");
+  // A pipe without a writer must not hold up a job: opened without waiting, and only files are
+  // read.
+  const int descriptor = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  struct stat status {};
+  const bool is_file =
+      descriptor >= 0 && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  std::FILE* file = is_file ? fdopen(descriptor, "r") : nullptr;
   if (file == nullptr) {
-    problem = std::strerror(errno);
+    problem = descriptor >= 0 && !is_file ? "it is no regular file" : std::strerror(errno);
+    if (descriptor >= 0) ::close(descriptor);
     return text;
   }
   std::array<char, 4096> part{};

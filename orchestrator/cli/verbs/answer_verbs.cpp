@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "db/reader.hpp"
@@ -37,6 +39,9 @@ void add_format_option(CLI::App& verb, std::string& format) {
   add_choice_option(verb, "--format", format, all_names<OutputFormat>(), "how it is written");
 }
 
+/// Named queries of large databases take seconds.
+constexpr std::chrono::seconds kLongestQuery{300};
+
 struct QueryArguments {
   std::string what;
   std::vector<std::string> runs;
@@ -47,6 +52,11 @@ struct QueryArguments {
   std::string format;
   bool markdown = false;
 };
+
+/// What databases hold of other people's text steers no terminal; CSV and JSON are for programs.
+std::string for_terminals(const std::string& text, OutputFormat format) {
+  return format == OutputFormat::text || format == OutputFormat::markdown ? printable(text) : text;
+}
 
 /// The named queries under their themes.
 std::string query_list(std::size_t columns) {
@@ -124,15 +134,17 @@ void add_query_verb(CLI::App& app, Shared& shared) {
       return;
     }
     const auto format = format_of(arguments->format, shared);
-    const Table table = answer(Reader(shared.db), *arguments);
-    fmt::print("{}",
-               render_table(table, format, columns_of(arguments->what, table), stdout_columns()));
+    Reader reader(shared.db);
+    reader.end_after(kLongestQuery);
+    const Table table = answer(reader, *arguments);
+    fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments->what, table),
+                                                stdout_columns()),
+                                   format));
     // An empty table alone would be read as an answer.
     if (table.rows.empty() && !arguments->where.empty() && !shared.quiet)
-      fmt::print(stderr,
-                 "query {}: no row meets --where {}; `dynamiccl query coverage` lists what "
-                 "was measured\n",
-                 arguments->what, join(arguments->where, " and "));
+      tell(printable(fmt::format(
+          "query {}: no row meets --where {}; `dynamiccl query coverage` lists what was measured\n",
+          arguments->what, join(arguments->where, " and "))));
     const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
     if (for_people && query != nullptr && !query->method.empty())
       fmt::print("\n{}\n", query->method);
@@ -147,7 +159,8 @@ void add_list_verb(CLI::App& app, Shared& shared) {
   add_output_options(*verb, shared);
   verb->footer("Example:\n  dynamiccl list --json");
   verb->callback([format, &shared] {
-    fmt::print("{}", render_table(list_runs(Reader(shared.db)), format_of(*format, shared)));
+    const auto as = format_of(*format, shared);
+    fmt::print("{}", for_terminals(render_table(list_runs(Reader(shared.db)), as), as));
   });
 }
 
@@ -174,10 +187,10 @@ std::string shown(const ShowArguments& arguments, const Shared& shared) {
                 "show --trace: a trace is of one run and always Chrome's JSON; leave out --diff "
                 "and --format, as in show last --trace dear > trace.json");
   const Reader reader(shared.db);
-  if (arguments.diff) return render_run_diff(reader, runs[0], runs[1], as);
+  if (arguments.diff) return for_terminals(render_run_diff(reader, runs[0], runs[1], as), as);
   const std::string run = runs.empty() ? "last" : runs.front();
   return traces ? step_trace(reader, run, arguments.trace).dump() + "\n"
-                : render_run(reader, run, as);
+                : for_terminals(render_run(reader, run, as), as);
 }
 
 }  // namespace

@@ -2,11 +2,16 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "containers/cluster/slurm.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/messages.hpp"
+#include "db/reader.hpp"
+#include "db/store.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
+#include "orchestrator/run/launch_folders.hpp"
 #include "tuner/transport/shared_folder.hpp"
 
 namespace dynamiccl {
@@ -26,12 +31,20 @@ void sweep_shared_folder(std::vector<std::string>& removed) {
 void add_clean_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
       "clean",
-      "remove containers, networks, mounts, processes and Slurm jobs of runs that are no longer "
-      "alive, and what killed ranks left in DYNAMICCL_SHARED_FOLDER");
+      "remove containers, networks, mounts, processes, Slurm jobs and stray folders of runs that "
+      "are no longer alive, and what killed ranks left in DYNAMICCL_SHARED_FOLDER");
   add_output_options(*verb, shared);
   verb->footer("Example:\n  dynamiccl clean");
+  add_db_option(*verb, shared);
   verb->callback([&shared] {
     auto removed = clean_leftovers();
+    if (std::filesystem::exists(shared.db)) {
+      // Opening it for writing marks the runs of dead processes as interrupted.
+      { const Store store(shared.db); }
+      const auto runs = std::filesystem::absolute(shared.db).parent_path() / "runs";
+      for (const auto& folder : remove_rowless_folders(Reader(shared.db), runs.string()))
+        removed.push_back("folder " + folder);
+    }
     // Only here: a run that begins may be about to take one over.
     for (auto& line : clean_jobs()) removed.push_back(std::move(line));
     sweep_shared_folder(removed);
@@ -40,7 +53,7 @@ void add_clean_verb(CLI::App& app, Shared& shared) {
       return;
     }
     for (const auto& line : removed) fmt::print("removed {}\n", line);
-    if (removed.empty() && !shared.quiet) fmt::print(stderr, "nothing was left over\n");
+    if (removed.empty() && !shared.quiet) tell("nothing was left over\n");
   });
 }
 

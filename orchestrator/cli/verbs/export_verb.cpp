@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/tune/measured_table.hpp"
@@ -68,8 +69,8 @@ void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::j
   for (const std::string& line : made.use) answer["use"].push_back(line);
   for (const std::string& line : made.notes) answer["notes"].push_back(line);
   if (shared.json || shared.quiet) return;
-  for (const std::string& line : made.use) fmt::print(stderr, "use: {}\n", line);
-  for (const std::string& line : made.notes) fmt::print(stderr, "note: {}\n", line);
+  for (const std::string& line : made.use) tell(fmt::format("use: {}\n", printable(line)));
+  for (const std::string& line : made.notes) tell(fmt::format("note: {}\n", printable(line)));
 }
 
 void run_export(const Arguments& arguments, Shared& shared) {

@@ -19,6 +19,7 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
+#include "orchestrator/import/log_lines.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"
 #include "reports/render/render.hpp"
 
@@ -36,8 +37,8 @@ struct ImportArguments {
   ImportOptions options;
 };
 
-const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json",
-                                              "osu",  "dynamiccl",  "decisions"};
+const std::vector<std::string> kImportFormats{"auto", "nccl-tests", "nccl-tests-json", "osu",
+                                              "imb",  "dynamiccl",  "decisions"};
 
 std::string read_file(const std::string& path) {
   std::error_code error;
@@ -50,27 +51,56 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+/// The formats of text tables whose headings or titles stand in a text.
+std::set<std::string> formats_in(const std::string& text, const std::string& path) {
+  std::set<std::string> formats;
+  for (const auto& line : log_lines(text, path)) {
+    const auto trimmed = trim(line.text);
+    const auto place = heading_place(trimmed);
+    if (place != std::string::npos) {
+      const auto words = words_of(std::string(trimmed.substr(place, 64)));
+      const bool imb = words.front() == "#bytes" || words.front() == "#repetitions";
+      const bool nccl = trimmed.find("busbw") != std::string_view::npos;
+      if (imb || nccl) formats.insert(imb ? "imb" : "nccl-tests");
+    } else if (trimmed.starts_with("# OSU ") || trimmed.starts_with("# OMB")) {
+      formats.insert("osu");
+    } else if (trimmed.starts_with("#") && trimmed.find("nThread ") != std::string_view::npos &&
+               trimmed.find(" nGpus ") != std::string_view::npos) {
+      formats.insert("nccl-tests");
+    }
+  }
+  return formats;
+}
+
 /// What the file is, by what it holds.
 std::string format_of(const std::string& text, const std::string& path) {
-  if (text.starts_with("SQLite format 3")) return "dynamiccl";
   const auto first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && text[first] == '{')
-    return text.substr(0, text.find('\n')).find("\"propensity\"") != std::string::npos
-               ? "decisions"
-               : "nccl-tests-json";
-  if (text.find("# OSU ") != std::string::npos) return "osu";
-  if (text.find("busbw") != std::string::npos) return "nccl-tests";
+  const bool braced = first != std::string::npos && text[first] == '{';
+  if (braced && text.substr(0, text.find('\n')).find("\"propensity\"") != std::string::npos)
+    return "decisions";
+  // A document of nccl-tests is one long line; a line of metadata before a table is not the table.
+  if (braced && nlohmann::json::accept(text)) return "nccl-tests-json";
+  const auto formats = formats_in(text, path);
+  if (formats.size() == 1) return *formats.begin();
+  if (formats.size() > 1)
+    throw Error(ErrorKind::data,
+                fmt::format("{}: holds tables of {}; import each by itself, with --format or in a "
+                            "file of its own, so that none is lost",
+                            path, join({formats.begin(), formats.end()}, " and ")));
+  if (braced) return "nccl-tests-json";
   throw Error(
       ErrorKind::data,
-      fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests, the "
-                  "text of OSU micro-benchmarks, a DynamICCL database, the choices of a leader; if "
-                  "it is one of them all the same, name it with --format {}",
+      fmt::format("{}: is none of what can be imported: the text or JSON of nccl-tests or "
+                  "rccl-tests, the text of OSU micro-benchmarks or of the Intel MPI Benchmarks, a "
+                  "DynamICCL database, the choices of a leader; if it is one of them all the same, "
+                  "name it with --format {}",
                   path, join({kImportFormats.begin() + 1, kImportFormats.end()}, ", ")));
 }
 
 std::vector<ForeignStart> read_starts(const std::string& format, const std::string& text,
                                       const std::string& path, const ImportOptions& options) {
   if (format == "osu") return read_osu_text(text, path, options);
+  if (format == "imb") return read_imb_text(text, path, options);
   if (format == "nccl-tests-json") return read_nccl_tests_json(text, path, options);
   return read_nccl_tests_text(text, path, options);
 }
@@ -120,8 +150,11 @@ struct ReadRun {
   std::vector<ImportedFile> files;
 };
 
-Imported store_run(Store& store, const ReadRun& read, const Console& console) {
+Imported store_run(Store& store, const ReadRun& read, const ImportOptions& options,
+                   const Console& console) {
   const ForeignRun& run = read.run;
+  for (const auto& warning : import_warnings(read.files, run.format, options))
+    console.warning(warning);
   const bool is_new = store.import_run(run);
   std::string outcome = is_new ? "imported" : "already there";
   if (const auto failed = failed_cells(run).size(); failed > 0)
@@ -217,7 +250,7 @@ Imported store_decisions(Store& store, const std::string& db, const ReadDecision
           fmt::format("imported, {} choices", read.records.size())};
 }
 
-Table table_of(const std::vector<Imported>& done) {
+Table imported_table(const std::vector<Imported>& done) {
   Table table;
   table.columns = {"file", "format", "run_id", "outcome", "launches", "cells", "incomplete_cells"};
   for (const auto& row : done) {
@@ -269,11 +302,14 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   std::vector<ReadDecisions> decisions;
   for (const auto& path : arguments.files) {
     auto text = read_file(path);
-    const auto format = arguments.format == "auto" ? format_of(text, path) : arguments.format;
-    if (format == "dynamiccl") {
+    const bool database = arguments.format == "auto" ? text.starts_with("SQLite format 3")
+                                                     : arguments.format == "dynamiccl";
+    if (database) {
       databases.push_back(path);
       continue;
     }
+    text = decoded_text(text, path);
+    const auto format = arguments.format == "auto" ? format_of(text, path) : arguments.format;
     if (format == "decisions") {
       decisions.push_back(read_leaders_file(path, text));
       continue;
@@ -295,11 +331,11 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
   fs::create_directories(fs::absolute(shared.db).parent_path(), ignored);
   Store store(shared.db);
   std::vector<Imported> done;
-  for (const auto& run : runs) done.push_back(store_run(store, run, console));
+  for (const auto& run : runs) done.push_back(store_run(store, run, options, console));
   for (const auto& path : databases) merge_database(store, path, done);
   for (const auto& read : decisions) done.push_back(store_decisions(store, shared.db, read));
-  fmt::print("{}",
-             render_table(table_of(done), shared.json ? OutputFormat::json : OutputFormat::text));
+  fmt::print("{}", render_table(imported_table(done),
+                                shared.json ? OutputFormat::json : OutputFormat::text));
 }
 
 }  // namespace
@@ -307,8 +343,8 @@ void run_import(const ImportArguments& arguments, const Shared& shared) {
 void add_import_verb(CLI::App& app, Shared& shared) {
   auto* verb =
       app.add_subcommand("import",
-                         "store tables of nccl-tests and OSU or a leader's choices, or merge other "
-                         "DynamICCL databases");
+                         "store tables of nccl-tests, rccl-tests, OSU and IMB or a leader's "
+                         "choices, or merge other DynamICCL databases");
   auto arguments = std::make_shared<ImportArguments>();
   auto& options = arguments->options;
   verb->add_option("FILE", arguments->files, "what the programs printed, or databases")->required();

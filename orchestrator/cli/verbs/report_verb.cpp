@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
@@ -69,7 +70,8 @@ void write_report(ReportArguments arguments, const Shared& shared) {
   }
   write_output(arguments.out, text, "--out");
   if (!shared.quiet)
-    fmt::print(stderr, "{}: {:.0f} KiB\n", arguments.out, static_cast<double>(text.size()) / 1024);
+    tell(fmt::format("{}: {:.0f} KiB\n", printable(arguments.out),
+                     static_cast<double>(text.size()) / 1024));
 }
 
 }  // namespace

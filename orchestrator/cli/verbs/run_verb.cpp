@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "db/store.hpp"
@@ -16,6 +18,7 @@
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/executor.hpp"
+#include "orchestrator/run/launch_folders.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/run/stopping.hpp"
 #include "reports/model/table_view.hpp"
@@ -76,7 +79,7 @@ std::string write_page(const Reader& reader, const RunSummary& summary, const Sh
   try {
     write_output(page.string(), render_report_html(reader, summary.run_id), "--no-report");
   } catch (const Error& error) {
-    fmt::print(stderr, "the page was not written: {}\n", error.what());
+    tell(fmt::format("the page was not written: {}\n", printable(error.what())));
     return "";
   }
   return page.string();
@@ -87,8 +90,8 @@ void print_answer(const RunSummary& summary, const RunArguments& arguments, cons
   const std::string page = arguments.no_report ? "" : write_page(reader, summary, shared);
   if (!shared.json) {
     if (arguments.full)
-      fmt::print("{}\n", render_full_answer(reader, summary.run_id, stdout_columns()));
-    fmt::print("{}", render_answer(reader, summary.run_id, page));
+      fmt::print("{}\n", printable(render_full_answer(reader, summary.run_id, stdout_columns())));
+    fmt::print("{}", printable(render_answer(reader, summary.run_id, page)));
     return;
   }
   QueryScope scope;
@@ -148,17 +151,24 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   const auto loaded = load_experiment(arguments.experiment);
   make_db_folder(shared.db);
   Store store(shared.db);
+  LaunchSite site = launch_site(shared.db, arguments.out);
+  for (const auto& folder : remove_rowless_folders(Reader(shared.db), site.run_folder))
+    console.note("removed a launch's folder that a killed run had left: " + folder);
   const auto info = run_info(arguments, loaded.experiment, shared);
   const auto resumed = run_to_resume(arguments, info, store, shared.db);
   console.note(fmt::format("{} {}: {} groups, {} cells to measure of {}, each {}",
                            resumed ? "resuming" : "run", resumed.value_or(info.id),
                            loaded.plan.groups.size(), loaded.plan.possible_cells(),
                            loaded.plan.cell_count(), launches_text(loaded.experiment.protocol)));
-  LaunchSite site = launch_site(shared.db, arguments.out);
   site.cluster = loaded.cluster;
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
   const auto summary = executor.run(info, resumed);
-  print_answer(summary, arguments, shared);
+  try {
+    print_answer(summary, arguments, shared);
+  } catch (const std::system_error&) {
+    // Of a terminal that was closed: that it was is the end that is told.
+    if (summary.interrupted_by == 0) throw;
+  }
   say_how_to_go_on(summary, resume_command(arguments, shared), console);
   if (summary.interrupted_by != 0) return 128 + summary.interrupted_by;
   const auto nobody = algorithms_of_nobody(shared.db, summary.run_id);

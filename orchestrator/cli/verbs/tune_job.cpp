@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
@@ -242,7 +243,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   request.leader.agent_options = options.agent_options;
   request.leader.host_facts = probe_facts();
   const TrialResult trial =
-      run_trial(command, request, [](const std::string& text) { fmt::print(stderr, "{}", text); });
+      run_trial(command, request, [](const std::string& text) { tell(printable(text)); });
   std::vector<DecisionInfo> rows;
   for (const DecisionRecord& record : trial.decisions) rows.push_back(decision_info(record));
   if (!rows.empty()) log.add(trial.decisions.front().author, rows);

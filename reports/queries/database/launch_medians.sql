@@ -18,7 +18,9 @@
 SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, datatype,
        algorithm, in_place, group_knobs, cell_knobs, regime_name AS regime, block, launch_id, n,
        median_us, collective_us, h2d_us, d2h_us, send_us, compute_us, device_us, cadence, batch, barrier,
-       rank_aggregation, algorithm_ran, not_stationary, lag1, outliers, busbw_factor
+       rank_aggregation, algorithm_ran, not_stationary, lag1, outliers, busbw_factor,
+       (SELECT i.resolution_us FROM imported_measurement i
+        WHERE i.measurement_id = measurement_row) AS resolution_us
 FROM v_measurement
 WHERE run_row = ?1 AND counts
 ORDER BY architecture, collective, ranks, datatype, algorithm, in_place, group_knobs,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -10,7 +11,10 @@
 
 namespace dynamiccl::testing {
 
-inline const std::string kProgram = DYNAMICCL_BINARY_DIR "/dynamiccl";
+/// The built program; $DYNAMICCL_TEST_PROGRAM names another one, as to see a test fail with it.
+inline const std::string kProgram = std::getenv("DYNAMICCL_TEST_PROGRAM") != nullptr
+                                        ? std::getenv("DYNAMICCL_TEST_PROGRAM")
+                                        : DYNAMICCL_BINARY_DIR "/dynamiccl";
 
 inline CommandResult run(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), kProgram);

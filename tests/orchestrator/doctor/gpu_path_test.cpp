@@ -87,7 +87,7 @@ TEST_CASE("the mended profile is foretold to reach the GPUs' own links") {
   }
 }
 
-TEST_CASE("a shared folder is foretold where ranks stay apart, and offered for it", "[E-206]") {
+TEST_CASE("a shared folder is foretold where ranks stay apart, and offered for it") {
   CHECK(path_of("cross-docker-folder") == GpuPath::folder);
   CHECK_FALSE(obstacles("cross-docker-folder").empty());
   const auto offered = with_shared_folder(profile("cross-docker"));

@@ -84,13 +84,22 @@ TEST_CASE("an option of import that says what the file says is taken", "[G-01]")
   auto text = text_of(kNamed);
   for (auto at = text.find("#  Rank"); at != std::string::npos; at = text.find("#  Rank"))
     text.erase(at, text.find('\n', at) + 1 - at);
+  // Its bandwidths are those of 8 ranks and of an all-reduce: options that say otherwise are
+  // refused.
+  CHECK_THAT(refusal({folder.file("eight.txt", text), "--ranks", "16"}),
+             ContainsSubstring("the table's figures contradict the options --ranks 16: busbw / "
+                               "algbw is 1.75"));
+  const auto large = text.find("        1024  ");
+  text.erase(large, text.find("# Out of bounds") - large);
   CHECK(imported({folder.file("unlisted.txt", text), "--ranks", "16"}) == "nccl 16 allreduce");
   CHECK_THAT(refusal({folder.file("unlisted.txt", text), "--ranks", "12"}),
              ContainsSubstring("--ranks 12 contradicts the file, which says 8 per process"));
   const auto named = text.find("all_reduce_perf");
   text.replace(named, 15, "our_own_test");
-  CHECK(imported({folder.file("renamed.txt", text), "--operation", "broadcast"}) ==
-        "nccl 8 broadcast");
+  CHECK(imported({folder.file("renamed.txt", text), "--operation", "all_reduce"}) ==
+        "nccl 8 allreduce");
+  CHECK_THAT(refusal({folder.file("other.txt", text), "--operation", "broadcast"}),
+             ContainsSubstring("redop says sum, and broadcast reduces nothing"));
   CHECK(imported({folder.file("osu_nccl.txt",
                               "# OSU NCCL Allreduce Latency Test v7.5\n"
                               "# Size       Avg Latency(us)\n8  12.5\n"),

@@ -16,6 +16,7 @@
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
+#include "orchestrator/import/log_lines.hpp"
 #include "tests/orchestrator/cli/program.hpp"
 #include "tests/orchestrator/import/import_tables.hpp"
 
@@ -28,10 +29,16 @@ using dynamiccl::testing::text_of;
 
 namespace {
 
+std::vector<std::string> bare_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const auto& line : log_lines(text, "x")) lines.emplace_back(trim(line.text));
+  return lines;
+}
+
 /// The rows of numbers of a table, as words: read here in another way than by the program.
 std::vector<std::vector<std::string>> rows_of(const std::string& text) {
   std::vector<std::vector<std::string>> rows;
-  for (const auto& line : clean_lines(text)) {
+  for (const auto& line : bare_lines(text)) {
     if (!line.empty() && !line.starts_with('#')) rows.push_back(words_of(line));
   }
   return rows;
@@ -41,7 +48,7 @@ std::vector<std::vector<std::string>> rows_of(const std::string& text) {
 std::string launch_table(const std::string& name,
                          const std::function<double(std::uint64_t)>& factor) {
   std::string text;
-  for (const auto& line : clean_lines(text_of(name))) {
+  for (const auto& line : bare_lines(text_of(name))) {
     auto words = words_of(line);
     if (line.empty() || line.starts_with('#') || words.size() != 13) {
       text += line + "\n";
@@ -134,9 +141,9 @@ TEST_CASE("the ranks that launchers put before every line are no part of a table
     CHECK(osu[2].rows[1].time_us == 16.93);
   }
   // A number is a label where the heading has it too; others are data.
-  CHECK(clean_lines("# size\n0: 8 16\n") == std::vector<std::string>{"# size", "0: 8 16", ""});
-  CHECK(clean_lines("1: # hi\n0: # size\n0: 8\n0:\n0:9\n1: 7\n8 0: 1") ==
-        std::vector<std::string>{"1: # hi", "# size", "8", "", "0:9", "1: 7", "8 0: 1"});
+  CHECK(bare_lines("# size\n0: 8 16\n") == std::vector<std::string>{"# size", "0: 8 16", ""});
+  CHECK(bare_lines("1: # hi\n0: # size count\n0: 8 2\n0:9\n1: 7\n8 0: 1") ==
+        std::vector<std::string>{"1: # hi", "# size count", "8 2", "0:9", "1: 7", "8 0: 1"});
 }
 
 TEST_CASE("a row that does not fit its heading is named by its line") {
@@ -337,7 +344,7 @@ TEST_CASE("what cannot be imported is refused before anything is stored") {
       run({"import", kTables + "all_reduce_h200x8.txt", folder.path("notes.txt"), "--db", db});
   CHECK(refused.exit_code == 2);
   CHECK(refused.err.find("is none of what can be imported") != std::string::npos);
-  CHECK(refused.err.find("--format nccl-tests, nccl-tests-json, osu, dynamiccl") !=
+  CHECK(refused.err.find("--format nccl-tests, nccl-tests-json, osu, imb, dynamiccl, decisions") !=
         std::string::npos);
   CHECK_FALSE(std::filesystem::exists(db));
   CHECK(run({"import", "/no/such/file", "--db", db}).exit_code == 2);

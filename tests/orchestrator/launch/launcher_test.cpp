@@ -95,7 +95,7 @@ TEST_CASE("MPICH across containers names the host's address and a folder that ex
         "172.30.0.1 -wdir / -n 2 /b/worker /r/run.json");
 }
 
-TEST_CASE("a setting names the folders that ranks and programs lie in", "[E-206]") {
+TEST_CASE("a setting names the folders that ranks and programs lie in") {
   auto request = request_for(Backend::nccl);
   request.shape = two_containers();
   request.shape.interface = "eth0";

@@ -16,12 +16,15 @@ TEST_CASE("only variables that steer communication are recorded") {
 }
 
 TEST_CASE("secrets never come through, whatever their case") {
-  for (const char* name : {"NCCL_AUTH_TOKEN", "OMPI_MCA_sec_key", "UCX_PASSWORD",
-                           "SLURM_JOB_credential", "NCCL_Secret"}) {
+  for (const char* name :
+       {"NCCL_AUTH_TOKEN", "OMPI_MCA_sec_key", "UCX_PASSWORD", "SLURM_JOB_credential",
+        "NCCL_Secret", "NCCL_token", "UCX_PW", "OMPI_MCA_my_PWD", "NCCL_X_pswd"}) {
     CAPTURE(name);
     CHECK(recorded_value(name, "hush") == kRedacted);
   }
   CHECK(recorded_value("NCCL_NET", "Socket") == "Socket");
+  // A part of a word is none.
+  CHECK(recorded_value("OMPI_MCA_mpwd", "x") == "x");
   CHECK(recorded_value("UCX_URL", "tcp://me:hush@host/x, tcp://you@b") ==
         "tcp://<redacted>@host/x, tcp://<redacted>@b");
   CHECK(recorded_value("UCX_URL", "tcp://host/a@b") == "tcp://host/a@b");
@@ -37,6 +40,10 @@ TEST_CASE("a recorded command shows everything but secrets") {
         Argv{"docker", "exec", "--env", "api_key=<redacted>", "--env=MY_SECRET=<redacted>"});
   CHECK(recorded_command({"--mca", "sec_key", "hush", "--mca", "btl", "^vader"}) ==
         Argv{"--mca", "sec_key", "<redacted>", "--mca", "btl", "^vader"});
+  CHECK(recorded_command({"run", "--password", "hush", "--token=hush", "-xDB_PW=hush"}) ==
+        Argv{"run", "--password", "<redacted>", "--token=<redacted>", "-xDB_PW=<redacted>"});
+  CHECK(recorded_command({"--set", "name=https://me:hush@host/x"}) ==
+        Argv{"--set", "name=https://<redacted>@host/x"});
   CHECK(recorded_command({"-x", "UCX_URL=tcp://me:hush@host"}) ==
         Argv{"-x", "UCX_URL=tcp://<redacted>@host"});
   // Neither a path nor an option's own value is a variable; nothing is cut short.

@@ -1,5 +1,6 @@
 #include "tuner/control/region.hpp"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,6 +141,60 @@ TEST_CASE("a torn table is turned down", "[E-118]") {
   leader.announce(epoch, 5);
   for (int i = 0; i < 10; ++i) CHECK(call(a) == 0);
   CHECK(leader.proposal().state == ProposalState::aborted);
+}
+
+TEST_CASE("settings that no table has are turned down", "[E-118]") {
+  const std::uint8_t none = CallCell::kAny;
+  for (const CallCell cell : {CallCell{none, none, 255, 0}, CallCell{7, none, 0, 0},
+                              CallCell{none, 3, 0, 0}, CallCell{none, none, 65, 0}}) {
+    const Folder folder;
+    Member a(region(folder, 1), 0);
+    Leader leader(region(folder, 1));
+    CallTable table;
+    table.cells[4][20] = cell;
+    CHECK_FALSE(is_sound(table));
+    leader.announce(leader.write_table(table), 5);
+    for (int i = 0; i < 10; ++i) CHECK(call(a) == 0);
+    CHECK(leader.proposal().state == ProposalState::aborted);
+  }
+  CHECK(is_sound(with_channels(64)));
+}
+
+TEST_CASE("a number of ranks that is changed later moves no slot", "[E-118]") {
+  const Folder folder;
+  const auto shared = region(folder, 2);
+  shared->header().ranks = 60'000;
+  CHECK(shared->ranks() == 2);
+  CHECK_FALSE(shared->all_acked(1));
+  shared->header().claimed.store(30'000);
+  CHECK(shared->claim() == nullptr);
+}
+
+TEST_CASE("who may not add files to the folder may not write to a region", "[E-118]") {
+  const auto mode = [](mode_t of_folder) {
+    const Folder folder;
+    REQUIRE(chmod(folder.path.c_str(), of_folder) == 0);
+    const auto made = region(folder, 1);
+    return static_cast<unsigned>(fs::status(Region::path_of(folder.path, 7)).permissions());
+  };
+  CHECK(mode(0700) == 0600);
+  CHECK(mode(0755) == 0600);
+  CHECK(mode(0770) == 0660);
+  CHECK(mode(01777) == 0666);
+}
+
+TEST_CASE("a link or a pipe is no region, and nobody waits for it", "[E-118]") {
+  const Folder folder;
+  std::string problem;
+  const std::string path = Region::path_of(folder.path, 7);
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK(Region::open_or_make(folder.path, {7, 1}, problem) == nullptr);
+  CHECK(problem.find("no file") != std::string::npos);
+  fs::remove(path);
+  std::ofstream(folder.path + "/elsewhere") << std::string(1 << 20, 'x');
+  fs::create_symlink(folder.path + "/elsewhere", path);
+  CHECK(Region::open_or_make(folder.path, {7, 1}, problem) == nullptr);
+  CHECK(problem.find("cannot open") != std::string::npos);
 }
 
 TEST_CASE("a file that is no region is refused with a reason", "[E-118]") {

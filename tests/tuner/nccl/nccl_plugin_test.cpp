@@ -1,5 +1,6 @@
 // The plugin as NCCL loads it: by dlopen, through its exported structures, with NCCL's flat tables.
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,6 +178,11 @@ TEST_CASE("a missing, torn or foreign table leaves NCCL's choices and says so", 
   check_untouched("not written to the end");
   setenv("DYNAMICCL_TUNER_TABLE", folder.path.c_str(), 1);
   check_untouched("not used");
+  // A pipe that nobody writes to holds up no job.
+  const std::string pipe = folder.path + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  setenv("DYNAMICCL_TUNER_TABLE", pipe.c_str(), 1);
+  check_untouched("no regular file");
 }
 
 TEST_CASE("older NCCLs get the same by versions 4 to 2", "[E-114]") {

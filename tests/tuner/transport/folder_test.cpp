@@ -37,8 +37,8 @@ int files_in(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("Ranks on one cpu set of their own use most of it, sharing ranks a part, two cores none",
-          "[E-206]") {
+TEST_CASE(
+    "Ranks on one cpu set of their own use most of it, sharing ranks a part, two cores none") {
   CHECK(threads_for(32, 2) == 12);
   CHECK(threads_for(128, 8) == 12);
   CHECK(threads_for(8, 2) == 3);
@@ -47,7 +47,7 @@ TEST_CASE("Ranks on one cpu set of their own use most of it, sharing ranks a par
   CHECK(threads_for(2, 1) == 0);
 }
 
-TEST_CASE("Wrong settings are named with what is allowed", "[E-206]") {
+TEST_CASE("Wrong settings are named with what is allowed") {
   const auto problem_of = [](const char* name, const char* value) {
     return in_child([&] {
       setenv(name, value, 1);
@@ -63,8 +63,7 @@ TEST_CASE("Wrong settings are named with what is allowed", "[E-206]") {
   CHECK(problem_of("DYNAMICCL_TRANSPORT_THREADS", "5").empty());
 }
 
-TEST_CASE("A folder that others may change, or that is none, is refused with what to do",
-          "[E-206]") {
+TEST_CASE("A folder that others may change, or that is none, is refused with what to do") {
   const TestFolder folder;
   std::string problem;
   CHECK(SharedFolder::open(folder.path() + "/none", problem) == nullptr);
@@ -84,7 +83,7 @@ TEST_CASE("A folder that others may change, or that is none, is refused with wha
   }
 }
 
-TEST_CASE("A folder is the same by whatever path, however long", "[E-206]") {
+TEST_CASE("A folder is the same by whatever path, however long") {
   const TestFolder folder;
   std::string deep = folder.path();
   for (int i = 0; i < 10; ++i) deep += "/a-part-of-a-long-path";
@@ -107,8 +106,7 @@ TEST_CASE("A folder is the same by whatever path, however long", "[E-206]") {
   CHECK((status.st_mode & 0777) == 0600);
 }
 
-TEST_CASE("Files of ended processes are swept, those that are listened at and other files stay",
-          "[E-207]") {
+TEST_CASE("Files of ended processes are swept, those that are listened at and other files stay") {
   const TestFolder folder;
   std::string problem;
   const auto open = SharedFolder::open(folder.path(), problem);
@@ -123,7 +121,7 @@ TEST_CASE("Files of ended processes are swept, those that are listened at and ot
   CHECK(sweep_folder(folder.path() + "/none", std::chrono::seconds(0)) == 0);
 }
 
-TEST_CASE("A full folder is told before anything is sent", "[E-207]") {
+TEST_CASE("A full folder is told before anything is sent") {
   if (geteuid() != 0) SKIP("mounting a small file system needs root");
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
@@ -141,7 +139,7 @@ TEST_CASE("A full folder is told before anything is sent", "[E-207]") {
   CHECK_THAT(found, ContainsSubstring("room for a file"));
 }
 
-TEST_CASE("A ring is taken only whole, sealed and of the announced size", "[E-207]") {
+TEST_CASE("A ring is taken only whole, sealed and of the announced size") {
   std::string problem;
   const auto made = Ring::make(4, 4096, problem);
   REQUIRE(made != nullptr);
@@ -159,7 +157,7 @@ TEST_CASE("A ring is taken only whole, sealed and of the announced size", "[E-20
   CHECK(ftruncate(made->file(), 4096) != 0);
 }
 
-TEST_CASE("No memory for a ring is an error before the first byte", "[E-207]") {
+TEST_CASE("No memory for a ring is an error before the first byte") {
   const std::string found = in_child([]() -> std::string {
     // As a limit on memory would, this one refuses the pages.
     const rlimit limit{65536, 65536};

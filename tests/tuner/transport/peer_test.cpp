@@ -79,8 +79,7 @@ void keep(int level, unsigned long, const char*, int, const char* format, ...) {
 
 }  // namespace
 
-TEST_CASE("A message longer than its receive ends the connection and writes nothing outside",
-          "[E-207]") {
+TEST_CASE("A message longer than its receive ends the connection and writes nothing outside") {
   Victim victim;
   Request* request = victim.post();
   victim.write_cell(0, 4096, 8192);
@@ -90,8 +89,7 @@ TEST_CASE("A message longer than its receive ends the connection and writes noth
   CHECK(victim.untouched_outside());
 }
 
-TEST_CASE("A piece that claims another size ends the connection and writes nothing outside",
-          "[E-207]") {
+TEST_CASE("A piece that claims another size ends the connection and writes nothing outside") {
   for (const std::uint32_t bytes : {0U, 99U, 4095U, 100'000U, 0xffffffffU}) {
     Victim victim;
     Request* request = victim.post();
@@ -102,7 +100,7 @@ TEST_CASE("A piece that claims another size ends the connection and writes nothi
   }
 }
 
-TEST_CASE("What a peer wrote before its end is received, what it did not is an error", "[E-207]") {
+TEST_CASE("What a peer wrote before its end is received, what it did not is an error") {
   Victim victim;
   Request* first = victim.post();
   Request* second = victim.post();
@@ -121,13 +119,13 @@ TEST_CASE("What a peer wrote before its end is received, what it did not is an e
   CHECK(result == nccl_net::kRemoteError);
 }
 
-TEST_CASE("More messages than there are slots wait, none is lost", "[E-206]") {
+TEST_CASE("More messages than there are slots wait, none is lost") {
   Victim victim;
   for (unsigned i = 0; i < kSlots; ++i) CHECK(victim.post() != nullptr);
   CHECK(victim.post() == nullptr);
 }
 
-TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in", "[E-207]") {
+TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in") {
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
     setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
@@ -165,7 +163,7 @@ TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in
   CHECK(found == "in");
 }
 
-TEST_CASE("A hello without a ring is refused", "[E-207]") {
+TEST_CASE("A hello without a ring is refused") {
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
     setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
@@ -192,8 +190,7 @@ TEST_CASE("A hello without a ring is refused", "[E-207]") {
   CHECK_THAT(found, ContainsSubstring("not one of this transport's"));
 }
 
-TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the first connection",
-          "[E-206]") {
+TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the first connection") {
   CHECK(in_child([] {
           unsetenv("DYNAMICCL_SHARED_FOLDER");
           const LoadedNet net(plugin_library(), 11);
@@ -211,8 +208,7 @@ TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the fi
              ContainsSubstring("cannot open the shared folder /nowhere"));
 }
 
-TEST_CASE("Memory of GPUs is asked for only where copies between them cannot stop a program",
-          "[E-208]") {
+TEST_CASE("Memory of GPUs is asked for only where copies between them cannot stop a program") {
   const TestFolder folder;
   const auto support = [&](const char* loading, const char* level, const char* device) {
     return in_child([&]() -> std::string {
@@ -239,7 +235,7 @@ TEST_CASE("Memory of GPUs is asked for only where copies between them cannot sto
   CHECK_THAT(support("EAGER", "PHB", "1"), ContainsSubstring("NCCL_NET_GDR_LEVEL=SYS"));
 }
 
-TEST_CASE("Receives are not grouped, and saying so is better than losing one", "[E-206]") {
+TEST_CASE("Receives are not grouped, and saying so is better than losing one") {
   const TestFolder folder;
   CHECK(in_child([&]() -> std::string {
           setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);

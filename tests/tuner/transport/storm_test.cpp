@@ -34,8 +34,7 @@ bool empty(const TestFolder& folder) { return std::filesystem::is_empty(folder.p
 
 }  // namespace
 
-TEST_CASE("Every version of the interface carries messages of any size, right and in order",
-          "[E-206]") {
+TEST_CASE("Every version of the interface carries messages of any size, right and in order") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   for (const char* threads : {"0", "2"}) {
@@ -50,7 +49,7 @@ TEST_CASE("Every version of the interface carries messages of any size, right an
   CHECK(empty(folder));
 }
 
-TEST_CASE("Rings of ranks connect and part again and again without leaks", "[E-207]") {
+TEST_CASE("Rings of ranks connect and part again and again without leaks") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   set_threads("2");
@@ -64,7 +63,7 @@ TEST_CASE("Rings of ranks connect and part again and again without leaks", "[E-2
   CHECK(empty(folder));
 }
 
-TEST_CASE("Ranks without a common folder meet by TCP", "[E-206]") {
+TEST_CASE("Ranks without a common folder meet by TCP") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   set_threads("1");
@@ -75,7 +74,7 @@ TEST_CASE("Ranks without a common folder meet by TCP", "[E-206]") {
   CHECK(result.ok);
 }
 
-TEST_CASE("A killed rank is an error for the others, though its children live on", "[E-207]") {
+TEST_CASE("A killed rank is an error for the others, though its children live on") {
   const TestFolder folder;
   StormOptions options = storm_in(folder);
   set_threads("1");
@@ -94,7 +93,7 @@ TEST_CASE("A killed rank is an error for the others, though its children live on
   }
 }
 
-TEST_CASE("Memory that one rank lends another is copied into, and given back", "[E-208]") {
+TEST_CASE("Memory that one rank lends another is copied into, and given back") {
   if (!fake_driver())
     SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
   const TestFolder folder;
@@ -116,8 +115,7 @@ TEST_CASE("Memory that one rank lends another is copied into, and given back", "
   CHECK(result.errors == 1);
 }
 
-TEST_CASE("A GPU that the peer cannot reach fails the connection, not the first message",
-          "[E-208]") {
+TEST_CASE("A GPU that the peer cannot reach fails the connection, not the first message") {
   if (!fake_driver())
     SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
   const TestFolder folder;

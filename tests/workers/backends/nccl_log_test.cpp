@@ -48,7 +48,7 @@ TEST_CASE("connections of one kind name the transport, of several are mixed", "[
   CHECK(transport_of_counts(4, 0, 0, 2) == "mixed");
 }
 
-TEST_CASE("the plugin's connections by TCP are not taken for the folder's", "[E-206]") {
+TEST_CASE("the plugin's connections by TCP are not taken for the folder's") {
   const auto found = parse_nccl_log(
       "h:1:2 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/DynamICCL/0\n"
       "h:1:2 [0] NCCL INFO DynamICCL: a connection by TCP\n");

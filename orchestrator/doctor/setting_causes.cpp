@@ -1,0 +1,98 @@
+// Settings that keep a library off a way that the environment allows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/examine.hpp"
+#include "orchestrator/doctor/mends.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// From the fastest way to the slowest.
+constexpr std::array<std::string_view, 3> kWays{"cma", "shm", "tcp"};
+
+/// Settings that name the ways a library may take: Open MPI's parameters and UCX's variable.
+constexpr std::array kWaySettings{"btl", "btl_vader_single_copy_mechanism", "UCX_TLS"};
+
+std::size_t speed_place(const std::string& way) {
+  return static_cast<std::size_t>(std::find(kWays.begin(), kWays.end(), way) - kWays.begin());
+}
+
+struct Forced {
+  const BackendLook* look = nullptr;
+  std::string name;
+  std::string value;
+  std::string without;  ///< the way that is open without it
+};
+
+std::vector<Forced> forced_ways(const Patient& patient) {
+  std::vector<Forced> found;
+  for (const auto& look : patient.looks) {
+    if (!is_host_mpi(look.backend) || !look.impossible.empty()) continue;
+    auto settings = look.environment;
+    settings.insert(look.mca.begin(), look.mca.end());
+    const auto now = asked_transport(patient.profile, look.backend, settings, look.many_hosts);
+    for (const char* name : kWaySettings) {
+      auto without = settings;
+      const auto set = without.extract(name);
+      if (set.empty()) continue;
+      const auto way = asked_transport(patient.profile, look.backend, without, look.many_hosts);
+      if (speed_place(way) < speed_place(now)) found.push_back({&look, name, set.mapped(), way});
+    }
+  }
+  return found;
+}
+
+std::string setting_key(const Forced& forced) {
+  return (forced.look->mca.contains(forced.name) ? "mca:" : "") + forced.name;
+}
+
+/// Who gave a setting, with the reason that stands there.
+std::string origin_of(const EnvironmentProfile& profile, const Forced& forced) {
+  const auto settings = profile.backend_settings.find(forced.look->backend);
+  if (settings != profile.backend_settings.end())
+    for (const auto& setting : settings->second)
+      if (setting.name == setting_key(forced))
+        return fmt::format("profile {}, [[backend.{}]]{}", profile.name,
+                           name_of(forced.look->backend),
+                           setting.reason.empty() ? "" : ": \"" + setting.reason + "\"");
+  if (profile.environment.contains(forced.name))
+    return fmt::format("profile {}, its environment", profile.name);
+  return "the environment of this program";
+}
+
+}  // namespace
+
+std::optional<Symptom> look_for_slow_setting(const Patient& patient) {
+  const auto forced = forced_ways(patient);
+  if (forced.empty()) return std::nullopt;
+  Symptom symptom;
+  std::vector<std::string> seen;
+  for (const auto& one : forced) {
+    symptom.backends.push_back(one.look->backend);
+    seen.push_back(fmt::format("{}: {} = {} ({}) forbids {}", name_of(one.look->backend), one.name,
+                               one.value, origin_of(patient.profile, one), one.without));
+  }
+  symptom.evidence = join(seen, "; ");
+  return symptom;
+}
+
+Mend mend_slow_setting(const Patient& patient) {
+  EnvironmentProfile profile = patient.profile;
+  std::vector<std::string> flags;
+  for (const auto& one : forced_ways(patient)) {
+    drop_setting(profile, one.look->backend, setting_key(one));
+    profile.environment.erase(one.name);
+    flags.push_back(fmt::format("without {} (backend.{})", one.name, name_of(one.look->backend)));
+  }
+  return {join(flags, ", "), std::move(profile)};
+}
+
+}  // namespace dynamiccl

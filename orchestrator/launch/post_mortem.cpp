@@ -1,0 +1,112 @@
+#include "orchestrator/launch/post_mortem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// What the kernel makes of files in /proc and /sys is small.
+std::string small_file(const std::string& path) {
+  std::ifstream file(path);
+  std::string text(65536, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return text;
+}
+
+std::optional<std::uint64_t> counter_in(const std::string& text, std::string_view name) {
+  for (const auto& line : split(text, '\n')) {
+    if (!line.starts_with(name) || line.size() <= name.size() || line[name.size()] != ' ') continue;
+    std::uint64_t value = 0;
+    const char* first = line.data() + name.size() + 1;
+    if (std::from_chars(first, line.data() + line.size(), value).ec == std::errc()) return value;
+  }
+  return std::nullopt;
+}
+
+/// Folder of the own control group, of version 2.
+std::string own_group() {
+  for (const auto& line : split(small_file("/proc/self/cgroup"), '\n'))
+    if (line.starts_with("0::")) return "/sys/fs/cgroup" + std::string(trim(line.substr(3)));
+  return "";
+}
+
+/// The number behind a phrase: "exited on signal 9", "(signal 11)".
+int number_behind(const std::string& text, std::string_view phrase) {
+  const auto found = text.rfind(phrase);
+  if (found == std::string::npos) return 0;
+  int value = 0;
+  const char* first = text.data() + found + phrase.size();
+  std::from_chars(first, text.data() + text.size(), value);
+  return value > 0 && value < 65 ? value : 0;
+}
+
+}  // namespace
+
+OutOfMemoryCounts out_of_memory_counts() {
+  const auto group = own_group();
+  return {
+      counter_in(small_file("/proc/vmstat"), "oom_kill"),
+      group.empty() ? std::nullopt : counter_in(small_file(group + "/memory.events"), "oom_kill")};
+}
+
+int signal_behind_launcher(const ProcessOutcome& outcome) {
+  const ProcessResult* failure = outcome.first_failure();
+  if (failure == nullptr) return 0;
+  if (failure->signal != 0) return failure->signal;
+  constexpr std::array<std::string_view, 4> kPhrases{
+      "exited on signal ", "(signal ", "KILLED BY SIGNAL: ", "terminated with signal "};
+  for (const auto phrase : kPhrases) {
+    for (const auto* text : {&failure->stderr_tail, &failure->stdout_tail})
+      if (const int number = number_behind(*text, phrase); number != 0) return number;
+  }
+  const int behind = failure->exit_code - 128;
+  return behind > 0 && behind < 65 ? behind : 0;
+}
+
+std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMemoryCounts& after) {
+  const auto more = [](const std::optional<std::uint64_t>& then,
+                       const std::optional<std::uint64_t>& now) -> std::uint64_t {
+    return then && now && *now > *then ? *now - *then : 0;
+  };
+  const auto group = more(before.group, after.group);
+  const auto machine = more(before.machine, after.machine);
+  if (group == 0 && machine == 0) return "";
+  return fmt::format(
+      "the kernel ended {} process{} for want of memory meanwhile (oom_kill of {}): ask for "
+      "smaller "
+      "sizes or fewer ranks, or raise the limit",
+      std::max(group, machine), std::max(group, machine) == 1 ? "" : "es",
+      group > 0 ? "this control group" : "the machine and all its control groups");
+}
+
+std::vector<std::string> unfinished_ranks(const RunConfig& config,
+                                          const std::vector<RecordFile>& files) {
+  std::vector<std::string> told;
+  for (std::size_t rank = 0; rank < files.size(); ++rank) {
+    std::vector<std::string> done;
+    for (const auto& record : files[rank].records)
+      if (const auto* cell = std::get_if<CellRecord>(&record)) done.push_back(cell->cell_id);
+    if (done.size() >= config.cells.size()) continue;
+    const auto next = std::find_if(config.cells.begin(), config.cells.end(), [&](const auto& cell) {
+      return std::find(done.begin(), done.end(), cell.id) == done.end();
+    });
+    told.push_back(fmt::format(
+        "rank {} had measured {} of {} cells{}", rank, done.size(), config.cells.size(),
+        next == config.cells.end()
+            ? ""
+            : fmt::format(", next {} of {} bytes", name_of(next->collective), next->size.count())));
+  }
+  return told;
+}
+
+}  // namespace dynamiccl

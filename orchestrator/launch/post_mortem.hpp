@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
+#include "orchestrator/launch/process.hpp"
+
+namespace dynamiccl {
+
+/// Processes that the kernel ended for want of memory: on the machine, and in this process's own
+/// control group. nullopt where a counter cannot be read.
+struct OutOfMemoryCounts {
+  std::optional<std::uint64_t> machine;  ///< /proc/vmstat, of all control groups too
+  std::optional<std::uint64_t> group;    ///< memory.events of the own control group
+};
+
+OutOfMemoryCounts out_of_memory_counts();
+
+/// The signal that ended a rank behind its launcher, which itself ends with an exit code: by what
+/// Open MPI's and MPICH's launchers print, and by the code 128 + N of shells and engines. 0 = none.
+int signal_behind_launcher(const ProcessOutcome& outcome);
+
+/// "" or a clause that says how many processes the kernel ended for want of memory between the two.
+std::string out_of_memory_clause(const OutOfMemoryCounts& before, const OutOfMemoryCounts& after);
+
+/// One line per rank that did not measure all its cells: how many it has, and which it was in.
+std::vector<std::string> unfinished_ranks(const RunConfig& config,
+                                          const std::vector<RecordFile>& files);
+
+}  // namespace dynamiccl

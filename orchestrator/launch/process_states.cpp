@@ -1,0 +1,85 @@
+#include "orchestrator/launch/process_states.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "containers/processes.hpp"
+#include "core/vocabulary/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// What the kernel makes of a process's files is small.
+std::string proc_text(const std::string& path) {
+  std::ifstream file(path);
+  std::string text(65536, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return text;
+}
+
+std::string rank_of(pid_t pid) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "DYNAMICCL_RANK"}) {
+    if (const auto value = process_variable(pid, name); !value.empty()) return value;
+  }
+  return "";
+}
+
+std::string words_of_state(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+      return "sleeping";
+    case 'D':
+      return "held by the kernel (uninterruptible)";
+    case 'T':
+    case 't':
+      return "stopped";
+    case 'Z':
+      return "ended, not waited for";
+    default:
+      return fmt::format("state {}", state);
+  }
+}
+
+/// The state letter of /proc/PID/stat, behind the name in brackets; '?' where it is gone.
+char state_of(pid_t pid) {
+  const auto text = proc_text(fmt::format("/proc/{}/stat", pid));
+  const auto bracket = text.rfind(')');
+  return bracket == std::string::npos || bracket + 2 >= text.size() ? '?' : text[bracket + 2];
+}
+
+/// The kernel's function that it waits in, and the uppermost of its stack where that may be read.
+std::string place_in_kernel(pid_t pid) {
+  std::vector<std::string> frames;
+  for (const auto& line : split(proc_text(fmt::format("/proc/{}/stack", pid)), '\n')) {
+    const auto name = line.find("] ");
+    if (name != std::string::npos && frames.size() < 4)
+      frames.push_back(line.substr(name + 2, line.find('+', name) - name - 2));
+  }
+  if (!frames.empty()) return ", in " + join(frames, " < ");
+  const auto waits = proc_text(fmt::format("/proc/{}/wchan", pid));
+  return waits.empty() || waits == "0" ? "" : ", in " + waits;
+}
+
+}  // namespace
+
+std::vector<std::string> states_of_processes(const char* variable, const std::string& marker) {
+  std::vector<std::string> states;
+  for (const auto& process : list_processes()) {
+    const bool argued = std::any_of(
+        process.argv.begin(), process.argv.end(),
+        [&](const std::string& word) { return word.find(marker) != std::string::npos; });
+    if (!argued && process_variable(process.pid, variable) != marker) continue;
+    const auto rank = rank_of(process.pid);
+    states.push_back(fmt::format("{}{} (pid {}): {}{}", rank.empty() ? "" : "rank " + rank + ", ",
+                                 process.name, process.pid, words_of_state(state_of(process.pid)),
+                                 place_in_kernel(process.pid)));
+  }
+  return states;
+}
+
+}  // namespace dynamiccl

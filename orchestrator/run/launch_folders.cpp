@@ -1,0 +1,54 @@
+#include "orchestrator/run/launch_folders.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kNotStored = "not-stored";
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_directory(ignored) && !at->is_symlink(ignored)) found.push_back(at->path());
+  }
+  return found;
+}
+
+}  // namespace
+
+void keep_launch_folder(const std::string& folder) {
+  std::ofstream(folder + "/" + kNotStored)
+      << "the outcome of this launch could not be stored: these records are all there is of it\n";
+}
+
+std::vector<std::string> remove_rowless_folders(const Reader& reader,
+                                                const std::string& runs_folder) {
+  std::vector<std::string> removed;
+  for (const auto& run : folders_in(runs_folder)) {
+    const Table known = reader.query("SELECT 1 FROM run WHERE uuid = ?1 AND status <> 'running'",
+                                     {run.filename().string()});
+    if (known.rows.empty()) continue;
+    std::set<std::string> launches;
+    const Table rows = reader.query(
+        "SELECT l.uuid FROM launch l JOIN plan_group g ON g.id = l.group_id JOIN run r ON r.id = "
+        "g.run_id WHERE r.uuid = ?1",
+        {run.filename().string()});
+    for (const auto& row : rows.rows) launches.insert(std::get<std::string>(row[0]));
+    std::error_code ignored;
+    for (const auto& launch : folders_in(run)) {
+      if (launches.contains(launch.filename().string()) || fs::exists(launch / kNotStored, ignored))
+        continue;
+      if (fs::remove_all(launch, ignored) > 0) removed.push_back(launch.string());
+    }
+    fs::remove(run, ignored);  // only when nothing was kept in it
+  }
+  return removed;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,183 @@
+// Runs whose surroundings break: streams, ranks, the database.
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "containers/command.hpp"
+#include "containers/processes.hpp"
+#include "core/vocabulary/text.hpp"
+#include "tests/e2e/program.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string experiment(const std::string& protocol) {
+  return one_cell("\"bare-metal\"", "openmpi") + "[protocol]\nwarmup = 0\n" + protocol;
+}
+
+// Each launch takes about a second, so that something can meet one under way.
+const std::string kSlow =
+    "iterations = 1000000\ncell_time_cap = \"700ms\"\nlaunches = 3\nretries = 0\n";
+
+std::string quick(int launches) {
+  return "iterations = 5\nretries = 0\nlaunches = " + std::to_string(launches) + "\n";
+}
+
+/// Workers of the launch that runs in the program's folder.
+std::vector<pid_t> workers_of(const Program& program) {
+  std::vector<pid_t> found;
+  for (const auto& process : list_processes()) {
+    if (!process.name.starts_with("dynamiccl-worke")) continue;
+    for (const auto& word : process.argv)
+      if (word.find(program.folder()) != std::string::npos) {
+        found.push_back(process.pid);
+        break;
+      }
+  }
+  return found;
+}
+
+std::vector<pid_t> wait_for_workers(const Program& program, std::size_t count) {
+  for (int i = 0; i < 600; ++i) {
+    if (auto found = workers_of(program); found.size() >= count) return found;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return {};
+}
+
+CommandResult shell(const std::string& line) {
+  return run_command({"/bin/bash", "-c", "set -o pipefail; " + line});
+}
+
+std::string program_line(const Program& program, const std::string& path) {
+  return std::string(DYNAMICCL_BINARY_DIR) + "/dynamiccl run " + path + " --db " + program.db();
+}
+
+}  // namespace
+
+TEST_CASE("a run goes on whatever becomes of its stderr", "[safety]") {
+  for (const char* stderr_is : {"2>/dev/full", "2>&-"}) {
+    INFO(stderr_is);
+    const Program program;
+    const auto path = program.file("x.toml", experiment(quick(2)));
+    CHECK(shell(program_line(program, path) + " >/dev/null " + stderr_is).exit_code == 0);
+    CHECK(program.value(kOkLaunches) == 2);
+  }
+}
+
+TEST_CASE("a closed pipe does not end a run as a success", "[safety]") {
+  const Program program;
+  const auto path = program.file("x.toml", experiment(quick(3)));
+  const auto piped = shell(program_line(program, path) + " 2>&1 | head -1");
+  CHECK(program.value(kOkLaunches) == 3);
+  CHECK(piped.exit_code == 1);
+  const Program other;
+  CHECK(shell(program_line(other, other.file("x.toml", experiment(quick(1)))) + " >/dev/full")
+            .exit_code == 1);
+}
+
+TEST_CASE("a rank that a signal ended is stored as such", "[safety]") {
+  const Program program;
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlow))});
+  const auto workers = wait_for_workers(program, 2);
+  REQUIRE(workers.size() >= 2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  kill(workers.back(), SIGKILL);
+  CHECK(Program::wait(pid) == 1);
+  const auto launch = program.rows("SELECT signal, reason FROM launch WHERE status = 'failed'");
+  REQUIRE(launch.size() == 1);
+  CHECK(launch[0]["signal"] == 9);
+  CHECK_THAT(launch[0]["reason"].get<std::string>(),
+             ContainsSubstring("ended by signal 9") && ContainsSubstring("had measured 0 of 1"));
+}
+
+TEST_CASE("of a launch without an end every rank's state is stored", "[safety]") {
+  const Program program;
+  const pid_t pid = program.start(
+      {"run", program.file("x.toml", experiment("iterations = 1000000\ncell_time_cap = \"3s\"\n"
+                                                "launches = 1\nretries = 0\n"
+                                                "launch_timeout = \"8s\"\n"))});
+  const auto workers = wait_for_workers(program, 2);
+  REQUIRE(workers.size() >= 2);
+  kill(workers.back(), SIGSTOP);
+  CHECK(Program::wait(pid) == 1);
+  const std::string reason = program.value("SELECT reason FROM launch");
+  CHECK_THAT(reason, ContainsSubstring("no end after 8") && ContainsSubstring(": stopped") &&
+                         ContainsSubstring("rank 1"));
+  CHECK(program.processes().empty());
+}
+
+TEST_CASE("a database that is replaced under a run loses neither's launches", "[safety]") {
+  const Program program;
+  const Program other;
+  REQUIRE(other.run({"run", other.file("x.toml", experiment(quick(2)))}).exit_code == 0);
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlow))});
+  REQUIRE(program.wait_until(kOkLaunches, 1));
+  const std::string moved = program.folder() + "/moved.sqlite";
+  fs::rename(program.db(), moved);
+  fs::copy_file(other.db(), program.db());
+  CHECK(Program::wait(pid) == 1);
+  // The other's launches are all there, ours are in the file that was moved.
+  CHECK(program.value(kOkLaunches) == 2);
+  CHECK_FALSE(fs::exists(program.db() + "-wal"));
+  const auto ours = run_command({std::string(DYNAMICCL_BINARY_DIR) + "/dynamiccl", "query",
+                                 "SELECT count(*) AS n FROM launch WHERE status = 'ok'", "--json",
+                                 "--db", moved});
+  CHECK(nlohmann::json::parse(ours.out)[0]["n"].get<int>() >= 1);
+  CHECK(program.processes().empty());
+}
+
+TEST_CASE("a resume that cannot measure what is missing does not end as complete", "[safety]") {
+  const Program program;
+  const auto path = program.file("x.toml", experiment(kSlow));
+  const pid_t pid = program.start({"run", path});
+  REQUIRE(program.wait_until(kOkLaunches, 1));
+  kill(pid, SIGINT);
+  CHECK(Program::wait(pid) == 130);
+  REQUIRE(program.value(kOkLaunches) < 3);
+  // The launcher that measured before is not to be found now.
+  const auto without = shell("PATH=/nowhere " + program_line(program, path) + " --resume");
+  INFO(without.err);
+  CHECK(without.exit_code == 1);
+  CHECK_THAT(without.err, ContainsSubstring("lacks launches that it can no longer have"));
+  CHECK(program.value("SELECT status FROM run") == "failed");
+  const auto mended = program.run({"run", path, "--resume"});
+  INFO(mended.err);
+  CHECK(mended.exit_code == 0);
+  CHECK(program.value("SELECT status FROM run") == "complete");
+  CHECK(program.value(kOkLaunches) == 3);
+}
+
+TEST_CASE("a folder for launches that may not be written is named with the reason", "[safety]") {
+  const Program program;
+  const auto path = program.file("x.toml", experiment(quick(1)));
+  const std::string out = program.folder() + "/out";
+  std::ofstream(out) << "a file\n";
+  const auto result = program.run({"run", path, "--out", out});
+  CHECK(result.exit_code != 0);
+  CHECK_THAT(result.err, !ContainsSubstring("No such file or directory"));
+  CHECK_THAT(result.err, ContainsSubstring(out));
+}
+
+TEST_CASE("secrets of a command line are not stored", "[safety]") {
+  const Program program;
+  const auto path = program.file("x.toml", experiment(quick(1)));
+  const auto result =
+      shell("NCCL_token=hush1 UCX_PW=hush2 OMPI_MCA_my_PWD=hush3 UCX_URL=https://me:hush4@host/ " +
+            program_line(program, path) + " --set 'name=\"https://me:hush5@host/x\"'");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto stored = program.rows(
+      "SELECT r.argv_json || l.argv_json || l.environment_json || coalesce((SELECT "
+      "group_concat(facts_json) FROM launch_rank), '') AS text FROM run r, launch l");
+  for (const auto& row : stored)
+    CHECK_THAT(row["text"].get<std::string>(), !ContainsSubstring("hush"));
+}

@@ -1,0 +1,155 @@
+// What must not go wrong silently when streams, files and inputs are not as they should be.
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/text.hpp"
+#include "tests/orchestrator/cli/program.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::Folder;
+using dynamiccl::testing::kProgram;
+using dynamiccl::testing::run;
+
+namespace {
+
+/// A command line of a shell, its exit code that of the first command of a pipe.
+CommandResult shell(const std::string& line) {
+  return run_command({"/bin/bash", "-c", "set -o pipefail; " + line});
+}
+
+/// A database with the table of a file whose content is given, and one run.
+std::string database_with(const Folder& folder, const std::string& text,
+                          const std::string& name = "run") {
+  const auto db = folder.path("x.sqlite");
+  const auto imported = run({"import", folder.file("t.txt", text), "--ranks", "2", "--name", name,
+                             "--operation", "all_reduce", "--db", db});
+  INFO(imported.err);
+  REQUIRE(imported.exit_code == 0);
+  return db;
+}
+
+const std::string kSmallOsuTable =
+    "# OSU MPI Allreduce Latency Test v5.8\n# Size       Avg Latency(us)\n4   1.00\n8   1.10\n";
+
+void execute(const std::string& db, const std::string& sql) {
+  SQLite::Database(db, SQLite::OPEN_READWRITE).exec(sql);
+}
+
+}  // namespace
+
+TEST_CASE("a stderr that takes nothing ends no command", "[safety]") {
+  const Folder folder;
+  for (const char* stderr_is : {"2>/dev/full", "2>&-"}) {
+    INFO(stderr_is);
+    CHECK(shell(kProgram + " list --db /nowhere/x.sqlite " + stderr_is).exit_code == 2);
+    CHECK(shell(kProgram + " nonsense " + stderr_is).exit_code == 2);
+  }
+  // What is closed is not taken by the database, whose file would get the messages.
+  const auto db = folder.path("y.sqlite");
+  const auto table = folder.file("t.txt", kSmallOsuTable);
+  CHECK(shell(fmt::format("{} import {} --ranks 2 --db {} <&- 2>&-", kProgram, table, db))
+            .exit_code == 0);
+  CHECK(shell(fmt::format("{} import {} --ranks 2 --db {} >&-", kProgram, table, db)).exit_code ==
+        1);
+  CHECK(run({"list", "--db", db}).exit_code == 0);
+}
+
+TEST_CASE("output that cannot be written is no success", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  for (const std::string verb : {"list", "show last", "query coverage", "query", "--help"}) {
+    INFO(verb);
+    const auto options = verb == "query" || verb == "--help" ? "" : " --db " + db;
+    const auto full = shell(kProgram + " " + verb + options + " >/dev/full");
+    CHECK(full.exit_code == 1);
+    CHECK_THAT(full.err, ContainsSubstring("the output cannot be written"));
+  }
+  // A reader that has enough of an answer is none of it.
+  CHECK(shell(kProgram + " list --db " + db + " | true").err.empty());
+}
+
+TEST_CASE("a query without an end ends with a sentence", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  const auto endless = run({"query",
+                            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+                            "SELECT x, hex(zeroblob(2000)) FROM c",
+                            "--db", db});
+  CHECK(endless.exit_code == 2);
+  CHECK_THAT(endless.err, ContainsSubstring("add LIMIT"));
+}
+
+TEST_CASE("a plan that no machine could hold is refused", "[safety]") {
+  const Folder folder;
+  std::string sizes;
+  for (int i = 1; i <= 4000; ++i) sizes += fmt::format("{}{}", i > 1 ? ", " : "", 8 * i);
+  std::string values;
+  for (int i = 1; i <= 400; ++i) values += fmt::format("{}\"{}\"", i > 1 ? ", " : "", i);
+  const auto path = folder.file(
+      "x.toml",
+      fmt::format("name = \"x\"\nseed = 1\n[axes]\nenvironment = \"bare-metal\"\nbackend = "
+                  "\"openmpi\"\narchitecture = \"ring\"\nranks = 2\n[[work]]\ncollective = "
+                  "\"allreduce\"\nsize = [{}]\n[knobs.openmpi]\n\"mca.x\" = [{}]\n",
+                  sizes, values));
+  const auto refused = run({"plan", path});
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("more than 1000000 cells"));
+}
+
+TEST_CASE("a cell of CSV is never a formula", "[safety]") {
+  const Folder folder;
+  for (const std::string start : {"=", "+", "-", "@", "\t"}) {
+    INFO(start);
+    const auto name = start + "cmd|' /C calc'!A0";
+    const Folder own;
+    const auto db = own.path("x.sqlite");
+    REQUIRE(run({"import", own.file("t.txt", kSmallOsuTable), "--ranks", "2", "--name=" + name,
+                 "--db", db})
+                .exit_code == 0);
+    const auto csv = run({"list", "--format", "csv", "--db", db});
+    CHECK(csv.out.find("," + start + "cmd") == std::string::npos);
+    CHECK(csv.out.find("\"" + start + "cmd") == std::string::npos);
+    CHECK_THAT(csv.out, ContainsSubstring("'" + start + "cmd"));
+  }
+  // Numbers stay numbers.
+  const auto db = database_with(folder, kSmallOsuTable);
+  CHECK(run({"query", "SELECT -5 AS a, '-5' AS b", "--format", "csv", "--db", db}).out ==
+        "a,b\r\n-5,-5\r\n");
+}
+
+TEST_CASE("imported text steers no terminal", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable, "x\x1b]0;owned\x07\x1b[2J\xC2\x9B");
+  for (const std::string verb : {"show", "list"}) {
+    const auto shown =
+        verb == "show" ? run({"show", "last", "--db", db}) : run({"list", "--db", db});
+    CHECK(shown.exit_code == 0);
+    CHECK(shown.out.find('\x1b') == std::string::npos);
+    CHECK(shown.out.find('\x07') == std::string::npos);
+    CHECK(shown.out.find("\xC2\x9B") == std::string::npos);
+  }
+  const auto refused = run({"show", "\x1b[2J", "--db", db});
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find('\x1b') == std::string::npos);
+  CHECK(printable("a\tb\nc\x1b\x7f") == "a\tb\nc\\x1b\\x7f");
+}
+
+TEST_CASE("a schema version that nobody writes is named as such", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  execute(db, "PRAGMA user_version = -5");
+  const auto list = run({"list", "--db", db});
+  CHECK(list.exit_code == 2);
+  CHECK_THAT(list.err, ContainsSubstring("version -5, which no DynamICCL writes"));
+  const auto imported =
+      run({"import", folder.file("t.txt", kSmallOsuTable), "--ranks", "2", "--db", db});
+  CHECK(imported.exit_code == 2);
+  CHECK_THAT(imported.err, !ContainsSubstring("bug"));
+}

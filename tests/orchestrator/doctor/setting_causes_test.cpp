@@ -1,0 +1,122 @@
+// Settings that people copy: a wrong interface, a slow way, too little memory.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/examine.hpp"
+#include "orchestrator/doctor/gpu_path.hpp"
+#include "orchestrator/launch/launcher.hpp"
+#include "tests/orchestrator/doctor/patients.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const std::map<std::string, EnvironmentProfile>& with_cases() {
+  static const auto known =
+      load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments",
+                     DYNAMICCL_SOURCE_DIR "/tests/orchestrator/doctor/cases"});
+  return known;
+}
+
+/// A look at a backend with what the profile tells it.
+BackendLook told(const EnvironmentProfile& profile, Backend backend) {
+  LaunchRequest request;
+  request.backend = backend;
+  request.shape.subnet = "172.30.1.0/24";
+  request.shape.interface = "eth0";
+  apply_settings(request, profile, {});
+  BackendLook seen = look(backend, "", "");
+  seen.environment = request.environment;
+  seen.mca = request.mca;
+  auto settings = seen.environment;
+  settings.insert(seen.mca.begin(), seen.mca.end());
+  seen.asked = seen.used = asked_transport(profile, backend, settings, false);
+  return seen;
+}
+
+/// Two ranks on a machine with lo and eth0 whose Open MPI is told what the profile says.
+Patient patient_of(const std::string& name, const std::string& failure = "") {
+  Patient patient = healthy();
+  patient.profile = with_cases().at(name);
+  for (auto& facts : patient.facts) facts["network"]["interfaces"].erase(1);  // no docker0
+  patient.looks = {told(patient.profile, Backend::openmpi)};
+  patient.looks[0].failure = failure;
+  return patient;
+}
+
+nlohmann::json eight_gpus() { return {{"gpu", {{"usable", 8}, {"nvlink", true}}}}; }
+
+}  // namespace
+
+TEST_CASE("an interface that is not there is named, with those that are") {
+  const auto finding = only(patient_of("noif", "exit code 1"), "no-interface");
+  CHECK(finding.symptom.backends == std::vector{Backend::openmpi});
+  CHECK_THAT(finding.symptom.evidence, ContainsSubstring("btl_tcp_if_include = eth9") &&
+                                           ContainsSubstring("eth0 (192.0.2.2)"));
+  CHECK_THAT(finding.mend.flag, ContainsSubstring("without --mca btl_tcp_if_include"));
+  REQUIRE(finding.mend.profile);
+  CHECK_FALSE(told(*finding.mend.profile, Backend::openmpi).mca.contains("btl_tcp_if_include"));
+  // One that is there, or that ran, is no cause.
+  auto present = patient_of("noif", "exit code 1");
+  present.looks[0].mca["btl_tcp_if_include"] = "eth0";
+  CHECK_FALSE(ids(present).contains("no-interface"));
+  CHECK_FALSE(ids(patient_of("noif")).contains("no-interface"));
+}
+
+TEST_CASE("an exclude list that leaves no interface is named") {
+  const auto patient = patient_of("excl", "exit code 1");
+  const auto finding = only(patient, "no-interface");
+  CHECK_THAT(finding.symptom.evidence, ContainsSubstring("btl_tcp_if_exclude = lo,eth0"));
+  auto wider = patient;
+  wider.looks[0].mca["btl_tcp_if_exclude"] = "lo";
+  CHECK_FALSE(ids(wider).contains("no-interface"));
+}
+
+TEST_CASE("a setting that forces the slow way is named with its origin") {
+  const auto finding = only(patient_of("tcp-only"), "slow-setting");
+  CHECK_THAT(finding.symptom.evidence,
+             ContainsSubstring("btl = tcp,self") && ContainsSubstring("forbids cma") &&
+                 ContainsSubstring("profile tcp-only, [[backend.openmpi]]: \"copied from a web"));
+  REQUIRE(finding.mend.profile);
+  CHECK(told(*finding.mend.profile, Backend::openmpi).asked == "cma");
+  auto by_variable = patient_of("bare-metal");
+  by_variable.looks = {look(Backend::mpich, "tcp", "tcp")};
+  by_variable.looks[0].environment["UCX_TLS"] = "tcp,self";
+  CHECK_THAT(only(by_variable, "slow-setting").symptom.evidence,
+             ContainsSubstring("UCX_TLS = tcp,self (the environment of this program)"));
+}
+
+TEST_CASE("no profile of ours forbids a way that its environment allows") {
+  for (const auto& [name, profile] : profiles()) {
+    INFO(name);
+    auto patient = patient_of(name);
+    patient.looks.push_back(told(profile, Backend::mpich));
+    CHECK(ids(patient).contains("slow-setting") == (name == "single-docker-no-cma"));
+  }
+}
+
+TEST_CASE("a /dev/shm that is too small for NCCL's ranks is foretold to fail") {
+  const auto small = predict_gpu_path(with_cases().at("sixteen"), eight_gpus(), 8);
+  CHECK(small.path == GpuPath::impossible);
+  REQUIRE(small.obstacles.size() == 1);
+  CHECK(small.obstacles[0].what == "/dev/shm size");
+  CHECK_THAT(small.obstacles[0].why,
+             ContainsSubstring("8 ranks share a /dev/shm of 16") && ContainsSubstring("74 MiB"));
+  CHECK(predict_gpu_path(with_cases().at("single-docker"), eight_gpus(), 8).path == GpuPath::p2p);
+  CHECK(predict_gpu_path(with_cases().at("bare-metal"), eight_gpus(), 8).path == GpuPath::p2p);
+}
+
+TEST_CASE("ranks in user namespaces apart whose UCX goes by TCP are found") {
+  Patient patient = healthy();
+  patient.profile = profiles().at("singularity-userns");
+  for (int rank = 0; rank < 2; ++rank)
+    patient.facts[static_cast<std::size_t>(rank)]["namespaces"]["user"] = rank + 1;
+  patient.looks = {look(Backend::mpich, "tcp", "shm")};
+  for (auto& seen : patient.looks) seen.facts = patient.facts;
+  const auto finding = only(patient, "user-apart");
+  CHECK(finding.symptom.backends == std::vector{Backend::mpich});
+  CHECK_THAT(finding.mend.flag, ContainsSubstring("launcher inside one container"));
+}
