@@ -115,7 +115,7 @@ std::vector<NamedInterface> usable_interfaces(const json& facts) {
   if (!interfaces.is_array()) return found;
   for (const json& interface : interfaces) {
     if (!interface.is_object()) continue;
-    NamedInterface named{text_of(interface, "name"), {}};
+    NamedInterface named{text_at(interface, "name"), {}};
     const json addresses = interface.value("addresses", json::array());
     if (addresses.is_array())
       for (const json& address : addresses)

@@ -118,7 +118,7 @@ class JsonReader {
     if (const auto found = document.find("errors"); found != document.end() && found->is_array())
       for (const auto& error : *found)
         errors += (errors.empty() ? "" : "; ") +
-                  (error.is_object() ? text_of(error, "message") : error.dump());
+                  (error.is_object() ? row_text(error, "message") : error.dump());
     if (missing.empty() && errors.empty()) return;
     std::string largest;
     if (!start_.rows.empty())
