@@ -86,7 +86,7 @@ TEST_CASE("a wrong profile is refused with its place, the reason and the nearest
   const std::string cross = kCross;
   const Case cases[] = {
       {cross + "netwrok = \"host\"\n",
-       "p.toml:10:1: unknown key \"netwrok\"; known: name, extends"},
+       "p.toml:10:1: unknown key \"netwrok\"; known: backend, capabilities"},
       {cross + "netwrok = \"host\"\n", "Did you mean \"network\"?"},
       {"name = \"x\"\nkind = \"cross-doker\"\n", "Did you mean \"cross-docker\"?"},
       {"kind = \"bare-metal\"\n", "the file needs the key name: what experiments call it"},
