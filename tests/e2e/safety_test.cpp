@@ -24,7 +24,7 @@ std::string experiment(const std::string& protocol) {
 }
 
 // Each launch takes about a second, so that something can meet one under way.
-const std::string kSlow =
+const std::string kSlowRun =
     "iterations = 1000000\ncell_time_cap = \"700ms\"\nlaunches = 3\nretries = 0\n";
 
 std::string quick(int launches) {
@@ -86,7 +86,7 @@ TEST_CASE("a closed pipe does not end a run as a success", "[safety]") {
 
 TEST_CASE("a rank that a signal ended is stored as such", "[safety]") {
   const Program program;
-  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlow))});
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlowRun))});
   const auto workers = wait_for_workers(program, 2);
   REQUIRE(workers.size() >= 2);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -119,7 +119,7 @@ TEST_CASE("a database that is replaced under a run loses neither's launches", "[
   const Program program;
   const Program other;
   REQUIRE(other.run({"run", other.file("x.toml", experiment(quick(2)))}).exit_code == 0);
-  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlow))});
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlowRun))});
   REQUIRE(program.wait_until(kOkLaunches, 1));
   const std::string moved = program.folder() + "/moved.sqlite";
   fs::rename(program.db(), moved);
@@ -137,7 +137,7 @@ TEST_CASE("a database that is replaced under a run loses neither's launches", "[
 
 TEST_CASE("a resume that cannot measure what is missing does not end as complete", "[safety]") {
   const Program program;
-  const auto path = program.file("x.toml", experiment(kSlow));
+  const auto path = program.file("x.toml", experiment(kSlowRun));
   const pid_t pid = program.start({"run", path});
   REQUIRE(program.wait_until(kOkLaunches, 1));
   kill(pid, SIGINT);
