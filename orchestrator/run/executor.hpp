@@ -26,7 +26,7 @@ struct RunSummary {
   std::vector<std::string> not_prepared;
 
   [[nodiscard]] bool ok() const {
-    return failed_launches == 0 && failed_cells == 0 && interrupted_by == 0;
+    return failed_launches == 0 && failed_cells == 0 && interrupted_by == 0 && not_prepared.empty();
   }
 };
 

@@ -10,7 +10,8 @@ TEST_CASE("the smoke experiment is measured, verified, stored, answered and quer
   const auto run = program.run({"run", DYNAMICCL_SOURCE_DIR "/experiments/smoke.toml"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  CHECK(run.out.find("allreduce") != std::string::npos);
+  CHECK(run.out.find("bare-metal") != std::string::npos);
+  CHECK(run.out.find("next: dynamiccl query overhead") != std::string::npos);
   CHECK(run.out.find("16 ok") != std::string::npos);
 
   const auto coverage = nlohmann::json::parse(program.run({"query", "coverage", "--json"}).out);

@@ -15,6 +15,7 @@
 --   lag1 | real | correlation of an iteration with the next
 --   outliers | integer | iterations far off
 --   busbw_factor | real | bus bandwidth over size per time
+--   resolution_us | us, real | half a unit of the last digit that an imported table prints; empty = not known
 SELECT run_id, environment, backend, architecture, collective, size_bytes, ranks, datatype,
        algorithm, in_place, group_knobs, cell_knobs, regime_name AS regime, block, launch_id, n,
        median_us, collective_us, h2d_us, d2h_us, send_us, compute_us, device_us, cadence, batch, barrier,

@@ -96,7 +96,7 @@ TEST_CASE("a plan that no machine could hold is refused", "[safety]") {
       "x.toml",
       fmt::format("name = \"x\"\nseed = 1\n[axes]\nenvironment = \"bare-metal\"\nbackend = "
                   "\"openmpi\"\narchitecture = \"ring\"\nranks = 2\n[[work]]\ncollective = "
-                  "\"allreduce\"\nsize = [{}]\n[knobs.openmpi]\n\"mca.x\" = [{}]\n",
+                  "\"allreduce\"\nsize = [{}]\n[knobs.openmpi]\nmca.x = [{}]\n",
                   sizes, values));
   const auto refused = run({"plan", path});
   CHECK(refused.exit_code == 2);
