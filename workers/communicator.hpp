@@ -10,7 +10,7 @@
 
 namespace dynamiccl {
 
-/// All ranks of a launch joined through one library: what a backend implements (C-06). Who needs
+/// All ranks of a launch joined through one library: what a backend implements. Who needs
 /// less of it takes one of its parts. One thread. Every call throws Error(environment) when the
 /// library reports a failure.
 class Communicator : public Messages, public LibraryCalls, public GpuCalls, public LibraryFacts {

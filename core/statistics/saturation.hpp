@@ -4,7 +4,7 @@
 
 namespace dynamiccl {
 
-/// Flag of a task for which even the best lossless setting is too slow (E-147).
+/// Flag of a task for which even the best lossless setting is too slow.
 inline constexpr const char* kLosslessSaturated = "lossless_saturated";
 inline constexpr double kSaturationMargin = 0.2;
 

@@ -51,7 +51,7 @@ Ratio ratio_unpaired(const std::vector<double>& numerator, const std::vector<dou
 Ratio ratio_paired(const std::vector<double>& numerator, const std::vector<double>& denominator,
                    double confidence = 0.95);
 
-/// "X % faster" has one meaning here: (slower - faster) / faster * 100.
+/// "X % faster" has one meaning here: (slower - faster) / faster * 100.
 double percent_faster(double slower, double faster);
 
 }  // namespace dynamiccl

@@ -180,7 +180,7 @@ double budgeted_steps(const TrainingSpec& spec, int workers);
 /// (N+S-2)/S in each direction, with S = N as all-reduce.
 double parameter_volumes(const TrainingSpec& spec, int workers);
 
-/// C2C = f(N) / (M I) (E-186): parameters communicated per FLOP computed.
+/// C2C = f(N) / (M I): parameters communicated per FLOP computed.
 double c2c_predicted(const TrainingSpec& spec, int workers);
 
 }  // namespace dynamiccl

@@ -179,12 +179,12 @@ std::size_t element_bytes(DataType type);
 /// Training belongs to neither: its method decides (core/training/training.hpp).
 bool belongs_to(Collective collective, Architecture architecture);
 
-/// Bus bandwidth factor f of nccl-tests doc/PERFORMANCE.md: busbw = size / time * f.
+/// Bus bandwidth factor f of nccl-tests doc/PERFORMANCE.md: busbw = size / time * f.
 /// Unidirectional; push and pull count the server link's payload, factor (ranks - 1); 0 for one
 /// rank where f has the factor (n-1).
 double bus_bandwidth_factor(Collective collective, int ranks);
 
-/// alltoallv (C-23): elements a rank sends to the one `distance` after it (0: itself). Of
+/// alltoallv: elements a rank sends to the one `distance` after it (0: itself). Of
 /// `elements` in all, distance d gets d + 1 of ranks * (ranks + 1) / 2 shares, rounded down, and
 /// the last one what is left: rank r sends to r + d what r + d receives from r, every rank sends
 /// and receives `elements` in all, and the largest part is `ranks` times the smallest.

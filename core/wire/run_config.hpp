@@ -31,7 +31,7 @@ struct WorkCell {
   int batch = 0;
 };
 
-/// How cells are timed. Defaults: 10 + 100 iterations; launches are the orchestrator's.
+/// How cells are timed. Defaults: 10 + 100 iterations; launches are the orchestrator's.
 struct Protocol {
   int warmup = 10;
   int iterations = 100;

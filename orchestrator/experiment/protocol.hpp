@@ -28,7 +28,7 @@ struct NoiseLimits {
 /// How often and how long; `cells` goes to the workers as it is.
 struct RunProtocol {
   Protocol cells;
-  /// Blocks; every group starts once per block (A-22: 5 independent runs). With target_interval the
+  /// Blocks; every group starts once per block (5 independent runs). With target_interval the
   /// blocks before the first look, and at least 6.
   int launches = 5;
   double target_interval = 0;  ///< relative half-width of the medians' 95 % interval; 0 = launches

@@ -9,7 +9,7 @@
 
 namespace dynamiccl {
 
-/// True when the parameter server of an NCCL group takes part from host memory: launch knob
+/// True when the parameter server of an NCCL group takes part from host memory: launch knob
 /// env.DYNAMICCL_SERVER_GPU = "none".
 bool server_without_gpu(const PlannedGroup& group);
 

@@ -8,11 +8,11 @@
 
 namespace dynamiccl {
 
-/// Whole ways to run each workload of an experiment, for the bandit that chooses between runs
-/// (E-100): backend, architecture and schedule (training method or algorithm) are the arms, a
-/// workload in an environment is the task. The first way in the file is the default. The prior is
-/// the published figures' (architecture, backend, environment) and, for training, what the ratio of
-/// communication to computation says of the schedules (E-186).
+/// Whole ways to run each workload of an experiment, for the bandit that chooses between runs:
+/// backend, architecture and schedule (training method or algorithm) are the arms, a workload in an
+/// environment is the task. The first way in the file is the default. The prior is the published
+/// figures' (architecture, backend, environment) and, for training, what the ratio of communication
+/// to computation says of the schedules.
 /// @throws Error(input) when no workload can be run in two ways here, or when two workloads differ
 /// in nothing that a task's key holds
 TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,

@@ -85,7 +85,7 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
   context.huge_pages = options.huge_pages;
   task.search.task.space =
       std::make_shared<const ActionSpace>(make_space(context, space_options(options, group, cell)));
-  // What the analytic models expect; 2: through the machine's own network stack (E-41, E-103).
+  // What the analytic models expect; 2: through the machine's own network stack.
   const int tier = context.shared_memory ? 1 : 2;
   task.search.task.prior_log_us =
       ArmModel(*task.search.task.space, context)

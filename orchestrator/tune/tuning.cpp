@@ -197,7 +197,7 @@ class LiveTuning {
     return other == gloo.task.key.task && of.size == gloo.size;
   }
 
-  /// Gloo's default is the floor of the same task on other backends (E-143).
+  /// Gloo's default is the floor of the same task on other backends.
   void set_floor(const SearchStep& step) {
     const TaskKey& gloo = searched_[step.task].task.key.task;
     if (gloo.backend != Backend::gloo || step.choice.arm != 0 || !step.measured.trial.ok) return;

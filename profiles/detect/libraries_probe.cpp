@@ -39,7 +39,7 @@ constexpr std::array kLibraries{LibraryName{"libmpi.so", "openmpi"},
                                 LibraryName{"libsimgrid.so", "simgrid"},
                                 LibraryName{"libc.so", "libc"},
                                 LibraryName{"libc-", "libc"}};
-// Which of the loaded libraries runs the collectives, first match wins (B-22).
+// Which of the loaded libraries runs the collectives, first match wins.
 constexpr std::array kCollectiveLibraries{"simgrid", "nccl", "rccl", "gloo", "openmpi", "mpich"};
 
 std::string_view known_name(std::string_view file) {

@@ -24,7 +24,7 @@ std::optional<LinkRate> intra_rate(const std::vector<nlohmann::json>& facts_of_r
 /// "shaped-300Mbit/s". nullopt for "virtual", "unknown" and what is no rate.
 std::optional<LinkRate> inter_rate(const std::string& inter_tier);
 
-/// B-29: the interconnect is flat where links inside a node are at most this many times as fast as
+/// the interconnect is flat where links inside a node are at most this many times as fast as
 /// those that leave it (PCIe 3.0 x16 against 100 Gb/s: 1.26), so that a hierarchy gains nothing.
 inline constexpr double kFlatBelow = 1.5;
 

@@ -5,7 +5,7 @@
 
 namespace dynamiccl {
 
-/// Tier of the farthest pair of ranks (E-41, F-06): 1 NVLink or shared memory, 2 PCIe, the
+/// Tier of the farthest pair of ranks: 1 NVLink or shared memory, 2 PCIe, the
 /// machine's own network stack or RDMA of at least 100 Gb/s, 3 slower RDMA or Ethernet of at least
 /// 25 Gb/s, 4 slower. A link between containers that their profile caps counts as what it stands
 /// for.

@@ -156,7 +156,7 @@ void describe_fabric(const Nvml& nvml, Device device, Section& section) {
                                        {"multi_node", cluster}});
 }
 
-/// How one GPU reaches another's memory; "none" means through host memory (B-26).
+/// How one GPU reaches another's memory; "none" means through host memory.
 std::string peer_path(const Nvml& nvml, Device from, Device to) {
   int status = -1;
   if (nvml.get("nvmlDeviceGetP2PStatus", from, to, kP2pNvlink, &status) && status == 0)

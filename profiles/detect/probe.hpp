@@ -12,8 +12,8 @@ namespace dynamiccl {
 /// What a user says about the surroundings that no probe can see; always marked as declared.
 struct Declarations {
   std::string aggregation;  ///< in-network aggregation, e.g. "sharp" or "switchml"
-  std::string topology;     ///< fabric, e.g. "fat-tree" (B-21)
-  std::string setting;      ///< "datacenter", "edge" or "federated" (B-31)
+  std::string topology;     ///< fabric, e.g. "fat-tree"
+  std::string setting;      ///< "datacenter", "edge" or "federated"
 };
 
 /// What a probe reads from.

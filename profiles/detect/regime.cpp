@@ -147,7 +147,7 @@ json features(const std::vector<json>& facts, const HostGroups& hosts,
   const auto is = [&](const char* key, const char* value) { return all.at(key).value == value; };
   const json& boundary_value = all.at("boundary").value;
   const std::string where = boundary_value.get<std::string>();
-  json ordinal;  // E-05, in the order bare metal, Singularity, single Docker, cross-Docker
+  json ordinal;  // in the order bare metal, Singularity, single Docker, cross-Docker
   constexpr std::array kOrdinal{"bare-metal", "singularity", "single-docker", "cross-docker"};
   for (std::size_t i = 0; i < kOrdinal.size(); ++i)
     if (where == kOrdinal[i]) ordinal = i;
@@ -157,7 +157,7 @@ json features(const std::vector<json>& facts, const HostGroups& hosts,
     nvlink = fact(facts.front(), "gpu", "nvlink");
     gpus = fact(facts.front(), "gpu", "on_bus_nvidia");
   }
-  json pcie_only;  // E-04: a question only where there are several GPUs
+  json pcie_only;  // a question only where there are several GPUs
   if (nvlink.is_boolean() && gpus.is_number_integer() && gpus.get<std::size_t>() > 1)
     pcie_only = !nvlink.get<bool>();
   const bool rdma =

@@ -16,7 +16,7 @@ struct Regime {
   std::string name;  ///< "cross-docker / apart: net ipc uts pid / no shared link / tcp eth-virtual
                      ///< / no GPU / openmpi-4.1"
   /// {"ingredients": {...}, "evidence": {...}, "features": {...}}: features are the static state of
-  /// the tuner (E-01 to E-05, E-11), null where not known.
+  /// the tuner, null where not known.
   nlohmann::json json;
 };
 

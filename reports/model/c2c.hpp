@@ -23,9 +23,9 @@ struct C2cCell {
   double f_formula = 0;
   double f_counted = 0;
   /// f(N) that the measured cost per byte tells, on the scale of the formula at the fewest workers
-  /// that were measured (E-187); nullopt where one number of workers was.
+  /// that were measured; nullopt where one number of workers was.
   std::optional<double> f_fitted;
-  double c2c_predicted = 0;  ///< f(N) / (M I) by formula (E-186)
+  double c2c_predicted = 0;  ///< f(N) / (M I) by formula
   double c2c_measured = 0;   ///< the same from counted bytes
   double compute_us = 0;     ///< T_comp: a step without communication, all workers at once
   double flops_per_s = 0;    ///< F
@@ -52,7 +52,7 @@ struct C2cCell {
 std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,
                                const std::vector<CellFigure>& figures);
 
-/// The best lossless method of one workload against what communication may take there (E-147).
+/// The best lossless method of one workload against what communication may take there.
 struct Saturation {
   const C2cCell* best = nullptr;  ///< refers to the list given
   std::size_t methods = 0;        ///< measured

@@ -116,7 +116,7 @@ std::vector<Verdict> judge_by_run(const std::vector<std::string>& runs,
 /// The ends of an interval as two values, NULL where there is none.
 void add_bounds(std::vector<Value>& row, const std::optional<Interval>& interval);
 
-/// The axes of a cell by name, in the order of the tables.
+/// The axes of a cell by name, in the order of the tables.
 const std::vector<std::string>& axis_names();
 /// @throws Error(input) naming the axes
 std::string axis_value(const CellFigure& figure, const std::string& axis);

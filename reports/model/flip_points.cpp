@@ -96,7 +96,7 @@ void add_points(std::vector<FlipPoint>& points, const std::string& factor,
   }
 }
 
-/// Every two backends: is the environment said to decide which is the best?
+/// Every two backends: is the environment said to decide which is the best?
 void add_backends(std::vector<FlipPoint>& points, const std::vector<CellFigure>& figures) {
   std::map<std::string, std::vector<FlipCell>> by_backend;
   for (const auto& figure : with_stated_memory(figures)) {

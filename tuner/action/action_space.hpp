@@ -11,7 +11,7 @@
 
 namespace dynamiccl {
 
-/// Implementation knobs are chosen first, resources inside that choice (E-70).
+/// Implementation knobs are chosen first, resources inside that choice.
 enum class KnobRole { implementation, resource };
 template <>
 struct NameTable<KnobRole> {
@@ -49,7 +49,7 @@ struct Setting {
 };
 
 /// The arms of one task: a product of knobs without what is unsafe, impossible or the same as
-/// another arm (E-72). Immutable.
+/// another arm. Immutable.
 class ActionSpace {
  public:
   /// @param allowed which combinations exist; the all-default action always does

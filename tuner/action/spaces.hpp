@@ -23,7 +23,7 @@ struct SpaceContext {
   bool multicast = false;     ///< NVLS may be used
   /// Asking for huge pages changes something here (why_no_huge_pages() in core).
   bool huge_pages = true;
-  bool ina_active = false;  ///< in-network aggregation: only the default exists (E-144)
+  bool ina_active = false;  ///< in-network aggregation: only the default exists
   /// True: algorithm, protocol and channel cap go per call to our NCCL plugin; false: all knobs are
   /// given by environment at launch.
   bool nccl_plugin = false;
@@ -40,7 +40,7 @@ struct SpaceOptions {
   std::vector<std::string> shards;  ///< of our own server's push_pull
   std::vector<std::string> channels;
   std::vector<std::string> threads;
-  std::vector<std::string> chunks;          ///< bytes, multiples of 256 (E-69)
+  std::vector<std::string> chunks;          ///< bytes, multiples of 256
   std::vector<std::string> socket_threads;  ///< NCCL over sockets
   /// Further launch-scope knobs, "env.UCX_TLS", "mca.btl_tcp_sndbuf" or "malloc.keep", with their
   /// values.
@@ -58,7 +58,7 @@ struct SpaceOptions {
 ///     and fan-out only where the algorithm reads them.
 ///   All: the allocator's settings for messages below 128 KiB, whose temporary buffers glibc keeps
 ///     anyway, and huge pages where asking for them changes nothing.
-/// A backend without an actuator gives the default alone (E-145); so does in-network aggregation.
+/// A backend without an actuator gives the default alone; so does in-network aggregation.
 /// @throws Error(input) for an unknown algorithm in `options`
 ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options = {});
 

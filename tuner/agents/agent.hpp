@@ -64,11 +64,11 @@ class Agent {
   }
   /// One measurement; also of an arm that somebody else chose.
   virtual void learn(const Task& task, std::size_t arm, const Trial& trial) = 0;
-  /// Nothing more to learn: the key is frozen (E-107).
+  /// Nothing more to learn: the key is frozen.
   [[nodiscard]] virtual bool finished(const Task& task) const = 0;
   /// The setting to use, from all that is known; the default when nothing better is known.
   [[nodiscard]] virtual std::size_t recommend(const Task& task) const = 0;
-  /// The surroundings have changed: what was learnt of this key may be wrong (E-108).
+  /// The surroundings have changed: what was learnt of this key may be wrong.
   virtual void reopen(const RegimeKey& key) = 0;
 };
 

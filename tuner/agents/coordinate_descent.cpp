@@ -60,7 +60,7 @@ class CoordinateDescent::Search {
       return;
     }
     const auto [first, last] = subspaces_[subspace_];
-    optimum_ = first + random_.below(last - first);  // E-132
+    optimum_ = first + random_.below(last - first);
     dimension_ = space_.implementation_knobs();
     at_start_ = true;
     reset_dimension();

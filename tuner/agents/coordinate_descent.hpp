@@ -7,7 +7,7 @@
 
 namespace dynamiccl {
 
-/// Lifecycle of a key under coordinate descent (E-134).
+/// Lifecycle of a key under coordinate descent.
 enum class DescentPhase { idle, probing, improving, advance_dimension, converged };
 template <>
 struct NameTable<DescentPhase> {
@@ -19,7 +19,7 @@ struct NameTable<DescentPhase> {
                                       Named{DescentPhase::converged, "converged"}};
 };
 
-/// The search of AutoCCL (Xu et al., NSDI 2025, Fig. 2 and 5; E-129 to E-135), per key:
+/// The search of AutoCCL (Xu et al., NSDI 2025, Fig. 2 and 5), per key:
 ///   for every implementation subspace (algorithm, protocol, transport):
 ///     p = a random resource configuration; lr = 0.01; dimension = 0
 ///     while dimension < M: measure p + lr in that dimension
@@ -27,9 +27,9 @@ struct NameTable<DescentPhase> {
 ///       else:   next dimension, lr = 0.01
 ///   the best subspace's optimum is the result
 /// What the paper leaves open is fixed so: a knob's values are a grid, lr moves by
-/// max(1, round(lr * values)) places; a dimension is left when neither direction
+/// max(1, round(lr * values)) places; a dimension is left when neither direction
 /// helps, upwards first; a point that was measured already is not measured again; one measurement
-/// is one step. The default is measured first, as the reference of the gain.
+/// is one step. The default is measured first, as the reference of the gain.
 class CoordinateDescent final : public Agent {
  public:
   explicit CoordinateDescent(const AgentOptions& options);

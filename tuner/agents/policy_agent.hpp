@@ -19,7 +19,7 @@ struct PolicyWalk {
   std::vector<HeadStep> heads;  ///< heads with one candidate alone are left out: nothing to choose
 };
 
-/// Walks the heads: implementation first, then resources inside it (E-70).
+/// Walks the heads: implementation first, then resources inside it.
 /// @param random nullptr takes the likeliest value of every head
 PolicyWalk walk_heads(const PolicyNetwork& network, const Eigen::VectorXf& hidden,
                       const ActionSpace& space, const ArmKnowledge& known, FastRandom* random);

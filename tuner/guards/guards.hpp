@@ -14,10 +14,10 @@ namespace dynamiccl {
 /// What a guard decides about a choice.
 enum class GuardVerdict {
   pass,
-  ina_passthrough,     ///< in-network aggregation is active: never a reducing choice (E-144)
-  no_actuator,         ///< a library that cannot be set from here (E-145)
-  failed,              ///< the setting failed or gave wrong data (E-149)
-  above_gloo_floor,    ///< slower than 2x Gloo on the same task (E-141)
+  ina_passthrough,     ///< in-network aggregation is active: never a reducing choice
+  no_actuator,         ///< a library that cannot be set from here
+  failed,              ///< the setting failed or gave wrong data
+  above_gloo_floor,    ///< slower than 2x Gloo on the same task
   slower_than_default  ///< slower than the default beyond noise
 };
 template <>
@@ -34,17 +34,17 @@ struct NameTable<GuardVerdict> {
 
 /// Flags that reach the user; core/statistics/saturation.hpp has one more.
 inline constexpr std::string_view kNonActionable = "non_actionable_regime";
-/// E-142: slower than Gloo at all, X-19's lower threshold: told, not reverted.
+/// Slower than Gloo at all, the lower threshold: told, not reverted.
 inline constexpr std::string_view kBelowFloor = "slower_than_gloo";
 
 struct GuardLimits {
-  double gloo_floor = 2.0;    ///< E-141
-  double sanity_floor = 1.0;  ///< E-142
+  double gloo_floor = 2.0;
+  double sanity_floor = 1.0;
   /// A time counts as slower than the default from this many standard deviations of a launch on.
   double noise_widths = 3.0;
   double noise_sd = 0.05;  ///< of ln(time) between launches of one setting
   double actionable_gain = 0.02;
-  int faults = 2;  ///< after so many failed settings a task's exploration ends (E-149)
+  int faults = 2;  ///< after so many failed settings a task's exploration ends
 };
 
 /// May this task be tuned at all? Anything but `pass` leaves the library alone.
@@ -54,7 +54,7 @@ GuardVerdict admit(const State& state);
 GuardVerdict judge_trial(bool ok, Micros time, Micros default_time, std::optional<Micros> floor,
                          const GuardLimits& limits = {});
 
-/// No setting recovers what this regime costs (E-146): there is nothing to choose, or the best that
+/// No setting recovers what this regime costs: there is nothing to choose, or the best that
 /// was measured is not faster than the default by `actionable_gain`.
 bool non_actionable(std::size_t arms, Micros default_time, std::optional<Micros> best,
                     const GuardLimits& limits = {});

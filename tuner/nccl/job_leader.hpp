@@ -33,7 +33,7 @@ struct JobLeaderOptions {
   std::function<void(const DecisionRecord&)> on_decision{};
 };
 
-/// What leading has cost and spared (E-113, E-123).
+/// What leading has cost and spared.
 struct LeaderCost {
   double wall_s = 0;
   double cpu_s = 0;  ///< of the leading thread

@@ -20,7 +20,7 @@ struct NetworkShape {
 ///   x = tanh(in_w input + in_b); h' = GRU(x, h) with gates reset, update, new as in torch
 ///   score(candidate) = out . tanh(context h' + feature f + bias) + skip . f
 ///   value = value_w . tanh(value_in h' + value_b) + value_c
-/// Implementation and resource heads have scorers of their own (E-70).
+/// Implementation and resource heads have scorers of their own.
 struct WeightShape {
   std::string name;
   int rows;

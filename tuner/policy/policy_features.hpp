@@ -13,7 +13,7 @@ inline constexpr int kCandidateFeatures = 14;
 /// Numbers that the recurrent part sees beside the state vector.
 inline constexpr int kFeedbackFeatures = 8;
 
-/// What came of the previous step, relative to what was expected (E-08, E-55 to E-60).
+/// What came of the previous step, relative to what was expected.
 struct Feedback {
   bool first = true;    ///< nothing was tried in this task yet
   double relative = 0;  ///< ln(time / default's expected time) of the last arm
@@ -43,7 +43,7 @@ struct ArmKnowledge {
 };
 
 /// Summaries over the arms that begin with `prefix` and a value: lowest mean, lowest optimistic
-/// mean, largest expected gain, how often tried, ... (E-103: closed-form quantities are given).
+/// mean, largest expected gain, how often tried, ... (closed-form quantities are given).
 /// Values whose arms all failed are left out.
 HeadCandidates head_candidates(const ActionSpace& space, std::span<const std::uint8_t> prefix,
                                const ArmKnowledge& known);

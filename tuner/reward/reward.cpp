@@ -17,7 +17,7 @@ double relative(Micros time, Micros reference, double limit, const char* what) {
   return std::isnan(ratio) ? limit : std::clamp(ratio, 0.0, limit);
 }
 
-/// |delta loss|^-1 grows without bound as the loss settles: 1e-3 / |delta| within [0, 1].
+/// |delta loss|^-1 grows without bound as the loss settles: 1e-3 / |delta| within [0, 1].
 double stall(const StepOutcome& outcome) {
   if (!outcome.loss_delta || outcome.plateau) return 0;
   constexpr double kUsualStep = 1e-3;

@@ -11,35 +11,35 @@ namespace dynamiccl {
 /// Weights of the reward's terms; each term before its weight lies in [0, 1], the base in
 /// [0, `base_limit`], so that the whole is bounded whatever is measured.
 struct RewardWeights {
-  double switched = 0.02;     ///< E-84
-  double congestion = 0.05;   ///< E-85
-  double probe = 0.02;        ///< E-86
-  double convergence = 0.02;  ///< E-87
-  double sm = 0.02;           ///< E-88
-  double tier = 0.02;         ///< E-89
-  double fault = 1.0;         ///< E-90
-  double call_shaping = 0.1;  ///< X-43: share of the call's own latency beside the step time
+  double switched = 0.02;
+  double congestion = 0.05;
+  double probe = 0.02;
+  double convergence = 0.02;
+  double sm = 0.02;
+  double tier = 0.02;
+  double fault = 1.0;
+  double call_shaping = 0.1;  ///< share of the call's own latency beside the step time
   double base_limit = 10.0;   ///< steps slower than this many reference steps count as this many
 };
 
 /// What one step under a decision brought.
 struct StepOutcome {
-  Micros step;            ///< end-to-end step time (E-83); without a step, the call's latency
+  Micros step;            ///< end-to-end step time; without a step, the call's latency
   Micros reference_step;  ///< the same under the library's default; > 0
   Micros call;            ///< the collective's latency
   Micros reference_call;  ///< > 0
   bool switched = false;
   bool exploratory = false;
   bool fault = false;
-  double congestion = 0;             ///< E-59, 0 to 1
-  double sm_share = 0;               ///< E-92, share of multiprocessors that communication takes
-  double aggressiveness = 0;         ///< 0 to 1: Simple protocol and large chunks (E-89)
+  double congestion = 0;             ///< 0 to 1
+  double sm_share = 0;               ///< share of multiprocessors that communication takes
+  double aggressiveness = 0;         ///< 0 to 1: Simple protocol and large chunks
   std::optional<int> tier_max;       ///< 0 to 4
-  std::optional<double> loss_delta;  ///< loss now minus loss a step before (E-91)
+  std::optional<double> loss_delta;  ///< loss now minus loss a step before
   bool plateau = false;              ///< see PlateauDetector
 };
 
-/// Terms stored apart with the decision (E-93). All are <= 0 and finite.
+/// Terms stored apart with the decision. All are <= 0 and finite.
 struct RewardTerms {
   double base = 0;
   double call_shaping = 0;
@@ -61,7 +61,7 @@ struct RewardTerms {
 RewardTerms reward(const StepOutcome& outcome, const RewardWeights& weights = {});
 
 /// Is the loss still moving? The convergence term is off at a plateau, where |delta loss|^-1 would
-/// punish a job for having converged.
+/// punish a job for having converged.
 class PlateauDetector {
  public:
   /// @param window steps looked at

@@ -20,7 +20,7 @@ struct Progress {
   bool open = true;
 };
 
-/// History of the task's own latencies against its default, newest first (E-08).
+/// History of the task's own latencies against its default, newest first.
 void push_history(State& state, double relative) {
   auto& history = state.log_latency_history;
   std::rotate(history.begin(), history.end() - 1, history.end());

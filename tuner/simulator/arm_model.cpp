@@ -53,7 +53,7 @@ PathModel nominal_path(int tier, double place) {
   const double bandwidth = 1 / path.link.beta_us_per_byte;
   path.peer = {
       .alpha0_us = 2, .beta0_max = bandwidth * 2, .beta1_max = bandwidth * 3, .channel_limit = 32};
-  // More channels suit shared memory better than peer access (E-139).
+  // More channels suit shared memory better than peer access.
   path.shared = {.alpha0_us = 4,
                  .beta0_max = std::min(bandwidth, 2e4) * 2,
                  .beta1_max = std::min(bandwidth, 2e4) * 3,

@@ -19,12 +19,12 @@ struct PathModel {
   double helper_gain = 4;  ///< bandwidth over sockets with 16 helper threads against none
 };
 
-/// Constants from what is known of a path before anything is measured (E-103, E-188).
+/// Constants from what is known of a path before anything is measured.
 /// @param tier 0 to 4
 /// @param place 0 to 1 between the tier's bandwidths
 PathModel nominal_path(int tier, double place = 0.5);
 
-/// How NCCL's protocols differ from Simple (C-38): start-up and bandwidth factors.
+/// How NCCL's protocols differ from Simple: start-up and bandwidth factors.
 struct ProtocolFactor {
   double alpha;
   double bandwidth;

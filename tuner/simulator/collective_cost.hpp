@@ -34,8 +34,8 @@ struct CollectiveWork {
   }
 };
 
-/// Analytic work of an algorithm by the name its library gives it (E-195, C-25 to C-30):
-///   ring                2(n-1) alpha, 2(n-1)/n m beta, (n-1)/n m gamma       
+/// Analytic work of an algorithm by the name its library gives it:
+///   ring                2(n-1) alpha, 2(n-1)/n m beta, (n-1)/n m gamma
 ///   binary tree         2 alpha log n, 2 m log n beta
 ///   recursive doubling  alpha log n, m log n beta
 ///   Rabenseifner        2 alpha log n, 2(n-1)/n m beta
@@ -47,7 +47,7 @@ CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape
 /// Is the name one with a model of its own?
 bool has_cost_model(std::string_view algorithm, Collective collective);
 
-/// Two levels (C-30): inside nodes, then between their leaders, then inside again.
+/// Two levels: inside nodes, then between their leaders, then inside again.
 double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkCost& intra,
                        const LinkCost& inter);
 

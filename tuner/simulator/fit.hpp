@@ -28,9 +28,9 @@ struct LinkFit {
   double offset_spread = 0;
 };
 
-/// alpha, beta, gamma >= 0 by least squares on relative residuals over every algorithm at once
-/// (E-193, E-196). Points whose algorithm has no model or whose time is not above zero are left
-/// out. @throws Error(input) for fewer than three usable points
+/// alpha, beta, gamma >= 0 by least squares on relative residuals over every algorithm at once.
+/// Points whose algorithm has no model or whose time is not above zero are left out. @throws
+/// Error(input) for fewer than three usable points
 LinkFit fit_link(const std::vector<SweepPoint>& points);
 
 /// One measured point of a sweep over NCCL's resources at one size.
@@ -43,12 +43,12 @@ struct TransportFit {
   double relative_error = 0;  ///< root mean square of ln(measured / model)
 };
 
-/// Fits E-190 to E-194 to bandwidths by coordinate search on logarithms from several starts (the
+/// Fits the model of transport_model.hpp to bandwidths by coordinate search on logarithms from several starts (the
 /// minimum of two curves has kinks). @throws Error(input) for fewer than six points
 TransportFit fit_transport(const std::vector<TransportPoint>& points);
 
 /// Does every line through the measured grid (one knob varied, the others fixed) rise and then
-/// fall? Steps back of less than `tolerance` do not count (E-193, X-61).
+/// fall? Steps back of less than `tolerance` do not count.
 /// @returns share of lines that are unimodal; 1 when there is no line of at least three points
 double unimodal_share(const std::vector<TransportPoint>& points, double tolerance = 0.03);
 

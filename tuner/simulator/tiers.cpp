@@ -14,17 +14,17 @@ LinkCost tier_cost(int tier, double place) {
 ContainerFactor container_factor(Backend backend, EnvironmentKind environment,
                                  Collective collective, Architecture architecture) {
   using enum EnvironmentKind;
-  // B-40: Singularity 2.97 s against 3.87 s on bare metal is the largest gain that was seen.
+  // Singularity 2.97 s against 3.87 s on bare metal is the largest gain that was seen.
   if (environment == singularity) return {0.77, 1.0};
   if (environment != cross_docker) return {1, 1};
   switch (backend) {
-    case Backend::nccl:  // B-37
+    case Backend::nccl:
       if (collective == Collective::broadcast) return {1.89, 2.37};
       if (collective == Collective::allgather) return {1.49, 1.54};
       return {0.963, 2.31};
-    case Backend::gloo:  // B-38
+    case Backend::gloo:
       return architecture == Architecture::ps ? ContainerFactor{0.82, 1} : ContainerFactor{0.64, 1};
-    default:  // B-39
+    default:
       return architecture == Architecture::ps ? ContainerFactor{1, 1.32} : ContainerFactor{1, 1.17};
   }
 }

@@ -7,8 +7,8 @@
 
 namespace dynamiccl {
 
-/// A tier of the network between ranks (E-41). Bandwidths from the survey's tier table; latency
-/// multipliers 1, 7, 15, 30 against tier 1, none given for tier 0.
+/// A tier of the network between ranks. Bandwidths from the survey's tier table; latency
+/// multipliers 1, 7, 15, 30 against tier 1, none given for tier 0.
 struct TierLink {
   double latency_multiplier;
   double low_bytes_per_us;
@@ -28,8 +28,8 @@ inline constexpr double kTier1AlphaUs = 3;
 /// Constants for a place between the tier's low (0) and high (1) bandwidth.
 LinkCost tier_cost(int tier, double place);
 
-/// Range of the factor on a collective's time in an environment against bare metal, by backend
-/// (B-37 to B-41): one published container study; low and high are its two harnesses.
+/// Range of the factor on a collective's time in an environment against bare metal, by backend: one
+/// published container study; low and high are its two harnesses.
 struct ContainerFactor {
   double low = 1;
   double high = 1;

@@ -2,9 +2,9 @@
 
 namespace dynamiccl {
 
-/// AutoCCL's model of a GPU transport (Xu et al., NSDI 2025), bytes and microseconds; E-190 to
-/// E-194. As printed, both bandwidths rise with every parameter; they peak only because the
-/// congestion factor falls with channels and chunk (E-194, X-61).
+/// AutoCCL's model of a GPU transport (Xu et al., NSDI 2025), bytes and microseconds. As
+/// printed, both bandwidths rise with every parameter; they peak only because the
+/// congestion factor falls with channels and chunk.
 struct TransportModel {
   double alpha0_us = 4;          ///< start-up of a transport step of NC * C bytes
   double beta0_max = 2.0e4;      ///< transport bandwidth without congestion, bytes/us
@@ -13,7 +13,7 @@ struct TransportModel {
   double thread_bytes = 16;      ///< bytes that one thread moves per step
   double channel_limit = 24;     ///< channels at which congestion halves the bandwidth
   double chunk_limit = 1 << 23;  ///< chunk at which it halves
-  double interference = 0;  ///< share of bandwidth lost to concurrent compute, 0 to 0.39 (E-199)
+  double interference = 0;       ///< share of bandwidth lost to concurrent compute, 0 to 0.39
 };
 
 struct TransportKnobs {
@@ -29,7 +29,7 @@ double congestion_factor(const TransportModel& model, const TransportKnobs& knob
 double transport_bandwidth(const TransportModel& model, const TransportKnobs& knobs);
 /// beta_1 = NC NT / (alpha_1 + NC NT / (beta_1_max gamma)), bytes/us; independent of the chunk.
 double protocol_bandwidth(const TransportModel& model, const TransportKnobs& knobs);
-/// The smaller of both (E-192).
+/// The smaller of both.
 double combined_bandwidth(const TransportModel& model, const TransportKnobs& knobs);
 
 /// Largest bandwidth loss under concurrent compute that a source measured.

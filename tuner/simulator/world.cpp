@@ -35,7 +35,7 @@ int draw_tier(CurriculumStage stage, FastRandom& random) {
     case CurriculumStage::third:
       break;
   }
-  // E-161: fabrics between nodes are over-sampled.
+  // fabrics between nodes are over-sampled.
   const double u = random.uniform();
   return u < 0.2 ? 1 : u < 0.45 ? 2 : u < 0.75 ? 3 : 4;
 }
@@ -173,7 +173,7 @@ void SimCatalog::add(SpaceContext context, const SpaceOptions& options) {
 
 SimCatalog::SimCatalog(std::vector<Backend> backends) : backends_(std::move(backends)) {
   using enum Collective;
-  // E-161: larger groups are over-sampled: half of the group sizes have 16 ranks or more.
+  // larger groups are over-sampled: half of the group sizes have 16 ranks or more.
   for (const int ranks : {2, 4, 8, 16, 32, 64}) {
     SpaceOptions cpu;
     cpu.segments = {"8192", "65536", "524288"};

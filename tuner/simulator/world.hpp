@@ -10,7 +10,7 @@
 
 namespace dynamiccl {
 
-/// Curriculum of the pre-training (E-181 to E-183).
+/// Curriculum of the pre-training.
 ///   1: tier 1, BSP, no compression, data parallel
 ///   2: tiers 1 and 2, also Local-SGD, fp16, a single pipeline
 ///   3: all tiers, 3D parallelism, aggressive compression, faults
@@ -77,8 +77,7 @@ struct SimTask {
   float best_log_us = 0;
 };
 
-/// Draws a regime as the stage allows; regimes that need tuning are drawn more often (E-155,
-/// E-161, E-162).
+/// Draws a regime as the stage allows; regimes that need tuning are drawn more often.
 SimFamily sample_family(const SimCatalog& catalog, CurriculumStage stage, const WorldSpread& spread,
                         FastRandom& random);
 

@@ -5,18 +5,18 @@
 
 namespace dynamiccl {
 
-/// The meaning of `rate` is fixed per method:
+/// The meaning of `rate` is fixed per method:
 ///   none, fp16      unused
 ///   quantised       bits per value, 1 to 32
 ///   sign            unused: one bit per value
 ///   top_k, random_k kept fraction of the values, (0, 1]
 ///   low_rank, atomo, other  wire bytes / nominal bytes, > 0
 /// @returns wire bytes / nominal bytes of 32-bit values, without headers; top-k sends an index and
-/// a value of 4 bytes each, hence 2 * rate
+/// a value of 4 bytes each, hence 2 * rate
 /// @throws Error(input) when the rate is out of its method's range
 double wire_fraction(Compression method, double rate);
 
-/// What one collective moves for a tensor of `nominal` bytes (E-18, E-198); at least one byte.
+/// What one collective moves for a tensor of `nominal` bytes; at least one byte.
 Bytes effective_size(Bytes nominal, Compression method, double rate);
 
 }  // namespace dynamiccl

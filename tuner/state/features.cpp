@@ -79,7 +79,7 @@ void last_choice(const State& state, float* out) {
   out[4] = state.last_choice ? 1.0F : 0.0F;
 }
 
-/// E-25: one number that is high where start-up cost decides and communication dominates.
+/// one number that is high where start-up cost decides and communication dominates.
 void joint(const State& state, float* out) {
   const bool known = state.effective_size && state.group_size && state.c2c_ratio;
   out[0] = out[1] = 0;
@@ -145,7 +145,7 @@ constexpr std::array kTable{
     Feature{"pipeline_template", boolean, "", fixed, 5, 1, flag<&State::pipeline_template>},
     Feature{"pipeline_stage", number, "count/10", fixed, 5, 2, numeric<&State::stage, tenth>},
     // Call.
-    // alltoallv, the last one, counts as alltoall (E-09).
+    // alltoallv, the last one, counts as alltoall.
     Feature{"collective", categorical, "", per_call, 0, count_of<Collective> - 1,
             category<&State::collective>},
     Feature{"nominal_size", number, "log2(bytes)/16-1", per_call, 2, 2,

@@ -26,13 +26,13 @@ struct NameTable<FeatureRefresh> {
                                       Named{FeatureRefresh::per_call, "per-call"}};
 };
 
-/// One row of the canonical state vector (E-63).
+/// One row of the canonical state vector.
 struct Feature {
   std::string_view name;
   FeatureType type;
   std::string_view unit;  ///< of the encoded number; "" for booleans and categories
   FeatureRefresh refresh;
-  /// What goes first when a model must be smaller: cluster before job before library's own (E-61);
+  /// What goes first when a model must be smaller: cluster before job before library's own;
   /// 0 is kept longest.
   int drop_rank;
   int width;  ///< columns
@@ -53,7 +53,7 @@ Eigen::VectorXf encode(const State& state);
 /// Digest of names, types and widths: a policy trained on another vector is refused.
 const std::string& feature_digest();
 
-/// The features that remain when at most `columns` columns may be used, in table order (E-61).
+/// The features that remain when at most `columns` columns may be used, in table order.
 std::vector<const Feature*> keep_features(int columns);
 
 }  // namespace dynamiccl

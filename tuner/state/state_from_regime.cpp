@@ -71,7 +71,7 @@ State state_from_regime(const json& regime, int nodes) {
 }
 
 void set_task(State& state, const TaskKey& key, Bytes nominal, Bytes effective) {
-  // One network input for both (E-09).
+  // One network input for both.
   state.collective =
       key.collective == Collective::alltoallv ? Collective::alltoall : key.collective;
   state.nominal_size = nominal;

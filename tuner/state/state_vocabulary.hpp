@@ -9,19 +9,19 @@ namespace dynamiccl {
 
 enum class DeploymentSetting { datacenter, edge, federated };
 enum class ClusterClass { specialised, commodity };
-/// E-26, E-27: the seven modes that the two lists have between them.
+/// the seven modes that the two lists have between them.
 enum class SyncMode { bsp, ssp, asp, local_sgd, fedavg, decentralised, hybrid };
-/// E-20, E-29: who sums. Gossip is state only: no backend of ours gossips.
+/// who sums. Gossip is state only: no backend of ours gossips.
 enum class SumArchitecture { ps, allreduce, gossip };
-/// E-30; `other` keeps a name we do not know from passing for "none".
+/// `other` keeps a name we do not know from passing for "none".
 enum class Compression { none, fp16, quantised, sign, top_k, random_k, low_rank, atomo, other };
-/// E-21, E-22, E-32: wait-free backpropagation, its merged form, tensor partitioning.
+/// wait-free backpropagation, its merged form, tensor partitioning.
 enum class Schedule { none, wfbp, mg_wfbp, partitioned };
 enum class Topology { fat_tree, bcube, jellyfish, torus, hammingmesh, sip_ocs, topoopt, mixed };
 enum class IntraLink { none, shm, pcie, nvlink };
-/// E-24, E-39, E-40 say the same thing with three value sets: the link and the protocol on it.
+/// These say the same thing with three value sets: the link and the protocol on it.
 enum class InterLink { none, tcp, tcp_10g, tcp_100g, roce, infiniband, gpudirect_rdma, nvswitch };
-/// E-45. Only libraries with an actuator here are ever tuned (E-145).
+/// Only libraries with an actuator here are ever tuned.
 enum class CclLibrary { nccl, openmpi, mpich, gloo, own, rccl, msccl, taccl, vendor_mpi, other };
 enum class StageRole {
   none,

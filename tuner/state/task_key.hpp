@@ -18,8 +18,8 @@ struct SizeBin {
   auto operator<=>(const SizeBin&) const = default;
 };
 
-/// What one decision is for (E-126, X-66): calls with equal keys share a setting. The bin is of
-/// the effective size, after compression (E-18).
+/// What one decision is for: calls with equal keys share a setting. The bin is of
+/// the effective size, after compression.
 struct TaskKey {
   Collective collective = Collective::allreduce;
   SizeBin bin;
@@ -35,7 +35,7 @@ struct TaskKey {
   auto operator<=>(const TaskKey&) const = default;
 };
 
-/// A task key in a regime: decisions never leak between environments (E-127).
+/// A task key in a regime: decisions never leak between environments.
 struct RegimeKey {
   std::string regime;  ///< Regime::id
   TaskKey task;

@@ -33,7 +33,7 @@ struct TableEntry {
   Bytes size;       ///< size at which it was measured, inside the key's bin
   Setting setting;  ///< the default's Setting{} = leave the library alone
   std::string arm;  ///< ActionSpace::text(): for people
-  /// "non_actionable_regime", "lossless_saturated" and what guards have to say (E-145 to E-149).
+  /// "non_actionable_regime", "lossless_saturated" and what guards have to say.
   std::vector<std::string> flags;
   TableEvidence evidence;
   [[nodiscard]] bool is_default() const { return setting == Setting{}; }
@@ -48,7 +48,7 @@ struct TableRegime {
   bool operator==(const TableRegime&) const = default;
 };
 
-/// Settings by task key and regime (E-125 to E-128): what `tune` leaves, what jobs load and what
+/// Settings by task key and regime: what `tune` leaves, what jobs load and what
 /// `export` turns into the libraries' own files. Rows are sorted by key and have one row per key.
 struct ConfigurationTable {
   std::uint64_t epoch = 0;  ///< grows with every change; ranks that agree have the same
@@ -72,7 +72,7 @@ struct TableMatch {
 
 /// The row of a key, else the nearest in the same regime with equal backend, architecture and
 /// collective: first by group size and nodes, then by size. nullopt when there is none: the
-/// library's default. Never crosses regimes (E-127); see nearest_regime().
+/// library's default. Never crosses regimes; see nearest_regime().
 std::optional<TableMatch> find_entry(const ConfigurationTable& table, const RegimeKey& key);
 
 /// JSON: {"format": "dynamiccl-table", "version", "epoch", "sha256" of the rest, "provenance",

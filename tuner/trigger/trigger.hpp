@@ -21,12 +21,12 @@ struct TriggerOptions {
   double forgetting = 0.003;  ///< per observation: slow drifts move the level along
 };
 
-/// What the trigger says of a key after a call (E-94 to E-97).
+/// What the trigger says of a key after a call.
 struct TriggerState {
-  double cusum_score = 0;           ///< E-57: 1 = alarm
-  double reconstruction_error = 0;  ///< E-58: of the last observation, standard deviations
-  double congestion = 0;            ///< E-59: 0 to 1, the score of the slower side
-  double interference = 0;          ///< E-60: share of bandwidth lost against the reference
+  double cusum_score = 0;           ///< 1 = alarm
+  double reconstruction_error = 0;  ///< of the last observation, standard deviations
+  double congestion = 0;            ///< 0 to 1, the score of the slower side
+  double interference = 0;          ///< share of bandwidth lost against the reference
   bool alarm = false;               ///< true once per change
 };
 

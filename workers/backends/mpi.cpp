@@ -302,7 +302,7 @@ Request MpiCommunicator::irecv(void* data, std::size_t bytes, int from, int tag)
 #ifdef DYNAMICCL_WITH_CUDA_AWARE_MPI
 namespace {
 
-/// MPI that takes GPU memory as it is (C-03).
+/// MPI that takes GPU memory as it is.
 class CudaAwareMpiCommunicator final : public MpiCommunicator {
  public:
   explicit CudaAwareMpiCommunicator(const RunConfig& config) : MpiCommunicator(config) {

@@ -22,8 +22,7 @@ namespace dynamiccl {
 ///
 /// Without such a server every rank is an NCCL rank. With one (gpu_of_rank of the server is -1,
 /// parameter-server architecture) the N-1 workers are, and the first worker, the chief, copies what
-/// the server sends or gets between GPU and host memory and moves it with `host`, timed apart
-/// (A-07, C-08).
+/// the server sends or gets between GPU and host memory and moves it with `host`, timed apart.
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> host, const RunConfig& config);

@@ -8,7 +8,7 @@
 
 namespace dynamiccl {
 
-/// What a call's time is made of.
+/// What a call's time is made of.
 enum class TimeKind { collective, point_to_point };
 
 /// Where the buffers must be for an operation: `any` hands them to the library and never looks.

@@ -4,7 +4,7 @@
 
 namespace dynamiccl {
 
-/// Bandwidth-optimal ring algorithms over send/recv (C-25): 2(n-1) steps for allreduce, n-1 for
+/// Bandwidth-optimal ring algorithms over send/recv: 2(n-1) steps for allreduce, n-1 for
 /// allgather and reduce_scatter, each rank sending to its right neighbour. Every step's chunk is
 /// cut into segments of Pipelining::segment_bytes, so that sending, receiving and summing overlap.
 /// Patarasuk, Yuan, doi 10.1016/j.jpdc.2008.09.002.

@@ -36,7 +36,7 @@ struct Buffers {
   Buffer scratch;
 };
 
-/// Where a cell's data is, and the route it takes to the library: knob "memory".
+/// Where a cell's data is, and the route it takes to the library: knob "memory".
 enum class MemoryMode {
   host,            ///< "host": the library works on it where it is
   gpu,             ///< on the GPU, and the library takes it from there: NCCL, CUDA-aware MPI

@@ -15,7 +15,7 @@ namespace dynamiccl {
 /// Measures one cell after the other. Ranks: all, with the same cells in the same order.
 ///
 /// A sample: all ranks leave a barrier, then each times its own calls with CLOCK_MONOTONIC around
-/// the library's call. From the warm-up the ranks agree on how many calls make a sample, so
+/// the library's call. From the warm-up the ranks agree on how many calls make a sample, so
 /// that calls faster than Protocol::batch_target are timed in batches (rooted calls never are, see
 /// Layout::rooted), and while measuring on how many samples fit in Protocol::cell_time_cap. A
 /// warm-up that alone takes half of that cap ends early. Samples hold no allocation, output or

@@ -1,6 +1,6 @@
 // libdynamiccl-nccl-plugin.so, profiler half: loaded into NCCL by NCCL_PROFILER_PLUGIN. It never
-// throws, never fails a call, writes per collective what NCCL applied and how long the GPU
-// took, and tells the tuner half where that is loaded too.
+// throws, never fails a call, writes per collective what NCCL applied and how long the GPU
+// took, and tells the tuner half where that is loaded too.
 //   DYNAMICCL_PROFILE_FILE    prefix of the JSON lines files; unset: nothing is written
 //   DYNAMICCL_PROFILE_EVENTS  "calls": choices alone; "kernels" (the default): GPU times too;
 //                             "off": nothing until dynamiccl_profiler_watch()

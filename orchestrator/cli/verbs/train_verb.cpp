@@ -60,7 +60,7 @@ void add_train_verb(CLI::App& app, Shared& /*shared*/) {
   verb->add_option("--jobs", arguments->jobs, "simulated jobs side by side (48)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--without", arguments->without,
-                   "a backend that trains nothing: the comparison is on its regimes alone (H-25)");
+                   "a backend that trains nothing: the comparison is on its regimes alone");
   verb->footer(
       "Example:\n  dynamiccl train --out ppo.policy --report ppo\n"
       "Then: dynamiccl tune FILE --agent ppo --policy ppo.policy");

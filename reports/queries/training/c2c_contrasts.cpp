@@ -30,7 +30,7 @@ speedup_ratio | real, ends:ratio_low:ratio_high | the other's over the base's
 check | text | held, contradicted, unclear or not measured
 )";
 
-/// A pair of models that differ in what C2C says scaling depends on (E-189).
+/// A pair of models that differ in what C2C says scaling depends on.
 struct Contrast {
   const char* name;
   const char* base;   ///< of the lower published C2C

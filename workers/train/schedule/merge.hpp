@@ -28,7 +28,7 @@ double finish_us(const std::vector<Gradient>& gradients, const std::vector<Group
 /// Groups with the least finish_us of all 2^(L-1) ways, for any cost that is not negative, and of
 /// those the fewest: F(j) = min over i of max(F(i), ready(j)) + cost(bytes of i..j); a smaller F(i)
 /// never hurts. The same for so many groups, one more at a time until F is reached.
-/// O(L^2) for each of the groups (D-48).
+/// O(L^2) for each of the groups.
 std::vector<Group> optimal_merge(const std::vector<Gradient>& gradients, const Cost& cost);
 
 /// The published rule (Shi, Chu, Li, doi 10.1109/INFOCOM.2019.8737367): a gradient waits for the

@@ -18,7 +18,7 @@ struct Piece {
 };
 
 /// Cuts each group into pieces of at most `most` elements, none empty: together they cover every
-/// element of the groups exactly once, in order (D-49).
+/// element of the groups exactly once, in order.
 /// @param counts elements of each gradient, in the buffer's order
 std::vector<Piece> cut(const std::vector<std::size_t>& counts, const std::vector<Group>& groups,
                        std::size_t most);
