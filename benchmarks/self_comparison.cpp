@@ -32,8 +32,8 @@
 #include "core/vocabulary/units.hpp"
 #include "db/reader.hpp"
 #include "reports/model/figures.hpp"
-#include "reports/render/answer.hpp"
 #include "reports/model/run_facts.hpp"
+#include "reports/render/answer.hpp"
 
 using namespace dynamiccl;
 

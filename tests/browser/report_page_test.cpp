@@ -6,9 +6,9 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "db/decision_log.hpp"
+#include "reports/page/html_report.hpp"
 #include "tests/browser/chromium.hpp"
 #include "tests/db/synthetic.hpp"
-#include "reports/page/html_report.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

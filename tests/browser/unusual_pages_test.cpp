@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "core/vocabulary/digest.hpp"
+#include "reports/page/html_report.hpp"
 #include "tests/browser/chromium.hpp"
 #include "tests/db/synthetic.hpp"
-#include "reports/page/html_report.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;

@@ -118,7 +118,8 @@ TEST_CASE("nothing is flagged where communication hides behind computation", "[E
   const TrainedRun run({{"bsp-a2a", "mlp", 8, 2, 90, usual_figures()},
                         {"mg-wfbp", "mlp", 8, 2, 66, usual_figures()}});
   CHECK(run.query("flags").rows.empty());
-  CHECK(render_full_answer(Reader(run.file()), "last").find("lossless_saturated") == std::string::npos);
+  CHECK(render_full_answer(Reader(run.file()), "last").find("lossless_saturated") ==
+        std::string::npos);
 }
 
 TEST_CASE("C2C is checked against both contrasts, published and here", "[E-189]") {

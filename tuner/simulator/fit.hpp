@@ -43,8 +43,9 @@ struct TransportFit {
   double relative_error = 0;  ///< root mean square of ln(measured / model)
 };
 
-/// Fits the model of transport_model.hpp to bandwidths by coordinate search on logarithms from several starts (the
-/// minimum of two curves has kinks). @throws Error(input) for fewer than six points
+/// Fits the model of transport_model.hpp to bandwidths by coordinate search on logarithms from
+/// several starts (the minimum of two curves has kinks). @throws Error(input) for fewer than six
+/// points
 TransportFit fit_transport(const std::vector<TransportPoint>& points);
 
 /// Does every line through the measured grid (one knob varied, the others fixed) rise and then

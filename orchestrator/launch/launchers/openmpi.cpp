@@ -19,10 +19,10 @@ void add_hosts(std::vector<std::string>& argv, const LaunchRequest& request) {
   if (request.shape.slurm_daemons)
     argv.insert(argv.end(), {"--mca", "plm", "slurm"});
   else
-    argv.insert(argv.end(), {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent",
-                             request.shape.launch_agent,
-                             // Daemons cannot start further ones: the agent is the host's.
-                             "--mca", "plm_rsh_no_tree_spawn", "1"});
+    argv.insert(argv.end(),
+                {"--mca", "plm", "rsh", "--mca", "plm_rsh_agent", request.shape.launch_agent,
+                 // Daemons cannot start further ones: the agent is the host's.
+                 "--mca", "plm_rsh_no_tree_spawn", "1"});
   // Filling the named slots needs no look at the containers' topologies.
   argv.insert(argv.end(), {"--host", join(hosts, ","), "--map-by", "slot:OVERSUBSCRIBE"});
 }

@@ -6,9 +6,9 @@
 #include "db/decision_log.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/tune/run_plan.hpp"
+#include "reports/model/published.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
-#include "reports/model/published.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
