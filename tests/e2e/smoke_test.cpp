@@ -11,7 +11,6 @@ TEST_CASE("the smoke experiment is measured, verified, stored, answered and quer
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   CHECK(run.out.find("bare-metal") != std::string::npos);
-  CHECK(run.out.find("next: dynamiccl query overhead") != std::string::npos);
   CHECK(run.out.find("16 ok") != std::string::npos);
 
   const auto coverage = nlohmann::json::parse(program.run({"query", "coverage", "--json"}).out);
