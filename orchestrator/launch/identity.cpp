@@ -5,8 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <random>
+#include <vector>
 
+#include "core/vocabulary/error.hpp"
 #include "generated_version.hpp"
 
 namespace dynamiccl {
@@ -34,6 +37,29 @@ std::string program_folder() {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   return error ? "." : program.parent_path().string();
+}
+
+std::string data_path(const std::string& name) {
+  namespace fs = std::filesystem;
+  constexpr int kLevels = 5;
+  std::vector<fs::path> roots;
+  fs::path folder = program_folder();
+  for (int level = 0; level < kLevels && !folder.empty(); ++level, folder = folder.parent_path()) {
+    roots.push_back(folder / "share" / "dynamiccl");
+    roots.push_back(folder);
+  }
+  // A build folder outside its source tree says where that is.
+  std::string told;
+  if (std::ifstream file(program_folder() + "/dynamiccl.source-tree"); std::getline(file, told))
+    roots.emplace_back(told);
+  for (const auto& root : roots) {
+    std::error_code error;
+    if (fs::exists(root / name, error)) return fs::canonical(root / name).string();
+  }
+  throw Error(ErrorKind::environment,
+              fmt::format("{} comes with this program, and neither {} nor a folder above it has it "
+                          "(or has share/dynamiccl/{}); install the program again, whole",
+                          name, program_folder(), name));
 }
 
 }  // namespace dynamiccl

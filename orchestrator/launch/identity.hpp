@@ -16,4 +16,10 @@ std::string build_description();
 /// Folder of the running executable: the workers lie beside it.
 std::string program_folder();
 
+/// A file or folder that comes with the program, by its path in the source tree:
+/// "profiles/environments". Looked for in the program's folder and those above it, there also in
+/// share/dynamiccl: so an installed program finds it, and one that lies built in its source tree.
+/// @throws Error(environment) where it is in none of them
+std::string data_path(const std::string& name);
+
 }  // namespace dynamiccl

@@ -130,10 +130,12 @@ std::string shipped_policy() {
   fs::path folder = fs::read_symlink("/proc/self/exe", problem).parent_path();
   constexpr int kLevels = 5;
   for (int level = 0; !problem && level < kLevels; ++level, folder = folder.parent_path()) {
-    const fs::path file = folder / "tuner" / "policy" / "pretrained.policy";
-    if (fs::exists(file, problem)) return file.string();
+    for (const fs::path& root : {folder, folder / "share" / "dynamiccl"}) {
+      const fs::path file = root / "tuner" / "policy" / "pretrained.policy";
+      if (fs::exists(file, problem)) return file.string();
+    }
   }
-  return fs::exists(DYNAMICCL_POLICY, problem) ? DYNAMICCL_POLICY : "";
+  return "";
 }
 
 std::string policy_or_throw(const std::string& path) {

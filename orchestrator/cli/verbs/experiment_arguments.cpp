@@ -59,11 +59,7 @@ std::vector<std::string> all_overrides(const ExperimentArguments& arguments) {
 }
 
 std::vector<std::string> profile_folders(const std::vector<std::string>& further) {
-  // build/<preset>/dynamiccl stands two folders below the root of the tree it was built from.
-  const std::string beside = program_folder() + "/../../profiles/environments";
-  std::vector<std::string> folders{std::filesystem::exists(beside)
-                                       ? std::filesystem::canonical(beside).string()
-                                       : std::string(DYNAMICCL_PROFILES)};
+  std::vector<std::string> folders{data_path("profiles/environments")};
   folders.insert(folders.end(), further.begin(), further.end());
   return folders;
 }

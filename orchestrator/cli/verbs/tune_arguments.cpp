@@ -11,7 +11,6 @@
 #include "tuner/policy/policy_file.hpp"
 
 namespace dynamiccl {
-
 AgentOptions agent_options(const TuneArguments& arguments) {
   AgentOptions options;
   options.seed = arguments.seed;
