@@ -119,8 +119,8 @@ SELECT
   m.compute_us AS compute_us,       -- microseconds
   m.device_us AS device_us,         -- microseconds by the GPU's clock, inside the total
   c.busbw_factor AS busbw_factor,   -- bus bandwidth = size / time * factor
-  c.size_bytes / m.median_us * 1e6 AS algbw_bytes_per_s,  -- bytes per second (A-20)
-  c.size_bytes / m.median_us * 1e6 * c.busbw_factor AS busbw_bytes_per_s  -- bytes per second (A-20)
+  c.size_bytes / m.median_us * 1e6 AS algbw_bytes_per_s,  -- bytes per second
+  c.size_bytes / m.median_us * 1e6 * c.busbw_factor AS busbw_bytes_per_s  -- bytes per second
 FROM measurement m
 JOIN run_cell c ON c.id = m.cell_id
 JOIN v_launch v ON v.launch_row = m.launch_id;

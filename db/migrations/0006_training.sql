@@ -12,7 +12,7 @@ CREATE TABLE training (
   exposed_us REAL NOT NULL,       -- computation stands still until gradients arrive
   predicted_us REAL,              -- step expected from profile and measured cost table; NULL: no model of it
   wire_bytes REAL NOT NULL,       -- payload that this rank sends in one step, bytes
-  c2c_predicted REAL NOT NULL,    -- parameters communicated per FLOP, by formula (E-186)
+  c2c_predicted REAL NOT NULL,    -- parameters communicated per FLOP, by formula
   c2c_measured REAL NOT NULL,     -- the same from counted bytes
   intensity REAL NOT NULL,        -- I = C / D, FLOP per sample and parameter
   first_loss REAL,                -- of the first step

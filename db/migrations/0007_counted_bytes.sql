@@ -13,7 +13,7 @@ CREATE TABLE training_counted (
   predicted_us REAL,              -- step expected from profile and measured cost table; NULL: no model of it
   wire_bytes REAL NOT NULL,       -- payload that this rank sends in one step, bytes; of a library's all-reduce the formula's
   counted_bytes REAL,             -- moved by this rank in one measured step, by TCP_INFO and process_vm_readv; NULL: goes another way
-  c2c_predicted REAL NOT NULL,    -- parameters communicated per FLOP, by formula (E-186)
+  c2c_predicted REAL NOT NULL,    -- parameters communicated per FLOP, by formula
   c2c_measured REAL,              -- the same from counted bytes, or from payload that our own messages carry; NULL: nothing was counted
   intensity REAL NOT NULL,        -- I = C / D, FLOP per sample and parameter
   first_loss REAL,                -- of the first step
