@@ -102,6 +102,8 @@ void Program::replace_worker(const std::string& name, const std::string& file) {
   const fs::path build = fs::path(folder_) / "build";
   fs::create_directories(build);
   fs::copy_file(program_, build / "dynamiccl");
+  // Without it the copy would take itself for an installed program and find no profiles.
+  fs::copy_file(program_ + ".source-tree", build / "dynamiccl.source-tree");
   fs::copy_file(file, build / name);
   program_ = (build / "dynamiccl").string();
 }
