@@ -31,7 +31,6 @@ EngineFacts::Socket look_at_socket(const std::string& path) {
   return result;
 }
 
-/// Sockets that running dockerds, but for our own, were told to listen on (-H unix://PATH).
 /// Seconds since a process began; a large number where that cannot be read.
 double age_of(pid_t pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
@@ -48,6 +47,17 @@ double age_of(pid_t pid) {
                   static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+/// One inside a container or another network namespace (docker in docker, kind, a test's) makes its
+/// bridges and rules there: ranks of it could not be reached from here, and it disturbs none of
+/// ours.
+bool shares_our_network(pid_t pid) {
+  std::error_code error;
+  const auto its = std::filesystem::read_symlink(fmt::format("/proc/{}/ns/net", pid), error);
+  // Another user's may not be read: taken for one of this network.
+  return error || its == std::filesystem::read_symlink("/proc/self/ns/net", error);
+}
+
+/// Sockets that running dockerds, but for our own, were told to listen on (-H unix://PATH).
 std::vector<std::string> sockets_of_running_dockerds(bool& running, bool& starting) {
   std::vector<std::string> sockets;
   const PrivateEngineOptions ours = default_private_engine();
@@ -57,6 +67,7 @@ std::vector<std::string> sockets_of_running_dockerds(bool& running, bool& starti
       continue;
     // One of another cache's: never used without its locks.
     if (!folder_of_engine(process).empty()) continue;
+    if (!shares_our_network(process.pid)) continue;
     running = true;
     constexpr double kStartsWithin_s = 30;
     starting = starting || age_of(process.pid) < kStartsWithin_s;

@@ -1,9 +1,19 @@
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
 
 #include "containers/engine_choice.hpp"
 #include "containers/private_engine.hpp"
+#include "containers/processes.hpp"
 #include "core/vocabulary/text.hpp"
+#include "support.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -20,7 +30,43 @@ EngineFacts docker_host() {
   return facts;
 }
 
+constexpr int kNotAllowed = 77;
+
+/// Is a process that is called dockerd, told to listen on a socket, found?
+/// @param apart in a network namespace of its own
+bool finds_dockerd(const TempFolder& folder, bool apart) {
+  const std::string program = folder.path() + "/dockerd";
+  const std::string socket = folder.path() + "/s.sock";
+  std::ofstream(program) << "#!/bin/sh\nexec 3>ready\nread -r never <fifo\n";
+  std::filesystem::permissions(program, std::filesystem::perms(0755));
+  std::ofstream{socket};
+  if (mkfifo((folder.path() + "/fifo").c_str(), 0600) != 0) throw std::runtime_error("mkfifo");
+  const pid_t child = fork();
+  if (child == 0) {
+    if (chdir(folder.path().c_str()) != 0 || (apart && unshare(CLONE_NEWNET) != 0))
+      _exit(kNotAllowed);
+    execl(program.c_str(), program.c_str(), "-H", ("unix://" + socket).c_str(), nullptr);
+    _exit(1);
+  }
+  int status = 0;
+  while (!std::filesystem::exists(folder.path() + "/ready") &&
+         waitpid(child, &status, WNOHANG) == 0)
+    usleep(1000);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotAllowed)
+    SKIP("a network namespace needs root");
+  const auto sockets = look_at_machine().docker_sockets;
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return std::any_of(sockets.begin(), sockets.end(),
+                     [&](const auto& seen) { return seen.path == socket; });
+}
+
 }  // namespace
+
+TEST_CASE("a dockerd in another network namespace is not taken for this machine's") {
+  CHECK(finds_dockerd(TempFolder(), false));
+  CHECK_FALSE(finds_dockerd(TempFolder(), true));
+}
 
 TEST_CASE("a running dockerd is used, never doubled") {
   EngineFacts facts = docker_host();
