@@ -88,6 +88,27 @@ TEST_CASE("what lives beside or inside somebody else's job carries nothing of ou
   check_links_none("dynamiccl-leader", {kDatabase, kTorch, kMpi, kCollectives});
 }
 
+TEST_CASE("the plugin needs the C library alone, as old as 2.34") {
+  if (std::string(DYNAMICCL_SANITIZERS) != "") SKIP("sanitizers bring libraries of their own");
+  REQUIRE(is_built("libdynamiccl-nccl-plugin.so"));
+  const std::string plugin = DYNAMICCL_BINARY_DIR "/libdynamiccl-nccl-plugin.so";
+  for (const auto& line : split(needed(plugin), '\n')) {
+    if (line.find("(NEEDED)") == std::string::npos) continue;
+    INFO(line);
+    CHECK((line.find("[libc.so.6]") != std::string::npos ||
+           line.find("[ld-linux") != std::string::npos));
+  }
+  const auto symbols = run_command({"readelf", "--version-info", "--wide", plugin}).out;
+  REQUIRE(symbols.find("GLIBC_2.") != std::string::npos);
+  constexpr int kNewest = 34;
+  for (auto at = symbols.find("GLIBC_2."); at != std::string::npos;
+       at = symbols.find("GLIBC_2.", at + 1)) {
+    const std::string version = symbols.substr(at, 10);
+    INFO(version);
+    CHECK(std::atoi(symbols.c_str() + at + 8) <= kNewest);
+  }
+}
+
 TEST_CASE("the probe is static, so that it runs in any container") {
   if (!is_built("dynamiccl-probe")) SKIP("built without dynamiccl-probe (sanitizers)");
   const std::string probe = DYNAMICCL_BINARY_DIR "/dynamiccl-probe";
