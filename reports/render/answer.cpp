@@ -110,18 +110,17 @@ std::string cost_line(const std::string& environment, const std::vector<CellCost
     ratios.push_back(cost.ratio.value);
     slower += cost.verdict == Verdict::slower ? 1 : 0;
   }
+  line += fmt::format("{:>5}  ", cells);
   if (ratios.empty()) {
-    line += in_columns(environment == "bare-metal" ? "1 (what the others are compared with)"
-                                                   : "not on bare metal in this run",
-                       38) +
-            fmt::format("{:>5}  ", cells);
+    line += in_columns(
+        environment == "bare-metal" ? "1: the others against it" : "not on bare metal in this run",
+        40);
   } else {
     const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
     line += in_columns(fmt::format("{} [{} .. {}]", format_number(median(ratios)),
                                    format_number(*low), format_number(*high)),
-                       24) +
-            in_columns(fmt::format("{} of {}", slower, ratios.size()), 14) +
-            fmt::format("{:>5}  ", cells);
+                       26) +
+            in_columns(fmt::format("{} of {}", slower, ratios.size()), 14);
   }
   line += moved;
   if (line.size() > kWidth) line.resize(kWidth);
@@ -136,9 +135,9 @@ std::string costs_text(const std::vector<CellFigure>& figures, const std::vector
   std::map<std::pair<std::size_t, std::string>, std::string> names;
   for (const auto& figure : figures)
     names[environment_order(figure.environment)] = figure.environment;
-  std::string out = "\n" + in_columns("environment", 28) + "  " +
-                    in_columns("time / bare metal", 24) + in_columns("surely slower", 14) +
-                    "cells  data moved by\n";
+  std::string out = "\n" + in_columns("environment", 28) + "  cells  " +
+                    in_columns("time / bare metal", 26) + in_columns("surely slower", 14) +
+                    "data moved by\n";
   std::size_t told = 0;
   for (const auto& [place, name] : names) {
     if (told++ == kMostEnvironments) {
