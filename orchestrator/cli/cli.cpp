@@ -139,7 +139,7 @@ int run_command_line(const std::vector<std::string>& argv) {
       "DynamICCL measures collective communication over environments, backends and settings,\n"
       "says what the environment costs and why, and which settings to use.",
       "dynamiccl"};
-  app.set_version_flag("--version", "dynamiccl " + tool_version());
+  app.set_version_flag("--version", installation_text, "version, build, and what is installed");
   app.require_subcommand(1);
   app.footer(kFooter);
   for (const auto add : kVerbs) add(app, shared);

@@ -33,6 +33,35 @@ std::string build_description() {
   return fmt::format("{}, {}", version::kCompiler, version::kBuildType);
 }
 
+std::string installation_text() {
+  struct Part {
+    std::string_view name;
+    std::string_view file;
+  };
+  constexpr std::array kParts{Part{"worker for Open MPI", "dynamiccl-worker-openmpi"},
+                              Part{"worker for MPICH", "dynamiccl-worker-mpich"},
+                              Part{"worker for Gloo", "dynamiccl-worker"},
+                              Part{"trainer for Open MPI", "dynamiccl-trainer-openmpi"},
+                              Part{"trainer for MPICH", "dynamiccl-trainer-mpich"},
+                              Part{"trainer for Gloo", "dynamiccl-trainer"},
+                              Part{"leader", "dynamiccl-leader"},
+                              Part{"probe", "dynamiccl-probe"},
+                              Part{"NCCL plugin", "libdynamiccl-nccl-plugin.so"}};
+  std::string present;
+  std::string absent;
+  for (const auto& part : kParts) {
+    std::error_code error;
+    auto& list = std::filesystem::exists(fmt::format("{}/{}", program_folder(), part.file), error)
+                     ? present
+                     : absent;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", part.name);
+  }
+  std::string text = fmt::format("dynamiccl {}, {}\nin {}: {}", tool_version(), build_description(),
+                                 program_folder(), present.empty() ? "nothing else" : present);
+  if (!absent.empty()) text += fmt::format("\nnot there: {}", absent);
+  return text;
+}
+
 std::string program_folder() {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);

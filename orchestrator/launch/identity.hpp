@@ -13,6 +13,10 @@ std::string tool_version();
 /// Compiler and flags class of this build: "GNU 12.2.0, RelWithDebInfo".
 std::string build_description();
 
+/// What `--version` prints: version and build, then which workers, trainers and other parts lie
+/// beside the program, and which do not.
+std::string installation_text();
+
 /// Folder of the running executable: the workers lie beside it.
 std::string program_folder();
 

@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/text.hpp"
@@ -38,6 +39,21 @@ TEST_CASE("help shows every verb with examples on stdout") {
     const auto of_verb = run({verb, "--help"});
     CHECK(of_verb.exit_code == 0);
     CHECK(of_verb.out.find("Example") != std::string::npos);
+  }
+}
+
+TEST_CASE("the version says what lies beside the program") {
+  const auto version = run({"--version"});
+  CHECK(version.exit_code == 0);
+  CHECK(version.out.starts_with("dynamiccl "));
+  const std::string folder = DYNAMICCL_BINARY_DIR;
+  for (const auto& [name, file] : {std::pair{"worker for Gloo", "/dynamiccl-worker"},
+                                   {"leader", "/dynamiccl-leader"},
+                                   {"trainer for MPICH", "/dynamiccl-trainer-mpich"}}) {
+    const auto absent = version.out.find("not there:");
+    const auto at = version.out.find(name);
+    REQUIRE(at != std::string::npos);
+    CHECK((at < absent) == std::filesystem::exists(folder + file));
   }
 }
 

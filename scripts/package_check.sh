@@ -1,0 +1,50 @@
+#!/bin/bash
+# Installs the packages on a minimal Debian 12 without a compiler, runs the quickstart there, checks what it stored, and removes
+# them again:
+#   cmake --preset release -DDYNAMICCL_TESTS=OFF && cmake --build build/release && (cd build/release && cpack)
+#   scripts/package_check.sh [--with-engine] [BUILD_FOLDER] [EXPERIMENT]
+# --with-engine also installs docker.io and what Apptainer needs. Needs root and mmdebstrap; takes the machine's own package
+# mirror. Prints how long each step took; ends with 1 where a step fails or the removal leaves a file that is no result.
+set -euo pipefail
+engine=0
+if [ "${1:-}" = --with-engine ]; then engine=1; shift; fi
+build=$(readlink -f "${1:-build/release}")
+experiment=${2:-/usr/share/dynamiccl/experiments/quickstart.toml}
+[ "$(id -u)" = 0 ] || { echo "package_check: needs root, for a root folder of its own" >&2; exit 2; }
+command -v mmdebstrap >/dev/null || { echo "package_check: apt-get install mmdebstrap" >&2; exit 2; }
+ls "$build"/packages/*.deb >/dev/null 2>&1 || { echo "package_check: no packages in $build/packages: run cpack there" >&2; exit 2; }
+work=$(mktemp -d /var/tmp/dynamiccl-packages-XXXXXX)
+trap 'rm -rf --one-file-system "$work"' EXIT
+trap 'exit 130' INT TERM
+step() { # NAME COMMAND...
+  local from=$SECONDS
+  "${@:2}"
+  echo "package_check: $1: $((SECONDS - from)) s"
+}
+root=$work/root
+in_root() {
+  unshare --mount --pid --fork --kill-child --propagation slave bash -c '
+    mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev" && mount -t tmpfs none "$0/run"
+    exec chroot "$0" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"' "$root" "$@"
+}
+files_of_ours() { in_root find / -xdev -iname '*dynamiccl*' -not -path '/debs/*' -not -path '/proc/*'; }
+
+step "root folder" mmdebstrap --quiet --variant=minbase bookworm "$root"
+mkdir "$root/debs"
+cp "$build"/packages/dynamiccl_*.deb "$build"/packages/dynamiccl-worker-*.deb "$build"/packages/dynamiccl-nccl-plugin_*.deb "$root/debs/"
+step "package lists" in_root apt-get update -qq
+more=()
+if [ "$engine" = 1 ]; then more=(docker.io iptables iproute2 mmdebstrap uidmap patchelf); fi
+step "apt install" in_root sh -c 'apt-get install -qq -y --no-install-recommends /debs/*.deb "$@" >/tmp/install.log 2>&1 || { cat /tmp/install.log; exit 1; }' sh "${more[@]+"${more[@]}"}"
+for compiler in g++ gcc clang cmake; do
+  if in_root sh -c "command -v $compiler" >/dev/null; then echo "package_check: $compiler is there: not a minimal system" >&2; exit 1; fi
+done
+in_root dynamiccl --version
+step "$experiment" in_root sh -c 'cd /root && dynamiccl run "$1" >/tmp/answer.txt 2>/tmp/progress.txt || { cat /tmp/progress.txt; exit 1; }' sh "$experiment"
+cat "$root/tmp/answer.txt"
+in_root sh -c 'cd /root && dynamiccl query "SELECT launch_status, count(*) AS launches FROM v_launch GROUP BY 1"'
+in_root sh -c 'cd /root && ls results/*.html >/dev/null'
+step "apt purge" in_root sh -c 'apt-get purge -qq -y "dynamiccl*" >/dev/null 2>&1'
+left=$(files_of_ours | grep -v '^/root/results/' || true)
+if [ -n "$left" ]; then printf 'package_check: left behind:\n%s\n' "$left" >&2; exit 1; fi
+echo "package_check: only results are left"
