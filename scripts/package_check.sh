@@ -2,7 +2,7 @@
 # Installs the packages on a minimal Debian 12 without a compiler, runs the quickstart there, checks what it stored, and removes
 # them again:
 #   cmake --preset release -DDYNAMICCL_TESTS=OFF && cmake --build build/release && (cd build/release && cpack)
-#   scripts/package_check.sh [--with-engine] [BUILD_FOLDER] [EXPERIMENT]
+#   scripts/package_check.sh [--with-engine] [BUILD_FOLDER] [EXPERIMENT.toml]
 # --with-engine also installs docker.io and what Apptainer needs. Needs root and mmdebstrap; takes the machine's own package
 # mirror. Prints how long each step took; ends with 1 where a step fails or the removal leaves a file that is no result.
 set -euo pipefail
@@ -22,16 +22,29 @@ step() { # NAME COMMAND...
   echo "package_check: $1: $((SECONDS - from)) s"
 }
 root=$work/root
-in_root() {
-  unshare --mount --pid --fork --kill-child --propagation slave bash -c '
-    mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev" && mount -t tmpfs none "$0/run"
-    exec chroot "$0" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"' "$root" "$@"
+in_root() { # A root of its own, not chroot: engines pivot into roots of theirs.
+  unshare --mount --pid --fork --kill-child --propagation private bash -c '
+    set -e
+    root=$0
+    mount --bind "$root" "$root"
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs none "$root/run"
+    cd "$root"
+    mkdir -p old
+    pivot_root . old
+    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive sh -c "umount -l /old && rmdir /old && exec \"\$@\"" sh "$@"' "$root" "$@"
 }
 files_of_ours() { in_root find / -xdev -iname '*dynamiccl*' -not -path '/debs/*' -not -path '/proc/*'; }
 
 step "root folder" mmdebstrap --quiet --variant=minbase bookworm "$root"
 mkdir "$root/debs"
 cp "$build"/packages/dynamiccl_*.deb "$build"/packages/dynamiccl-worker-*.deb "$build"/packages/dynamiccl-nccl-plugin_*.deb "$root/debs/"
+if [ -f "$experiment" ]; then
+  cp "$experiment" "$root/debs/experiment.toml"
+  experiment=/debs/experiment.toml
+fi
 step "package lists" in_root apt-get update -qq
 more=()
 if [ "$engine" = 1 ]; then more=(docker.io iptables iproute2 mmdebstrap uidmap patchelf); fi
