@@ -95,7 +95,8 @@ class World:
         for line in read("/proc/mounts").decode().split("\n"):
             if line and "/tmp/trials/" not in line:
                 seen.add("mount " + line.split()[1])
-        seen.update("link " + name for name in os.listdir("/sys/class/net"))
+        # Not of /sys, which shows the network in which it was mounted.
+        seen.update("link " + line.split(":")[0].strip() for line in read("/proc/net/dev").decode().split("\n")[2:-1])
         seen.update("file /dev/shm/" + name for name in os.listdir("/dev/shm"))
         seen.update("file /tmp/" + name for name in os.listdir("/tmp"))
         if os.path.isdir(self.run_folder):
