@@ -181,9 +181,10 @@ SQLite::Database open_for_writing(const std::string& path) {
     switch_to_wal(db);
     // NORMAL: a killed process loses nothing; the machine losing power may cost the newest commits,
     // never the database. Waiting for the disk twice per launch would cost more than the rows.
+    // A small cache: rows are appended, and a large one would let the writer grow with its database.
     db.exec(
         "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=ON; "
-        "PRAGMA cache_size=-65536");
+        "PRAGMA cache_size=-4096");
     if (pragma(db, "foreign_keys") != 1) {
       throw Error(
           ErrorKind::environment,

@@ -92,7 +92,8 @@ def main():
         os.path.relpath(os.path.join(where, name), folder)
         for where, _, names in os.walk(folder)
         for name in names
-        if name not in ("soak.toml", "log", "soak.sqlite")
+        # With its log, which stays where this program reads at the end.
+        if name not in ("soak.toml", "log", "soak.sqlite", "soak.sqlite-wal", "soak.sqlite-shm")
     )
     answer = {
         "launches": launches_of(db),
