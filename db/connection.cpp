@@ -1,5 +1,6 @@
 #include "db/connection.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -85,6 +86,14 @@ void regular_file_or_none(const std::string& path) {
                             "database with --db",
                             path, folder.string()));
   }
+}
+
+/// A new database is its user's alone, as SQLite makes what lies beside it: who may read the index
+/// of the log could lock it, and no launch would be stored. Somebody else's access is for the user
+/// to give (chmod).
+void make_private(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file >= 0) close(file);
 }
 
 /// A file below a page's size is empty to SQLite, which then writes over it. Asked before the first
@@ -173,6 +182,7 @@ void throw_explained(const SQLite::Exception& error, const std::string& path,
 
 SQLite::Database open_for_writing(const std::string& path) {
   regular_file_or_none(path);
+  make_private(path);
   return explained(path, "opening", [&] {
     SQLite::Database db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
                         kBusyTimeoutMs);
@@ -181,7 +191,8 @@ SQLite::Database open_for_writing(const std::string& path) {
     switch_to_wal(db);
     // NORMAL: a killed process loses nothing; the machine losing power may cost the newest commits,
     // never the database. Waiting for the disk twice per launch would cost more than the rows.
-    // A small cache: rows are appended, and a large one would let the writer grow with its database.
+    // A small cache: rows are appended, and a large one would let the writer grow with its
+    // database.
     db.exec(
         "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=ON; "
         "PRAGMA cache_size=-4096");

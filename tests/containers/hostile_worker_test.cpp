@@ -81,8 +81,8 @@ void check_from_inside(const EnvironmentProfile& profile) {
     auto points = mounted_from_machine(*environment, rank);
     CHECK(points.erase(programs.path()) == 1);
     CHECK(points.erase(run.path()) == 1);
-    for (const char* of_engine :
-         {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/sbin/docker-init"})
+    for (const char* of_engine : {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts",
+                                  "/sbin/docker-init", "/usr/sbin/docker-init"})
       points.erase(of_engine);
     std::erase_if(points, [](const std::string& point) {
       return point.starts_with(run_folder_root() + "/dyn-");
