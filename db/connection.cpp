@@ -195,7 +195,7 @@ SQLite::Database open_for_writing(const std::string& path) {
     // database.
     db.exec(
         "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=ON; "
-        "PRAGMA cache_size=-4096");
+        "PRAGMA cache_size=-2048");
     if (pragma(db, "foreign_keys") != 1) {
       throw Error(
           ErrorKind::environment,
