@@ -3,16 +3,9 @@
 #include <string>
 #include <vector>
 
-namespace dynamiccl {
+#include "db/anonymous_words.hpp"
 
-/// What a database for sharing lacks; each stands for something else everywhere in it, in JSON and
-/// in free text alike.
-struct AnonymousSummary {
-  int hosts = 0;
-  int users = 0;
-  int paths = 0;      ///< distinct ones; their structure stays, names of folders and files do not
-  int addresses = 0;  ///< IP and MAC addresses, GPUs' serial ids
-};
+namespace dynamiccl {
 
 /// Writes a copy of the database without names of hosts and users, paths outside the system's own
 /// folders, addresses, boot ids, GPUs' ids, comments of experiments and what programs wrote to

@@ -6,9 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "db/anonymous.hpp"
-
 namespace dynamiccl {
+
+/// What a database for sharing lacks; each stands for something else everywhere in it, in JSON and
+/// in free text alike.
+struct AnonymousSummary {
+  int hosts = 0;
+  int users = 0;
+  int paths = 0;      ///< distinct ones; their structure stays, names of folders and files do not
+  int addresses = 0;  ///< IP and MAC addresses, GPUs' serial ids
+};
 
 /// Replaces what tells a machine or a person: first everything is looked at, then texts are
 /// replaced; equal things get equal names. Pure.
