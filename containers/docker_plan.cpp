@@ -198,6 +198,8 @@ class Planner {
     for (const PlannedContainer& container : plan.containers)
       shape.hosts.push_back({container.name, container.address, container.ranks});
     shape.launch_agent = site_.run_folder + "/launch-agent";
+    // What a killed mpirun leaves of its session on this machine goes with the folder.
+    shape.launcher_environment["OMPI_MCA_orte_tmpdir_base"] = site_.run_folder;
     return shape;
   }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <filesystem>
 
 #include "containers/apptainer.hpp"
 #include "containers/bare_metal.hpp"
@@ -91,11 +90,8 @@ std::vector<std::string> clean_leftovers() {
     for (const std::string& line : clean_engine(*search.engine)) removed.push_back(line);
   for (const std::string& line : stop_abandoned_engine(default_private_engine()))
     removed.push_back(line);
-  for (const std::string& name : abandoned_run_folders()) {
-    std::error_code code;
-    std::filesystem::remove_all(RunFolder::path_of(name), code);
-    removed.push_back("folder " + RunFolder::path_of(name));
-  }
+  for (const std::string& name : abandoned_run_folders())
+    for (const std::string& path : remove_run_folder(name)) removed.push_back("file " + path);
   return removed;
 }
 

@@ -48,6 +48,8 @@ EnvironmentPlan plan_local_ranks(const StartRequest& request, const std::string&
   plan.shape.host_address = "127.0.0.1";
   plan.shape.interface = "lo";
   plan.shape.launcher_environment = rank_marks(name, owner);
+  // What a killed mpirun leaves of its session goes with the folder.
+  plan.shape.launcher_environment["OMPI_MCA_orte_tmpdir_base"] = folder;
   plan.starts = {{request.ranks, {"env"}, "", rank_marks(name, owner), prefix}};
   return plan;
 }

@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "containers/command.hpp"
@@ -96,6 +98,45 @@ std::vector<ProcessInfo> engine_processes(const PrivateEngineOptions& options) {
   return ours;
 }
 
+/// Ids of the engine's containers, as far as its folders still name them.
+std::set<std::string> container_ids(const PrivateEngineOptions& options) {
+  constexpr std::size_t kIdLength = 64;
+  std::set<std::string> ids;
+  for (const char* folder :
+       {"/data/containers", "/exec/containerd/daemon/io.containerd.runtime.v2.task/moby"}) {
+    std::error_code code;
+    for (fs::directory_iterator at(options.folder + folder, code), end; !code && at != end;
+         at.increment(code))
+      if (const std::string id = at->path().filename().string(); id.size() == kIdLength)
+        ids.insert(id);
+  }
+  return ids;
+}
+
+/// Processes in the control groups of the engine's containers: they outlive shims that are killed.
+std::vector<ProcessInfo> contained_processes(const std::set<std::string>& ids) {
+  std::vector<ProcessInfo> found;
+  if (ids.empty()) return found;
+  for (ProcessInfo& process : list_processes()) {
+    std::ifstream groups(fmt::format("/proc/{}/cgroup", process.pid));
+    const std::string text{std::istreambuf_iterator<char>(groups), {}};
+    if (text.find("docker") != std::string::npos &&
+        std::any_of(ids.begin(), ids.end(),
+                    [&](const std::string& id) { return text.find(id) != std::string::npos; }))
+      found.push_back(std::move(process));
+  }
+  return found;
+}
+
+void end_contained(const PrivateEngineOptions& options) {
+  const auto ids = container_ids(options);
+  wait_for(milliseconds(5000), [&] {
+    const auto left = contained_processes(ids);
+    for (const ProcessInfo& process : left) kill(process.pid, SIGKILL);
+    return left.empty();
+  });
+}
+
 void end_processes(const PrivateEngineOptions& options) {
   const auto all_gone = [&] { return engine_processes(options).empty(); };
   for (const ProcessInfo& process : engine_processes(options))
@@ -121,8 +162,8 @@ void remove_listed(const PrivateEngineOptions& options, const std::vector<std::s
   if (argv.size() > before) run_command(argv);
 }
 
-/// Containers die with their shims at the latest; removed first, they leave no mount to clear. A
-/// network that is not removed leaves its bridge, and dockerd makes it again at its next start.
+/// Removed first, containers leave no mount to clear. A network that is not removed leaves its
+/// bridge, and dockerd makes it again at its next start.
 void remove_containers(const PrivateEngineOptions& options) {
   remove_listed(options, {"ps", "--all", "--quiet"}, {"rm", "--force", "--volumes"});
   remove_listed(options, {"network", "ls", "--quiet", "--filter", "type=custom"},
@@ -161,6 +202,7 @@ std::vector<std::string> clear_traces(const PrivateEngineOptions& options) {
 std::vector<std::string> stop_engine(const PrivateEngineOptions& options) {
   if (docker_answers(private_engine_socket(options))) remove_containers(options);
   end_processes(options);
+  end_contained(options);
   return clear_traces(options);
 }
 
@@ -316,6 +358,8 @@ std::vector<std::string> stop_abandoned_engine(const PrivateEngineOptions& optio
   if (!users.held()) return removed;
   for (const ProcessInfo& process : engine_processes(options))
     removed.push_back(fmt::format("process {} {}", process.pid, process.name));
+  for (const ProcessInfo& process : contained_processes(container_ids(options)))
+    removed.push_back(fmt::format("process {} {} of a container", process.pid, process.name));
   for (const std::string& mount : mounts_below(options.folder)) removed.push_back("mount " + mount);
   const bool headless = engine_running(options) && !docker_answers(private_engine_socket(options));
   if (headless) start_engine(options);

@@ -14,6 +14,7 @@
 
 #include "containers/owner.hpp"
 #include "containers/paths.hpp"
+#include "containers/shared_memory.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -109,9 +110,19 @@ void RunFolder::write_script(const std::string& file, const std::string& text) c
   if (!stream || chmod(path.c_str(), 0755) != 0) refuse(path, std::strerror(errno));
 }
 
-void RunFolder::remove() {
+void RunFolder::remove() { remove_run_folder(name_); }
+
+std::vector<std::string> remove_run_folder(const std::string& name) {
+  const std::string path = RunFolder::path_of(name);
+  struct stat status {};
+  // The owner's file is written when the folder is made, and never again.
+  const bool known = lstat((path + "/owner").c_str(), &status) == 0 && S_ISREG(status.st_mode);
+  if (!known && lstat(path.c_str(), &status) != 0) return {};
+  std::vector<std::string> removed =
+      remove_left_segments("/dev/shm", static_cast<double>(status.st_mtim.tv_sec));
   std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  if (fs::remove_all(path, ignored) > 0) removed.push_back(path);
+  return removed;
 }
 
 std::vector<std::string> abandoned_run_folders() {

@@ -21,6 +21,7 @@ class RunFolder {
   [[nodiscard]] const std::string& name() const { return name_; }
   /// @throws Error(environment)
   void write_script(const std::string& file, const std::string& text) const;
+  /// Also of what ranks that were killed have left in /dev/shm since the folder was made.
   void remove();
 
   /// The name the next folder of this run would get, for `plan`.
@@ -34,5 +35,8 @@ class RunFolder {
 
 /// Folders whose owners are dead, by name.
 std::vector<std::string> abandoned_run_folders();
+
+/// Removes a folder by its name, as RunFolder::remove does. @returns the paths that went
+std::vector<std::string> remove_run_folder(const std::string& name);
 
 }  // namespace dynamiccl

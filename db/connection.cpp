@@ -1,19 +1,33 @@
 #include "db/connection.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 #include <thread>
 
 #include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
+
+std::string read_raw(SQLite::Database& db, std::int64_t offset, std::size_t most) {
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(db.getHandle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  sqlite3_int64 size = 0;
+  if (file == nullptr || file->pMethods == nullptr ||
+      file->pMethods->xFileSize(file, &size) != SQLITE_OK || offset >= size)
+    return "";
+  std::string bytes(std::min<std::size_t>(most, static_cast<std::size_t>(size - offset)), '\0');
+  const int code =
+      file->pMethods->xRead(file, bytes.data(), static_cast<int>(bytes.size()), offset);
+  return code == SQLITE_OK ? bytes : "";
+}
+
 namespace {
 
 constexpr int kBusyTimeoutMs = 30000;
@@ -58,7 +72,7 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
   }
 }
 
-std::string regular_file_or_none(const std::string& path) {
+void regular_file_or_none(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
@@ -72,16 +86,28 @@ std::string regular_file_or_none(const std::string& path) {
                             "database with --db",
                             path, folder.string()));
   }
-  // A file below a page's size is empty to SQLite, which then writes over it.
+}
+
+/// A new database is its user's alone, as SQLite makes what lies beside it: who may read the index
+/// of the log could lock it, and no launch would be stored. Somebody else's access is for the user
+/// to give (chmod).
+void make_private(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file >= 0) close(file);
+}
+
+/// A file below a page's size is empty to SQLite, which then writes over it. Asked before the first
+/// statement.
+void require_magic(SQLite::Database& db, const std::string& path) {
   constexpr std::string_view kMagic = "SQLite format 3";
-  std::array<char, kMagic.size()> head{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  const std::string_view read(head.data(), static_cast<std::size_t>(file.gcount()));
-  if (!read.empty() && read != kMagic)
+  const std::string head = read_raw(db, 0, kMagic.size());
+  // SQLite takes a file of one byte for an empty one.
+  std::error_code ignored;
+  const bool one_byte = head.empty() && std::filesystem::is_regular_file(path, ignored) &&
+                        std::filesystem::file_size(path, ignored) == 1;
+  if (one_byte || (!head.empty() && head != kMagic))
     throw Error(ErrorKind::data,
                 fmt::format("database {}: {}", path, explain(SQLITE_NOTADB, path).first));
-  return path;
 }
 
 int pragma(SQLite::Database& db, const std::string& name) {
@@ -111,9 +137,24 @@ void switch_to_wal(SQLite::Database& db) {
   }
 }
 
+/// `path` as a URI that promises SQLite that nobody writes the file. Never where this process has
+/// the file open: closing it would drop the locks.
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path) {
+    if (c == '%' || c == '?' || c == '#') {
+      uri += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    } else {
+      uri += c;
+    }
+  }
+  return uri + "?immutable=1";
+}
+
 SQLite::Database open_read_only(const std::string& path) {
   try {
     SQLite::Database db(path, SQLite::OPEN_READONLY, kBusyTimeoutMs);
+    require_magic(db, path);
     pragma(db, "schema_version");
     return db;
   } catch (const SQLite::Exception& error) {
@@ -132,18 +173,6 @@ SQLite::Database open_read_only(const std::string& path) {
 
 }  // namespace
 
-std::string immutable_uri(const std::string& path) {
-  std::string uri = "file:";
-  for (const char c : path) {
-    if (c == '%' || c == '?' || c == '#') {
-      uri += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    } else {
-      uri += c;
-    }
-  }
-  return uri + "?immutable=1";
-}
-
 void throw_explained(const SQLite::Exception& error, const std::string& path,
                      const std::string& doing) {
   const auto [next, kind] = explain(error.getErrorCode() & 0xff, path);
@@ -153,16 +182,20 @@ void throw_explained(const SQLite::Exception& error, const std::string& path,
 
 SQLite::Database open_for_writing(const std::string& path) {
   regular_file_or_none(path);
+  make_private(path);
   return explained(path, "opening", [&] {
     SQLite::Database db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
                         kBusyTimeoutMs);
+    require_magic(db, path);
     check_owner_program(db, path);
     switch_to_wal(db);
     // NORMAL: a killed process loses nothing; the machine losing power may cost the newest commits,
     // never the database. Waiting for the disk twice per launch would cost more than the rows.
+    // A small cache: rows are appended, and a large one would let the writer grow with its
+    // database.
     db.exec(
         "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=ON; "
-        "PRAGMA cache_size=-65536");
+        "PRAGMA cache_size=-2048");
     if (pragma(db, "foreign_keys") != 1) {
       throw Error(
           ErrorKind::environment,

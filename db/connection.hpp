@@ -2,6 +2,8 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace dynamiccl {
@@ -18,8 +20,10 @@ SQLite::Database open_for_writing(const std::string& path);
 /// @throws as open_for_writing, also when the file does not exist
 SQLite::Database open_for_reading(const std::string& path);
 
-/// `path` as a URI that promises SQLite that nobody writes the file.
-std::string immutable_uri(const std::string& path);
+/// Bytes of the database's file, at most so many, as it lies on the disk without its log; "" where
+/// there are none. A process must never open the file a second time beside SQLite: closing that
+/// descriptor drops its locks, and another process would take the log away from it.
+std::string read_raw(SQLite::Database& db, std::int64_t offset, std::size_t most);
 
 /// Turns an SQLite error into one that says what failed, where, why and what to do next.
 /// @param doing "storing the launch"

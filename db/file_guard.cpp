@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <thread>
 
 #include "core/vocabulary/error.hpp"
@@ -17,17 +16,6 @@ namespace dynamiccl {
 namespace {
 
 constexpr const char* kReadIdentity = "SELECT value FROM meta WHERE key = 'identity'";
-
-/// The identity as the file itself has it, without its log; nullopt where it cannot be read.
-std::optional<std::string> identity_in_file(const std::string& path) {
-  try {
-    SQLite::Database file(immutable_uri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI);
-    SQLite::Statement read(file, kReadIdentity);
-    return read.executeStep() ? std::optional(read.getColumn(0).getString()) : std::string();
-  } catch (const SQLite::Exception&) {
-    return std::nullopt;
-  }
-}
 
 ino_t inode_of(const std::string& path) {
   struct stat status {};
@@ -49,14 +37,25 @@ FileGuard::FileGuard(SQLite::Database& db, std::string path) : db_(db), path_(st
   SQLite::Statement read(db_, kReadIdentity);
   if (read.executeStep()) identity_ = read.getColumn(0).getString();
   read.reset();
-  if (identity_in_file(path_) != identity_) {
+  find_page();
+  if (!on_disk()) {
     // Other readers may keep it from the file; then it is looked for again later.
     SQLite::Statement checkpoint(db_, "PRAGMA wal_checkpoint(PASSIVE)");
     while (checkpoint.executeStep()) {
     }
   }
-  identity_on_disk_ = identity_in_file(path_) == identity_;
+  identity_on_disk_ = on_disk();
   note_helpers();
+}
+
+void FileGuard::find_page() {
+  page_bytes_ = db_.execAndGet("PRAGMA page_size").getInt();
+  page_ = db_.execAndGet("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").getInt64();
+}
+
+bool FileGuard::on_disk() const {
+  const auto page = read_raw(db_, (page_ - 1) * page_bytes_, static_cast<std::size_t>(page_bytes_));
+  return page.find(identity_) != std::string::npos;
 }
 
 void FileGuard::note_helpers() {
@@ -64,14 +63,20 @@ void FileGuard::note_helpers() {
   index_ = inode_of(path_ + "-shm");
 }
 
-bool FileGuard::overwritten() const {
+bool FileGuard::overwritten() {
   // Another process of ours may be moving its log into the file: a reading between two pages is
   // repeated.
   for (int attempt = 0; attempt < 20; ++attempt) {
-    if (identity_in_file(path_) == identity_) return false;
+    if (on_disk()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return true;
+  // Another program's VACUUM may have moved the page.
+  try {
+    find_page();
+  } catch (const SQLite::Exception&) {
+    return true;
+  }
+  return !on_disk();
 }
 
 FileGuard::State FileGuard::look() {
@@ -95,7 +100,7 @@ FileGuard::State FileGuard::look() {
     lost_ = "other contents were written over it";
     return State::damaged;
   }
-  if (!identity_on_disk_) identity_on_disk_ = identity_in_file(path_) == identity_;
+  if (!identity_on_disk_) identity_on_disk_ = on_disk();
   return State::unchanged;
 }
 

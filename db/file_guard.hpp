@@ -28,13 +28,19 @@ class FileGuard {
  private:
   enum class State { unchanged, elsewhere, damaged };
   [[nodiscard]] State look();
-  [[nodiscard]] bool overwritten() const;
+  [[nodiscard]] bool overwritten();
+  /// Where the file keeps the identity.
+  void find_page();
+  /// Whether the file itself has it, without its log.
+  [[nodiscard]] bool on_disk() const;
   void note_helpers();
   void take_away_helpers(bool keep_log) const noexcept;
 
   SQLite::Database& db_;
   std::string path_;
   std::string identity_;
+  std::int64_t page_ = 0;  ///< of the table `meta`
+  std::int64_t page_bytes_ = 0;
   bool identity_on_disk_ = false;  ///< it was seen in the file itself, not only in the log
   bool regular_ = false;           ///< a file by a name, as databases in memory are not
   dev_t device_ = 0;

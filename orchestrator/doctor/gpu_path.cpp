@@ -143,7 +143,8 @@ void find_small_shm(const Separation& apart, int ranks, std::vector<GpuObstacle>
       {"/dev/shm size",
        fmt::format("{} ranks share a /dev/shm of {}, and NCCL makes a segment of {} bytes in it "
                    "for each rank that needs a proxy: {} MiB together; it gives up where one does "
-                   "not fit",
+                   "not fit (the size is of one version's error message; the least that suffices "
+                   "was not measured)",
                    sharing, format_bytes(*size), kSegmentBytes, (needed >> 20) + 1),
        "--shm-size 1g (shm_size = \"1GiB\"), or --ipc=host"});
 }

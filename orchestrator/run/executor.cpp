@@ -140,6 +140,10 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
   if (resumed) refuse_changed_plan(*resumed);
   site_.run_folder = fmt::format("{}/{}", site_.run_folder, summary_.run_id);
   make_folder(site_.run_folder, "choose another place with --out");
+  // Settings and records are the user's, and ranks meet by files in it.
+  std::error_code of_other_systems;
+  std::filesystem::permissions(site_.run_folder, std::filesystem::perms::owner_all,
+                               of_other_systems);
   runner_.emplace(LaunchTerms{experiment_.profiles, experiment_.protocol, experiment_.seed}, site_,
                   &store_, console_, summary_.run_id);
   if (replayed_) runner_->replay(*replayed_);

@@ -11,6 +11,7 @@
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/run/launch_folders.hpp"
+#include "orchestrator/run/runs_beside.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -100,6 +101,8 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   launch.start.block = place.block;
   launch.start.attempt = number;
   launch.start.position = place.position;
+  auto beside = runs_beside();
+  say_who_is_beside(beside);
   launch.noise_before = quiet_window(protocol.noise, site_.cores);
   launch.start.noise_json = launch.noise_before.dump();
   GroupLaunch done;
@@ -108,10 +111,20 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
       run_launch(launch, profile, *environment, site_, protocol,
                  console_.verbose() ? [](const std::string& text) { tell(printable(text)); }
                                     : std::function<void(const std::string&)>());
+  beside.merge(runs_beside());
+  done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
   if (store_ != nullptr) store_outcome(launch, done);
   if (done.ok()) cadences_.note(group, done.finished.records);
   if (store_ == nullptr || (done.ok() && !site_.keep_files)) remove_launch_folder(launch);
   return done;
+}
+
+void LaunchRunner::say_who_is_beside(const std::set<pid_t>& processes) {
+  if (processes.empty() || std::exchange(said_beside_, true)) return;
+  console_.warning(
+      fmt::format("another run measures on the same cores (process {}): launches beside it are "
+                  "flagged; wait for its end, or give each its own cores with taskset",
+                  *processes.begin()));
 }
 
 void LaunchRunner::store_outcome(const PreparedLaunch& launch, const GroupLaunch& done) {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,6 +106,8 @@ class LaunchRunner {
   /// The nodes of a cluster, where ranks go to one; what has ended meanwhile is asked for anew.
   void hold_nodes();
   void note_left_over(const std::string& problem);
+  /// Once a run.
+  void say_who_is_beside(const std::set<pid_t>& processes);
 
   LaunchTerms terms_;
   LaunchSite site_;
@@ -113,6 +118,7 @@ class LaunchRunner {
   CadenceBook cadences_;
   std::map<std::string, Readiness> readiness_;
   std::optional<RunConfig> replayed_;
+  bool said_beside_ = false;
 };
 
 }  // namespace dynamiccl

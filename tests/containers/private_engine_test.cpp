@@ -154,6 +154,35 @@ TEST_CASE("a dockerd that was killed itself leaves containers that are cleared t
   CHECK(nothing_left(options));
 }
 
+TEST_CASE("containers whose shims were killed with their dockerd are ended too", "[safety]") {
+  const TempFolder folder;
+  const PrivateEngineOptions options = apart(folder);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto lease = std::make_unique<EngineLease>(options);
+    const Engine engine = engine_at(lease->socket());
+    container_in(engine).release();
+    const auto ids = run_command(engine_argv(engine, {"ps", "--quiet"})).out;
+    const auto inside = run_command(
+        engine_argv(engine, {"inspect", "--format", "{{.State.Pid}}", std::string(trim(ids))}));
+    std::ofstream(folder.path() + "/inside") << inside.out;
+    for (const ProcessInfo& process : list_processes())
+      if (belongs_to_engine(process, options)) kill(process.pid, SIGKILL);
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  const pid_t inside = pid_in(folder.path() + "/inside");
+  REQUIRE(inside > 0);
+  REQUIRE(kill(inside, 0) == 0);
+  const auto removed = stop_abandoned_engine(options);
+  CHECK(std::any_of(removed.begin(), removed.end(),
+                    [](const std::string& line) { return line.ends_with("of a container"); }));
+  // Gone, or a zombie that init has not collected yet.
+  std::ifstream command_line("/proc/" + std::to_string(inside) + "/cmdline");
+  CHECK(command_line.peek() == std::ifstream::traits_type::eof());
+  CHECK(nothing_left(options));
+}
+
 TEST_CASE("a private engine leaves the machine's network as it was") {
   const TempFolder folder;
   PrivateEngineOptions options = apart(folder);

@@ -1,6 +1,7 @@
 // The file of a database changes under the one who writes it.
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -128,4 +129,40 @@ TEST_CASE("two writers of one database are no damage to each other", "[safety]")
     begin(two, "two-" + std::to_string(i));
   }
   CHECK(runs_in(path) == 40);
+}
+
+namespace {
+
+/// Whether this process holds SQLite's lock of who has the database open, as others see it.
+bool open_for_others(const std::string& path) {
+  const pid_t other = fork();
+  if (other == 0) {
+    // SHARED_FIRST and SHARED_SIZE of SQLite's file format.
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = 0x40000000 + 2;
+    lock.l_len = 510;
+    const int file = open(path.c_str(), O_RDWR);
+    _exit(fcntl(file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(other, &status, 0);
+  return status == 0;
+}
+
+}  // namespace
+
+TEST_CASE("readings of the file drop no lock, so that no other process takes the log away",
+          "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("x.sqlite");
+  Store store(path);
+  CHECK(open_for_others(path));
+  begin(store, "run-1");
+  CHECK(open_for_others(path));
+  CHECK(runs_in(path) == 1);
+  CHECK(open_for_others(path));
+  begin(store, "run-2");
+  CHECK(open_for_others(path));
 }

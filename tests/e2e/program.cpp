@@ -1,6 +1,7 @@
 #include "tests/e2e/program.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "containers/command.hpp"
+#include "containers/paths.hpp"
 #include "containers/processes.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -47,7 +49,11 @@ std::vector<std::string> Program::argv(std::vector<std::string> arguments) const
 Program::Result Program::run(std::vector<std::string> arguments) const {
   CommandOptions options;
   options.timeout = std::chrono::minutes(10);
-  const auto result = run_command(argv(std::move(arguments)), options);
+  auto words = argv(std::move(arguments));
+  // A killed test takes the program along, and with it ranks that spin.
+  if (!find_program("setpriv").empty())
+    words.insert(words.begin(), {"setpriv", "--pdeathsig", "TERM"});
+  const auto result = run_command(words, options);
   return {result.exit_code, result.out, result.err};
 }
 
@@ -68,6 +74,7 @@ pid_t Program::start(std::vector<std::string> arguments) const {
   const pid_t pid = fork();
   if (pid == 0) {
     setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "containers/command.hpp"
@@ -97,6 +98,34 @@ TEST_CASE("a rank that a signal ended is stored as such", "[safety]") {
   CHECK(launch[0]["signal"] == 9);
   CHECK_THAT(launch[0]["reason"].get<std::string>(),
              ContainsSubstring("ended by signal 9") && ContainsSubstring("had measured 0 of 1"));
+}
+
+TEST_CASE("what ranks of a killed launcher leave in shared memory goes with the run", "[safety]") {
+  const auto left = [] {
+    std::set<std::string> names;
+    for (const char* folder : {"/dev/shm", "/tmp"})
+      for (const auto& entry : fs::directory_iterator(folder))
+        if (const auto name = entry.path().filename().string();
+            name.starts_with("vader_segment.") || name.starts_with("ompi."))
+          names.insert(entry.path().string());
+    return names;
+  };
+  const auto before = left();
+  const Program program;
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlowRun))});
+  REQUIRE(wait_for_workers(program, 2).size() >= 2);
+  for (int i = 0; i < 300 && left() == before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  // Launcher and ranks at once: nobody is left who could tidy.
+  for (const auto& process : list_processes())
+    if (process.name == "mpirun.openmpi" &&
+        join(process.argv, " ").find(program.folder()) != std::string::npos)
+      kill(process.pid, SIGKILL);
+  for (const pid_t worker : workers_of(program)) kill(worker, SIGKILL);
+  kill(pid, SIGKILL);
+  CHECK(Program::wait(pid) == 128 + SIGKILL);
+  CHECK(program.run({"clean"}).exit_code == 0);
+  CHECK(left() == before);
 }
 
 TEST_CASE("of a launch without an end every rank's state is stored", "[safety]") {

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -7,6 +10,8 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
+#include "core/vocabulary/text.hpp"
+#include "db/anonymous.hpp"
 #include "orchestrator/cli/verbs/output_file.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/tune/measured_table.hpp"
@@ -27,6 +32,8 @@ struct Arguments {
   int ranks = 0;
   std::string up_to;
   std::string plugin;
+  std::string anonymous;
+  std::vector<std::string> hidden;
 };
 
 std::string beside_the_program(const char* name) {
@@ -73,7 +80,46 @@ void say(const Export& made, const fs::path& folder, Shared& shared, nlohmann::j
   for (const std::string& line : made.notes) tell(fmt::format("note: {}\n", printable(line)));
 }
 
+/// The database without what tells this machine and its people.
+void export_database(const Arguments& arguments, const Shared& shared) {
+  if (!arguments.table.empty() || !arguments.formats.empty() || !arguments.measured.empty())
+    throw Error(
+        ErrorKind::input,
+        "--anonymous copies the database: it goes without a table, --format and --measured");
+  std::vector<std::string> hidden = arguments.hidden;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) == 0) hidden.emplace_back(host.data());
+  if (const passwd* user = getpwuid(geteuid()); user != nullptr && geteuid() != 0)
+    hidden.emplace_back(user->pw_name);
+  const auto summary = write_anonymous(shared.db, arguments.anonymous, hidden);
+  if (shared.json) {
+    fmt::print("{}\n", nlohmann::json{{"file", arguments.anonymous},
+                                      {"hosts", summary.hosts},
+                                      {"users", summary.users},
+                                      {"paths", summary.paths},
+                                      {"addresses", summary.addresses}}
+                           .dump(1));
+    return;
+  }
+  fmt::print("{}\n", arguments.anonymous);
+  if (shared.quiet) return;
+  tell(fmt::format(
+      "replaced: {} hosts, {} users, {} paths, {} addresses and ids; left out: what "
+      "programs wrote to stderr, comments of experiments\n"
+      "names of runs, profiles and settings stay: see `dynamiccl list --db {}`, and hide "
+      "more with --hide WORD\n",
+      summary.hosts, summary.users, summary.paths, summary.addresses,
+      printable(arguments.anonymous)));
+}
+
 void run_export(const Arguments& arguments, Shared& shared) {
+  if (!arguments.anonymous.empty()) return export_database(arguments, shared);
+  if (!arguments.hidden.empty()) throw Error(ErrorKind::input, "--hide goes with --anonymous");
+  if (arguments.formats.empty())
+    throw Error(ErrorKind::input, "--format is required: " + join(all_names<ExportFormat>(), ", ") +
+                                      "; or --anonymous for a copy of the database to share");
+  if (arguments.out.empty())
+    throw Error(ErrorKind::input, "--out is required: a folder for the files");
   std::vector<ExportFormat> formats;
   for (const std::string& name : arguments.formats)
     formats.push_back(parse_named<ExportFormat>(name));
@@ -98,8 +144,10 @@ void run_export(const Arguments& arguments, Shared& shared) {
 }  // namespace
 
 void add_export_verb(CLI::App& app, Shared& shared) {
-  auto* verb = app.add_subcommand(
-      "export", "write settings as the files that NCCL, Open MPI, MPICH and Gloo jobs load");
+  auto* verb = app.add_subcommand("export",
+                                  "write settings as the files that NCCL, Open MPI, MPICH and Gloo "
+                                  "jobs load, or a database for "
+                                  "sharing");
   auto arguments = std::make_shared<Arguments>();
   verb->add_option("TABLE", arguments->table,
                    "configuration table (left by tune; written with --measured)");
@@ -109,11 +157,9 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "with --measured: whose settings (those of the first format)");
   add_choice_option(*verb, "--format", arguments->formats, all_names<ExportFormat>(),
                     "what the files are for; several may be given")
-      ->required()
       ->delimiter(',');
   verb->add_option("--out", arguments->out,
-                   "folder for the files; jobs must see it under this path")
-      ->required();
+                   "folder for the files; jobs must see it under this path");
   verb->add_option("--regime", arguments->regime,
                    "id or name of the table's regime, or its beginning");
   verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks");
@@ -122,6 +168,10 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "for larger ones");
   verb->add_option("--plugin", arguments->plugin,
                    "where jobs find libdynamiccl-nccl-plugin.so (beside this program)");
+  verb->add_option("--anonymous", arguments->anonymous,
+                   "instead: copy the database into this new file, for sharing, without hosts, "
+                   "users, paths and addresses");
+  verb->add_option("--hide", arguments->hidden, "with --anonymous: replace this word, too");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(
@@ -130,6 +180,7 @@ void add_export_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl export --measured last --format nccl,toml --out tuned\n"
       "  dynamiccl export --measured last --up-to 16KiB --format nccl --out tuned-small\n"
       "  dynamiccl export results/tuned.json --format openmpi,mpich,gloo --out tuned\n"
+      "  dynamiccl export --anonymous shared.sqlite --hide our-project\n"
       "  NCCL_CONF_FILE=$PWD/tuned/nccl.conf torchrun train.py");
   verb->callback([arguments, &shared] { run_export(*arguments, shared); });
 }

@@ -1,0 +1,178 @@
+#include "db/anonymous.hpp"
+
+#include <SQLiteCpp/Backup.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/vocabulary/error.hpp"
+#include "db/anonymous_words.hpp"
+#include "db/connection.hpp"
+
+namespace dynamiccl {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// Columns that hold words of ours, digests and times, never text of the machine's.
+const std::set<std::string>& closed_columns() {
+  static const std::set<std::string> columns{"status",
+                                             "architecture",
+                                             "backend",
+                                             "collective",
+                                             "datatype",
+                                             "cadence",
+                                             "rank_aggregation",
+                                             "role",
+                                             "format",
+                                             "mode",
+                                             "kind",
+                                             "key",
+                                             "sha256",
+                                             "uuid",
+                                             "seed",
+                                             "parameters_sha256",
+                                             "transport",
+                                             "barrier",
+                                             "started_utc",
+                                             "ended_utc",
+                                             "at_utc",
+                                             "imported_utc",
+                                             "replay_of"};
+  return columns;
+}
+
+struct Column {
+  std::string table;
+  std::string name;
+};
+
+std::vector<Column> text_columns(SQLite::Database& db) {
+  std::vector<Column> columns;
+  SQLite::Statement read(
+      db,
+      "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c "
+      "WHERE m.type = 'table' AND c.type = 'TEXT' AND m.name <> 'meta' ORDER BY 1, c.cid");
+  while (read.executeStep())
+    if (const auto name = read.getColumn(1).getString(); !closed_columns().contains(name))
+      columns.push_back({read.getColumn(0).getString(), name});
+  return columns;
+}
+
+void for_each_text(SQLite::Database& db, const Column& column,
+                   const std::function<void(const std::string&)>& use) {
+  SQLite::Statement read(db,
+                         fmt::format("SELECT DISTINCT \"{0}\" FROM \"{1}\" WHERE \"{0}\" IS NOT "
+                                     "NULL",
+                                     column.name, column.table));
+  while (read.executeStep()) use(read.getColumn(0).getString());
+}
+
+std::string changed(const Column& column, const std::string& text, Anonymizer& words) {
+  if (column.name.ends_with("_json"))
+    if (auto value = json::parse(text, nullptr, false); !value.is_discarded())
+      return words.replaced(value).dump();
+  if (column.name == "spec_text") return words.replaced(without_comments(text));
+  return words.replaced(text);
+}
+
+/// Through a table of what becomes of each text, so that rows are found whatever their key is.
+void change_column(SQLite::Database& db, const Column& column, Anonymizer& words) {
+  db.exec("CREATE TEMP TABLE changes (was TEXT PRIMARY KEY, becomes TEXT) WITHOUT ROWID");
+  std::vector<std::string> texts;
+  for_each_text(db, column, [&](const std::string& text) { texts.push_back(text); });
+  SQLite::Statement note(db, "INSERT INTO temp.changes VALUES (?, ?)");
+  for (const auto& text : texts) {
+    const std::string becomes = changed(column, text, words);
+    if (becomes == text) continue;
+    note.bind(1, text);
+    note.bind(2, becomes);
+    note.exec();
+    note.reset();
+  }
+  db.exec(
+      fmt::format("UPDATE \"{0}\" SET \"{1}\" = (SELECT becomes FROM temp.changes WHERE was = "
+                  "\"{1}\") WHERE \"{1}\" IN (SELECT was FROM temp.changes)",
+                  column.table, column.name));
+  db.exec("DROP TABLE temp.changes");
+}
+
+void collect(SQLite::Database& db, Anonymizer& words) {
+  SQLite::Statement owners(db, "SELECT DISTINCT owner_host FROM run");
+  while (owners.executeStep()) words.hide_host(owners.getColumn(0).getString());
+  SQLite::Statement boots(db, "SELECT DISTINCT owner_boot_id FROM run");
+  while (boots.executeStep()) words.hide_id(boots.getColumn(0).getString());
+  for (const auto& column : text_columns(db))
+    for_each_text(db, column, [&](const std::string& text) {
+      if (column.table == "run" && column.name == "argv_json")
+        words.look_at_command(json::parse(text, nullptr, false));
+      if (column.name.ends_with("_json"))
+        words.look_at(json::parse(text, nullptr, false));
+      else if (column.name == "spec_path" || column.name == "source")
+        words.look_at(json(text));
+    });
+}
+
+/// Digests of what is replaced would let others try words until one fits.
+void renew_digests(SQLite::Database& db) {
+  for (const char* table : {"experiment", "profile"})
+    db.exec(fmt::format("UPDATE {} SET sha256 = lower(hex(randomblob(32)))", table));
+  db.exec("UPDATE imported_run SET sha256 = lower(hex(randomblob(32))) WHERE sha256 IS NOT NULL");
+  db.exec("DELETE FROM meta WHERE key = 'identity'");
+}
+
+void remove_files(const std::string& path) {
+  std::error_code ignored;
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) fs::remove(path + suffix, ignored);
+}
+
+AnonymousSummary change_copy(const std::string& path, const std::vector<std::string>& hidden) {
+  SQLite::Database db(path, SQLite::OPEN_READWRITE);
+  db.exec("PRAGMA journal_mode=DELETE; PRAGMA foreign_keys=OFF; PRAGMA secure_delete=ON");
+  Anonymizer words;
+  collect(db, words);
+  for (const auto& word : hidden) words.hide_word(word);
+  SQLite::Transaction all(db);
+  db.exec("UPDATE launch SET stderr_tail = NULL");
+  for (const auto& column : text_columns(db)) change_column(db, column, words);
+  renew_digests(db);
+  all.commit();
+  // Free pages still hold what was replaced.
+  db.exec("VACUUM");
+  return words.summary();
+}
+
+}  // namespace
+
+AnonymousSummary write_anonymous(const std::string& from, const std::string& to,
+                                 const std::vector<std::string>& hidden) {
+  std::error_code ignored;
+  if (fs::exists(to, ignored))
+    throw Error(ErrorKind::input,
+                fmt::format("{}: is there already; name a new file, or remove it", to));
+  const std::string part = to + ".part";
+  remove_files(part);
+  try {
+    AnonymousSummary summary;
+    explained(to, "writing the copy", [&] {
+      SQLite::Database source = open_for_reading(from);
+      {
+        SQLite::Database copy(part, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+        SQLite::Backup backup(copy, source);
+        backup.executeStep();
+      }
+      summary = change_copy(part, hidden);
+    });
+    fs::rename(part, to);
+    return summary;
+  } catch (...) {
+    remove_files(part);
+    throw;
+  }
+}
+
+}  // namespace dynamiccl

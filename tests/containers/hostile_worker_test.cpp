@@ -1,0 +1,125 @@
+// What a worker that means harm finds inside the containers of every profile.
+
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+#include <set>
+
+#include "real_support.hpp"
+#include "support.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+/// Docker's own set, which every container has, by capability number.
+constexpr std::uint64_t kDefaultCapabilities = 0xa80425fb;
+
+std::uint64_t capability_bit(const std::string& name) {
+  static const std::map<std::string, int> numbers{
+      {"SYS_PTRACE", 19}, {"IPC_LOCK", 14}, {"SYS_NICE", 23}, {"NET_ADMIN", 12}};
+  return std::uint64_t{1} << numbers.at(name);
+}
+
+std::uint64_t effective_capabilities(const Environment& environment, int rank) {
+  const std::string line =
+      output_in(environment, rank, {"sh", "-c", "grep CapEff /proc/self/status | cut -f2"});
+  return std::stoull(line, nullptr, 16);
+}
+
+/// Mount points that are folders or files of the machine: no file system of the kernel's own.
+std::set<std::string> mounted_from_machine(const Environment& environment, int rank) {
+  const std::string text = output_in(
+      environment, rank,
+      {"sh", "-c",
+       "awk '{for (i = 7; i <= NF; i++) if ($i == \"-\") print $5, $(i+1)}' /proc/self/mountinfo"});
+  static const std::set<std::string> kernels{"proc",   "sysfs",  "tmpfs",   "devpts",
+                                             "mqueue", "cgroup", "cgroup2", "overlay"};
+  std::set<std::string> points;
+  for (const auto& line : split(text, '\n')) {
+    const auto words = split(line, ' ');
+    if (words.size() == 2 && !kernels.contains(words[1])) points.insert(words[0]);
+  }
+  return points;
+}
+
+/// Attempts that must fail, each with what it is for.
+const std::vector<std::pair<std::string, std::string>>& attempts() {
+  static const std::vector<std::pair<std::string, std::string>> list{
+      {"mount -t tmpfs none /mnt", "mounts"},
+      {"mount -o remount,rw /proc/sys", "makes the kernel's settings writable"},
+      {"echo 1 > /proc/sys/kernel/core_pattern", "sets what the machine runs on a crash"},
+      {"echo c > /proc/sysrq-trigger", "crashes the machine"},
+      {"test -S /var/run/docker.sock || test -S /run/docker.sock", "finds the engine's socket"},
+      {"mknod /tmp/disk b 254 0 && head -c 1 /tmp/disk", "reads the machine's disk"},
+      {"mknod /tmp/mem c 1 1 && head -c 1 /tmp/mem", "reads the machine's memory"},
+      {"insmod /tmp/none.ko 2>&1 | grep -v -i 'permitted\\|not found\\|no such\\|could not'",
+       "loads a module"},
+      {"test -d /proc/1/root/var/lib/dpkg/info && test -e /proc/1/root/etc/shadow && "
+       "test \"$(readlink /proc/1/ns/mnt)\" != \"$(readlink /proc/self/ns/mnt)\"",
+       "leaves by the first process's root"},
+      {"nsenter --target 1 --mount true && test \"$(readlink /proc/1/ns/mnt)\" != \"$(readlink "
+       "/proc/self/ns/mnt)\"",
+       "enters the machine's mounts"}};
+  return list;
+}
+
+void check_from_inside(const EnvironmentProfile& profile) {
+  INFO(profile.name);
+  const TempFolder programs;
+  std::ofstream(programs.path() + "/worker") << "program\n";
+  const TempFolder run;
+  StartRequest request{test_run("hostile"), 2, {run.path()}};
+  request.programs = {programs.path()};
+  const auto environment = started(profile, request);
+  std::uint64_t allowed = kDefaultCapabilities;
+  for (const auto& capability : profile.capabilities) {
+    CHECK_FALSE(capability.reason.empty());
+    allowed |= capability_bit(capability.name);
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(effective_capabilities(*environment, rank) == allowed);
+    auto points = mounted_from_machine(*environment, rank);
+    CHECK(points.erase(programs.path()) == 1);
+    CHECK(points.erase(run.path()) == 1);
+    for (const char* of_engine : {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts",
+                                  "/sbin/docker-init", "/usr/sbin/docker-init"})
+      points.erase(of_engine);
+    std::erase_if(points, [](const std::string& point) {
+      return point.starts_with(run_folder_root() + "/dyn-");
+    });
+    CHECK(points == std::set<std::string>{});
+    for (const auto& [command, what] : attempts()) {
+      INFO(what << ": " << command);
+      CHECK(run_command(environment->wrap_rank(rank, {"sh", "-c", command}, {})).exit_code != 0);
+    }
+    for (const auto& write :
+         {"echo x > " + programs.path() + "/worker", "rm " + programs.path() + "/worker",
+          "touch " + programs.path() + "/y"})
+      CHECK(run_command(environment->wrap_rank(rank, {"sh", "-c", write}, {})).exit_code != 0);
+  }
+  std::string kept;
+  std::getline(std::ifstream(programs.path() + "/worker"), kept);
+  CHECK(kept == "program");
+}
+
+bool in_docker(const EnvironmentProfile& profile) {
+  return profile.kind == EnvironmentKind::single_docker ||
+         profile.kind == EnvironmentKind::cross_docker;
+}
+
+}  // namespace
+
+TEST_CASE("a hostile worker gets no more than its profile says", "[safety]") {
+  need(shipped("cross-docker"));
+  const auto lease = held_engine();
+  check_from_inside(shipped("cross-docker"));
+}
+
+TEST_CASE("a hostile worker gets no more than its profile says, in every profile of Docker",
+          "[safety][long]") {
+  need(shipped("cross-docker"));
+  const auto lease = held_engine();
+  for (const auto& [name, profile] : shipped_profiles())
+    if (in_docker(profile) && name != "cross-docker" && !unavailable_reason(profile))
+      check_from_inside(profile);
+}

@@ -1,0 +1,84 @@
+#include "containers/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include "support.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string segment(const TempFolder& folder, const std::string& name) {
+  const std::string path = folder.path() + "/" + name;
+  std::ofstream(path) << std::string(4096, 'x');
+  return path;
+}
+
+/// A process other than this one that opens or maps the file until it is ended.
+class User {
+ public:
+  User(const std::string& path, bool map) {
+    int ready[2];
+    REQUIRE(pipe(ready) == 0);
+    child_ = fork();
+    if (child_ == 0) {
+      const int file = open(path.c_str(), O_RDONLY);
+      if (map) {
+        if (mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0) == MAP_FAILED) _exit(1);
+        close(file);
+      }
+      if (write(ready[1], "y", 1) != 1) _exit(1);
+      pause();
+      _exit(0);
+    }
+    close(ready[1]);
+    char answer = 'n';
+    REQUIRE(read(ready[0], &answer, 1) == 1);
+    close(ready[0]);
+  }
+  ~User() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  User(const User&) = delete;
+  User& operator=(const User&) = delete;
+
+ private:
+  pid_t child_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("of shared memory only what nobody uses, of this user's and of this time, is removed",
+          "[safety]") {
+  const TempFolder folder;
+  const auto now = static_cast<double>(std::time(nullptr));
+  const auto left = segment(folder, "vader_segment.host.0.1a2b0001.0");
+  const auto of_mpich = segment(folder, "mpich_shar_tmpA1b2C3");
+  const auto of_others = segment(folder, "somebodys");
+  const auto mapped = segment(folder, "vader_segment.host.0.1a2b0001.1");
+  const auto open = segment(folder, "nccl-abcdef");
+  fs::create_symlink(of_others, folder.path() + "/nccl-link");
+  const User mapper(mapped, true);
+  const User opener(open, false);
+
+  // Made before the run was.
+  CHECK(remove_left_segments(folder.path(), now + 1000).empty());
+  auto removed = remove_left_segments(folder.path(), now - 1);
+  std::sort(removed.begin(), removed.end());
+  CHECK(removed == std::vector<std::string>{of_mpich, left});
+  for (const auto& kept : {of_others, mapped, open}) CHECK(fs::exists(kept));
+  CHECK(fs::is_symlink(folder.path() + "/nccl-link"));
+  CHECK(remove_left_segments(folder.path() + "/no-such-folder", 0).empty());
+}

@@ -1,0 +1,114 @@
+#include "db/anonymous.hpp"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/error.hpp"
+#include "db/anonymous_words.hpp"
+#include "db/reader.hpp"
+#include "db/store.hpp"
+#include "tests/db/synthetic.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// Each stands for itself in one kind of place: JSON, a path, free text, a comment, an address.
+const std::vector<std::string> kOriginals{
+    "nodesecret17",     "example.internal",
+    "alicesecret",      "bobsecret",
+    "hiddenproject",    "carolcomment",
+    "dataset secret",   "10.20.30.40",
+    "stderrsecret",     "GPU-12345678-1234-1234-1234-123456789abc",
+    "experimentsecret", "oldsecret"};
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void make_telling_database(const std::string& path) {
+  Store store(path);
+  auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});
+  plan.run.name = "smoke of hiddenproject";
+  plan.run.spec_path = "/home/alicesecret/hiddenproject/experimentsecret.toml";
+  plan.run.spec_text = "name = \"x # no comment\" # by carolcomment\n# carolcomment\nseed = 1\n";
+  plan.run.argv = {"/opt/bobsecret/bin/dynamiccl", "run", "hiddenproject/experimentsecret.toml"};
+  plan.run.host_json =
+      R"({"hostname": "nodesecret17.example.internal", "user": "bobsecret", "cpu": "Xeon",)"
+      R"( "gpus": ["GPU-12345678-1234-1234-1234-123456789abc"]})";
+  store.begin_run(plan.run, plan.groups, plan.cells);
+  auto start = make_start(plan.groups.front().id, 0);
+  start.argv = {"mpirun", "/srv/dataset secret/for alicesecret/run.json"};
+  start.environment_json = R"({"DYNAMICCL_RUN_FOLDER": "/home/alicesecret/oldsecret"})";
+  const auto row = store.begin_launch("run-1", start);
+  auto end =
+      make_end(LaunchStatus::failed,
+               "rank 1 on nodesecret17: /srv/dataset secret/for alicesecret/run.json: no route "
+               "to 10.20.30.40; alicesecret should look");
+  end.stderr_tail = "stderrsecret says nothing that could be known";
+  store.finish_launch(row, end, {});
+  store.add_event("run-1", row, "note", "seen by nodesecret17 in /home/alicesecret/x: slow");
+}
+
+}  // namespace
+
+TEST_CASE("nothing that tells a machine or a person is left in a database for sharing",
+          "[safety]") {
+  const ScratchFolder folder;
+  const auto path = folder.file("telling.sqlite");
+  const auto shared = folder.file("shared.sqlite");
+  make_telling_database(path);
+  const auto before = text_of_file(path) + text_of_file(path + "-wal");
+  for (const auto& original : kOriginals) {
+    INFO(original);
+    CHECK(before.find(original) != std::string::npos);
+  }
+  const auto summary = write_anonymous(path, shared, {"hiddenproject"});
+  CHECK(summary.hosts >= 1);
+  CHECK(summary.users >= 2);
+  CHECK(summary.paths >= 3);
+  CHECK(summary.addresses == 2);
+  const auto after = text_of_file(shared);
+  for (const auto& original : kOriginals) {
+    INFO(original);
+    CHECK(after.find(original) == std::string::npos);
+  }
+  // What is measured, and words that tell nobody, are there.
+  const Reader reader(shared);
+  CHECK(reader.query("SELECT 1 FROM run_cell WHERE collective = 'allreduce'").rows.size() == 1);
+  CHECK(reader.query("SELECT 1 FROM run WHERE json_extract(host_json, '$.cpu') = 'Xeon'")
+            .rows.size() == 1);
+  CHECK(reader.query("SELECT 1 FROM experiment WHERE spec_text LIKE '%x # no comment%'")
+            .rows.size() == 1);
+  CHECK(reader.query("SELECT 1 FROM launch WHERE reason LIKE 'rank 1 on host_: /%no route to ip%'")
+            .rows.size() == 1);
+  // The original is as it was, and another copy does not replace the first.
+  CHECK(text_of_file(path) + text_of_file(path + "-wal") == before);
+  CHECK_THROWS_WITH(write_anonymous(path, shared, {}), ContainsSubstring("is there already"));
+  CHECK_FALSE(std::filesystem::exists(shared + ".part"));
+}
+
+TEST_CASE("equal things get equal names, and the structure of paths stays", "[safety]") {
+  Anonymizer words;
+  words.hide_host("node7.corp");
+  const auto one = words.replaced(std::string("/home/ann/build/dynamiccl-worker /home/ann/x"));
+  const auto folder = one.substr(0, one.find("/", one.find("/", 1) + 1));
+  CHECK(one == folder + one.substr(folder.size(), one.find("/dynamiccl") - folder.size()) +
+                   "/dynamiccl-worker " + folder + one.substr(one.rfind('/')));
+  CHECK(words.replaced(std::string("node7 is node7.corp, node77 is not")) ==
+        "host1 is host1, node77 is not");
+  CHECK(words.replaced(
+            std::string("1.51 GB/s, openmpi/ring/allreduce/2^16, /usr/lib/x.so 127.0.0.1")) ==
+        "1.51 GB/s, openmpi/ring/allreduce/2^16, /usr/lib/x.so 127.0.0.1");
+  CHECK(without_comments("a = '#' # x\nb = \"\"\"#\n# in\"\"\"\n#y\nc = \"\\\"#\" #z") ==
+        "a = '#' \nb = \"\"\"#\n# in\"\"\"\n\nc = \"\\\"#\" ");
+}
