@@ -238,16 +238,34 @@ SELECT
   json_extract(v.cell_knobs, '$.model') AS model,  -- what was trained
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) AS batch,  -- samples per worker and step
   v.cell_knobs AS settings,         -- all settings of the cell
+  CASE WHEN v.algorithm = 'd-psgd' THEN 'gossip ' ELSE '' END
+    || coalesce(json_extract(v.cell_knobs, '$.synchronisation'), 'bsp') AS synchronisation,  -- when workers wait for each other
+  v.algorithm <> 'd-psgd' AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
+    AS trained_as_one,              -- flag: trains what one process would, so step times tell
+  CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
+    * coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1)
+    * (sum(t.role = 'worker')
+       - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
+         THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
+    AS step_samples,                -- samples of all workers in one step or round, count
   v.ranks AS ranks,                 -- processes, count
   sum(t.role = 'worker') AS workers,  -- processes that compute, count
   v.block AS block,                 -- repetition
   v.counts AS counts,               -- flag: may enter figures
   v.n AS steps,                     -- measured steps, count
   v.median_us AS step_us,           -- median step over the ranks as rank_aggregation says, microseconds
-  sum(t.role = 'worker') * CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) / v.median_us * 1e6
-    AS samples_per_s,               -- throughput of all workers
+  CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
+    * coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1)
+    * (sum(t.role = 'worker')
+       - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
+         THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
+    / v.median_us * 1e6 AS samples_per_s,               -- throughput of all workers
   max(t.single_us) AS single_us,    -- step of one worker alone, same launch
-  sum(t.role = 'worker') * max(t.single_us) / v.median_us AS speedup,  -- throughput against one worker alone
+  coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1)
+    * (sum(t.role = 'worker')
+       - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
+         THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
+    * max(t.single_us) / v.median_us AS speedup,  -- throughput against one worker alone
   max(t.compute_us) AS compute_us,  -- step without communication, all ranks at once
   max(t.forward_us) AS forward_us,  -- microseconds
   max(t.backward_us) AS backward_us,  -- microseconds

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/vocabulary/units.hpp"
+
 namespace dynamiccl {
 
 /// A started send or receive; valid until waited for, once.
@@ -25,12 +27,20 @@ class Messages {
   virtual Request isend(const void* data, std::size_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::size_t bytes, int from, int tag) = 0;
   virtual void wait(Request request) = 0;
+  /// Blocks until one of `from` has sent a message of these bytes; of several that have, any one.
+  /// @returns whose it is
+  /// @throws Error(environment) naming them when none has within `limit`
+  virtual int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
+                          Micros limit) = 0;
   /// Lets started sends and receives move on, where the library moves them during calls only (MPI).
   virtual void progress() {}
 
  protected:
   Messages() = default;
 };
+
+/// What receive_any() throws.
+[[noreturn]] void refuse_silence(const std::vector<int>& from, Micros limit);
 
 /// Sends and receives at once, both waited for.
 void exchange(Messages& comm, const void* send, std::size_t send_bytes, int to, void* receive,

@@ -13,6 +13,8 @@ inline constexpr int kPullTag = 6;
 inline constexpr int kOrderTag = 7;
 inline constexpr int kHalfTag = 8;
 inline constexpr int kClockTag = 9;
+inline constexpr int kGossipTag = 10;
+inline constexpr int kReportTag = 11;
 /// Pushed and pulled pieces of training: tag + number of the piece.
 inline constexpr int kPieceTag = 1000;
 

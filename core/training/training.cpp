@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint64_t kVocabulary = 30522;
 constexpr std::uint64_t kFloatBytes = 4;
 constexpr const char* kAuto = "auto";
+constexpr const char* kAny = "any";
 
 Bytes or_usual(Bytes said, std::uint64_t usual) { return said.count() > 0 ? said : Bytes(usual); }
 
@@ -106,7 +107,9 @@ const std::vector<KnobRow>& knob_rows() {
       number_row("batch", "samples per worker and step", &TrainingSpec::batch, 1),
       number_row("sequence", "tokens per sample of a transformer", &TrainingSpec::sequence, 1,
                  kPositions),
-      {"data", "generated, or a folder with CIFAR-10 binary or IDX files",
+      {"data",
+       "generated, generated-hard (faint patterns, a quarter of the labels wrong), or a folder "
+       "with CIFAR-10 binary or IDX files",
        [](TrainingSpec& s, const std::string& v) { s.data = v; },
        [](const TrainingSpec& s) { return s.data; }},
       real_row("learning_rate", "of SGD", &TrainingSpec::learning_rate),
@@ -159,11 +162,47 @@ const std::vector<KnobRow>& knob_rows() {
          s.target = real("target", v);
          if (s.target > 1) refuse("target", v, "an accuracy from 0 to 1");
        },
-       [](const TrainingSpec& s) { return fmt::format("{}", s.target); }}};
+       [](const TrainingSpec& s) { return fmt::format("{}", s.target); }},
+      {"synchronisation", "when workers wait for each other",
+       [](TrainingSpec& s, const std::string& v) {
+         s.synchronisation = parse_named<Synchronisation>(v);
+       },
+       [](const TrainingSpec& s) { return std::string(name_of(s.synchronisation)); }},
+      number_row("staleness", "ssp: steps that a worker may be ahead of the slowest",
+                 &TrainingSpec::staleness, 0),
+      number_row("backups", "backup: workers of each step that are not waited for",
+                 &TrainingSpec::backups, 1),
+      number_row("local_steps", "local, post-local: steps between two averages of the weights",
+                 &TrainingSpec::local_steps, 1),
+      number_row("local_after", "post-local: steps of plain SGD before local ones begin",
+                 &TrainingSpec::local_after, 0),
+      {"topology", "d-psgd: who averages with whom",
+       [](TrainingSpec& s, const std::string& v) { s.topology = parse_named<PeerGraph>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.topology)); }},
+      real_row("pace",
+               "milliseconds that a step's computation takes at least, by waiting; 0: as it comes",
+               &TrainingSpec::pace),
+      {"slow_factor", "times as long that computation takes on a slowed worker, by waiting",
+       [](TrainingSpec& s, const std::string& v) {
+         s.slow_factor = real("slow_factor", v);
+         if (s.slow_factor < 1) refuse("slow_factor", v, "a number from 1 on");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.slow_factor); }},
+      {"slow_worker", "number of the slowed worker, or any: in each step one drawn at random",
+       [](TrainingSpec& s, const std::string& v) {
+         s.slow_worker = v == kAny ? kAnyWorker : whole("slow_worker", v, 0, kUnbounded);
+       },
+       [](const TrainingSpec& s) {
+         return s.slow_worker == kAnyWorker ? std::string(kAny) : std::to_string(s.slow_worker);
+       }}};
   return rows;
 }
 
 }  // namespace
+
+bool is_generated(const std::string& data) {
+  return data == kGeneratedData || data == kGeneratedHardData;
+}
 
 Bytes partition_of(const TrainingSpec& spec) { return or_usual(spec.partition, 4U << 20); }
 Bytes credit_of(const TrainingSpec& spec) { return or_usual(spec.credit, 16U << 20); }
@@ -249,7 +288,60 @@ std::string engine_misfit(TrainingMethod method, Backend backend) {
   return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
 }
 
+namespace {
+
+/// Why the synchronisation, and what belongs to it alone, does not go with the method.
+std::string synchronisation_contradiction(const TrainingSpec& spec) {
+  static const TrainingSpec usual;
+  const TrainingMethodRow& row = method_row(spec.method);
+  const Synchronisation how = spec.synchronisation;
+  const auto belongs = [](const char* key, const char* to) {
+    return fmt::format("{}: belongs to {}; leave it out", key, to);
+  };
+  if (spec.staleness != usual.staleness && how != Synchronisation::ssp)
+    return belongs("staleness", "synchronisation = \"ssp\"");
+  if (spec.backups != usual.backups && how != Synchronisation::backup)
+    return belongs("backups", "synchronisation = \"backup\"");
+  if (spec.local_steps > 1 && !has_local_steps(how))
+    return belongs("local_steps", "synchronisation = \"local\" and \"post-local\"");
+  if (spec.local_after > 0 && how != Synchronisation::post_local)
+    return belongs("local_after", "synchronisation = \"post-local\"");
+  if (spec.topology != usual.topology && row.sums != SumPlace::neighbours)
+    return belongs("topology", "methods that average with neighbours (d-psgd)");
+  if (spec.slow_worker != usual.slow_worker && spec.slow_factor <= 1)
+    return "slow_worker: says who is slowed; say how much by slow_factor";
+  if (how == Synchronisation::bsp) return "";
+  const SynchronisationPair& pair = synchronisation_pair(how, row.sums);
+  if (pair.fit != PairFit::legal)
+    return fmt::format("synchronisation = \"{}\" with {} ({}): {}", name_of(how), row.name,
+                       pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
+  if (row.engine || row.grouping != MessageGrouping::together)
+    return fmt::format(
+        "synchronisation = \"{}\": what {} does within a step has nothing to do where workers do "
+        "not wait for each other in each; take bsp-ps, bsp-a2a or d-psgd",
+        name_of(how), row.name);
+  if (has_local_steps(how) && spec.local_steps < 2)
+    return fmt::format("synchronisation = \"{}\": say local_steps = 2 or more", name_of(how));
+  if (is_asynchronous(how) && spec.placement == ServerPlacement::colocated)
+    return fmt::format(
+        "synchronisation = \"{}\" with placement = \"colocated\": a server that computes too "
+        "would make workers wait for its own step; leave out placement",
+        name_of(how));
+  if (is_asynchronous(how) && spec.servers > 1)
+    return fmt::format(
+        "synchronisation = \"{}\" with {} servers (partial): each would put updates into an order "
+        "of its own; take servers = 1",
+        name_of(how), spec.servers);
+  if (has_local_steps(how) && spec.optimizer == OptimizerPlace::server)
+    return "optimizer = \"server\" with local steps: workers are the optimizers between two "
+           "averages; leave out optimizer";
+  return "";
+}
+
+}  // namespace
+
 std::string training_contradiction(const TrainingSpec& spec) {
+  if (auto reason = synchronisation_contradiction(spec); !reason.empty()) return reason;
   if (architecture_of(spec.method) == Architecture::ring) {
     const char* asks_for_servers = nullptr;
     if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
@@ -283,7 +375,7 @@ int dedicated_servers(const TrainingSpec& spec) {
 
 int workers_of(const TrainingSpec& spec, int ranks) { return ranks - dedicated_servers(spec); }
 
-std::string servers_misfit(const TrainingSpec& spec, int ranks) {
+std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
   const int servers = servers_of(spec, ranks);
   const char* plural = servers == 1 ? "" : "s";
   const char* of_ranks = ranks == 1 ? "" : "s";
@@ -293,20 +385,57 @@ std::string servers_misfit(const TrainingSpec& spec, int ranks) {
   if (servers > ranks)
     return fmt::format("{} colocated server{} {} more than {} rank{}", servers, plural,
                        servers == 1 ? "is" : "are", ranks, of_ranks);
-  return "";
+  const int workers = workers_of(spec, ranks);
+  if (spec.synchronisation == Synchronisation::backup && spec.backups >= workers)
+    return fmt::format("backups = {}: of {} worker{} none would be waited for", spec.backups,
+                       workers, workers == 1 ? "" : "s");
+  if (spec.slow_worker >= workers)
+    return fmt::format("slow_worker = {}: workers are numbered 0 to {}", spec.slow_worker,
+                       workers - 1);
+  return method_row(spec.method).sums == SumPlace::neighbours
+             ? topology_misfit(spec.topology, workers)
+             : "";
+}
+
+bool trains_as_one(const TrainingSpec& spec) {
+  return agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
+}
+
+bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t step,
+               std::uint64_t seed) {
+  if (spec.slow_factor <= 1) return false;
+  if (spec.slow_worker != kAnyWorker) return worker == spec.slow_worker;
+  // splitmix64's finaliser.
+  std::uint64_t z = seed ^ (step * 0x9E3779B97F4A7C15ULL);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  z ^= z >> 31;
+  return z % static_cast<std::uint64_t>(workers) == static_cast<std::uint64_t>(worker);
 }
 
 double budgeted_steps(const TrainingSpec& spec, int workers) {
   if (spec.epochs == 0) return spec.steps;
-  const double samples = spec.data == "generated" ? spec.samples : 60'000;
-  return spec.epochs * std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
+  const double samples = is_generated(spec.data) ? spec.samples : 60'000;
+  const double steps = std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
+  return spec.epochs * std::max(1.0, std::floor(steps / spec.local_steps));
 }
 
 double parameter_volumes(const TrainingSpec& spec, int workers) {
   const double n = workers;
-  if (architecture_of(spec.method) == Architecture::ring) return 2 * (n - 1) / n;
-  const double s = servers_of(spec, workers);
-  return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s : 2 * std::max(1.0, n / s);
+  const auto volumes = [&] {
+    switch (method_row(spec.method).sums) {
+      case SumPlace::all_reduce:
+        return 2 * (n - 1) / n;
+      case SumPlace::neighbours:
+        return static_cast<double>(mixing_of(spec.topology, workers, 0, 0, 0).to.size());
+      case SumPlace::server:
+        break;
+    }
+    const double s = servers_of(spec, workers);
+    return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s
+                                                        : 2 * std::max(1.0, n / s);
+  };
+  return volumes() / spec.local_steps;
 }
 
 double c2c_predicted(const TrainingSpec& spec, int workers) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/training/synchronisation.hpp"
+#include "core/training/topology.hpp"
 #include "core/training/training_method.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
@@ -91,6 +93,15 @@ inline constexpr int kPositions = 512;
 /// @param sequence tokens per sample; images ignore it
 ModelFacts facts_of(TrainingModel model, int sequence);
 
+/// Data that is made: patterns that are learnt in few steps; fainter ones with labels that are
+/// partly wrong, for which plain SGD needs hundreds of steps and never finds all.
+inline constexpr const char* kGeneratedData = "generated";
+inline constexpr const char* kGeneratedHardData = "generated-hard";
+bool is_generated(const std::string& data);
+
+/// A slowed worker that is another one in each step, written "any".
+inline constexpr int kAnyWorker = -1;
+
 /// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
 /// the gradients' bytes, everything else as knobs by the names given here.
 struct TrainingSpec {
@@ -98,8 +109,8 @@ struct TrainingSpec {
   TrainingModel model = TrainingModel::resnet18;  ///< "model"
   int batch = 32;                                 ///< "batch": samples per worker and step
   int sequence = 64;  ///< "sequence": tokens per sample, up to kPositions
-  /// "data": "generated", or a folder with CIFAR-10 binary (data_batch_1.bin) or IDX files.
-  std::string data = "generated";
+  /// "data": generated, or a folder with CIFAR-10 binary (data_batch_1.bin) or IDX files.
+  std::string data = kGeneratedData;
   double learning_rate = 0.05;  ///< "learning_rate"
   double momentum = 0.9;        ///< "momentum"
   /// Sizes; 0, written "auto", leaves them to the method: chosen by expected steps and a trial
@@ -128,6 +139,20 @@ struct TrainingSpec {
   /// after each; 0 = no passes, but steps.
   int epochs = 0;
   double target = 0;  ///< "target": accuracy, 0 to 1, at which epochs end; 0 = all of them
+  Synchronisation synchronisation = Synchronisation::bsp;  ///< "synchronisation"
+  int staleness = 3;  ///< "staleness": SSP: steps that one may be ahead of the slowest
+  int backups = 1;    ///< "backups": workers of a step that a server does not wait for
+  /// "local_steps": steps of a round, after which weights are averaged; a sample is a round.
+  int local_steps = 1;
+  int local_after = 0;  ///< "local_after": post-local's steps with sums of gradients
+  PeerGraph topology = PeerGraph::ring;  ///< "topology": of neighbours
+  /// "pace": milliseconds that a step's computation takes at least, by waiting: stands for slower
+  /// processors than there are; 0 = as it comes.
+  double pace = 0;
+  /// "slow_factor": how many times as long computation takes on a slowed worker, by waiting.
+  double slow_factor = 1;
+  /// "slow_worker": the slowed one; kAnyWorker: in each step another one, drawn by the seed.
+  int slow_worker = kAnyWorker;
 };
 
 /// What is usual where nothing is said: BytePS' 4 MiB parts, ByteScheduler's four of them in
@@ -167,17 +192,26 @@ int servers_of(const TrainingSpec& spec, int ranks);
 int dedicated_servers(const TrainingSpec& spec);
 /// Workers among `ranks`: all but the dedicated servers.
 int workers_of(const TrainingSpec& spec, int ranks);
-/// Why the servers do not fit among so many ranks; empty when they do.
-std::string servers_misfit(const TrainingSpec& spec, int ranks);
+/// Why servers, backup workers or a topology do not fit among so many ranks; empty when they do.
+std::string ranks_misfit(const TrainingSpec& spec, int ranks);
 
-/// Steps of each worker that `steps` or `epochs` ask for, at most; 0 where the protocol says how
-/// many. Files count as 60,000 samples.
+/// Whether the cell trains what one process with all workers' batches would: what is judged by step
+/// time. Others lose something of plain SGD and are judged by time to a target.
+bool trains_as_one(const TrainingSpec& spec);
+
+/// Is the worker slowed in this step? The same answer on every rank.
+bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t step,
+               std::uint64_t seed);
+
+/// Samples of each worker that `steps` or `epochs` ask for, at most: steps, or rounds of local
+/// ones; 0 where the protocol says how many. Files count as 60,000 samples of data.
 double budgeted_steps(const TrainingSpec& spec, int workers);
 
 /// f(N): volumes of all parameters that cross the busiest link in one step. All-reduce: 2(N-1)/N in
 /// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,
 /// together 2 max(1, N/S). S colocated ones: a server pushes to S-1 and answers N-1 others,
-/// (N+S-2)/S in each direction, with S = N as all-reduce.
+/// (N+S-2)/S in each direction, with S = N as all-reduce. Neighbours: as many as a worker sends to.
+/// Local steps share one such volume.
 double parameter_volumes(const TrainingSpec& spec, int workers);
 
 /// C2C = f(N) / (M I): parameters communicated per FLOP computed.

@@ -19,11 +19,12 @@ enum class TrainingMethod {
   mg_wfbp,
   bytescheduler_a2a,
   dear,
-  ddp  ///< the live baseline: PyTorch DDP's own engine, which brings its transport (Gloo) along
+  d_psgd,  ///< gossip: workers average weights with their neighbours
+  ddp      ///< the live baseline: PyTorch DDP's own engine, which brings its transport (Gloo) along
 };
 
-/// Who sums: ranks that are servers, or all workers together.
-enum class SumPlace { server, all_reduce };
+/// Who sums: ranks that are servers, all workers together, or each worker with its neighbours.
+enum class SumPlace { server, all_reduce, neighbours };
 /// Which gradients make up a message.
 enum class MessageGrouping {
   together,  ///< all of them
@@ -39,7 +40,7 @@ enum class SendOrder {
   as_ready,        ///< in the order of the backward pass, each when its gradients are ready
   by_urgency  ///< of those ready the one that the next forward pass needs first, within a credit
 };
-/// What the next step waits for. Every method is bulk-synchronous: all ranks do the same step.
+/// What the next step waits for, where all ranks do the same step (Synchronisation::bsp).
 enum class StepBarrier {
   all_gradients,  ///< until every sum is there
   own_gradients   ///< a layer's forward pass for its own sums only: across the barrier
@@ -57,8 +58,8 @@ enum class PublishedStanding {
 };
 
 /// All that is particular to a method, as schedule (order, grouping, barrier, choice) x place of
-/// the sum. How often workers meet is one everywhere (every step), and what travels is
-/// TrainingSpec's `packing`, where `packs` allows it.
+/// the sum. How often workers meet is TrainingSpec's `synchronisation` (synchronisation.hpp says
+/// what goes with which place), and what travels its `packing`, where `packs` allows it.
 struct TrainingMethodRow {
   TrainingMethod method;
   std::string_view name;
@@ -130,6 +131,12 @@ inline constexpr std::array kTrainingMethods{
                       .packs = true,
                       .choice = MethodChoice::bucket,
                       .published = PublishedStanding::better},
+    TrainingMethodRow{.method = TrainingMethod::d_psgd,
+                      .name = "d-psgd",
+                      .schedule = "none",
+                      .sums = SumPlace::neighbours,
+                      .order = SendOrder::after_backward,
+                      .grouping = MessageGrouping::together},
     TrainingMethodRow{.method = TrainingMethod::ddp,
                       .name = "ddp",
                       .schedule = "DDP buckets",
@@ -158,7 +165,7 @@ constexpr const TrainingMethodRow& method_row(TrainingMethod method) {
   return kTrainingMethods.front();  // every method has a row: a test asks
 }
 
-/// Whose group a launch of the method belongs to.
+/// Whose group a launch of the method belongs to: "ring" is every launch without servers.
 constexpr Architecture architecture_of(TrainingMethod method) {
   return method_row(method).sums == SumPlace::server ? Architecture::ps : Architecture::ring;
 }
@@ -166,11 +173,6 @@ constexpr Architecture architecture_of(TrainingMethod method) {
 /// True when the next forward pass starts before all gradients are in (ByteScheduler, DeAR).
 constexpr bool crosses_barrier(TrainingMethod method) {
   return method_row(method).barrier == StepBarrier::own_gradients;
-}
-
-/// How workers wait for each other, in the surveys' words.
-constexpr std::string_view synchronisation_of(TrainingMethod method) {
-  return crosses_barrier(method) ? "BSP across the barrier" : "BSP";
 }
 
 }  // namespace dynamiccl

@@ -50,7 +50,7 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   const TrainingSpec spec = training_spec(cell);
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = engine_misfit(spec.method, group.backend); !reason.empty()) return reason;
-  if (auto reason = servers_misfit(spec, group.ranks); !reason.empty()) return reason;
+  if (auto reason = ranks_misfit(spec, group.ranks); !reason.empty()) return reason;
   if (server_without_gpu(group) && dedicated_servers(spec) == 0)
     return "a colocated server is a worker too and needs its GPU: leave out "
            "env.DYNAMICCL_SERVER_GPU";

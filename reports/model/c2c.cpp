@@ -212,6 +212,7 @@ std::vector<Saturation> saturations(const std::vector<C2cCell>& cells) {
   std::vector<Saturation> found;
   std::map<std::string, std::size_t> places;
   for (const auto& cell : cells) {
+    if (!trained_as_one(cell.figure)) continue;  // its sample is no step of plain SGD
     const auto& settings = cell.cell.settings;
     const std::string workload =
         join({cell.figure.environment, cell.figure.backend, cell.cell.model,

@@ -37,6 +37,19 @@ TrainedCell trained_cell(const CellFigure& figure) {
   return cell;
 }
 
+Synchronisation synchronisation_in(const nlohmann::json& settings) {
+  const auto found = settings.find("synchronisation");
+  if (found == settings.end() || !found->is_string()) return Synchronisation::bsp;
+  // What a newer program may have written is taken for what waits least.
+  return find_named<Synchronisation>(found->get<std::string>()).value_or(Synchronisation::asp);
+}
+
+bool trained_as_one(const CellFigure& figure) {
+  const auto method = find_named<TrainingMethod>(figure.algorithm);
+  return !method || agreement_of(*method, synchronisation_in(trained_cell(figure).settings)) ==
+                        WeightAgreement::every_step;
+}
+
 std::vector<CellFigure> as_exchanges(const std::vector<CellFigure>& figures) {
   std::vector<CellFigure> result;
   std::set<std::string> seen;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/training/synchronisation.hpp"
 #include "reports/model/figures.hpp"
 
 namespace dynamiccl {
@@ -17,6 +18,10 @@ struct TrainedCell {
   nlohmann::json settings;   ///< of the method: an object without model and batch
 };
 TrainedCell trained_cell(const CellFigure& figure);
+/// When its workers waited for each other, by the cell's settings.
+Synchronisation synchronisation_in(const nlohmann::json& settings);
+/// Whether the cell trained what one process would: what is ranked by step time.
+bool trained_as_one(const CellFigure& figure);
 
 /// For comparisons of architectures: what a server and a ring both do, under one name and with
 /// `ranks` that are workers: gradients of all are summed and everybody has them ("exchange":

@@ -116,6 +116,7 @@ TrainingWorkloads::TrainingWorkloads(const Reader& reader, std::int64_t run)
   for (const auto& cell : cells_) {
     CellEvidence& one = evidence_[key_without(cell.figure, "")];
     one.cell = &cell;
+    if (!trained_as_one(cell.figure)) continue;  // step times say nothing of those
     by_workload_[tradeoff_workload(cell)].push_back(&one);
   }
   for (auto& [name, list] : by_workload_)

@@ -2,6 +2,7 @@
 // and 4 ranks.
 #include "workers/communicator.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <numeric>
 #include <vector>
@@ -186,4 +187,25 @@ TEST_CASE("maxima and sums over the ranks are known to all") {
   const double mine = rank() + 1.0;
   CHECK(max_over_ranks(world(), {mine, -mine}) == std::vector<double>{double(ranks()), -1.0});
   CHECK(sum_over_ranks(world(), {mine})[0] == ranks() * (ranks() + 1) / 2.0);
+}
+
+TEST_CASE("a message is received from whoever sends it") {
+  constexpr int kTag = 77;
+  if (rank() == 0) {
+    std::vector<int> others;
+    for (int other = 1; other < ranks(); ++other) others.push_back(other);
+    std::vector<int> seen;
+    while (!others.empty()) {
+      std::int32_t value = -1;
+      const int from = world().receive_any(&value, sizeof value, others, kTag, Micros(60e6));
+      CHECK(value == 1000 * from);
+      seen.push_back(from);
+      std::erase(others, from);
+    }
+    std::sort(seen.begin(), seen.end());
+    for (std::size_t i = 0; i < seen.size(); ++i) CHECK(seen[i] == static_cast<int>(i) + 1);
+  } else {
+    const std::int32_t value = 1000 * rank();
+    world().wait(world().isend(&value, sizeof value, 0, kTag));
+  }
 }

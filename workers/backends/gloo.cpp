@@ -25,6 +25,7 @@
 #include "core/wire/record.hpp"
 #include "workers/backend_table.hpp"
 #include "workers/collectives/sum.hpp"
+#include "workers/measure/clock.hpp"
 #include "workers/network_interface.hpp"
 
 namespace dynamiccl {
@@ -141,6 +142,8 @@ class GlooCommunicator final : public Communicator {
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
   void wait(Request request) override;
+  int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
+                  Micros limit) override;
 
   void finalize() override {
     // A rank that leaves closes its connections, which others still in a call see as a failure.
@@ -386,6 +389,25 @@ void GlooCommunicator::wait(Request request) {
     pending.buffer.reset();
   });
   free_.push_back(static_cast<std::uint32_t>(request));
+}
+
+int GlooCommunicator::receive_any(void* data, std::size_t bytes, const std::vector<int>& from,
+                                  int tag, Micros limit) {
+  int sender = -1;
+  bool in_time = false;
+  guarded("receiving from any rank through Gloo", [&] {
+    const auto buffer = context_->createUnboundBuffer(data, bytes);
+    buffer->recv(from, slot_of(tag));
+    const double start_us = now_us();
+    try {
+      in_time = buffer->waitRecv(&sender, milliseconds(static_cast<long>(limit.count() / 1e3)));
+    } catch (const std::exception&) {
+      // A lost peer ends the wait too, but not after all this time.
+      if (now_us() - start_us < limit.count()) throw;
+    }
+  });
+  if (!in_time) refuse_silence(from, limit);
+  return sender;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 #include <climits>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "workers/backend_table.hpp"
@@ -117,6 +118,8 @@ class MpiCommunicator : public Communicator {
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
   void wait(Request request) override { requests_.wait(request); }
+  int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
+                  Micros limit) override;
   void progress() override { make_mpi_progress(); }
 
   void finalize() override {
@@ -295,6 +298,24 @@ Request MpiCommunicator::irecv(void* data, std::size_t bytes, int from, int tag)
   check(MPI_Irecv(data, type.count(), type.type(), from, tag, MPI_COMM_WORLD, &request),
         "MPI_Irecv");
   return handle;
+}
+
+int MpiCommunicator::receive_any(void* data, std::size_t bytes, const std::vector<int>& from,
+                                 int tag, Micros limit) {
+  const double end_s = MPI_Wtime() + limit.count() / 1e6;
+  MPI_Status status;
+  int there = 0;
+  do {
+    check(MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe");
+    if (there != 0) break;
+    std::this_thread::yield();  // those that compute may share the core
+  } while (MPI_Wtime() < end_s);
+  if (there == 0) refuse_silence(from, limit);
+  const ByteType type(bytes);
+  check(MPI_Recv(data, type.count(), type.type(), status.MPI_SOURCE, tag, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE),
+        "MPI_Recv");
+  return status.MPI_SOURCE;
 }
 
 }  // namespace

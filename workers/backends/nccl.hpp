@@ -55,6 +55,10 @@ class NcclCommunicator final : public Communicator {
     return host_->irecv(data, bytes, from, tag);
   }
   void wait(Request request) override { host_->wait(request); }
+  int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
+                  Micros limit) override {
+    return host_->receive_any(data, bytes, from, tag, limit);
+  }
   [[nodiscard]] std::string carrier() const override { return host_->carrier(); }
   void progress() override { host_->progress(); }
 

@@ -9,6 +9,11 @@ namespace dynamiccl {
 namespace {
 
 std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
+  if (!trains_as_one(spec) || spec.pace > 0 || spec.slow_factor > 1)
+    return fmt::format(
+        "{} on GPUs: staleness, local steps, neighbours and slowed workers are "
+        "offered in host memory alone; take backend gloo, openmpi or mpich",
+        synchronisation_words(spec.method, spec.synchronisation));
   const bool served = architecture_of(spec.method) == Architecture::ps;
   CallShape shape;
   // A server without a GPU takes part in what a server does.

@@ -34,10 +34,11 @@ float normal(std::uint64_t bits) {
 /// one pixel, so that it must be learnt from many.
 class GeneratedImages final : public Dataset {
  public:
-  GeneratedImages(int side, int classes, std::size_t samples)
+  GeneratedImages(int side, int classes, std::size_t samples, bool hard)
       : side_(static_cast<std::size_t>(side)),
         classes_(static_cast<std::uint64_t>(classes)),
-        samples_(samples) {
+        samples_(samples),
+        hard_(hard) {
     if (side > 32) return;
     // Small ones are made once: a step of a small model is shorter than the making of its batch.
     stored_.resize((samples_ + held_out_size()) * pixels());
@@ -46,7 +47,8 @@ class GeneratedImages final : public Dataset {
   [[nodiscard]] std::size_t training_size() const override { return samples_; }
   [[nodiscard]] std::size_t held_out_size() const override { return std::min(samples_, kHeldOut); }
   [[nodiscard]] std::string description() const override {
-    return fmt::format("generated images, {} kinds, 3 x {} x {}", classes_, side_, side_);
+    return fmt::format("generated images, {} kinds, 3 x {} x {}{}", classes_, side_, side_,
+                       hard_ ? ", faint, a quarter of the labels drawn at random" : "");
   }
   [[nodiscard]] std::string digest() const override { return sha256_hex(description()); }
   void add_to(Batch& batch, std::size_t index) const override {
@@ -58,7 +60,7 @@ class GeneratedImages final : public Dataset {
     } else {
       std::copy_n(&stored_[index * pixels()], pixels(), &batch.pixels[at]);
     }
-    batch.labels.push_back(static_cast<std::int64_t>(label(index)));
+    batch.labels.push_back(static_cast<std::int64_t>(told(index)));
     ++batch.count;
   }
 
@@ -66,9 +68,17 @@ class GeneratedImages final : public Dataset {
   static constexpr std::size_t kHeldOut = 512;
   static constexpr std::size_t kCoarse = 8;
   static constexpr float kSignal = 0.12F;
+  static constexpr float kFaintSignal = 0.06F;
+  static constexpr std::uint64_t kOneWrongOf = 4;
   [[nodiscard]] std::size_t pixels() const { return 3 * side_ * side_; }
   [[nodiscard]] std::uint64_t label(std::size_t index) const { return stirred(index) % classes_; }
+  /// The label that goes with it: hard data is right about three of four, and by chance.
+  [[nodiscard]] std::uint64_t told(std::size_t index) const {
+    const std::uint64_t dice = stirred(index ^ 0x5DEECE66D1234567ULL);
+    return hard_ && dice % kOneWrongOf == 0 ? dice / kOneWrongOf % classes_ : label(index);
+  }
   void make(std::size_t index, float* out) const {
+    const float signal = hard_ ? kFaintSignal : kSignal;
     const std::uint64_t kind = label(index);
     const std::size_t block = side_ / kCoarse;
     std::uint64_t noise = stirred(index ^ 0xABCDEF0123456789ULL);
@@ -77,7 +87,7 @@ class GeneratedImages final : public Dataset {
         for (std::size_t x = 0; x < side_; ++x) {
           const std::size_t cell = (c * kCoarse + y / block) * kCoarse + x / block;
           noise = stirred(noise);
-          *out++ = kSignal * normal(stirred(kind * 1000003 + cell)) + normal(noise);
+          *out++ = signal * normal(stirred(kind * 1000003 + cell)) + normal(noise);
         }
       }
     }
@@ -86,6 +96,7 @@ class GeneratedImages final : public Dataset {
   std::size_t side_;
   std::uint64_t classes_;
   std::size_t samples_;
+  bool hard_;
   std::vector<float> stored_;
 };
 
@@ -125,11 +136,16 @@ class GeneratedTokens final : public Dataset {
 std::unique_ptr<Dataset> open_dataset(const TrainingSpec& spec) {
   const ModelFacts facts = facts_of(spec.model, spec.sequence);
   const auto samples = static_cast<std::size_t>(spec.samples);
-  if (spec.data == "generated") {
+  if (is_generated(spec.data)) {
+    const bool hard = spec.data == kGeneratedHardData;
+    if (facts.tokens && hard)
+      throw Error(ErrorKind::input, fmt::format("data = \"{}\": images only; {} takes "
+                                                "data = \"generated\"",
+                                                spec.data, name_of(spec.model)));
     if (facts.tokens)
       return std::make_unique<GeneratedTokens>(spec.sequence, facts.classes, samples);
     return std::make_unique<GeneratedImages>(spec.model == TrainingModel::resnet50 ? 224 : 32,
-                                             facts.classes, samples);
+                                             facts.classes, samples, hard);
   }
   if (facts.tokens || spec.model == TrainingModel::resnet50)
     throw Error(ErrorKind::input,

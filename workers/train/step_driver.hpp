@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/wire/record.hpp"
+#include "workers/communicator.hpp"
 #include "workers/train/worker_step.hpp"
 
 namespace dynamiccl {
@@ -32,6 +33,9 @@ class StepDriver {
   /// finish() and step(). Ranks: all workers, while servers take them.
   virtual void restarted() {}
   virtual void describe(TrainingFigures& /*figures*/) const {}
+  /// After so many steps, outside of what is timed: what is looked at now and then. Ranks: all
+  /// workers.
+  virtual void look(TrainingFigures& /*figures*/, int /*steps*/) {}
 
  protected:
   StepDriver() = default;

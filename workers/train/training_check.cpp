@@ -13,6 +13,7 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "workers/train/exchange/gradient_server.hpp"
+#include "workers/train/synchronisation/round_driver.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -27,20 +28,87 @@ std::uint64_t unlike_first(Communicator& comm, int first_worker, std::size_t cou
   std::vector<float> first(count);
   if (comm.rank() == first_worker) first = own;
   broadcast_host(comm, first.data(), first.size() * sizeof(float), first_worker);
+  return unlike_bits(own, first);
+}
+
+}  // namespace
+
+std::uint64_t unlike_bits(const std::vector<float>& own, const std::vector<float>& other) {
   std::uint64_t unlike = 0;
   for (std::size_t i = 0; i < own.size(); ++i)
     unlike +=
-        std::bit_cast<std::uint32_t>(own[i]) == std::bit_cast<std::uint32_t>(first[i]) ? 0 : 1;
+        std::bit_cast<std::uint32_t>(own[i]) == std::bit_cast<std::uint32_t>(other[i]) ? 0 : 1;
   return unlike;
 }
 
-void fail(CellRecord& record, std::string reason) {
-  if (record.status == CellStatus::failed) return;  // the first fault says where to look
+void fail_check(CellRecord& record, std::string reason) {
+  if (record.status == CellStatus::failed) return;
   record.status = CellStatus::failed;
   record.reason = std::move(reason);
 }
 
-}  // namespace
+void compare_weights(Communicator& comm, const char* oracle, int steps,
+                     const std::vector<float>& trained, const std::vector<float>& expected,
+                     CellRecord& record) {
+  double difference = 0;
+  double wrong = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double wanted = expected[i];
+    const double one = std::abs(trained[i] - wanted) / std::max(1.0, std::abs(wanted));
+    difference = std::isfinite(one) ? std::max(difference, one) : 1e30;
+    wrong += one <= kOracleTolerance ? 0 : 1;
+  }
+  record.checked += expected.size();
+  record.wrong += static_cast<std::uint64_t>(wrong);
+  const auto shared = max_over_ranks(comm, {difference, wrong});
+  record.training->max_difference = shared[0];
+  if (shared[1] > 0)
+    fail_check(record, fmt::format("after {} rounds {:.0f} weights differ from {} by more than {}, "
+                                   "at most by {:.3g}",
+                                   steps, shared[1], oracle, kOracleTolerance, shared[0]));
+}
+
+void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                  TrainingWorker* worker,
+                  const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record) {
+  std::vector<float> trained;
+  std::vector<float> expected;
+  const auto in_order = [&] {
+    const float* weights = worker->weights_in_order();
+    return std::vector<float>(weights, weights + plan.elements());
+  };
+  if (worker == nullptr) {
+    GradientServer server(comm, plan);
+    server.serve(spec.oracle);
+  } else {
+    {
+      const auto driving = driver();
+      for (int i = 0; i < spec.oracle; ++i) driving->step();
+      driving->finish();
+    }
+    trained = in_order();
+    worker->reset();
+    expected =
+        replay_rounds(spec, *worker, spec.oracle)[static_cast<std::size_t>(worker->number())];
+    worker->reset();
+  }
+  compare_weights(comm, "the workers' replay in one process", spec.oracle, trained, expected,
+                  record);
+  if (agreement_of(spec.method, spec.synchronisation) == WeightAgreement::never) return;
+  const std::uint64_t unlike = unlike_first(comm, plan.first_worker(), plan.elements(), trained);
+  record.checked += trained.size();
+  record.wrong += unlike;
+  if (const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0]; apart > 0)
+    fail_check(record,
+               fmt::format("after {} rounds {:.0f} weights are not the same bits on all workers",
+                           spec.oracle, apart));
+}
+
+void note_digest(TrainingWorker& worker, CellRecord& record) {
+  const auto own = worker.weights();
+  record.training->parameters_sha256 = sha256_hex(
+      std::string_view(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)));
+}
 
 void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker* worker,
                   const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record) {
@@ -76,12 +144,14 @@ void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, Train
   const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0];
   record.training->max_difference = shared[0];
   if (shared[1] > 0)
-    fail(record, fmt::format("after {} steps {:.0f} weights differ from the sequential oracle by "
-                             "more than {}, at most by {:.3g}",
-                             steps, shared[1], tolerance, shared[0]));
+    fail_check(record,
+               fmt::format("after {} steps {:.0f} weights differ from the sequential oracle by "
+                           "more than {}, at most by {:.3g}",
+                           steps, shared[1], tolerance, shared[0]));
   if (apart > 0)
-    fail(record, fmt::format("after {} steps {:.0f} weights are not the same bits on all workers",
-                             steps, apart));
+    fail_check(record,
+               fmt::format("after {} steps {:.0f} weights are not the same bits on all workers",
+                           steps, apart));
 }
 
 void compare_ranks(Communicator& comm, int servers, const std::vector<std::size_t>& counts,
@@ -89,8 +159,7 @@ void compare_ranks(Communicator& comm, int servers, const std::vector<std::size_
   std::vector<float> own;
   if (worker != nullptr) {
     own = worker->weights();
-    record.training->parameters_sha256 = sha256_hex(
-        std::string_view(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)));
+    note_digest(*worker, record);
   }
   const std::uint64_t unlike = unlike_first(
       comm, servers, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), own);
@@ -98,9 +167,9 @@ void compare_ranks(Communicator& comm, int servers, const std::vector<std::size_
   record.wrong += unlike;
   const double all = sum_over_ranks(comm, {static_cast<double>(unlike)})[0];
   if (all > 0)
-    fail(record,
-         fmt::format("{:.0f} weights are not the same bits on all workers after the last step",
-                     all));
+    fail_check(record,
+               fmt::format(
+                   "{:.0f} weights are not the same bits on all workers after the last step", all));
 }
 
 }  // namespace dynamiccl

@@ -19,6 +19,26 @@ namespace dynamiccl {
 void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker* worker,
                   const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
 
+/// The same of rounds of local steps and of averages with neighbours: every worker must have what
+/// the one process gets for it, and the same bits where all average. Ranks: all.
+void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                  TrainingWorker* worker,
+                  const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
+
+/// Weights against those that an oracle has for this rank: the record gets the difference, and
+/// fails where it is more than 1e-6, of weights beyond 1 relative to them. Ranks: all, servers with
+/// none of `expected`.
+void compare_weights(Communicator& comm, const char* oracle, int steps,
+                     const std::vector<float>& trained, const std::vector<float>& expected,
+                     CellRecord& record);
+/// How many are other bits.
+std::uint64_t unlike_bits(const std::vector<float>& own, const std::vector<float>& other);
+/// The first fault says where to look.
+void fail_check(CellRecord& record, std::string reason);
+
+/// The record gets the digest of this worker's own weights.
+void note_digest(TrainingWorker& worker, CellRecord& record);
+
 /// After the last step every worker must have the same bits. Ranks: all.
 /// @param counts elements of each gradient
 /// @param worker nullptr on servers

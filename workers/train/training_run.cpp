@@ -20,6 +20,8 @@
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"
 #include "workers/train/step_traffic.hpp"
+#include "workers/train/synchronisation/asynchronous_training.hpp"
+#include "workers/train/synchronisation/round_driver.hpp"
 #include "workers/train/training_check.hpp"
 #include "workers/train/training_figures.hpp"
 
@@ -30,9 +32,10 @@ namespace {
 std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
   // What is compared with the oracle is computed by other kernels on a GPU, whose sums always go in
   // one order.
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", name_of(spec.model), spec.batch, spec.sequence,
-                     spec.data, spec.samples, spec.threads, workers, name_of(spec.precision),
-                     on_gpu && spec.oracle > 0);
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", name_of(spec.model), spec.batch,
+                     spec.sequence, spec.data, spec.samples, spec.threads, workers,
+                     name_of(spec.precision), on_gpu && spec.oracle > 0, spec.pace,
+                     spec.slow_factor, spec.slow_worker);
 }
 
 class TrainingRun final : public TrainingRunner {
@@ -56,11 +59,18 @@ class TrainingRun final : public TrainingRunner {
   void train(CellRecord& record, const ExchangePlan& plan);
   void train_as_worker(CellRecord& record, const ExchangePlan& plan);
   void train_as_server(CellRecord& record, const ExchangePlan& plan);
+  void train_asynchronously(CellRecord& record, const ExchangePlan& plan);
+  void check(CellRecord& record, const ExchangePlan& plan);
+  void compare_workers(CellRecord& record);
+  /// After which a worker that owes something is taken for lost.
+  [[nodiscard]] Micros silence() const;
   [[nodiscard]] std::unique_ptr<StepDriver> driver(const ExchangePlan& plan);
   int measured_steps(double step_us);
   /// @param train trains so many steps, returns their mean microseconds
   using Train = std::function<double(int steps)>;
-  int run_epochs(TrainingFigures& figures, const Train& train);
+  /// @param look after each epoch, with the steps so far
+  using Look = std::function<void(int steps)>;
+  int run_epochs(TrainingFigures& figures, const Train& train, const Look& look = {});
   static int train_for(int steps, const Train& train) {
     train(steps);
     return steps;
@@ -91,7 +101,7 @@ std::string TrainingRun::unsupported(const WorkCell& cell) {
   try {
     spec_ = training_spec(cell);
     if (auto reason = why_not_trainable(comm_, config_, spec_); !reason.empty()) return reason;
-    if (auto reason = servers_misfit(spec_, comm_.size()); !reason.empty()) return reason;
+    if (auto reason = ranks_misfit(spec_, comm_.size()); !reason.empty()) return reason;
     spec_.servers = servers_ = servers_of(spec_, comm_.size());
     dedicated_ = dedicated_servers(spec_);
     workers_ = workers_of(spec_, comm_.size());
@@ -142,6 +152,7 @@ std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
                            config_.interface.empty() ? default_interface() : config_.interface,
                            comm_.rank(), comm_.size(), config_.connect_timeout});
   }
+  if (goes_by_rounds(spec_)) return make_round_driver(comm_, plan, spec_, *worker_);
   return make_step_driver(comm_, plan, spec_, *worker_, *learner_, engine_.get());
 }
 
@@ -157,10 +168,12 @@ int TrainingRun::measured_steps(double step_us) {
 
 /// Passes over the data until every worker has the accuracy that is wanted.
 /// @returns the steps
-int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
+int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train, const Look& look) {
   // Servers have no data.
   const double own = is_server() ? 0 : static_cast<double>(worker_->steps_per_epoch());
-  const int per_epoch = static_cast<int>(max_over_ranks(comm_, {own})[0]);
+  // A sample is a round of local steps.
+  const int per_epoch =
+      std::max(1, static_cast<int>(max_over_ranks(comm_, {own})[0]) / spec_.local_steps);
   const int samples = spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   nlohmann::json accuracies = nlohmann::json::array();
   double trained_us = 0;
@@ -169,6 +182,7 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train) {
   while (epochs < spec_.epochs && !reached) {
     trained_us += train(per_epoch) * per_epoch;
     ++epochs;
+    if (look) look(epochs * per_epoch);
     // BatchNorm's statistics are each worker's own, and so are accuracies: the lowest counts.
     const double accuracy = is_server() ? 1 : worker_->accuracy(samples);
     const double lowest = -max_over_ranks(comm_, {-accuracy})[0];
@@ -188,6 +202,7 @@ GradientPath TrainingRun::open_path(TrainingFigures& figures) {
   // Servers, packed gradients and rings of our own have one path.
   if (servers_ > 0 || spec_.packing != Packing::none) return {};
   if (method_row(spec_.method).split && comm_.queue() == nullptr) return {};
+  if (goes_by_rounds(spec_)) return {};
   const auto [found, is_new] = paths_.try_emplace(model_key_);
   if (is_new) found->second = try_paths(comm_, profile_->counts, *worker_, usable_cores());
   GradientPath path = choose_path(found->second);
@@ -238,7 +253,9 @@ ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
 
 void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
   barrier(comm_);
-  if (is_server()) {
+  if (is_asynchronous(spec_.synchronisation)) {
+    train_asynchronously(record, plan);
+  } else if (is_server()) {
     train_as_server(record, plan);
   } else {
     train_as_worker(record, plan);
@@ -279,9 +296,11 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     collector.restart();
   }
   StepTraffic traffic(comm_, plan);
-  const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
+  const Look look = [&](int steps) { driving->look(*record.training, steps); };
+  const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured, look)
                                      : train_for(measured_steps(warm_us), measured);
   payload_bytes_ = driving->sent_bytes() - before;
+  if (spec_.epochs == 0) look(steps);
   collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
   driving->describe(*record.training);
   const std::size_t shard = plan.colocated ? plan.shard_bytes(comm_.rank()) : 0;
@@ -292,7 +311,8 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     record.training->details["memory"]["peak_extra_bytes"] =
         peak_memory_bytes() - *profile_->peak_bytes;
   collector.fill(*record.training, static_cast<double>(payload_bytes_) / steps);
-  traffic.conclude(*record.training, spec_.batch, steps, static_cast<double>(payload_bytes_));
+  traffic.conclude(*record.training, spec_.batch * spec_.local_steps, steps,
+                   static_cast<double>(payload_bytes_));
   if (on_gpu) take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us));
 }
 
@@ -319,9 +339,82 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
                                      : train_for(measured_steps(warm_us), measured);
   payload_bytes_ = server.sent_bytes() - before;
   record.training->wire_bytes = static_cast<double>(payload_bytes_) / steps;
-  traffic.conclude(*record.training, spec_.batch, steps, static_cast<double>(payload_bytes_));
+  traffic.conclude(*record.training, spec_.batch * spec_.local_steps, steps,
+                   static_cast<double>(payload_bytes_));
   describe_memory(*record.training, server.shard_bytes(), server.held_bytes(),
                   static_cast<std::size_t>(workers_ + 1) * server.shard_bytes());
+}
+
+Micros TrainingRun::silence() const {
+  constexpr double kLeastUs = 30e6;
+  constexpr double kStandstill = 20;  // steps
+  return Micros(kLeastUs + kStandstill * profile_->compute_us);
+}
+
+void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& plan) {
+  AsynchronousTraining training(comm_, plan, spec_, own_worker(), silence());
+  FigureCollector collector(plan, *profile_);
+  training.start();
+  const auto phase = [&](int rounds, SampleArrays& samples, bool measured) {
+    double mean = 0;
+    const auto done = training.run(rounds, epoch_us_);
+    StepTimes step = training.typical_step();
+    for (const auto& round : done) {
+      samples.start_us.push_back(round.start_us);
+      samples.total_us.push_back(round.total_us);
+      samples.collective_us.push_back(is_server() ? round.total_us - round.update_us
+                                                  : step.exposed_us);
+      samples.compute_us.push_back(
+          is_server() ? round.update_us : step.forward_us + step.backward_us + step.update_us);
+      step.loss = round.loss;
+      collector.add(step, measured);
+      mean += round.total_us / rounds;
+    }
+    return mean;
+  };
+  double warm_us = profile_->compute_us;
+  if (config_.protocol.warmup > 0) warm_us = phase(config_.protocol.warmup, record.warmup, false);
+  if (spec_.epochs > 0) {
+    if (!is_server()) worker_->reset();
+    training.start();
+    collector.restart();
+  }
+  const std::uint64_t before = training.sent_bytes();
+  const Train measured = [&](int count) { return phase(count, record.measured, true); };
+  StepTraffic traffic(comm_, plan);
+  const int rounds = spec_.epochs > 0 ? run_epochs(*record.training, measured)
+                                      : train_for(measured_steps(warm_us), measured);
+  payload_bytes_ = training.sent_bytes() - before;
+  const double payload = static_cast<double>(payload_bytes_);
+  if (is_server()) {
+    record.training->wire_bytes = payload / rounds;
+  } else {
+    collector.fill(*record.training, payload / rounds);
+  }
+  traffic.conclude(*record.training, spec_.batch, rounds, payload);
+  training.describe(*record.training);
+  const std::size_t unit = plan.elements() * sizeof(float);
+  describe_memory(*record.training, unit, training.held_bytes(),
+                  is_server() ? static_cast<std::size_t>(workers_ + 1) * unit : unit);
+}
+
+/// Before anything is measured, against one process that does every worker's part.
+void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
+  const auto make = [&] { return driver(plan); };
+  if (is_asynchronous(spec_.synchronisation)) {
+    check_updates(comm_, plan, spec_, own_worker(), silence(), record);
+  } else if (goes_by_rounds(spec_)) {
+    check_rounds(comm_, plan, spec_, own_worker(), make, record);
+  } else {
+    check_oracle(comm_, plan, spec_.oracle, own_worker(), make, record);
+  }
+}
+
+/// After the last step, as far as workers agree then.
+void TrainingRun::compare_workers(CellRecord& record) {
+  if (agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never)
+    return compare_ranks(comm_, dedicated_, profile_->counts, own_worker(), record);
+  if (!is_server()) note_digest(*worker_, record);
 }
 
 CellRecord TrainingRun::run(const WorkCell& cell, int position) {
@@ -349,25 +442,24 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   figures.role = is_server() ? "server" : "worker";
   figures.single_us = is_server() ? 0 : profile_->single_us;
   figures.compute_us = is_server() ? 0 : profile_->compute_us;
+  // What is foretold is a step that all do together.
+  const bool foretold = trains_as_one(spec_);
   const auto predicted = predict_step(plan, profile_->step, cost);
-  figures.predicted_us = predicted.step_us;
+  if (foretold) figures.predicted_us = predicted.step_us;
   figures.intensity = facts_of(spec_.model, spec_.sequence).intensity();
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
-  if (spec_.oracle > 0)
-    check_oracle(
-        comm_, plan, spec_.oracle, own_worker(), [&] { return driver(plan); }, record);
+  if (spec_.oracle > 0) check(record, plan);
   train(record, plan);
   describe(figures, plan, *profile_, cost, workers_, threads_);
   const GradientCarrier carrier = carrier_of(comm_, plan);
   if (!method_row(spec_.method).engine) figures.details["carried_by"] = carrier.library;
   if (!is_server() && worker_->memory().on_gpu()) figures.details["path"] = carrier.path;
-  describe(figures, predicted);
+  if (foretold) describe(figures, predicted);
   if (!is_server()) {
     figures.details["data"] = data_->description();
     figures.details["steps_per_epoch"] = worker_->steps_per_epoch();
   }
-  if (config_.protocol.verify)
-    compare_ranks(comm_, dedicated_, profile_->counts, own_worker(), record);
+  if (config_.protocol.verify) compare_workers(record);
   if (!is_server() && spec_.evaluate > 0 && spec_.epochs == 0)
     figures.accuracy = worker_->accuracy(spec_.evaluate);
   barrier(comm_);

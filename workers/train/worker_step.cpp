@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <thread>
 #include <utility>
 
 #include "workers/measure/clock.hpp"
@@ -18,7 +20,8 @@ TrainingWorker::TrainingWorker(const TrainingSpec& spec, Learner& learner, const
       data_(data),
       worker_(worker),
       workers_(workers),
-      sharding_(data.training_size(), workers, spec.batch, seed) {
+      sharding_(data.training_size(), workers, spec.batch, seed),
+      seed_(seed) {
   std::size_t count = 0;
   for (const auto& parameter : learner_.parameters()) count += parameter.count;
   start_.resize(memory_, count);
@@ -180,6 +183,19 @@ void TrainingWorker::take_traced_times(double start_us) {
 void TrainingWorker::run_backward(StepTimes& times) {
   learner_.compute_loss();
   times.backward_us = span_of("backward", 0, [&] { learner_.backward(); });
+  last_backward_us_ = times.backward_us;
+}
+
+double TrainingWorker::slow_down(double start_us) const {
+  if (spec_.pace <= 0 && spec_.slow_factor <= 1) return 0;
+  const double before_us = now_us();
+  // The backward pass is still to come: it takes what the last one took.
+  const double own_us = std::max(before_us - start_us + last_backward_us_, spec_.pace * 1000);
+  const double factor = is_slowed(spec_, workers_, worker_, step_, seed_) ? spec_.slow_factor : 1;
+  const double pause_us = start_us + own_us * factor - last_backward_us_ - before_us;
+  if (pause_us > 0)
+    std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(pause_us));
+  return now_us() - before_us;
 }
 
 namespace {
@@ -192,6 +208,7 @@ enum Stamp : std::size_t { kStart, kBackward, kUpdate, kEnd };
 /// Forward pass of all stages and the loss; the time of each where it is asked for.
 void TrainingWorker::forward_alone(StepProfile* profile) {
   load_own();
+  const double start_us = now_us();
   for (int stage = 0; stage < learner_.stages(); ++stage) {
     const double before_us = now_us();
     learner_.forward(stage);
@@ -199,6 +216,9 @@ void TrainingWorker::forward_alone(StepProfile* profile) {
     memory_.complete();
     profile->stage_forward_us[static_cast<std::size_t>(stage)] = now_us() - before_us;
   }
+  const double paused_us = slow_down(start_us);
+  if (profile != nullptr && !profile->stage_forward_us.empty())
+    profile->stage_forward_us.back() += paused_us;
 }
 
 StepTimes TrainingWorker::step_alone(StepProfile* profile) {
@@ -234,6 +254,7 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
   times.forward_us = memory_.between_us(kStart, kBackward);
   times.backward_us = memory_.between_us(kBackward, kUpdate);
   times.update_us = memory_.between_us(kUpdate, kEnd);
+  last_backward_us_ = times.backward_us;
   ++step_;
   return times;
 }
@@ -242,12 +263,14 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
 void TrainingWorker::run_forward(StepExchange* exchange, StepTimes& times) {
   stage_spans_.clear();
   times.data_us = load_own();
-  times.forward_us = now_us() - times.start_us - times.data_us;
+  const double loaded_us = now_us();
+  times.forward_us = loaded_us - times.start_us - times.data_us;
   for (int stage = 0; stage < learner_.stages(); ++stage) {
     if (open_ && exchange != nullptr) settle(*exchange, stage, times);
     times.forward_us +=
         span_of("forward", static_cast<std::size_t>(stage), [&] { learner_.forward(stage); });
   }
+  times.forward_us += slow_down(loaded_us);
   open_ = false;
 }
 
@@ -327,6 +350,49 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
   times.loss = learner_.loss();
   times.update_us = now_us() - start_us;
   return times;
+}
+
+StepTimes TrainingWorker::step_by_itself(bool apply) {
+  StepTimes times;
+  times.start_us = now_us();
+  run_forward(nullptr, times);
+  learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
+    const std::size_t i = position_[parameter];
+    memory_.copy(gradient, gradients_.at(offsets_[i]), counts_[i]);
+  });
+  run_backward(times);
+  ++step_;
+  const double start_us = now_us();
+  if (apply) apply_gradients(1);
+  times.update_us = now_us() - start_us;
+  times.loss = learner_.loss();
+  return times;
+}
+
+void TrainingWorker::compute_for(int worker, std::uint64_t step) {
+  step_ = step;
+  learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
+    const std::size_t i = position_[parameter];
+    memory_.copy(gradient, gradients_.at(offsets_[i]), counts_[i]);
+  });
+  load(worker);
+  for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
+  learner_.compute_loss();
+  learner_.backward();
+}
+
+void TrainingWorker::apply_gradients(int over) {
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    update(i, gradients_.at(offsets_[i]), static_cast<float>(1.0 / over));
+  memory_.apply();
+}
+
+void TrainingWorker::take_weights(const float* in_order, float scale) {
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    float* weight = learner_.parameters()[static_cast<std::size_t>(order_[i])].data;
+    const float* from = in_order + offsets_[i];
+    std::transform(from, from + counts_[i], weight, [scale](float value) { return value * scale; });
+  }
 }
 
 StepTimes TrainingWorker::finish(StepExchange& exchange) {

@@ -25,7 +25,11 @@ struct StepTimes {
 struct PlantedFault {
   bool drop_gradient = false;
   bool skip_last_update = false;
-  bool off_by_one_bit = false;  ///< the last worker's first weight after its last step
+  bool off_by_one_bit = false;   ///< the last worker's first weight after its last step
+  bool skip_local_step = false;  ///< the last worker's last step of each round
+  bool drop_neighbour = false;   ///< the last worker averages without its first neighbour
+  bool exceed_bound = false;     ///< the server lets workers be one step further ahead
+  bool use_twice = false;        ///< the server applies the last worker's gradients twice
 };
 PlantedFault planted_fault();
 
@@ -55,6 +59,17 @@ class TrainingWorker {
   StepTimes step_by(DataParallelEngine& engine);
   /// Applies what is still open.
   StepTimes finish(StepExchange& exchange);
+  /// One step without the others: this worker's gradient is in gradients() afterwards, and in the
+  /// weights where it is applied. Host memory.
+  StepTimes step_by_itself(bool apply);
+  /// Some worker's gradient of its step `step` at the present weights, into gradients(). Host
+  /// memory.
+  void compute_for(int worker, std::uint64_t step);
+  /// What gradients() holds is applied, as a mean over so many workers.
+  void apply_gradients(int over);
+  /// Weights in the order of gradients become `scale` times these.
+  void take_weights(const float* in_order, float scale);
+  [[nodiscard]] float* velocity() { return velocity_.data(); }
   /// One step as one process would do it: every worker's batch in turn, gradients added in rank
   /// order.
   void step_of_all();
@@ -75,6 +90,9 @@ class TrainingWorker {
   [[nodiscard]] std::uint64_t steps_per_epoch() const { return sharding_.steps_per_epoch(); }
   [[nodiscard]] const std::vector<std::size_t>& counts() const { return counts_; }
   [[nodiscard]] const std::vector<int>& stage_of() const { return stage_; }
+  [[nodiscard]] int number() const { return worker_; }
+  [[nodiscard]] int workers() const { return workers_; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
   /// Bytes of all gradients, and of the answers' buffer.
   [[nodiscard]] std::size_t gradient_bytes() const { return velocity_.size() * sizeof(float); }
   [[nodiscard]] std::size_t answer_bytes() const { return sums_.size() * sizeof(float); }
@@ -94,6 +112,9 @@ class TrainingWorker {
   void take_answer(std::size_t gradient);
   void settle(StepExchange& exchange, int stage, StepTimes& times);
   void forward_alone(StepProfile* profile);
+  /// Waits as `pace` and `slow_factor` ask, between the passes of a step whose forward pass began
+  /// then. @returns the microseconds
+  double slow_down(double start_us) const;
   void run_forward(StepExchange* exchange, StepTimes& times);
   void run_backward(StepTimes& times);
   void add_lowest_bit();
@@ -109,6 +130,8 @@ class TrainingWorker {
   int worker_;
   int workers_;
   Sharding sharding_;
+  std::uint64_t seed_;
+  double last_backward_us_ = 0;
   std::uint64_t step_ = 0;
   std::vector<int> order_;             ///< parameter of each gradient
   std::vector<std::size_t> position_;  ///< gradient of each parameter

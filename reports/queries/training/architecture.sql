@@ -15,13 +15,13 @@
 --   lost | real | what choosing by expectation costs against the best
 -- Ranks are what a job is given: a server among them computes nothing. other_expected: the best that is expected of the
 -- other architecture, over the chosen one's. lost: what choosing by expectation costs against the best (0 = nothing).
--- PyTorch's engine is a baseline, no choice.
+-- PyTorch's engine is a baseline, no choice. Only what trains as plain SGD does: the rest is in time_to_target.
 WITH numbered AS (
   SELECT v_training.*, workers * batch / predicted_us * 1e6 AS expected_per_s,
          row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
   FROM v_training
-  WHERE run_row = ?1 AND counts AND predicted_us > 0 AND method <> 'ddp'
+  WHERE run_row = ?1 AND counts AND predicted_us > 0 AND method <> 'ddp' AND trained_as_one
 ),
 ranked AS (
   SELECT *,

@@ -36,8 +36,8 @@ TradeoffFinding sync_finding(const std::vector<const CellEvidence*>& of_architec
   std::set<std::string> ways;
   for (const auto* e : of_architecture)
     if (const auto method = find_named<TrainingMethod>(e->cell->figure.algorithm))
-      ways.emplace(synchronisation_of(*method));
-  return {join({ways.begin(), ways.end()}, ", "), "methods that ran; other ways are not built"};
+      ways.emplace(synchronisation_words(*method, synchronisation_in(e->cell->cell.settings)));
+  return {join({ways.begin(), ways.end()}, ", "), "of the cells that ran"};
 }
 
 TradeoffFinding topology_finding(const CellEvidence& e) {

@@ -37,6 +37,7 @@ std::vector<Trained> load(const Reader& reader, std::int64_t run) {
     const auto key = key_without(figure, "");
     const auto row = row_of.find(key);
     if (figure.collective != "training" || row == row_of.end()) continue;
+    if (!trained_as_one(figure)) continue;  // those are ranked by time to a target
     Trained one;
     one.cell = trained_cell(figure);
     one.intensity = rows.real(row->second, "intensity").value_or(0);

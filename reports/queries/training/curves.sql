@@ -50,7 +50,7 @@ accuracies AS MATERIALIZED (
   FROM worker w, json_each(w.details, '$.accuracies') a
 )
 SELECT w.run_id, w.cell_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, w.workers,
-       w.block, t.step, t.step * w.workers * w.batch AS samples, l.loss,
+       w.block, t.step, t.step * w.step_samples AS samples, l.loss,
        coalesce(a.accuracy, CASE WHEN t.step = t.last_step AND NOT w.by_epochs THEN w.last_accuracy END) AS accuracy,
        t.trained_us, w.settings
 FROM trained t

@@ -52,7 +52,7 @@ struct TrainedSide {
 std::vector<TrainedSide> load_sides(const std::vector<CellFigure>& figures) {
   std::vector<TrainedSide> trained;
   for (const auto& figure : figures) {
-    if (figure.collective != "training") continue;
+    if (figure.collective != "training" || !trained_as_one(figure)) continue;
     TrainedSide one{figure, trained_cell(figure), figure.algorithm, figure.architecture == "ps"};
     const auto dash = one.schedule.rfind('-');
     const auto family = dash == std::string::npos ? "" : one.schedule.substr(dash);

@@ -85,17 +85,22 @@ SixTuple tuple_of(const TableView& rows, std::size_t i) {
   }
   const auto method = find_named<TrainingMethod>(rows.text(i, "algorithm"));
   if (!method) return tuple;  // of a database that knows more methods
-  tuple.sync = synchronisation_of(*method);
   tuple.scheduling = method_row(*method).schedule;
   CellFigure figure = figure_cell(rows, i);
-  const auto packing = trained_cell(figure).settings.value("packing", std::string(kNoTechnique));
+  const auto settings = trained_cell(figure).settings;
+  tuple.sync = synchronisation_words(*method, synchronisation_in(settings));
+  if (method_row(*method).sums == SumPlace::neighbours) tuple.architecture = "gossip";
+  const auto packing = settings.value("packing", std::string(kNoTechnique));
   tuple.compression = packing == kNoTechnique ? kNoTechnique : "lossless packing";
   return tuple;
 }
 
-/// Nothing that runs here loses any of a gradient; what this program does not know may.
+/// The surveys call lossless what trains as plain SGD does; what this program does not know may
+/// not.
 std::string tuple_label(const SixTuple& tuple) {
-  return tuple.compression.empty() ? "" : "lossless";
+  if (tuple.compression.empty()) return "";
+  const bool as_one = tuple.sync.empty() || tuple.sync == "BSP" || tuple.sync.ends_with("barrier");
+  return as_one ? "lossless" : "lossy";
 }
 
 /// A row per training cell, and per operation of other cells.

@@ -3,8 +3,10 @@
 -- columns:
 --   run_id environment backend
 --   carried_by | text | the library that moved the gradients
---   architecture model batch method ranks workers launches
---   step_us | us, real | one training step
+--   architecture model batch method
+--   synchronisation | text | when workers wait for each other
+--   ranks workers launches
+--   step_us | us, real | one training step, or one round
 --   samples_per_second
 --   speedup | real | throughput over one worker's in the same launch
 --   single_us | us, real | a step of one worker alone
@@ -25,6 +27,8 @@
 --   max_difference | real | from one process that computes every worker's part
 --   wrong | integer | results that were not as expected
 --   settings
+-- A round: local steps and their average; where a server answers each worker by itself, as many gradients as a
+-- synchronous step has (with backup workers one update). Nothing is predicted of those.
 -- speedup: throughput against one worker alone in the same launch. prediction_error: predicted step
 -- against measured step. exposed_us: computation stands still for gradients; communication_us: it is
 -- busy, hidden or not. wire_bytes: payload, of a library's all-reduce the formula's; counted_bytes: what the kernel
@@ -42,10 +46,10 @@ WITH numbered AS (
     SELECT min(rank) FROM training WHERE measurement_id = v_training.measurement_row AND role = 'worker')
   WHERE run_row = ?1 AND counts
 )
-SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, ranks, workers, launches,
+SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, ranks, workers, launches,
        step_us, samples_per_s AS samples_per_second, speedup, single_us, forward_us, backward_us, update_us, exposed_us,
        data_us,
-       communication_us, predicted_us, predicted_us / step_us - 1 AS prediction_error, wire_bytes,
+       communication_us, nullif(predicted_us, 0) AS predicted_us, nullif(predicted_us, 0) / step_us - 1 AS prediction_error, wire_bytes,
        counted_bytes, c2c_predicted, c2c_measured, intensity, first_loss, last_loss, accuracy, max_difference,
        wrong, settings
 FROM numbered

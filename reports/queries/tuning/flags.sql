@@ -12,7 +12,7 @@ WITH d AS (
 cell AS (
   SELECT environment, backend, model, batch, workers, cell_id, settings, step_us, compute_us,
          row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS middle, count(*) OVER (PARTITION BY cell_id) AS n
-  FROM v_training WHERE run_row = ?1 AND counts
+  FROM v_training WHERE run_row = ?1 AND counts AND trained_as_one
 ),
 trained AS (
   SELECT *, row_number() OVER (PARTITION BY environment, backend, model, batch, workers,

@@ -38,15 +38,16 @@ TEST_CASE("the parts of methods go together") {
     const bool served = row.sums == SumPlace::server;
     CHECK(architecture_of(row.method) == (served ? Architecture::ps : Architecture::ring));
     // Servers sum plain values, and a library's engine packs nothing.
-    CHECK(row.packs == (!served && !row.engine));
+    CHECK(row.packs == (row.sums == SumPlace::all_reduce && !row.engine));
     if (row.split) CHECK_FALSE(served);
     // Who sends by urgency does so because the next step does not wait for the rest.
     if (row.order == SendOrder::by_urgency) CHECK(crosses_barrier(row.method));
     const bool merges = row.grouping == MessageGrouping::merged;
     CHECK(merges == (row.choice == MethodChoice::merge));
   }
-  CHECK(synchronisation_of(TrainingMethod::dear) == "BSP across the barrier");
-  CHECK(synchronisation_of(TrainingMethod::mg_wfbp) == "BSP");
+  CHECK(synchronisation_words(TrainingMethod::dear, Synchronisation::bsp) ==
+        "BSP across the barrier");
+  CHECK(synchronisation_words(TrainingMethod::mg_wfbp, Synchronisation::bsp) == "BSP");
 }
 
 TEST_CASE("a method leaves a choice while its own sizes are unsaid") {

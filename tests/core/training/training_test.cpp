@@ -58,8 +58,8 @@ TEST_CASE("servers are one dedicated rank or all colocated ones unless told", "[
   spec.method = TrainingMethod::wfbp_ps;
   CHECK(servers_of(spec, 4) == 1);
   CHECK(dedicated_servers(spec) == 1);
-  CHECK(servers_misfit(spec, 2).empty());
-  CHECK(servers_misfit(spec, 1) == "1 server leaves no worker among 1 rank");
+  CHECK(ranks_misfit(spec, 2).empty());
+  CHECK(ranks_misfit(spec, 1) == "1 server leaves no worker among 1 rank");
   // A stored cell is the same one, said or not.
   spec.servers = 1;
   CHECK(!training_cell(spec).knobs.contains("servers"));
@@ -70,10 +70,10 @@ TEST_CASE("servers are one dedicated rank or all colocated ones unless told", "[
   CHECK(read.placement == ServerPlacement::colocated);
   CHECK(servers_of(read, 4) == 4);
   CHECK(dedicated_servers(read) == 0);
-  CHECK(servers_misfit(read, 1).empty());
+  CHECK(ranks_misfit(read, 1).empty());
   spec.servers = 3;
   CHECK(servers_of(spec, 4) == 3);
-  CHECK(servers_misfit(spec, 2) == "3 colocated servers are more than 2 ranks");
+  CHECK(ranks_misfit(spec, 2) == "3 colocated servers are more than 2 ranks");
   spec.method = TrainingMethod::mg_wfbp;
   CHECK(servers_of(spec, 4) == 0);
   CHECK_THAT(training_contradiction(spec),

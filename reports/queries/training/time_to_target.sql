@@ -1,0 +1,81 @@
+-- title: Time to a target accuracy
+-- row: one training cell with epochs, of one task: when it reached the target (without one: when its epochs ended), how
+--   accurate it was then, what it sent, and its time over the plain one's in the same block
+-- columns:
+--   run_id environment backend architecture model batch workers
+--   task | json | data and slowed workers, the same for all that are compared
+--   method
+--   synchronisation | text | when workers wait for each other
+--   launches
+--   reached | integer | launches in which every worker reached the target
+--   steps | integer | steps or rounds until then, median
+--   samples | integer | of all workers until then, median
+--   trained_us | us, real | sum of its steps, without evaluations, median
+--   accuracy | real | on held-out samples then, the lowest of the workers, median
+--   sent_bytes | bytes, real | payload sent by the busiest rank until then, median
+--   over_plain | real | time over the fastest plain SGD's in the same block, median
+--   over_plain_low | real | smallest
+--   over_plain_high | real | largest
+--   most_stale | integer | gradients applied between a worker's weights and its own
+--   dropped | integer | gradients that came too late, in the median launch
+--   consensus_distance | real | root of the mean squared distance from the mean, at the end
+--   settings
+-- The fastest median comes first. over_plain: of plain SGD (every worker has the same weights after each step) in the
+-- same environment, backend and task, in launches of the same block where both reached the target; over five blocks the
+-- smallest and the largest enclose the median with 94 % confidence. Workers need as many passes over the data as they
+-- need: the accuracy is looked at after each.
+WITH taken AS (
+  SELECT v.*, json_extract(t.details_json, '$.trained_us') AS trained_us,
+         json_extract(t.details_json, '$.target_reached') AS met,
+         json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
+         json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS distance,
+         json_extract(s.details_json, '$.staleness.most') AS most,
+         json_extract(s.details_json, '$.staleness.dropped') AS late,
+         json_object('data', coalesce(json_extract(v.settings, '$.data'), 'generated'),
+                     'samples', json_extract(v.settings, '$.samples'), 'target', json_extract(v.settings, '$.target'),
+                     'pace', json_extract(v.settings, '$.pace'), 'slow_factor', json_extract(v.settings, '$.slow_factor'),
+                     'slow_worker', json_extract(v.settings, '$.slow_worker')) AS task
+  FROM v_training v
+  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
+    SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
+  LEFT JOIN training s ON s.measurement_id = v.measurement_row AND s.role = 'server' AND s.rank = 0
+  WHERE v.run_row = ?1 AND v.counts AND json_extract(t.details_json, '$.trained_us') IS NOT NULL
+),
+plain AS (
+  SELECT environment, backend, model, batch, workers, task, block, min(trained_us) AS plain_us
+  FROM taken
+  WHERE trained_as_one AND coalesce(met, 1)
+  GROUP BY environment, backend, model, batch, workers, task, block
+),
+numbered AS (
+  SELECT t.*, CASE WHEN coalesce(t.met, 1) THEN t.trained_us / p.plain_us END AS over,
+         row_number() OVER (PARTITION BY t.cell_id ORDER BY t.trained_us) AS place,
+         count(*) OVER (PARTITION BY t.cell_id) AS n
+  FROM taken t
+  LEFT JOIN plain p ON p.environment = t.environment AND p.backend = t.backend AND p.model = t.model
+    AND p.batch = t.batch AND p.workers = t.workers AND p.task = t.task AND p.block = t.block
+),
+ratio AS (
+  SELECT cell_id, over, row_number() OVER (PARTITION BY cell_id ORDER BY over) AS place,
+         count(*) OVER (PARTITION BY cell_id) AS n
+  FROM numbered
+  WHERE over IS NOT NULL
+),
+typical AS (
+  SELECT cell_id, max(over) FILTER (WHERE place = (n + 1) / 2) AS median, min(over) AS low, max(over) AS high
+  FROM ratio
+  GROUP BY cell_id
+),
+met AS (
+  SELECT cell_id, sum(coalesce(met, 0)) AS reached FROM taken GROUP BY cell_id
+)
+SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers, n.task, n.method,
+       n.synchronisation, n.n AS launches, m.reached, n.steps_done AS steps, n.steps_done * n.step_samples AS samples,
+       n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
+       r.low AS over_plain_low, r.high AS over_plain_high, n.most AS most_stale, n.late AS dropped,
+       n.distance AS consensus_distance, n.settings
+FROM numbered n
+JOIN met m ON m.cell_id = n.cell_id
+LEFT JOIN typical r ON r.cell_id = n.cell_id
+WHERE n.place = (n.n + 1) / 2
+ORDER BY n.environment, n.backend, n.model, n.batch, n.workers, n.task, n.trained_us, n.method, n.settings

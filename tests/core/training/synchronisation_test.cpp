@@ -1,0 +1,153 @@
+// What goes with what, and who averages with whom: pure data.
+#include "core/training/synchronisation.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include "core/training/training.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinAbs;
+
+namespace {
+
+TrainingSpec spec_of(TrainingMethod method, Synchronisation synchronisation) {
+  TrainingSpec spec;
+  spec.method = method;
+  spec.synchronisation = synchronisation;
+  if (has_local_steps(synchronisation)) spec.local_steps = 4;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("every pair of synchronisation and place of the sum is judged once", "[d-35]") {
+  for (const auto& named : NameTable<Synchronisation>::entries) {
+    for (const auto place : {SumPlace::server, SumPlace::all_reduce, SumPlace::neighbours}) {
+      int rows = 0;
+      for (const auto& pair : kSynchronisationPairs)
+        rows += pair.synchronisation == named.value && pair.sums == place ? 1 : 0;
+      CHECK(rows == 1);
+      const auto& pair = synchronisation_pair(named.value, place);
+      CHECK((pair.fit == PairFit::legal) == pair.reason.empty());
+    }
+  }
+}
+
+TEST_CASE("pairs that cannot be had are refused with their reason", "[d-35]") {
+  const auto refusal = [](TrainingMethod method, Synchronisation synchronisation) {
+    return training_contradiction(spec_of(method, synchronisation));
+  };
+  CHECK_THAT(refusal(TrainingMethod::bsp_a2a, Synchronisation::asp),
+             ContainsSubstring("illegal") && ContainsSubstring("waits for every worker"));
+  CHECK_THAT(refusal(TrainingMethod::bsp_a2a, Synchronisation::ssp), ContainsSubstring("partial"));
+  CHECK_THAT(refusal(TrainingMethod::d_psgd, Synchronisation::ssp), ContainsSubstring("illegal"));
+  CHECK_THAT(refusal(TrainingMethod::dear, Synchronisation::local),
+             ContainsSubstring("take bsp-ps, bsp-a2a or d-psgd"));
+  TrainingSpec spec = spec_of(TrainingMethod::bsp_ps, Synchronisation::asp);
+  CHECK(training_contradiction(spec).empty());
+  spec.placement = ServerPlacement::colocated;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("colocated"));
+  spec = spec_of(TrainingMethod::bsp_ps, Synchronisation::ssp);
+  spec.servers = 2;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("servers = 1"));
+  spec = spec_of(TrainingMethod::bsp_a2a, Synchronisation::local);
+  spec.local_steps = 1;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("local_steps = 2 or more"));
+  spec = spec_of(TrainingMethod::bsp_a2a, Synchronisation::bsp);
+  spec.staleness = 2;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("staleness: belongs to"));
+  spec = spec_of(TrainingMethod::bsp_ps, Synchronisation::backup);
+  spec.backups = 3;
+  CHECK(ranks_misfit(spec, 5).empty());
+  CHECK_THAT(ranks_misfit(spec, 4), ContainsSubstring("none would be waited for"));
+  for (const auto& row : kTrainingMethods)
+    CHECK(training_contradiction(spec_of(row.method, Synchronisation::bsp)).empty());
+}
+
+TEST_CASE("settings of a synchronisation come back from a cell") {
+  TrainingSpec spec = spec_of(TrainingMethod::d_psgd, Synchronisation::local);
+  spec.topology = PeerGraph::random_pairs;
+  spec.pace = 2.5;
+  spec.slow_factor = 3;
+  spec.slow_worker = 1;
+  const TrainingSpec read = training_spec(training_cell(spec));
+  CHECK(read.synchronisation == Synchronisation::local);
+  CHECK(read.local_steps == 4);
+  CHECK(read.topology == PeerGraph::random_pairs);
+  CHECK(read.pace == 2.5);
+  CHECK(read.slow_factor == 3);
+  CHECK(read.slow_worker == 1);
+  CHECK(training_cell(TrainingSpec{}).knobs.count("synchronisation") == 0);
+  CHECK_FALSE(trains_as_one(spec));
+  CHECK(trains_as_one(TrainingSpec{}));
+  CHECK(c2c_predicted(spec, 4) < c2c_predicted(TrainingSpec{}, 4));
+}
+
+TEST_CASE("a slowed worker is the one that is named, or another one in each step") {
+  TrainingSpec spec;
+  CHECK_FALSE(is_slowed(spec, 4, 0, 0, 1));
+  spec.slow_factor = 3;
+  std::map<int, int> slowed;
+  for (std::uint64_t step = 0; step < 400; ++step) {
+    int of_step = 0;
+    for (int worker = 0; worker < 4; ++worker) {
+      const bool slow = is_slowed(spec, 4, worker, step, 7);
+      of_step += slow ? 1 : 0;
+      slowed[worker] += slow ? 1 : 0;
+    }
+    CHECK(of_step == 1);
+  }
+  for (int worker = 0; worker < 4; ++worker) CHECK(slowed[worker] > 60);
+  spec.slow_worker = 2;
+  CHECK(is_slowed(spec, 4, 2, 5, 7));
+  CHECK_FALSE(is_slowed(spec, 4, 1, 5, 7));
+}
+
+TEST_CASE("averages with neighbours keep the mean, whatever the topology", "[d-06]") {
+  const auto topology =
+      GENERATE(PeerGraph::ring, PeerGraph::torus, PeerGraph::exponential, PeerGraph::random_pairs);
+  for (int workers = 1; workers <= 12; ++workers) {
+    for (std::uint64_t round = 0; round < 5; ++round) {
+      std::map<int, double> given;  // a column of the matrix
+      std::map<std::pair<int, int>, int> ways;
+      for (int worker = 0; worker < workers; ++worker) {
+        const Mixing mixing = mixing_of(topology, workers, worker, round, 3);
+        double row = mixing.self;
+        given[worker] += mixing.self;
+        for (const auto& from : mixing.from) {
+          CHECK(from.worker != worker);
+          row += from.weight;
+          given[from.worker] += from.weight;
+          ++ways[{from.worker, worker}];
+        }
+        for (const int to : mixing.to) ++ways[{worker, to}];
+        CHECK_THAT(row, WithinAbs(1, 1e-12));
+      }
+      for (const auto& [worker, sum] : given) CHECK_THAT(sum, WithinAbs(1, 1e-12));
+      // What one sends, the other one takes.
+      for (const auto& [way, ends] : ways) CHECK(ends == 2);
+    }
+  }
+}
+
+TEST_CASE("the spectral gap is what theory has", "[d-06]") {
+  constexpr double kPi = std::numbers::pi;
+  for (const int workers : {3, 4, 5, 8, 16})
+    CHECK_THAT(spectral_gap(PeerGraph::ring, workers),
+               WithinAbs(1 - std::abs(1 + 2 * std::cos(2 * kPi / workers)) / 3, 1e-6));
+  CHECK(spectral_gap(PeerGraph::ring, 2) == 1);
+  // Hops of 1 and 2 among four: every eigenvalue but the first is 1/3 in size.
+  CHECK_THAT(spectral_gap(PeerGraph::exponential, 4), WithinAbs(2.0 / 3, 1e-6));
+  CHECK(spectral_gap(PeerGraph::exponential, 8) > spectral_gap(PeerGraph::ring, 8));
+  CHECK(spectral_gap(PeerGraph::torus, 9) > spectral_gap(PeerGraph::ring, 9));
+  CHECK_THAT(spectral_gap(PeerGraph::random_pairs, 4), WithinAbs(1 - std::sqrt(1.0 / 3), 1e-12));
+  CHECK_THAT(topology_misfit(PeerGraph::torus, 7), ContainsSubstring("ring"));
+  CHECK(topology_misfit(PeerGraph::torus, 8).empty());
+}

@@ -1,0 +1,196 @@
+// Trainers whose workers do not all wait for each other in every step: the real programs, each
+// against its oracle.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/workers/train/training_job.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// What each cell of a launch has beside the method.
+using Edit = std::function<void(TrainingSpec&)>;
+
+Edit synchronised(Synchronisation how) {
+  return [how](TrainingSpec& spec) {
+    spec.synchronisation = how;
+    if (has_local_steps(how)) spec.local_steps = 3;
+    if (how == Synchronisation::post_local) spec.local_after = 4;
+    if (how == Synchronisation::ssp) spec.staleness = 1;
+  };
+}
+
+Edit among(PeerGraph topology) {
+  return [topology](TrainingSpec& spec) { spec.topology = topology; };
+}
+
+/// A launch of one method whose cells are the edits, in their order.
+std::unique_ptr<Job> job_of_edits(Backend backend, int workers, TrainingMethod method,
+                                  const std::vector<Edit>& edits, int oracle) {
+  auto job = job_of(backend, workers, {method}, oracle);
+  job->config.cells.clear();
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    TrainingSpec spec = small_spec(method);
+    spec.oracle = oracle;
+    edits[i](spec);
+    WorkCell cell = training_cell(spec);
+    cell.id = std::to_string(i);
+    job->config.cells.push_back(cell);
+  }
+  return job;
+}
+
+/// Every cell ended well and trained what its oracle does.
+void check_cells(const Job& job, std::size_t cells, double tolerance) {
+  for (std::size_t i = 0; i < cells; ++i) {
+    for (int rank = 0; rank < job.config.ranks; ++rank) {
+      const auto records = job.records_of<CellRecord>(rank);
+      REQUIRE(records.size() == cells);
+      const CellRecord& record = records[i];
+      INFO("cell " << i << " on rank " << rank << ": " << record.reason);
+      REQUIRE(record.status == CellStatus::ok);
+      CHECK(record.wrong == 0);
+      REQUIRE(record.training);
+      CHECK(record.training->max_difference >= 0);
+      CHECK(record.training->max_difference <= tolerance);
+      CHECK(record.measured.total_us.size() == 3);
+      CHECK(record.training->predicted_us == 0);
+    }
+  }
+}
+
+const std::vector<Edit>& local_edits() {
+  static const std::vector<Edit> edits{synchronised(Synchronisation::local),
+                                       synchronised(Synchronisation::post_local)};
+  return edits;
+}
+const std::vector<Edit>& gossip_edits() {
+  static const std::vector<Edit> edits{among(PeerGraph::ring), among(PeerGraph::exponential),
+                                       among(PeerGraph::random_pairs), among(PeerGraph::torus),
+                                       [](TrainingSpec& spec) {
+                                         spec.topology = PeerGraph::random_pairs;
+                                         spec.synchronisation = Synchronisation::local;
+                                         spec.local_steps = 2;
+                                       }};
+  return edits;
+}
+const std::vector<Edit>& served_edits() {
+  static const std::vector<Edit> edits{
+      synchronised(Synchronisation::ssp), synchronised(Synchronisation::asp),
+      synchronised(Synchronisation::backup), synchronised(Synchronisation::local)};
+  return edits;
+}
+
+}  // namespace
+
+TEST_CASE("local steps train what workers of one process would", "[d-15][d-17][long]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int workers = GENERATE(2, 4);
+  auto job = job_of_edits(backend, workers, TrainingMethod::bsp_a2a, local_edits(), 4);
+  run_to_end(*job);
+  check_cells(*job, local_edits().size(), workers == 2 ? 0 : 1e-6);
+}
+
+TEST_CASE("averages with neighbours train what workers of one process would",
+          "[d-06][d-30][long]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  auto job = job_of_edits(backend, 4, TrainingMethod::d_psgd, gossip_edits(), 4);
+  run_to_end(*job);
+  check_cells(*job, gossip_edits().size(), 0);
+  std::set<std::string> digests;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto record = job->records_of<CellRecord>(rank).front();
+    add_digest(record, digests);
+    const auto& gossip = record.training->details.at("gossip");
+    CHECK(gossip.at("spectral_gap") == spectral_gap(PeerGraph::ring, 4));
+    CHECK(gossip.at("consensus").back().at(1) > 0);
+    // A ring's worker sends to two.
+    CHECK(record.training->wire_bytes == 2 * 4.0 * 1'707'274);
+  }
+  CHECK(digests.size() == 4);
+}
+
+TEST_CASE("a server that answers workers one by one trains what its log says",
+          "[d-13][d-14][d-18][long]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int workers = GENERATE(2, 4);
+  auto job = job_of_edits(backend, workers, TrainingMethod::bsp_ps, served_edits(), 4);
+  run_to_end(*job);
+  check_cells(*job, served_edits().size(), 0);
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::set<std::string> digests;
+    for (int rank = 1; rank <= workers; ++rank)
+      add_digest(job->records_of<CellRecord>(rank)[i], digests);
+    CHECK(digests.size() == 1);
+    const auto server = job->records_of<CellRecord>(0)[i];
+    CHECK(server.training->details.at("update_log").size() >=
+          static_cast<std::size_t>(2 * workers));
+    CHECK(server.training->details.contains("staleness"));
+  }
+}
+
+TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
+  auto served = job_of_edits(Backend::gloo, 3, TrainingMethod::bsp_ps, served_edits(), 3);
+  // One is far behind: the bound holds others back, and backup workers go on without it.
+  edit_specs(*served, [](TrainingSpec& spec) {
+    spec.pace = 5;
+    spec.slow_factor = 4;
+    spec.slow_worker = 2;
+  });
+  run_to_end(*served);
+  check_cells(*served, served_edits().size(), 1e-6);
+  const auto records = served->records_of<CellRecord>(0);
+  CHECK(records[0].training->details.at("staleness").at("furthest_ahead") <= 1);
+  CHECK(records[2].training->details.at("staleness").at("dropped") > 0);
+  auto gossip = job_of_edits(Backend::gloo, 3, TrainingMethod::d_psgd,
+                             {among(PeerGraph::ring), among(PeerGraph::random_pairs)}, 3);
+  run_to_end(*gossip);
+  check_cells(*gossip, 2, 0);
+  auto local = job_of_edits(Backend::gloo, 2, TrainingMethod::bsp_a2a, local_edits(), 3);
+  run_to_end(*local);
+  check_cells(*local, local_edits().size(), 0);
+}
+
+TEST_CASE("planted faults of synchronisation fail the cell", "[d-13][d-15][d-06]") {
+  struct Planted {
+    const char* fault;
+    TrainingMethod method;
+    Edit edit;
+    const char* seen;
+  };
+  const auto slowed = [](TrainingSpec& spec) {
+    synchronised(Synchronisation::ssp)(spec);
+    spec.pace = 4;
+    spec.slow_factor = 8;
+    spec.slow_worker = 2;
+  };
+  const auto planted =
+      GENERATE_COPY(Planted{"skip-local-step", TrainingMethod::bsp_a2a,
+                            synchronised(Synchronisation::local), "replay in one process"},
+                    Planted{"drop-neighbour", TrainingMethod::d_psgd, among(PeerGraph::ring),
+                            "replay in one process"},
+                    Planted{"exceed-bound", TrainingMethod::bsp_ps, slowed, "the bound is 1"},
+                    Planted{"use-twice", TrainingMethod::bsp_ps, synchronised(Synchronisation::asp),
+                            "replay of the server's log"});
+  INFO(planted.fault);
+  auto job = job_of_edits(Backend::gloo, 3, planted.method, {planted.edit}, 6);
+  job->faulty = true;
+  job->environment["DYNAMICCL_TRAINING_FAULT"] = planted.fault;
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  for (int rank = 0; rank < job->config.ranks; ++rank) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    CHECK(records[0].status == CellStatus::failed);
+    CHECK_THAT(records[0].reason, ContainsSubstring(planted.seen));
+  }
+}

@@ -1,0 +1,130 @@
+#include "workers/train/synchronisation/asynchronous_training.hpp"
+
+#include <fmt/format.h>
+
+#include "core/statistics/statistics.hpp"
+#include "workers/tags.hpp"
+#include "workers/train/training_check.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr int kServer = 0;
+
+double typical(const std::vector<StepTimes>& steps, double StepTimes::*member) {
+  std::vector<double> values;
+  for (const auto& step : steps) values.push_back(step.*member);
+  return values.empty() ? 0 : median(values);
+}
+
+/// The server's log on every rank.
+UpdateLog shared_log(Communicator& comm, UpdateLog log) {
+  std::vector<std::int32_t> size{static_cast<std::int32_t>(log.size())};
+  broadcast_host(comm, size.data(), sizeof size[0], kServer);
+  log.resize(static_cast<std::size_t>(size[0]));
+  broadcast_host(comm, log.data(), log.size() * sizeof log[0], kServer);
+  return log;
+}
+
+}  // namespace
+
+AsynchronousTraining::AsynchronousTraining(Communicator& comm, const ExchangePlan& plan,
+                                           const TrainingSpec& spec, TrainingWorker* worker,
+                                           Micros silence)
+    : comm_(comm), spec_(spec), worker_(worker) {
+  if (worker == nullptr) {
+    server_ = std::make_unique<UpdateServer>(comm, plan, spec, silence);
+  } else {
+    steps_ = std::make_unique<UpdateWorker>(comm, plan, *worker);
+  }
+}
+
+void AsynchronousTraining::start() { server_ ? server_->start() : steps_->start(); }
+
+std::vector<UpdateRound> AsynchronousTraining::run(int rounds, double epoch_us) {
+  std::vector<UpdateRound> done(static_cast<std::size_t>(rounds));
+  const std::size_t bytes = done.size() * sizeof(UpdateRound);
+  if (server_) {
+    done = server_->serve(rounds);
+    for (auto& round : done) round.start_us -= epoch_us;
+    std::vector<Request> sending;
+    for (int rank = 1; rank < comm_.size(); ++rank)
+      sending.push_back(comm_.isend(done.data(), bytes, rank, kReportTag));
+    for (const Request request : sending) comm_.wait(request);
+    return done;
+  }
+  const auto steps = steps_->work();
+  typical_.data_us = typical(steps, &StepTimes::data_us);
+  typical_.forward_us = typical(steps, &StepTimes::forward_us);
+  typical_.backward_us = typical(steps, &StepTimes::backward_us);
+  typical_.update_us = typical(steps, &StepTimes::update_us);
+  typical_.exposed_us = typical(steps, &StepTimes::exposed_us);
+  comm_.wait(comm_.irecv(done.data(), bytes, kServer, kReportTag));
+  return done;
+}
+
+std::uint64_t AsynchronousTraining::sent_bytes() const {
+  return server_ ? server_->sent_bytes() : steps_->sent_bytes();
+}
+
+std::size_t AsynchronousTraining::held_bytes() const {
+  return server_ ? server_->held_bytes() : worker_->answer_bytes();
+}
+
+void AsynchronousTraining::describe(TrainingFigures& figures) const {
+  if (!server_) return;
+  const Staleness found = staleness_of(comm_.size() - 1, server_->log());
+  figures.details["staleness"] = {{"mean", found.mean},
+                                  {"most", found.most},
+                                  {"furthest_ahead", found.furthest_ahead},
+                                  {"dropped", found.dropped}};
+}
+
+void check_updates(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                   TrainingWorker* worker, Micros silence, CellRecord& record) {
+  UpdateLog log;
+  std::vector<float> served(plan.elements());
+  std::vector<float> own;
+  {
+    AsynchronousTraining training(comm, plan, spec, worker, silence);
+    training.start();
+    training.run(spec.oracle, 0);
+    if (training.server() != nullptr) {
+      log = training.server()->log();
+      served = training.server()->weights();
+    } else {
+      const float* weights = worker->weights_in_order();
+      own.assign(weights, weights + plan.elements());
+    }
+  }
+  log = shared_log(comm, std::move(log));
+  broadcast_host(comm, served.data(), served.size() * sizeof(float), kServer);
+  const int workers = comm.size() - 1;
+  nlohmann::json events = nlohmann::json::array();
+  for (const auto& event : log)
+    events.push_back({static_cast<int>(event.kind), event.worker, event.clock});
+  if (worker == nullptr) record.training->details["update_log"] = std::move(events);
+  std::vector<float> expected;
+  if (worker != nullptr) {
+    worker->reset();
+    // One process is enough for the replay.
+    expected = worker->number() == 0 ? replay_updates(spec, *worker, log) : served;
+    worker->reset();
+  }
+  compare_weights(comm, "the replay of the server's log", spec.oracle, served, expected, record);
+  // At the phase's end every worker has the server's bits.
+  const auto unlike = static_cast<double>(worker == nullptr ? 0 : unlike_bits(own, served));
+  record.checked += own.size();
+  record.wrong += static_cast<std::uint64_t>(unlike);
+  if (const double apart = sum_over_ranks(comm, {unlike})[0]; apart > 0)
+    fail_check(record, fmt::format("after {} rounds {:.0f} weights of workers are not the "
+                                   "server's bits",
+                                   spec.oracle, apart));
+  if (const auto broken = broken_rule(spec, workers, log); !broken.empty()) {
+    ++record.wrong;
+    fail_check(record, fmt::format("synchronisation = \"{}\" was not kept: {}",
+                                   name_of(spec.synchronisation), broken));
+  }
+}
+
+}  // namespace dynamiccl

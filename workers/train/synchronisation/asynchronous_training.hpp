@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/wire/record.hpp"
+#include "workers/communicator.hpp"
+#include "workers/train/synchronisation/update_server.hpp"
+
+namespace dynamiccl {
+
+/// A rank's part of a training whose server answers each worker by itself. Ranks: all call the
+/// same.
+class AsynchronousTraining {
+ public:
+  /// @param worker nullptr on the server
+  /// @param silence as UpdateServer's
+  AsynchronousTraining(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                       TrainingWorker* worker, Micros silence);
+  /// The workers are at the start.
+  void start();
+  /// One phase. @returns the server's rounds, in the rank's own clock's terms, on every rank
+  /// @param epoch_us the rank's clock where all ranks' clocks are 0
+  std::vector<UpdateRound> run(int rounds, double epoch_us);
+  /// What this worker's steps of the last phase took, the typical one; zeros on the server.
+  [[nodiscard]] const StepTimes& typical_step() const { return typical_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const;
+  /// Gradients and answers that this rank holds beyond weights, momentum and one gradient.
+  [[nodiscard]] std::size_t held_bytes() const;
+  /// Staleness, for the server's record.
+  void describe(TrainingFigures& figures) const;
+  [[nodiscard]] const UpdateServer* server() const { return server_.get(); }
+
+ private:
+  Communicator& comm_;
+  TrainingSpec spec_;
+  TrainingWorker* worker_;
+  std::unique_ptr<UpdateServer> server_;
+  std::unique_ptr<UpdateWorker> steps_;
+  StepTimes typical_;
+};
+
+/// Some rounds of the method against its oracle: the log must keep the synchronisation's rules, and
+/// one process that computes and applies in its order must get the server's weights. Ranks: all.
+void check_updates(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                   TrainingWorker* worker, Micros silence, CellRecord& record);
+
+}  // namespace dynamiccl

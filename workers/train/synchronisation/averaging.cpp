@@ -1,0 +1,65 @@
+#include "workers/train/synchronisation/averaging.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "workers/tags.hpp"
+#include "workers/train/worker_step.hpp"
+
+namespace dynamiccl {
+
+void mix(const Mixing& mixing, int worker, const float* own, const std::vector<const float*>& of,
+         float* out, std::size_t count) {
+  std::fill_n(out, count, 0.0F);
+  const auto add = [&](const float* from, double weight) {
+    const auto share = static_cast<float>(weight);
+    for (std::size_t i = 0; i < count; ++i) out[i] += share * from[i];
+  };
+  bool added = false;
+  for (std::size_t n = 0; n < mixing.from.size(); ++n) {
+    if (!added && mixing.from[n].worker > worker) {
+      add(own, mixing.self);
+      added = true;
+    }
+    add(of[n], mixing.from[n].weight);
+  }
+  if (!added) add(own, mixing.self);
+}
+
+const float* NeighbourAverage::average(std::uint64_t round, const float* own) {
+  const int worker = comm_.rank();
+  const std::size_t bytes = count_ * sizeof(float);
+  Mixing mixing = mixing_of(topology_, comm_.size(), worker, round, seed_);
+  if (in_.size() < mixing.from.size()) in_.resize(mixing.from.size(), std::vector<float>(count_));
+  std::vector<Request> requests;
+  std::vector<const float*> of;
+  for (std::size_t n = 0; n < mixing.from.size(); ++n) {
+    requests.push_back(comm_.irecv(in_[n].data(), bytes, mixing.from[n].worker, kGossipTag));
+    of.push_back(in_[n].data());
+  }
+  for (const int to : mixing.to) {
+    requests.push_back(comm_.isend(own, bytes, to, kGossipTag));
+    sent_bytes_ += bytes;
+  }
+  for (const Request request : requests) comm_.wait(request);
+  if (planted_fault().drop_neighbour && worker == comm_.size() - 1 && !mixing.from.empty()) {
+    mixing.self += mixing.from.front().weight;
+    mixing.from.erase(mixing.from.begin());
+    of.erase(of.begin());
+  }
+  mix(mixing, worker, own, of, out_.data(), count_);
+  return out_.data();
+}
+
+double consensus_distance(Messages& comm, const std::vector<float>& own) {
+  std::vector<double> mean = sum_over_ranks(comm, std::vector<double>(own.begin(), own.end()));
+  const auto ranks = static_cast<double>(comm.size());
+  double squares = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const double apart = own[i] - mean[i] / ranks;
+    squares += apart * apart;
+  }
+  return std::sqrt(sum_over_ranks(comm, {squares})[0] / ranks);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/training/training.hpp"
+#include "workers/messages.hpp"
+
+namespace dynamiccl {
+
+/// One worker's average with its neighbours: the same bits for the same weights, whoever adds.
+/// @param own this worker's weights
+/// @param of the weights of `mixing.from`, in that order
+/// @param out not one of the others
+void mix(const Mixing& mixing, int worker, const float* own, const std::vector<const float*>& of,
+         float* out, std::size_t count);
+
+/// Swaps weights with the neighbours of a round and averages. One thread.
+class NeighbourAverage {
+ public:
+  NeighbourAverage(Messages& comm, PeerGraph topology, std::size_t count, std::uint64_t seed)
+      : comm_(comm), topology_(topology), count_(count), seed_(seed), out_(count) {}
+  /// Ranks: all, each is the worker of its number.
+  /// @returns the new weights, until the next call
+  const float* average(std::uint64_t round, const float* own);
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+  [[nodiscard]] std::size_t held_bytes() const { return (in_.size() + 1) * count_ * sizeof(float); }
+
+ private:
+  Messages& comm_;
+  PeerGraph topology_;
+  std::size_t count_;
+  std::uint64_t seed_;
+  std::vector<float> out_;
+  std::vector<std::vector<float>> in_;
+  std::uint64_t sent_bytes_ = 0;
+};
+
+/// Root of the mean squared distance of the workers' weights from their mean. Ranks: all, each with
+/// its own weights.
+double consensus_distance(Messages& comm, const std::vector<float>& own);
+
+}  // namespace dynamiccl

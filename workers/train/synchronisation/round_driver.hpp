@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "workers/train/step_driver.hpp"
+
+namespace dynamiccl {
+
+/// Whether a step() of the cell's driver is a round: local steps, then an average of the weights of
+/// all workers, or of neighbours.
+bool goes_by_rounds(const TrainingSpec& spec);
+
+/// Workers that meet after each round of `local_steps` steps of their own. Host memory.
+std::unique_ptr<StepDriver> make_round_driver(Communicator& comm, const ExchangePlan& plan,
+                                              const TrainingSpec& spec, TrainingWorker& worker);
+
+/// What one process gets that does every worker's rounds in turn, each with weights and momentum of
+/// its own: weights in the order of gradients, of each worker. `worker` is at the start; whose
+/// weights are its learner's afterwards is open.
+std::vector<std::vector<float>> replay_rounds(const TrainingSpec& spec, TrainingWorker& worker,
+                                              int rounds);
+
+}  // namespace dynamiccl

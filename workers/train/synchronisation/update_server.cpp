@@ -1,0 +1,218 @@
+#include "workers/train/synchronisation/update_server.hpp"
+
+#include <algorithm>
+
+#include "workers/measure/clock.hpp"
+#include "workers/tags.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr int kServer = 0;
+int rank_of(int worker) { return worker + 1; }
+
+}  // namespace
+
+UpdateServer::UpdateServer(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                           Micros silence)
+    : comm_(comm),
+      spec_(spec),
+      silence_(silence),
+      workers_(comm.size() - 1),
+      together_(spec.synchronisation == Synchronisation::backup),
+      wanted_(together_ ? workers_ - spec.backups : 1),
+      weights_(plan.elements()),
+      velocity_(plan.elements()),
+      sum_(together_ ? plan.elements() : 0),
+      gradient_(plan.elements()),
+      served_(static_cast<std::size_t>(workers_)) {
+  for (auto& served : served_) served.slot.resize(plan.elements());
+}
+
+void UpdateServer::start() {
+  comm_.wait(comm_.irecv(weights_.data(), weights_.size() * sizeof(float), rank_of(0), kPieceTag));
+  std::fill(velocity_.begin(), velocity_.end(), 0.0F);
+  for (auto& served : served_) served.clock = 0;
+  version_ = 0;
+  summed_ = 0;
+  log_.clear();
+}
+
+std::vector<int> UpdateServer::owing() const {
+  std::vector<int> ranks;
+  for (int worker = 0; worker < workers_; ++worker)
+    if (served_[static_cast<std::size_t>(worker)].computes) ranks.push_back(rank_of(worker));
+  return ranks;
+}
+
+int UpdateServer::receive() {
+  const int from = comm_.receive_any(&head_, sizeof head_, owing(), kPushTag, silence_);
+  comm_.wait(comm_.irecv(gradient_.data(), gradient_.size() * sizeof(float), from, kPieceTag));
+  const int worker = from - rank_of(0);
+  Served& served = served_[static_cast<std::size_t>(worker)];
+  DYN_ASSERT(head_.worker == static_cast<std::uint32_t>(worker) && head_.clock == served.clock,
+             "a worker pushes its steps one after the other");
+  settle(served);
+  served.computes = false;
+  return worker;
+}
+
+void UpdateServer::settle(Served& served) {
+  for (const Request request : served.sending) comm_.wait(request);
+  served.sending.clear();
+}
+
+void UpdateServer::update(int gradients) {
+  const float* sum = together_ ? sum_.data() : gradient_.data();
+  sgd_update({static_cast<float>(spec_.learning_rate), static_cast<float>(spec_.momentum)},
+             weights_.data(), velocity_.data(), sum, static_cast<float>(1.0 / gradients),
+             weights_.size());
+  ++version_;
+}
+
+void UpdateServer::take(int worker) {
+  Served& served = served_[static_cast<std::size_t>(worker)];
+  const double start_us = now_us();
+  const bool late = together_ && head_.version != version_;
+  log_.push_back({late ? UpdateEvent::Kind::dropped : UpdateEvent::Kind::applied,
+                  static_cast<std::uint32_t>(worker), served.clock});
+  ++served.clock;
+  ++served.in_phase;
+  waiting_.push_back(worker);
+  if (late) return;
+  if (!together_) {
+    update(workers_);
+    if (planted_fault().use_twice && worker == workers_ - 1) update(workers_);
+  } else {
+    for (std::size_t i = 0; i < sum_.size(); ++i)
+      sum_[i] = summed_ == 0 ? gradient_[i] : sum_[i] + gradient_[i];
+    if (++summed_ == wanted_) {
+      update(wanted_);
+      summed_ = 0;
+    }
+  }
+  update_us_ += now_us() - start_us;
+}
+
+bool UpdateServer::may_go_on(const Served& served) const {
+  switch (spec_.synchronisation) {
+    case Synchronisation::ssp: {
+      std::uint32_t slowest = served.in_phase;
+      for (const auto& other : served_) slowest = std::min(slowest, other.in_phase);
+      const int bound = spec_.staleness + (planted_fault().exceed_bound ? 1 : 0);
+      return served.in_phase - slowest <= static_cast<std::uint32_t>(bound);
+    }
+    case Synchronisation::backup:
+      return served.head.version != version_;  // its part of this update is in, or it was late
+    default:
+      return true;
+  }
+}
+
+void UpdateServer::release(std::uint64_t budget) {
+  std::vector<int> held;
+  for (const int worker : std::exchange(waiting_, {})) {
+    if (allowed_ < budget && may_go_on(served_[static_cast<std::size_t>(worker)])) {
+      ++allowed_;
+      answer(worker, UpdateEvent::Kind::answered);
+    } else {
+      held.push_back(worker);
+    }
+  }
+  waiting_ = std::move(held);
+}
+
+void UpdateServer::answer(int worker, UpdateEvent::Kind kind) {
+  const bool goes_on = kind == UpdateEvent::Kind::answered;
+  Served& served = served_[static_cast<std::size_t>(worker)];
+  settle(served);
+  served.computes = goes_on;
+  served.head = {version_, goes_on ? 1U : 0U};
+  // The weights change while these are on their way.
+  std::copy(weights_.begin(), weights_.end(), served.slot.begin());
+  const std::size_t bytes = served.slot.size() * sizeof(float);
+  served.sending.push_back(
+      comm_.isend(&served.head, sizeof served.head, rank_of(worker), kPullTag));
+  served.sending.push_back(comm_.isend(served.slot.data(), bytes, rank_of(worker), kPieceTag));
+  sent_bytes_ += bytes;
+  log_.push_back({kind, static_cast<std::uint32_t>(worker), served.clock});
+}
+
+std::vector<UpdateRound> UpdateServer::serve(int rounds) {
+  const auto wanted_rounds = static_cast<std::size_t>(rounds);
+  // Steps of the phase; with backup workers updates end it, and steps beside them are free.
+  const std::uint64_t budget =
+      together_ ? UINT64_MAX
+                : static_cast<std::uint64_t>(rounds) * static_cast<std::uint64_t>(workers_);
+  allowed_ = static_cast<std::uint64_t>(workers_);
+  for (auto& served : served_) {
+    served.computes = true;
+    served.head.version = version_;
+    served.in_phase = 0;
+  }
+  std::vector<UpdateRound> done;
+  UpdateRound round{now_us(), 0, 0, 0};
+  int came = 0;
+  while (done.size() < wanted_rounds) {
+    const std::uint32_t before = version_;
+    update_us_ = 0;
+    take(receive());
+    round.loss += head_.loss;
+    round.update_us += update_us_;
+    ++came;
+    const bool over = together_ ? version_ != before : came == workers_;
+    if (over) {
+      round.loss /= came;
+      round.total_us = now_us() - round.start_us;
+      done.push_back(round);
+      round = {round.start_us + round.total_us, 0, 0, 0};
+      came = 0;
+    }
+    if (done.size() < wanted_rounds) release(budget);
+  }
+  // Backup workers that were late still: what they bring is nobody's.
+  while (!owing().empty()) take(receive());
+  for (const int worker : std::exchange(waiting_, {})) answer(worker, UpdateEvent::Kind::ended);
+  for (auto& served : served_) settle(served);
+  return done;
+}
+
+UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, TrainingWorker& worker)
+    : comm_(comm), worker_(worker), count_(plan.elements()) {
+  worker_.hold(true, true);
+}
+
+UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
+
+void UpdateWorker::start() {
+  clock_ = version_ = 0;
+  if (worker_.number() == 0)
+    comm_.wait(comm_.isend(worker_.weights_in_order(), count_ * sizeof(float), kServer, kPieceTag));
+}
+
+std::vector<StepTimes> UpdateWorker::work() {
+  std::vector<StepTimes> steps;
+  AnswerHead head{version_, 1};
+  const std::size_t bytes = count_ * sizeof(float);
+  while (head.goes_on != 0) {
+    StepTimes step = worker_.step_by_itself(false);
+    const double start_us = now_us();
+    const PushHead push{static_cast<std::uint32_t>(worker_.number()), clock_++, version_,
+                        static_cast<float>(step.loss)};
+    const Request heading = comm_.irecv(&head, sizeof head, kServer, kPullTag);
+    const Request weights = comm_.irecv(worker_.sums(), bytes, kServer, kPieceTag);
+    const Request told = comm_.isend(&push, sizeof push, kServer, kPushTag);
+    const Request pushed = comm_.isend(worker_.gradients(), bytes, kServer, kPieceTag);
+    sent_bytes_ += bytes;
+    for (const Request request : {told, pushed, heading, weights}) comm_.wait(request);
+    version_ = head.version;
+    const double there_us = now_us();
+    worker_.take_weights(worker_.sums(), 1);
+    step.exposed_us = there_us - start_us;
+    step.update_us = now_us() - there_us;
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workers/messages.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/synchronisation/update_log.hpp"
+
+namespace dynamiccl {
+
+/// What precedes a worker's gradient, and a server's weights.
+struct PushHead {
+  std::uint32_t worker = 0;
+  std::uint32_t clock = 0;    ///< steps that this worker did before
+  std::uint32_t version = 0;  ///< of the weights that it computed with
+  float loss = 0;
+};
+struct AnswerHead {
+  std::uint32_t version = 0;  ///< updates that the weights have seen
+  std::uint32_t goes_on = 0;  ///< 0: the weights are everybody's, and the phase is over
+};
+
+/// As many gradients as a synchronous step has, or, with backup workers, one update: a sample.
+struct UpdateRound {
+  double start_us = 0;
+  double total_us = 0;
+  double update_us = 0;  ///< the server's own work in it
+  double loss = 0;       ///< mean of the steps that came in it
+};
+
+/// The one server of asynchronous workers, rank 0: it holds the weights, applies each gradient when
+/// it comes (with backup workers: the first of each step together) and answers each worker by
+/// itself, as soon as the synchronisation lets that one go on. Weights and momentum, and a slot per
+/// worker for what it is answered. Host memory.
+class UpdateServer {
+ public:
+  /// @param silence after which workers that owe a gradient are taken for lost
+  UpdateServer(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec, Micros silence);
+  /// Takes the first worker's weights (UpdateWorker::start), momentum 0, clocks 0.
+  void start();
+  /// Serves so many rounds; all workers have the same weights then and have done nothing more.
+  std::vector<UpdateRound> serve(int rounds);
+  [[nodiscard]] const UpdateLog& log() const { return log_; }
+  [[nodiscard]] const std::vector<float>& weights() const { return weights_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+  [[nodiscard]] std::size_t held_bytes() const {
+    return (static_cast<std::size_t>(workers_) + 1) * weights_.size() * sizeof(float);
+  }
+
+ private:
+  struct Served {
+    std::uint32_t clock = 0;
+    std::uint32_t in_phase = 0;  ///< steps of this phase
+    bool computes = false;       ///< owes a gradient
+    std::vector<float> slot;
+    AnswerHead head;
+    std::vector<Request> sending;
+  };
+  int receive();
+  void take(int worker);
+  void update(int gradients);
+  [[nodiscard]] bool may_go_on(const Served& served) const;
+  void release(std::uint64_t budget);
+  void answer(int worker, UpdateEvent::Kind kind);
+  void settle(Served& served);
+  [[nodiscard]] std::vector<int> owing() const;
+
+  Messages& comm_;
+  TrainingSpec spec_;
+  Micros silence_;
+  int workers_;
+  bool together_;  ///< gradients of one version are summed: backup workers
+  int wanted_;     ///< gradients of an update
+  std::vector<float> weights_;
+  std::vector<float> velocity_;
+  std::vector<float> sum_;
+  std::vector<float> gradient_;
+  std::vector<Served> served_;
+  std::vector<int> waiting_;   ///< in the order in which they came
+  std::uint64_t allowed_ = 0;  ///< steps of this phase that workers were let begin
+  std::uint32_t version_ = 0;
+  int summed_ = 0;
+  PushHead head_;
+  double update_us_ = 0;
+  UpdateLog log_;
+  std::uint64_t sent_bytes_ = 0;
+};
+
+/// A worker's side. Ranks: all workers, while the server serves.
+class UpdateWorker {
+ public:
+  UpdateWorker(Messages& comm, const ExchangePlan& plan, TrainingWorker& worker);
+  ~UpdateWorker();
+  UpdateWorker(const UpdateWorker&) = delete;
+  UpdateWorker& operator=(const UpdateWorker&) = delete;
+  /// The worker is at the start: the server takes the first one's weights.
+  void start();
+  /// Steps until the server ends the phase. @returns their times
+  std::vector<StepTimes> work();
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+
+ private:
+  Messages& comm_;
+  TrainingWorker& worker_;
+  std::size_t count_;
+  std::uint32_t clock_ = 0;
+  std::uint32_t version_ = 0;
+  std::uint64_t sent_bytes_ = 0;
+};
+
+}  // namespace dynamiccl
