@@ -30,6 +30,8 @@ struct TuneOptions {
   /// Of this machine, not of the file: asking for huge pages changes something here.
   bool huge_pages = true;
   std::map<Backend, TuneBackend> backends;
+  /// Of the command, not of the file: search also what no job can load (Reach::own).
+  bool own = false;
 };
 
 }  // namespace dynamiccl

@@ -73,6 +73,7 @@ LaunchEvaluator::LaunchEvaluator(const Experiment& experiment, const TunePlan& p
       store_(store),
       console_(console),
       run_id_(run_id),
+      run_folder_(site.run_folder),
       runner_({experiment.profiles, experiment.protocol, experiment.seed}, std::move(site), &store,
               console, run_id) {}
 

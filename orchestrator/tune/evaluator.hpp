@@ -33,6 +33,9 @@ class LaunchEvaluator {
   /// 0 for other tasks, and before anything was measured.
   [[nodiscard]] Micros allowed_time(std::size_t task) const;
 
+  /// Of the run, visible to the ranks of every environment under this path.
+  [[nodiscard]] const std::string& run_folder() const { return run_folder_; }
+
   [[nodiscard]] std::size_t launches() const { return launches_; }
   [[nodiscard]] std::size_t failed_launches() const { return failed_; }
   [[nodiscard]] int interrupted_by() const { return interrupted_by_; }
@@ -50,6 +53,7 @@ class LaunchEvaluator {
   Store& store_;
   Console& console_;
   std::string run_id_;
+  std::string run_folder_;
   LaunchRunner runner_;
   std::set<std::string> warned_;  ///< environments that are not ready
   std::map<std::string, std::pair<std::string, nlohmann::json>> regimes_;

@@ -7,6 +7,7 @@
 
 #include "core/statistics/saturation.hpp"
 #include "core/vocabulary/text.hpp"
+#include "tuner/action/reach.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -29,26 +30,38 @@ std::size_t flagged(const TuningResult& result, std::string_view flag) {
 
 Table tuning_table(const TunePlan& plan, const TuningResult& result) {
   Table table;
-  table.columns = {"environment", "backend",  "architecture", "collective", "size_bytes",
-                   "ranks",       "held_out", "setting",      "default_us", "tuned_us",
-                   "ratio",       "low",      "high",         "verdict",    "guard",
-                   "flags",       "arms",     "evaluations"};
+  table.columns = {"environment", "backend",   "architecture", "collective", "size_bytes",
+                   "ranks",       "held_out",  "setting",      "default_us", "tuned_us",
+                   "ratio",       "low",       "high",         "verdict",    "guard",
+                   "flags",       "candidate", "loaded_by",    "arms",       "tried",
+                   "evaluations"};
   for (const TunedTask& tuned : result.tasks) {
     const TuneTask& task = plan.tasks[tuned.task];
     const TaskKey& key = task.search.task.key.task;
     const TableEvidence& evidence = tuned.entry.evidence;
     const bool confirmed = evidence.ratio > 0;
     table.rows.push_back(
-        {task.environment, std::string(name_of(key.backend)),
-         std::string(name_of(key.architecture)), std::string(name_of(key.collective)),
-         count(task.cell.size.count()), count(static_cast<std::size_t>(key.group_size)),
-         count(task.held_out ? 1 : 0), tuned.entry.arm, number(evidence.default_us),
-         number(evidence.tuned_us), confirmed ? number(evidence.ratio) : Value(),
+        {task.environment,
+         std::string(name_of(key.backend)),
+         std::string(name_of(key.architecture)),
+         std::string(name_of(key.collective)),
+         count(task.cell.size.count()),
+         count(static_cast<std::size_t>(key.group_size)),
+         count(task.held_out ? 1 : 0),
+         tuned.entry.arm,
+         number(evidence.default_us),
+         number(evidence.tuned_us),
+         confirmed ? number(evidence.ratio) : Value(),
          confirmed ? number(evidence.ratio_low) : Value(),
          confirmed ? number(evidence.ratio_high) : Value(),
          evidence.verdict.empty() ? Value() : Value(evidence.verdict),
-         std::string(name_of(tuned.outcome.guard)), join(tuned.entry.flags, " "),
-         count(task.arms()), count(static_cast<std::size_t>(tuned.outcome.evaluations))});
+         std::string(name_of(tuned.outcome.guard)),
+         join(tuned.entry.flags, " "),
+         evidence.candidate.empty() ? Value() : Value(evidence.candidate),
+         std::string(name_of(reach_of(key.backend, key.architecture, tuned.entry.setting))),
+         count(task.arms()),
+         count(tuned.outcome.tried),
+         count(static_cast<std::size_t>(tuned.outcome.evaluations))});
   }
   return table;
 }
@@ -57,9 +70,26 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
   std::vector<std::string> advice;
   if (const auto cells = flagged(result, kNonActionable); cells > 0)
     advice.push_back(fmt::format(
-        "{} in {} of {} cells: no setting of the library is faster than its default there; what "
-        "the environment costs, only the environment can give back (`dynamiccl doctor`)",
+        "{} in {} of {} cells: every setting was measured, and the fastest gains less than 2 % "
+        "there; "
+        "what the environment costs, only the environment can give back (`dynamiccl doctor`)",
         kNonActionable, cells, result.tasks.size()));
+  if (const auto cells = flagged(result, kUndecided); cells > 0)
+    advice.push_back(fmt::format(
+        "{} in {} of {} cells: none of the settings that were measured is surely faster there, and "
+        "that none is was not shown; more measurements can tell (--evaluations, --agent "
+        "exhaustive, tune.confirm_launches)",
+        kUndecided, cells, result.tasks.size()));
+  if (const auto cells = flagged(result, kUnexplored); cells > 0)
+    advice.push_back(
+        fmt::format("{} in {} of {} cells: no setting but the default was measured "
+                    "there; --evaluations N allows more",
+                    kUnexplored, cells, result.tasks.size()));
+  if (const auto cells = flagged(result, kNothingToSet); cells > 0)
+    advice.push_back(
+        fmt::format("{} in {} of {} cells: there is nothing that a job could load for "
+                    "them",
+                    kNothingToSet, cells, result.tasks.size()));
   if (const auto cells = flagged(result, kLosslessSaturated); cells > 0)
     advice.push_back(fmt::format(
         "{} in {} of {} cells: even the best setting takes longer than the workload leaves for it; "

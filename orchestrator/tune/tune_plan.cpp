@@ -7,6 +7,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "tuner/action/reach.hpp"
 #include "tuner/simulator/arm_model.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
@@ -31,9 +32,11 @@ SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& pro
 
 SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group,
                            const WorkCell& cell) {
+  SpaceOptions options;
   const auto found = tune.backends.find(group.backend);
-  if (found == tune.backends.end()) return {};
-  SpaceOptions options = found->second.space;
+  if (found != tune.backends.end()) options = found->second.space;
+  options.own = tune.own;
+  if (found == tune.backends.end()) return options;
   const auto algorithms = found->second.algorithms.find(cell.collective);
   if (algorithms != found->second.algorithms.end()) options.algorithms = algorithms->second;
   return options;
@@ -192,6 +195,18 @@ Plan plan_for(const TunePlan& plan, const std::vector<Ask>& asks, const std::str
       result.groups[place->second].cells.push_back({std::move(arm.cell), ""});
   }
   return result;
+}
+
+std::size_t own_settings(const TunePlan& plan) {
+  std::size_t count = 0;
+  for (const TuneTask& task : plan.tasks) {
+    if (!task.runs.empty()) continue;
+    const ActionSpace& space = *task.search.task.space;
+    const TaskKey& key = task.search.task.key.task;
+    for (const Action& arm : space.arms())
+      count += is_loadable(reach_of(key.backend, key.architecture, space.setting(arm))) ? 0 : 1;
+  }
+  return count;
 }
 
 std::vector<Ask> all_arms(const TunePlan& plan) {

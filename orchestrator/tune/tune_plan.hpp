@@ -61,6 +61,9 @@ ArmPlace place_of(const TunePlan& plan, const Ask& ask, const std::string& salt)
 /// @param salt makes ids that no other round has; "" = the stable ids of a sweep
 Plan plan_for(const TunePlan& plan, const std::vector<Ask>& asks, const std::string& salt);
 
+/// Arms that no job can load (Reach::own).
+std::size_t own_settings(const TunePlan& plan);
+
 /// Every arm of every task.
 std::vector<Ask> all_arms(const TunePlan& plan);
 

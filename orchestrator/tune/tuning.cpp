@@ -9,6 +9,7 @@
 #include "core/statistics/verdict.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
+#include "tuner/search/cell_answer.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/table/table.hpp"
 
@@ -69,7 +70,7 @@ class LiveTuning {
       if (!references[t].regime_id.empty()) search.task.key.regime = references[t].regime_id;
       if (references[t].trial.ok) tuned.outcome.default_time = references[t].trial.time;
       tuned.outcome.evaluations = 1;
-      tuned.outcome.arm = arm_from(table, search, references[t]);
+      tuned.outcome.arm = tuned.candidate = arm_from(table, search, references[t]);
       result.tasks.push_back(std::move(tuned));
     }
     keep_verdicts_ = true;
@@ -92,6 +93,7 @@ class LiveTuning {
       TunedTask tuned;
       tuned.task = order_[i];
       tuned.outcome = outcomes[i];
+      tuned.candidate = candidate_of(tuned.outcome);
       result.evaluations += outcomes[i].evaluations;
       result.tasks.push_back(std::move(tuned));
     }
@@ -209,17 +211,31 @@ class LiveTuning {
     }
   }
 
-  /// Default and choice side by side on fresh launches.
-  void confirm(TuningResult& result) {
-    std::vector<Ask> choices;
-    for (const TunedTask& tuned : result.tasks)
-      if (tuned.outcome.arm != 0) choices.push_back({tuned.task, tuned.outcome.arm});
-    if (choices.empty()) return;
+  /// A search that stays with the default is held to account too: with the fastest other setting.
+  static std::size_t candidate_of(const SearchOutcome& outcome) {
+    const GuardVerdict guard = outcome.guard;
+    if (guard == GuardVerdict::ina_passthrough || guard == GuardVerdict::no_actuator ||
+        guard == GuardVerdict::failed)
+      return 0;
+    return outcome.arm != 0 ? outcome.arm : outcome.challenger;
+  }
+
+  [[nodiscard]] ConfirmationRule rule() const {
     ConfirmationRule rule{.launches = options_.confirm_launches};
     if (keep_verdicts_) {  // a table is judged once, by as many launches as were asked for
       rule.looks = 1;
       rule.confidence = 0.95;
     }
+    return rule;
+  }
+
+  /// Default and candidate side by side on fresh launches.
+  void confirm(TuningResult& result) {
+    std::vector<Ask> choices;
+    for (const TunedTask& tuned : result.tasks)
+      if (tuned.candidate != 0) choices.push_back({tuned.task, tuned.candidate});
+    if (choices.empty()) return;
+    const ConfirmationRule rule = this->rule();
     console_.note(fmt::format(
         "confirming {} choices on {} fresh launches{}", choices.size(), rule.launches,
         rule.looks > 1
@@ -227,59 +243,69 @@ class LiveTuning {
             : ""));
     const auto times = confirm_choices(evaluator_, choices, rule);
     for (TunedTask& tuned : result.tasks)
-      if (tuned.outcome.arm != 0) weigh(tuned, times.at({tuned.task, tuned.outcome.arm}), rule);
+      if (tuned.candidate != 0) weigh(tuned, times.at({tuned.task, tuned.candidate}), rule);
   }
 
-  void weigh(TunedTask& tuned, const std::vector<PairedTime>& rounds,
-             const ConfirmationRule& rule) const {
+  static void weigh(TunedTask& tuned, const std::vector<PairedTime>& rounds,
+                    const ConfirmationRule& rule) {
     const auto [chosen, defaults] = worked(rounds);
     TableEvidence& evidence = tuned.entry.evidence;
     evidence.launches = static_cast<int>(chosen.size());
-    const auto ratio = ratio_of(rounds);
-    if (!ratio) {
-      evidence.verdict = name_of(Verdict::unclear);
-      tuned.outcome.guard = GuardVerdict::failed;
+    tuned.ratio = ratio_of(rounds, rule.confidence);
+    if (!tuned.ratio) {
+      if (!rounds.empty()) tuned.outcome.guard = GuardVerdict::failed;
       return;
     }
     evidence.default_us = median(defaults);
     evidence.tuned_us = median(chosen);
-    evidence.ratio = ratio->value;
-    evidence.ratio_low = ratio->interval ? ratio->interval->low : 0;
-    evidence.ratio_high = ratio->interval ? ratio->interval->high : 0;
-    evidence.verdict = name_of(judge(*ratio, EquivalenceBand{}));
-    if (!is_confirmed(rounds, rule)) tuned.outcome.guard = GuardVerdict::slower_than_default;
-    const auto& floor = plan_.tasks[tuned.task].search.gloo_floor;
-    if (floor && evidence.tuned_us > GuardLimits{}.gloo_floor * floor->count())
-      tuned.outcome.guard = GuardVerdict::above_gloo_floor;
+    evidence.ratio = tuned.ratio->value;
+    evidence.ratio_low = tuned.ratio->interval ? tuned.ratio->interval->low : 0;
+    evidence.ratio_high = tuned.ratio->interval ? tuned.ratio->interval->high : 0;
   }
 
-  /// The table's row: the choice, or the default where it was not confirmed.
-  void finish(TunedTask& tuned) {
+  [[nodiscard]] CellAnswer answer(const TunedTask& tuned) const {
     const TuneTask& task = plan_.tasks[tuned.task];
-    const ActionSpace& space = *task.search.task.space;
+    const auto& floor = task.search.gloo_floor;
+    return answer_of({.arms = task.arms(),
+                      .tried = tuned.outcome.tried,
+                      .guard = tuned.outcome.guard,
+                      .ratio = tuned.ratio,
+                      .above_gloo_floor = floor && tuned.entry.evidence.tuned_us >
+                                                       GuardLimits{}.gloo_floor * floor->count()},
+                     rule());
+  }
+
+  /// The table's row: the candidate, or the default where it was not confirmed.
+  void finish(TunedTask& tuned) const {
+    const TuneTask& task = plan_.tasks[tuned.task];
     TableEntry& entry = tuned.entry;
-    if (tuned.outcome.guard != GuardVerdict::pass && !keep_verdicts_) tuned.outcome.arm = 0;
-    const Action& action = space.arms()[tuned.outcome.arm];
+    const CellAnswer said = answer(tuned);
+    tuned.outcome.guard = said.guard;
+    tuned.outcome.arm = said.kept || keep_verdicts_ ? tuned.candidate : 0;
     entry.key = task.search.task.key;
     entry.size = task.cell.size;
-    entry.setting = space.setting(action);
+    const ActionSpace& space = *task.search.task.space;
+    entry.setting = space.setting(space.arms()[tuned.outcome.arm]);
     entry.arm = task.text(plan_, tuned.outcome.arm);
-    const Micros before{entry.evidence.default_us > 0
-                            ? entry.evidence.default_us
-                            : tuned.outcome.default_time.value_or(Micros{}).count()};
-    const Micros now{tuned.outcome.arm != 0 ? entry.evidence.tuned_us : before.count()};
-    if (entry.evidence.default_us == 0) {
-      entry.evidence.default_us = before.count();
-      entry.evidence.tuned_us = now.count();
-    }
-    const auto best = tuned.outcome.default_time ? std::optional(now) : std::nullopt;
-    if (non_actionable(task.arms(), before, best)) entry.flags.emplace_back(kNonActionable);
-    // What the file says of its workload, else what a training step's own computation leaves.
+    TableEvidence& evidence = entry.evidence;
+    evidence.verdict = said.verdict;
+    if (tuned.candidate != 0) evidence.candidate = task.text(plan_, tuned.candidate);
+    if (evidence.default_us == 0)
+      evidence.default_us = tuned.outcome.default_time.value_or(Micros{}).count();
+    if (tuned.outcome.arm == 0) evidence.tuned_us = evidence.default_us;
+    // A table that is judged was not searched: it says nothing of other settings.
+    if (!said.flag.empty() && !keep_verdicts_) entry.flags.emplace_back(said.flag);
+    add_limits(tuned);
+  }
+
+  /// What the time that is left says of the workload and of Gloo.
+  void add_limits(TunedTask& tuned) const {
+    const Micros now{tuned.entry.evidence.tuned_us};
     const Micros stated = plan_.options.allowed_time;
     if (lossless_saturated(now, stated.count() > 0 ? stated : evaluator_.allowed_time(tuned.task)))
-      entry.flags.emplace_back(kLosslessSaturated);
-    if (task.search.gloo_floor && now > *task.search.gloo_floor)
-      entry.flags.emplace_back(kBelowFloor);
+      tuned.entry.flags.emplace_back(kLosslessSaturated);
+    const auto& floor = plan_.tasks[tuned.task].search.gloo_floor;
+    if (floor && now > *floor) tuned.entry.flags.emplace_back(kBelowFloor);
   }
 
   void log_finals(const TuningResult& result) {
@@ -295,7 +321,13 @@ class LiveTuning {
       step.measured.trial.time = Micros{tuned.entry.evidence.tuned_us};
       step.reference = Micros{tuned.entry.evidence.default_us};
       const TuneTask& task = plan_.tasks[tuned.task];
-      rows.push_back(decision_of(plan_, task, task.search, step, 1));
+      DecisionInfo row = decision_of(plan_, task, task.search, step, 1);
+      // What is said of the cell, and on how many of its settings that rests.
+      json candidates = json::parse(row.candidates_json);
+      candidates["tried"] = tuned.outcome.tried;
+      candidates["flags"] = tuned.entry.flags;
+      row.candidates_json = candidates.dump();
+      rows.push_back(std::move(row));
     }
     log_.add(tuning_, rows);
   }

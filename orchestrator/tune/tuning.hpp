@@ -13,6 +13,10 @@ namespace dynamiccl {
 struct TunedTask {
   std::size_t task = 0;
   SearchOutcome outcome;
+  /// What fresh launches compared with the default: the search's choice, where that is the default
+  /// the fastest setting it measured; 0 = nothing.
+  std::size_t candidate = 0;
+  std::optional<Ratio> ratio;  ///< of these launches
   TableEntry entry;
 };
 

@@ -33,12 +33,12 @@ TEST_CASE("a sweep is replayed, and what agents chose is measured on fresh launc
   CHECK(program.run({"tune", file, "--replay"}).exit_code == 2);
   CHECK(program.run({"tune", file, "--confirm"}).exit_code == 2);
 
-  const auto sweep = program.run({"tune", file, "--sweep"});
+  const auto sweep = program.run({"tune", file, "--own", "--sweep"});
   INFO(sweep.err);
   REQUIRE(sweep.exit_code == 0);
   const auto launches = program.value(kOkLaunches).get<int>();
-  const auto replay = program.run(
-      {"tune", file, "--replay", "--confirm", "--seeds", "2", "--agent", "ppo,coordinate-descent"});
+  const auto replay = program.run({"tune", file, "--own", "--replay", "--confirm", "--seeds", "2",
+                                   "--agent", "ppo,coordinate-descent"});
   INFO(replay.err);
   REQUIRE(replay.exit_code == 0);
   for (const char* column : {"of_exhaustive", "evaluations_to_95", "kept", "slower_than_descent"})
@@ -55,13 +55,13 @@ TEST_CASE("a search leaves a table whose settings are loaded again") {
   const Program program;
   const std::string file = small_search(program);
   const std::string table = program.folder() + "/tuned.json";
-  const auto tuned = program.run({"tune", file, "--agent", "bandit", "--table", table});
+  const auto tuned = program.run({"tune", file, "--own", "--agent", "bandit", "--table", table});
   INFO(tuned.err);
   REQUIRE(tuned.exit_code == 0);
   CHECK(std::filesystem::exists(table));
   CHECK(program.value("SELECT count(*) FROM decision").get<int>() > 0);
   CHECK(run_of(program, "live", "r.status") == "complete");
-  const auto applied = program.run({"tune", file, "--apply", table});
+  const auto applied = program.run({"tune", file, "--own", "--apply", table});
   INFO(applied.err);
   // A setting may turn out slower in these few launches; that is an answer, not a failure.
   CHECK((applied.exit_code == 0 || applied.exit_code == 3));
@@ -82,8 +82,8 @@ TEST_CASE("a search holds settings against each other by one cadence") {
                                       "[tune]\nsweep_launches = 3\nconfirm_launches = 3\n"
                                       "budget_percent = 100\n"
                                       "[tune.gloo]\nsegments = [\"8KiB\"]\n");
-  const auto tuned =
-      program.run({"tune", file, "--agent", "random", "--table", program.folder() + "/t.json"});
+  const auto tuned = program.run(
+      {"tune", file, "--own", "--agent", "random", "--table", program.folder() + "/t.json"});
   INFO(tuned.err);
   REQUIRE(tuned.exit_code == 0);
   CHECK(program.value("SELECT count(*) FROM measurement WHERE status = 'ok'").get<int>() > 3);

@@ -191,12 +191,24 @@ TEST_CASE("flags of tuned tasks and of algorithms that did not run are listed", 
       tuning,
       {decision("reference", "library", "pass"), decision("explore", "ring", "slower-than-default"),
        decision("explore", "tree", "ina-passthrough"), decision("final", "library", "pass")});
+  const auto said = [&](const char* task, const char* candidates) {
+    DecisionInfo row = decision("final", "library", "not-confirmed");
+    row.task_key = task;
+    row.candidates_json = candidates;
+    return row;
+  };
+  log.add(tuning, {said("known", R"({"tried":9,"flags":["non_actionable_regime"]})"),
+                   said("open", R"({"tried":1,"flags":["unexplored","slower_than_gloo"]})")});
   const Table table = run.query("flags");
   const TableView rows(table);
   std::map<std::string, std::string> rule;
   for (std::size_t i = 0; i < rows.size(); ++i) rule[rows.text(i, "flag")] = rows.text(i, "rule");
-  CHECK(rule.size() == 4);
-  CHECK_THAT(rule.at("non_actionable_regime"), ContainsSubstring("inferred"));
+  CHECK(rule.size() == 8);
+  CHECK_THAT(rule.at("undecided"), ContainsSubstring("does not say"));
+  CHECK_THAT(rule.at("non_actionable_regime"), ContainsSubstring("every setting was measured"));
+  CHECK(rule.contains("unexplored"));
+  CHECK(rule.contains("slower_than_gloo"));
+  CHECK(rule.contains("not-confirmed"));
   CHECK(rule.contains("passthrough"));
   CHECK(rule.contains("slower-than-default"));
   CHECK(rule.at("library_fallback") == "asked for tree, ran ring");

@@ -158,10 +158,30 @@ TEST_CASE("guards judge times against the floor and the default") {
   CHECK(judge_trial(false, Micros{9}, Micros{10}, std::nullopt) == GuardVerdict::failed);
 }
 
-TEST_CASE("flags: nothing to gain, and nothing to gain without loss") {
-  CHECK(non_actionable(1, Micros{10}, std::nullopt));
-  CHECK(non_actionable(9, Micros{10}, Micros{9.9}));
-  CHECK_FALSE(non_actionable(9, Micros{10}, Micros{9}));
+TEST_CASE("a planned search with little left measures a setting of every task", "[E-146]") {
+  for (const char* name : {"bandit", "ppo"}) {
+    FakeWorld world;
+    std::vector<SearchTask> tasks;
+    for (int log2_size = 10; log2_size < 26; log2_size += 2) tasks.push_back(make_task(log2_size));
+    AgentOptions agent_options;
+    agent_options.policy_path = DYNAMICCL_SOURCE_DIR "/tuner/policy/pretrained.policy";
+    const auto agent = make_agent(name, agent_options);
+    SearchOptions options;
+    options.max_evaluations = 10;
+    options.in_flight = 2;
+    const auto outcomes = search(*agent, tasks, world.evaluate(), options, {});
+    int evaluations = 0;
+    for (const SearchOutcome& outcome : outcomes) {
+      INFO(name);
+      CHECK(outcome.tried >= 1);
+      CHECK(outcome.challenger != 0);
+      evaluations += outcome.evaluations;
+    }
+    CHECK(evaluations <= 10);
+  }
+}
+
+TEST_CASE("flags: nothing to gain without loss") {
   CHECK(lossless_saturated(Micros{13}, Micros{10}));
   CHECK_FALSE(lossless_saturated(Micros{11}, Micros{10}));
   CHECK_FALSE(lossless_saturated(Micros{11}, Micros{0}));

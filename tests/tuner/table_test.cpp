@@ -20,7 +20,7 @@ TableEntry entry_for(const std::string& key, const std::string& algorithm,
   entry.setting.launch_knobs["env.X"] = "1";
   entry.arm = algorithm;
   entry.flags = {"lossless_saturated"};
-  entry.evidence = {10, 5, 0.5, 0.4, 0.6, 7, "FASTER"};
+  entry.evidence = {10, 5, "ring", 0.5, 0.4, 0.6, 7, "FASTER"};
   return entry;
 }
 

@@ -8,6 +8,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "tuner/action/algorithm_rows.hpp"
+#include "tuner/action/reach.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -196,7 +197,9 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
       if (!segment) return false;
       if (context.size.count() != 0 && parse_bytes(segment_text) >= context.size) return false;
     }
-    return fanout || space.value(action, "fanout") == "default";
+    if (!fanout && space.value(action, "fanout") != "default") return false;
+    return options.own ||
+           is_loadable(reach_of(context.backend, context.architecture, space.setting(action)));
   };
   return ActionSpace(fmt::format("{} {}", name_of(context.backend), name_of(context.collective)),
                      std::move(knobs), allowed);

@@ -47,6 +47,8 @@ struct SpaceOptions {
   std::vector<std::pair<std::string, std::vector<std::string>>> launch;
   /// Scopes that may be changed; a knob of another scope stays at its default.
   std::vector<KnobScope> scopes{KnobScope::launch, KnobScope::communicator, KnobScope::call};
+  /// Also settings that no job can load (Reach::own).
+  bool own = true;
 };
 
 /// The arms of a task on its backend. What an unsafe or impossible combination is, by backend:

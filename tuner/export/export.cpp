@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tuner/export/mpi_export.hpp"
 
 namespace dynamiccl {
@@ -29,6 +31,59 @@ std::vector<TableEntry> rows_of(const ConfigurationTable& table, const TableRegi
   return rows;
 }
 
+/// The checks of a regime's rows, of those that are exported.
+std::vector<TableEntry> checks_of(const ConfigurationTable& table, const TableRegime& regime,
+                                  int ranks) {
+  std::vector<TableEntry> checks;
+  for (const TableEntry& check : table.checks)
+    if (check.key.regime == regime.id && (ranks == 0 || check.key.task.group_size == ranks))
+      checks.push_back(check);
+  return checks;
+}
+
+/// Did a check load files of this backend, whatever they set?
+bool is_checked(const std::vector<TableEntry>& checks, Backend backend) {
+  return std::any_of(checks.begin(), checks.end(),
+                     [&](const TableEntry& check) { return check.key.task.backend == backend; });
+}
+
+/// Open MPI's rows by what checks have shown: a setting stays at the sizes where it was surely
+/// faster. What holds for a whole process goes when any size lost with it.
+std::vector<TableEntry> confirmed_rows(std::vector<TableEntry> rows,
+                                       const std::vector<TableEntry>& checks, Backend backend,
+                                       std::vector<std::string>& notes) {
+  if (!is_checked(checks, backend)) {
+    const bool any = std::any_of(rows.begin(), rows.end(), [&](const TableEntry& row) {
+      return row.key.task.backend == backend && !row.is_default();
+    });
+    if (any)
+      notes.emplace_back(
+          "these files were not checked as a job loads them: `dynamiccl tune FILE --check TABLE` "
+          "measures them over all sizes and takes back what loses");
+    return rows;
+  }
+  bool lost = false;
+  for (const TableEntry& check : checks)
+    lost = lost || (check.key.task.backend == backend && !check.setting.launch_knobs.empty() &&
+                    loses(check));
+  if (lost)
+    notes.emplace_back("settings of the whole process are left out: a size got slower under them");
+  std::vector<TableEntry> confirmed;
+  for (const TableEntry& row : rows)
+    if (row.key.task.backend != backend) confirmed.push_back(row);
+  for (TableEntry check : checks) {
+    if (check.key.task.backend != backend) continue;
+    const bool faster = check.evidence.ratio_high > 0 && check.evidence.ratio_high < 1;
+    if (!faster) {
+      check.setting.algorithm = "library";
+      check.setting.call_knobs.clear();
+    }
+    if (lost) check.setting.launch_knobs.clear();
+    confirmed.push_back(std::move(check));
+  }
+  return confirmed;
+}
+
 std::string head(const ConfigurationTable& table, const TableRegime& regime) {
   return fmt::format("# DynamICCL settings for {} ({}), table epoch {}\n", regime.name, regime.id,
                      table.epoch);
@@ -54,8 +109,14 @@ Export nccl(const std::vector<TableEntry>& rows, const std::string& heading,
           "without the plugin's caps per call (--format nccl) small messages may get slower");
     return result;
   }
-  if (settings.rows.empty())
+  if (settings.rows.empty() && environment.empty())
     throw Error(ErrorKind::input, "the table has no rows that NCCL's tuner can use");
+  if (settings.rows.empty()) {
+    result.files.push_back({"nccl.conf", heading + environment});
+    result.use.push_back("NCCL_CONF_FILE=" + path_in(options, "nccl.conf") +
+                         "     in the environment of every rank");
+    return result;
+  }
   // NCCL reads it line by line, so one variable loads all: no quotes, no expansion.
   result.files.push_back(
       {"nccl.conf", heading + environment + "NCCL_TUNER_PLUGIN=" + options.plugin +
@@ -78,9 +139,10 @@ void add_use(Export& made, const std::string& path, const std::string& launcher)
   made.use.push_back(fmt::format("docker run --env-file {} ...", path));
 }
 
-Export openmpi(const std::vector<TableEntry>& rows, const std::string& heading,
-               const ExportOptions& options) {
+Export openmpi(const std::vector<TableEntry>& all, const std::vector<TableEntry>& checks,
+               const std::string& heading, const ExportOptions& options) {
   Export result;
+  const auto rows = confirmed_rows(all, checks, Backend::openmpi, result.notes);
   std::string parameters;
   for (const auto& [name, value] : openmpi_parameters(rows, result.notes))
     parameters += fmt::format("OMPI_MCA_{}={}\n", name, value);
@@ -105,13 +167,17 @@ Export openmpi(const std::vector<TableEntry>& rows, const std::string& heading,
   return result;
 }
 
-Export mpich(const std::vector<TableEntry>& rows, const std::string& heading,
-             const ExportOptions& options) {
+Export mpich(const std::vector<TableEntry>& all, const std::vector<TableEntry>& checks,
+             const std::string& heading, const ExportOptions& options) {
   Export result;
-  const std::string text = lines_of(mpich_variables(rows, result.notes)) +
-                           lines_of(launch_environment(rows, Backend::mpich, result.notes));
+  const std::string algorithms = lines_of(mpich_variables(all, checks, result.notes));
+  const auto rows = confirmed_rows(all, checks, Backend::mpich, result.notes);
+  const std::string text =
+      algorithms + lines_of(launch_environment(rows, Backend::mpich, result.notes));
   if (text.empty())
-    throw Error(ErrorKind::input, "the table has no rows in which MPICH leaves its default");
+    throw Error(ErrorKind::input,
+                "the table has nothing that an MPICH job could load" +
+                    (result.notes.empty() ? std::string() : ": " + join(result.notes, "; ")));
   result.files.push_back({"mpich.env", heading + text});
   add_use(result, path_in(options, "mpich.env"), "mpiexec");
   return result;
@@ -157,6 +223,13 @@ Export toml(const std::vector<TableEntry>& rows, const std::string& heading) {
 
 }  // namespace
 
+std::vector<const TableRegime*> regimes_with_rows(const ConfigurationTable& table) {
+  std::vector<const TableRegime*> found;
+  for (const TableRegime& regime : table.regimes)
+    if (!rows_of(table, regime, 0).empty()) found.push_back(&regime);
+  return found;
+}
+
 Export export_table(const ConfigurationTable& table, ExportFormat format,
                     const ExportOptions& options) {
   const TableRegime& regime = pick_regime(table, options.regime);
@@ -166,6 +239,7 @@ Export export_table(const ConfigurationTable& table, ExportFormat format,
         ErrorKind::input,
         fmt::format("the table has no rows of {}{}", regime.name,
                     options.ranks == 0 ? "" : fmt::format(" with {} ranks", options.ranks)));
+  const auto checks = checks_of(table, regime, options.ranks);
   const std::string heading = head(table, regime);
   switch (format) {
     case ExportFormat::nccl:
@@ -173,9 +247,9 @@ Export export_table(const ConfigurationTable& table, ExportFormat format,
     case ExportFormat::environment:
       return nccl(rows, heading, options, true);
     case ExportFormat::openmpi:
-      return openmpi(rows, heading, options);
+      return openmpi(rows, checks, heading, options);
     case ExportFormat::mpich:
-      return mpich(rows, heading, options);
+      return mpich(rows, checks, heading, options);
     case ExportFormat::gloo:
       return gloo(rows, heading, options);
     case ExportFormat::toml:

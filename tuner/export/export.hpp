@@ -36,6 +36,11 @@ struct NameTable<ExportFormat> {
       Named{ExportFormat::gloo, "gloo"},       Named{ExportFormat::toml, "toml"}};
 };
 
+/// Regimes of which the table has rows.
+std::vector<const TableRegime*> regimes_with_rows(const ConfigurationTable& table);
+
+/// Holds to the table's checks, where it has any: what lost there, or was not surely faster, is
+/// left to the library.
 /// @throws Error(input) when the regime is unknown or not unique, or nothing can be exported so
 Export export_table(const ConfigurationTable& table, ExportFormat format,
                     const ExportOptions& options);

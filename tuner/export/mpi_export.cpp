@@ -50,6 +50,14 @@ const TunedCollective* tuned(Collective collective) {
   return found == kTuned.end() ? nullptr : found;
 }
 
+/// How much slower a size may be in the middle of its interval and still count as harmless.
+constexpr double kLossBand = 0.02;
+
+/// Rows of tables made by hand have no size: the smallest of their bin.
+Bytes measured_at(const TableEntry& entry) {
+  return entry.size.count() > 0 ? entry.size : Bytes{std::uint64_t{1} << entry.key.task.bin.log2};
+}
+
 long number_of(const Setting& setting, std::string_view ending) {
   for (const auto& [name, value] : setting.call_knobs)
     if (name.ends_with(ending)) return std::atol(value.c_str());
@@ -61,38 +69,48 @@ struct RuleLine {
   int algorithm;
   long fanout;
   long segment;
-  bool operator==(const RuleLine&) const = default;
+  [[nodiscard]] bool alike(const RuleLine& other) const {
+    return algorithm == other.algorithm && fanout == other.fanout && segment == other.segment;
+  }
 };
 
-/// Message sizes from 0 on; a size between two rows takes the nearer one's line.
+RuleLine line_of(const TunedCollective& row, const TableEntry& entry,
+                 std::vector<std::string>& notes) {
+  RuleLine line{measured_at(entry).count(), 0, 0, 0};
+  if (entry.setting.algorithm == "library") return line;
+  line.algorithm = openmpi_algorithm(row.collective, entry.setting.algorithm);
+  if (line.algorithm < 0) {
+    notes.push_back(fmt::format("{}: no job can load \"{}\"; Open MPI's own choice stays",
+                                entry.key.task.text(), entry.setting.algorithm));
+    line.algorithm = 0;
+    return line;
+  }
+  line.segment = number_of(entry.setting, "segmentsize");
+  line.fanout =
+      std::max(number_of(entry.setting, "fanout"), number_of(entry.setting, "knomial_radix"));
+  return line;
+}
+
+/// Message sizes from 0 on: a setting holds at the sizes that were measured, and between two
+/// neighbours that agree; everywhere else Open MPI chooses.
 std::vector<RuleLine> lines_of(const TunedCollective& row, std::vector<const TableEntry*> entries,
                                std::vector<std::string>& notes) {
   std::sort(entries.begin(), entries.end(), [](const TableEntry* a, const TableEntry* b) {
-    return a->key.task.bin < b->key.task.bin;
+    return measured_at(*a) < measured_at(*b);
   });
-  std::vector<RuleLine> lines;
-  int before = 0;
-  for (const TableEntry* entry : entries) {
-    const int bin = entry->key.task.bin.log2;
-    RuleLine line{0, 0, 0, 0};
-    if (!lines.empty() || before > 0)
-      line.first_bytes = std::uint64_t{1} << ((before + bin) / 2 + 1);
-    if (entry->setting.algorithm != "library") {
-      line.algorithm = openmpi_algorithm(row.collective, entry->setting.algorithm);
-      if (line.algorithm < 0) {
-        notes.push_back(fmt::format("{}: Open MPI has no algorithm \"{}\"; its own choice stays",
-                                    entry->key.task.text(), entry->setting.algorithm));
-        line.algorithm = 0;
-      } else {
-        line.segment = number_of(entry->setting, "segmentsize");
-        line.fanout = std::max(number_of(entry->setting, "fanout"),
-                               number_of(entry->setting, "knomial_radix"));
-      }
-    }
-    before = bin;
-    const bool same = !lines.empty() && lines.back().algorithm == line.algorithm &&
-                      lines.back().fanout == line.fanout && lines.back().segment == line.segment;
-    if (!same) lines.push_back(line);
+  std::vector<RuleLine> points;
+  for (const TableEntry* entry : entries) points.push_back(line_of(row, *entry, notes));
+  std::vector<RuleLine> lines{{0, 0, 0, 0}};
+  const auto add = [&](const RuleLine& line) {
+    if (lines.back().first_bytes == line.first_bytes)
+      lines.back() = line;
+    else if (!lines.back().alike(line))
+      lines.push_back(line);
+  };
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    add(points[i]);
+    if (i + 1 == points.size() || !points[i].alike(points[i + 1]))
+      add({points[i].first_bytes + 1, 0, 0, 0});
   }
   return lines;
 }
@@ -193,40 +211,67 @@ std::map<std::string, std::string> launch_environment(const std::vector<TableEnt
   return result;
 }
 
-std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>& entries,
-                                                   std::vector<std::string>& notes) {
-  // A variable holds for all sizes: the algorithm whose sizes gain most.
+std::string mpich_variable(Collective collective) {
+  std::string name(collective == Collective::broadcast ? "bcast" : name_of(collective));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  if (collective == Collective::reduce_scatter) name = "REDUCE_SCATTER_BLOCK";
+  return "MPIR_CVAR_" + name + "_INTRA_ALGORITHM";
+}
+
+bool loses(const TableEntry& check) {
+  const TableEvidence& evidence = check.evidence;
+  return !(evidence.ratio > 0) || evidence.ratio_low > 1 || evidence.ratio > 1 + kLossBand;
+}
+
+std::map<Collective, std::string> mpich_algorithms(const std::vector<TableEntry>& entries) {
   std::map<Collective, std::map<std::string, double>> gains;
-  std::map<Collective, std::map<std::string, int>> sizes;
   for (const TableEntry& entry : entries) {
     if (entry.key.task.backend != Backend::mpich) continue;
     const TableEvidence& e = entry.evidence;
-    const double gain =
+    const std::string& algorithm = entry.setting.algorithm;
+    if (algorithm == "library" || algorithm == "own_ring") continue;
+    gains[entry.key.task.collective][algorithm] +=
         e.default_us > 0 && e.tuned_us > 0 ? std::log(e.default_us / e.tuned_us) : 0.01;
-    gains[entry.key.task.collective][entry.setting.algorithm] += gain;
-    ++sizes[entry.key.task.collective][entry.setting.algorithm];
   }
-  std::map<std::string, std::string> result;
-  for (auto& [collective, by_algorithm] : gains) {
-    by_algorithm.erase("library");
-    by_algorithm.erase("own_ring");
-    if (by_algorithm.empty()) continue;
-    const auto best =
+  std::map<Collective, std::string> best;
+  for (const auto& [collective, by_algorithm] : gains)
+    best[collective] =
         std::max_element(by_algorithm.begin(), by_algorithm.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
-    std::string name(collective == Collective::broadcast ? "bcast" : name_of(collective));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    if (collective == Collective::reduce_scatter) name = "REDUCE_SCATTER_BLOCK";
-    result["MPIR_CVAR_" + name + "_INTRA_ALGORITHM"] = best->first;
-    int others = 0;
-    for (const auto& [algorithm, count] : sizes[collective])
-      if (algorithm != best->first) others += count;
-    if (others > 0)
-      notes.push_back(fmt::format(
-          "{}: MPICH's variable holds for all sizes; {} sizes were better with something else, so "
-          "set it for jobs whose messages are like the {} sizes it is for, or tune by call",
-          name_of(collective), others, sizes[collective][best->first]));
+                         [](const auto& a, const auto& b) { return a.second < b.second; })
+            ->first;
+  return best;
+}
+
+std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>& entries,
+                                                   const std::vector<TableEntry>& checks,
+                                                   std::vector<std::string>& notes) {
+  std::map<std::string, std::string> result;
+  for (const auto& [collective, algorithm] : mpich_algorithms(entries)) {
+    std::size_t held = 0;
+    std::size_t lost = 0;
+    std::size_t faster = 0;
+    for (const TableEntry& check : checks) {
+      if (check.key.task.backend != Backend::mpich || check.key.task.collective != collective ||
+          check.setting.algorithm != algorithm)
+        continue;
+      ++held;
+      lost += loses(check) ? 1 : 0;
+      faster += check.evidence.ratio_high > 0 && check.evidence.ratio_high < 1 ? 1 : 0;
+    }
+    if (held > 0 && lost == 0 && faster > 0) {
+      result[mpich_variable(collective)] = algorithm;
+      continue;
+    }
+    const std::string why =
+        held == 0
+            ? "and what it does at other sizes was not measured (`dynamiccl tune FILE --check "
+              "TABLE` does)"
+        : lost > 0
+            ? fmt::format("and at {} of {} sizes it was not shown to be harmless", lost, held)
+            : fmt::format("and at none of {} sizes it was surely faster", held);
+    notes.push_back(fmt::format("{} by {} is left out: MPICH's variable holds for all sizes, {}",
+                                name_of(collective), algorithm, why));
   }
   return result;
 }

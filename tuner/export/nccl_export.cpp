@@ -63,27 +63,44 @@ Launch winning_launch(const std::vector<const TableEntry*>& entries) {
   return best == gains.end() || best->second < 0 ? Launch{} : best->first;
 }
 
-/// Rows of one communicator size and function over all sizes: each bin takes the nearest row's
-/// cell.
+/// Rows of one communicator size and function: a row's cell at its own size's bin, and between two
+/// neighbours that agree. On other ground NCCL chooses; where a ceiling of channels is raised,
+/// under the nearest row's cap, as NCCL would rise to the ceiling there.
 void add_rows(std::vector<CallRow>& rows, unsigned ranks, std::size_t function,
-              std::vector<const TableEntry*> entries) {
+              std::vector<const TableEntry*> entries, bool capped) {
   std::sort(entries.begin(), entries.end(), [](const TableEntry* a, const TableEntry* b) {
     return a->key.task.bin < b->key.task.bin;
   });
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto bin = static_cast<std::size_t>(entries[i]->key.task.bin.log2);
-    const std::size_t first = i == 0 ? 0 : rows.back().last_bin + 1;
-    // Half way to the next one; a tie goes to the smaller size.
-    const std::size_t last =
-        i + 1 == entries.size()
-            ? kCallBins - 1
-            : (bin + static_cast<std::size_t>(entries[i + 1]->key.task.bin.log2)) / 2;
-    const CallCell cell = call_cell(entries[i]->setting);
-    if (i > 0 && rows.back().cell == cell) {
+  std::vector<std::pair<std::size_t, CallCell>> points;
+  for (const TableEntry* entry : entries)
+    points.emplace_back(static_cast<std::size_t>(entry->key.task.bin.log2),
+                        call_cell(entry->setting));
+  const auto add = [&](std::size_t first, std::size_t last, const CallCell& cell) {
+    if (first > last || cell.leaves_all()) return;
+    const bool follows = !rows.empty() && rows.back().ranks == ranks &&
+                         rows.back().function == function && rows.back().last_bin + 1 == first;
+    if (follows && rows.back().cell == cell)
       rows.back().last_bin = last;
-    } else {
+    else
       rows.push_back({ranks, 0, function, first, last, cell});
+  };
+  const auto cap_of = [&](const CallCell& cell) {
+    return CallCell{CallCell::kAny, CallCell::kAny, capped ? cell.channels : std::uint8_t{0}, 0};
+  };
+  if (points.front().first > 0) add(0, points.front().first - 1, cap_of(points.front().second));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto& [bin, cell] = points[i];
+    add(bin, bin, cell);
+    const bool is_last = i + 1 == points.size();
+    const std::size_t end = is_last ? kCallBins - 1 : points[i + 1].first - 1;
+    if (!is_last && points[i + 1].second == cell) {
+      add(bin + 1, end, cell);
+      continue;
     }
+    // Half way to the next one; a tie goes to the smaller size.
+    const std::size_t middle = is_last ? end : (bin + points[i + 1].first) / 2;
+    add(bin + 1, middle, cap_of(cell));
+    if (!is_last) add(middle + 1, end, cap_of(points[i + 1].second));
   }
 }
 
@@ -126,7 +143,16 @@ NcclSettings nccl_settings(const std::vector<TableEntry>& entries) {
         "{} rows want other launch settings than the one that gains most; a job has one "
         "environment, so they take the nearest size's setting",
         elsewhere));
-  for (const auto& [key, rows] : by_function) add_rows(result.rows, key.first, key.second, rows);
+  const bool capped = std::any_of(usable.begin(), usable.end(), [&](const TableEntry* entry) {
+    return entry->setting.launch_knobs == launch && call_cell(entry->setting).channels > 0;
+  });
+  for (const auto& [key, rows] : by_function)
+    add_rows(result.rows, key.first, key.second, rows, capped);
+  if (capped)
+    result.notes.emplace_back(
+        "between sizes that were not measured NCCL chooses, with at most the channels of the "
+        "nearest "
+        "measured size");
   unsigned ceiling = 0;
   bool open = false;
   for (const CallRow& row : result.rows) {

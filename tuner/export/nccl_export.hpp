@@ -15,8 +15,9 @@ struct NcclSettings {
   std::map<std::string, std::string> environment;  ///< with the channel ceiling
   std::vector<std::string> notes;
 };
-/// All rows under the one launch setting that gains most; per-call caps below its ceiling. Sizes
-/// between two rows take the nearer one's setting; collectives without rows take all-reduce's.
+/// All rows under the one launch setting that gains most; per-call caps below its ceiling. Between
+/// two rows that do not agree NCCL chooses, capped as the nearer one is; collectives without rows
+/// are capped as all-reduce is.
 NcclSettings nccl_settings(const std::vector<TableEntry>& entries);
 
 /// What a setting says to NCCL's plugin: algorithm, protocol and cap of channels, by name.

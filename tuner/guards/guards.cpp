@@ -30,11 +30,4 @@ GuardVerdict judge_trial(bool ok, Micros time, Micros default_time, std::optiona
   return GuardVerdict::pass;
 }
 
-bool non_actionable(std::size_t arms, Micros default_time, std::optional<Micros> best,
-                    const GuardLimits& limits) {
-  if (arms <= 1) return true;
-  if (!best || !(default_time.count() > 0)) return false;
-  return best->count() > default_time.count() * (1 - limits.actionable_gain);
-}
-
 }  // namespace dynamiccl

@@ -14,11 +14,12 @@ namespace dynamiccl {
 /// What a guard decides about a choice.
 enum class GuardVerdict {
   pass,
-  ina_passthrough,     ///< in-network aggregation is active: never a reducing choice
-  no_actuator,         ///< a library that cannot be set from here
-  failed,              ///< the setting failed or gave wrong data
-  above_gloo_floor,    ///< slower than 2x Gloo on the same task
-  slower_than_default  ///< slower than the default beyond noise
+  ina_passthrough,      ///< in-network aggregation is active: never a reducing choice
+  no_actuator,          ///< a library that cannot be set from here
+  failed,               ///< the setting failed or gave wrong data
+  above_gloo_floor,     ///< slower than 2x Gloo on the same task
+  slower_than_default,  ///< slower than the default beyond noise
+  not_confirmed         ///< not surely faster than the default on fresh launches; taken back
 };
 template <>
 struct NameTable<GuardVerdict> {
@@ -29,11 +30,18 @@ struct NameTable<GuardVerdict> {
       Named{GuardVerdict::no_actuator, "no-actuator"},
       Named{GuardVerdict::failed, "failed"},
       Named{GuardVerdict::above_gloo_floor, "above-gloo-floor"},
-      Named{GuardVerdict::slower_than_default, "slower-than-default"}};
+      Named{GuardVerdict::slower_than_default, "slower-than-default"},
+      Named{GuardVerdict::not_confirmed, "not-confirmed"}};
 };
 
 /// Flags that reach the user; core/statistics/saturation.hpp has one more.
 inline constexpr std::string_view kNonActionable = "non_actionable_regime";
+/// Nothing but the default was measured: nothing is known of the others.
+inline constexpr std::string_view kUnexplored = "unexplored";
+/// Whether a setting is faster stayed open.
+inline constexpr std::string_view kUndecided = "undecided";
+/// There is no other setting than the default that may be chosen.
+inline constexpr std::string_view kNothingToSet = "nothing_to_set";
 /// Slower than Gloo at all, the lower threshold: told, not reverted.
 inline constexpr std::string_view kBelowFloor = "slower_than_gloo";
 
@@ -53,10 +61,5 @@ GuardVerdict admit(const State& state);
 /// What a measurement of a setting means. @param floor Gloo's time for the same task, if known
 GuardVerdict judge_trial(bool ok, Micros time, Micros default_time, std::optional<Micros> floor,
                          const GuardLimits& limits = {});
-
-/// No setting recovers what this regime costs: there is nothing to choose, or the best that
-/// was measured is not faster than the default by `actionable_gain`.
-bool non_actionable(std::size_t arms, Micros default_time, std::optional<Micros> best,
-                    const GuardLimits& limits = {});
 
 }  // namespace dynamiccl

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "core/statistics/statistics.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -14,6 +15,7 @@ namespace {
 struct Progress {
   SearchOutcome outcome;
   std::map<std::size_t, std::vector<double>> times;  ///< by arm
+  std::set<std::size_t> tried;                       ///< arms, failed ones too
   std::size_t last_arm = 0;
   int steps = 0;
   int faults = 0;
@@ -107,7 +109,9 @@ class Searcher {
       width = std::min(
           width, static_cast<std::size_t>(std::max(0, options_.max_evaluations - evaluations_)));
     if (open.empty() || width == 0) return false;
+    const bool last_ones = keep_unexplored(open, shown);
     std::vector<Ask> asks;
+    if (last_ones) return explored_round(open, width);
     for (const PlannedChoice& proposal : agent_.plan(shown, width)) {
       choices_[open[proposal.task]] = proposal.choice;
       asks.push_back({open[proposal.task], proposal.choice.arm});
@@ -115,6 +119,50 @@ class Searcher {
     if (asks.empty()) return false;
     measure(asks, "explore");
     return true;
+  }
+
+  [[nodiscard]] bool unexplored(std::size_t t) const {
+    const auto& tried = progress_[t].tried;
+    return std::none_of(tried.begin(), tried.end(), [](std::size_t arm) { return arm != 0; });
+  }
+
+  /// Does the budget just suffice for the tasks of which no setting was measured? Then they alone
+  /// stay in both lists.
+  bool keep_unexplored(std::vector<std::size_t>& open, std::vector<const Task*>& shown) const {
+    if (options_.max_evaluations == 0) return false;
+    std::vector<std::size_t> waiting;
+    std::copy_if(open.begin(), open.end(), std::back_inserter(waiting),
+                 [&](std::size_t t) { return unexplored(t); });
+    if (waiting.empty() ||
+        options_.max_evaluations - evaluations_ > static_cast<int>(waiting.size()))
+      return false;
+    open = waiting;
+    shown.clear();
+    for (const std::size_t t : open) shown.push_back(&tasks_[t].task);
+    return true;
+  }
+
+  /// One setting of each of these tasks: the agent's choice, or what its prior thinks fastest where
+  /// that is the default.
+  bool explored_round(const std::vector<std::size_t>& open, std::size_t width) {
+    std::vector<Ask> asks;
+    for (const std::size_t t : open) {
+      if (asks.size() == width) break;
+      Choice choice = agent_.act(tasks_[t].task);
+      if (choice.arm == 0) choice = {likeliest(tasks_[t].task), 1, true};
+      choices_[t] = choice;
+      asks.push_back({t, choice.arm});
+    }
+    measure(asks, "explore");
+    return !asks.empty();
+  }
+
+  /// The arm but the default that is expected to be fastest before anything is measured.
+  static std::size_t likeliest(const Task& task) {
+    const auto& prior = task.prior_log_us;
+    if (prior.size() < 2) return 1;
+    return static_cast<std::size_t>(std::min_element(prior.begin() + 1, prior.end()) -
+                                    prior.begin());
   }
 
   void measure(const std::vector<Ask>& asks, const char* kind) {
@@ -141,6 +189,7 @@ class Searcher {
     Trial trial = measured.trial;
     trial.launch = measured.origin;
     agent_.learn(owner.task, ask.arm, trial);
+    progress.tried.insert(ask.arm);
     if (measured.trial.ok && measured.trial.time.count() > 0)
       progress.times[ask.arm].push_back(measured.trial.time.count());
     if (ask.arm == 0) progress.outcome.default_time = typical(progress, 0);
@@ -212,10 +261,23 @@ class Searcher {
     return Micros{median(found->second)};
   }
 
+  static std::size_t fastest_other(const Progress& progress) {
+    std::size_t best = 0;
+    double best_us = INFINITY;
+    for (const auto& [arm, times] : progress.times)
+      if (arm != 0 && median(times) < best_us) {
+        best = arm;
+        best_us = median(times);
+      }
+    return best;
+  }
+
   /// The agent's recommendation, unless a guard takes it back.
   SearchOutcome conclude(std::size_t t) {
     Progress& progress = progress_[t];
     SearchOutcome& outcome = progress.outcome;
+    outcome.tried = progress.tried.size();
+    outcome.challenger = fastest_other(progress);
     const bool unknown = progress.steps == 0 &&
                          (!agent_.plans() || admit(tasks_[t].task.state) != GuardVerdict::pass);
     if (unknown || outcome.guard != GuardVerdict::pass) {

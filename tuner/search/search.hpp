@@ -69,14 +69,18 @@ struct SearchOutcome {
   std::optional<Micros> default_time;
   std::optional<Micros> best_time;  ///< of `arm`, as measured by the search
   GuardVerdict guard = GuardVerdict::pass;
+  std::size_t tried = 0;  ///< settings that were measured, the default among them
+  /// The fastest measured setting other than the default; 0 = none worked.
+  std::size_t challenger = 0;
 };
 
 /// Lets an agent search all tasks. An agent that plans says in each round what of which tasks is
 /// measured, at most `in_flight` settings of different tasks; a task without a choice is left
 /// alone, and what is known of others may decide one that was never measured. For all other agents
 /// every task's default is measured first, as the reference of its reward; it counts as an
-/// evaluation. Tasks enter in their order, `in_flight` at a time; each round asks for one arm per
-/// open task, so that a launch serves many. A task's first measurement tells its regime.
+/// evaluation. Before its budget ends, what is left of it goes to tasks of which no setting was
+/// measured, one each. Tasks enter in their order, `in_flight` at a time; each round asks for one
+/// arm per open task, so that a launch serves many. A task's first measurement tells its regime.
 /// @param on_step called for every choice with its result, in order
 /// @returns one outcome per task
 std::vector<SearchOutcome> search(Agent& agent, std::vector<SearchTask>& tasks,

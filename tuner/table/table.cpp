@@ -23,7 +23,7 @@ json evidence_to_json(const TableEvidence& evidence) {
   return {{"default_us", evidence.default_us}, {"tuned_us", evidence.tuned_us},
           {"ratio", evidence.ratio},           {"ratio_low", evidence.ratio_low},
           {"ratio_high", evidence.ratio_high}, {"launches", evidence.launches},
-          {"verdict", evidence.verdict}};
+          {"verdict", evidence.verdict},       {"candidate", evidence.candidate}};
 }
 
 TableEvidence evidence_from_json(const json& object) {
@@ -35,6 +35,7 @@ TableEvidence evidence_from_json(const json& object) {
   evidence.ratio_high = object.at("ratio_high").get<double>();
   evidence.launches = object.at("launches").get<int>();
   evidence.verdict = object.at("verdict").get<std::string>();
+  evidence.candidate = object.value("candidate", "");  // tables of earlier programs have none
   return evidence;
 }
 
@@ -73,9 +74,11 @@ json body_of(const ConfigurationTable& table) {
     regimes.push_back({{"id", regime.id}, {"name", regime.name}, {"json", regime.json}});
   json entries = json::array();
   for (const TableEntry& entry : table.entries) entries.push_back(entry_to_json(entry));
-  return {{"format", kFormat},    {"version", kTableFileVersion},
-          {"epoch", table.epoch}, {"provenance", table.provenance},
-          {"regimes", regimes},   {"entries", entries}};
+  json body = {{"format", kFormat},    {"version", kTableFileVersion},
+               {"epoch", table.epoch}, {"provenance", table.provenance},
+               {"regimes", regimes},   {"entries", entries}};
+  for (const TableEntry& check : table.checks) body["checks"].push_back(entry_to_json(check));
+  return body;
 }
 
 [[noreturn]] void damaged_table(const std::string& source, const std::string& why) {
@@ -153,6 +156,8 @@ ConfigurationTable table_from_json(const std::string& text, const std::string& s
       table.put_regime({regime.at("id").get<std::string>(), regime.at("name").get<std::string>(),
                         regime.at("json")});
     for (const json& entry : body.at("entries")) table.put(entry_from_json(entry));
+    for (const json& check : body.value("checks", json::array()))
+      table.checks.push_back(entry_from_json(check));
     return table;
   } catch (const json::exception& error) {
     damaged_table(source, error.what());

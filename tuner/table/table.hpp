@@ -18,12 +18,16 @@ inline constexpr int kTableFileVersion = 1;
 struct TableEvidence {
   double default_us = 0;  ///< typical time of one call under the library's default; 0 = unknown
   double tuned_us = 0;    ///< under the row's setting
-  /// tuned / default with its 95 % interval; 0 = never confirmed on fresh launches.
+  /// Setting that was compared with the default on fresh launches; where it was not surely faster
+  /// the row's own is the default. "" = none was.
+  std::string candidate = {};
+  /// Candidate over default with its interval, at the confidence by which it was kept or not (98.2
+  /// % in a search, 95 % of a table that was judged); 0 = never compared on fresh launches.
   double ratio = 0;
   double ratio_low = 0;
   double ratio_high = 0;
   int launches = 0;     ///< per side
-  std::string verdict;  ///< "FASTER", "SAME", "SLOWER", "UNCLEAR"; "" = never confirmed
+  std::string verdict;  ///< "FASTER", "SAME", "SLOWER", "UNCLEAR"; "" = never compared
   bool operator==(const TableEvidence&) const = default;
 };
 
@@ -33,7 +37,8 @@ struct TableEntry {
   Bytes size;       ///< size at which it was measured, inside the key's bin
   Setting setting;  ///< the default's Setting{} = leave the library alone
   std::string arm;  ///< ActionSpace::text(): for people
-  /// "non_actionable_regime", "lossless_saturated" and what guards have to say.
+  /// "non_actionable_regime", "undecided", "unexplored", "lossless_saturated" and what guards have
+  /// to say.
   std::vector<std::string> flags;
   TableEvidence evidence;
   [[nodiscard]] bool is_default() const { return setting == Setting{}; }
@@ -54,6 +59,10 @@ struct ConfigurationTable {
   std::uint64_t epoch = 0;  ///< grows with every change; ranks that agree have the same
   std::vector<TableRegime> regimes;
   std::vector<TableEntry> entries;
+  /// What files made from this table did when they were loaded as a job loads them, by size; sorted
+  /// as entries and by size. The setting is what the files had in force there; entries of the same
+  /// regime, backend and ranks are exported through these, where there are any.
+  std::vector<TableEntry> checks;
   /// Tool version, machine, when, agent and policy version, run ids; no secrets.
   nlohmann::json provenance = nlohmann::json::object();
 
@@ -77,7 +86,8 @@ std::optional<TableMatch> find_entry(const ConfigurationTable& table, const Regi
 
 /// JSON: {"format": "dynamiccl-table", "version", "epoch", "sha256" of the rest, "provenance",
 /// "regimes": [{"id", "name", "json"}], "entries": [{"key", "regime", "size_bytes", "arm",
-/// "setting": {"algorithm", "call": {}, "launch": {}}, "flags": [], "evidence": {}}]}.
+/// "setting": {"algorithm", "call": {}, "launch": {}}, "flags": [], "evidence": {}}], "checks": [as
+/// entries; left out where there are none]}.
 std::string to_json(const ConfigurationTable& table);
 /// @param source named in messages
 /// @throws Error(data) when damaged, torn or of another version

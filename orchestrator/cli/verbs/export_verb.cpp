@@ -112,6 +112,42 @@ void export_database(const Arguments& arguments, const Shared& shared) {
       printable(arguments.anonymous)));
 }
 
+void put(const Export& made, const fs::path& folder, Shared& shared, nlohmann::json& answer) {
+  for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
+  say(made, folder, shared, answer);
+}
+
+/// A table of several regimes: a folder for each. A regime that has nothing for a format says so.
+void export_regimes(const ConfigurationTable& table, const std::vector<ExportFormat>& formats,
+                    const std::vector<const TableRegime*>& regimes, ExportOptions options,
+                    Shared& shared, nlohmann::json& answer) {
+  const fs::path base = options.folder;
+  std::size_t files = 0;
+  std::string last;
+  for (const TableRegime* regime : regimes) {
+    const fs::path folder = base / regime->id;
+    options.regime = regime->id;
+    options.folder = folder.string();
+    for (const ExportFormat format : formats) {
+      try {
+        const Export made = export_table(table, format, options);
+        std::error_code problem;
+        fs::create_directories(folder, problem);
+        put(made, folder, shared, answer);
+        files += made.files.size();
+      } catch (const Error& error) {
+        last =
+            fmt::format("{} ({}), {}: {}", regime->name, regime->id, name_of(format), error.what());
+        answer["notes"].push_back(last);
+        if (!shared.json && !shared.quiet) tell(fmt::format("note: {}\n", printable(last)));
+      }
+    }
+  }
+  if (files == 0)
+    throw Error(ErrorKind::input,
+                "none of the table's regimes has anything for these formats; the last: " + last);
+}
+
 void run_export(const Arguments& arguments, Shared& shared) {
   if (!arguments.anonymous.empty()) return export_database(arguments, shared);
   if (!arguments.hidden.empty()) throw Error(ErrorKind::input, "--hide goes with --anonymous");
@@ -133,11 +169,12 @@ void run_export(const Arguments& arguments, Shared& shared) {
   nlohmann::json answer{{"files", nlohmann::json::array()},
                         {"use", nlohmann::json::array()},
                         {"notes", nlohmann::json::array()}};
-  for (const ExportFormat format : formats) {
-    const Export made = export_table(table, format, options);
-    for (const ExportedFile& file : made.files) write(folder / file.name, file.text);
-    say(made, folder, shared, answer);
-  }
+  const auto regimes = regimes_with_rows(table);
+  if (arguments.regime.empty() && regimes.size() > 1)
+    export_regimes(table, formats, regimes, options, shared, answer);
+  else
+    for (const ExportFormat format : formats)
+      put(export_table(table, format, options), folder, shared, answer);
   if (shared.json) fmt::print("{}\n", answer.dump(1));
 }
 
@@ -160,8 +197,9 @@ void add_export_verb(CLI::App& app, Shared& shared) {
       ->delimiter(',');
   verb->add_option("--out", arguments->out,
                    "folder for the files; jobs must see it under this path");
-  verb->add_option("--regime", arguments->regime,
-                   "id or name of the table's regime, or its beginning");
+  verb->add_option(
+      "--regime", arguments->regime,
+      "id or name of the table's regime, or its beginning (of several, a folder each)");
   verb->add_option("--ranks", arguments->ranks, "only settings of this many ranks");
   verb->add_option("--up-to", arguments->up_to,
                    "with --measured: a profile for messages up to this size, which gives none away "

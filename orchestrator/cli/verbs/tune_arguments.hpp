@@ -23,6 +23,7 @@ struct TuneArguments {
   std::string out;
   std::string from;
   std::string apply;
+  std::string check;
   std::vector<std::string> agents;
   int evaluations = 0;
   int seeds = 10;
@@ -32,6 +33,7 @@ struct TuneArguments {
   bool confirm = false;
   bool resume = false;
   bool between_runs = false;
+  bool own = false;
 
   // Of `tune -- COMMAND`.
   std::string call_agent = "ppo";

@@ -17,10 +17,12 @@
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/executor.hpp"
 #include "orchestrator/run/run_setup.hpp"
+#include "orchestrator/tune/export_check.hpp"
 #include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/samples.hpp"
 #include "orchestrator/tune/tune_output.hpp"
 #include "reports/model/published.hpp"
+#include "tuner/action/reach.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -46,6 +48,7 @@ Loaded load(const TuneArguments& arguments) {
   auto loaded = load_experiment(arguments.experiment);
   TuneOptions options = tune_options_of(loaded.experiment);
   options.huge_pages = no_huge_pages_reason().empty();
+  options.own = arguments.own;
   TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
                                          : make_tune_plan(loaded.experiment, loaded.plan, options);
   return {std::move(loaded.experiment), std::move(plan), loaded.cluster};
@@ -107,6 +110,23 @@ ConfigurationTable configuration_of(const TuningResult& result, const LaunchEval
   return table;
 }
 
+/// Kept settings by who can load them: what only our own programs can is told apart.
+void say_kept(const TunePlan& plan, const TuningResult& result, const Console& console) {
+  std::size_t loadable = 0;
+  std::size_t own = 0;
+  for (const TunedTask& tuned : result.tasks) {
+    if (tuned.entry.is_default()) continue;
+    const TaskKey& key = plan.tasks[tuned.task].search.task.key.task;
+    ++(is_loadable(reach_of(key.backend, key.architecture, tuned.entry.setting)) ? loadable : own);
+  }
+  console.note(fmt::format("{} of {} cells keep a setting that a job can load{}", loadable,
+                           result.tasks.size(),
+                           plan.options.own ? fmt::format("; apart from these, {} keep one that "
+                                                          "only our own worker and trainer have",
+                                                          own)
+                                            : ""));
+}
+
 int exit_of(const LaunchEvaluator& evaluator) {
   return evaluator.failed_launches() == 0 ? exit_code::kFine : exit_code::kCellFailed;
 }
@@ -116,6 +136,7 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
                   const RunInfo& info, const Shared& shared, const Console& console) {
   print_table(tuning_table(plan, result), shared);
   for (const std::string& advice : flag_advice(result)) console.note(advice);
+  if (!arguments.between_runs) say_kept(plan, result, console);
   console.note(fmt::format("{} evaluations where all settings would need {}", result.evaluations,
                            result.arms));
   if (result.interrupted_by != 0) return 128 + result.interrupted_by;
@@ -123,7 +144,8 @@ int finish_tuning(const TuningResult& result, const TunePlan& plan,
   make_db_folder(arguments.table);
   write_table(configuration_of(result, evaluator, arguments, info), arguments.table);
   console.note(
-      fmt::format("settings written to {}; check them with\n  dynamiccl tune {} --apply {}",
+      fmt::format("settings written to {}; before you export them, load them once as "
+                  "a job would, over all sizes:\n  dynamiccl tune {} --check {}",
                   arguments.table, arguments.experiment.file, arguments.table));
   return exit_of(evaluator);
 }
@@ -149,8 +171,10 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
       console.note(
           fmt::format("{} measurements of earlier runs are known", options.experience.size()));
     }
-    console.note(fmt::format("tune {}: {} tasks, {} settings in all", info.id,
-                             loaded.plan.tasks.size(), loaded.plan.arm_count()));
+    const std::size_t own = own_settings(loaded.plan);
+    console.note(fmt::format("tune {}: {} tasks, {} settings in all{}", info.id,
+                             loaded.plan.tasks.size(), loaded.plan.arm_count(),
+                             own > 0 ? fmt::format(", {} of which no job can load", own) : ""));
     DecisionLog log(shared.db);
     if (table)
       return finish_apply(
@@ -162,17 +186,42 @@ int run_live(const TuneArguments& arguments, const Shared& shared) {
   return measure_in_run(arguments, shared, info, loaded.experiment, loaded.plan, console, search);
 }
 
+/// `tune --check`: the table's files loaded as jobs load them.
+int run_check(const TuneArguments& arguments, const Shared& shared) {
+  Loaded loaded = load(arguments);
+  Console console(shared.verbosity());
+  ConfigurationTable table = read_table(arguments.check);
+  CheckPlan check = make_check_plan(loaded.plan, table);
+  const RunInfo info = tune_run(arguments, loaded.experiment, shared, "tune=check");
+  return measure_in_run(
+      arguments, shared, info, loaded.experiment, check.plan, console,
+      [&](LaunchEvaluator& evaluator) {
+        const Table answer =
+            check_export(check, evaluator, table, loaded.plan.options.confirm_launches, console);
+        print_table(answer, shared);
+        if (evaluator.interrupted_by() != 0) return 128 + evaluator.interrupted_by();
+        ++table.epoch;
+        write_table(table, arguments.check);
+        console.note(fmt::format("what was measured stands in {}; `dynamiccl export` holds to it",
+                                 arguments.check));
+        return exit_of(evaluator);
+      });
+}
+
 int run_tune(const TuneArguments& arguments, const Shared& shared) {
-  if (arguments.sweep + arguments.replay + !arguments.apply.empty() > 1)
-    throw Error(ErrorKind::input, "tune: choose one of --sweep, --replay and --apply");
-  if (arguments.between_runs && (arguments.sweep || !arguments.apply.empty()))
-    throw Error(ErrorKind::input, "tune: --between-runs goes with neither --sweep nor --apply");
+  if (arguments.sweep + arguments.replay + !arguments.apply.empty() + !arguments.check.empty() > 1)
+    throw Error(ErrorKind::input, "tune: choose one of --sweep, --replay, --apply and --check");
+  if (arguments.between_runs &&
+      (arguments.sweep || !arguments.apply.empty() || !arguments.check.empty()))
+    throw Error(ErrorKind::input,
+                "tune: --between-runs goes with neither --sweep nor --apply nor --check");
   if (arguments.resume && !arguments.sweep)
     throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
   if (arguments.confirm && (!arguments.replay || arguments.between_runs))
     throw Error(ErrorKind::input, "tune: --confirm goes with --replay, without --between-runs");
   if (arguments.replay) return run_replay(arguments, shared);
   const InterruptGuard guard;
+  if (!arguments.check.empty()) return run_check(arguments, shared);
   return arguments.sweep ? run_sweep(arguments, shared) : run_live(arguments, shared);
 }
 
@@ -198,6 +247,9 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   auto arguments = std::make_shared<TuneArguments>();
   arguments->experiment.add_to(*verb, false);
   add_search_options(*verb, *arguments);
+  verb->add_flag("--own", arguments->own,
+                 "also settings that no job can load: arguments of our own worker's and trainer's "
+                 "calls");
   verb->add_flag("--between-runs", arguments->between_runs,
                  "choose backend, architecture and schedule of each workload (agent: bandit)");
   verb->add_flag("--sweep", arguments->sweep, "measure every setting of every cell and store it");
@@ -211,6 +263,9 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
       ->check(CLI::PositiveNumber);
   verb->add_option("--apply", arguments->apply,
                    "measure a settings file against the defaults on FILE's cells");
+  verb->add_option("--check", arguments->check,
+                   "load what a settings file is exported as, over all sizes, with and without it, "
+                   "and note in it what loses");
   verb->add_option("--out", arguments->out,
                    "keep each launch's files in this folder; with a command: where its settings go "
                    "(results/job)");
@@ -228,6 +283,7 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl tune experiments/tune_cpu.toml --replay --confirm   their choices measured "
       "again\n"
       "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
+      "  dynamiccl tune experiments/tune_cpu.toml --check results/tuned.json   then export it\n"
       "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
       "schedule\n"
       "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py          your own job, unchanged\n"

@@ -367,7 +367,8 @@ JobTuningResult JobTuning::search_and_confirm() {
     DecisionInfo row = launch_decision("final", result_.kept() ? best_launch_arm_ : 0);
     row.arm = result_.kept() ? best_arm_ : "default";
     row.guard = name_of(best_.is_default() || result_.kept() ? GuardVerdict::pass
-                                                             : GuardVerdict::slower_than_default);
+                        : result_.verdict == Verdict::slower ? GuardVerdict::slower_than_default
+                                                             : GuardVerdict::not_confirmed);
     row.time_us = result_.kept() ? result_.chosen_us : result_.default_us;
     row.reference_us = result_.default_us;
     row.calls = result_.confirm_launches;

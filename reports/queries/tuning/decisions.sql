@@ -11,6 +11,7 @@
 --   reward | real | what the agent was told
 --   reward_base | text | what that is relative to
 --   arms | integer | settings to choose from
+--   tried | integer | of these, measured by the search; of its final choice
 --   epoch
 --   calls | integer | calls that were measured
 --   applied | integer | 1 = in force
@@ -19,7 +20,8 @@ SELECT r.uuid AS run_id, t.mode, t.agent, t.policy_version, t.seed, d.environmen
        d.task_key, d.step, d.kind, d.arm, d.propensity, d.guard, d.time_us,
        d.reference_us / d.time_us AS speedup, d.reward,
        json_extract(d.reward_json, '$.base') AS reward_base,
-       json_extract(d.candidates_json, '$.arms') AS arms, d.epoch, d.calls,
+       json_extract(d.candidates_json, '$.arms') AS arms,
+       json_extract(d.candidates_json, '$.tried') AS tried, d.epoch, d.calls,
        d.applied_json AS applied, l.uuid AS launch_id
 FROM decision d
 JOIN tuning t ON t.id = d.tuning_id

@@ -21,10 +21,25 @@ trained AS (
   FROM cell WHERE middle = (n + 1) / 2
 ),
 flag(environment, subject, flag, times, rule) AS (
-  SELECT environment, task_key, 'non_actionable_regime', count(*),
-         'inferred: the final choice is the reference, no setting was surely faster'
+  SELECT environment, task_key, f.value, count(*),
+         CASE f.value
+           WHEN 'non_actionable_regime' THEN 'every setting was measured, and the interval leaves out a gain of 2 % or more'
+           WHEN 'undecided' THEN 'no measured setting is surely faster; that none is was not shown'
+           WHEN 'unexplored' THEN 'no setting but the default was measured'
+           WHEN 'nothing_to_set' THEN 'there is no other setting that a job could load'
+           WHEN 'slower_than_gloo' THEN 'slower than Gloo on the same task'
+           WHEN 'lossless_saturated' THEN 'the best setting takes longer than the workload leaves for it'
+           ELSE 'of the final choice' END
+  FROM d, json_each(d.candidates_json, '$.flags') f
+  WHERE kind = 'final'
+  GROUP BY environment, task_key, f.value
+  UNION ALL
+  -- Searches of earlier programs stored no flags.
+  SELECT environment, task_key, 'undecided', count(*),
+         'the final choice is the reference; the run does not say whether nothing is faster'
   FROM d
   WHERE kind = 'final' AND guard IN ('pass', 'slower-than-default')
+    AND json_type(candidates_json, '$.flags') IS NULL
     AND arm = (SELECT r.arm FROM d r WHERE r.kind = 'reference' AND r.tuning_id = d.tuning_id
                 AND r.environment = d.environment AND r.task_key = d.task_key LIMIT 1)
   GROUP BY environment, task_key
@@ -38,6 +53,7 @@ flag(environment, subject, flag, times, rule) AS (
            WHEN 'failed' THEN 'the setting failed or gave wrong data'
            WHEN 'above-gloo-floor' THEN 'slower than 2 x Gloo on the same task'
            WHEN 'slower-than-default' THEN 'slower than the default beyond noise; taken back'
+           WHEN 'not-confirmed' THEN 'not surely faster than the default on fresh launches; taken back'
            ELSE 'guard' END
   FROM d WHERE guard <> 'pass'
   GROUP BY environment, task_key, guard

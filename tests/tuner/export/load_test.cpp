@@ -30,6 +30,10 @@ ConfigurationTable table_of(Backend backend, const std::string& algorithm,
   entry.setting.algorithm = algorithm;
   entry.setting.launch_knobs = launch;
   table.put(entry);
+  if (backend == Backend::mpich && algorithm != "library") {
+    entry.evidence.ratio = entry.evidence.ratio_low = entry.evidence.ratio_high = 0.5;
+    table.checks.push_back(entry);
+  }
   return table;
 }
 

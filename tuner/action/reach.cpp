@@ -1,0 +1,33 @@
+#include "tuner/action/reach.hpp"
+
+#include "core/vocabulary/backend.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Where a call's own setting goes in a job.
+Reach reach_of_call(Backend backend, Architecture architecture, const Setting& setting) {
+  // A server's pushes and pulls, and a ring of ours, are messages that no library arranges.
+  if (architecture == Architecture::ps || setting.algorithm == "own_ring") return Reach::own;
+  switch (backend_facts(backend).library) {
+    case Backend::nccl:
+      return Reach::per_call;
+    case Backend::openmpi:
+      return Reach::per_size;
+    case Backend::mpich:
+      return Reach::per_process;
+    default:
+      return Reach::own;
+  }
+}
+
+}  // namespace
+
+Reach reach_of(Backend backend, Architecture architecture, const Setting& setting) {
+  const bool per_call = setting.algorithm != "library" || !setting.call_knobs.empty();
+  const Reach call = per_call ? reach_of_call(backend, architecture, setting) : Reach::nothing;
+  if (call == Reach::own || setting.launch_knobs.empty()) return call;
+  return Reach::per_process;
+}
+
+}  // namespace dynamiccl
