@@ -4,7 +4,7 @@ namespace dynamiccl {
 
 /// Around MPI_Finalize, on every rank, once everything that a rank has to say is on disk. MPICH
 /// over UCX may wait in MPI_Finalize for an acknowledgement that a peer, already in the launcher's
-/// barrier, never sends; such a rank ends with exit code 0 after five seconds, without it.
+/// barrier, never sends; all ranks then end with exit code 0 after six seconds, without it.
 /// Nothing is done with other libraries.
 void before_mpi_finalize();
 void after_mpi_finalize();
