@@ -8,7 +8,7 @@
 
 namespace dynamiccl {
 
-/// Looks, starts nothing. Either an engine, or why there is none and the command that mends it.
+/// Looks, starts nothing. Either an engine, or why there is none and the command that fixes it.
 struct EngineSearch {
   std::optional<Engine> engine;
   std::string reason;

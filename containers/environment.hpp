@@ -19,7 +19,7 @@ std::optional<std::string> unavailable_reason(const EnvironmentProfile& profile)
 /// Idempotent, quick when done before.
 /// @throws UnsupportedError with the reason when the profile cannot run here, Error(environment)
 /// when it could but did not come up or was interrupted; both name the exact command that would
-/// mend it
+/// fix it
 void prepare(const EnvironmentProfile& profile, const Progress& progress);
 
 /// @throws Error(environment) when a container cannot start; whatever was started is removed first

@@ -46,7 +46,7 @@ void make_root(const std::string& root) {
   if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid())
     refuse(root, "it exists and is not yours");
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    refuse(root, "others may write to it (chmod go-w mends it)");
+    refuse(root, "others may write to it (chmod go-w fixes it)");
 }
 
 /// Who owns a folder, as its file says; "" where there is none that can be trusted: a link, a pipe,

@@ -49,7 +49,7 @@ std::pair<std::string, ErrorKind> explain(int code, const std::string& path) {
     case SQLITE_IOERR:
       return {
           "the file system reports an error (full, over quota, or gone); earlier steps are "
-          "kept: mend it, then continue with `dynamiccl run --resume`",
+          "kept: fix it, then continue with `dynamiccl run --resume`",
           ErrorKind::environment};
     case SQLITE_READONLY:
       return {"the file or its folder may not be written by this user; check `ls -l " + path +

@@ -6,7 +6,7 @@
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
-#include "orchestrator/doctor/mends.hpp"
+#include "orchestrator/doctor/fixes.hpp"
 #include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {
@@ -23,18 +23,18 @@ bool faults_anew(const BackendLook& look) {
          look.pages->faults >= kFaultedShare * look.pages->message_pages();
 }
 
-bool huge_pages_for_the_asking(const Patient& patient) {
-  return why_no_huge_pages(fact_text(patient.host, "cpu", "transparent_huge_pages")).empty();
+bool huge_pages_for_the_asking(const Symptoms& symptoms) {
+  return why_no_huge_pages(fact_text(symptoms.host, "cpu", "transparent_huge_pages")).empty();
 }
 
 }  // namespace
 
-std::optional<Symptom> look_for_faulted_buffers(const Patient& patient) {
+std::optional<Symptom> look_for_faulted_buffers(const Symptoms& symptoms) {
   Symptom symptom;
   std::vector<std::string> seen;
   std::string libc;
   std::string size;
-  for (const auto& look : patient.looks) {
+  for (const auto& look : symptoms.looks) {
     if (!faults_anew(look)) continue;
     symptom.backends.push_back(look.backend);
     libc = look.pages->libc;
@@ -51,14 +51,14 @@ std::optional<Symptom> look_for_faulted_buffers(const Patient& patient) {
   return symptom;
 }
 
-Mend mend_faulted_buffers(const Patient& patient) {
+Fix fix_faulted_buffers(const Symptoms& symptoms) {
   std::map<std::string, std::string> settings{{std::string(kKeepSetting), "true"}};
-  if (huge_pages_for_the_asking(patient)) settings[std::string(kHugePagesSetting)] = "true";
-  EnvironmentProfile profile = patient.profile;
+  if (huge_pages_for_the_asking(symptoms)) settings[std::string(kHugePagesSetting)] = "true";
+  EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> names;
   for (const auto& [name, value] : settings) {
     names.push_back(fmt::format("malloc.{} = {}", name, value));
-    for (const auto& look : patient.looks)
+    for (const auto& look : symptoms.looks)
       if (faults_anew(look))
         put_setting(profile, look.backend,
                     {"malloc:" + name, value, "temporary buffers of calls are not faulted anew"});

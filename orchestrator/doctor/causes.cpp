@@ -32,49 +32,49 @@ Proof by_nccl() { return {{Backend::nccl}, Collective::allreduce, kLarge}; }
 // One row per cause: a new one is a row here and its two functions in a file beside this one.
 constexpr std::array kCauses{
     Cause{"cma-blocked", "ranks may not read each other's memory (CMA)", look_for_blocked_cma,
-          mend_blocked_cma, by_mpi},
+          fix_blocked_cma, by_mpi},
     Cause{"pid-apart", "separate PID namespaces forbid CMA", look_for_separate_pids,
-          mend_separate_pids, by_mpi},
+          fix_separate_pids, by_mpi},
     Cause{"user-apart", "separate user namespaces forbid CMA", look_for_separate_users,
-          mend_separate_users, by_mpi},
+          fix_separate_users, by_mpi},
     Cause{"ipc-apart", "ranks of one machine share no memory", look_for_separate_memory,
-          mend_separate_memory, by_mpich},
-    Cause{"small-shm", "/dev/shm is too small", look_for_small_shm, mend_small_shm, by_openmpi},
+          fix_separate_memory, by_mpich},
+    Cause{"small-shm", "/dev/shm is too small", look_for_small_shm, fix_small_shm, by_openmpi},
     Cause{"bridge", "TCP between ranks of one machine crosses a bridge", look_for_bridge,
-          mend_bridge, by_network},
-    Cause{"capped-link", "the containers' links are capped", look_for_capped_link, mend_capped_link,
+          fix_bridge, by_network},
+    Cause{"capped-link", "the containers' links are capped", look_for_capped_link, fix_capped_link,
           by_network},
     Cause{"wrong-interface", "a library uses a container bridge's interface",
-          look_for_wrong_interface, mend_wrong_interface, by_interface},
+          look_for_wrong_interface, fix_wrong_interface, by_interface},
     Cause{"no-interface", "a setting leaves a library no network interface", look_for_no_interface,
-          mend_no_interface, by_interface},
+          fix_no_interface, by_interface},
     Cause{"slow-setting", "a setting keeps a library off the faster way", look_for_slow_setting,
-          mend_slow_setting, by_mpi},
+          fix_slow_setting, by_mpi},
     Cause{"one-core", "ranks share a core although others are free", look_for_shared_core,
-          mend_shared_core, by_any},
+          fix_shared_core, by_any},
     Cause{"cpu-quota", "a CPU quota gives the ranks less than a core each", look_for_cpu_quota,
-          mend_cpu_quota, by_any},
+          fix_cpu_quota, by_any},
     Cause{"oversubscribed", "more ranks than cores", look_for_oversubscription,
-          mend_oversubscription, by_any},
+          fix_oversubscription, by_any},
     Cause{"faulted-buffers", "temporary buffers are faulted anew in every call",
-          look_for_faulted_buffers, mend_faulted_buffers, by_openmpi},
+          look_for_faulted_buffers, fix_faulted_buffers, by_openmpi},
     Cause{"reference-blas", "linear algebra by the reference BLAS", look_for_reference_blas,
-          mend_reference_blas, by_any},
+          fix_reference_blas, by_any},
     Cause{"gpu-boundary", "NCCL cannot use the GPUs' own links", look_for_gpu_boundary,
-          mend_gpu_boundary, by_nccl},
+          fix_gpu_boundary, by_nccl},
     Cause{"gpu-sockets", "NCCL's ranks of one machine speak by sockets", look_for_gpu_sockets,
-          mend_gpu_sockets, by_nccl},
+          fix_gpu_sockets, by_nccl},
 };
 
 }  // namespace
 
 std::span<const Cause> all_causes() { return kCauses; }
 
-std::vector<Finding> find_causes(const Patient& patient) {
+std::vector<Finding> find_causes(const Symptoms& symptoms) {
   std::vector<Finding> findings;
   for (const Cause& cause : kCauses)
-    if (auto symptom = cause.look(patient))
-      findings.push_back({&cause, *std::move(symptom), cause.mend(patient)});
+    if (auto symptom = cause.look(symptoms))
+      findings.push_back({&cause, *std::move(symptom), cause.fix(symptoms)});
   return findings;
 }
 

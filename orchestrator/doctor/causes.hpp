@@ -8,24 +8,24 @@
 
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
-#include "orchestrator/doctor/patient.hpp"
+#include "orchestrator/doctor/symptoms.hpp"
 
 namespace dynamiccl {
 
-/// A cause seen in a patient.
+/// A cause seen in a symptoms.
 struct Symptom {
   std::string evidence;           ///< the facts that show it
   std::vector<Backend> backends;  ///< whom it slows
 };
 
 /// What removes a cause.
-struct Mend {
+struct Fix {
   std::string flag;  ///< what a user adds to a command or a profile
   /// The profile with the cause removed; nullopt: no profile can, or there is nothing to compare.
   std::optional<EnvironmentProfile> profile;
 };
 
-/// How a cause is proved: what is measured with the profile as it is and as mended.
+/// How a cause is proved: what is measured with the profile as it is and as fixed.
 struct Proof {
   std::vector<Backend> backends;  ///< the first of these that it slows is measured
   Collective collective = Collective::allreduce;
@@ -36,8 +36,8 @@ struct Proof {
 struct Cause {
   std::string_view id;
   std::string_view title;
-  std::optional<Symptom> (*look)(const Patient& patient);
-  Mend (*mend)(const Patient& patient);
+  std::optional<Symptom> (*look)(const Symptoms& symptoms);
+  Fix (*fix)(const Symptoms& symptoms);
   Proof (*proof)();
 };
 
@@ -47,46 +47,46 @@ std::span<const Cause> all_causes();
 struct Finding {
   const Cause* cause = nullptr;
   Symptom symptom;
-  Mend mend;
+  Fix fix;
 };
 
-/// Every cause that the patient shows, in the order of the table.
-std::vector<Finding> find_causes(const Patient& patient);
+/// Every cause that the symptoms shows, in the order of the table.
+std::vector<Finding> find_causes(const Symptoms& symptoms);
 
 // One file per group of causes; declared here for the table alone.
-std::optional<Symptom> look_for_blocked_cma(const Patient& patient);
-Mend mend_blocked_cma(const Patient& patient);
-std::optional<Symptom> look_for_separate_pids(const Patient& patient);
-Mend mend_separate_pids(const Patient& patient);
-std::optional<Symptom> look_for_separate_users(const Patient& patient);
-Mend mend_separate_users(const Patient& patient);
-std::optional<Symptom> look_for_separate_memory(const Patient& patient);
-Mend mend_separate_memory(const Patient& patient);
-std::optional<Symptom> look_for_small_shm(const Patient& patient);
-Mend mend_small_shm(const Patient& patient);
-std::optional<Symptom> look_for_bridge(const Patient& patient);
-Mend mend_bridge(const Patient& patient);
-std::optional<Symptom> look_for_capped_link(const Patient& patient);
-Mend mend_capped_link(const Patient& patient);
-std::optional<Symptom> look_for_wrong_interface(const Patient& patient);
-Mend mend_wrong_interface(const Patient& patient);
-std::optional<Symptom> look_for_no_interface(const Patient& patient);
-Mend mend_no_interface(const Patient& patient);
-std::optional<Symptom> look_for_slow_setting(const Patient& patient);
-Mend mend_slow_setting(const Patient& patient);
-std::optional<Symptom> look_for_shared_core(const Patient& patient);
-Mend mend_shared_core(const Patient& patient);
-std::optional<Symptom> look_for_cpu_quota(const Patient& patient);
-Mend mend_cpu_quota(const Patient& patient);
-std::optional<Symptom> look_for_oversubscription(const Patient& patient);
-Mend mend_oversubscription(const Patient& patient);
-std::optional<Symptom> look_for_faulted_buffers(const Patient& patient);
-Mend mend_faulted_buffers(const Patient& patient);
-std::optional<Symptom> look_for_reference_blas(const Patient& patient);
-Mend mend_reference_blas(const Patient& patient);
-std::optional<Symptom> look_for_gpu_boundary(const Patient& patient);
-Mend mend_gpu_boundary(const Patient& patient);
-std::optional<Symptom> look_for_gpu_sockets(const Patient& patient);
-Mend mend_gpu_sockets(const Patient& patient);
+std::optional<Symptom> look_for_blocked_cma(const Symptoms& symptoms);
+Fix fix_blocked_cma(const Symptoms& symptoms);
+std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms);
+Fix fix_separate_pids(const Symptoms& symptoms);
+std::optional<Symptom> look_for_separate_users(const Symptoms& symptoms);
+Fix fix_separate_users(const Symptoms& symptoms);
+std::optional<Symptom> look_for_separate_memory(const Symptoms& symptoms);
+Fix fix_separate_memory(const Symptoms& symptoms);
+std::optional<Symptom> look_for_small_shm(const Symptoms& symptoms);
+Fix fix_small_shm(const Symptoms& symptoms);
+std::optional<Symptom> look_for_bridge(const Symptoms& symptoms);
+Fix fix_bridge(const Symptoms& symptoms);
+std::optional<Symptom> look_for_capped_link(const Symptoms& symptoms);
+Fix fix_capped_link(const Symptoms& symptoms);
+std::optional<Symptom> look_for_wrong_interface(const Symptoms& symptoms);
+Fix fix_wrong_interface(const Symptoms& symptoms);
+std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms);
+Fix fix_no_interface(const Symptoms& symptoms);
+std::optional<Symptom> look_for_slow_setting(const Symptoms& symptoms);
+Fix fix_slow_setting(const Symptoms& symptoms);
+std::optional<Symptom> look_for_shared_core(const Symptoms& symptoms);
+Fix fix_shared_core(const Symptoms& symptoms);
+std::optional<Symptom> look_for_cpu_quota(const Symptoms& symptoms);
+Fix fix_cpu_quota(const Symptoms& symptoms);
+std::optional<Symptom> look_for_oversubscription(const Symptoms& symptoms);
+Fix fix_oversubscription(const Symptoms& symptoms);
+std::optional<Symptom> look_for_faulted_buffers(const Symptoms& symptoms);
+Fix fix_faulted_buffers(const Symptoms& symptoms);
+std::optional<Symptom> look_for_reference_blas(const Symptoms& symptoms);
+Fix fix_reference_blas(const Symptoms& symptoms);
+std::optional<Symptom> look_for_gpu_boundary(const Symptoms& symptoms);
+Fix fix_gpu_boundary(const Symptoms& symptoms);
+std::optional<Symptom> look_for_gpu_sockets(const Symptoms& symptoms);
+Fix fix_gpu_sockets(const Symptoms& symptoms);
 
 }  // namespace dynamiccl

@@ -7,7 +7,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
-#include "orchestrator/doctor/mends.hpp"
+#include "orchestrator/doctor/fixes.hpp"
 #include "profiles/detect/binding_check.hpp"
 #include "profiles/detect/fact_access.hpp"
 
@@ -16,9 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<Backend> all_that_ran(const Patient& patient) {
+std::vector<Backend> all_that_ran(const Symptoms& symptoms) {
   std::vector<Backend> backends;
-  for (const auto& look : patient.looks)
+  for (const auto& look : symptoms.looks)
     if (look.ran()) backends.push_back(look.backend);
   return backends;
 }
@@ -45,11 +45,11 @@ std::size_t usable_cpus(const std::vector<json>& facts) {
 
 }  // namespace
 
-std::optional<Symptom> look_for_shared_core(const Patient& patient) {
+std::optional<Symptom> look_for_shared_core(const Symptoms& symptoms) {
   Symptom symptom;
-  for (const auto& look : patient.looks) {
+  for (const auto& look : symptoms.looks) {
     // A launch that failed for its binding has left its facts.
-    const auto defects = binding_defects(patient.host, records_of(look.facts));
+    const auto defects = binding_defects(symptoms.host, records_of(look.facts));
     if (defects.empty()) continue;
     symptom.backends.push_back(look.backend);
     const auto& text = defects.front();
@@ -59,8 +59,8 @@ std::optional<Symptom> look_for_shared_core(const Patient& patient) {
   return symptom;
 }
 
-Mend mend_shared_core(const Patient& patient) {
-  EnvironmentProfile profile = patient.profile;
+Fix fix_shared_core(const Symptoms& symptoms) {
+  EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> flags;
   if (!profile.cpus.empty()) {
     flags.emplace_back("without --cpuset-cpus (cpus = \"\")");
@@ -72,13 +72,13 @@ Mend mend_shared_core(const Patient& patient) {
   return {join(flags, ", "), std::move(profile)};
 }
 
-std::optional<Symptom> look_for_cpu_quota(const Patient& patient) {
-  for (const json& facts : patient.facts) {
+std::optional<Symptom> look_for_cpu_quota(const Symptoms& symptoms) {
+  for (const json& facts : symptoms.facts) {
     const json& limit = fact(facts, "cgroup", "cpu_limit_cores");
     if (!limit.is_number()) continue;
-    const int together = patient.profile.ranks_per_container > 0
-                             ? std::min(patient.profile.ranks_per_container, patient.ranks)
-                             : patient.ranks;
+    const int together = symptoms.profile.ranks_per_container > 0
+                             ? std::min(symptoms.profile.ranks_per_container, symptoms.ranks)
+                             : symptoms.ranks;
     if (limit.get<double>() >= together) continue;
     const json& throttled = fact(facts, "cgroup", "nr_throttled");
     return Symptom{
@@ -87,34 +87,34 @@ std::optional<Symptom> look_for_cpu_quota(const Patient& patient) {
                     throttled.is_number_integer() && throttled.get<long>() > 0
                         ? fmt::format(" and was throttled in {} periods", throttled.get<long>())
                         : ""),
-        all_that_ran(patient)};
+        all_that_ran(symptoms)};
   }
   return std::nullopt;
 }
 
-Mend mend_cpu_quota(const Patient& patient) {
-  if (!patient.profile.cpu_limit)
+Fix fix_cpu_quota(const Symptoms& symptoms) {
+  if (!symptoms.profile.cpu_limit)
     return {"raise the CPU quota of the surrounding cgroup (cpu.max)", std::nullopt};
-  EnvironmentProfile profile = patient.profile;
+  EnvironmentProfile profile = symptoms.profile;
   profile.cpu_limit.reset();
   return {"without --cpus (cpu_limit), or a whole core per rank", std::move(profile)};
 }
 
-std::optional<Symptom> look_for_oversubscription(const Patient& patient) {
-  const std::size_t cpus = usable_cpus(patient.facts);
-  if (cpus == 0 || static_cast<std::size_t>(patient.ranks) <= cpus) return std::nullopt;
-  if (look_for_shared_core(patient)) return std::nullopt;  // they share by binding, not by number
+std::optional<Symptom> look_for_oversubscription(const Symptoms& symptoms) {
+  const std::size_t cpus = usable_cpus(symptoms.facts);
+  if (cpus == 0 || static_cast<std::size_t>(symptoms.ranks) <= cpus) return std::nullopt;
+  if (look_for_shared_core(symptoms)) return std::nullopt;  // they share by binding, not by number
   return Symptom{fmt::format("{} ranks on {} CPUs: they wait for each other's time slices",
-                             patient.ranks, cpus),
-                 all_that_ran(patient)};
+                             symptoms.ranks, cpus),
+                 all_that_ran(symptoms)};
 }
 
-Mend mend_oversubscription(const Patient& patient) {
-  return {fmt::format("at most {} ranks here", usable_cpus(patient.facts)), std::nullopt};
+Fix fix_oversubscription(const Symptoms& symptoms) {
+  return {fmt::format("at most {} ranks here", usable_cpus(symptoms.facts)), std::nullopt};
 }
 
-std::optional<Symptom> look_for_reference_blas(const Patient& patient) {
-  for (const json& facts : patient.facts)
+std::optional<Symptom> look_for_reference_blas(const Symptoms& symptoms) {
+  for (const json& facts : symptoms.facts)
     if (fact_text(facts, "libraries", "blas") == "reference")
       return Symptom{
           "libblas.so.3 is the reference implementation: it slows the computation between the "
@@ -123,7 +123,7 @@ std::optional<Symptom> look_for_reference_blas(const Patient& patient) {
   return std::nullopt;
 }
 
-Mend mend_reference_blas(const Patient& /*patient*/) {
+Fix fix_reference_blas(const Symptoms& /*symptoms*/) {
   return {"apt-get install libopenblas0-pthread", std::nullopt};
 }
 

@@ -62,41 +62,41 @@ ProcessOutcome probe_ranks(const Environment& environment, int ranks, const std:
   return run_processes(commands, options);
 }
 
-void read_facts(const ProcessOutcome& outcome, Patient& patient) {
+void read_facts(const ProcessOutcome& outcome, Symptoms& symptoms) {
   for (std::size_t rank = 0; rank < outcome.results.size(); ++rank) {
     const auto& result = outcome.results[rank];
     auto facts = nlohmann::json::parse(result.stdout_tail, nullptr, false);
     if (facts.is_discarded() || result.exit_code != 0) {
-      patient.problems.push_back(fmt::format("the probe of rank {} failed: {}{}", rank,
-                                             result.start_error, result.stderr_tail));
+      symptoms.problems.push_back(fmt::format("the probe of rank {} failed: {}{}", rank,
+                                              result.start_error, result.stderr_tail));
     } else {
-      patient.facts.push_back(std::move(facts));
+      symptoms.facts.push_back(std::move(facts));
     }
   }
 }
 
-void check_facts(Patient& patient) {
-  if (patient.facts.empty()) return;
-  RegimeContext context = context_of(patient.profile);
+void check_facts(Symptoms& symptoms) {
+  if (symptoms.facts.empty()) return;
+  RegimeContext context = context_of(symptoms.profile);
   // Where there are GPUs the environment is named as a library that uses them meets it.
-  if (shows_gpus(patient.profile, patient.host)) context.backend = Backend::nccl;
-  patient.regime = derive_regime(patient.facts, context);
+  if (shows_gpus(symptoms.profile, symptoms.host)) context.backend = Backend::nccl;
+  symptoms.regime = derive_regime(symptoms.facts, context);
   LaunchExpectation expected;
-  expected.promise = promise_of(patient.profile);
-  expected.ranks = patient.ranks;
+  expected.promise = promise_of(symptoms.profile);
+  expected.ranks = symptoms.ranks;
   std::vector<HelloRecord> hellos;
   std::vector<FactsRecord> facts;
-  for (int rank = 0; rank < static_cast<int>(patient.facts.size()); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(symptoms.facts.size()); ++rank) {
     // Probes speak no library: their world is the one they were started as.
     HelloRecord hello;
     hello.rank = rank;
-    hello.world_size = patient.ranks;
+    hello.world_size = symptoms.ranks;
     hellos.push_back(hello);
-    facts.push_back({rank, patient.facts[static_cast<std::size_t>(rank)]});
+    facts.push_back({rank, symptoms.facts[static_cast<std::size_t>(rank)]});
   }
-  for (const auto& violation : check_promise(expected, patient.host, hellos, facts)) {
+  for (const auto& violation : check_promise(expected, symptoms.host, hellos, facts)) {
     if (violation.rule != "library")
-      patient.problems.push_back(violation.rule + ": " + violation.message);
+      symptoms.problems.push_back(violation.rule + ": " + violation.message);
   }
 }
 
@@ -255,17 +255,17 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
 
 /// Looks at every backend; one that failed may have left its environment in disorder.
 void look_at_all(const std::vector<Backend>& backends, const LaunchSite& site,
-                 const Capabilities& can, LaunchRunner& runner, Patient& patient) {
+                 const Capabilities& can, LaunchRunner& runner, Symptoms& symptoms) {
   for (const Backend backend : backends) {
     if (interrupt_signal() != 0) break;
     BackendLook look;
     look.backend = backend;
-    look.impossible = why_impossible(can, patient.profile.name, backend);
+    look.impossible = why_impossible(can, symptoms.profile.name, backend);
     if (look.impossible.empty()) {
-      look = look_at(patient.profile, backend, patient.ranks, runner, site);
+      look = look_at(symptoms.profile, backend, symptoms.ranks, runner, site);
       if (!look.failure.empty()) runner.stop_environments();
     }
-    patient.looks.push_back(std::move(look));
+    symptoms.looks.push_back(std::move(look));
   }
 }
 
@@ -340,15 +340,15 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
   return "";
 }
 
-Patient examine(const EnvironmentProfile& profile, int ranks, const std::vector<Backend>& backends,
-                const LaunchSite& site, const Capabilities& can) {
-  Patient patient;
-  patient.profile = profile;
-  patient.ranks = ranks;
-  patient.host = site.host;
+Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector<Backend>& backends,
+                 const LaunchSite& site, const Capabilities& can) {
+  Symptoms symptoms;
+  symptoms.profile = profile;
+  symptoms.ranks = ranks;
+  symptoms.host = site.host;
   if (const auto reason = unavailable_reason(profile)) {
-    patient.unavailable = *reason;
-    return patient;
+    symptoms.unavailable = *reason;
+    return symptoms;
   }
   Console console(Verbosity::quiet);
   LaunchRunner runner({{{profile.name, profile}}, look_protocol(), 1}, site, nullptr, console,
@@ -356,18 +356,18 @@ Patient examine(const EnvironmentProfile& profile, int ranks, const std::vector<
   try {
     const Readiness& readiness = runner.prepare_environment(profile.name);
     if (readiness.state != Readiness::State::ready) {
-      patient.unavailable = readiness.reason;
-      return patient;
+      symptoms.unavailable = readiness.reason;
+      return symptoms;
     }
     read_facts(probe_ranks(runner.environment(profile.name, ranks), ranks, site.worker_folder),
-               patient);
-    look_at_all(backends, site, can, runner, patient);
+               symptoms);
+    look_at_all(backends, site, can, runner, symptoms);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::bug) throw;
-    patient.unavailable = error.what();
+    symptoms.unavailable = error.what();
   }
-  check_facts(patient);
-  return patient;
+  check_facts(symptoms);
+  return symptoms;
 }
 
 }  // namespace dynamiccl

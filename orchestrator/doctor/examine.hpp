@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "orchestrator/doctor/patient.hpp"
+#include "orchestrator/doctor/symptoms.hpp"
 #include "orchestrator/launch/launch.hpp"
 #include "orchestrator/plan/plan.hpp"
 
@@ -26,7 +26,7 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
 /// Starts the environment, runs dynamiccl-probe as each rank and a short launch of each backend in
 /// it, and stops it again. Never throws for what the environment does: that is what is looked for.
 /// @param can inspect_machine() of this profile
-Patient examine(const EnvironmentProfile& profile, int ranks, const std::vector<Backend>& backends,
-                const LaunchSite& site, const Capabilities& can);
+Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector<Backend>& backends,
+                 const LaunchSite& site, const Capabilities& can);
 
 }  // namespace dynamiccl

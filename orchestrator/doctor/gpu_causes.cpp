@@ -7,8 +7,8 @@
 
 namespace dynamiccl {
 
-std::optional<Symptom> look_for_gpu_boundary(const Patient& patient) {
-  const auto prediction = predict_gpu_path(patient.profile, patient.host, patient.ranks);
+std::optional<Symptom> look_for_gpu_boundary(const Symptoms& symptoms) {
+  const auto prediction = predict_gpu_path(symptoms.profile, symptoms.host, symptoms.ranks);
   if (prediction.obstacles.empty()) return std::nullopt;
   std::vector<std::string> whys;
   whys.reserve(prediction.obstacles.size());
@@ -19,33 +19,33 @@ std::optional<Symptom> look_for_gpu_boundary(const Patient& patient) {
       {Backend::nccl}};
 }
 
-Mend mend_gpu_boundary(const Patient& patient) {
-  const auto prediction = predict_gpu_path(patient.profile, patient.host, patient.ranks);
+Fix fix_gpu_boundary(const Symptoms& symptoms) {
+  const auto prediction = predict_gpu_path(symptoms.profile, symptoms.host, symptoms.ranks);
   std::vector<std::string> flags;
   for (const auto& obstacle : prediction.obstacles)
     if (!obstacle.flag.empty()) flags.push_back(obstacle.flag);
-  auto mended = with_gpu_path(patient.profile);
-  const auto after = predict_gpu_path(mended, patient.host, patient.ranks);
-  Mend mend{join(flags, " + "), std::nullopt};
-  if (after.path == GpuPath::p2p) mend.profile = std::move(mended);
-  return mend;
+  auto fixed = with_gpu_path(symptoms.profile);
+  const auto after = predict_gpu_path(fixed, symptoms.host, symptoms.ranks);
+  Fix fix{join(flags, " + "), std::nullopt};
+  if (after.path == GpuPath::p2p) fix.profile = std::move(fixed);
+  return fix;
 }
 
 /// Beside gpu-boundary: for those who must leave the containers apart.
-std::optional<Symptom> look_for_gpu_sockets(const Patient& patient) {
-  const auto prediction = predict_gpu_path(patient.profile, patient.host, patient.ranks);
+std::optional<Symptom> look_for_gpu_sockets(const Symptoms& symptoms) {
+  const auto prediction = predict_gpu_path(symptoms.profile, symptoms.host, symptoms.ranks);
   if (prediction.path != GpuPath::net || prediction.obstacles.empty()) return std::nullopt;
   return Symptom{
       "ranks of one machine are isolated from each other, which leaves NCCL sockets alone",
       {Backend::nccl}};
 }
 
-Mend mend_gpu_sockets(const Patient& patient) {
+Fix fix_gpu_sockets(const Symptoms& symptoms) {
   return {
       "where the namespaces must stay apart: one folder in all containers (--volume "
       "/run/FOLDER:/run/FOLDER) + DYNAMICCL_SHARED_FOLDER=/run/FOLDER + "
       "NCCL_NET_PLUGIN=libdynamiccl-nccl-plugin.so + NCCL_NET=DynamICCL (docs/transport.md)",
-      with_shared_folder(patient.profile)};
+      with_shared_folder(symptoms.profile)};
 }
 
 }  // namespace dynamiccl

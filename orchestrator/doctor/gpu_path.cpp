@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/vocabulary/text.hpp"
-#include "orchestrator/doctor/mends.hpp"
+#include "orchestrator/doctor/fixes.hpp"
 #include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {

@@ -7,7 +7,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
-#include "orchestrator/doctor/mends.hpp"
+#include "orchestrator/doctor/fixes.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/regime_links.hpp"
 
@@ -29,9 +29,9 @@ bool is_docker(const EnvironmentProfile& profile) {
 }
 
 /// The MPIs whose launch met `test`; failed launches count where a hang or abort may be meant.
-std::vector<Backend> mpis(const Patient& patient, bool (*test)(const BackendLook&)) {
+std::vector<Backend> mpis(const Symptoms& symptoms, bool (*test)(const BackendLook&)) {
   std::vector<Backend> found;
-  for (const auto& look : patient.looks) {
+  for (const auto& look : symptoms.looks) {
     if (is_host_mpi(look.backend) && look.impossible.empty() && test(look))
       found.push_back(look.backend);
   }
@@ -45,20 +45,20 @@ bool goes_without_cma(const BackendLook& look) {
                         (look.asked == "shm" && look.moved_by("tcp")));
 }
 
-std::vector<Backend> copying(const Patient& patient) { return mpis(patient, goes_without_cma); }
+std::vector<Backend> copying(const Symptoms& symptoms) { return mpis(symptoms, goes_without_cma); }
 
 /// "openmpi: shm, mpich: tcp"
-std::string ways(const Patient& patient, const std::vector<Backend>& backends) {
+std::string ways(const Symptoms& symptoms, const std::vector<Backend>& backends) {
   std::vector<std::string> parts;
-  for (const auto& look : patient.looks)
+  for (const auto& look : symptoms.looks)
     if (std::find(backends.begin(), backends.end(), look.backend) != backends.end())
       parts.push_back(fmt::format("{}: {}", name_of(look.backend), look.used));
   return join(parts, ", ");
 }
 
 /// The first rank that cannot read another process's memory.
-const json* refused(const Patient& patient) {
-  for (const json& facts : patient.facts)
+const json* refused(const Symptoms& symptoms) {
+  for (const json& facts : symptoms.facts)
     if (fact(facts, "cma", "allowed") == false) return &facts;
   return nullptr;
 }
@@ -75,30 +75,30 @@ std::string why_refused(const json& facts) {
   return join(reasons, ", ");
 }
 
-bool has_ptrace(const Patient& patient) {
-  for (const auto& capability : patient.profile.capabilities)
+bool has_ptrace(const Symptoms& symptoms) {
+  for (const auto& capability : symptoms.profile.capabilities)
     if (capability.name == "SYS_PTRACE") return true;
   return false;
 }
 
 }  // namespace
 
-std::optional<Symptom> look_for_blocked_cma(const Patient& patient) {
-  const json* facts = refused(patient);
-  if (facts == nullptr || apart(patient.facts, "shm")) return std::nullopt;
-  auto backends = copying(patient);
+std::optional<Symptom> look_for_blocked_cma(const Symptoms& symptoms) {
+  const json* facts = refused(symptoms);
+  if (facts == nullptr || apart(symptoms.facts, "shm")) return std::nullopt;
+  auto backends = copying(symptoms);
   if (backends.empty()) return std::nullopt;
   return Symptom{fmt::format("{}; large messages take another way ({})", why_refused(*facts),
-                             ways(patient, backends)),
+                             ways(symptoms, backends)),
                  backends};
 }
 
-Mend mend_blocked_cma(const Patient& patient) {
-  if (!is_docker(patient.profile))
+Fix fix_blocked_cma(const Symptoms& symptoms) {
+  if (!is_docker(symptoms.profile))
     return {"sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE for the ranks", std::nullopt};
-  EnvironmentProfile profile = patient.profile;
+  EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> flags;
-  if (!has_ptrace(patient)) {
+  if (!has_ptrace(symptoms)) {
     profile.capabilities.push_back({"SYS_PTRACE", "process_vm_readv between ranks (CMA)"});
     flags.emplace_back("--cap-add SYS_PTRACE (capabilities)");
   }
@@ -114,11 +114,11 @@ Mend mend_blocked_cma(const Patient& patient) {
   return {join(flags, ", "), std::move(profile)};
 }
 
-std::optional<Symptom> look_for_separate_pids(const Patient& patient) {
-  if (patient.facts.size() < 2 || apart(patient.facts, "shm") || !apart(patient.facts, "pid") ||
-      refused(patient) != nullptr)
+std::optional<Symptom> look_for_separate_pids(const Symptoms& symptoms) {
+  if (symptoms.facts.size() < 2 || apart(symptoms.facts, "shm") || !apart(symptoms.facts, "pid") ||
+      refused(symptoms) != nullptr)
     return std::nullopt;
-  auto backends = mpis(patient, [](const BackendLook& look) {
+  auto backends = mpis(symptoms, [](const BackendLook& look) {
     return look.ran() && look.asked != "tcp" && look.used != "cma";
   });
   if (backends.empty()) return std::nullopt;
@@ -128,8 +128,8 @@ std::optional<Symptom> look_for_separate_pids(const Patient& patient) {
       std::move(backends)};
 }
 
-Mend mend_separate_pids(const Patient& patient) {
-  EnvironmentProfile profile = patient.profile;
+Fix fix_separate_pids(const Symptoms& symptoms) {
+  EnvironmentProfile profile = symptoms.profile;
   // Containers of a shared IPC namespace share a PID namespace in the same way.
   profile.pid = profile.ipc == Sharing::host ? Sharing::host : Sharing::shared;
   allow_cma(profile);
@@ -138,20 +138,20 @@ Mend mend_separate_pids(const Patient& patient) {
           std::move(profile)};
 }
 
-std::optional<Symptom> look_for_separate_users(const Patient& patient) {
-  if (patient.facts.size() < 2 || apart(patient.facts, "shm") || !apart(patient.facts, "user"))
+std::optional<Symptom> look_for_separate_users(const Symptoms& symptoms) {
+  if (symptoms.facts.size() < 2 || apart(symptoms.facts, "shm") || !apart(symptoms.facts, "user"))
     return std::nullopt;
-  auto backends = copying(patient);
+  auto backends = copying(symptoms);
   if (backends.empty()) return std::nullopt;
   return Symptom{
       "every rank has a user namespace of its own, and process_vm_readv between them is refused",
       std::move(backends)};
 }
 
-Mend mend_separate_users(const Patient& patient) {
-  if (patient.profile.kind != EnvironmentKind::singularity)
+Fix fix_separate_users(const Symptoms& symptoms) {
+  if (symptoms.profile.kind != EnvironmentKind::singularity)
     return {"one user namespace for all ranks", std::nullopt};
-  EnvironmentProfile profile = patient.profile;
+  EnvironmentProfile profile = symptoms.profile;
   profile.ranks_per_container = 0;
   profile.launcher = LauncherPlace::inside;
   profile.unprivileged_variant.clear();
@@ -162,23 +162,23 @@ Mend mend_separate_users(const Patient& patient) {
       std::move(profile)};
 }
 
-std::optional<Symptom> look_for_separate_memory(const Patient& patient) {
-  if (patient.facts.size() < 2 || !apart(patient.facts, "shm")) return std::nullopt;
-  auto backends = mpis(patient, [](const BackendLook& look) {
+std::optional<Symptom> look_for_separate_memory(const Symptoms& symptoms) {
+  if (symptoms.facts.size() < 2 || !apart(symptoms.facts, "shm")) return std::nullopt;
+  auto backends = mpis(symptoms, [](const BackendLook& look) {
     return look.ran() && (look.moved_by("tcp") || look.moved_by("mixed"));
   });
   if (backends.empty()) return std::nullopt;
-  const bool ipc = apart(patient.facts, "ipc");
+  const bool ipc = apart(symptoms.facts, "ipc");
   return Symptom{fmt::format("the ranks run on one machine but each has {}a /dev/shm of its own; "
                              "their messages go over TCP",
                              ipc ? "an IPC namespace and " : ""),
                  std::move(backends)};
 }
 
-Mend mend_separate_memory(const Patient& patient) {
-  if (patient.profile.kind != EnvironmentKind::cross_docker)
+Fix fix_separate_memory(const Symptoms& symptoms) {
+  if (symptoms.profile.kind != EnvironmentKind::cross_docker)
     return {"one /dev/shm for all ranks of a machine", std::nullopt};
-  EnvironmentProfile profile = patient.profile;
+  EnvironmentProfile profile = symptoms.profile;
   profile.ipc = Sharing::shared;
   // Shared memory alone wins nothing for large messages: UCX then sends them by TCP all the same.
   if (profile.pid == Sharing::private_) profile.pid = Sharing::shared;
@@ -190,19 +190,19 @@ Mend mend_separate_memory(const Patient& patient) {
       std::move(profile)};
 }
 
-std::optional<Symptom> look_for_small_shm(const Patient& patient) {
+std::optional<Symptom> look_for_small_shm(const Symptoms& symptoms) {
   std::set<json> seen;
-  for (const json& facts : patient.facts) {
+  for (const json& facts : symptoms.facts) {
     const json& size = fact(facts, "shm", "size_bytes");
     // A /dev/shm that one rank has for itself carries no messages.
     const bool shared = !seen.insert(namespace_identity(facts, "shm")).second;
     if (!shared || !size.is_number_integer() || size.get<std::uint64_t>() >= kSmallShmBytes)
       continue;
-    auto backends = mpis(patient, [](const BackendLook&) { return true; });
+    auto backends = mpis(symptoms, [](const BackendLook&) { return true; });
     std::string evidence = fmt::format("/dev/shm holds {}; ranks that share it need {} or more",
                                        format_bytes(Bytes(size.get<std::uint64_t>())),
                                        format_bytes(Bytes(kSmallShmBytes)));
-    for (const auto& look : patient.looks)
+    for (const auto& look : symptoms.looks)
       if (look.backend == Backend::mpich && !look.failure.empty())
         evidence += "; MPICH gives up in MPI_Init";
     if (backends.empty()) return std::nullopt;
@@ -211,10 +211,10 @@ std::optional<Symptom> look_for_small_shm(const Patient& patient) {
   return std::nullopt;
 }
 
-Mend mend_small_shm(const Patient& patient) {
-  if (!is_docker(patient.profile) || patient.profile.ipc == Sharing::host)
+Fix fix_small_shm(const Symptoms& symptoms) {
+  if (!is_docker(symptoms.profile) || symptoms.profile.ipc == Sharing::host)
     return {"mount -o remount,size=1G /dev/shm", std::nullopt};
-  EnvironmentProfile profile = patient.profile;
+  EnvironmentProfile profile = symptoms.profile;
   profile.shm_size = Bytes(std::uint64_t{1} << 30);
   return {"--shm-size 1g (shm_size = \"1GiB\")", std::move(profile)};
 }

@@ -8,8 +8,8 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/fixes.hpp"
 #include "orchestrator/doctor/interface_lists.hpp"
-#include "orchestrator/doctor/mends.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/regime_links.hpp"
 
@@ -21,18 +21,18 @@ using nlohmann::json;
 constexpr const char* kInclude = "btl_tcp_if_include";
 constexpr const char* kExclude = "btl_tcp_if_exclude";
 
-std::vector<Backend> over_tcp(const Patient& patient) {
+std::vector<Backend> over_tcp(const Symptoms& symptoms) {
   std::vector<Backend> backends;
-  for (const auto& look : patient.looks)
+  for (const auto& look : symptoms.looks)
     if (look.ran() && (look.moved_by("tcp") || look.moved_by("mixed")))
       backends.push_back(look.backend);
   return backends;
 }
 
-bool has_bridge_network(const Patient& patient) {
-  return patient.profile.kind == EnvironmentKind::cross_docker &&
-         patient.profile.network == Sharing::private_ && patient.facts.size() > 1 &&
-         is_apart(ranks_by_host(patient.facts), "net");
+bool has_bridge_network(const Symptoms& symptoms) {
+  return symptoms.profile.kind == EnvironmentKind::cross_docker &&
+         symptoms.profile.network == Sharing::private_ && symptoms.facts.size() > 1 &&
+         is_apart(ranks_by_host(symptoms.facts), "net");
 }
 
 std::string text_at(const json& object, const char* key) {
@@ -94,11 +94,11 @@ struct Misled {
   std::vector<std::string> bridges;
 };
 
-std::vector<Misled> misled_backends(const Patient& patient) {
+std::vector<Misled> misled_backends(const Symptoms& symptoms) {
   std::vector<Misled> misled;
-  if (patient.facts.empty()) return misled;
-  const auto known = bridges(patient.facts.front());
-  for (const auto& look : patient.looks) {
+  if (symptoms.facts.empty()) return misled;
+  const auto known = bridges(symptoms.facts.front());
+  for (const auto& look : symptoms.looks) {
     if (!depends_on_interface(look)) continue;
     Misled one{&look, {}};
     for (const auto& bridge : known)
@@ -142,11 +142,11 @@ std::string told_interfaces(const BackendLook& look) {
 /// A placeholder in a list is filled in when a launch starts: it names what is there.
 bool has_placeholder(const std::string& list) { return list.find('{') != std::string::npos; }
 
-std::vector<const BackendLook*> without_interface(const Patient& patient) {
+std::vector<const BackendLook*> without_interface(const Symptoms& symptoms) {
   std::vector<const BackendLook*> found;
-  if (patient.facts.empty()) return found;
-  const auto known = usable_interfaces(patient.facts.front());
-  for (const auto& look : patient.looks) {
+  if (symptoms.facts.empty()) return found;
+  const auto known = usable_interfaces(symptoms.facts.front());
+  for (const auto& look : symptoms.looks) {
     const std::string told = told_interfaces(look);
     if (known.empty() || told.empty() || has_placeholder(told) || look.ran() ||
         !look.impossible.empty())
@@ -193,37 +193,37 @@ std::string use_shared_network(EnvironmentProfile& profile, const BackendLook& l
 
 }  // namespace
 
-std::optional<Symptom> look_for_bridge(const Patient& patient) {
-  auto backends = over_tcp(patient);
-  if (backends.empty() || !has_bridge_network(patient)) return std::nullopt;
+std::optional<Symptom> look_for_bridge(const Symptoms& symptoms) {
+  auto backends = over_tcp(symptoms);
+  if (backends.empty() || !has_bridge_network(symptoms)) return std::nullopt;
   return Symptom{
       "the ranks have network namespaces of their own on one machine: every message crosses two "
       "veth pairs and the engine's bridge",
       std::move(backends)};
 }
 
-Mend mend_bridge(const Patient& patient) {
-  EnvironmentProfile profile = patient.profile;
+Fix fix_bridge(const Symptoms& symptoms) {
+  EnvironmentProfile profile = symptoms.profile;
   use_host_network(profile);
   return {"--network=host (network = \"host\")", std::move(profile)};
 }
 
-std::optional<Symptom> look_for_capped_link(const Patient& patient) {
-  auto backends = over_tcp(patient);
-  if (backends.empty() || !patient.profile.link_bits_per_s) return std::nullopt;
+std::optional<Symptom> look_for_capped_link(const Symptoms& symptoms) {
+  auto backends = over_tcp(symptoms);
+  if (backends.empty() || !symptoms.profile.link_bits_per_s) return std::nullopt;
   return Symptom{fmt::format("the profile caps every container's link to {:g} Mbit/s",
-                             *patient.profile.link_bits_per_s / 1e6),
+                             *symptoms.profile.link_bits_per_s / 1e6),
                  std::move(backends)};
 }
 
-Mend mend_capped_link(const Patient& patient) {
-  EnvironmentProfile profile = patient.profile;
+Fix fix_capped_link(const Symptoms& symptoms) {
+  EnvironmentProfile profile = symptoms.profile;
   profile.link_bits_per_s.reset();
   return {"no rate limit on the containers' links (without link_bits_per_s)", std::move(profile)};
 }
 
-std::optional<Symptom> look_for_wrong_interface(const Patient& patient) {
-  const auto misled = misled_backends(patient);
+std::optional<Symptom> look_for_wrong_interface(const Symptoms& symptoms) {
+  const auto misled = misled_backends(symptoms);
   if (misled.empty()) return std::nullopt;
   Symptom symptom;
   std::vector<std::string> seen;
@@ -240,8 +240,8 @@ std::optional<Symptom> look_for_wrong_interface(const Patient& patient) {
   return symptom;
 }
 
-std::optional<Symptom> look_for_no_interface(const Patient& patient) {
-  const auto told = without_interface(patient);
+std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms) {
+  const auto told = without_interface(symptoms);
   if (told.empty()) return std::nullopt;
   Symptom symptom;
   std::vector<std::string> settings;
@@ -251,17 +251,17 @@ std::optional<Symptom> look_for_no_interface(const Patient& patient) {
         fmt::format("{} is told {}", name_of(look->backend), told_interfaces(*look)));
   }
   std::vector<std::string> there;
-  for (const auto& interface : usable_interfaces(patient.facts.front()))
+  for (const auto& interface : usable_interfaces(symptoms.facts.front()))
     there.push_back(fmt::format("{} ({})", interface.name, join(interface.addresses, ", ")));
   symptom.evidence = fmt::format("{}, which leaves none of the interfaces that are there: {}",
                                  join(settings, "; "), join(there, ", "));
   return symptom;
 }
 
-Mend mend_no_interface(const Patient& patient) {
-  EnvironmentProfile profile = patient.profile;
+Fix fix_no_interface(const Symptoms& symptoms) {
+  EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> flags;
-  for (const auto* look : without_interface(patient)) {
+  for (const auto* look : without_interface(symptoms)) {
     const std::string told = told_interfaces(*look);
     const std::string name = told.substr(0, told.find(' '));
     const bool mca = is_openmpi(look->backend);
@@ -272,10 +272,10 @@ Mend mend_no_interface(const Patient& patient) {
   return {join(flags, ", "), std::move(profile)};
 }
 
-Mend mend_wrong_interface(const Patient& patient) {
-  EnvironmentProfile profile = patient.profile;
+Fix fix_wrong_interface(const Symptoms& symptoms) {
+  EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> flags;
-  for (const auto& misled : misled_backends(patient))
+  for (const auto& misled : misled_backends(symptoms))
     flags.push_back(use_shared_network(profile, *misled.look));
   return {join(flags, ", "), std::move(profile)};
 }

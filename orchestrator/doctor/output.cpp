@@ -25,12 +25,12 @@ std::string names(const std::vector<Backend>& backends) {
 }
 
 /// What an environment without findings is told: only of what ran in it anything is known.
-std::string all_clear(const Patient& patient) {
-  if (!patient.any_ran()) return "  no backend ran in it: what slows it is not known\n";
+std::string all_clear(const Symptoms& symptoms) {
+  if (!symptoms.any_ran()) return "  no backend ran in it: what slows it is not known\n";
   std::vector<Backend> ran;
-  for (const auto& look : patient.looks)
+  for (const auto& look : symptoms.looks)
     if (look.ran()) ran.push_back(look.backend);
-  return ran.size() == patient.looks.size()
+  return ran.size() == symptoms.looks.size()
              ? "  nothing found that slows it\n"
              : fmt::format("  nothing found that slows {} in it\n", names(ran));
 }
@@ -64,9 +64,9 @@ std::string look_line(const BackendLook& look) {
 
 std::string finding_text(const Finding& finding) {
   return fmt::format(
-      "  CAUSE {}: {}{}\n    seen: {}\n    mend: {}\n", finding.cause->id, finding.cause->title,
+      "  CAUSE {}: {}{}\n    seen: {}\n    fix: {}\n", finding.cause->id, finding.cause->title,
       finding.symptom.backends.empty() ? "" : fmt::format(" ({})", names(finding.symptom.backends)),
-      finding.symptom.evidence, finding.mend.flag);
+      finding.symptom.evidence, finding.fix.flag);
 }
 
 std::string side_text(const ProofSide& side) {
@@ -137,9 +137,9 @@ json to_json(const Finding& finding) {
           {"title", finding.cause->title},
           {"backends", backends},
           {"evidence", finding.symptom.evidence},
-          {"mend", finding.mend.flag},
-          {"mended_profile",
-           finding.mend.profile ? json::parse(dynamiccl::to_json(*finding.mend.profile)) : json()}};
+          {"fix", finding.fix.flag},
+          {"fixed_profile",
+           finding.fix.profile ? json::parse(dynamiccl::to_json(*finding.fix.profile)) : json()}};
 }
 
 }  // namespace
@@ -163,39 +163,39 @@ std::string to_text(const ProofResult& proof) {
   if (!proof.impossible.empty()) return fmt::format("    proof: none, {}\n", proof.impossible);
   std::string ratio;
   if (proof.ratio.value > 0 && proof.ratio.interval)
-    ratio = fmt::format(", mended / as it is {:.3f} [{:.3f}, {:.3f}]", proof.ratio.value,
+    ratio = fmt::format(", fixed / as it is {:.3f} [{:.3f}, {:.3f}]", proof.ratio.value,
                         proof.ratio.interval->low, proof.ratio.interval->high);
   else if (proof.ratio.value > 0)
-    ratio = fmt::format(", mended / as it is {:.3f}, no interval", proof.ratio.value);
+    ratio = fmt::format(", fixed / as it is {:.3f}, no interval", proof.ratio.value);
   return fmt::format(
       "    proof: {}{}{}\n      {} {} {}, {} ranks, run {}\n      as it is: {}\n"
-      "      mended:   {}\n",
+      "      fixed:   {}\n",
       name_of(proof.verdict), ratio, proof.note.empty() ? "" : "; " + proof.note,
       name_of(proof.backend), name_of(proof.collective), format_bytes(proof.size), proof.ranks,
       proof.run_id.substr(0, 8), side_text(proof.before), side_text(proof.after));
 }
 
 std::string to_text(const Diagnosis& diagnosis) {
-  const Patient& patient = diagnosis.patient;
-  std::string text = patient.profile.name + "\n";
-  if (!patient.unavailable.empty())
-    text += fmt::format("  cannot run here: {}\n", patient.unavailable);
-  if (!patient.regime.name.empty())
-    text += fmt::format("  regime: {}\n", without_library(patient.regime.name));
-  for (const auto& look : patient.looks) text += look_line(look);
+  const Symptoms& symptoms = diagnosis.symptoms;
+  std::string text = symptoms.profile.name + "\n";
+  if (!symptoms.unavailable.empty())
+    text += fmt::format("  cannot run here: {}\n", symptoms.unavailable);
+  if (!symptoms.regime.name.empty())
+    text += fmt::format("  regime: {}\n", without_library(symptoms.regime.name));
+  for (const auto& look : symptoms.looks) text += look_line(look);
   if (diagnosis.gpu.path != GpuPath::none)
     text += fmt::format("  nccl, foretold: {} ({})\n", name_of(diagnosis.gpu.path),
                         diagnosis.gpu.summary);
-  for (const auto& problem : patient.problems) text += fmt::format("  PROBLEM {}\n", problem);
+  for (const auto& problem : symptoms.problems) text += fmt::format("  PROBLEM {}\n", problem);
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
     text += finding_text(diagnosis.findings[i]);
     if (i < diagnosis.proofs.size()) text += to_text(diagnosis.proofs[i]);
   }
-  const bool failed = std::any_of(patient.looks.begin(), patient.looks.end(),
+  const bool failed = std::any_of(symptoms.looks.begin(), symptoms.looks.end(),
                                   [](const auto& look) { return !look.failure.empty(); });
-  if (!failed && patient.unavailable.empty() && patient.problems.empty() &&
+  if (!failed && symptoms.unavailable.empty() && symptoms.problems.empty() &&
       diagnosis.findings.empty())
-    text += all_clear(patient);
+    text += all_clear(symptoms);
   return text;
 }
 
@@ -215,29 +215,29 @@ std::string to_text(const EnvironmentProfile& profile, const GpuPrediction& pred
   std::string text = fmt::format("{}\n  nccl, foretold: {} ({})\n", profile.name,
                                  name_of(prediction.path), prediction.summary);
   for (const auto& obstacle : prediction.obstacles)
-    text += fmt::format("  {}: {}\n    mend: {}\n", obstacle.what, obstacle.why,
+    text += fmt::format("  {}: {}\n    fix: {}\n", obstacle.what, obstacle.why,
                         obstacle.flag.empty() ? "nothing in the profile" : obstacle.flag);
   return text;
 }
 
 json to_json(const Diagnosis& diagnosis) {
-  const Patient& patient = diagnosis.patient;
+  const Symptoms& symptoms = diagnosis.symptoms;
   json looks = json::array();
-  for (const auto& look : patient.looks) looks.push_back(to_json(look));
+  for (const auto& look : symptoms.looks) looks.push_back(to_json(look));
   json findings = json::array();
   for (const auto& finding : diagnosis.findings) findings.push_back(to_json(finding));
   json proofs = json::array();
   for (const auto& proof : diagnosis.proofs) proofs.push_back(to_json(proof));
-  return {{"environment", patient.profile.name},
-          {"unavailable", patient.unavailable.empty() ? json() : json(patient.unavailable)},
-          {"regime", without_library(patient.regime.name)},
-          {"derivation", patient.regime.json},
+  return {{"environment", symptoms.profile.name},
+          {"unavailable", symptoms.unavailable.empty() ? json() : json(symptoms.unavailable)},
+          {"regime", without_library(symptoms.regime.name)},
+          {"derivation", symptoms.regime.json},
           {"backends", looks},
           {"gpu_prediction", to_json(diagnosis.gpu)},
-          {"problems", patient.problems},
+          {"problems", symptoms.problems},
           {"causes", findings},
           {"proofs", proofs},
-          {"facts", patient.facts}};
+          {"facts", symptoms.facts}};
 }
 
 }  // namespace dynamiccl

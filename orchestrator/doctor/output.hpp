@@ -11,7 +11,7 @@ namespace dynamiccl {
 
 /// What the doctor says of one environment.
 struct Diagnosis {
-  Patient patient;
+  Symptoms symptoms;
   GpuPrediction gpu;
   std::vector<Finding> findings;
   std::vector<ProofResult> proofs;  ///< one per finding, empty without --prove

@@ -21,13 +21,13 @@ constexpr double kLaunchTimeoutSeconds = 60;
 // Of a launch that hung when it was looked at.
 constexpr double kHungTimeoutSeconds = 10;
 
-double launch_timeout_s(const Patient& patient, Backend backend) {
-  for (const auto& look : patient.looks)
+double launch_timeout_s(const Symptoms& symptoms, Backend backend) {
+  for (const auto& look : symptoms.looks)
     if (look.backend == backend && look.timed_out) return kHungTimeoutSeconds;
   return kLaunchTimeoutSeconds;
 }
 
-std::string mended_name(const EnvironmentProfile& profile) { return profile.name + "-mended"; }
+std::string fixed_name(const EnvironmentProfile& profile) { return profile.name + "-fixed"; }
 
 std::string profile_table(const EnvironmentProfile& profile, const std::string& name) {
   // Every key follows, so that what it starts from leaves no trace.
@@ -35,8 +35,8 @@ std::string profile_table(const EnvironmentProfile& profile, const std::string& 
                      to_toml_keys(profile));
 }
 
-bool was_looked_at(const Patient& patient, Backend backend) {
-  return std::any_of(patient.looks.begin(), patient.looks.end(), [&](const BackendLook& look) {
+bool was_looked_at(const Symptoms& symptoms, Backend backend) {
+  return std::any_of(symptoms.looks.begin(), symptoms.looks.end(), [&](const BackendLook& look) {
     return look.backend == backend && look.impossible.empty();
   });
 }
@@ -120,14 +120,14 @@ void judge_failures(ProofResult& result) {
   if (result.before.failed > 0) add_note(result.note, failed("before", result.before));
   if (result.after.failed == 0) return;
   result.verdict = Verdict::unclear;
-  add_note(result.note, failed("mended", result.after) + ", so the mend is not proved");
+  add_note(result.note, failed("fixed", result.after) + ", so the fix is not proved");
 }
 
 /// A side without a single time: what the other side's times then mean.
 void judge_without_times(ProofResult& result) {
   if (result.after.launches == 0) {
     add_note(result.note,
-             fmt::format("no launch of the mended profile ended well: {}",
+             fmt::format("no launch of the fixed profile ended well: {}",
                          result.after.reason.empty() ? "none was tried" : result.after.reason));
     return;
   }
@@ -140,7 +140,7 @@ void judge_without_times(ProofResult& result) {
                                            result.before.failed, result.before.reason));
 }
 
-std::string asked_of(const EnvironmentProfile& profile, Backend backend, const Patient& patient) {
+std::string asked_of(const EnvironmentProfile& profile, Backend backend, const Symptoms& symptoms) {
   std::map<std::string, std::string> settings = profile.environment;
   if (const auto found = profile.backend_settings.find(backend);
       found != profile.backend_settings.end())
@@ -150,37 +150,37 @@ std::string asked_of(const EnvironmentProfile& profile, Backend backend, const P
           setting.value;
     }
   return asked_transport(profile, backend, settings, profile.kind == EnvironmentKind::cross_docker,
-                         patient.host, patient.ranks);
+                         symptoms.host, symptoms.ranks);
 }
 
 }  // namespace
 
-std::optional<Backend> proving_backend(const Patient& patient, const Finding& finding) {
+std::optional<Backend> proving_backend(const Symptoms& symptoms, const Finding& finding) {
   const auto wanted = finding.cause->proof().backends;
   const auto& slowed = finding.symptom.backends;
   for (const Backend backend : wanted)
     if (std::find(slowed.begin(), slowed.end(), backend) != slowed.end() &&
-        was_looked_at(patient, backend))
+        was_looked_at(symptoms, backend))
       return backend;
   return std::nullopt;
 }
 
-std::string proof_experiment(const Patient& patient, const Finding& finding, Backend backend,
+std::string proof_experiment(const Symptoms& symptoms, const Finding& finding, Backend backend,
                              int launches) {
   const Proof proof = finding.cause->proof();
-  const std::string mended = mended_name(patient.profile);
+  const std::string fixed = fixed_name(symptoms.profile);
   std::string text = fmt::format(
       "name = \"doctor {0}\"\n"
-      "description = \"{1}: {2} as it is against the same with {0} mended.\"\nseed = 1\n\n"
+      "description = \"{1}: {2} as it is against the same with {0} fixed.\"\nseed = 1\n\n"
       "[axes]\nenvironment = [\"{2}\", \"{3}\"]\nbackend = \"{4}\"\narchitecture = \"ring\"\n"
       "ranks = {5}\n\n[[work]]\ncollective = \"{6}\"\nsize = {7}\n\n"
       "[protocol]\nlaunches = {8}\nretries = 0\nwarmup = 2\niterations = 10\nmin_iterations = 4\n"
       "cell_time_cap = \"1500ms\"\nlaunch_timeout = \"{9}s\"\n",
-      finding.cause->id, finding.cause->title, patient.profile.name, mended, name_of(backend),
-      patient.ranks, name_of(proof.collective), proof.size.count(), launches,
-      launch_timeout_s(patient, backend));
-  text += profile_table(patient.profile, patient.profile.name);
-  text += profile_table(*finding.mend.profile, mended);
+      finding.cause->id, finding.cause->title, symptoms.profile.name, fixed, name_of(backend),
+      symptoms.ranks, name_of(proof.collective), proof.size.count(), launches,
+      launch_timeout_s(symptoms, backend));
+  text += profile_table(symptoms.profile, symptoms.profile.name);
+  text += profile_table(*finding.fix.profile, fixed);
   return text;
 }
 
@@ -199,16 +199,16 @@ ProofResult judge_proof(const Reader& reader, const std::string& run_id, const P
   return result;
 }
 
-ProofResult prove(const Patient& patient, const Finding& finding, const ProofOptions& options,
+ProofResult prove(const Symptoms& symptoms, const Finding& finding, const ProofOptions& options,
                   Console& console) {
   ProofResult result;
   result.cause = finding.cause->id;
-  result.ranks = patient.ranks;
-  if (!finding.mend.profile) {
-    result.impossible = "no profile can mend it: " + finding.mend.flag;
+  result.ranks = symptoms.ranks;
+  if (!finding.fix.profile) {
+    result.impossible = "no profile can fix it: " + finding.fix.flag;
     return result;
   }
-  const auto backend = proving_backend(patient, finding);
+  const auto backend = proving_backend(symptoms, finding);
   if (!backend) {
     result.impossible = "no backend that could prove it was looked at (--backend)";
     return result;
@@ -217,16 +217,16 @@ ProofResult prove(const Patient& patient, const Finding& finding, const ProofOpt
   result.backend = *backend;
   result.collective = proof.collective;
   result.size = proof.size;
-  result.timeout_s = launch_timeout_s(patient, *backend);
-  result.before.environment = patient.profile.name;
-  result.before.asked = asked_of(patient.profile, *backend, patient);
-  result.after.environment = mended_name(patient.profile);
-  result.after.asked = asked_of(*finding.mend.profile, *backend, patient);
+  result.timeout_s = launch_timeout_s(symptoms, *backend);
+  result.before.environment = symptoms.profile.name;
+  result.before.asked = asked_of(symptoms.profile, *backend, symptoms);
+  result.after.environment = fixed_name(symptoms.profile);
+  result.after.asked = asked_of(*finding.fix.profile, *backend, symptoms);
   // The base that both profiles name and then replace key by key.
   EnvironmentProfile base;
   base.name = "bare-metal";
   const auto experiment = parse_experiment(
-      proof_experiment(patient, finding, *backend, options.launches),
+      proof_experiment(symptoms, finding, *backend, options.launches),
       fmt::format("doctor --prove {}", finding.cause->id), {}, {{"bare-metal", base}});
   const auto site = launch_site(options.db, "");
   const auto plan =

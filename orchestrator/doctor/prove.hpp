@@ -47,20 +47,20 @@ struct ProofResult {
 
 /// The backend that proves this finding: the first of the proof's that the cause slows, then one
 /// that was looked at; nullopt when nothing can.
-std::optional<Backend> proving_backend(const Patient& patient, const Finding& finding);
+std::optional<Backend> proving_backend(const Symptoms& symptoms, const Finding& finding);
 
-/// The experiment that measures the patient's profile against the mended one, as a file's text.
-std::string proof_experiment(const Patient& patient, const Finding& finding, Backend backend,
+/// The experiment that measures the symptoms's profile against the fixed one, as a file's text.
+std::string proof_experiment(const Symptoms& symptoms, const Finding& finding, Backend backend,
                              int launches);
 
 /// Reads what a stored run of proof_experiment() came to and judges it. Launches that did not come
-/// to an end before but do after count as FASTER, with no interval; a failed launch after the mend
+/// to an end before but do after count as FASTER, with no interval; a failed launch after the fix
 /// makes the verdict UNCLEAR, however fast the others are.
 ProofResult judge_proof(const Reader& reader, const std::string& run_id, const ProofResult& known);
 
 /// Measures before and after in one stored run with alternated launches.
 /// @throws Error when store or machine fail as a whole
-ProofResult prove(const Patient& patient, const Finding& finding, const ProofOptions& options,
+ProofResult prove(const Symptoms& symptoms, const Finding& finding, const ProofOptions& options,
                   Console& console);
 
 }  // namespace dynamiccl

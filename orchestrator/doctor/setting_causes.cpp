@@ -10,7 +10,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/examine.hpp"
-#include "orchestrator/doctor/mends.hpp"
+#include "orchestrator/doctor/fixes.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -32,18 +32,18 @@ struct Forced {
   std::string without;  ///< the way that is open without it
 };
 
-std::vector<Forced> forced_ways(const Patient& patient) {
+std::vector<Forced> forced_ways(const Symptoms& symptoms) {
   std::vector<Forced> found;
-  for (const auto& look : patient.looks) {
+  for (const auto& look : symptoms.looks) {
     if (!is_host_mpi(look.backend) || !look.impossible.empty()) continue;
     auto settings = look.environment;
     settings.insert(look.mca.begin(), look.mca.end());
-    const auto now = asked_transport(patient.profile, look.backend, settings, look.many_hosts);
+    const auto now = asked_transport(symptoms.profile, look.backend, settings, look.many_hosts);
     for (const char* name : kWaySettings) {
       auto without = settings;
       const auto set = without.extract(name);
       if (set.empty()) continue;
-      const auto way = asked_transport(patient.profile, look.backend, without, look.many_hosts);
+      const auto way = asked_transport(symptoms.profile, look.backend, without, look.many_hosts);
       if (speed_place(way) < speed_place(now)) found.push_back({&look, name, set.mapped(), way});
     }
   }
@@ -70,24 +70,24 @@ std::string origin_of(const EnvironmentProfile& profile, const Forced& forced) {
 
 }  // namespace
 
-std::optional<Symptom> look_for_slow_setting(const Patient& patient) {
-  const auto forced = forced_ways(patient);
+std::optional<Symptom> look_for_slow_setting(const Symptoms& symptoms) {
+  const auto forced = forced_ways(symptoms);
   if (forced.empty()) return std::nullopt;
   Symptom symptom;
   std::vector<std::string> seen;
   for (const auto& one : forced) {
     symptom.backends.push_back(one.look->backend);
     seen.push_back(fmt::format("{}: {} = {} ({}) forbids {}", name_of(one.look->backend), one.name,
-                               one.value, origin_of(patient.profile, one), one.without));
+                               one.value, origin_of(symptoms.profile, one), one.without));
   }
   symptom.evidence = join(seen, "; ");
   return symptom;
 }
 
-Mend mend_slow_setting(const Patient& patient) {
-  EnvironmentProfile profile = patient.profile;
+Fix fix_slow_setting(const Symptoms& symptoms) {
+  EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> flags;
-  for (const auto& one : forced_ways(patient)) {
+  for (const auto& one : forced_ways(symptoms)) {
     drop_setting(profile, one.look->backend, setting_key(one));
     profile.environment.erase(one.name);
     flags.push_back(fmt::format("without {} (backend.{})", one.name, name_of(one.look->backend)));

@@ -92,7 +92,7 @@ void Executor::note_impossible_now() {
       missing = missing || !finished_.contains({group.id, block});
     if (!measured || !missing) continue;
     console_.warning(
-        fmt::format("{} lacks launches that it can no longer have: {}; mend that and "
+        fmt::format("{} lacks launches that it can no longer have: {}; fix that and "
                     "resume again",
                     group.environment, group.cells.front().impossible));
     summary_.not_prepared.push_back(group.environment);

@@ -24,8 +24,8 @@ constexpr std::array<std::uint64_t, 20> kSizes{
     131072, 262144, 524288, 1048576, 2097152, 4194304, 8388608, 16777216, 33554432, 67108864};
 
 bool takes_a_file(const PlannedGroup& group) {
-  return (group.backend == Backend::openmpi || group.backend == Backend::mpich) &&
-         group.architecture == Architecture::ring;
+  const BackendFacts& facts = backend_facts(group.backend);
+  return facts.is_mpi && !facts.on_gpu && group.architecture == Architecture::ring;
 }
 
 /// The worker counts all ranks' parts together; each has an element at least.

@@ -340,7 +340,7 @@ class LiveTuning {
   std::vector<std::size_t> order_;  ///< place in the search -> task of the plan
   std::vector<SearchTask> searched_;
   std::int64_t tuning_ = 0;
-  bool keep_verdicts_ = false;  ///< a table is judged, not mended
+  bool keep_verdicts_ = false;  ///< a table is judged, not fixed
 };
 
 }  // namespace

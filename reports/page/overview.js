@@ -26,7 +26,7 @@
     const lines = [...new Set(mine.flatMap(r => r.causes))].map(text => text[0].toUpperCase() + text.slice(1));
     const used = [...moved].map(([transport, backends]) => `${transport} (${[...new Set(backends)].join(", ")})`).join(", ");
     return el("div", { class: "why" }, used ? el("div", {}, el("b", {}, "Data moved by "), used) : null,
-      lines.length ? [el("ul", {}, lines.map(text => el("li", {}, text))), el("small", {}, "Mends: ", el("code", {}, `dynamiccl doctor ${name}`))] : mine.length ? el("div", { class: "soft" }, ["No shared-memory or link cause found; ", el("code", {}, `dynamiccl doctor ${name}`), " looks for more."]) : null);
+      lines.length ? [el("ul", {}, lines.map(text => el("li", {}, text))), el("small", {}, "Fixes: ", el("code", {}, `dynamiccl doctor ${name}`))] : mine.length ? el("div", { class: "soft" }, ["No shared-memory or link cause found; ", el("code", {}, `dynamiccl doctor ${name}`), " looks for more."]) : null);
   }
 
   /** A mark per cell on the shared scale, a lane per backend. */

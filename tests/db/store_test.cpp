@@ -197,7 +197,7 @@ TEST_CASE("a launch without any record gives every planned cell its outcome", "[
   CHECK(integer(reader, "SELECT regime_id IS NULL FROM launch") == 1);
 }
 
-TEST_CASE("a later attempt mends its block, the first stays a row", "[B-08]") {
+TEST_CASE("a later attempt fixes its block, the first stays a row", "[B-08]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
   const auto plan = make_plan("run-1", {"bare-metal"}, {"allreduce"}, {1024});

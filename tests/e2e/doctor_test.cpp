@@ -34,12 +34,12 @@ json proof_of(const json& environment, const std::string& cause) {
   return {};
 }
 
-/// Did the noise gate, which sees no times, flag most launches of the mended profile?
+/// Did the noise gate, which sees no times, flag most launches of the fixed profile?
 bool was_disturbed(const json& proof) {
   return 2 * proof["after"]["noisy"].get<int>() > proof["after"]["launches"].get<int>();
 }
 
-/// Proves until the mend is FASTER: a noisy machine may need more launches than the first eight.
+/// Proves until the fix is FASTER: a noisy machine may need more launches than the first eight.
 /// A machine whose cores others take cannot show what a core more is worth (SLOWER beside a build,
 /// with every launch flagged): that is skipped.
 json clear_proof(const Program& program, const std::string& environment, const std::string& backend,
@@ -57,11 +57,11 @@ json clear_proof(const Program& program, const std::string& environment, const s
   if (proof["verdict"] != "FASTER" && was_disturbed(proof))
     SKIP("other work took this machine's cores: " << proof["after"]["noisy"] << " of "
                                                   << proof["after"]["launches"]
-                                                  << " launches of the mended profile are flagged");
+                                                  << " launches of the fixed profile are flagged");
   return proof;
 }
 
-/// A mend that works is FASTER, with an interval that says by how much at least.
+/// A fix that works is FASTER, with an interval that says by how much at least.
 void check_faster(const json& proof) {
   CHECK(proof["verdict"] == "FASTER");
   CHECK(proof["ratio_high"] < 1.0);
@@ -69,7 +69,7 @@ void check_faster(const json& proof) {
 
 }  // namespace
 
-TEST_CASE("CMA refused in one container is found, mended and proved with MPICH", "[long]") {
+TEST_CASE("CMA refused in one container is found, fixed and proved with MPICH", "[long]") {
   const Program program;
   const auto proof = clear_proof(program, "single-docker-no-cma", "mpich", "cma-blocked");
   INFO(proof.dump(1));
@@ -79,15 +79,14 @@ TEST_CASE("CMA refused in one container is found, mended and proved with MPICH",
   CHECK(proof["after"]["used_transport"] == "cma");
 }
 
-TEST_CASE("both containers bound to one core are found, mended and proved with Open MPI",
-          "[long]") {
+TEST_CASE("both containers bound to one core are found, fixed and proved with Open MPI", "[long]") {
   const Program program;
   const auto proof = clear_proof(program, "cross-docker-bound", "openmpi", "one-core");
   INFO(proof.dump(1));
   check_faster(proof);
 }
 
-TEST_CASE("Open MPI on docker0 is found, mended and proved: before, no launch ends", "[long]") {
+TEST_CASE("Open MPI on docker0 is found, fixed and proved: before, no launch ends", "[long]") {
   // A dockerd of our own makes the bridge when it starts and takes it away when it ends.
   const auto engine = held_engine();
   if (!std::filesystem::exists("/sys/class/net/docker0"))
@@ -100,14 +99,14 @@ TEST_CASE("Open MPI on docker0 is found, mended and proved: before, no launch en
   CHECK(proof["after"]["launches"] == 3);
 }
 
-TEST_CASE("a /dev/shm of 1 MiB is found, mended and proved with Open MPI") {
+TEST_CASE("a /dev/shm of 1 MiB is found, fixed and proved with Open MPI") {
   const Program program;
   const auto proof = clear_proof(program, "single-docker-small-shm", "openmpi", "small-shm");
   INFO(proof.dump(1));
   check_faster(proof);
 }
 
-TEST_CASE("buffers faulted anew in every call are found, mended and proved with Open MPI",
+TEST_CASE("buffers faulted anew in every call are found, fixed and proved with Open MPI",
           "[long]") {
   const Program program;
   const auto environment = diagnosis(program, "bare-metal", "openmpi", "faulted-buffers", "6");

@@ -178,9 +178,9 @@ TEST_CASE("a resume that cannot measure what is missing does not end as complete
   CHECK(without.exit_code == 1);
   CHECK_THAT(without.err, ContainsSubstring("lacks launches that it can no longer have"));
   CHECK(program.value("SELECT status FROM run") == "failed");
-  const auto mended = program.run({"run", path, "--resume"});
-  INFO(mended.err);
-  CHECK(mended.exit_code == 0);
+  const auto fixed = program.run({"run", path, "--resume"});
+  INFO(fixed.err);
+  CHECK(fixed.exit_code == 0);
   CHECK(program.value("SELECT status FROM run") == "complete");
   CHECK(program.value(kOkLaunches) == 3);
 }

@@ -151,9 +151,9 @@ TEST_CASE("launches that failed in B alone leave no verdict in its favour", "[G-
   CHECK_THAT(junit, ContainsSubstring("tests=\"4\" failures=\"0\" errors=\"2\" skipped=\"0\""));
   CHECK_THAT(junit, ContainsSubstring("<error type=\"LAUNCHES_FAILED\""));
   // The other way round it is A that they speak against.
-  const auto mended = runs.compare("run-2", "run-1");
-  CHECK(mended.overall() == Verdict::same);
-  CHECK_THAT(mended.cells[0].note + mended.cells[2].note, ContainsSubstring("A failed: 2 of 8"));
+  const auto fixed = runs.compare("run-2", "run-1");
+  CHECK(fixed.overall() == Verdict::same);
+  CHECK_THAT(fixed.cells[0].note + fixed.cells[2].note, ContainsSubstring("A failed: 2 of 8"));
 }
 
 TEST_CASE("the noise told under a side is that of its own launches", "[G-04]") {

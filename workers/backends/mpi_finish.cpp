@@ -31,7 +31,7 @@ void end_without_finalize(int /*signal*/) {
 
 // Seen with 4.0.2 over TCP: 1 of 30 ends on crowded cores, between nodes 1 of 5, with and without a
 // barrier before, whichever of its transports are used. Every rank goes on for a moment, so that
-// what the barrier itself sent is acknowledged too; that mends most ends, and the alarm the rest.
+// what the barrier itself sent is acknowledged too; that fixes most ends, and the alarm the rest.
 void before_mpi_finalize() {
   for (const double end = MPI_Wtime() + kProgressS; MPI_Wtime() < end;) make_mpi_progress();
   std::signal(SIGALRM, end_without_finalize);

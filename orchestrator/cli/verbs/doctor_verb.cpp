@@ -168,25 +168,25 @@ class Doctor {
     console_.note(fmt::format("looking into {}", profile.name));
     const auto can = inspect_machine({{profile.name, profile}}, site_.worker_folder);
     Diagnosis diagnosis;
-    diagnosis.patient = examine(profile, arguments_.ranks, backends, site_, can);
+    diagnosis.symptoms = examine(profile, arguments_.ranks, backends, site_, can);
     diagnosis.gpu = predict_gpu_path(profile, site_.host, arguments_.ranks);
     const bool named = !arguments_.environments.empty() || !arguments_.named.empty();
-    if (!diagnosis.patient.unavailable.empty()) {
+    if (!diagnosis.symptoms.unavailable.empty()) {
       // Of the main environments one may be missing here; one that was asked for may not.
       found_ = found_ || named || !arguments_.files.empty();
       return diagnosis;
     }
-    diagnosis.findings = find_causes(diagnosis.patient);
+    diagnosis.findings = find_causes(diagnosis.symptoms);
     if (arguments_.prove) prove_all(diagnosis);
-    const auto& looks = diagnosis.patient.looks;
+    const auto& looks = diagnosis.symptoms.looks;
     const bool failed = std::any_of(looks.begin(), looks.end(),
                                     [](const auto& look) { return !look.failure.empty(); });
     // As with environments: of the usual backends one may be missing here, a named one may not.
     const bool missing = !arguments_.backends.empty() &&
                          std::any_of(looks.begin(), looks.end(),
                                      [](const auto& look) { return !look.impossible.empty(); });
-    found_ = found_ || failed || missing || !diagnosis.patient.any_ran() ||
-             !diagnosis.findings.empty() || !diagnosis.patient.problems.empty();
+    found_ = found_ || failed || missing || !diagnosis.symptoms.any_ran() ||
+             !diagnosis.findings.empty() || !diagnosis.symptoms.problems.empty();
     return diagnosis;
   }
 
@@ -202,8 +202,8 @@ class Doctor {
         continue;
       }
       console_.note(
-          fmt::format("proving {} in {}", finding.cause->id, diagnosis.patient.profile.name));
-      diagnosis.proofs.push_back(prove(diagnosis.patient, finding, options, console_));
+          fmt::format("proving {} in {}", finding.cause->id, diagnosis.symptoms.profile.name));
+      diagnosis.proofs.push_back(prove(diagnosis.symptoms, finding, options, console_));
     }
   }
 
@@ -248,7 +248,7 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
   verb.add_option("--ranks", arguments.ranks, "ranks that look")->check(CLI::Range(1, 256));
   const auto* prove =
       verb.add_flag("--prove", arguments.prove,
-                    "measure each cause before and after its mend, in alternated launches of one "
+                    "measure each cause before and after its fix, in alternated launches of one "
                     "stored run");
   arguments.of_launches = {backend, prove};
   arguments.of_proofs = {
@@ -267,7 +267,7 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
   auto* verb = app.add_subcommand(
       "doctor",
       "detect what this machine and its environments really are, what slows them and "
-      "what mends it");
+      "what fixes it");
   auto arguments = std::make_shared<DoctorArguments>();
   add_options(*verb, *arguments);
   add_db_option(*verb, shared);

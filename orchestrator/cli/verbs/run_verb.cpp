@@ -133,11 +133,11 @@ void say_how_to_go_on(const RunSummary& summary, const std::string& command,
         fmt::format("interrupted: all that was measured is stored; continue with\n  {}", command));
   else if (!summary.not_prepared.empty())
     console.warning(
-        fmt::format("{} did not come up (the reason stands above): mend it and continue with\n  {}",
+        fmt::format("{} did not come up (the reason stands above): fix it and continue with\n  {}",
                     join(summary.not_prepared, ", "), command));
   else if (summary.failed_launches > 0)
     console.warning(
-        fmt::format("{} launch{} failed (query failures tells why): mend the cause and try {} "
+        fmt::format("{} launch{} failed (query failures tells why): fix the cause and try {} "
                     "again with\n  {}",
                     summary.failed_launches, summary.failed_launches == 1 ? "" : "es",
                     summary.failed_launches == 1 ? "it" : "them", command));

@@ -130,7 +130,7 @@ TEST_CASE("the doctor foretells what profiles do on a machine that is only descr
       run({"doctor", "cross-docker", "cross-docker-shared", "--ranks", "4", "--machine", machine});
   CHECK(text.exit_code == 4);
   CHECK(text.out.find("cross-docker\n  nccl, foretold: NET") != std::string::npos);
-  CHECK(text.out.find("mend: --ipc=host") != std::string::npos);
+  CHECK(text.out.find("fix: --ipc=host") != std::string::npos);
   CHECK(text.out.find("cross-docker-shared\n  nccl, foretold: P2P (4 ranks reach each other's GPU "
                       "memory (nvlink))") != std::string::npos);
   const auto json = run({"doctor", "bare-metal", "--machine", machine, "--json"});

@@ -78,7 +78,7 @@ TEST_CASE("every obstacle is named, for only all their flags together help") {
     CHECK_FALSE(obstacle.flag.empty());
 }
 
-TEST_CASE("the mended profile is foretold to reach the GPUs' own links") {
+TEST_CASE("the fixed profile is foretold to reach the GPUs' own links") {
   for (const char* name : {"cross-docker", "cross-docker-all-gpus", "cross-docker-one-hostid"}) {
     CAPTURE(name);
     const auto after = predict_gpu_path(with_gpu_path(profile(name)), h200x4(), 4);

@@ -17,7 +17,7 @@ class StoredProof {
  public:
   StoredProof()
       : store_(folder_.file("p.sqlite")),
-        plan_(make_plan("run-1", {"as-it-is", "as-it-is-mended"}, {"allreduce"}, {1 << 20})) {
+        plan_(make_plan("run-1", {"as-it-is", "as-it-is-fixed"}, {"allreduce"}, {1 << 20})) {
     store_.begin_run(plan_.run, plan_.groups, plan_.cells);
   }
 
@@ -37,7 +37,7 @@ class StoredProof {
     asked.cause = "small-shm";
     asked.timeout_s = 10;
     asked.before.environment = "as-it-is";
-    asked.after.environment = "as-it-is-mended";
+    asked.after.environment = "as-it-is-fixed";
     asked.before.asked = asked.after.asked = "cma";
     return judge_proof(Reader(folder_.file("p.sqlite")), plan_.run.id, asked);
   }
@@ -53,7 +53,7 @@ constexpr std::size_t kAfter = 1;
 
 }  // namespace
 
-TEST_CASE("a mend that halves the time is FASTER with an interval") {
+TEST_CASE("a fix that halves the time is FASTER with an interval") {
   StoredProof proof;
   for (int block = 0; block < 4; ++block) {
     proof.took(kBefore, block, 1000 + block);
@@ -65,10 +65,10 @@ TEST_CASE("a mend that halves the time is FASTER with an interval") {
   CHECK(result.ratio.interval->low < 0.5);
   CHECK(result.ratio.interval->high < 0.6);
   CHECK(result.before.launches == 4);
-  CHECK_THAT(to_text(result), ContainsSubstring("proof: FASTER, mended / as it is 0.50"));
+  CHECK_THAT(to_text(result), ContainsSubstring("proof: FASTER, fixed / as it is 0.50"));
 }
 
-TEST_CASE("a mend that changes nothing is SAME, and one that harms is SLOWER") {
+TEST_CASE("a fix that changes nothing is SAME, and one that harms is SLOWER") {
   StoredProof same;
   StoredProof harm;
   for (int block = 0; block < 4; ++block) {
@@ -94,7 +94,7 @@ TEST_CASE("launches that never ended before and do after are FASTER, and it is s
   CHECK_THAT(to_text(result), ContainsSubstring("no time (0 launches, 3 failed"));
 }
 
-TEST_CASE("a mended profile that does not run either proves nothing") {
+TEST_CASE("a fixed profile that does not run either proves nothing") {
   StoredProof broken;
   StoredProof partly;
   for (int block = 0; block < 3; ++block) {
@@ -108,11 +108,11 @@ TEST_CASE("a mended profile that does not run either proves nothing") {
   }
   const auto result = broken.judged();
   CHECK(result.verdict == Verdict::unclear);
-  CHECK(result.note == "no launch of the mended profile ended well: aborted too");
+  CHECK(result.note == "no launch of the fixed profile ended well: aborted too");
   CHECK(partly.judged().verdict == Verdict::unclear);
 }
 
-TEST_CASE("launches that fail after the mend leave the verdict open, however fast the others are") {
+TEST_CASE("launches that fail after the fix leave the verdict open, however fast the others are") {
   StoredProof half;
   StoredProof better;
   for (int block = 0; block < 6; ++block) {
@@ -130,7 +130,7 @@ TEST_CASE("launches that fail after the mend leave the verdict open, however fas
   CHECK(open.verdict == Verdict::unclear);
   REQUIRE(open.ratio.interval);
   CHECK(open.ratio.interval->high < 0.98);
-  CHECK(open.note == "mended, 3 of 6 launches failed: rank 1 aborted, so the mend is not proved");
+  CHECK(open.note == "fixed, 3 of 6 launches failed: rank 1 aborted, so the fix is not proved");
   const auto proved = better.judged();
   CHECK(proved.verdict == Verdict::faster);
   CHECK(proved.note == "before, 3 of 6 launches failed: rank 1 aborted");
@@ -141,34 +141,34 @@ TEST_CASE("the doctor gives no all-clear for backends that did not run") {
   BackendLook nccl;
   nccl.backend = Backend::nccl;
   nccl.impossible = "nccl needs an NVIDIA GPU";
-  diagnosis.patient.looks = {nccl};
+  diagnosis.symptoms.looks = {nccl};
   const auto nothing_ran = to_text(diagnosis);
   CHECK_THAT(nothing_ran, ContainsSubstring("no backend ran in it: what slows it is not known"));
   CHECK_THAT(nothing_ran, !ContainsSubstring("nothing found"));
   BackendLook gloo;
   gloo.backend = Backend::gloo;
-  diagnosis.patient.looks = {gloo, nccl};
+  diagnosis.symptoms.looks = {gloo, nccl};
   CHECK_THAT(to_text(diagnosis), ContainsSubstring("nothing found that slows gloo in it"));
-  diagnosis.patient.looks = {gloo};
+  diagnosis.symptoms.looks = {gloo};
   CHECK_THAT(to_text(diagnosis), ContainsSubstring("nothing found that slows it"));
-  diagnosis.patient.looks.clear();
+  diagnosis.symptoms.looks.clear();
   CHECK_THAT(to_text(diagnosis), ContainsSubstring("no backend ran in it"));
 }
 
 TEST_CASE("the doctor says how it knows which way the bytes took, in a line") {
   Diagnosis diagnosis;
-  diagnosis.patient.profile.name = "single-docker";
+  diagnosis.symptoms.profile.name = "single-docker";
   BackendLook look;
   look.asked = "cma";
   look.used = "cma, tcp";
   look.used_evidence = "process_vm_readv moved the payload";
-  diagnosis.patient.looks.push_back(look);
+  diagnosis.symptoms.looks.push_back(look);
   CHECK(look.moved_by("tcp"));
   CHECK_FALSE(look.moved_by("shm"));
   CHECK_THAT(to_text(diagnosis),
              ContainsSubstring("openmpi: transport cma, tcp, asked was cma (process_vm_readv moved "
                                "the payload); regime"));
-  for (int i = 0; i < 40; ++i) diagnosis.patient.looks[0].used_evidence += " and more";
+  for (int i = 0; i < 40; ++i) diagnosis.symptoms.looks[0].used_evidence += " and more";
   CHECK_THAT(to_text(diagnosis), ContainsSubstring(" and more ...); regime"));
   CHECK(to_json(diagnosis)["backends"][0]["evidence"].get<std::string>().size() > 300);
 }

@@ -6,7 +6,7 @@
 #include "orchestrator/doctor/examine.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "orchestrator/launch/launcher.hpp"
-#include "tests/orchestrator/doctor/patients.hpp"
+#include "tests/orchestrator/doctor/symptoms.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -38,13 +38,13 @@ BackendLook told(const EnvironmentProfile& profile, Backend backend) {
 }
 
 /// Two ranks on a machine with lo and eth0 whose Open MPI is told what the profile says.
-Patient patient_of(const std::string& name, const std::string& failure = "") {
-  Patient patient = healthy();
-  patient.profile = with_cases().at(name);
-  for (auto& facts : patient.facts) facts["network"]["interfaces"].erase(1);  // no docker0
-  patient.looks = {told(patient.profile, Backend::openmpi)};
-  patient.looks[0].failure = failure;
-  return patient;
+Symptoms symptoms_of(const std::string& name, const std::string& failure = "") {
+  Symptoms symptoms = healthy();
+  symptoms.profile = with_cases().at(name);
+  for (auto& facts : symptoms.facts) facts["network"]["interfaces"].erase(1);  // no docker0
+  symptoms.looks = {told(symptoms.profile, Backend::openmpi)};
+  symptoms.looks[0].failure = failure;
+  return symptoms;
 }
 
 nlohmann::json eight_gpus() { return {{"gpu", {{"usable", 8}, {"nvlink", true}}}}; }
@@ -52,37 +52,37 @@ nlohmann::json eight_gpus() { return {{"gpu", {{"usable", 8}, {"nvlink", true}}}
 }  // namespace
 
 TEST_CASE("an interface that is not there is named, with those that are") {
-  const auto finding = only(patient_of("noif", "exit code 1"), "no-interface");
+  const auto finding = only(symptoms_of("noif", "exit code 1"), "no-interface");
   CHECK(finding.symptom.backends == std::vector{Backend::openmpi});
   CHECK_THAT(finding.symptom.evidence, ContainsSubstring("btl_tcp_if_include = eth9") &&
                                            ContainsSubstring("eth0 (192.0.2.2)"));
-  CHECK_THAT(finding.mend.flag, ContainsSubstring("without --mca btl_tcp_if_include"));
-  REQUIRE(finding.mend.profile);
-  CHECK_FALSE(told(*finding.mend.profile, Backend::openmpi).mca.contains("btl_tcp_if_include"));
+  CHECK_THAT(finding.fix.flag, ContainsSubstring("without --mca btl_tcp_if_include"));
+  REQUIRE(finding.fix.profile);
+  CHECK_FALSE(told(*finding.fix.profile, Backend::openmpi).mca.contains("btl_tcp_if_include"));
   // One that is there, or that ran, is no cause.
-  auto present = patient_of("noif", "exit code 1");
+  auto present = symptoms_of("noif", "exit code 1");
   present.looks[0].mca["btl_tcp_if_include"] = "eth0";
   CHECK_FALSE(ids(present).contains("no-interface"));
-  CHECK_FALSE(ids(patient_of("noif")).contains("no-interface"));
+  CHECK_FALSE(ids(symptoms_of("noif")).contains("no-interface"));
 }
 
 TEST_CASE("an exclude list that leaves no interface is named") {
-  const auto patient = patient_of("excl", "exit code 1");
-  const auto finding = only(patient, "no-interface");
+  const auto symptoms = symptoms_of("excl", "exit code 1");
+  const auto finding = only(symptoms, "no-interface");
   CHECK_THAT(finding.symptom.evidence, ContainsSubstring("btl_tcp_if_exclude = lo,eth0"));
-  auto wider = patient;
+  auto wider = symptoms;
   wider.looks[0].mca["btl_tcp_if_exclude"] = "lo";
   CHECK_FALSE(ids(wider).contains("no-interface"));
 }
 
 TEST_CASE("a setting that forces the slow way is named with its origin") {
-  const auto finding = only(patient_of("tcp-only"), "slow-setting");
+  const auto finding = only(symptoms_of("tcp-only"), "slow-setting");
   CHECK_THAT(finding.symptom.evidence,
              ContainsSubstring("btl = tcp,self") && ContainsSubstring("forbids cma") &&
                  ContainsSubstring("profile tcp-only, [[backend.openmpi]]: \"copied from a web"));
-  REQUIRE(finding.mend.profile);
-  CHECK(told(*finding.mend.profile, Backend::openmpi).asked == "cma");
-  auto by_variable = patient_of("bare-metal");
+  REQUIRE(finding.fix.profile);
+  CHECK(told(*finding.fix.profile, Backend::openmpi).asked == "cma");
+  auto by_variable = symptoms_of("bare-metal");
   by_variable.looks = {look(Backend::mpich, "tcp", "tcp")};
   by_variable.looks[0].environment["UCX_TLS"] = "tcp,self";
   CHECK_THAT(only(by_variable, "slow-setting").symptom.evidence,
@@ -92,9 +92,9 @@ TEST_CASE("a setting that forces the slow way is named with its origin") {
 TEST_CASE("no profile of ours forbids a way that its environment allows") {
   for (const auto& [name, profile] : profiles()) {
     INFO(name);
-    auto patient = patient_of(name);
-    patient.looks.push_back(told(profile, Backend::mpich));
-    CHECK_FALSE(ids(patient).contains("slow-setting"));
+    auto symptoms = symptoms_of(name);
+    symptoms.looks.push_back(told(profile, Backend::mpich));
+    CHECK_FALSE(ids(symptoms).contains("slow-setting"));
   }
 }
 
@@ -110,13 +110,13 @@ TEST_CASE("a /dev/shm that is too small for NCCL's ranks is foretold to fail") {
 }
 
 TEST_CASE("ranks in user namespaces apart whose UCX goes by TCP are found") {
-  Patient patient = healthy();
-  patient.profile = profiles().at("singularity-userns");
+  Symptoms symptoms = healthy();
+  symptoms.profile = profiles().at("singularity-userns");
   for (int rank = 0; rank < 2; ++rank)
-    patient.facts[static_cast<std::size_t>(rank)]["namespaces"]["user"] = rank + 1;
-  patient.looks = {look(Backend::mpich, "tcp", "shm")};
-  for (auto& seen : patient.looks) seen.facts = patient.facts;
-  const auto finding = only(patient, "user-apart");
+    symptoms.facts[static_cast<std::size_t>(rank)]["namespaces"]["user"] = rank + 1;
+  symptoms.looks = {look(Backend::mpich, "tcp", "shm")};
+  for (auto& seen : symptoms.looks) seen.facts = symptoms.facts;
+  const auto finding = only(symptoms, "user-apart");
   CHECK(finding.symptom.backends == std::vector{Backend::mpich});
-  CHECK_THAT(finding.mend.flag, ContainsSubstring("launcher inside one container"));
+  CHECK_THAT(finding.fix.flag, ContainsSubstring("launcher inside one container"));
 }

@@ -160,7 +160,7 @@ TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
   check_cells(*local, local_edits().size(), 0);
 }
 
-TEST_CASE("planted faults of synchronisation fail the cell", "[d-13][d-15][d-06]") {
+TEST_CASE("planted faults of synchronisation fail the cell", "[d-13][d-15][d-06][long]") {
   struct Planted {
     const char* fault;
     TrainingMethod method;

@@ -8,7 +8,7 @@
 
 #include "orchestrator/doctor/causes.hpp"
 
-/// Patients made by hand, for tests of the causes.
+/// Symptoms made by hand, for tests of the causes.
 namespace dynamiccl::testing {
 
 using nlohmann::json;
@@ -52,39 +52,39 @@ inline BackendLook look(Backend backend, const std::string& used, const std::str
 }
 
 /// Both ranks in one container, nothing wrong with it.
-inline Patient healthy() {
-  Patient patient;
-  patient.profile = profiles().at("single-docker");
-  patient.host = rank_in(0);
-  patient.facts = {rank_in(1), rank_in(1)};
-  patient.looks = {look(Backend::openmpi, "cma", "cma"), look(Backend::mpich, "cma", "cma"),
-                   look(Backend::gloo, "tcp", "tcp")};
-  for (auto& seen : patient.looks) seen.facts = patient.facts;
-  return patient;
+inline Symptoms healthy() {
+  Symptoms symptoms;
+  symptoms.profile = profiles().at("single-docker");
+  symptoms.host = rank_in(0);
+  symptoms.facts = {rank_in(1), rank_in(1)};
+  symptoms.looks = {look(Backend::openmpi, "cma", "cma"), look(Backend::mpich, "cma", "cma"),
+                    look(Backend::gloo, "tcp", "tcp")};
+  for (auto& seen : symptoms.looks) seen.facts = symptoms.facts;
+  return symptoms;
 }
 
 /// A container for each rank on a bridge.
-inline Patient cross() {
-  Patient patient = healthy();
-  patient.profile = profiles().at("cross-docker");
-  patient.facts = {rank_in(1), rank_in(2)};
-  for (auto& seen : patient.looks) {
-    seen.facts = patient.facts;
+inline Symptoms cross() {
+  Symptoms symptoms = healthy();
+  symptoms.profile = profiles().at("cross-docker");
+  symptoms.facts = {rank_in(1), rank_in(2)};
+  for (auto& seen : symptoms.looks) {
+    seen.facts = symptoms.facts;
     seen.used = seen.asked = "tcp";
     seen.many_hosts = true;
   }
-  patient.looks[0].mca["btl_tcp_if_include"] = "172.30.1.0/24";
-  return patient;
+  symptoms.looks[0].mca["btl_tcp_if_include"] = "172.30.1.0/24";
+  return symptoms;
 }
 
-inline std::set<std::string> ids(const Patient& patient) {
+inline std::set<std::string> ids(const Symptoms& symptoms) {
   std::set<std::string> found;
-  for (const auto& finding : find_causes(patient)) found.insert(std::string(finding.cause->id));
+  for (const auto& finding : find_causes(symptoms)) found.insert(std::string(finding.cause->id));
   return found;
 }
 
-inline Finding only(const Patient& patient, const std::string& id) {
-  for (auto& finding : find_causes(patient))
+inline Finding only(const Symptoms& symptoms, const std::string& id) {
+  for (auto& finding : find_causes(symptoms))
     if (finding.cause->id == id) return finding;
   FAIL("not found: " << id);
   return {};
@@ -93,11 +93,11 @@ inline Finding only(const Patient& patient, const std::string& id) {
 using Ids = std::set<std::string>;
 
 /// Containers on the host's network, whose docker0 every rank sees.
-inline Patient on_host_network() {
-  Patient patient = cross();
-  patient.profile = profiles().at("cross-docker-host-network");
-  for (auto& facts : patient.facts) facts["namespaces"]["net"] = 0;
-  return patient;
+inline Symptoms on_host_network() {
+  Symptoms symptoms = cross();
+  symptoms.profile = profiles().at("cross-docker-host-network");
+  for (auto& facts : symptoms.facts) facts["namespaces"]["net"] = 0;
+  return symptoms;
 }
 
 }  // namespace dynamiccl::testing

@@ -1,4 +1,4 @@
-#include "orchestrator/doctor/mends.hpp"
+#include "orchestrator/doctor/fixes.hpp"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 
 namespace dynamiccl {
 
-// Steps that mends are made of: each changes a profile so that what was wrong in it no longer is.
+// Steps that fixes are made of: each changes a profile so that what was wrong in it no longer is.
 
 /// Replaces or adds a backend's setting.
 void put_setting(EnvironmentProfile& profile, Backend backend, BackendSetting setting);

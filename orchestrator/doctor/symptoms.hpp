@@ -53,11 +53,11 @@ struct BackendLook {
 };
 
 /// Everything that is known of one environment; causes are functions of this alone.
-struct Patient {
+struct Symptoms {
   EnvironmentProfile profile;
   int ranks = 2;
   nlohmann::json host;      ///< probe_host()
-  std::string unavailable;  ///< why it cannot run here, with the command that mends it; "" = it ran
+  std::string unavailable;  ///< why it cannot run here, with the command that fixes it; "" = it ran
   std::vector<nlohmann::json> facts;  ///< of dynamiccl-probe started as each rank
   Regime regime;                      ///< of those facts
   std::vector<BackendLook> looks;
