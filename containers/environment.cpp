@@ -91,7 +91,8 @@ std::vector<std::string> clean_leftovers() {
   for (const std::string& line : stop_abandoned_engine(default_private_engine()))
     removed.push_back(line);
   for (const std::string& name : abandoned_run_folders())
-    for (const std::string& path : remove_run_folder(name)) removed.push_back("file " + path);
+    for (const std::string& path : remove_run_folder(name))
+      removed.push_back((path == RunFolder::path_of(name) ? "folder " : "file ") + path);
   return removed;
 }
 

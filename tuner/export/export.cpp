@@ -47,16 +47,19 @@ bool is_checked(const std::vector<TableEntry>& checks, Backend backend) {
                      [&](const TableEntry& check) { return check.key.task.backend == backend; });
 }
 
+bool only_defaults(const std::vector<TableEntry>& rows, Backend backend) {
+  return std::all_of(rows.begin(), rows.end(), [&](const TableEntry& row) {
+    return row.key.task.backend != backend || row.is_default();
+  });
+}
+
 /// Open MPI's rows by what checks have shown: a setting stays at the sizes where it was surely
 /// faster. What holds for a whole process goes when any size lost with it.
 std::vector<TableEntry> confirmed_rows(std::vector<TableEntry> rows,
                                        const std::vector<TableEntry>& checks, Backend backend,
                                        std::vector<std::string>& notes) {
   if (!is_checked(checks, backend)) {
-    const bool any = std::any_of(rows.begin(), rows.end(), [&](const TableEntry& row) {
-      return row.key.task.backend == backend && !row.is_default();
-    });
-    if (any)
+    if (!only_defaults(rows, backend))
       notes.emplace_back(
           "these files were not checked as a job loads them: `dynamiccl tune FILE --check TABLE` "
           "measures them over all sizes and takes back what loses");
@@ -151,6 +154,12 @@ Export openmpi(const std::vector<TableEntry>& all, const std::vector<TableEntry>
   const std::string rules = openmpi_rules(rows, result.notes);
   if (rules.empty() && parameters.empty())
     throw Error(ErrorKind::input, "the table has no rows of Open MPI");
+  if (parameters.empty() && only_defaults(rows, Backend::openmpi))
+    throw Error(ErrorKind::input,
+                is_checked(checks, Backend::openmpi)
+                    ? "of the table's settings for Open MPI none was surely faster when a job "
+                      "loaded them: the library's own choice stays"
+                    : "the table keeps Open MPI's own choice everywhere: there is nothing to load");
   if (!rules.empty()) {
     parameters +=
         "OMPI_MCA_coll_tuned_use_dynamic_rules=1\nOMPI_MCA_coll_tuned_dynamic_rules_filename=" +

@@ -248,13 +248,15 @@ std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>
                                                    std::vector<std::string>& notes) {
   std::map<std::string, std::string> result;
   for (const auto& [collective, algorithm] : mpich_algorithms(entries)) {
+    bool checked = false;
     std::size_t held = 0;
     std::size_t lost = 0;
     std::size_t faster = 0;
     for (const TableEntry& check : checks) {
-      if (check.key.task.backend != Backend::mpich || check.key.task.collective != collective ||
-          check.setting.algorithm != algorithm)
+      if (check.key.task.backend != Backend::mpich || check.key.task.collective != collective)
         continue;
+      checked = true;
+      if (check.setting.algorithm != algorithm) continue;
       ++held;
       lost += loses(check) ? 1 : 0;
       faster += check.evidence.ratio_high > 0 && check.evidence.ratio_high < 1 ? 1 : 0;
@@ -264,7 +266,8 @@ std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>
       continue;
     }
     const std::string why =
-        held == 0
+        held == 0 && checked ? "and the check over all sizes did not keep it"
+        : held == 0
             ? "and what it does at other sizes was not measured (`dynamiccl tune FILE --check "
               "TABLE` does)"
         : lost > 0

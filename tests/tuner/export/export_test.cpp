@@ -120,6 +120,28 @@ TEST_CASE("Open MPI's rules name algorithms by number and end behind their ranks
   CHECK(made.notes[1].find("own_ring") != std::string::npos);
 }
 
+TEST_CASE("Open MPI's rules keep of a setting what was faster when it was loaded, or nothing",
+          "[E-125]") {
+  auto table =
+      table_of({entry(Backend::openmpi, Collective::broadcast, 1 << 16, {"chain", {}, {}}),
+                entry(Backend::openmpi, Collective::broadcast, 1 << 20, {"chain", {}, {}})});
+  const auto check = [&](std::uint64_t size, double ratio) {
+    table.checks.push_back(
+        entry(Backend::openmpi, Collective::broadcast, size, {"chain", {}, {}}, ratio));
+    table.checks.back().evidence.ratio_low = ratio - 0.01;
+    table.checks.back().evidence.ratio_high = ratio + 0.01;
+  };
+  check(1 << 16, 1.2);
+  check(1 << 20, 0.6);
+  const auto rules = text_of(export_table(table, ExportFormat::openmpi, {}), "openmpi.rules");
+  CHECK(rules.find("1048576 2 0 0 #") != std::string::npos);
+  CHECK(rules.find("65536 2 0 0 #") == std::string::npos);
+  table.checks.clear();
+  check(1 << 16, 1.2);
+  check(1 << 20, 1.0);
+  CHECK_THROWS_AS(export_table(table, ExportFormat::openmpi, {}), Error);
+}
+
 TEST_CASE("an MPICH variable is exported when it was checked over all sizes and loses at none",
           "[E-125]") {
   auto table = table_of(
