@@ -304,7 +304,7 @@ TEST_CASE("the baseline says which backend it runs with") {
   CHECK_THAT(records[0].reason, ContainsSubstring("backend gloo"));
 }
 
-TEST_CASE("the large models train a step", "[d-40]") {
+TEST_CASE("the large models train a step", "[d-40][long]") {
   const auto& [model, batch] =
       GENERATE(std::pair{TrainingModel::resnet50, 1}, std::pair{TrainingModel::bert_base, 1});
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::mg_wfbp}, 1);
