@@ -29,9 +29,11 @@ void end_without_finalize(int /*signal*/) {
 }
 }  // namespace
 
-// Seen with 4.0.2 over TCP: 1 of 30 ends on crowded cores, between nodes 1 of 5, with and without a
-// barrier before, whichever of its transports are used. Every rank goes on for a moment, so that
-// what the barrier itself sent is acknowledged too; that fixes most ends, and the alarm the rest.
+// Seen with 4.0.2 and UCX 1.13 over TCP: 1 of 30 ends on crowded cores of one machine, and between
+// two nodes up to every second one: a rank waits in UCX for a peer that is in the launcher's
+// barrier already. A barrier before, other transports of UCX and half a second of progress did not
+// change that. Every rank goes on for a moment, so that what the barrier itself sent is
+// acknowledged too; the alarm ends the rest.
 void before_mpi_finalize() {
   for (const double end = MPI_Wtime() + kProgressS; MPI_Wtime() < end;) make_mpi_progress();
   std::signal(SIGALRM, end_without_finalize);
