@@ -164,9 +164,12 @@ EngineFacts look_at_machine() {
   for (const std::string& path :
        sockets_of_running_dockerds(facts.dockerd_running, facts.dockerd_starting))
     paths.push_back(path);
-  for (const std::string& path : paths)
-    if (path != facts.private_socket && std::filesystem::exists(path))
-      facts.docker_sockets.push_back(look_at_socket(path));
+  for (const std::string& path : paths) {
+    // In a folder that is closed to this user there may be one: it is told apart by connecting.
+    std::error_code code;
+    const bool there = std::filesystem::exists(path, code) || code.value() == EACCES;
+    if (path != facts.private_socket && there) facts.docker_sockets.push_back(look_at_socket(path));
+  }
   facts.docker_client = !find_program("docker").empty();
   facts.dockerd = !find_program("dockerd").empty();
   facts.podman = !find_program("podman").empty();

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 
 #include "core/vocabulary/error.hpp"
@@ -153,6 +154,8 @@ int run_command_line(const std::vector<std::string>& argv) {
         "dynamiccl: {}{}\n", printable(error.what()),
         error.kind() == ErrorKind::bug ? "\nThis is a bug in DynamICCL: please report it." : ""));
     code = exit_code_of(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    tell(fmt::format("dynamiccl: {}\n", printable(error.what())));
   } catch (const std::system_error& error) {
     code = output_failed(error.code().value(), argv);
   } catch (const std::bad_alloc&) {

@@ -1,3 +1,4 @@
+#include "containers/engine_choice.hpp"
 #include "containers/paths.hpp"
 #include "containers/run_folder.hpp"
 #include "real_support.hpp"
@@ -77,4 +78,19 @@ TEST_CASE("a user outside the docker group is told what to do") {
       user.run([] { return unavailable_reason(shipped("cross-docker")).value_or("available"); });
   INFO(answer);
   CHECK(answer.find("usermod -aG docker") != std::string::npos);
+}
+
+TEST_CASE("a socket in a folder that is closed to the user ends nothing") {
+  if (!is_root()) SKIP("needs root to make a user");
+  const TempFolder closed;
+  std::filesystem::permissions(closed.path(), std::filesystem::perms::owner_all);
+  const ScopedVariable host("DOCKER_HOST", "unix://" + closed.path() + "/s.sock");
+  const TempUser user;
+  const std::string answer = user.run([&] {
+    for (const auto& socket : look_at_machine().docker_sockets)
+      if (socket.path == closed.path() + "/s.sock")
+        return std::string(socket.permitted ? "permitted" : "refused");
+    return std::string("not looked at");
+  });
+  CHECK(answer == "refused");
 }
