@@ -36,7 +36,7 @@ in_root() { # A root of its own, not chroot: engines pivot into roots of theirs.
     pivot_root . old
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive sh -c "umount -l /old && rmdir /old && exec \"\$@\"" sh "$@"' "$root" "$@"
 }
-files_of_ours() { in_root find / -xdev -iname '*dynamiccl*' -not -path '/debs/*' -not -path '/proc/*'; }
+files_of_ours() { in_root find / -xdev -iname '*dynamiccl*' -not -path '/debs/*' -not -path '/proc/*' -not \( -path '/tmp/*' -type d -empty \); }
 
 step "root folder" mmdebstrap --quiet --variant=minbase bookworm "$root"
 mkdir "$root/debs"
