@@ -44,6 +44,12 @@ struct CallTable {
   }
 };
 
+/// Caps of channels for communicators whose every message goes through a shared folder
+/// (tuner/transport): large messages want the many channels that the communicator is made with,
+/// small ones few (reports/measured/h100x2-2026-11-transport: 64 KiB took 77 us with 2 channels, 115
+/// with 8).
+CallTable shared_folder_caps();
+
 /// Never 0. Not against forgery: against torn and damaged memory and files.
 std::uint64_t checksum_of(const CallTable& table);
 

@@ -1,6 +1,7 @@
 #include "tuner/nccl/tuner_context.hpp"
 
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "tuner/nccl/communicator_link.hpp"
+#include "tuner/transport/transport.hpp"
 
 namespace dynamiccl::nccl_tuner {
 namespace {
@@ -51,9 +53,21 @@ std::string read_file(const char* path, std::string& problem) {
   return text;
 }
 
-/// All default where there is no file or no whole one.
+/// Whether every connection of a communicator goes through the shared folder: NCCL was offered that
+/// network, nobody asked for another, and each rank is a host of its own to it.
+bool all_through_folder(std::size_t ranks, std::size_t nodes) {
+  const char* net = variable("NCCL_NET");
+  return ranks > 1 && nodes == ranks && transport::Transport::instance().offered() &&
+         (net == nullptr || strcasecmp(net, "DynamICCL") == 0);
+}
+
+/// All default where there is no file or no whole one, but for the folder's own.
 CallTable load_table(std::size_t ranks, std::size_t nodes, Logger log) {
   const char* path = variable("DYNAMICCL_TUNER_TABLE");
+  if (path == nullptr && all_through_folder(ranks, nodes)) {
+    say(log, kInfo, "channels capped for messages below 32 MiB, as all go through the folder");
+    return shared_folder_caps();
+  }
   if (path == nullptr) return {};
   std::string problem;
   const std::string text = read_file(path, problem);

@@ -89,6 +89,11 @@ Result Transport::init(nccl_net::Logger log) {
   return nccl_net::kSuccess;
 }
 
+bool Transport::offered() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return ready_ && !settings_.folder.empty();
+}
+
 Result Transport::listen(void* text, Listener*& listener) {
   listener = nullptr;
   if (!problem_.empty()) return fail(nccl_net::kSystemError, problem_);

@@ -32,6 +32,8 @@ class Transport {
   /// @returns an error only where no folder is named: then NCCL takes a network of its own, on all
   /// ranks alike
   Result init(nccl_net::Logger log);
+  /// Whether NCCL was offered this network here.
+  [[nodiscard]] bool offered() const;
   /// Whether NCCL may hand over memory of GPUs.
   [[nodiscard]] bool device() const { return device_; }
   Result listen(void* handle, Listener*& listener);
@@ -62,7 +64,7 @@ class Transport {
   Result opened(std::unique_ptr<Connection> made, const std::string& problem,
                 Connection*& connection);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   bool ready_ = false;
   std::string problem_;  ///< why no connection can be made
   Settings settings_;

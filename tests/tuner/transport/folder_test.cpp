@@ -1,4 +1,5 @@
 // The folder that ranks meet in, and what is kept out of it.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,11 +11,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
 #include "tests/tuner/transport/in_child.hpp"
+#include "tests/tuner/transport/loaded_net.hpp"
+#include "tuner/nccl/nccl_tuner_abi.hpp"
 #include "tuner/transport/ring.hpp"
 #include "tuner/transport/settings.hpp"
 #include "tuner/transport/shared_folder.hpp"
@@ -35,7 +39,47 @@ int files_in(const std::string& path) {
   return count;
 }
 
+/// Channels that the tuner of the plugin allows an all-reduce of 64 KiB, 8 MiB and 64 MiB among two
+/// ranks; 0: NCCL's own number. `net`: NCCL was offered the plugin's network before.
+std::string channel_caps(bool net, std::size_t nodes) {
+  const std::string library = dynamiccl::testing::plugin_library();
+  if (net) static_cast<void>(dynamiccl::testing::LoadedNet(library, 11).init(nullptr));
+  namespace abi = dynamiccl::nccl_tuner;
+  const auto* tuner = static_cast<const abi::PluginV5*>(
+      dlsym(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), "ncclTunerPlugin_v5"));
+  void* context = nullptr;
+  static_cast<void>(tuner->init(&context, 1, 2, nodes, nullptr, nullptr, nullptr));
+  std::string caps;
+  for (const std::size_t bytes :
+       {std::size_t{64} << 10, std::size_t{8} << 20, std::size_t{64} << 20}) {
+    std::array<float, 7 * 3> costs{};
+    int channels = 0;
+    static_cast<void>(tuner->get_coll_info(
+        context, 4, bytes, 1, reinterpret_cast<float**>(costs.data()), 7, 3, 0, &channels));
+    caps += std::to_string(channels) + " ";
+  }
+  static_cast<void>(tuner->finalize(context));
+  return caps;
+}
+
 }  // namespace
+
+TEST_CASE("Small messages through the folder get few channels without a table") {
+  const TestFolder folder;
+  const auto caps = [&](bool net, std::size_t nodes, const char* wanted) {
+    return in_child([&] {
+      setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+      if (wanted != nullptr) setenv("NCCL_NET", wanted, 1);
+      return channel_caps(net, nodes);
+    });
+  };
+  CHECK(caps(true, 2, nullptr) == "2 4 0 ");
+  CHECK(caps(true, 2, "dynamiccl") == "2 4 0 ");
+  // Both ranks on what NCCL takes for one host, another network, or ours never offered.
+  CHECK(caps(true, 1, nullptr) == "0 0 0 ");
+  CHECK(caps(true, 2, "Socket") == "0 0 0 ");
+  CHECK(caps(false, 2, nullptr) == "0 0 0 ");
+}
 
 TEST_CASE(
     "Ranks on one cpu set of their own use most of it, sharing ranks a part, two cores none") {
