@@ -23,15 +23,21 @@ namespace {
 const std::string kJob = DYNAMICCL_SOCKET_JOB;
 
 /// Ranks that may use the network alone, as between containers.
-struct OverSockets {
-  OverSockets() {
+struct OverNetwork {
+  OverNetwork() {
     setenv("NCCL_P2P_DISABLE", "1", 1);
     setenv("NCCL_SHM_DISABLE", "1", 1);
   }
-  ~OverSockets() {
+  ~OverNetwork() {
     unsetenv("NCCL_P2P_DISABLE");
     unsetenv("NCCL_SHM_DISABLE");
   }
+};
+
+/// And that of sockets alone.
+struct OverSockets : OverNetwork {
+  OverSockets() { setenv("NCCL_NET", "Socket", 1); }
+  ~OverSockets() { unsetenv("NCCL_NET"); }
 };
 
 std::string text_of(const std::string& path) {
@@ -101,6 +107,28 @@ TEST_CASE("a job's own command is tuned: FASTER settings, the line that starts i
   CHECK(again.exit_code == 0);
   CHECK(says(again.out, "still hold"));
   CHECK(nothing_left(program));
+}
+
+TEST_CASE("ranks that one folder reaches are offered it as their network", "[C-39][E-102]") {
+  const OverNetwork network;
+  const Program program;
+  const std::string out = program.folder() + "/tuned";
+  const auto tuned = program.run({"tune", "--out", out, "--launches", "4", "--pairs", "2",
+                                  "--call-agent", "none", "--", kJob});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  REQUIRE(says(tuned.out, "FASTER"));
+  const std::string conf = text_of(out + "/nccl.conf");
+  CHECK(says(conf, "NCCL_NET=DynamICCL\n"));
+  CHECK(says(conf, "NCCL_NET_PLUGIN=/"));
+  CHECK(says(conf, "DYNAMICCL_SHARED_FOLDER=" + fs::canonical(out).string() + "/network\n"));
+  CHECK(says(conf, "DYNAMICCL_TUNER_TABLE="));
+  CHECK(nothing_left(program));
+  CHECK(fs::is_empty(out + "/network"));
+  setenv("NCCL_CONF_FILE", (out + "/nccl.conf").c_str(), 1);
+  CHECK(std::system((kJob + " --steps 5").c_str()) == 0);
+  unsetenv("NCCL_CONF_FILE");
+  CHECK(fs::is_empty(out + "/network"));
 }
 
 TEST_CASE("what cannot be tuned is refused with the reason, and no process is left", "[E-105]") {

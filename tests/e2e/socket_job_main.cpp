@@ -1,7 +1,8 @@
 // A job without GPUs that speaks NCCL's plugin interfaces as NCCL does: ranks that train in steps,
 // whose all-reduces really go through TCP sockets. Each connection is paced, so that a message's
 // time follows NCCL_SOCKET_NTHREADS, NCCL_MIN_CTAS and the channel cap that the tuner half answers
-// with, whatever else the machine does.
+// with, whatever else the machine does. Where NCCL_NET asks for the plugin's own network, bytes go
+// through that instead, by the calls that NCCL makes of it.
 //   socket-job [--ranks N] [--steps N] [--loop plain|random|graph] [--own-clock FILE]
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -18,11 +19,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/tuner/transport/loaded_net.hpp"
 #include "tuner/nccl/nccl_tuner_abi.hpp"
 #include "workers/profiler/nccl_profiler_abi.hpp"
 
@@ -191,6 +194,70 @@ struct Ring {
   }
 };
 
+/// The same two neighbours, reached through the network that NCCL_NET_PLUGIN brings.
+class PluginRing {
+ public:
+  explicit PluginRing(const Ring& ring) : net_(std::getenv("NCCL_NET_PLUGIN"), 11) {
+    if (net_.init(logger) != 0) std::exit(6);
+    void* listener = nullptr;
+    std::array<char, kHandle> own{};
+    std::array<char, kHandle> next{};
+    if (net_.listen(own.data(), &listener) != 0) std::exit(6);
+    if (send(ring.previous[0], own.data(), kHandle, MSG_NOSIGNAL) != kHandle ||
+        recv(ring.next[0], next.data(), kHandle, MSG_WAITALL) != kHandle)
+      std::exit(6);
+    while (sender_ == nullptr || receiver_ == nullptr) {
+      if (sender_ == nullptr && net_.connect(next.data(), &sender_) != 0) std::exit(6);
+      if (receiver_ == nullptr && net_.accept(listener, &receiver_) != 0) std::exit(6);
+    }
+    net_.close_listen(listener);
+  }
+  ~PluginRing() {
+    net_.close_send(sender_);
+    net_.close_recv(receiver_);
+    net_.finalize();
+  }
+  PluginRing(const PluginRing&) = delete;
+  PluginRing& operator=(const PluginRing&) = delete;
+
+  void exchange(std::size_t bytes, char mark, char expected) const {
+    std::vector<char> out(bytes, mark);
+    std::vector<char> in(bytes);
+    void* out_memory = nullptr;
+    void* in_memory = nullptr;
+    net_.reg_mr(sender_, out.data(), bytes, kHostMemory, &out_memory);
+    net_.reg_mr(receiver_, in.data(), bytes, kHostMemory, &in_memory);
+    void* sending = nullptr;
+    void* receiving = nullptr;
+    bool sent = false;
+    bool received = false;
+    std::size_t size = 0;
+    while (!sent || !received) {
+      if (receiving == nullptr && !received)
+        net_.irecv(receiver_, in.data(), bytes, in_memory, &receiving);
+      if (sending == nullptr && !sent) net_.isend(sender_, out.data(), bytes, out_memory, &sending);
+      if (sending != nullptr && !sent && net_.test(sending, sent, size) != 0) std::exit(6);
+      if (receiving != nullptr && !received && net_.test(receiving, received, size) != 0)
+        std::exit(6);
+    }
+    if (in.front() != expected || in.back() != expected) std::exit(5);
+    net_.dereg_mr(sender_, out_memory);
+    net_.dereg_mr(receiver_, in_memory);
+  }
+
+ private:
+  static constexpr ssize_t kHandle = 128;
+  static constexpr int kHostMemory = 1;
+  dynamiccl::testing::LoadedNet net_;
+  void* sender_ = nullptr;
+  void* receiver_ = nullptr;
+};
+
+bool wants_plugin_network() {
+  const char* network = std::getenv("NCCL_NET");
+  return network != nullptr && std::strcmp(network, "DynamICCL") == 0;
+}
+
 class Rank {
  public:
   Rank(std::uint64_t communicator, const std::vector<int>& listening, const std::vector<int>& ports,
@@ -198,7 +265,9 @@ class Rank {
       : ring_(listening, ports, rank),
         plugins_(communicator, static_cast<int>(ports.size()), rank),
         rank_(rank),
-        ranks_(static_cast<int>(ports.size())) {}
+        ranks_(static_cast<int>(ports.size())) {
+    if (wants_plugin_network()) plugin_ring_ = std::make_unique<PluginRing>(ring_);
+  }
 
   /// As DDP hands its weights out: all decided together, then told one by one.
   void broadcasts(int count) {
@@ -219,6 +288,7 @@ class Rank {
     const auto expected = static_cast<char>(calls_ + (rank_ + ranks_ - 1) % ranks_);
     ++calls_;
     plugins_.tell(bytes, channels, [&] {
+      if (plugin_ring_ != nullptr) return plugin_ring_->exchange(bytes, mark, expected);
       std::this_thread::sleep_for(kPerStream * streams);
       std::vector<std::thread> busy;
       for (int s = 0; s < streams; ++s)
@@ -231,6 +301,7 @@ class Rank {
 
  private:
   Ring ring_;
+  std::unique_ptr<PluginRing> plugin_ring_;
   Plugins plugins_;
   int rank_;
   int ranks_;

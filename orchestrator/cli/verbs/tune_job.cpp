@@ -328,6 +328,7 @@ int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
   JobCommand command;
   command.argv = shared.command;
   command.folder = out + "/launches";
+  command.network_folder = out + "/network";
   command.plugin = plugin_of(arguments);
   std::optional<StoredChoice> stored;
   if (arguments.recheck) stored = read_choice(out);

@@ -107,8 +107,8 @@ StoredChoice read_choice(const std::string& folder) {
     // What follows is the user's own.
     if (line.starts_with("# What NCCL would")) break;
     const auto equals = line.find('=');
-    if (line.starts_with("NCCL_") && equals != std::string::npos &&
-        !line.starts_with("NCCL_TUNER_PLUGIN"))
+    if ((line.starts_with("NCCL_") || line.starts_with("DYNAMICCL_SHARED_FOLDER=")) &&
+        equals != std::string::npos && !line.starts_with("NCCL_TUNER_PLUGIN"))
       stored.choice.variables[line.substr(0, equals)] = line.substr(equals + 1);
   }
   std::error_code ignored;

@@ -219,6 +219,10 @@ TrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   std::error_code ignored;
   // Ranks of a container may run as another user.
   fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit, ignored);
+  if (request.variables.contains("DYNAMICCL_SHARED_FOLDER")) {
+    make_folder(command.network_folder, "choose another place with --out");
+    fs::permissions(command.network_folder, fs::perms::all | fs::perms::sticky_bit, ignored);
+  }
   const std::string conf = command.folder + "/nccl.conf";
   write_text(conf, conf_text(conf_of(command, request, folder), users_conf()));
   Command job{command.argv, command.environment};
@@ -267,15 +271,17 @@ std::string users_conf() {
 std::string goes_elsewhere(const JobCommand& command) {
   const std::string program = fs::path(command.argv.front()).filename().string();
   const std::string conf = command.folder + "/nccl.conf";
+  // What is found is read from beside the launches.
+  const std::string shared = fs::path(command.folder).parent_path();
   if (program == "docker" || program == "podman")
     return fmt::format(
         "`{} run` needs --volume {}:{} --volume {}:{}:ro --env NCCL_CONF_FILE={}; `{} exec` the "
         "last of them, in containers that have the volumes",
-        program, command.folder, command.folder, command.plugin, command.plugin, conf, program);
+        program, shared, shared, command.plugin, command.plugin, conf, program);
   if (program == "ssh" || program == "kubectl" || program == "srun")
     return fmt::format(
         "{} must pass NCCL_CONF_FILE={}, and {} and {} must be on every host under these names",
-        program, conf, command.folder, command.plugin);
+        program, conf, shared, command.plugin);
   return "";
 }
 

@@ -19,6 +19,8 @@ struct JobCommand {
   /// Absolute; shared by all ranks of this host. Holds the settings file that every launch reads
   /// (nccl.conf) and a folder per launch.
   std::string folder;
+  /// Absolute; the sockets of NCCL's network through a shared folder lie here, in trials and later.
+  std::string network_folder;
   std::string plugin;  ///< absolute path of the NCCL plugin, as the job sees it
   std::map<std::string, std::string> environment;  ///< added to the inherited one
   bool passes_variables =

@@ -216,6 +216,12 @@ JobChoice JobTuning::setting_of(std::size_t arm) const {
   const ActionSpace& space = *search_->task().space;
   for (const auto& [target, value] : space.setting(space.arms()[arm]).launch_knobs)
     if (target.starts_with("env.")) choice.variables[target.substr(4)] = value;
+  const auto network = choice.variables.find("NCCL_NET");
+  if (network != choice.variables.end() && network->second == kFolderNetwork) {
+    choice.variables["NCCL_NET_PLUGIN"] = command_.plugin;
+    choice.variables["DYNAMICCL_SHARED_FOLDER"] = command_.network_folder;
+    choice.table = shared_folder_caps();
+  }
   return choice;
 }
 
