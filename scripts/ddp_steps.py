@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+LAUNCH = time.time_ns()  # containers' processes have the same numbers
 BATCH = {"resnet18": 32, "resnet18-cifar": 32, "resnet50": 64, "bert-base": 64, "bert-large": 8}
 
 
@@ -145,7 +146,7 @@ def measure(name, device, arguments, bucket_mb):
         if step >= warmup:
             times.append((time.perf_counter() - begin) * 1e3)
         if each is not None:
-            each.write(f"{os.getpid()} {name} {step} {(time.perf_counter() - begin) * 1e3:.3f}\n")
+            each.write(f"{LAUNCH} {name} {step} {(time.perf_counter() - begin) * 1e3:.3f}\n")
             each.flush()
     slowest = torch.tensor(times, device=device)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
@@ -165,7 +166,7 @@ def main():
                         help="what costs DDP least: gradients as views of the buckets, buffers not broadcast, fused "
                              "optimizer; default: as it comes")
     parser.add_argument("--label", default="")
-    parser.add_argument("--each", default="", help="file to which rank 0 appends every step as it ends: process, model, "
+    parser.add_argument("--each", default="", help="file to which rank 0 appends every step as it ends: launch, model, "
                                                    "number, milliseconds")
     arguments = parser.parse_args()
     cuda = torch.cuda.is_available()

@@ -7,15 +7,20 @@
 # ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst.
 # SIDES="sockets host8 ..." narrows the sides: sockets (NCCL's default), sockets8 (2 threads, 8 channels), sockets16 (4
 # threads, 4 sockets each, 8 channels), host2, host8, host16 (own GPU visible alone, channels), device2, device8, device16
-# (all device nodes; the experiment that may stop for good), a "t" behind these: channels capped per call by the tuner with
-# the table TABLE; nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
+# (all device nodes; the experiment that may stop for good), a "t" behind these: channels capped per call by the tuner, with
+# the table TABLE or its own; nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
+# WALL=docker: Docker containers instead of bare namespaces, each with the device node of its own GPU ("device*": of all), a
+# bridge, and the folder. RANKS=4: more ranks than GPUs take turns on them (WALL=docker; the sides sockets* and host*).
+# IDLE=2: times also takes the CPU time of so many seconds without a call. AT_ONCE=8: kills are made in that many jobs beside each other.
 # Runs as root with nccl_boundary and libdynamiccl-nccl-plugin.so in build/release (or PROGRAMS=FOLDER) and libnccl.so.2
 # where DYNAMICCL_NCCL_LIBRARY says, or PyTorch's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." && root=$(pwd)
-programs=${PROGRAMS:-$root/build/release}
+. scripts/gpu_engine.sh
+programs=$(cd "${PROGRAMS:-build/release}" && pwd)
+ranks=${RANKS:-2} gpus=$(nvidia-smi -L | wc -l) wall=${WALL:-namespaces}
 plugin=$programs/libdynamiccl-nccl-plugin.so
 export DYNAMICCL_NCCL_LIBRARY=${DYNAMICCL_NCCL_LIBRARY:-$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null)}
 export NCCL_NVLS_ENABLE=0
@@ -29,6 +34,7 @@ say() { echo "== $* ($((SECONDS - start)) s)"; }
 
 cleanup() {
   [ ${#holders[@]} -eq 0 ] || kill "${holders[@]}" 2>/dev/null
+  engine_down
   rm -rf "$work"
 }
 trap cleanup EXIT
@@ -44,6 +50,19 @@ networks() {
   for rank in 0 1; do
     ip link set "dynb$rank" netns "${holders[$rank]}"
     nsenter -t "${holders[$rank]}" -n sh -c "ip link set lo up; ip addr add 10.213.77.1$rank/24 dev dynb$rank; ip link set dynb$rank up"
+  done
+}
+
+# One container per rank with its own GPU, and one with all device nodes where a side asks for it.
+containers() {
+  local rank
+  local mounts=(--volume "$programs:$programs:ro" --volume "$root/scripts:$root/scripts:ro" --volume "$shared:$shared")
+  engine_up || { tail -n 5 "$engine/log"; return 1; }
+  for ((rank = 0; rank < ranks; ++rank)); do
+    engine_container "own$rank" $((10 + rank)) $((rank % gpus)) "${mounts[@]}" || return 1
+    case " ${SIDES:-device} " in *" device"*)
+      engine_container "all$rank" $((110 + rank)) "$(seq -s, 0 $((gpus - 1)))" "${mounts[@]}" || return 1 ;;
+    esac
   done
 }
 
@@ -69,42 +88,62 @@ export NCCL_SOCKET_IFNAME=dynb$rank MASTER_ADDR=10.213.77.10 RANK=$rank LOCAL_RA
 exec "$@"
 RANK
 
+folder_variables() { # CHANNELS
+  echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=$1 NCCL_MAX_CTAS=$1"
+}
 side_variables() { # SIDE: NAME=VALUE lines
   case $1 in
     sockets8) echo NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=8 ;;
     sockets16) echo NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4 NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=8 ;;
     shm) echo NCCL_P2P_DISABLE=1 ;;
-    host*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin DYNAMICCL_TUNER_TABLE=${TABLE:-}" ;;
-    host*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#host} NCCL_MAX_CTAS=${1#host}" ;;
-    device*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin DYNAMICCL_TUNER_TABLE=${TABLE:-}" ;;
-    device*) echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=${1#device} NCCL_MAX_CTAS=${1#device} NCCL_NET_GDR_LEVEL=SYS DYNAMICCL_TRANSPORT_DEVICE=1 CUDA_MODULE_LOADING=EAGER ${DEVICE_VARIABLES:-}" ;;
+    host*t) echo "$(folder_variables "${1//[!0-9]/}") NCCL_TUNER_PLUGIN=$plugin ${TABLE:+DYNAMICCL_TUNER_TABLE=$TABLE}" ;;
+    host*) echo "$(folder_variables "${1#host}") NCCL_TUNER_PLUGIN=none" ;;
+    device*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin ${TABLE:+DYNAMICCL_TUNER_TABLE=$TABLE}" ;;
+    device*) echo "$(folder_variables "${1#device}") NCCL_NET_GDR_LEVEL=SYS DYNAMICCL_TRANSPORT_DEVICE=1 CUDA_MODULE_LOADING=EAGER ${DEVICE_VARIABLES:-}" ;;
   esac
 }
 
-# Starts both ranks of a side, waits; the ranks' output in $work/0 and $work/1.
+# One rank of a side behind its wall.
+isolated_rank() { # RANK DEVICES(own|all) SECONDS VARIABLE=VALUE... -- COMMAND...
+  local rank=$1 devices=$2 seconds=$3 variables=(); shift 3
+  while [ "$1" != -- ]; do variables+=("$1"); shift; done
+  shift
+  if [ "$wall" = docker ]; then
+    local settings=() variable first=10
+    [ "$devices" = own ] || { first=110; variables+=("CUDA_VISIBLE_DEVICES=$((rank % gpus))"); }
+    for variable in "${variables[@]}" NCCL_SOCKET_IFNAME=eth0 "MASTER_ADDR=$engine_subnet.$first" "RANK=$rank" LOCAL_RANK=0 \
+      "WORLD_SIZE=$ranks" "DYNAMICCL_NCCL_LIBRARY=$DYNAMICCL_NCCL_LIBRARY" "PATH=$PATH"; do settings+=(--env "$variable"); done
+    docker exec "${settings[@]}" "$devices$rank" timeout -k 2 "$seconds" "$@"
+  else
+    env "${variables[@]}" timeout -k 2 "$seconds" nsenter -t "${holders[$rank]}" -n \
+      unshare -m -p -f -i -u --kill-child bash "$work/rank.sh" "$rank" "$devices" "$@"
+  fi
+}
+
+# Starts all ranks of a side, waits; the ranks' output in $place/0, $place/1, ...
 ranks() { # SIDE SECONDS COMMAND...
   local side=$1 seconds=$2; shift 2
   local rank pids=() code=0 variables devices=all
   read -ra variables <<<"$(side_variables "$side")"
   case $side in host*) devices=own ;; esac
   port=$((${port:-29600} + 1))
-  for rank in 0 1; do
+  for ((rank = 0; rank < ranks; ++rank)); do
     if [ "$side" = nvlink ] || [ "$side" = shm ]; then
-      env "${variables[@]}" ${EXTRA:-} RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-        timeout -k 2 "$seconds" "$@" >"$work/$rank" 2>"$work/$rank.log" &
+      env "${variables[@]}" ${EXTRA:-} RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+        timeout -k 2 "$seconds" "$@" >"$place/$rank" 2>"$place/$rank.log" &
     else
-      env "${variables[@]}" ${EXTRA:-} MASTER_PORT=$port timeout -k 2 "$seconds" nsenter -t "${holders[$rank]}" -n \
-        unshare -m -p -f -i -u --kill-child bash "$work/rank.sh" $rank $devices "$@" >"$work/$rank" 2>"$work/$rank.log" &
+      isolated_rank $rank $devices "$seconds" "${variables[@]}" ${EXTRA:-} MASTER_PORT=$port -- "$@" >"$place/$rank" 2>"$place/$rank.log" &
     fi
     pids+=($!)
   done
-  for rank in 0 1; do wait "${pids[$rank]}" || code=$?; done
+  for rank in "${!pids[@]}"; do wait "${pids[$rank]}" || code=$?; done
   if [ $code != 0 ]; then
     say "$side: exit code $code"
-    for rank in 0 1; do tail -n "${FAIL_LINES:-4}" "$work/$rank" "$work/$rank.log"; done
+    for rank in "${!pids[@]}"; do tail -n "${FAIL_LINES:-4}" "$place/$rank" "$place/$rank.log"; done
   fi
   return $code
 }
+place=$work
 new_id() { id=$shared/id.$((ids = ${ids:-0} + 1)); }
 
 check() { # OPERATIONS
@@ -112,8 +151,9 @@ check() { # OPERATIONS
   for side in ${SIDES:-sockets host2 host8 device8}; do
     new_id
     ranks "$side" "${CHECK_SECONDS:-60}" "$programs/nccl_boundary" --id "$id" check "$1" "${SEED:-1}" || failed=1
-    say "check $side: $(cat "$work/0") $(cat "$work/1")"
-    echo "{\"side\": \"$side\", \"ranks\": [$(cat "$work/0"), $(cat "$work/1")]}" >>"$out/check.jsonl"
+    local said=$(for ((rank = 0; rank < ranks; ++rank)); do cat "$work/$rank"; done | paste -sd,)
+    say "check $side: $said; open files left in the folder: $(find "$shared" -name 'dynamiccl-*' | wc -l)"
+    echo "{\"side\": \"$side\", \"wall\": \"$wall\", \"ranks\": [$said]}" >>"$out/check.jsonl"
   done
 }
 times() { # LAUNCHES
@@ -122,8 +162,8 @@ times() { # LAUNCHES
     for side in ${SIDES:-sockets sockets8 sockets16 host2 host8 device2 device8 device16 shm nvlink}; do
       new_id
       ranks "$side" "${TIME_SECONDS:-40}" "$programs/nccl_boundary" --id "$id" time "${CALLS:-100}" \
-        "${SIZES:-1024,65536,1048576,4194304,16777216,67108864,268435456}" || { failed=1; continue; }
-      echo "{\"side\": \"$side\", \"launch\": $launch, \"rank0\": $(cat "$work/0")}" >>"$out/times.jsonl"
+        "${SIZES:-1024,65536,1048576,4194304,16777216,67108864,268435456}" "${IDLE:-0}" || { failed=1; continue; }
+      echo "{\"side\": \"$side\", \"wall\": \"$wall\", \"launch\": $launch, \"rank0\": $(cat "$work/0")}" >>"$out/times.jsonl"
       say "$side $(cat "$work/0")"
     done
   done
@@ -139,24 +179,35 @@ ddp() { # STEPS
     done
   done
 }
+one_kill() { # SIDE VICTIM SECONDS: the exit code of ranks(): 0 when every survivor was told
+  ranks "$1" 60 bash -c '"$@" & child=$!; [ "$RANK" != '"$2"' ] || { sleep '"$3"'; kill -9 $child; exit 0; }; wait $child; code=$?; echo "survivor: code $code"; [ $code = 10 ]' \
+    _ "$programs/nccl_boundary" --id "$id" loop
+}
 kills() { # KILLS
-  local side i victim pids rank code told
+  local side i told jobs job
   for side in ${SIDES:-host8 device8}; do
-    told=0
+    told=0 jobs=()
     for ((i = 0; i < $1; ++i)); do
       new_id
-      victim=$((i % 2))
-      ranks "$side" 40 bash -c '"$@" & child=$!; [ "$RANK" != '$victim' ] || { sleep '$((6 + i % 3))'; kill -9 $child; exit 0; }; begin=$SECONDS; wait $child; code=$?; echo "survivor: code $code"; [ $code = 10 ]' \
-        _ "$programs/nccl_boundary" --id "$id" loop && told=$((told + 1))
+      # The victims die at their own moments, from before the ranks are connected to the midst of their work.
+      (place=$work/kill.$i; mkdir -p "$place"; one_kill "$side" $((i % ranks)) $((${KILL_AFTER:-6} + i % 5)).$((i * 37 % 10))) & jobs+=($!)
+      [ $(((i + 1) % ${AT_ONCE:-1})) = 0 ] || [ $((i + 1)) = "$1" ] || continue
+      for job in "${jobs[@]}"; do wait "$job" && told=$((told + 1)); done
+      jobs=()
     done
-    say "kills $side: $told of $1 survivors were told by ncclCommGetAsyncError"
-    echo "{\"side\": \"$side\", \"kills\": $1, \"told\": $told, \"files_left\": $(find "$shared" -name 'dynamiccl-*' | wc -l)}" >>"$out/kills.jsonl"
+    say "kills $side: in $told of $1 every survivor was told by ncclCommGetAsyncError"
+    echo "{\"side\": \"$side\", \"wall\": \"$wall\", \"ranks\": $ranks, \"kills\": $1, \"told\": $told, \"files_left\": $(find "$shared" -name 'dynamiccl-*' | wc -l)}" >>"$out/kills.jsonl"
     [ $told = "$1" ] || failed=1
   done
 }
 
 nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
-networks || { echo "no network namespaces: run as root with iproute2" >&2; exit 2; }
+if [ "$wall" = docker ]; then
+  containers || { echo "no containers: run as root with dockerd" >&2; exit 2; }
+else
+  [ "$ranks" = 2 ] || { echo "RANKS=$ranks needs WALL=docker" >&2; exit 2; }
+  networks || { echo "no network namespaces: run as root with iproute2" >&2; exit 2; }
+fi
 for part in "$@"; do
   case ${part%%=*} in
     check | times | ddp | kills) "${part%%=*}" "${part#*=}" ;;

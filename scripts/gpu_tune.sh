@@ -15,6 +15,7 @@ out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 root=$(pwd)
 . scripts/gpu_setup.sh
+. scripts/gpu_engine.sh
 db=$out/tune.sqlite
 # Containers see the build folder under its own path.
 gpus=${RANKS:-$(nvidia-smi -L | wc -l)}
@@ -72,34 +73,13 @@ ratios() {
     JOIN h ON h.size_bytes = d.size_bytes ORDER BY d.size_bytes"
 }
 
-# Containers of our own for the DDP job: one GPU each, a bridge, this machine's files.
-engine_up() {
-  engine=$(mktemp -d /tmp/tune-engine-XXXX)
-  export DOCKER_HOST=unix://$engine/s.sock
-  setsid dockerd --data-root "$engine/data" --exec-root "$engine/exec" --host "$DOCKER_HOST" \
-    --pidfile "$engine/pid" >"$engine/log" 2>&1 &
-  for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
-  local folder=$engine/root
-  mkdir -p "$folder"/{sbin,usr,etc,opt,tmp,proc,sys,dev,run,var/tmp,root,home,mnt}
-  : >"$folder/sbin/docker-init"
-  for name in bin lib lib64; do ln -s "usr/$name" "$folder/$name"; done
-  tar -C "$folder" -c . | docker import - tune-root >/dev/null &&
-    docker network create --subnet 172.31.77.0/24 tune-net >/dev/null
-}
-engine_down() {
-  docker ps -aq 2>/dev/null | xargs -r docker rm -f >/dev/null 2>&1
-  docker network rm tune-net >/dev/null 2>&1
-  [ ! -e "$engine/pid" ] || kill "$(cat "$engine/pid")" 2>/dev/null
-  unset DOCKER_HOST
-}
-
 ddp_launch() { # LABEL VARIABLE=VALUE...
   local label=$1; shift
   local variables=() pids=() rank
   for pair in "$@"; do variables+=(--env "$pair"); done
   for rank in $(seq 0 $((gpus - 1))); do
     docker exec "${variables[@]}" --env RANK=$rank --env WORLD_SIZE=$gpus --env LOCAL_RANK=0 --env NCCL_NVLS_ENABLE=0 \
-      --env NCCL_SOCKET_IFNAME=eth0 --env MASTER_ADDR=172.31.77.10 \
+      --env NCCL_SOCKET_IFNAME=eth0 --env MASTER_ADDR=$engine_subnet.10 \
       --env PYTHONPATH="${PYTHONPATH:-}" --env MASTER_PORT=$port "tune$rank" "$python" "$root/scripts/ddp_steps.py" \
       --label "$label" --models "${DDP_MODELS:-resnet18,resnet50,bert-base,bert-large}" --steps "${DDP_STEPS:-15}" --warmup 4 \
       >>"$out/ddp.jsonl" 2>>"$out/ddp.log" &
@@ -117,16 +97,9 @@ ddp() { # SECONDS
   [ -e "$tuned/cross/nccl.conf" ] || { say "ddp: no settings; run cross-search first"; failed=1; return; }
   port=29500
   engine_up || { say "ddp: no engine; see $engine/log"; tail -n 5 "$engine/log"; failed=1; engine_down; return; }
-  local rank flags=() begin=$SECONDS
-  for folder in /usr /etc /opt; do flags+=(--volume "$folder:$folder:ro"); done
-  for folder in /usr/local/nvidia /run/nvidia/driver /var/lib/nvidia; do
-    case $folder in /usr/*) ;; *) [ ! -d "$folder" ] || flags+=(--volume "$folder:$folder:ro") ;; esac
-  done
-  for device in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools; do [ ! -e $device ] || flags+=(--device $device); done
+  local begin=$SECONDS rank
   for rank in $(seq 0 $((gpus - 1))); do
-    docker run --detach --rm --init --name "tune$rank" --hostname "tune$rank" --network tune-net --ip 172.31.77.$((10 + rank)) \
-      --shm-size 8g --ulimit memlock=-1 "${flags[@]}" --device "/dev/nvidia$rank" --volume "$root:$root" \
-      --env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" tune-root sleep infinity >/dev/null || failed=1
+    engine_container "tune$rank" $((10 + rank)) "$rank" --volume "$root:$root" || failed=1
   done
   local round=0
   # Both sides in turn, the first of a pair alternating.

@@ -1,11 +1,15 @@
 // One rank of a job whose ranks are isolated from each other: whether NCCL's operations are right
 // across the boundary, how long they take, and what happens when a peer is killed. Started once per
 // rank with RANK and WORLD_SIZE set.
-//   nccl_boundary --id FILE check [OPERATIONS] [SEED]   random operations, sizes, places; three
-//   communicators, graphs nccl_boundary --id FILE time [CALLS] [SIZES]        all-reduce of
-//   float32; SIZES as 1024,65536,... nccl_boundary --id FILE loop all-reduces until a peer is gone;
-//   exit code 10 when NCCL said so
+//   nccl_boundary --id FILE check [OPERATIONS] [SEED]
+// random operations, sizes, places; three communicators, graphs
+//   nccl_boundary --id FILE time [CALLS] [SIZES] [IDLE_SECONDS]
+// all-reduce of float32, SIZES as 1024,65536,...: median time, and the process's CPU time a call;
+// then the CPU time of so many seconds without a call
+//   nccl_boundary --id FILE loop
+// all-reduces until a peer is gone; exit code 10 when NCCL said so
 // FILE lies in a folder that all ranks share; a new name for every start.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -261,8 +265,25 @@ int check_all(const Job& job, std::uint64_t operations, std::uint32_t seed) {
   return wrong == 0 ? 0 : 1;
 }
 
+/// Of all threads of this process, user and system, microseconds.
+double cpu_us() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto us = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
+  };
+  return us(usage.ru_utime) + us(usage.ru_stime);
+}
+
+/// The communicator stays open, nothing is asked of it; milliseconds of CPU time a second.
+double idle_cpu_ms(int seconds) {
+  const double begin = cpu_us();
+  std::this_thread::sleep_for(std::chrono::seconds(seconds));
+  return (cpu_us() - begin) / 1e3 / seconds;
+}
+
 /// Median time of calls one by one, by events of the GPU; microseconds.
-int time_all(const Job& job, int calls, const std::vector<std::size_t>& sizes) {
+int time_all(const Job& job, int calls, const std::vector<std::size_t>& sizes, int idle_seconds) {
   ncclComm_t comm = communicator(job, 0);
   cudaStream_t stream = nullptr;
   cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
@@ -279,12 +300,15 @@ int time_all(const Job& job, int calls, const std::vector<std::size_t>& sizes) {
   cuda(cudaEventCreate(&begin), "event");
   cuda(cudaEventCreate(&end), "event");
   std::string text;
+  std::string cpu;
   for (const std::size_t bytes : sizes) {
     const std::size_t count = bytes / sizeof(float);
     dynamiccl::boundary::fill(data, count, static_cast<std::uint32_t>(job.rank), 0, 1, stream);
     const int timed = bytes > (std::size_t{32} << 20) ? std::max(5, calls / 10) : calls;
     std::vector<double> times;
+    double cpu_begin = 0;
     for (int i = 0; i < timed + 5; ++i) {
+      if (i == 5) cpu_begin = cpu_us();
       cuda(cudaEventRecord(begin, stream), "event");
       nccl(nccl_api().all_reduce(data, result, count, ncclFloat, ncclSum, comm, stream),
            "ncclAllReduce");
@@ -294,17 +318,22 @@ int time_all(const Job& job, int calls, const std::vector<std::size_t>& sizes) {
       cuda(cudaEventElapsedTime(&ms, begin, end), "event");
       if (i >= 5) times.push_back(ms * 1e3);
     }
+    const double cpu_per_call = (cpu_us() - cpu_begin) / timed;
     dynamiccl::boundary::check(result, count, 0, static_cast<std::uint32_t>(job.ranks), 0, 1, wrong,
                                stream);
     std::sort(times.begin(), times.end());
     text += (text.empty() ? "\"" : ", \"") + std::to_string(bytes) +
             "\": " + std::to_string(times[times.size() / 2]);
+    cpu += (cpu.empty() ? "\"" : ", \"") + std::to_string(bytes) +
+           "\": " + std::to_string(cpu_per_call);
   }
   cuda(cudaStreamSynchronize(stream), "synchronize");
   unsigned long long bad = 0;
   cuda(cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost), "counter");
-  std::printf("{\"rank\": %d, \"wrong\": %llu, \"median_us\": {%s}}\n", job.rank, bad,
-              text.c_str());
+  std::printf("{\"rank\": %d, \"wrong\": %llu, \"median_us\": {%s}, \"cpu_us\": {%s}", job.rank,
+              bad, text.c_str(), cpu.c_str());
+  if (idle_seconds > 0) std::printf(", \"idle_cpu_ms_per_s\": %.2f", idle_cpu_ms(idle_seconds));
+  std::printf("}\n");
   nccl(nccl_api().comm_destroy(comm), "ncclCommDestroy");
   return bad == 0 ? 0 : 1;
 }
@@ -370,7 +399,8 @@ int main(int count, char** words) {
     if (verb == "time")
       return time_all(
           job, std::atoi(word(4, "200").c_str()),
-          sizes_from(word(5, "1024,65536,1048576,4194304,16777216,67108864,268435456,1073741824")));
+          sizes_from(word(5, "1024,65536,1048576,4194304,16777216,67108864,268435456,1073741824")),
+          std::atoi(word(6, "0").c_str()));
     if (verb == "loop") return loop(job);
     std::fprintf(stderr, "no verb %s\n", verb.c_str());
     return 2;

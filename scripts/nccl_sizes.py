@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""All-reduces of several sizes in turn, over and over, by plain PyTorch: a job whose calls differ.
+
+Started once per rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. A round makes 20 calls of 4 KiB, 20 of
+64 KiB, 8 of 1 MiB, one of 16 MiB, one of 64 MiB, float32, each waited for; sums are checked in the first round. --each
+FILE: rank 0 appends for every round and size: launch, size, round, median milliseconds of a call; and "round", its
+whole time.
+
+    nccl_sizes.py --steps 50
+"""
+import argparse
+import os
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+CALLS = {4 << 10: 20, 64 << 10: 20, 1 << 20: 8, 16 << 20: 1, 64 << 20: 1}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--each", default="")
+    arguments = parser.parse_args()
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl")
+    each = open(arguments.each, "a") if arguments.each and dist.get_rank() == 0 else None
+    launch = time.time_ns()
+    data = {size: torch.ones(size // 4, device="cuda") for size in CALLS}
+    for step in range(arguments.steps):
+        torch.cuda.synchronize()
+        round_begin = time.perf_counter()
+        for size, calls in CALLS.items():
+            times = []
+            for _ in range(calls):
+                begin = time.perf_counter()
+                dist.all_reduce(data[size])
+                torch.cuda.synchronize()
+                times.append((time.perf_counter() - begin) * 1e3)
+            if each is not None:
+                each.write(f"{launch} {size} {step} {statistics.median(times):.4f}\n")
+        if each is not None:
+            each.write(f"{launch} round {step} {(time.perf_counter() - round_begin) * 1e3:.3f}\n")
+            each.flush()
+        if step == 0:
+            for size, calls in CALLS.items():
+                assert bool((data[size] == dist.get_world_size() ** calls).all()), f"{size} bytes: a wrong sum"
+        for tensor in data.values():
+            tensor.fill_(1)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
