@@ -123,9 +123,9 @@ isolated_rank() { # RANK DEVICES(own|all) SECONDS VARIABLE=VALUE... -- COMMAND..
 # Starts all ranks of a side, waits; the ranks' output in $place/0, $place/1, ...
 ranks() { # SIDE SECONDS COMMAND...
   local side=$1 seconds=$2; shift 2
-  local rank pids=() code=0 variables devices=all
+  local rank pids=() code=0 variables devices=own
   read -ra variables <<<"$(side_variables "$side")"
-  case $side in host*) devices=own ;; esac
+  case $side in device*) devices=all ;; esac
   port=$((${port:-29600} + 1))
   for ((rank = 0; rank < ranks; ++rank)); do
     if [ "$side" = nvlink ] || [ "$side" = shm ]; then
