@@ -39,7 +39,7 @@ class WatchedKey {
   }
 
   [[nodiscard]] std::uint32_t arm() const { return static_cast<std::uint32_t>(arm_); }
-  [[nodiscard]] Setting setting(std::size_t arm) const {
+  [[nodiscard]] ActionSettings setting(std::size_t arm) const {
     return task_.space->setting(task_.space->arms()[arm]);
   }
   /// -1 while the first search runs.

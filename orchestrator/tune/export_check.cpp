@@ -12,6 +12,7 @@
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/export/export.hpp"
 #include "tuner/export/mpi_export.hpp"
@@ -187,11 +188,11 @@ class PlaceCheck {
       for (const auto& [name, value] : entry.setting.launch_knobs) loaded.knobs[name] = value;
     if (loaded.backend == Backend::mpich) {
       for (const auto& [collective, algorithm] : mpich_algorithms(force))
-        loaded.knobs["env." + mpich_variable(collective)] = algorithm;
+        loaded.knobs[setting_text(SettingScope::env, mpich_variable(collective))] = algorithm;
     } else {
       std::ofstream(rules_) << openmpi_rules(force, notes);
-      loaded.knobs["mca.coll_tuned_use_dynamic_rules"] = "1";
-      loaded.knobs["mca.coll_tuned_dynamic_rules_filename"] = rules_;
+      loaded.knobs[kDynamicRules] = "1";
+      loaded.knobs[setting_text(SettingScope::mca, "coll_tuned_dynamic_rules_filename")] = rules_;
     }
     std::string text;
     for (const auto& [name, value] : loaded.knobs) text += name + "=" + value + ";";
@@ -246,7 +247,7 @@ CheckPlan make_check_plan(const TunePlan& tuned, const ConfigurationTable& table
     CheckPlan::Place place{check.plan.base.groups.size(), check.plan.base.groups.size() + 1, {}};
     PlannedGroup plain = tuned.base.groups[g];
     plain.cells.clear();
-    plain.knobs.erase("mca.coll_tuned_use_dynamic_rules");
+    plain.knobs.erase(kDynamicRules);
     plain.id = stable_id(plain.id + "|plain");
     PlannedGroup loaded = plain;
     loaded.id = stable_id(plain.id + "|loaded");

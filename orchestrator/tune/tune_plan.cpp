@@ -8,6 +8,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "tuner/action/reach.hpp"
+#include "tuner/export/mpi_export.hpp"
 #include "tuner/simulator/arm_model.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
@@ -47,7 +48,7 @@ Knobs common_knobs(const PlannedGroup& group) {
   Knobs knobs = group.knobs;
   // Without it Open MPI takes no algorithm from outside; with it and none forced it decides itself.
   if (backend_facts(group.backend).library == Backend::openmpi)
-    knobs.try_emplace("mca.coll_tuned_use_dynamic_rules", "1");
+    knobs.try_emplace(kDynamicRules, "1");
   return knobs;
 }
 
@@ -121,7 +122,7 @@ ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& s
     return run;
   }
   const ActionSpace& space = *task.search.task.space;
-  const Setting setting = space.setting(space.arms().at(ask.arm));
+  const ActionSettings setting = space.setting(space.arms().at(ask.arm));
   ArmSetting arm;
   arm.group = plan.base.groups[task.group];
   arm.group.cells.clear();

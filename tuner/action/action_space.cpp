@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
@@ -121,13 +122,13 @@ std::optional<double> ActionSpace::magnitude(std::size_t knob, std::uint8_t valu
   return magnitudes_.at(knob).at(value);
 }
 
-Setting ActionSpace::setting(const Action& action) const {
-  Setting setting;
+ActionSettings ActionSpace::setting(const Action& action) const {
+  ActionSettings setting;
   const auto apply = [&](const std::string& target, const std::string& text) {
     if (target == "algorithm") {
       setting.algorithm = text;
-    } else if (target.starts_with("call.")) {
-      setting.call_knobs[target.substr(5)] = text;
+    } else if (const auto call = find_setting(target); call && call->scope == SettingScope::call) {
+      setting.call_knobs[call->name] = text;
     } else {
       setting.launch_knobs[target] = text;
     }

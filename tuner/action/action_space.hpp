@@ -41,11 +41,11 @@ struct Knob {
 using Action = std::vector<std::uint8_t>;
 
 /// What must be set where for an action; nothing is set for "default".
-struct Setting {
+struct ActionSettings {
   std::string algorithm = "library";
   std::map<std::string, std::string> call_knobs;    ///< WorkCell::knobs
   std::map<std::string, std::string> launch_knobs;  ///< group knobs, "env.X", "mca.X", "malloc.X"
-  bool operator==(const Setting&) const = default;
+  bool operator==(const ActionSettings&) const = default;
 };
 
 /// The arms of one task: a product of knobs without what is unsafe, impossible or the same as
@@ -83,7 +83,7 @@ class ActionSpace {
   /// log2 of a resource's number; nullopt for "default" and for what is no number.
   [[nodiscard]] std::optional<double> magnitude(std::size_t knob, std::uint8_t value) const;
 
-  [[nodiscard]] Setting setting(const Action& action) const;
+  [[nodiscard]] ActionSettings setting(const Action& action) const;
   /// "ring/Simple channels=16", "library" for the default: for people and logs.
   [[nodiscard]] std::string text(const Action& action) const;
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
@@ -78,7 +79,7 @@ std::optional<std::string> default_key(CellFigure figure) {
   if (!knobs.is_object()) return std::nullopt;
   bool asked = false;
   for (const auto& name : malloc_setting_names())
-    asked = knobs.erase(std::string(kMallocKnob) + name) > 0 || asked;
+    asked = knobs.erase(setting_text(SettingScope::malloc, name)) > 0 || asked;
   if (!asked) return std::nullopt;
   figure.group_knobs = knobs.dump();
   return key_without(figure, "");
