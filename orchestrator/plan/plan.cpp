@@ -115,12 +115,6 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   return "";
 }
 
-std::string knobs_key(const Knobs& knobs) {
-  std::string key;
-  for (const auto& [name, value] : knobs) key += fmt::format("{}={};", name, value);
-  return key;
-}
-
 /// All combinations of the knobs of one scope; "default" leaves a knob out.
 std::vector<Knobs> combinations(const std::vector<KnobAxis>& axes, bool call_scope) {
   std::vector<Knobs> result{{}};
@@ -353,6 +347,12 @@ void shuffle(std::vector<T>& values, std::uint64_t seed) {
 std::uint64_t hashed(const std::string& key) { return std::stoull(stable_id(key), nullptr, 16); }
 
 }  // namespace
+
+std::string knobs_key(const std::map<std::string, std::string>& knobs) {
+  std::string key;
+  for (const auto& [name, value] : knobs) key += fmt::format("{}={};", name, value);
+  return key;
+}
 
 Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,
                const Expression* only) {

@@ -53,19 +53,8 @@ TuneTask task_for(const TunePlan& plan, const CheckPlan::Place& place, WorkCell 
   cell.knobs.clear();
   cell.id =
       stable_id(fmt::format("{}|{}|{}", group.id, name_of(cell.collective), cell.size.count()));
-  TuneTask task;
-  task.group = place.plain;
-  task.environment = group.environment;
-  task.search.size = cell.size;
-  task.search.task.key = {group.environment,
-                          {.collective = cell.collective,
-                           .bin = SizeBin::of(cell.size),
-                           .group_size = group.ranks,
-                           .nodes = 1,
-                           .architecture = group.architecture,
-                           .backend = group.backend}};
+  TuneTask task = task_in(group, place.plain, cell);
   task.runs = {{place.plain, cell, 1}, {place.loaded, cell, 1}};
-  task.cell = std::move(cell);
   return task;
 }
 
@@ -194,9 +183,8 @@ class PlaceCheck {
       loaded.knobs[kDynamicRules] = "1";
       loaded.knobs[setting_text(SettingScope::mca, "coll_tuned_dynamic_rules_filename")] = rules_;
     }
-    std::string text;
-    for (const auto& [name, value] : loaded.knobs) text += name + "=" + value + ";";
-    loaded.id = stable_id(group().id + "|loaded|" + text + std::to_string(++looks_));
+    loaded.id =
+        stable_id(group().id + "|loaded|" + knobs_key(loaded.knobs) + std::to_string(++looks_));
   }
 
   CheckPlan& check_;

@@ -71,19 +71,8 @@ bool is_held_out(const TuneOptions& tune, const PlannedGroup& group, const WorkC
 
 TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
                    const PlannedGroup& group, std::size_t index, const WorkCell& cell) {
-  TuneTask task;
-  task.group = index;
-  task.cell = cell;
-  task.environment = group.environment;
+  TuneTask task = task_in(group, index, cell);
   task.held_out = is_held_out(options, group, cell);
-  task.search.size = cell.size;
-  task.search.task.key = {group.environment,
-                          {.collective = cell.collective,
-                           .bin = SizeBin::of(cell.size),
-                           .group_size = group.ranks,
-                           .nodes = 1,
-                           .architecture = group.architecture,
-                           .backend = group.backend}};
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
   context.huge_pages = options.huge_pages;
@@ -96,12 +85,6 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
           .log_times(static_cast<double>(cell.size.count()), nominal_path(tier));
   set_task(task.search.task.state, task.search.task.key.task, cell.size, cell.size);
   return task;
-}
-
-std::string knobs_text(const Knobs& knobs) {
-  std::string text;
-  for (const auto& [name, value] : knobs) text += fmt::format("{}={};", name, value);
-  return text;
 }
 
 struct ArmSetting {
@@ -129,16 +112,32 @@ ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& s
   for (const auto& [name, value] : setting.launch_knobs) arm.group.knobs[name] = value;
   if (!setting.launch_knobs.empty() || !salt.empty())
     arm.group.id =
-        stable_id(fmt::format("{}|{}|{}", arm.group.id, knobs_text(setting.launch_knobs), salt));
+        stable_id(fmt::format("{}|{}|{}", arm.group.id, knobs_key(setting.launch_knobs), salt));
   arm.cell = task.cell;
   arm.cell.algorithm = setting.algorithm;
   arm.cell.knobs = setting.call_knobs;
   arm.cell.id = stable_id(fmt::format("{}|{}|{}|{}", arm.group.id, task.cell.id, setting.algorithm,
-                                      knobs_text(setting.call_knobs)));
+                                      knobs_key(setting.call_knobs)));
   return arm;
 }
 
 }  // namespace
+
+TuneTask task_in(const PlannedGroup& group, std::size_t index, WorkCell cell) {
+  TuneTask task;
+  task.group = index;
+  task.environment = group.environment;
+  task.search.size = cell.size;
+  task.search.task.key = {group.environment,
+                          {.collective = cell.collective,
+                           .bin = SizeBin::of(cell.size),
+                           .group_size = group.ranks,
+                           .nodes = 1,
+                           .architecture = group.architecture,
+                           .backend = group.backend}};
+  task.cell = std::move(cell);
+  return task;
+}
 
 std::string TuneTask::text(const TunePlan& plan, std::size_t arm) const {
   const ActionSpace& space = *search.task.space;
