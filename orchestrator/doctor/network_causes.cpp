@@ -248,7 +248,7 @@ std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms) {
   for (const auto* look : told) {
     symptom.backends.push_back(look->backend);
     settings.push_back(
-        fmt::format("{} is told {}", name_of(look->backend), told_interfaces(*look)));
+        fmt::format("{} is set to {}", name_of(look->backend), told_interfaces(*look)));
   }
   std::vector<std::string> there;
   for (const auto& interface : usable_interfaces(symptoms.facts.front()))

@@ -198,7 +198,7 @@ void JobTuning::make_search() {
   console_.note(fmt::format(
       "{} calls a step{}, {} a step, of which collectives take {:.0f} % on the GPU; most bytes: {} "
       "of {}",
-      seen.calls_per_step, seen.by_pauses ? " (told apart by pauses alone)" : "",
+      seen.calls_per_step, seen.by_pauses ? " (separated by pauses alone)" : "",
       milliseconds(seen.step.count()), 100 * share, name_of(traffic.collective),
       format_bytes(traffic.size)));
   console_.note(fmt::format("regime: {}; NCCL {}; {} launch settings", result_.facts.regime.name,

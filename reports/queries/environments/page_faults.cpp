@@ -154,7 +154,7 @@ Table page_faults_table(const Reader& reader, const std::vector<std::int64_t>& r
 Query page_faults_query() {
   return {.title = "Page faults and the allocator",
           .row =
-              "one cell: page faults of a call beside the message's pages, what the settings "
+              "one cell: page faults of a call and the message's pages, what the settings "
               "malloc.keep and malloc.huge_pages came to in its ranks, and its time over that of "
               "the allocator's default",
           .columns = kPageFaultsColumns,
