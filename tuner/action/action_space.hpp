@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
@@ -33,8 +34,8 @@ struct Knob {
   std::vector<std::string> values;
   /// Algorithms under which the value goes elsewhere than `target`: name, target.
   std::vector<std::pair<std::string, std::string>> target_by_algorithm = {};
-  /// What a value really sets where that is not `target` = value: value, list of (target, text).
-  std::map<std::string, std::vector<std::pair<std::string, std::string>>> expansions = {};
+  /// What a value really sets where that is not `target` = value.
+  std::map<std::string, std::vector<Setting>> expansions = {};
 };
 
 /// An index into every knob's values, in the space's knob order. All zero is the library's default.

@@ -223,23 +223,25 @@ Knob nccl_knob(const SpaceContext& context, const char* name, KnobRole role, Kno
 /// broadcast without an algorithm, and naming LL128 for all would force it on hardware without.
 void for_this_collective(Knob& knob, const SpaceContext& context, const std::string& others) {
   if (knob.scope != KnobScope::launch) return;
+  const SettingName target = find_setting(knob.target).value();
   for (std::size_t i = 1; i < knob.values.size(); ++i)
     knob.expansions[knob.values[i]] = {
-        {knob.target,
+        {target.scope, target.name,
          fmt::format("{};{}:{}", others, tuned_name(context.collective), knob.values[i])}};
 }
 
 void expand(Knob& knob, const SpaceContext& context) {
   if (knob.name == "algorithm") for_this_collective(knob, context, "ring");
   if (knob.name == "protocol") for_this_collective(knob, context, "LL,Simple");
+  constexpr SettingScope env = SettingScope::env;
   if (knob.name == "transport")
-    knob.expansions = {{"P2P", {{"env.NCCL_P2P_LEVEL", "SYS"}}},
-                       {"SHM", {{"env.NCCL_P2P_DISABLE", "1"}}},
-                       {"NET", {{"env.NCCL_P2P_DISABLE", "1"}, {"env.NCCL_SHM_DISABLE", "1"}}}};
+    knob.expansions = {{"P2P", {{env, "NCCL_P2P_LEVEL", "SYS"}}},
+                       {"SHM", {{env, "NCCL_P2P_DISABLE", "1"}}},
+                       {"NET", {{env, "NCCL_P2P_DISABLE", "1"}, {env, "NCCL_SHM_DISABLE", "1"}}}};
   if (knob.name == "socket_threads")
     for (std::size_t i = 1; i < knob.values.size(); ++i)
-      knob.expansions[knob.values[i]] = {{"env.NCCL_SOCKET_NTHREADS", knob.values[i]},
-                                         {"env.NCCL_NSOCKS_PERTHREAD", "1"}};
+      knob.expansions[knob.values[i]] = {{env, "NCCL_SOCKET_NTHREADS", knob.values[i]},
+                                         {env, "NCCL_NSOCKS_PERTHREAD", "1"}};
 }
 
 Strings transports(const SpaceContext& context) {
