@@ -127,7 +127,7 @@ std::string why_none(const EngineFacts& facts) {
         facts.remote_host);
   if (facts.dockerd_running)
     return fmt::format(
-        "a dockerd runs here, so that none is started beside it, but {}: name its socket with "
+        "a dockerd runs here, so that no second one is started, but {}: name its socket with "
         "DOCKER_HOST=unix:///PATH (one that listens on TCP only needs "
         "\"unix:///var/run/docker.sock\" "
         "among the hosts of /etc/docker/daemon.json), or see its log: journalctl -u docker",

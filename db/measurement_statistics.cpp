@@ -26,7 +26,7 @@ std::string defect_of(const SampleArrays& samples) {
   for (const Values array : kArrays) {
     const auto& values = samples.*array;
     if (!values.empty() && values.size() != n) {
-      return fmt::format("{} values beside {} totals", values.size(), n);
+      return fmt::format("{} values for {} totals", values.size(), n);
     }
     const auto bad = std::find_if_not(values.begin(), values.end(),
                                       [](double v) { return std::isfinite(v) && v >= 0; });

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "profiles/detect/promise.hpp"
@@ -50,11 +52,8 @@ struct Capability {
 };
 
 /// A setting a backend needs in this environment, with the reason it is set.
-struct BackendSetting {
-  std::string
-      name;  ///< environment variable, MCA parameter for Open MPI ("mca:btl_tcp_if_include"), or
-             ///< setting of the allocator ("malloc:keep", core/vocabulary/malloc_settings.hpp)
-  std::string value;
+/// No profile has one of a call.
+struct BackendSetting : Setting {
   std::string reason;
 };
 
@@ -91,15 +90,19 @@ struct EnvironmentProfile {
 };
 
 /// Reads every *.toml of the folders; later folders override earlier ones by name.
+/// @param notes where not null, gets a line "file:line:col: ..." of each old spelling that still
+/// reads
 /// @throws Error(input) with file:line:col, what was expected and the nearest known key
-std::map<std::string, EnvironmentProfile> load_profiles(const std::vector<std::string>& folders);
+std::map<std::string, EnvironmentProfile> load_profiles(const std::vector<std::string>& folders,
+                                                        std::vector<std::string>* notes = nullptr);
 
 /// Parses one profile's TOML text; `source` names it in errors. `known` are the profiles that
-/// `extends = "NAME"` may start from.
+/// `extends = "NAME"` may start from; `notes` as above.
 /// @throws Error(input) with source:line:col
 EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source);
 EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source,
-                                 const std::map<std::string, EnvironmentProfile>& known);
+                                 const std::map<std::string, EnvironmentProfile>& known,
+                                 std::vector<std::string>* notes = nullptr);
 
 /// @throws Error(input) listing the known profiles, with the nearest one suggested
 const EnvironmentProfile& find_profile(const std::map<std::string, EnvironmentProfile>& profiles,
@@ -114,8 +117,12 @@ const EnvironmentProfile& profile_for_user(
 /// profiles/detect holds it against the detected facts).
 ProfilePromise promise_of(const EnvironmentProfile& profile);
 
-/// The resolved profile as canonical JSON text: stored with every group.
+/// The resolved profile as canonical JSON text: stored with every group, and what its id is made
+/// from.
 std::string to_json(const EnvironmentProfile& profile);
+/// A stored profile as people read it: its settings spelled as in profiles. What is no profile is
+/// returned as it is.
+nlohmann::json shown_profile(nlohmann::json stored);
 
 /// Every key of the profile but its name as TOML lines: below `name = "..."` a profile file, below
 /// [profile.NAME] with `extends` a part of an experiment.

@@ -7,6 +7,11 @@
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
+namespace {
+
+constexpr std::string_view kBindingParameter = "hwloc_base_binding_policy";
+
+}  // namespace
 
 std::string to_json(const EnvironmentProfile& profile) {
   using nlohmann::json;
@@ -17,8 +22,9 @@ std::string to_json(const EnvironmentProfile& profile) {
   for (const auto& [backend, settings] : profile.backend_settings) {
     json& list = backends[std::string(name_of(backend))] = json::array();
     for (const auto& setting : settings)
-      list.push_back(
-          {{"name", setting.name}, {"value", setting.value}, {"reason", setting.reason}});
+      list.push_back({{"name", stored_setting_text(setting.scope, setting.name)},
+                      {"value", setting.value},
+                      {"reason", setting.reason}});
   }
   const json rate = profile.link_bits_per_s ? json(*profile.link_bits_per_s) : json(nullptr);
   json keys{{"name", profile.name},
@@ -47,6 +53,20 @@ std::string to_json(const EnvironmentProfile& profile) {
   return keys.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+nlohmann::json shown_profile(nlohmann::json stored) {
+  if (!stored.is_object() || !stored.contains("backend") || !stored["backend"].is_object())
+    return stored;
+  for (auto& settings : stored["backend"]) {
+    if (!settings.is_array()) continue;
+    for (auto& one : settings) {
+      if (!one.is_object() || !one.contains("name") || !one["name"].is_string()) continue;
+      const auto name = profile_setting(one["name"].get<std::string>());
+      one["name"] = profile_text(name.scope, name.name);
+    }
+  }
+  return stored;
+}
+
 EnvironmentProfile profile_from_json(const std::string& text) {
   using nlohmann::json;
   EnvironmentProfile profile;
@@ -71,8 +91,11 @@ EnvironmentProfile profile_from_json(const std::string& text) {
     profile.environment = o.at("environment").get<std::map<std::string, std::string>>();
     for (const auto& [backend, settings] : o.at("backend").items()) {
       auto& list = profile.backend_settings[parse_named<Backend>(backend)];
-      for (const auto& one : settings)
-        list.push_back({one.at("name"), one.at("value"), one.at("reason")});
+      for (const auto& one : settings) {
+        auto setting = profile_setting(one.at("name").get<std::string>());
+        list.push_back(
+            {{setting.scope, std::move(setting.name), one.at("value")}, one.at("reason")});
+      }
     }
     profile.cpus = o.value("cpus", "");
     profile.cluster = o.value("cluster", "");
@@ -102,7 +125,8 @@ ProfilePromise promise_of(const EnvironmentProfile& profile) {
   promise.binding_is_its_own = !profile.cpus.empty();
   for (const auto& [backend, settings] : profile.backend_settings)
     for (const auto& setting : settings)
-      if (setting.name == "mca:hwloc_base_binding_policy") promise.binding_is_its_own = true;
+      if (setting.scope == SettingScope::mca && setting.name == kBindingParameter)
+        promise.binding_is_its_own = true;
   const bool one_container = bare || profile.ranks_per_container == 0;
   const auto promised = [&](const char* name, Sharing sharing) {
     return NamespacePromise{name, sharing == Sharing::host,

@@ -19,7 +19,7 @@ TableKeys capability_keys() {
 TableKeys setting_keys() {
   TableKeys keys;
   keys.keys = {
-      {"name", rule::filled_text(), "variable, \"mca:PARAMETER\" or \"malloc:SETTING\"", "", true},
+      {"name", rule::filled_text(), "VARIABLE, \"mca.PARAMETER\" or \"malloc.SETTING\"", "", true},
       {"value", rule::text(), "may hold {subnet}, {interface} and {host_address}", "", true},
       {"reason", rule::filled_text(), "why it is needed here", "", true}};
   return keys;

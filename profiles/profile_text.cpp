@@ -35,7 +35,8 @@ void add_settings(const EnvironmentProfile& profile, std::string& text) {
   for (const auto& [backend, settings] : profile.backend_settings) {
     std::vector<std::string> items;
     for (const auto& setting : settings)
-      items.push_back(fmt::format("{{ name = {}, value = {}, reason = {} }}", quoted(setting.name),
+      items.push_back(fmt::format("{{ name = {}, value = {}, reason = {} }}",
+                                  quoted(profile_text(setting.scope, setting.name)),
                                   quoted(setting.value), quoted(setting.reason)));
     text += fmt::format("backend.{} = {}\n", name_of(backend), list(items));
   }

@@ -115,24 +115,23 @@ std::optional<BackendSetting> read_setting(Backend backend, TableReader& table) 
   const auto reason = table.text("reason");
   table.finish();
   if (!name || !value || !reason) return std::nullopt;
-  BackendSetting setting{*name, *value, *reason};
+  const SettingName given = profile_setting(*name);
+  BackendSetting setting{{given.scope, given.name, *value}, *reason};
+  if (!given.note.empty()) table.note("name", given.note);
   check_placeholders(table, setting.value);
-  constexpr std::string_view kMalloc = "malloc:";
-  if (setting.name.starts_with(kMalloc)) {
-    const auto mistake = malloc_setting_mistake(setting.name.substr(kMalloc.size()), setting.value);
+  if (setting.scope == SettingScope::malloc) {
+    const auto mistake = malloc_setting_mistake(setting.name, setting.value);
     if (!mistake.empty()) table.complain("value", mistake);
     return setting;
   }
-  constexpr std::string_view kMca = "mca:";
-  const bool mca = setting.name.starts_with(kMca);
-  if (mca && !backend_facts(backend).mca)
+  if (setting.scope == SettingScope::mca && !backend_facts(backend).mca)
     table.complain("name", fmt::format("\"{}\" is an Open MPI parameter, but the backend is {}",
-                                       setting.name, name_of(backend)));
-  if (!is_variable_name(mca ? std::string_view(setting.name).substr(kMca.size()) : setting.name))
+                                       *name, name_of(backend)));
+  if (setting.scope == SettingScope::call || !is_variable_name(setting.name))
     table.complain(
-        "name", fmt::format("\"{}\" is neither an environment variable nor \"mca:PARAMETER\" nor "
-                            "\"malloc:SETTING\"",
-                            setting.name));
+        "name", fmt::format("\"{}\" is neither an environment variable nor \"mca.PARAMETER\" nor "
+                            "\"malloc.SETTING\"",
+                            *name));
   return setting;
 }
 
@@ -145,7 +144,7 @@ void read_backends(EnvironmentProfile& profile, TableReader& backends) {
       auto setting = read_setting(entry.value, table);
       if (!setting) continue;
       const auto same = std::find_if(settings.begin(), settings.end(), [&](const auto& known) {
-        return known.name == setting->name;
+        return known.scope == setting->scope && known.name == setting->name;
       });
       if (same == settings.end())
         settings.push_back(*std::move(setting));
@@ -284,7 +283,8 @@ struct ProfileFile {
 };
 
 /// @throws Error(input) with all mistakes of the file
-EnvironmentProfile read_profile(const ProfileFile& file, const EnvironmentProfile* base) {
+EnvironmentProfile read_profile(const ProfileFile& file, const EnvironmentProfile* base,
+                                std::vector<std::string>* notes) {
   Mistakes mistakes(file.source);
   TableReader keys(file.table, "", mistakes, &profile_file_keys());
   EnvironmentProfile start = base != nullptr ? *base : EnvironmentProfile{};
@@ -294,7 +294,7 @@ EnvironmentProfile read_profile(const ProfileFile& file, const EnvironmentProfil
   start.name = keys.text("name").value_or("");
   keys.text("extends");
   EnvironmentProfile profile = apply_profile_keys(start, keys);
-  mistakes.raise();
+  mistakes.raise(notes);
   return profile;
 }
 
@@ -320,8 +320,9 @@ std::string name_in(const ProfileFile& file) {
 /// Resolves `extends` inside one folder; `earlier` holds the folders before it.
 class Folder {
  public:
-  Folder(std::map<std::string, ProfileFile> files, ProfileMap earlier)
-      : files_(std::move(files)), earlier_(std::move(earlier)) {}
+  Folder(std::map<std::string, ProfileFile> files, ProfileMap earlier,
+         std::vector<std::string>* notes)
+      : files_(std::move(files)), earlier_(std::move(earlier)), notes_(notes) {}
 
   ProfileMap resolve_all() {
     for (const auto& [name, file] : files_) resolve(name);
@@ -337,7 +338,7 @@ class Folder {
     const EnvironmentProfile* base = nullptr;
     if (const auto extends = file.table["extends"].value_exact<std::string>())
       base = &find_base(file, name, *extends);
-    const auto& profile = done_.emplace(name, read_profile(file, base)).first->second;
+    const auto& profile = done_.emplace(name, read_profile(file, base, notes_)).first->second;
     open_.pop_back();
     return profile;
   }
@@ -365,6 +366,7 @@ class Folder {
   ProfileMap earlier_;
   ProfileMap done_;
   std::vector<std::string> open_;
+  std::vector<std::string>* notes_;
 };
 
 std::map<std::string, ProfileFile> read_folder(const std::string& folder) {
@@ -391,22 +393,22 @@ std::map<std::string, ProfileFile> read_folder(const std::string& folder) {
 }  // namespace
 
 EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source,
-                                 const ProfileMap& known) {
+                                 const ProfileMap& known, std::vector<std::string>* notes) {
   ProfileFile file{source, parse_toml(toml_text, source)};
   const std::string name = name_in(file);
   std::map<std::string, ProfileFile> files;
   files.emplace(name, std::move(file));
-  return Folder(std::move(files), known).resolve_all().at(name);
+  return Folder(std::move(files), known, notes).resolve_all().at(name);
 }
 
 EnvironmentProfile parse_profile(const std::string& toml_text, const std::string& source) {
   return parse_profile(toml_text, source, {});
 }
 
-ProfileMap load_profiles(const std::vector<std::string>& folders) {
+ProfileMap load_profiles(const std::vector<std::string>& folders, std::vector<std::string>* notes) {
   ProfileMap profiles;
   for (const std::string& folder : folders)
-    profiles = Folder(read_folder(folder), std::move(profiles)).resolve_all();
+    profiles = Folder(read_folder(folder), std::move(profiles), notes).resolve_all();
   for (const auto& [name, profile] : profiles)
     if (!profile.unprivileged_variant.empty()) find_profile(profiles, profile.unprivileged_variant);
   return profiles;

@@ -62,27 +62,32 @@ std::string control_character(std::string_view text, Lines lines) {
 }  // namespace
 
 void Mistakes::add(const toml::source_region& where, const std::string& message) {
-  add_at(where, where.begin.column, message);
+  mistakes_.push_back(at(where, where.begin.column, message));
 }
 
 void Mistakes::add_inside(const toml::source_region& where, std::size_t offset,
                           const std::string& message) {
-  add_at(where, where.begin.column + offset, message);
+  mistakes_.push_back(at(where, where.begin.column + offset, message));
 }
 
-void Mistakes::add_at(const toml::source_region& where, std::size_t column,
-                      const std::string& message) {
+void Mistakes::note(const toml::source_region& where, const std::string& message) {
+  notes_.push_back(at(where, where.begin.column, message).message);
+}
+
+Mistakes::Mistake Mistakes::at(const toml::source_region& where, std::size_t column,
+                               const std::string& message) const {
   const std::string& source = where.path ? *where.path : source_;
-  if (where.begin.line == 0 || source.starts_with("--")) {
-    mistakes_.push_back({kNowhere, 0, fmt::format("{}: {}", source, message)});
-  } else {
-    mistakes_.push_back({where.begin.line, column,
-                         fmt::format("{}:{}:{}: {}", source, where.begin.line, column, message)});
-  }
+  if (where.begin.line == 0 || source.starts_with("--"))
+    return {kNowhere, 0, fmt::format("{}: {}", source, message)};
+  return {where.begin.line, column,
+          fmt::format("{}:{}:{}: {}", source, where.begin.line, column, message)};
 }
 
-void Mistakes::raise() const {
-  if (mistakes_.empty()) return;
+void Mistakes::raise(std::vector<std::string>* notes) const {
+  if (mistakes_.empty()) {
+    if (notes != nullptr) notes->insert(notes->end(), notes_.begin(), notes_.end());
+    return;
+  }
   auto sorted = mistakes_;
   std::stable_sort(sorted.begin(), sorted.end(), [](const Mistake& a, const Mistake& b) {
     return std::tie(a.line, a.column) < std::tie(b.line, b.column);
@@ -125,6 +130,11 @@ std::string TableReader::dotted(const std::string& key) const {
 void TableReader::complain(const std::string& key, const std::string& message) const {
   const toml::node* node = table_.get(key);
   mistakes_.add(node != nullptr ? node->source() : table_.source(), message);
+}
+
+void TableReader::note(const std::string& key, const std::string& message) const {
+  const toml::node* node = table_.get(key);
+  mistakes_.note(node != nullptr ? node->source() : table_.source(), message);
 }
 
 void TableReader::wrong_type(const std::string& key, const toml::node& node,

@@ -29,12 +29,15 @@ class Mistakes {
   void add(const toml::source_region& where, const std::string& message);
   /// The same, `offset` letters behind the start of a quoted text.
   void add_inside(const toml::source_region& where, std::size_t offset, const std::string& message);
+  /// A note in the same form: what reads, but should be written otherwise.
+  void note(const toml::source_region& where, const std::string& message);
   [[nodiscard]] bool empty() const { return mistakes_.empty(); }
   [[nodiscard]] std::size_t count() const { return mistakes_.size(); }
   [[nodiscard]] const std::string& source() const { return source_; }
   /// @throws Error with one line per mistake, in the order of the file; those of other places
   /// (--set) follow
-  void raise() const;
+  /// @param notes where not null, gets the notes when there is no mistake, in the order they came
+  void raise(std::vector<std::string>* notes = nullptr) const;
 
  private:
   struct Mistake {
@@ -44,11 +47,13 @@ class Mistakes {
   };
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
-  void add_at(const toml::source_region& where, std::size_t column, const std::string& message);
+  [[nodiscard]] Mistake at(const toml::source_region& where, std::size_t column,
+                           const std::string& message) const;
 
   std::string source_;
   ErrorKind kind_;
   std::vector<Mistake> mistakes_;
+  std::vector<std::string> notes_;
 };
 
 /// Reads one TOML table, the one reader of all input files. A wrong value is noted in `Mistakes`
@@ -128,6 +133,8 @@ class TableReader {
   [[nodiscard]] Mistakes& mistakes() const { return mistakes_; }
   /// Notes a mistake at the key's value, at the table when the key is absent.
   void complain(const std::string& key, const std::string& message) const;
+  /// The same of a note.
+  void note(const std::string& key, const std::string& message) const;
   /// Notes every key that is not known, and every needed one that is absent.
   /// @throws Error(bug) for a key of the table of keys that stands here and nobody asked for
   void finish();

@@ -6,8 +6,8 @@ awk -F' *[|] *' '
 BEGIN {
   print "# Taxonomy: what the surveys name, and what of it runs here\n"
   print "Made by `scripts/taxonomy.sh` from `profiles/published/taxonomy.txt`. What a run used, by the same axes, is `dynamiccl query"
-  print "taxonomy`; what the surveys publish of trade-offs stands beside measurements in `query architecture_tradeoff` and"
-  print "`query scheduling_tradeoff`. \"Named only\": the surveys give no figure. In the matrix, - = not told."
+  print "taxonomy`; what the surveys publish of trade-offs is set against measurements in `query architecture_tradeoff` and"
+  print "`query scheduling_tradeoff`. \"Named only\": the surveys give no figure. In the matrix, - = not stated."
 }
 /^#/ || /^$/ { next }
 /^\[matrix\]/ { print "\n## Capabilities of libraries\n"; matrix = 1; row = 0; next }

@@ -152,7 +152,7 @@ void watch(Communicator& comm, const WatchOptions& options, Backend backend,
     comm.broadcast(&arm, 1, DataType::int32, 0);
     if (arm == kStop) break;
     if (arm != in_force) {
-      const Setting setting = key.setting(arm);
+      const ActionSettings setting = key.setting(arm);
       CallShape shape = call.shape();
       shape.algorithm = setting.algorithm;
       shape.knobs = setting.call_knobs;

@@ -5,10 +5,11 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/statistics/statistics.hpp"
 #include "tuner/action/spaces.hpp"
-#include "tuner/agents/agent.hpp"
+#include "tuner/agents/task_loop.hpp"
 #include "tuner/simulator/arm_model.hpp"
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/trigger/trigger.hpp"
@@ -38,8 +39,8 @@ class WatchedKey {
     choose();
   }
 
-  [[nodiscard]] std::uint32_t arm() const { return static_cast<std::uint32_t>(arm_); }
-  [[nodiscard]] Setting setting(std::size_t arm) const {
+  [[nodiscard]] std::uint32_t arm() const { return static_cast<std::uint32_t>(loop_.choice().arm); }
+  [[nodiscard]] ActionSettings setting(std::size_t arm) const {
     return task_.space->setting(task_.space->arms()[arm]);
   }
   /// -1 while the first search runs.
@@ -55,7 +56,7 @@ class WatchedKey {
     }
     trial_.push_back(latency.count());
     if (trial_.size() < kCallsPerTrial) return;
-    agent_->learn(task_, arm_, {true, Micros{median(trial_)}});
+    loop_.observe(std::as_const(task_), {true, Micros{median(trial_)}});
     event("tried", fmt::format("{} {:.1f} us", text(), median(trial_)));
     trial_.clear();
     choose();
@@ -77,15 +78,14 @@ class WatchedKey {
  private:
   static constexpr std::size_t kCallsPerTrial = 40;
 
-  [[nodiscard]] std::string text() const { return task_.space->text(task_.space->arms()[arm_]); }
+  [[nodiscard]] std::string text() const {
+    return task_.space->text(task_.space->arms()[loop_.choice().arm]);
+  }
 
   void choose() {
-    if (!agent_->finished(task_)) {
-      arm_ = agent_->act(task_).arm;
-      return;
-    }
-    arm_ = agent_->recommend(task_);
-    frozen_ = true;
+    frozen_ = loop_.finished(task_);
+    loop_.next(task_);
+    if (!frozen_) return;
     if (first_freeze_ < 0) first_freeze_ = calls_;
     trigger_.restart();
     event("frozen", text());
@@ -96,17 +96,17 @@ class WatchedKey {
     if (!state.alarm) return;
     event("alarm", fmt::format("score {:.2f}, interference {:.2f}: the key is open again",
                                state.cusum_score, state.interference));
-    agent_->reopen(task_.key);
+    loop_.reopen(task_);
     frozen_ = false;
     choose();
   }
 
   std::unique_ptr<Agent> agent_;
+  TaskLoop loop_{*agent_};
   std::ofstream log_;
   Task task_;
   Trigger trigger_;
   std::vector<double> trial_;
-  std::size_t arm_ = 0;
   bool frozen_ = false;
   long calls_ = 0;
   long first_freeze_ = -1;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -46,8 +47,9 @@ std::string malloc_setting_mistake(const std::string& name, const std::string& v
 }
 
 std::string malloc_knob_mistake(const std::string& knob, const std::vector<std::string>& values) {
-  if (!knob.starts_with(kMallocKnob)) return "";
-  const std::string name = knob.substr(kMallocKnob.size());
+  const auto setting = find_setting(knob);
+  if (!setting || setting->scope != SettingScope::malloc) return "";
+  const std::string& name = setting->name;
   for (const std::string& value : values) {
     if (value == "default") continue;
     if (auto mistake = malloc_setting_mistake(name, value); !mistake.empty()) return mistake;
@@ -56,7 +58,7 @@ std::string malloc_knob_mistake(const std::string& knob, const std::vector<std::
 }
 
 bool asks_for_huge_pages(const std::map<std::string, std::string>& knobs) {
-  const auto knob = knobs.find(std::string(kMallocKnob) + std::string(kHugePagesSetting));
+  const auto knob = knobs.find(setting_text(SettingScope::malloc, kHugePagesSetting));
   return knob != knobs.end() && is_true(knob->second);
 }
 

@@ -29,7 +29,6 @@ std::vector<std::string> malloc_setting_names();
 /// knobs have them); "" = fine.
 std::string malloc_setting_mistake(const std::string& name, const std::string& value);
 
-inline constexpr std::string_view kMallocKnob = "malloc.";
 /// The same of a knob with its scope ("malloc.keep") and of all its values, "default" apart; "" for
 /// a knob of another scope.
 std::string malloc_knob_mistake(const std::string& knob, const std::vector<std::string>& values);

@@ -57,11 +57,12 @@ Fix fix_faulted_buffers(const Symptoms& symptoms) {
   EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> names;
   for (const auto& [name, value] : settings) {
-    names.push_back(fmt::format("malloc.{} = {}", name, value));
+    names.push_back(fmt::format("{} = {}", setting_text(SettingScope::malloc, name), value));
     for (const auto& look : symptoms.looks)
       if (faults_anew(look))
         put_setting(profile, look.backend,
-                    {"malloc:" + name, value, "temporary buffers of calls are not faulted anew"});
+                    {{SettingScope::malloc, name, value},
+                     "temporary buffers of calls are not faulted anew"});
   }
   return {fmt::format("{}={} in the ranks' environment ({})", kTunablesVariable,
                       with_malloc_settings("", settings), join(names, ", ")),

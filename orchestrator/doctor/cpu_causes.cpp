@@ -67,7 +67,8 @@ Fix fix_shared_core(const Symptoms& symptoms) {
     profile.cpus.clear();
   }
   for (const BackendFacts& facts : kBackendFacts)
-    if (facts.mca) drop_setting(profile, facts.backend, "mca:hwloc_base_binding_policy");
+    if (facts.mca)
+      drop_setting(profile, facts.backend, SettingScope::mca, "hwloc_base_binding_policy");
   if (flags.empty()) flags.emplace_back("mpirun --bind-to none");
   return {join(flags, ", "), std::move(profile)};
 }

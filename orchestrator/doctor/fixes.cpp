@@ -7,7 +7,7 @@
 namespace dynamiccl {
 namespace {
 
-constexpr const char* kVaderCopies = "mca:btl_vader_single_copy_mechanism";
+constexpr const char* kVaderCopies = "btl_vader_single_copy_mechanism";
 constexpr const char* kProcLink = "UCX_POSIX_USE_PROC_LINK";
 constexpr const char* kTransports = "UCX_TLS";
 
@@ -15,18 +15,22 @@ constexpr const char* kTransports = "UCX_TLS";
 
 void put_setting(EnvironmentProfile& profile, Backend backend, BackendSetting setting) {
   auto& settings = profile.backend_settings[backend];
-  const auto same = std::find_if(settings.begin(), settings.end(),
-                                 [&](const auto& known) { return known.name == setting.name; });
+  const auto same = std::find_if(settings.begin(), settings.end(), [&](const auto& known) {
+    return known.scope == setting.scope && known.name == setting.name;
+  });
   if (same == settings.end())
     settings.push_back(std::move(setting));
   else
     *same = std::move(setting);
 }
 
-void drop_setting(EnvironmentProfile& profile, Backend backend, const std::string& name) {
+void drop_setting(EnvironmentProfile& profile, Backend backend, SettingScope scope,
+                  std::string_view name) {
   const auto found = profile.backend_settings.find(backend);
   if (found == profile.backend_settings.end()) return;
-  std::erase_if(found->second, [&](const auto& setting) { return setting.name == name; });
+  std::erase_if(found->second, [&](const auto& setting) {
+    return setting.scope == scope && setting.name == name;
+  });
 }
 
 void use_host_network(EnvironmentProfile& profile) {
@@ -44,9 +48,9 @@ void use_host_ipc(EnvironmentProfile& profile) {
 
 void allow_cma(EnvironmentProfile& profile) {
   for (const BackendFacts& facts : kBackendFacts)
-    if (facts.mca) drop_setting(profile, facts.backend, kVaderCopies);
-  drop_setting(profile, Backend::mpich, kProcLink);
-  drop_setting(profile, Backend::mpich, kTransports);
+    if (facts.mca) drop_setting(profile, facts.backend, SettingScope::mca, kVaderCopies);
+  drop_setting(profile, Backend::mpich, SettingScope::env, kProcLink);
+  drop_setting(profile, Backend::mpich, SettingScope::env, kTransports);
 }
 
 }  // namespace dynamiccl

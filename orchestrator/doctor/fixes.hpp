@@ -11,7 +11,8 @@ namespace dynamiccl {
 /// Replaces or adds a backend's setting.
 void put_setting(EnvironmentProfile& profile, Backend backend, BackendSetting setting);
 /// Removes a backend's setting where it has it.
-void drop_setting(EnvironmentProfile& profile, Backend backend, const std::string& name);
+void drop_setting(EnvironmentProfile& profile, Backend backend, SettingScope scope,
+                  std::string_view name);
 
 /// The host's network; settings that name the containers' subnet name the interface instead.
 void use_host_network(EnvironmentProfile& profile);

@@ -22,7 +22,7 @@ std::string nccl_setting(const EnvironmentProfile& profile, const std::string& n
   if (const auto settings = profile.backend_settings.find(Backend::nccl);
       settings != profile.backend_settings.end())
     for (const auto& setting : settings->second)
-      if (setting.name == name) value = setting.value;
+      if (setting.scope == SettingScope::env && setting.name == name) value = setting.value;
   return value;
 }
 
@@ -232,7 +232,7 @@ EnvironmentProfile with_gpu_path(EnvironmentProfile profile) {
        {"NCCL_HOSTID", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_PLUGIN", "NCCL_NET",
         "DYNAMICCL_SHARED_FOLDER", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) {
     profile.environment.erase(name);
-    drop_setting(profile, Backend::nccl, name);
+    drop_setting(profile, Backend::nccl, SettingScope::env, name);
   }
   return profile;
 }
@@ -240,7 +240,7 @@ EnvironmentProfile with_gpu_path(EnvironmentProfile profile) {
 EnvironmentProfile with_shared_folder(EnvironmentProfile profile) {
   constexpr const char* kReason = "through a folder that isolated ranks share";
   const auto put = [&](const char* name, const char* value) {
-    put_setting(profile, Backend::nccl, {name, value, kReason});
+    put_setting(profile, Backend::nccl, {{SettingScope::env, name, value}, kReason});
   };
   put("NCCL_NET_PLUGIN", "{program_folder}/libdynamiccl-nccl-plugin.so");
   put("NCCL_NET", "DynamICCL");

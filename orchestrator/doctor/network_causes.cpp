@@ -160,7 +160,7 @@ std::vector<const BackendLook*> without_interface(const Symptoms& symptoms) {
 
 /// Takes a variable away, wherever the profile sets it.
 void drop_variable(EnvironmentProfile& profile, Backend backend, const std::string& name) {
-  drop_setting(profile, backend, name);
+  drop_setting(profile, backend, SettingScope::env, name);
   profile.environment.erase(name);
 }
 
@@ -174,9 +174,9 @@ std::string use_shared_network(EnvironmentProfile& profile, const BackendLook& l
       "the network the ranks share; a container bridge reaches no other rank";
   const std::string place = fmt::format(" (backend.{})", name_of(backend));
   if (is_openmpi(backend)) {
-    drop_setting(profile, backend, std::string("mca:") + kExclude);
-    put_setting(profile, backend, {std::string("mca:") + kInclude, value, reason});
-    put_setting(profile, backend, {"mca:oob_tcp_if_include", value, reason});
+    drop_setting(profile, backend, SettingScope::mca, kExclude);
+    for (const char* name : {kInclude, "oob_tcp_if_include"})
+      put_setting(profile, backend, {{SettingScope::mca, name, value}, reason});
     // Open MPI takes one of the two only.
     return fmt::format(
         "--mca {0} {1} --mca oob_tcp_if_include {1}{2}{3}", kInclude, host ? "INTERFACE" : "SUBNET",
@@ -184,7 +184,7 @@ std::string use_shared_network(EnvironmentProfile& profile, const BackendLook& l
   }
   const std::string variable = interface_variable(backend);
   if (backend == Backend::nccl) {
-    put_setting(profile, backend, {variable, "{interface}", reason});
+    put_setting(profile, backend, {{SettingScope::env, variable, "{interface}"}, reason});
     return variable + "=INTERFACE" + place;
   }
   drop_variable(profile, backend, variable);
@@ -248,7 +248,7 @@ std::optional<Symptom> look_for_no_interface(const Symptoms& symptoms) {
   for (const auto* look : told) {
     symptom.backends.push_back(look->backend);
     settings.push_back(
-        fmt::format("{} is told {}", name_of(look->backend), told_interfaces(*look)));
+        fmt::format("{} is set to {}", name_of(look->backend), told_interfaces(*look)));
   }
   std::vector<std::string> there;
   for (const auto& interface : usable_interfaces(symptoms.facts.front()))
@@ -265,7 +265,10 @@ Fix fix_no_interface(const Symptoms& symptoms) {
     const std::string told = told_interfaces(*look);
     const std::string name = told.substr(0, told.find(' '));
     const bool mca = is_openmpi(look->backend);
-    drop_variable(profile, look->backend, mca ? "mca:" + name : name);
+    if (mca)
+      drop_setting(profile, look->backend, SettingScope::mca, name);
+    else
+      drop_variable(profile, look->backend, name);
     flags.push_back(fmt::format("without {}{} (backend.{}), or with an interface that is there",
                                 mca ? "--mca " : "", name, name_of(look->backend)));
   }

@@ -133,13 +133,15 @@ json to_json(const ProofResult& proof) {
 json to_json(const Finding& finding) {
   json backends = json::array();
   for (const Backend backend : finding.symptom.backends) backends.push_back(name_of(backend));
-  return {{"cause", finding.cause->id},
-          {"title", finding.cause->title},
-          {"backends", backends},
-          {"evidence", finding.symptom.evidence},
-          {"fix", finding.fix.flag},
-          {"fixed_profile",
-           finding.fix.profile ? json::parse(dynamiccl::to_json(*finding.fix.profile)) : json()}};
+  return {
+      {"cause", finding.cause->id},
+      {"title", finding.cause->title},
+      {"backends", backends},
+      {"evidence", finding.symptom.evidence},
+      {"fix", finding.fix.flag},
+      {"fixed_profile", finding.fix.profile
+                            ? shown_profile(json::parse(dynamiccl::to_json(*finding.fix.profile)))
+                            : json()}};
 }
 
 }  // namespace

@@ -144,11 +144,8 @@ std::string asked_of(const EnvironmentProfile& profile, Backend backend, const S
   std::map<std::string, std::string> settings = profile.environment;
   if (const auto found = profile.backend_settings.find(backend);
       found != profile.backend_settings.end())
-    for (const auto& setting : found->second) {
-      constexpr std::string_view mca = "mca:";
-      settings[setting.name.starts_with(mca) ? setting.name.substr(mca.size()) : setting.name] =
-          setting.value;
-    }
+    for (const auto& setting : found->second)
+      if (setting.scope != SettingScope::malloc) settings[setting.name] = setting.value;
   return asked_transport(profile, backend, settings, profile.kind == EnvironmentKind::cross_docker,
                          symptoms.host, symptoms.ranks);
 }

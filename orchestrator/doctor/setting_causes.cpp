@@ -50,8 +50,8 @@ std::vector<Forced> forced_ways(const Symptoms& symptoms) {
   return found;
 }
 
-std::string setting_key(const Forced& forced) {
-  return (forced.look->mca.contains(forced.name) ? "mca:" : "") + forced.name;
+SettingScope scope_of(const Forced& forced) {
+  return forced.look->mca.contains(forced.name) ? SettingScope::mca : SettingScope::env;
 }
 
 /// Who gave a setting, with the reason that stands there.
@@ -59,7 +59,7 @@ std::string origin_of(const EnvironmentProfile& profile, const Forced& forced) {
   const auto settings = profile.backend_settings.find(forced.look->backend);
   if (settings != profile.backend_settings.end())
     for (const auto& setting : settings->second)
-      if (setting.name == setting_key(forced))
+      if (setting.scope == scope_of(forced) && setting.name == forced.name)
         return fmt::format("profile {}, [[backend.{}]]{}", profile.name,
                            name_of(forced.look->backend),
                            setting.reason.empty() ? "" : ": \"" + setting.reason + "\"");
@@ -88,7 +88,7 @@ Fix fix_slow_setting(const Symptoms& symptoms) {
   EnvironmentProfile profile = symptoms.profile;
   std::vector<std::string> flags;
   for (const auto& one : forced_ways(symptoms)) {
-    drop_setting(profile, one.look->backend, setting_key(one));
+    drop_setting(profile, one.look->backend, scope_of(one), one.name);
     profile.environment.erase(one.name);
     flags.push_back(fmt::format("without {} (backend.{})", one.name, name_of(one.look->backend)));
   }

@@ -203,20 +203,21 @@ bool is_variable(const std::string& name) {
 }
 
 /// The settings of one scope: knobs.openmpi.mca.
-void read_scope(TableReader& scopes, const std::string& scope, Backend backend,
+void read_scope(TableReader& scopes, SettingScope scope, Backend backend,
                 std::vector<KnobAxis>& axes, std::size_t& combinations) {
-  auto knobs = scopes.table(scope);
+  const std::string key(name_of(scope));
+  auto knobs = scopes.table(key);
   if (!knobs) return;
-  if (scope == "mca" && !backend_facts(backend).mca)
-    scopes.complain(scope, fmt::format("mca parameters belong to Open MPI, not to {}; "
-                                       "use env or call",
-                                       name_of(backend)));
+  if (scope == SettingScope::mca && !backend_facts(backend).mca)
+    scopes.complain(key, fmt::format("mca parameters belong to Open MPI, not to {}; "
+                                     "use env or call",
+                                     name_of(backend)));
   for (const auto& name : knobs->keys()) {
     if (!is_variable(name))
       knobs->complain(name, fmt::format("\"{}\" is no name of a setting: expected letters, "
                                         "digits and _",
                                         name));
-    KnobAxis axis{fmt::format("{}.{}", scope, name), knobs->scalars(name)};
+    KnobAxis axis{setting_text(scope, name), knobs->scalars(name)};
     if (const auto mistake = malloc_knob_mistake(axis.name, axis.values); !mistake.empty())
       knobs->complain(name, mistake);
     bound_combinations(*knobs, name, axis.values.size(), combinations);
@@ -237,8 +238,8 @@ void read_knobs(TableReader& root, Experiment& experiment) {
     auto scopes = table->table(backend_name);
     if (!scopes) continue;
     std::size_t combinations = 1;
-    for (const char* scope : {"env", "mca", "malloc", "call"})
-      read_scope(*scopes, scope, *backend, experiment.knobs[*backend], combinations);
+    for (const auto& scope : NameTable<SettingScope>::entries)
+      read_scope(*scopes, scope.value, *backend, experiment.knobs[*backend], combinations);
     scopes->finish();
   }
 }
@@ -252,6 +253,8 @@ void read_expressions(TableReader& root, const std::string& key,
     const toml::node* place = node->is_array() ? node->as_array()->get(i) : node;
     try {
       expressions.push_back(Expression::parse(texts[i], environments));
+      for (const auto& note : expressions.back().notes())
+        root.mistakes().note(place->source(), fmt::format("{} \"{}\", {}", key, texts[i], note));
     } catch (const Error& error) {
       root.mistakes().add(place->source(),
                           fmt::format("{} \"{}\", {}", key, texts[i], error.what()));
@@ -332,7 +335,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   // Checked here with all else; `tune` reads it again with tune_options_of().
   read_tune(root, names_of(all));
   root.finish();
-  mistakes.raise();
+  mistakes.raise(&experiment.notes);
   keep_used_profiles(all, experiment);
   return experiment;
 }

@@ -71,6 +71,7 @@ struct Experiment {
   std::optional<ClusterOptions> cluster;  ///< the ranks' machines; nullopt = this one
   /// Every profile the axes name, with the experiment's overrides applied.
   std::map<std::string, EnvironmentProfile> profiles;
+  std::vector<std::string> notes;  ///< "file:line:col: ...": what reads but should be written anew
 };
 
 /// Parses and checks an experiment.

@@ -7,6 +7,7 @@
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
@@ -88,6 +89,7 @@ class Parser {
     }
     return root;
   }
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   [[nodiscard]] const Token& peek() const { return tokens_[next_]; }
@@ -189,13 +191,13 @@ class Parser {
     return names;
   }
 
-  static void set_field(Node& node, const Token& name) {
-    for (const std::string_view scope : {"env.", "mca.", "malloc.", "call."}) {
-      if (name.text.starts_with(scope) && name.text.size() > scope.size()) {
-        node.field = Field::knob;
-        node.knob = name.text;
-        return;
-      }
+  void set_field(Node& node, const Token& name) {
+    if (const auto setting = find_setting(name.text)) {
+      node.field = Field::knob;
+      node.knob = setting_text(setting->scope, setting->name);
+      if (!setting->note.empty())
+        notes_.push_back(fmt::format("column {}: {}", name.column, setting->note));
+      return;
     }
     for (const auto& entry : kFields) {
       if (entry.name == name.text) {
@@ -287,6 +289,7 @@ class Parser {
 
   std::vector<Token> tokens_;
   const std::vector<std::string>& environments_;
+  std::vector<std::string> notes_;
   std::size_t next_ = 0;
   int depth_ = 0;
 };
@@ -370,7 +373,9 @@ bool evaluate(const Node& node, const CellView& cell) {
 Expression Expression::parse(std::string_view text, const std::vector<std::string>& environments) {
   Expression expression;
   expression.text_ = std::string(text);
-  expression.root_ = Parser(expression::tokenize(text), environments).parse();
+  Parser parser(expression::tokenize(text), environments);
+  expression.root_ = parser.parse();
+  expression.notes_ = parser.notes();
   return expression;
 }
 

@@ -38,11 +38,14 @@ class Expression {
 
   [[nodiscard]] bool matches(const CellView& cell) const;
   [[nodiscard]] const std::string& text() const { return text_; }
+  /// "column N: ..." of each name that reads but should be written anew.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
   struct Node;
 
  private:
   std::string text_;
+  std::vector<std::string> notes_;
   std::shared_ptr<const Node> root_;
 };
 

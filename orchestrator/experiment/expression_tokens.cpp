@@ -10,7 +10,8 @@ namespace dynamiccl::expression {
 namespace {
 
 bool is_word_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.' ||
+         c == ':';  // of a setting's old spelling
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/setting.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -53,13 +54,18 @@ void read_launch_knobs(TableReader& table, SpaceOptions& space) {
   if (!knobs) return;
   for (const std::string& name : knobs->keys()) {
     const auto values = knobs->scalars(name);
-    if (!name.starts_with("env.") && !name.starts_with("mca.") && !name.starts_with(kMallocKnob))
-      knobs->complain(name, fmt::format("\"{}\": expected \"env.NAME\", \"mca.NAME\" or "
-                                        "\"malloc.NAME\" in quotes",
-                                        name));
-    else if (const auto mistake = malloc_knob_mistake(name, values); !mistake.empty())
+    if (const auto mistake =
+            setting_mistake(name, {SettingScope::env, SettingScope::mca, SettingScope::malloc});
+        !mistake.empty()) {
       knobs->complain(name, mistake);
-    space.launch.emplace_back(name, values);
+      continue;
+    }
+    const auto setting = *find_setting(name);
+    if (!setting.note.empty()) knobs->note(name, setting.note);
+    const std::string knob = setting_text(setting.scope, setting.name);
+    if (const auto mistake = malloc_knob_mistake(knob, values); !mistake.empty())
+      knobs->complain(name, mistake);
+    space.launch.emplace_back(knob, values);
   }
 }
 
@@ -98,6 +104,8 @@ TuneOptions read_tune(TableReader& root, const std::vector<std::string>& environ
                                                         : std::vector<std::string>{}) {
     try {
       options.held_out.push_back(Expression::parse(text, environments));
+      for (const auto& note : options.held_out.back().notes())
+        table->note("held_out", fmt::format("held_out \"{}\", {}", text, note));
     } catch (const Error& error) {
       table->complain("held_out", fmt::format("held_out \"{}\", {}", text, error.what()));
     }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 
 namespace dynamiccl {
@@ -161,14 +162,14 @@ std::map<std::string, std::string> settings_in(const std::string& line) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::string word = words[i];
     if ((word == "--mca" || word == "-mca") && i + 2 < words.size())
-      settings["mca." + words[i + 1]] = words[i + 2];
+      settings[setting_text(SettingScope::mca, words[i + 1])] = words[i + 2];
     if (word.starts_with("--export=")) word.erase(0, 9);
     for (const auto& part : split(word, ',')) {
       const auto equals = part.find('=');
       if (equals == std::string::npos) continue;
       if (std::any_of(kPrefixes.begin(), kPrefixes.end(),
                       [&](std::string_view prefix) { return part.starts_with(prefix); }))
-        settings["env." + part.substr(0, equals)] = part.substr(equals + 1);
+        settings[setting_text(SettingScope::env, part.substr(0, equals))] = part.substr(equals + 1);
     }
   }
   return settings;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
@@ -170,7 +171,8 @@ class JsonReader {
           config[key] != (std::string_view(key) == "nthreads" ? 1 : 0))
         start_.settings[key] = config[key].dump();
     for (const auto& [name, value] : start_.environment.items())
-      if (value.is_string()) start_.settings["env." + name] = value.get<std::string>();
+      if (value.is_string())
+        start_.settings[setting_text(SettingScope::env, name)] = value.get<std::string>();
     if (config.contains("validation")) start_.verify = number("validation", 0) != 0;
     const auto devices = config.value("devices", json::array());
     const auto ranks = groups_of(devices);

@@ -49,7 +49,8 @@ std::string expand(std::string text, const BackendSetting& setting, const Launch
         throw Error(ErrorKind::input,
                     fmt::format("profile {}: {} = \"{}\" needs {}, which this environment has not "
                                 "(it uses the host's network); write the value itself",
-                                profile, setting.name, setting.value, placeholder));
+                                profile, profile_text(setting.scope, setting.name), setting.value,
+                                placeholder));
       }
       text.replace(at, placeholder.size(), *value);
     }
@@ -89,29 +90,29 @@ std::string trainer_program(Backend backend) {
 
 void apply_settings(LaunchRequest& request, const EnvironmentProfile& profile,
                     const std::map<std::string, std::string>& knobs) {
-  constexpr std::string_view mca = "mca:";
-  constexpr std::string_view allocator = "malloc:";
   std::map<std::string, std::string> tunables;
+  const auto target = [&](SettingScope scope) -> std::map<std::string, std::string>& {
+    switch (scope) {
+      case SettingScope::mca:
+        return request.mca;
+      case SettingScope::malloc:
+        return tunables;
+      case SettingScope::env:
+        return request.environment;
+      case SettingScope::call:
+        break;
+    }
+    throw Error(ErrorKind::bug, "a call's setting is none of a launch");
+  };
   for (const auto& [name, value] : profile.environment) request.environment[name] = value;
   const auto settings = profile.backend_settings.find(request.backend);
   if (settings != profile.backend_settings.end()) {
-    for (const auto& setting : settings->second) {
-      const auto value = expand(setting.value, setting, request, profile.name);
-      if (setting.name.starts_with(mca)) {
-        request.mca[setting.name.substr(mca.size())] = value;
-      } else if (setting.name.starts_with(allocator)) {
-        tunables[setting.name.substr(allocator.size())] = value;
-      } else {
-        request.environment[setting.name] = value;
-      }
-    }
+    for (const auto& setting : settings->second)
+      target(setting.scope)[setting.name] = expand(setting.value, setting, request, profile.name);
   }
-  for (const auto& [name, value] : knobs) {
-    const auto dot = name.find('.');
-    auto& target = name.starts_with("mca.")      ? request.mca
-                   : name.starts_with("malloc.") ? tunables
-                                                 : request.environment;
-    target[name.substr(dot + 1)] = value;
+  for (const auto& [text, value] : knobs) {
+    const SettingName knob = profile_setting(text);
+    target(knob.scope)[knob.name] = value;
   }
   if (!tunables.empty()) set_tunables(request, tunables);
 }

@@ -10,6 +10,7 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 
@@ -78,7 +79,8 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   if (can.why_not_placed)
     if (auto reason = can.why_not_placed(group.ranks); !reason.empty()) return reason;
   if (!can.huge_pages_reason.empty() && asks_for_huge_pages(group.knobs))
-    return "malloc.huge_pages: " + can.huge_pages_reason;
+    return fmt::format("{}: {}", setting_text(SettingScope::malloc, kHugePagesSetting),
+                       can.huge_pages_reason);
   if (auto reason = why_too_few_gpus(group, can.gpus); !reason.empty()) return reason;
   if (cell.collective == Collective::training) return why_no_training(group, cell, can);
   if (!belongs_to(cell.collective, group.architecture))
@@ -113,17 +115,12 @@ std::string why_impossible(const PlannedGroup& group, const WorkCell& cell,
   return "";
 }
 
-std::string knobs_key(const Knobs& knobs) {
-  std::string key;
-  for (const auto& [name, value] : knobs) key += fmt::format("{}={};", name, value);
-  return key;
-}
-
 /// All combinations of the knobs of one scope; "default" leaves a knob out.
 std::vector<Knobs> combinations(const std::vector<KnobAxis>& axes, bool call_scope) {
   std::vector<Knobs> result{{}};
   for (const auto& axis : axes) {
-    if (axis.name.starts_with("call.") != call_scope) continue;
+    const auto setting = find_setting(axis.name);
+    if ((setting && setting->scope == SettingScope::call) != call_scope) continue;
     std::vector<Knobs> next;
     for (const auto& knobs : result) {
       for (const auto& value : axis.values) {
@@ -285,9 +282,7 @@ class Expansion {
       if (++cells_ > kMostCells) refuse_too_many("cells", kMostCells);
       PlannedCell planned{cell, why_impossible(group, cell, capabilities_)};
       // Workers know a call's knobs by their own names.
-      planned.work.knobs.clear();
-      for (const auto& [name, value] : knobs)
-        planned.work.knobs[name.substr(std::string_view("call.").size())] = value;
+      planned.work.knobs = settings_of(knobs, SettingScope::call);
       group.cells.push_back(std::move(planned));
     }
   }
@@ -352,6 +347,12 @@ void shuffle(std::vector<T>& values, std::uint64_t seed) {
 std::uint64_t hashed(const std::string& key) { return std::stoull(stable_id(key), nullptr, 16); }
 
 }  // namespace
+
+std::string knobs_key(const std::map<std::string, std::string>& knobs) {
+  std::string key;
+  for (const auto& [name, value] : knobs) key += fmt::format("{}={};", name, value);
+  return key;
+}
 
 Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,
                const Expression* only) {

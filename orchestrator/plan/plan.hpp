@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace dynamiccl {
 /// @param only keeps the cells it matches; nullptr keeps all
 Plan make_plan(const Experiment& experiment, const Capabilities& capabilities,
                const Expression* only);
+
+/// "NAME=VALUE;" of each, for ids.
+std::string knobs_key(const std::map<std::string, std::string>& knobs);
 
 /// Order of `count` groups in a block: a permutation that depends on seed and block alone.
 std::vector<std::size_t> block_order(std::size_t count, std::uint64_t seed, int block);

@@ -121,10 +121,10 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
 
 void LaunchRunner::say_who_is_beside(const std::set<pid_t>& processes) {
   if (processes.empty() || std::exchange(said_beside_, true)) return;
-  console_.warning(
-      fmt::format("another run measures on the same cores (process {}): launches beside it are "
-                  "flagged; wait for its end, or give each its own cores with taskset",
-                  *processes.begin()));
+  console_.warning(fmt::format(
+      "another run measures on the same cores (process {}): launches at the same time are "
+      "flagged; wait for its end, or give each its own cores with taskset",
+      *processes.begin()));
 }
 
 void LaunchRunner::store_outcome(const PreparedLaunch& launch, const GroupLaunch& done) {

@@ -298,8 +298,8 @@ std::vector<SurroundingDifference> differences_now(
     all.push_back({profile_part, {"name", launch.profile().name, "-"}});
   } else {
     add(all, profile_part,
-        leaf_differences(stored_json(to_json(launch.profile())),
-                         stored_json(to_json(known->second))));
+        leaf_differences(shown_profile(stored_json(to_json(launch.profile()))),
+                         shown_profile(stored_json(to_json(known->second)))));
   }
   add(all, "library", library_differences(launch));
   const auto now = rehearse(launch, site);

@@ -12,6 +12,7 @@
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/export/export.hpp"
 #include "tuner/export/mpi_export.hpp"
@@ -52,19 +53,8 @@ TuneTask task_for(const TunePlan& plan, const CheckPlan::Place& place, WorkCell 
   cell.knobs.clear();
   cell.id =
       stable_id(fmt::format("{}|{}|{}", group.id, name_of(cell.collective), cell.size.count()));
-  TuneTask task;
-  task.group = place.plain;
-  task.environment = group.environment;
-  task.search.size = cell.size;
-  task.search.task.key = {group.environment,
-                          {.collective = cell.collective,
-                           .bin = SizeBin::of(cell.size),
-                           .group_size = group.ranks,
-                           .nodes = 1,
-                           .architecture = group.architecture,
-                           .backend = group.backend}};
+  TuneTask task = task_in(group, place.plain, cell);
   task.runs = {{place.plain, cell, 1}, {place.loaded, cell, 1}};
-  task.cell = std::move(cell);
   return task;
 }
 
@@ -187,15 +177,14 @@ class PlaceCheck {
       for (const auto& [name, value] : entry.setting.launch_knobs) loaded.knobs[name] = value;
     if (loaded.backend == Backend::mpich) {
       for (const auto& [collective, algorithm] : mpich_algorithms(force))
-        loaded.knobs["env." + mpich_variable(collective)] = algorithm;
+        loaded.knobs[setting_text(SettingScope::env, mpich_variable(collective))] = algorithm;
     } else {
       std::ofstream(rules_) << openmpi_rules(force, notes);
-      loaded.knobs["mca.coll_tuned_use_dynamic_rules"] = "1";
-      loaded.knobs["mca.coll_tuned_dynamic_rules_filename"] = rules_;
+      loaded.knobs[kDynamicRules] = "1";
+      loaded.knobs[setting_text(SettingScope::mca, "coll_tuned_dynamic_rules_filename")] = rules_;
     }
-    std::string text;
-    for (const auto& [name, value] : loaded.knobs) text += name + "=" + value + ";";
-    loaded.id = stable_id(group().id + "|loaded|" + text + std::to_string(++looks_));
+    loaded.id =
+        stable_id(group().id + "|loaded|" + knobs_key(loaded.knobs) + std::to_string(++looks_));
   }
 
   CheckPlan& check_;
@@ -246,7 +235,7 @@ CheckPlan make_check_plan(const TunePlan& tuned, const ConfigurationTable& table
     CheckPlan::Place place{check.plan.base.groups.size(), check.plan.base.groups.size() + 1, {}};
     PlannedGroup plain = tuned.base.groups[g];
     plain.cells.clear();
-    plain.knobs.erase("mca.coll_tuned_use_dynamic_rules");
+    plain.knobs.erase(kDynamicRules);
     plain.id = stable_id(plain.id + "|plain");
     PlannedGroup loaded = plain;
     loaded.id = stable_id(plain.id + "|loaded");

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "orchestrator/launch/identity.hpp"
 
 namespace dynamiccl {
@@ -54,8 +55,11 @@ void collect(const Reader& reader, const std::string& run, Backend backend, Coll
     seen.channels = channels_in(text(row[6]));
     seen.setting.launch_knobs = nlohmann::json::parse(text(row[7]));
     // What our own programs are told is no setting of the library.
-    std::erase_if(seen.setting.launch_knobs,
-                  [](const auto& knob) { return knob.first.starts_with("env.DYNAMICCL_"); });
+    std::erase_if(seen.setting.launch_knobs, [](const auto& knob) {
+      const auto setting = find_setting(knob.first);
+      return setting && setting->scope == SettingScope::env &&
+             setting->name.starts_with("DYNAMICCL_");
+    });
     seen.setting.call_knobs = nlohmann::json::parse(text(row[8]));
     seen.median_us = number(row[11]);
     ++into.regimes[text(row[0])][text(row[9])];

@@ -79,18 +79,7 @@ struct Workload {
 TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigures& published) {
   const RunChoice& first = work.choices.front();
   const PlannedGroup& group = plan.base.groups[first.group];
-  TuneTask task;
-  task.group = first.group;
-  task.cell = first.cell;
-  task.environment = group.environment;
-  task.search.size = first.cell.size;
-  task.search.task.key = {group.environment,
-                          {.collective = first.cell.collective,
-                           .bin = SizeBin::of(first.cell.size),
-                           .group_size = group.ranks,
-                           .nodes = 1,
-                           .architecture = group.architecture,
-                           .backend = group.backend}};
+  TuneTask task = task_in(group, first.group, first.cell);
   const auto exists = [&](const ActionSpace&, const Action& action) {
     return std::find(work.actions.begin(), work.actions.end(), action) != work.actions.end();
   };

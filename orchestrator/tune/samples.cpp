@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -30,7 +31,7 @@ bool measured_huge_pages(const Reader& reader, const std::string& run_id) {
   const Table found = reader.query(
       "SELECT 1 FROM plan_group g JOIN run r ON r.id = g.run_id WHERE r.uuid = ?1 AND EXISTS "
       "(SELECT 1 FROM json_each(g.knobs_json) WHERE key = ?2) LIMIT 1",
-      {run_id, std::string(kMallocKnob) + std::string(kHugePagesSetting)});
+      {run_id, setting_text(SettingScope::malloc, kHugePagesSetting)});
   return !found.rows.empty();
 }
 

@@ -8,6 +8,7 @@
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "tuner/action/reach.hpp"
+#include "tuner/export/mpi_export.hpp"
 #include "tuner/simulator/arm_model.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
@@ -47,7 +48,7 @@ Knobs common_knobs(const PlannedGroup& group) {
   Knobs knobs = group.knobs;
   // Without it Open MPI takes no algorithm from outside; with it and none forced it decides itself.
   if (backend_facts(group.backend).library == Backend::openmpi)
-    knobs.try_emplace("mca.coll_tuned_use_dynamic_rules", "1");
+    knobs.try_emplace(kDynamicRules, "1");
   return knobs;
 }
 
@@ -70,19 +71,8 @@ bool is_held_out(const TuneOptions& tune, const PlannedGroup& group, const WorkC
 
 TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
                    const PlannedGroup& group, std::size_t index, const WorkCell& cell) {
-  TuneTask task;
-  task.group = index;
-  task.cell = cell;
-  task.environment = group.environment;
+  TuneTask task = task_in(group, index, cell);
   task.held_out = is_held_out(options, group, cell);
-  task.search.size = cell.size;
-  task.search.task.key = {group.environment,
-                          {.collective = cell.collective,
-                           .bin = SizeBin::of(cell.size),
-                           .group_size = group.ranks,
-                           .nodes = 1,
-                           .architecture = group.architecture,
-                           .backend = group.backend}};
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
   context.huge_pages = options.huge_pages;
@@ -95,12 +85,6 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
           .log_times(static_cast<double>(cell.size.count()), nominal_path(tier));
   set_task(task.search.task.state, task.search.task.key.task, cell.size, cell.size);
   return task;
-}
-
-std::string knobs_text(const Knobs& knobs) {
-  std::string text;
-  for (const auto& [name, value] : knobs) text += fmt::format("{}={};", name, value);
-  return text;
 }
 
 struct ArmSetting {
@@ -121,23 +105,39 @@ ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& s
     return run;
   }
   const ActionSpace& space = *task.search.task.space;
-  const Setting setting = space.setting(space.arms().at(ask.arm));
+  const ActionSettings setting = space.setting(space.arms().at(ask.arm));
   ArmSetting arm;
   arm.group = plan.base.groups[task.group];
   arm.group.cells.clear();
   for (const auto& [name, value] : setting.launch_knobs) arm.group.knobs[name] = value;
   if (!setting.launch_knobs.empty() || !salt.empty())
     arm.group.id =
-        stable_id(fmt::format("{}|{}|{}", arm.group.id, knobs_text(setting.launch_knobs), salt));
+        stable_id(fmt::format("{}|{}|{}", arm.group.id, knobs_key(setting.launch_knobs), salt));
   arm.cell = task.cell;
   arm.cell.algorithm = setting.algorithm;
   arm.cell.knobs = setting.call_knobs;
   arm.cell.id = stable_id(fmt::format("{}|{}|{}|{}", arm.group.id, task.cell.id, setting.algorithm,
-                                      knobs_text(setting.call_knobs)));
+                                      knobs_key(setting.call_knobs)));
   return arm;
 }
 
 }  // namespace
+
+TuneTask task_in(const PlannedGroup& group, std::size_t index, WorkCell cell) {
+  TuneTask task;
+  task.group = index;
+  task.environment = group.environment;
+  task.search.size = cell.size;
+  task.search.task.key = {group.environment,
+                          {.collective = cell.collective,
+                           .bin = SizeBin::of(cell.size),
+                           .group_size = group.ranks,
+                           .nodes = 1,
+                           .architecture = group.architecture,
+                           .backend = group.backend}};
+  task.cell = std::move(cell);
+  return task;
+}
 
 std::string TuneTask::text(const TunePlan& plan, std::size_t arm) const {
   const ActionSpace& space = *search.task.space;

@@ -35,6 +35,10 @@ struct TuneTask {
   [[nodiscard]] std::size_t arms() const { return search.task.space->arms().size(); }
 };
 
+/// The task of a cell in a group, index `index` of a plan: its key and size, without settings to
+/// choose from.
+TuneTask task_in(const PlannedGroup& group, std::size_t index, WorkCell cell);
+
 /// The tasks of an experiment: every possible cell with the library's own algorithm and no knobs of
 /// its own. Other cells are settings, not tasks, and are left out.
 struct TunePlan {

@@ -126,7 +126,7 @@ class Checker {
       unknown = unknown || boot_id(record.facts).empty();
     }
     if (!facts_.empty() && unknown) {
-      add("hosts", "a rank does not know its boot id, so hosts cannot be told apart");
+      add("hosts", "a rank does not know its boot id, so hosts cannot be distinguished");
       return;
     }
     if (!facts_.empty() && static_cast<int>(hosts.size()) != expected_.hosts)

@@ -7,6 +7,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "profiles/profile.hpp"
 #include "reports/compare/comparison.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
@@ -89,7 +90,8 @@ void add_profiles(Facts& facts, const Reader& reader, const Surroundings& around
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto environment = rows.text(i, "name");
     if (!around.has(environment, "")) continue;
-    add_leaves(facts, around.name("profile", environment, ""), rows.text(i, "value"));
+    add_leaves(facts, around.name("profile", environment, ""),
+               shown_profile(stored_json(rows.text(i, "value"))).dump());
   }
 }
 

@@ -83,7 +83,7 @@
   }
 
   Report.section({
-    id: "reference", short: "Best and worst", title: "Best and worst choice, beside published figures",
+    id: "reference", short: "Best and worst", title: "Best and worst choice, against published figures",
     lead: "The largest size measured for each operation: fastest and slowest of all environments and backends that pass the filter.",
     shown: () => Report.cells.length > 0,
     draw(root, published) {
@@ -94,7 +94,7 @@
       root.append(extremesTable(rows, published));
       const fastest = fastestTable(rows, cells);
       if (fastest) root.append(el("h3", {}, "Fastest backend of each environment"), fastest);
-      root.append(el("h3", {}, "Overhead beside the published one"), overheadTable(published));
+      root.append(el("h3", {}, "Overhead against the published one"), overheadTable(published));
       const copies = copiesTable(published);
       if (copies) root.append(el("h3", {}, "Share of copies between host and device"), copies);
       root.append(el("p", { class: "method" }, "Published figures are of other hardware, other library versions and 1 GiB messages from single runs: compare directions and factors, not times. " +

@@ -75,7 +75,7 @@
       const pairs = mine.filter(r => r.environment === "cross-docker").map(cross => [of("bare-metal", cross), cross]).filter(([bare]) => bare);
       return pairs.length ? pairs.map(([bare, cross]) => `${cross.backend} ${format.ratio(cross.step_us / bare.step_us)}`).join(", ") : "not measured";
     };
-    return [el("h3", {}, "Cross-docker over bare metal, beside the published table"), Report.table({
+    return [el("h3", {}, "Cross-docker over bare metal, against the published table"), Report.table({
       caption: `Published: ResNet-18 on CIFAR-10, 10 epochs, ${own.testbed}. Here: step of the bsp method`, rows: own.published, columns: [
         { name: "architecture", text: r => r.architecture }, { name: "backend", text: r => r.backend },
         { name: "published bare metal", right: true, text: r => r.bare_metal_s + " s" }, { name: "published cross-docker", right: true, text: r => r.cross_docker_s + " s" },
@@ -129,7 +129,7 @@
     const note = { name: "note", wide: true, text: r => r.note ?? "" };
     const measured = own.speedups.filter(r => r.speedup !== null && passes({ ...r, architecture: Report.state.architecture }));
     const others = own.speedups.filter(r => r.speedup === null);
-    return [el("h3", {}, "Speed-up over one worker, beside the survey"),
+    return [el("h3", {}, "Speed-up over one worker, against the survey"),
       measured.length ? Report.table({ caption: `Published: ${own.survey}`, rows: measured, columns: [...named, { name: "environment", text: r => r.environment }, { name: "backend", text: r => r.backend },
         { name: "here", right: true, text: r => format.interval(r.speedup, r.speedup_low, r.speedup_high, format.ratio) }, ...published, note] })
         : el("p", { class: "note" }, "None of the survey's models (ResNet-50, BERT-Base, BERT-Large) was trained in this run."),

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/vocabulary/text.hpp"
+#include "profiles/profile.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/run_facts.hpp"
@@ -60,13 +61,14 @@ std::map<std::string, json> launches_by_group(const Reader& reader, const std::s
         fmt::format("{} {} {} {} ranks {}", rows.text(i, "environment"), rows.text(i, "backend"),
                     rows.text(i, "architecture"), rows.text(i, "ranks"),
                     rows.text(i, "group_knobs") == "{}" ? "" : rows.text(i, "group_knobs"));
-    groups[std::string(trim(group))] = {{"profile", stored_json(rows.text(i, "profile_json"))},
-                                        {"launch",
-                                         {{"regime", rows.text(i, "regime_name")},
-                                          {"library", rows.text(i, "library")},
-                                          {"container", container},
-                                          {"variable", kept},
-                                          {"loaded", stored_json(rows.text(i, "libraries"))}}}};
+    groups[std::string(trim(group))] = {
+        {"profile", shown_profile(stored_json(rows.text(i, "profile_json")))},
+        {"launch",
+         {{"regime", rows.text(i, "regime_name")},
+          {"library", rows.text(i, "library")},
+          {"container", container},
+          {"variable", kept},
+          {"loaded", stored_json(rows.text(i, "libraries"))}}}};
   }
   return groups;
 }

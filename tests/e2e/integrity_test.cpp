@@ -72,7 +72,7 @@ TEST_CASE("a build that flips one received byte fails its cells, and no figure i
 TEST_CASE("a profile that lies about its namespaces fails its launch") {
   if (geteuid() != 0) SKIP("unshare needs root");
   const auto reason = reason_of_failed_run(
-      "[[profile.bare-metal.backend.openmpi]]\nname = \"mca:orte_fork_agent\"\n"
+      "[[profile.bare-metal.backend.openmpi]]\nname = \"mca.orte_fork_agent\"\n"
       "value = \"/usr/bin/unshare --uts\"\nreason = \"promises the machine's own names, gives "
       "others\"\n");
   CHECK_THAT(reason, ContainsSubstring("namespaces"));

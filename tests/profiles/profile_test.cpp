@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -62,7 +64,7 @@ TEST_CASE("a profile's keys become its fields") {
   const auto profile = parse_profile(
       std::string(kCross) +
           "gpus = \"one-per-rank\"\nlink_bits_per_s = 1e9\n[environment]\nA = \"b\"\n" +
-          "[[backend.openmpi]]\nname = \"mca:btl_tcp_if_include\"\nvalue = \"{subnet}\"\nreason = "
+          "[[backend.openmpi]]\nname = \"mca.btl_tcp_if_include\"\nvalue = \"{subnet}\"\nreason = "
           "\"r\"\n",
       "p.toml");
   CHECK(profile.name == "x");
@@ -116,15 +118,18 @@ TEST_CASE("a wrong profile is refused with its place, the reason and the nearest
        "a container gets no ALL"},
       {"name = \"x\"\nkind = \"single-docker\"\nsecurity_options = [\"privileged\"]\n",
        "unknown security option \"privileged\""},
-      {cross + "[[backend.mpich]]\nname = \"mca:btl\"\nvalue = \"tcp\"\nreason = \"r\"\n",
-       "\"mca:btl\" is an Open MPI parameter, but the backend is mpich"},
-      {cross + "[[backend.openmpi]]\nname = \"mca:btl\"\nvalue = \"{subnett}\"\nreason = \"r\"\n",
+      {cross + "[[backend.mpich]]\nname = \"mca.btl\"\nvalue = \"tcp\"\nreason = \"r\"\n",
+       "\"mca.btl\" is an Open MPI parameter, but the backend is mpich"},
+      {cross + "[[backend.openmpi]]\nname = \"mca.btl\"\nvalue = \"{subnett}\"\nreason = \"r\"\n",
        "p.toml:12:9: unknown placeholder \"{subnett}\"; known: subnet, interface, host_address, "
        "run_folder, program_folder. Did you mean \"subnet\"?"},
-      {cross + "[[backend.gloo]]\nname = \"malloc:keep\"\nvalue = \"64MiB\"\nreason = \"r\"\n",
+      {cross + "[[backend.gloo]]\nname = \"malloc.keep\"\nvalue = \"64MiB\"\nreason = \"r\"\n",
        "malloc keep is \"64MiB\": expected true or false"},
-      {cross + "[[backend.gloo]]\nname = \"malloc:kepp\"\nvalue = \"true\"\nreason = \"r\"\n",
+      {cross + "[[backend.gloo]]\nname = \"malloc.kepp\"\nvalue = \"true\"\nreason = \"r\"\n",
        "Did you mean \"keep\"?"},
+      {cross + "[[backend.gloo]]\nname = \"call.segment\"\nvalue = \"1\"\nreason = \"r\"\n",
+       "p.toml:11:8: \"call.segment\" is neither an environment variable nor \"mca.PARAMETER\" nor "
+       "\"malloc.SETTING\""},
       {cross + "[[backend.opnmpi]]\nname = \"A\"\nvalue = \"b\"\nreason = \"r\"\n",
        "Did you mean \"openmpi\"?"},
       {cross + "[environment]\n\"9A\" = \"b\"\n", "\"9A\" is no environment variable name"},
@@ -154,17 +159,48 @@ TEST_CASE("all mistakes of a profile are told at once") {
     CHECK_THAT(all, ContainsSubstring(part));
 }
 
+TEST_CASE("settings in the first spelling read as those of today, with a note") {
+  const auto text = [](const char* between) {
+    std::string all = kCross;
+    for (const char* setting : {"mca{}btl", "malloc{}keep"})
+      all += fmt::format("[[backend.openmpi]]\nname = \"{}\"\nvalue = \"true\"\nreason = \"r\"\n",
+                         fmt::format(fmt::runtime(setting), between));
+    return all + "[[backend.gloo]]\nname = \"GLOO_X\"\nvalue = \"1\"\nreason = \"r\"\n";
+  };
+  std::vector<std::string> notes;
+  const auto today = parse_profile(text("."), "p.toml", {}, &notes);
+  CHECK(notes == std::vector<std::string>{});
+  const auto first = parse_profile(text(":"), "p.toml", {}, &notes);
+  CHECK(notes ==
+        std::vector<std::string>{
+            "p.toml:11:8: \"mca:btl\" is an old spelling that still reads: write \"mca.btl\"",
+            "p.toml:15:8: \"malloc:keep\" is an old spelling that still reads: write "
+            "\"malloc.keep\""});
+  CHECK(to_json(first) == to_json(today));
+  CHECK(to_toml_keys(first) == to_toml_keys(today));
+  CHECK_THAT(to_toml_keys(first), ContainsSubstring("name = \"mca.btl\""));
+  // Stored rows and ids of every version are alike, whatever was written.
+  CHECK_THAT(to_json(today), ContainsSubstring("\"name\":\"mca:btl\""));
+  CHECK(to_json(profile_from_json(to_json(today))) == to_json(today));
+  const auto shown = shown_profile(nlohmann::json::parse(to_json(today)));
+  CHECK(shown["backend"]["openmpi"][0]["name"] == "mca.btl");
+  CHECK(shown["backend"]["gloo"][0]["name"] == "GLOO_X");
+  CHECK(to_json(profile_from_json(shown.dump())) == to_json(today));
+  for (const char* other : {"{}", "[]", "null", R"({"backend":{"gloo":[{"name":1}]}})"})
+    CHECK(shown_profile(nlohmann::json::parse(other)) == nlohmann::json::parse(other));
+}
+
 TEST_CASE("a profile extends another and merges its settings by name") {
   const TemporaryFolder temporary;
   const std::string first = temporary.folder("first");
   const std::string second = temporary.folder("second");
   const std::string setting =
-      "[[backend.openmpi]]\nname = \"mca:a\"\nvalue = \"1\"\nreason = \"r\"\n";
+      "[[backend.openmpi]]\nname = \"mca.a\"\nvalue = \"1\"\nreason = \"r\"\n";
   temporary.write("first/base.toml", std::string(kCross) + setting);
   temporary.write("first/child.toml",
                   "name = \"child\"\nextends = \"x\"\nnetwork = \"host\"\ncapabilities = []\n"
-                  "[[backend.openmpi]]\nname = \"mca:a\"\nvalue = \"2\"\nreason = \"r\"\n"
-                  "[[backend.openmpi]]\nname = \"mca:b\"\nvalue = \"3\"\nreason = \"r\"\n");
+                  "[[backend.openmpi]]\nname = \"mca.a\"\nvalue = \"2\"\nreason = \"r\"\n"
+                  "[[backend.openmpi]]\nname = \"mca.b\"\nvalue = \"3\"\nreason = \"r\"\n");
   // The same name in a later folder refines the earlier one.
   temporary.write("second/x.toml", "name = \"x\"\nextends = \"x\"\nuts = \"host\"\n");
   const auto profiles = load_profiles({first, second});

@@ -73,7 +73,27 @@ std::vector<std::string> that_list_backends(const std::vector<SourceFile>& files
   return result;
 }
 
+/// Files that glue or cut a setting's scope, or have its first spelling. Whole names may stand
+/// anywhere.
+std::vector<std::string> that_spell_scopes(const std::vector<SourceFile>& files) {
+  const std::regex scope(R"("(mca|malloc):|"(env|mca|malloc|call)\.")");
+  std::vector<std::string> result;
+  for (const auto& file : files)
+    if (std::regex_search(file.text, scope)) result.push_back(file.path);
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("only the one reader and writer of settings' names knows how they are spelled") {
+  const auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu", ".sql"});
+  CHECK(that_spell_scopes(files) == std::vector<std::string>{});
+  CHECK(that_spell_scopes(source_files({"profiles", "experiments", "docs"},
+                                       {".toml", ".json", ".md"})) == std::vector<std::string>{});
+  CHECK(that_spell_scopes({{"a.cpp", "name.starts_with(\"env.\")"}}).size() == 1);
+  CHECK(that_spell_scopes({{"a.cpp", "put({\"malloc:keep\", value})"}}).size() == 1);
+  CHECK(that_spell_scopes({{"a.cpp", "knobs.erase(\"mca.btl\")"}}).empty());
+}
 
 TEST_CASE("a training method's row is asked, not its name") {
   const auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu"});

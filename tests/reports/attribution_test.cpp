@@ -133,6 +133,6 @@ TEST_CASE("a micro-benchmark that is missing is named, and the step is taken apa
   SECTION("of the whole operation") {
     store_attributed(store, {{"bsp-a2a", kMlp, {{0, 256, 0}}, 100}}, false);
     const Table table = named_query(Reader(folder.file("a.sqlite")), "attribution", {});
-    CHECK(TableView(table).text(1, "note") == "no allreduce of float32 measured beside it");
+    CHECK(TableView(table).text(1, "note") == "no allreduce of float32 measured in the same run");
   }
 }

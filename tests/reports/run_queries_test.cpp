@@ -183,7 +183,7 @@ TEST_CASE("a staged path is inferred from the copies' share, and only where it i
     return TableView(table).text(0, "path");
   };
   CHECK(path({0.24, 0.25, 0.26}) == "staged (inferred)");
-  CHECK(path({0.020, 0.021, 0.022}) == "not told");
+  CHECK(path({0.020, 0.021, 0.022}) == "undetermined");
   CHECK(path({0.05, 0.10, 0.20}) == "UNCLEAR");
   CHECK(path({0.25}) == "UNCLEAR");
   CHECK_THAT(query_named("copy_share").method,

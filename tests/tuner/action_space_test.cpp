@@ -93,7 +93,7 @@ TEST_CASE("our own ring and server offer how they cut and overlap, and only what
   lists.shards = {"2"};
   const ActionSpace push_pull = make_space(server, lists);
   CHECK(push_pull.arms().size() == 5 * 3 * 2);
-  const Setting all = push_pull.setting(
+  const ActionSettings all = push_pull.setting(
       action_of(push_pull, {{"segment_bytes", "8192"}, {"pipeline_depth", "4"}, {"shards", "2"}}));
   CHECK(all.call_knobs == std::map<std::string, std::string>{
                               {"segment_bytes", "8192"}, {"pipeline_depth", "4"}, {"shards", "2"}});
@@ -126,17 +126,17 @@ TEST_CASE("algorithms for another number of ranks are masked") {
 TEST_CASE("a setting names the knob that the algorithm reads") {
   const ActionSpace space =
       make_space({.backend = Backend::openmpi, .collective = Collective::broadcast, .ranks = 4});
-  const Setting chain = space.setting(
+  const ActionSettings chain = space.setting(
       action_of(space, {{"algorithm", "chain"}, {"fanout", "2"}, {"segment_bytes", "8192"}}));
   CHECK(chain.algorithm == "chain");
   CHECK(chain.call_knobs ==
         std::map<std::string, std::string>{{"coll_tuned_bcast_algorithm_chain_fanout", "2"},
                                            {"coll_tuned_bcast_algorithm_segmentsize", "8192"}});
-  const Setting knomial =
+  const ActionSettings knomial =
       space.setting(action_of(space, {{"algorithm", "knomial"}, {"fanout", "8"}}));
   CHECK(knomial.call_knobs ==
         std::map<std::string, std::string>{{"coll_tuned_bcast_algorithm_knomial_radix", "8"}});
-  CHECK(space.setting(space.arms().front()) == Setting{});
+  CHECK(space.setting(space.arms().front()) == ActionSettings{});
   CHECK(space.text(space.arms().front()) == "library");
 
   const ActionSpace gloo =
@@ -200,7 +200,7 @@ TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch"
                                                   {"channels", "4"},
                                                   {"socket_threads", "1"}};
   const ActionSpace plugin = make_space(machine);
-  const Setting per_call = plugin.setting(action_of(plugin, wanted));
+  const ActionSettings per_call = plugin.setting(action_of(plugin, wanted));
   CHECK(per_call.algorithm == "tree");
   CHECK(per_call.call_knobs ==
         std::map<std::string, std::string>{{"protocol", "LL"}, {"channels", "4"}});
@@ -212,7 +212,7 @@ TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch"
 
   machine.nccl_plugin = false;
   const ActionSpace launch = make_space(machine);
-  const Setting by_variable = launch.setting(action_of(launch, wanted));
+  const ActionSettings by_variable = launch.setting(action_of(launch, wanted));
   CHECK(by_variable.algorithm == "library");
   CHECK(by_variable.launch_knobs.at("env.NCCL_ALGO") == "ring;allreduce:tree");
   CHECK(by_variable.launch_knobs.at("env.NCCL_PROTO") == "LL,Simple;allreduce:LL");
@@ -226,7 +226,7 @@ TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch"
 TEST_CASE("in-network aggregation leaves the default alone", "[E-144][E-145]") {
   const ActionSpace space = make_space({.backend = Backend::nccl, .ina_active = true});
   CHECK(space.arms().size() == 1);
-  CHECK(space.setting(space.arms()[0]) == Setting{});
+  CHECK(space.setting(space.arms()[0]) == ActionSettings{});
 }
 
 TEST_CASE("lists of an experiment are checked") {
@@ -242,7 +242,7 @@ TEST_CASE("lists of an experiment are checked") {
   options.launch = {{"mca.btl_tcp_sndbuf", {"65536", "1048576"}}};
   const ActionSpace space = make_space({.backend = Backend::openmpi}, options);
   CHECK(space.arms().size() == (1 + 1 + 3) * 3);
-  const Setting setting = space.setting(space.arms().back());
+  const ActionSettings setting = space.setting(space.arms().back());
   CHECK(setting.launch_knobs.at("mca.btl_tcp_sndbuf") == "1048576");
   CHECK(setting.call_knobs.at("coll_tuned_allreduce_algorithm_segmentsize") == "64KiB");
 }
@@ -255,7 +255,7 @@ TEST_CASE("the allocator's settings are launch resources, where they can change 
   const ActionSpace space = make_space(context, options);
   // Default and ring, with and without each.
   CHECK(space.arms().size() == 8);
-  const Setting setting = space.setting(space.arms().back());
+  const ActionSettings setting = space.setting(space.arms().back());
   CHECK(setting.launch_knobs ==
         std::map<std::string, std::string>{{"malloc.keep", "1"}, {"malloc.huge_pages", "1"}});
   const auto keep = space.knob_index("malloc.keep");

@@ -79,7 +79,7 @@ TEST_CASE("every setting says who can load it, and a search of loadable ones has
       options.own = false;
       const ActionSpace space = make_space(context, options);
       for (const Action& arm : space.arms()) {
-        const Setting setting = space.setting(arm);
+        const ActionSettings setting = space.setting(arm);
         INFO(name_of(backend) << " " << name_of(collective) << " " << space.text(arm));
         CHECK(is_loadable(reach_of(backend, Architecture::ring, setting)));
       }

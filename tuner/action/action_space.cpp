@@ -121,16 +121,13 @@ std::optional<double> ActionSpace::magnitude(std::size_t knob, std::uint8_t valu
   return magnitudes_.at(knob).at(value);
 }
 
-Setting ActionSpace::setting(const Action& action) const {
-  Setting setting;
-  const auto apply = [&](const std::string& target, const std::string& text) {
-    if (target == "algorithm") {
-      setting.algorithm = text;
-    } else if (target.starts_with("call.")) {
-      setting.call_knobs[target.substr(5)] = text;
-    } else {
-      setting.launch_knobs[target] = text;
-    }
+ActionSettings ActionSpace::setting(const Action& action) const {
+  ActionSettings setting;
+  const auto apply = [&](const Setting& one) {
+    if (one.scope == SettingScope::call)
+      setting.call_knobs[one.name] = one.value;
+    else
+      setting.launch_knobs[setting_text(one.scope, one.name)] = one.value;
   };
   const std::string_view algorithm = value(action, "algorithm");
   for (std::size_t k = 0; k < knobs_.size(); ++k) {
@@ -138,13 +135,18 @@ Setting ActionSpace::setting(const Action& action) const {
     const Knob& knob = knobs_[k];
     const std::string& text = knob.values.at(action[k]);
     if (const auto expansion = knob.expansions.find(text); expansion != knob.expansions.end()) {
-      for (const auto& [target, value] : expansion->second) apply(target, value);
+      for (const Setting& one : expansion->second) apply(one);
       continue;
     }
     std::string target = knob.target;
     for (const auto& [name, other] : knob.target_by_algorithm)
       if (name == algorithm) target = other;
-    apply(target, text);
+    if (target == "algorithm")
+      setting.algorithm = text;
+    else if (const auto name = find_setting(target))
+      apply({name->scope, name->name, text});
+    else
+      setting.launch_knobs[target] = text;  // of a whole run, which is no library's setting
   }
   return setting;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 
 namespace dynamiccl {
@@ -33,19 +34,19 @@ struct Knob {
   std::vector<std::string> values;
   /// Algorithms under which the value goes elsewhere than `target`: name, target.
   std::vector<std::pair<std::string, std::string>> target_by_algorithm = {};
-  /// What a value really sets where that is not `target` = value: value, list of (target, text).
-  std::map<std::string, std::vector<std::pair<std::string, std::string>>> expansions = {};
+  /// What a value really sets where that is not `target` = value.
+  std::map<std::string, std::vector<Setting>> expansions = {};
 };
 
 /// An index into every knob's values, in the space's knob order. All zero is the library's default.
 using Action = std::vector<std::uint8_t>;
 
 /// What must be set where for an action; nothing is set for "default".
-struct Setting {
+struct ActionSettings {
   std::string algorithm = "library";
   std::map<std::string, std::string> call_knobs;    ///< WorkCell::knobs
   std::map<std::string, std::string> launch_knobs;  ///< group knobs, "env.X", "mca.X", "malloc.X"
-  bool operator==(const Setting&) const = default;
+  bool operator==(const ActionSettings&) const = default;
 };
 
 /// The arms of one task: a product of knobs without what is unsafe, impossible or the same as
@@ -83,7 +84,7 @@ class ActionSpace {
   /// log2 of a resource's number; nullopt for "default" and for what is no number.
   [[nodiscard]] std::optional<double> magnitude(std::size_t knob, std::uint8_t value) const;
 
-  [[nodiscard]] Setting setting(const Action& action) const;
+  [[nodiscard]] ActionSettings setting(const Action& action) const;
   /// "ring/Simple channels=16", "library" for the default: for people and logs.
   [[nodiscard]] std::string text(const Action& action) const;
 

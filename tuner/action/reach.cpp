@@ -6,7 +6,7 @@ namespace dynamiccl {
 namespace {
 
 /// Where a call's own setting goes in a job.
-Reach reach_of_call(Backend backend, Architecture architecture, const Setting& setting) {
+Reach reach_of_call(Backend backend, Architecture architecture, const ActionSettings& setting) {
   // A server's pushes and pulls, and a ring of ours, are messages that no library arranges.
   if (architecture == Architecture::ps || setting.algorithm == "own_ring") return Reach::own;
   switch (backend_facts(backend).library) {
@@ -23,7 +23,7 @@ Reach reach_of_call(Backend backend, Architecture architecture, const Setting& s
 
 }  // namespace
 
-Reach reach_of(Backend backend, Architecture architecture, const Setting& setting) {
+Reach reach_of(Backend backend, Architecture architecture, const ActionSettings& setting) {
   const bool per_call = setting.algorithm != "library" || !setting.call_knobs.empty();
   const Reach call = per_call ? reach_of_call(backend, architecture, setting) : Reach::nothing;
   if (call == Reach::own || setting.launch_knobs.empty()) return call;

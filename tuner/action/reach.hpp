@@ -24,7 +24,7 @@ struct NameTable<Reach> {
 /// Of a setting with several parts, that of the part which is hardest to load: `own` before
 /// `per_process`, as that holds for all sizes, before the others. Our own ring and servers are
 /// `own`, and so are algorithm and segment of Gloo, whose callers write them into their code.
-Reach reach_of(Backend backend, Architecture architecture, const Setting& setting);
+Reach reach_of(Backend backend, Architecture architecture, const ActionSettings& setting);
 
 /// Can a job that knows nothing of this project be given it?
 constexpr bool is_loadable(Reach reach) { return reach != Reach::own; }

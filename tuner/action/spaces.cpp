@@ -7,6 +7,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "tuner/action/algorithm_rows.hpp"
 #include "tuner/action/reach.hpp"
 
@@ -118,9 +119,10 @@ constexpr std::uint64_t kLeastMapped = std::uint64_t{128} << 10;
 
 /// The same as the default for this task.
 bool changes_nothing(const std::string& target, const SpaceContext& context) {
-  if (!target.starts_with(kMallocKnob)) return false;
+  const auto setting = find_setting(target);
+  if (!setting || setting->scope != SettingScope::malloc) return false;
   if (context.size.count() != 0 && context.size.count() < kLeastMapped) return true;
-  return !context.huge_pages && target.substr(kMallocKnob.size()) == kHugePagesSetting;
+  return !context.huge_pages && setting->name == kHugePagesSetting;
 }
 
 void add_launch_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
@@ -141,7 +143,7 @@ void add_own_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
     knobs.push_back({.name = name,
                      .role = KnobRole::resource,
                      .scope = KnobScope::call,
-                     .target = std::string("call.") + name,
+                     .target = setting_text(SettingScope::call, name),
                      .values = std::move(values)});
   };
   if (is_own(context) ? context.collective != Collective::pull
@@ -153,7 +155,8 @@ void add_own_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
 
 ActionSpace library_space(const SpaceContext& context, const SpaceOptions& options) {
   const bool openmpi = table_backend(context.backend) == Backend::openmpi;
-  const std::string prefix = "call.coll_tuned_" + tuned_name(context.collective) + "_algorithm_";
+  const std::string prefix = setting_text(
+      SettingScope::call, "coll_tuned_" + tuned_name(context.collective) + "_algorithm_");
   const KnobScope scope = openmpi ? KnobScope::communicator : KnobScope::call;
   std::vector<Knob> knobs;
   if (may_change(options, scope)) {
@@ -220,23 +223,25 @@ Knob nccl_knob(const SpaceContext& context, const char* name, KnobRole role, Kno
 /// broadcast without an algorithm, and naming LL128 for all would force it on hardware without.
 void for_this_collective(Knob& knob, const SpaceContext& context, const std::string& others) {
   if (knob.scope != KnobScope::launch) return;
+  const SettingName target = find_setting(knob.target).value();
   for (std::size_t i = 1; i < knob.values.size(); ++i)
     knob.expansions[knob.values[i]] = {
-        {knob.target,
+        {target.scope, target.name,
          fmt::format("{};{}:{}", others, tuned_name(context.collective), knob.values[i])}};
 }
 
 void expand(Knob& knob, const SpaceContext& context) {
   if (knob.name == "algorithm") for_this_collective(knob, context, "ring");
   if (knob.name == "protocol") for_this_collective(knob, context, "LL,Simple");
+  constexpr SettingScope env = SettingScope::env;
   if (knob.name == "transport")
-    knob.expansions = {{"P2P", {{"env.NCCL_P2P_LEVEL", "SYS"}}},
-                       {"SHM", {{"env.NCCL_P2P_DISABLE", "1"}}},
-                       {"NET", {{"env.NCCL_P2P_DISABLE", "1"}, {"env.NCCL_SHM_DISABLE", "1"}}}};
+    knob.expansions = {{"P2P", {{env, "NCCL_P2P_LEVEL", "SYS"}}},
+                       {"SHM", {{env, "NCCL_P2P_DISABLE", "1"}}},
+                       {"NET", {{env, "NCCL_P2P_DISABLE", "1"}, {env, "NCCL_SHM_DISABLE", "1"}}}};
   if (knob.name == "socket_threads")
     for (std::size_t i = 1; i < knob.values.size(); ++i)
-      knob.expansions[knob.values[i]] = {{"env.NCCL_SOCKET_NTHREADS", knob.values[i]},
-                                         {"env.NCCL_NSOCKS_PERTHREAD", "1"}};
+      knob.expansions[knob.values[i]] = {{env, "NCCL_SOCKET_NTHREADS", knob.values[i]},
+                                         {env, "NCCL_NSOCKS_PERTHREAD", "1"}};
 }
 
 Strings transports(const SpaceContext& context) {

@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/setting.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -58,7 +59,7 @@ Bytes measured_at(const TableEntry& entry) {
   return entry.size.count() > 0 ? entry.size : Bytes{std::uint64_t{1} << entry.key.task.bin.log2};
 }
 
-long number_of(const Setting& setting, std::string_view ending) {
+long number_of(const ActionSettings& setting, std::string_view ending) {
   for (const auto& [name, value] : setting.call_knobs)
     if (name.ends_with(ending)) return std::atol(value.c_str());
   return 0;
@@ -163,9 +164,8 @@ std::map<std::string, std::string> openmpi_parameters(const std::vector<TableEnt
   std::map<std::string, std::string> result;
   for (const TableEntry& entry : entries) {
     if (entry.key.task.backend != Backend::openmpi) continue;
-    for (const auto& [name, value] : entry.setting.launch_knobs) {
-      if (!name.starts_with("mca.")) continue;
-      const auto [at, added] = result.emplace(name.substr(4), value);
+    for (const auto& [name, value] : settings_of(entry.setting.launch_knobs, SettingScope::mca)) {
+      const auto [at, added] = result.emplace(name, value);
       if (!added && at->second != value)
         notes.push_back(fmt::format("{} wants {} = {}; a job has one value, {} stays",
                                     entry.key.task.text(), at->first, value, at->second));
@@ -184,19 +184,16 @@ std::map<std::string, std::string> launch_environment(const std::vector<TableEnt
   for (const TableEntry& entry : entries) {
     if (entry.key.task.backend != backend) continue;
     ++rows;
-    bool asks = false;
-    for (const auto& [name, value] : entry.setting.launch_knobs) {
-      if (name.starts_with(kMallocKnob)) {
-        allocator.emplace(name.substr(kMallocKnob.size()), value);
-        asks = true;
-      }
-      if (!name.starts_with("env.")) continue;
-      const auto [at, added] = result.emplace(name.substr(4), value);
+    const auto& knobs = entry.setting.launch_knobs;
+    const auto of_allocator = settings_of(knobs, SettingScope::malloc);
+    allocator.insert(of_allocator.begin(), of_allocator.end());
+    for (const auto& [name, value] : settings_of(knobs, SettingScope::env)) {
+      const auto [at, added] = result.emplace(name, value);
       if (!added && at->second != value)
         notes.push_back(fmt::format("{} wants {} = {}; a job has one value, {} stays",
                                     entry.key.task.text(), at->first, value, at->second));
     }
-    asking += asks ? 1 : 0;
+    asking += of_allocator.empty() ? 0 : 1;
   }
   if (allocator.empty()) return result;
   std::string& tunables = result[std::string(kTunablesVariable)];

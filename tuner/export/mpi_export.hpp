@@ -9,6 +9,9 @@
 
 namespace dynamiccl {
 
+/// Launch setting without which Open MPI takes no algorithm from outside.
+inline constexpr const char* kDynamicRules = "mca.coll_tuned_use_dynamic_rules";
+
 /// Number of an Open MPI 4.1 coll_tuned algorithm; -1: unknown to it.
 int openmpi_algorithm(Collective collective, std::string_view name);
 
@@ -16,10 +19,10 @@ int openmpi_algorithm(Collective collective, std::string_view name);
 /// covers the ranks and sizes of its rows and the ground between two neighbouring rows that agree;
 /// elsewhere it leaves the choice to the library.
 std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<std::string>& notes);
-/// MCA parameters of the launch, without their "mca." prefix.
+/// MCA parameters of the launch, without their scope.
 std::map<std::string, std::string> openmpi_parameters(const std::vector<TableEntry>& entries,
                                                       std::vector<std::string>& notes);
-/// Environment variables of a launch: its "env." knobs, and the allocator's settings as one
+/// Environment variables of a launch: its env knobs, and the allocator's settings as one
 /// GLIBC_TUNABLES. Of several values of a variable the first stays; what any row wants of the
 /// allocator holds for all.
 std::map<std::string, std::string> launch_environment(const std::vector<TableEntry>& entries,

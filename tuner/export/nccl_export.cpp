@@ -6,6 +6,8 @@
 #include <cmath>
 #include <optional>
 
+#include "core/vocabulary/setting.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -43,7 +45,7 @@ std::uint8_t choice(const std::array<std::string_view, n>& names, const std::str
   return found == names.end() ? CallCell::kAny : static_cast<std::uint8_t>(found - names.begin());
 }
 
-std::string knob(const Setting& setting, const std::string& name) {
+std::string knob(const ActionSettings& setting, const std::string& name) {
   const auto found = setting.call_knobs.find(name);
   return found == setting.call_knobs.end() ? "" : found->second;
 }
@@ -106,7 +108,7 @@ void add_rows(std::vector<CallRow>& rows, unsigned ranks, std::size_t function,
 
 }  // namespace
 
-CallCell call_cell(const Setting& setting) {
+CallCell call_cell(const ActionSettings& setting) {
   CallCell cell;
   const auto slash = setting.algorithm.find('/');
   cell.algorithm = choice(kCallAlgorithmNames, setting.algorithm.substr(0, slash));
@@ -175,8 +177,8 @@ NcclSettings nccl_settings(const std::vector<TableEntry>& entries) {
   if (result.rows.size() > known.size())
     result.notes.emplace_back(
         "collectives without rows of their own are capped as all-reduce is at the same size");
-  for (const auto& [name, value] : launch)
-    if (name.starts_with("env.")) result.environment[name.substr(4)] = value;
+  for (const auto& [name, value] : settings_of(launch, SettingScope::env))
+    result.environment[name] = value;
   if (ceiling > 0) {
     result.environment["NCCL_MIN_CTAS"] = std::to_string(ceiling);
     if (open)

@@ -21,6 +21,6 @@ struct NcclSettings {
 NcclSettings nccl_settings(const std::vector<TableEntry>& entries);
 
 /// What a setting says to NCCL's plugin: algorithm, protocol and cap of channels, by name.
-CallCell call_cell(const Setting& setting);
+CallCell call_cell(const ActionSettings& setting);
 
 }  // namespace dynamiccl

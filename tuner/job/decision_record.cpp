@@ -122,7 +122,7 @@ std::vector<DecisionRecord> read_decisions(const std::string& path) {
   return records;
 }
 
-json setting_json(const Setting& setting) {
+json setting_json(const ActionSettings& setting) {
   return {{"algorithm", setting.algorithm},
           {"call", setting.call_knobs},
           {"launch", setting.launch_knobs}};

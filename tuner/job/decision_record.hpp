@@ -68,7 +68,7 @@ class DecisionFile {
 std::vector<DecisionRecord> read_decisions(const std::string& path);
 
 /// Parts of records as the decision log keeps them.
-nlohmann::json setting_json(const Setting& setting);
+nlohmann::json setting_json(const ActionSettings& setting);
 /// The encoded vector by feature name; what is unknown is left out.
 nlohmann::json state_json(const State& state);
 /// Knobs with their values and which of them occur in an arm, and the number of arms.

@@ -125,7 +125,7 @@ const std::vector<JobCall>& JobWatch::calls() const {
 const Rhythm& JobWatch::rhythm() {
   const Process* process = listened();
   if (process == nullptr) {
-    rhythm_.reason = "no rank has told of a call";
+    rhythm_.reason = "no rank has reported a call";
     return rhythm_;
   }
   if (process->heard == rhythm_heard_) return rhythm_;

@@ -1,6 +1,7 @@
 #include "tuner/job/launch_search.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "tuner/agents/bandit.hpp"
 
@@ -33,28 +34,29 @@ LaunchSearch::LaunchSearch(Task task, const LaunchSearchOptions& options)
     : task_(std::move(task)),
       options_(options),
       agent_(search_agent(options)),
+      loop_(*agent_),
       history_(task_.space->arms().size()) {}
 
 void LaunchSearch::learn(std::size_t arm, const Trial& trial) {
-  ++launches_;
   history_.add(arm, trial);
-  agent_->learn(task_, arm, trial);
+  loop_.put({arm, 1, false});
+  loop_.observe(std::as_const(task_), trial);
 }
 
 std::optional<Choice> LaunchSearch::next() {
-  if (launches_ >= options_.launches || task_.space->arms().size() < 2) return std::nullopt;
-  if (agent_->finished(task_)) {
+  if (launches() >= options_.launches || task_.space->arms().size() < 2) return std::nullopt;
+  if (loop_.finished(task_)) {
     // What is believed best must have been seen before it is believed.
-    const std::size_t arm = agent_->recommend(task_);
+    const std::size_t arm = loop_.recommend(task_);
     if (arm == 0 || history_.tries(arm) > 0 || history_.failed(arm)) return std::nullopt;
     return Choice{arm, 1, false};
   }
   // Steps of one launch repeat to within the noise: a second launch of the same arm is left to the
   // confirmation, unless everything else was seen.
-  Choice choice = agent_->act(task_);
+  Choice choice = loop_.propose(task_);
   constexpr int kDraws = 64;
   for (int draw = 0; draw < kDraws && history_.tries(choice.arm) > 0; ++draw)
-    choice = agent_->act(task_);
+    choice = loop_.propose(task_);
   if (history_.failed(choice.arm)) return std::nullopt;
   return choice;
 }

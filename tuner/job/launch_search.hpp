@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tuner/agents/arm_history.hpp"
+#include "tuner/agents/task_loop.hpp"
 
 namespace dynamiccl {
 
@@ -28,7 +29,7 @@ class LaunchSearch {
   std::optional<Choice> next();
   /// The arm to use: the best of those that were launched, 0 where none was faster.
   [[nodiscard]] std::size_t best() const;
-  [[nodiscard]] int launches() const { return launches_; }
+  [[nodiscard]] int launches() const { return loop_.steps(); }
   [[nodiscard]] const Task& task() const { return task_; }
   /// Median step of an arm, microseconds; nullopt when it was not measured.
   [[nodiscard]] std::optional<double> measured(std::size_t arm) const;
@@ -37,8 +38,8 @@ class LaunchSearch {
   Task task_;
   LaunchSearchOptions options_;
   std::unique_ptr<Agent> agent_;
+  TaskLoop loop_;
   ArmHistory history_;
-  int launches_ = 0;
 };
 
 }  // namespace dynamiccl

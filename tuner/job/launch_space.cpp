@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/vocabulary/setting.hpp"
 #include "tuner/transport/settings.hpp"
 
 namespace dynamiccl {
@@ -80,7 +81,7 @@ ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraint
     knobs.push_back({.name = name,
                      .role = KnobRole::resource,
                      .scope = KnobScope::launch,
-                     .target = std::string("env.") + variable,
+                     .target = setting_text(SettingScope::env, variable),
                      .values = std::move(values)});
   };
   // With two ranks a sum has one order; with more, channels and chunks decide whose value is first.

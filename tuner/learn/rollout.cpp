@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tuner/agents/task_loop.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -103,7 +105,11 @@ SimScore score_in_simulator(const std::function<std::unique_ptr<Agent>(std::uint
   FastRandom random(seed);
   SimScore score;
   std::vector<std::unique_ptr<Agent>> agents;
-  for (std::size_t j = 0; j < simulator.count(); ++j) agents.push_back(make(random()));
+  std::vector<TaskLoop> loops;
+  for (std::size_t j = 0; j < simulator.count(); ++j) {
+    agents.push_back(make(random()));
+    loops.emplace_back(*agents.back());
+  }
   std::vector<std::uint32_t> arms(simulator.count());
   std::vector<int> left(simulator.count(), episodes);
   std::size_t running = simulator.count();
@@ -114,7 +120,7 @@ SimScore score_in_simulator(const std::function<std::unique_ptr<Agent>(std::uint
     for (std::size_t j = 0; j < agents.size(); ++j) {
       tasks.push_back(task_of(simulator.task(j)));
       tasks[j].state.interference = simulator.interference(j);
-      const Choice choice = agents[j]->act(tasks[j]);
+      const Choice choice = loops[j].next(tasks[j]);
       arms[j] = static_cast<std::uint32_t>(choice.arm);
       if (left[j] > 0 && choice.exploratory) score.evaluations += 1;
     }
@@ -130,14 +136,14 @@ SimScore score_in_simulator(const std::function<std::unique_ptr<Agent>(std::uint
       if (left[j] == 0) continue;
       score.mean_reward += step.reward[j].total();
       ++steps;
-      agents[j]->learn(tasks[j], arms[j], trial_of(step, j));
+      loops[j].observe(tasks[j], trial_of(step, j));
       if (step.task_ended[j] != 0) {
         ++ended;
-        score.final_regret +=
-            static_cast<double>(truth[j][agents[j]->recommend(tasks[j])] - best[j]);
+        score.final_regret += static_cast<double>(truth[j][loops[j].recommend(tasks[j])] - best[j]);
       }
       if (step.episode_ended[j] == 0) continue;
       agents[j] = make(random());
+      loops[j] = TaskLoop(*agents[j]);
       if (--left[j] == 0) --running;
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/statistics/statistics.hpp"
+#include "tuner/agents/task_loop.hpp"
 #include "tuner/learn/rollout.hpp"
 
 namespace dynamiccl {
@@ -34,16 +35,16 @@ struct Searched {
 Searched search(Agent& agent, const SimFamily& family, const SimTask& sim, double possible,
                 FastRandom& noise) {
   const Task task = task_of(sim);
-  const auto most = static_cast<int>(sim.log_us.size());
+  TaskLoop loop(agent, static_cast<int>(sim.log_us.size()));
   Searched result;
-  while (!agent.finished(task) && result.evaluations < most) {
-    const std::size_t arm = agent.act(task).arm;
-    agent.learn(task, arm, measure(family, sim, arm, noise));
-    ++result.evaluations;
-    if (result.reached == 0 && saved(sim, agent.recommend(task)) >= 0.95 * possible)
-      result.reached = result.evaluations;
-  }
-  result.saved = saved(sim, agent.recommend(task));
+  run_loop(
+      loop, task, [&](std::size_t arm) { return measure(family, sim, arm, noise); },
+      [&] {
+        if (result.reached == 0 && saved(sim, loop.recommend(task)) >= 0.95 * possible)
+          result.reached = loop.steps();
+      });
+  result.evaluations = loop.steps();
+  result.saved = saved(sim, loop.recommend(task));
   return result;
 }
 

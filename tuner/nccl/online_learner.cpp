@@ -39,13 +39,6 @@ std::vector<double> predicted_log_us(const ActionSpace& space,
   return prior;
 }
 
-void push_history(State& state, double relative) {
-  auto& history = state.log_latency_history;
-  std::rotate(history.begin(), history.end() - 1, history.end());
-  history[0] = relative;
-  state.history_known = std::min(state.history_known + 1, kHistoryLength);
-}
-
 }  // namespace
 
 OnlineLearner::OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options)
@@ -88,7 +81,7 @@ OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
   context.nodes = static_cast<int>(region.header().nodes);
   context.size = Bytes(std::uint64_t{1} << cell.bin);
   context.nccl_plugin = true;
-  Learning learning;
+  Learning learning{TaskLoop(agent())};
   learning.task.key = {options_.regime,
                        {context.collective,
                         {static_cast<int>(cell.bin)},
@@ -105,8 +98,10 @@ OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
   // What the job was started with is a setting like any other, if the space has it.
   const CallCell start = options_.start.cells[cell.function][cell.bin];
   for (std::size_t a = 0; a < learning.task.space->arms().size() && !start.leaves_all(); ++a)
-    if (call_cell(learning.task.space->setting(learning.task.space->arms()[a])) == start)
-      learning.choice = learning.proposed = {a, 1, false};
+    if (call_cell(learning.task.space->setting(learning.task.space->arms()[a])) == start) {
+      learning.proposed = {a, 1, false};
+      learning.loop.put(learning.proposed);
+    }
   return learning;
 }
 
@@ -135,7 +130,7 @@ void OnlineLearner::find_tasks() {
 bool OnlineLearner::far_too_slow() const {
   return std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
     const auto observation = seen(task.first);
-    return task.second.choice.arm != 0 && task.second.default_us > 0 && observation &&
+    return task.second.loop.choice().arm != 0 && task.second.default_us > 0 && observation &&
            observation->calls >= kFewCalls &&
            observation->mean.count() > kFarTooSlow * task.second.default_us;
   });
@@ -170,7 +165,7 @@ void OnlineLearner::note_step(const std::optional<StepReading>& step) {
   }
 }
 
-void OnlineLearner::record(const Learning& learning, const char* kind, std::int64_t calls,
+void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::int64_t calls,
                            double us, const std::optional<StepReading>& step) {
   if (!options_.on_decision) return;
   const ActionSpace& space = *learning.task.space;
@@ -179,31 +174,27 @@ void OnlineLearner::record(const Learning& learning, const char* kind, std::int6
   record.task_key = learning.task.key.task.text();
   record.regime = options_.regime_id.empty() ? options_.regime : options_.regime_id;
   record.regime_name = options_.regime_name;
-  record.step = learning.steps;
-  record.kind = kind;
+  record.step = done.step;
+  record.kind = done.choice.arm == 0      ? "reference"
+                : done.choice.exploratory ? "explore"
+                                          : "exploit";
   record.epoch = epoch_;
-  record.arm = space.text(space.arms()[learning.choice.arm]);
-  record.propensity = std::clamp(learning.choice.propensity, 1e-12, 1.0);
-  record.state = state_json(learning.task.state);
+  record.arm = space.text(space.arms()[done.choice.arm]);
+  record.propensity = std::clamp(done.choice.propensity, 1e-12, 1.0);
+  record.state = state_json(done.state);
   record.candidates = candidates_json(space);
   record.guard = name_of(learning.guard);
-  record.asked = setting_json(space.setting(space.arms()[learning.choice.arm]));
+  record.asked = setting_json(space.setting(space.arms()[done.choice.arm]));
   record.calls = calls;
   if (us > 0) record.time_us = us;
   if (learning.default_us > 0) record.reference_us = learning.default_us;
   if (us > 0 && learning.default_us > 0) {
-    StepOutcome outcome;
-    outcome.call = Micros(us);
-    outcome.reference_call = Micros(learning.default_us);
+    StepOutcome outcome = outcome_of(done, Micros(us), Micros(learning.default_us));
     // Without a step, a call stands for it.
     const bool known = step && default_step_us_ > 0;
-    outcome.step = known ? step->step : outcome.call;
-    outcome.reference_step = known ? Micros(default_step_us_) : outcome.reference_call;
-    outcome.switched = learning.last_arm && *learning.last_arm != learning.choice.arm;
-    outcome.exploratory = learning.choice.exploratory;
+    if (known) outcome.step = step->step;
+    if (known) outcome.reference_step = Micros(default_step_us_);
     outcome.fault = learning.guard == GuardVerdict::failed;
-    outcome.congestion = learning.task.state.congestion;
-    outcome.tier_max = learning.task.state.tier_max;
     const RewardTerms terms = reward(outcome, options_.weights);
     record.reward = terms.total();
     record.reward_terms = reward_json(terms);
@@ -215,24 +206,20 @@ void OnlineLearner::learn_cell(const Cell& cell, Learning& learning,
                                const CellObservation& observation,
                                const std::optional<StepReading>& step, double slowdown) {
   const double us = observation.mean.count();
-  if (learning.choice.arm == 0) learning.default_us = us;
+  if (learning.loop.choice().arm == 0) learning.default_us = us;
   learning.guard =
       judge_trial(true, Micros(us), Micros(learning.default_us), std::nullopt, options_.limits);
   const bool changed =
       !(table_.cells[cell.function][cell.bin] == best_table_.cells[cell.function][cell.bin]);
   // A call that is short by itself and lengthens the step is no gain.
   const double judged = changed ? us * slowdown : us;
-  if (!settled(learning)) agent().learn(learning.task, learning.choice.arm, {true, Micros(judged)});
-  record(learning,
-         learning.choice.arm == 0      ? "reference"
-         : learning.choice.exploratory ? "explore"
-                                       : "exploit",
-         observation.calls, us, step);
-  if (learning.default_us > 0)
-    push_history(learning.task.state, std::log(us / learning.default_us));
+  std::optional<Trial> learnt;
+  if (!settled(learning)) learnt = Trial{true, Micros(judged)};
+  std::optional<double> relative;
+  if (learning.default_us > 0) relative = std::log(us / learning.default_us);
+  record(learning, learning.loop.observe(learning.task, learnt, relative), observation.calls, us,
+         step);
   learning.last_us = us;
-  learning.last_arm = learning.choice.arm;
-  ++learning.steps;
 }
 
 void OnlineLearner::learn_round() {
@@ -258,11 +245,11 @@ void OnlineLearner::learn_round() {
 
 bool OnlineLearner::settled(const Learning& learning) const {
   return learning.closed || (options_.most_rounds > 0 && rounds_ >= options_.most_rounds) ||
-         agent().finished(learning.task);
+         learning.loop.finished(learning.task);
 }
 
 std::size_t OnlineLearner::final_arm(const Learning& learning) const {
-  return learning.closed ? 0 : agent().recommend(learning.task);
+  return learning.closed ? 0 : learning.loop.recommend(learning.task);
 }
 
 CallCell OnlineLearner::cell_of(const Learning& learning, std::size_t arm) const {
@@ -273,7 +260,7 @@ CallCell OnlineLearner::cell_of(const Learning& learning, std::size_t arm) const
 void OnlineLearner::propose(const CallTable& table) {
   proposed_ = table;
   if (proposed_ == table_) {
-    for (auto& [cell, learning] : tasks_) learning.choice = learning.proposed;
+    for (auto& [cell, learning] : tasks_) learning.loop.put(learning.proposed);
     return;
   }
   leader_.propose(proposed_, leader_.spread() + ahead_);
@@ -288,7 +275,7 @@ void OnlineLearner::propose_round() {
       learning.proposed = {final_arm(learning), 1, false};
     } else {
       const auto begun = Clock::now();
-      learning.proposed = agent().act(learning.task);
+      learning.proposed = learning.loop.propose(learning.task);
       choice_time_ =
           choice_time_ +
           Micros(std::chrono::duration<double, std::micro>(Clock::now() - begun).count());
@@ -314,7 +301,7 @@ bool OnlineLearner::step() {
     }
     table_ = proposed_;
     epoch_ = leader_.proposal().epoch;
-    for (auto& [cell, learning] : tasks_) learning.choice = learning.proposed;
+    for (auto& [cell, learning] : tasks_) learning.loop.put(learning.proposed);
     last_calls_ = leader_.furthest_call();
     round_began_ns_ = monotonic_ns();
     return true;
@@ -367,9 +354,8 @@ void OnlineLearner::reopen() {
   rounds_ = 0;
   for (auto& [cell, learning] : tasks_) {
     if (learning.closed) continue;
-    agent().reopen(learning.task.key);
+    learning.loop.reopen(learning.task);
     learning.default_us = 0;
-    learning.last_arm.reset();
     learning.proposed = {0, 1, false};
   }
   // What is compared with comes first: the default as it is now.
@@ -380,8 +366,7 @@ bool OnlineLearner::finished() const {
   if (tasks_.empty() || proposing_) return false;
   if (forced_back_) return table_ == best_table_;
   return std::all_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
-    return settled(task.second) && task.second.last_arm &&
-           *task.second.last_arm == final_arm(task.second);
+    return settled(task.second) && task.second.loop.last_arm() == final_arm(task.second);
   });
 }
 

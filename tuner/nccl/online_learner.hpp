@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "tuner/action/spaces.hpp"
-#include "tuner/agents/agent.hpp"
+#include "tuner/agents/task_loop.hpp"
 #include "tuner/control/leader.hpp"
 #include "tuner/guards/guards.hpp"
 #include "tuner/job/decision_record.hpp"
@@ -94,14 +94,11 @@ class OnlineLearner {
     auto operator<=>(const Cell&) const = default;
   };
   struct Learning {
-    Task task;
-    Choice choice{0, 1, false};    ///< that the table in use has
+    TaskLoop loop;  ///< its choice is what the table in use has
+    Task task{};
     Choice proposed{0, 1, false};  ///< that the next one has
     double default_us = 0;
-    double last_us = 0;
-    std::optional<std::size_t> last_arm{};  ///< that `last_us` is of
-    int steps = 0;
-    int faults = 0;
+    double last_us = 0;   ///< of the loop's last arm
     bool closed = false;  ///< a guard has ended its exploration
     GuardVerdict guard = GuardVerdict::pass;
     Trigger trigger{};
@@ -118,7 +115,7 @@ class OnlineLearner {
   void learn_round();
   void learn_cell(const Cell& cell, Learning& learning, const CellObservation& seen,
                   const std::optional<StepReading>& step, double slowdown);
-  void record(const Learning& learning, const char* kind, std::int64_t calls, double us,
+  void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us,
               const std::optional<StepReading>& step);
   void note_step(const std::optional<StepReading>& step);
   void propose_round();

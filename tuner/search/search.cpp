@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/statistics/statistics.hpp"
+#include "tuner/agents/task_loop.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {
@@ -13,22 +14,13 @@ namespace {
 
 /// How a task stands in the search.
 struct Progress {
-  SearchOutcome outcome;
-  std::map<std::size_t, std::vector<double>> times;  ///< by arm
-  std::set<std::size_t> tried;                       ///< arms, failed ones too
-  std::size_t last_arm = 0;
-  int steps = 0;
+  TaskLoop loop;
+  SearchOutcome outcome{};
+  std::map<std::size_t, std::vector<double>> times{};  ///< by arm
+  std::set<std::size_t> tried{};                       ///< arms, failed ones too
   int faults = 0;
   bool open = true;
 };
-
-/// History of the task's own latencies against its default, newest first.
-void push_history(State& state, double relative) {
-  auto& history = state.log_latency_history;
-  std::rotate(history.begin(), history.end() - 1, history.end());
-  history[0] = relative;
-  state.history_known = std::min(state.history_known + 1, kHistoryLength);
-}
 
 class Searcher {
  public:
@@ -39,7 +31,7 @@ class Searcher {
         evaluate_(evaluate),
         options_(options),
         on_step_(on_step),
-        progress_(tasks.size()) {}
+        progress_(tasks.size(), Progress{TaskLoop(agent)}) {}
 
   std::vector<SearchOutcome> run() {
     const std::size_t width = options_.in_flight == 0 ? tasks_.size() : options_.in_flight;
@@ -65,7 +57,7 @@ class Searcher {
     }
     if (asks.empty()) return;
     // The reference of every reward; also tells in which regime the task is.
-    for (std::size_t i = 0; i < asks.size(); ++i) choices_[asks[i].task] = {0, 1, false};
+    for (std::size_t i = 0; i < asks.size(); ++i) progress_[asks[i].task].loop.put({0, 1, false});
     measure(asks, "reference");
     std::erase_if(active_, [&](std::size_t t) { return !progress_[t].open; });
   }
@@ -81,12 +73,11 @@ class Searcher {
       const Task& task = tasks_[t].task;
       const bool spent = options_.max_evaluations != 0 &&
                          evaluations_ + static_cast<int>(asks.size()) >= options_.max_evaluations;
-      if (agent_.finished(task) || spent) {
+      if (progress_[t].loop.finished(task) || spent) {
         progress_[t].open = false;
         continue;
       }
-      choices_[t] = agent_.act(task);
-      asks.push_back({t, choices_[t].arm});
+      asks.push_back({t, progress_[t].loop.next(task).arm});
     }
     if (asks.empty()) return budget_left() && next_ < tasks_.size();
     measure(asks, "explore");
@@ -113,7 +104,7 @@ class Searcher {
     std::vector<Ask> asks;
     if (last_ones) return explored_round(open, width);
     for (const PlannedChoice& proposal : agent_.plan(shown, width)) {
-      choices_[open[proposal.task]] = proposal.choice;
+      progress_[open[proposal.task]].loop.put(proposal.choice);
       asks.push_back({open[proposal.task], proposal.choice.arm});
     }
     if (asks.empty()) return false;
@@ -148,10 +139,9 @@ class Searcher {
     std::vector<Ask> asks;
     for (const std::size_t t : open) {
       if (asks.size() == width) break;
-      Choice choice = agent_.act(tasks_[t].task);
-      if (choice.arm == 0) choice = {likeliest(tasks_[t].task), 1, true};
-      choices_[t] = choice;
-      asks.push_back({t, choice.arm});
+      TaskLoop& loop = progress_[t].loop;
+      if (loop.next(tasks_[t].task).arm == 0) loop.put({likeliest(tasks_[t].task), 1, true});
+      asks.push_back({t, loop.choice().arm});
     }
     measure(asks, "explore");
     return !asks.empty();
@@ -177,35 +167,35 @@ class Searcher {
   void digest(const Ask& ask, const Measured& measured, const char* kind) {
     SearchTask& owner = tasks_[ask.task];
     Progress& progress = progress_[ask.task];
-    if (progress.steps == 0) meet(ask.task, measured);
-    SearchStep step;
-    step.task = ask.task;
-    step.step = progress.steps++;
-    step.choice = choices_[ask.task];
-    step.kind = step.choice.exploratory ? kind : ask.arm != 0 ? "exploit" : "reference";
-    step.measured = measured;
+    if (progress.loop.steps() == 0) meet(ask.task, measured);
     ++evaluations_;
     ++progress.outcome.evaluations;
-    Trial trial = measured.trial;
-    trial.launch = measured.origin;
-    agent_.learn(owner.task, ask.arm, trial);
     progress.tried.insert(ask.arm);
     if (measured.trial.ok && measured.trial.time.count() > 0)
       progress.times[ask.arm].push_back(measured.trial.time.count());
     if (ask.arm == 0) progress.outcome.default_time = typical(progress, 0);
     const auto reference = progress.outcome.default_time;
+    std::optional<double> relative;
+    if (reference && measured.trial.ok)
+      relative = std::log(measured.trial.time.count() / reference->count());
+    Trial trial = measured.trial;
+    trial.launch = measured.origin;
+    const LoopStep done = progress.loop.observe(owner.task, trial, relative);
+    SearchStep step;
+    step.task = ask.task;
+    step.step = done.step;
+    step.choice = done.choice;
+    step.kind = step.choice.exploratory ? kind : ask.arm != 0 ? "exploit" : "reference";
+    step.measured = measured;
+    step.state = done.state;
+    step.reference = reference;
     step.guard = judge_trial(measured.trial.ok, measured.trial.time, reference.value_or(Micros{}),
                              owner.gloo_floor, options_.limits);
     if ((ask.arm == 0 || step.step == 0) && step.guard != GuardVerdict::failed) {
-      const GuardVerdict admitted = admit(owner.task.state);
+      const GuardVerdict admitted = admit(done.state);
       if (ask.arm == 0 || admitted != GuardVerdict::pass) step.guard = admitted;
     }
-    step.state = owner.task.state;
-    step.reference = reference;
-    if (reference) step.reward = reward_of(step, progress, *reference);
-    if (reference && measured.trial.ok)
-      push_history(owner.task.state, std::log(measured.trial.time.count() / reference->count()));
-    progress.last_arm = ask.arm;
+    if (reference) step.reward = reward_of(done, measured.trial, *reference);
     close_when_needed(ask, step.guard, progress);
     if (on_step_) on_step_(step);
   }
@@ -215,7 +205,7 @@ class Searcher {
     const RegimeKey before = tasks_[met].task.key;
     for (std::size_t t = 0; t < tasks_.size(); ++t) {
       const RegimeKey& key = tasks_[t].task.key;
-      const bool alike = progress_[t].steps == 0 && key.regime == before.regime &&
+      const bool alike = progress_[t].loop.steps() == 0 && key.regime == before.regime &&
                          key.task.backend == before.task.backend &&
                          key.task.architecture == before.task.architecture &&
                          key.task.nodes == before.task.nodes;
@@ -230,16 +220,9 @@ class Searcher {
     set_task(owner.task.state, owner.task.key.task, owner.size, owner.size);
   }
 
-  RewardTerms reward_of(const SearchStep& step, const Progress& progress, Micros reference) const {
-    StepOutcome outcome;
-    const bool ok = step.measured.trial.ok;
-    outcome.step = outcome.call = ok ? step.measured.trial.time : reference;
-    outcome.reference_step = outcome.reference_call = reference;
-    outcome.switched = step.step > 0 && step.choice.arm != progress.last_arm;
-    outcome.exploratory = step.choice.exploratory;
-    outcome.fault = !ok;
-    outcome.congestion = step.state.congestion;
-    outcome.tier_max = step.state.tier_max;
+  RewardTerms reward_of(const LoopStep& step, const Trial& trial, Micros reference) const {
+    StepOutcome outcome = outcome_of(step, trial.ok ? trial.time : reference, reference);
+    outcome.fault = !trial.ok;
     return reward(outcome, options_.weights);
   }
 
@@ -278,13 +261,13 @@ class Searcher {
     SearchOutcome& outcome = progress.outcome;
     outcome.tried = progress.tried.size();
     outcome.challenger = fastest_other(progress);
-    const bool unknown = progress.steps == 0 &&
+    const bool unknown = progress.loop.steps() == 0 &&
                          (!agent_.plans() || admit(tasks_[t].task.state) != GuardVerdict::pass);
     if (unknown || outcome.guard != GuardVerdict::pass) {
       outcome.best_time = outcome.default_time;
       return outcome;
     }
-    outcome.arm = agent_.recommend(tasks_[t].task);
+    outcome.arm = progress.loop.recommend(tasks_[t].task);
     outcome.best_time = typical(progress, outcome.arm);
     if (outcome.arm == 0 || !outcome.best_time) return outcome;
     outcome.guard = judge_trial(true, *outcome.best_time, outcome.default_time.value_or(Micros{}),
@@ -302,7 +285,6 @@ class Searcher {
   const SearchOptions& options_;
   const std::function<void(const SearchStep&)>& on_step_;
   std::vector<Progress> progress_;
-  std::map<std::size_t, Choice> choices_;
   std::vector<std::size_t> active_;
   std::size_t next_ = 0;
   int evaluations_ = 0;

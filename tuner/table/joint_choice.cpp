@@ -12,7 +12,7 @@ namespace {
 using Launch = std::map<std::string, std::string>;
 
 struct Timed {
-  Setting setting;         ///< with the channels that NCCL took where none were asked for
+  ActionSettings setting;  ///< with the channels that NCCL took where none were asked for
   bool standard = false;   ///< no call setting was asked for
   bool untouched = false;  ///< nothing at all was asked for
   double us = 0;
@@ -28,8 +28,8 @@ double median(std::vector<double> values) {
 }
 
 /// A raised ceiling needs a cap at every size: what NCCL did by itself is said as a cap.
-Setting explicit_setting(const ScopedObservation& seen) {
-  Setting setting = seen.setting;
+ActionSettings explicit_setting(const ScopedObservation& seen) {
+  ActionSettings setting = seen.setting;
   const auto knob = [&](const char* name) -> std::string {
     const auto found = seen.setting.call_knobs.find(name);
     return found == seen.setting.call_knobs.end() ? "" : found->second;
@@ -68,7 +68,7 @@ Times times_of(const std::vector<const ScopedObservation*>& observations) {
     times[key.size][key.launch].push_back(
         {explicit_setting(*group.second),
          group.second->setting.algorithm == "library" && group.second->setting.call_knobs.empty(),
-         group.second->setting == Setting{}, median(group.first),
+         group.second->setting == ActionSettings{}, median(group.first),
          static_cast<int>(group.first.size())});
   return times;
 }
@@ -135,7 +135,7 @@ void choose(const RegimeKey& key, const Times& times, const JointOptions& option
     entry.key.task.bin = SizeBin::of(Bytes(size));
     entry.size = Bytes(size);
     // Other sizes raise the ceiling: what NCCL took by itself must be said as a cap.
-    entry.setting = all_standard ? Setting{} : best->setting;
+    entry.setting = all_standard ? ActionSettings{} : best->setting;
     entry.evidence.default_us = standard->us;
     entry.evidence.tuned_us = best->us;
     if (best->us > standard->us * (1 + options.tolerance))

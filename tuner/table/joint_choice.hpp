@@ -13,8 +13,8 @@ namespace dynamiccl {
 struct ScopedObservation {
   RegimeKey key;
   Bytes size;
-  Setting setting;   ///< launch and call knobs as they were asked for
-  int channels = 0;  ///< that NCCL used; 0: unknown
+  ActionSettings setting;  ///< launch and call knobs as they were asked for
+  int channels = 0;        ///< that NCCL used; 0: unknown
   double median_us = 0;
 };
 

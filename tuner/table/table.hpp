@@ -18,8 +18,8 @@ inline constexpr int kTableFileVersion = 1;
 struct TableEvidence {
   double default_us = 0;  ///< typical time of one call under the library's default; 0 = unknown
   double tuned_us = 0;    ///< under the row's setting
-  /// Setting that was compared with the default on fresh launches; where it was not surely faster
-  /// the row's own is the default. "" = none was.
+  /// ActionSettings that was compared with the default on fresh launches; where it was not surely
+  /// faster the row's own is the default. "" = none was.
   std::string candidate = {};
   /// Candidate over default with its interval, at the confidence by which it was kept or not (98.2
   /// % in a search, 95 % of a table that was judged); 0 = never compared on fresh launches.
@@ -34,14 +34,14 @@ struct TableEvidence {
 /// One row: calls with this key in this regime use this setting.
 struct TableEntry {
   RegimeKey key;
-  Bytes size;       ///< size at which it was measured, inside the key's bin
-  Setting setting;  ///< the default's Setting{} = leave the library alone
-  std::string arm;  ///< ActionSpace::text(): for people
+  Bytes size;              ///< size at which it was measured, inside the key's bin
+  ActionSettings setting;  ///< the default's ActionSettings{} = leave the library alone
+  std::string arm;         ///< ActionSpace::text(): for people
   /// "non_actionable_regime", "undecided", "unexplored", "lossless_saturated" and what guards have
   /// to say.
   std::vector<std::string> flags;
   TableEvidence evidence;
-  [[nodiscard]] bool is_default() const { return setting == Setting{}; }
+  [[nodiscard]] bool is_default() const { return setting == ActionSettings{}; }
   bool operator==(const TableEntry&) const = default;
 };
 

@@ -57,11 +57,11 @@ class HostMemory final : public TensorMemory {
 
 void TensorMemory::aside(GpuOrder& /*queue*/, std::size_t /*number*/,
                          const std::function<void()>& /*work*/) {
-  throw Error(ErrorKind::bug, "host memory has no queue beside the computation");
+  throw Error(ErrorKind::bug, "host memory has no queue of its own");
 }
 
 void TensorMemory::join(std::size_t /*number*/) {
-  throw Error(ErrorKind::bug, "host memory has no queue beside the computation");
+  throw Error(ErrorKind::bug, "host memory has no queue of its own");
 }
 
 std::unique_ptr<TensorMemory> make_host_memory() { return std::make_unique<HostMemory>(); }

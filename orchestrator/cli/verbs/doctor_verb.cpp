@@ -59,7 +59,8 @@ std::string read_text(const std::string& path) {
 
 /// The profiles to look into, the main ones when none is named.
 std::vector<EnvironmentProfile> chosen_profiles(const DoctorArguments& arguments) {
-  const auto known = load_profiles(profile_folders(arguments.profile_folders));
+  std::vector<std::string> notes;
+  const auto known = load_profiles(profile_folders(arguments.profile_folders), &notes);
   auto names = arguments.environments;
   names.insert(names.end(), arguments.named.begin(), arguments.named.end());
   if (names.empty() && arguments.files.empty())
@@ -70,7 +71,8 @@ std::vector<EnvironmentProfile> chosen_profiles(const DoctorArguments& arguments
     chosen.push_back(profile_for_user(known, name, only_user_namespaces()));
   }
   for (const auto& file : arguments.files)
-    chosen.push_back(parse_profile(read_text(file), file, known));
+    chosen.push_back(parse_profile(read_text(file), file, known, &notes));
+  print_notes(notes);
   return chosen;
 }
 

@@ -9,6 +9,7 @@
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/launch/identity.hpp"
@@ -64,12 +65,18 @@ std::vector<std::string> profile_folders(const std::vector<std::string>& further
   return folders;
 }
 
+void print_notes(const std::vector<std::string>& notes) {
+  for (const auto& note : notes) tell(fmt::format("note: {}\n", printable(note)));
+}
+
 namespace {
 
 Experiment read_file(const ExperimentArguments& arguments) {
-  Experiment experiment =
-      read_experiment(arguments.file, all_overrides(arguments),
-                      load_profiles(profile_folders(arguments.profile_folders)));
+  std::vector<std::string> notes;
+  const auto profiles = load_profiles(profile_folders(arguments.profile_folders), &notes);
+  Experiment experiment = read_experiment(arguments.file, all_overrides(arguments), profiles);
+  notes.insert(notes.end(), experiment.notes.begin(), experiment.notes.end());
+  print_notes(notes);
   if (only_user_namespaces()) {
     const auto asked = experiment.profiles;
     for (const auto& [name, profile] : asked)
@@ -92,6 +99,8 @@ Plan expand(const Experiment& experiment, const ExperimentArguments& arguments,
     for (const auto& [name, profile] : experiment.profiles) environments.push_back(name);
     try {
       only = Expression::parse(arguments.only, environments);
+      for (const auto& note : only->notes())
+        print_notes({fmt::format("--only '{}': {}", arguments.only, note)});
     } catch (const Error& error) {
       throw error.with_context("--only '" + arguments.only + "'");
     }

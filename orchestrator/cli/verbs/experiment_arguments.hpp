@@ -47,6 +47,9 @@ LoadedExperiment load_experiment(const ExperimentArguments& arguments);
 /// @throws Error(input) with one line per mistake
 LoadedExperiment load_experiment_of_anywhere(const ExperimentArguments& arguments);
 
+/// What reads but should be written anew, on stderr. The exit code stays as it is.
+void print_notes(const std::vector<std::string>& notes);
+
 /// The folders of environment profiles: the project's own, then the user's.
 std::vector<std::string> profile_folders(const std::vector<std::string>& further);
 

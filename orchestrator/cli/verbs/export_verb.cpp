@@ -205,7 +205,7 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "with --measured: a profile for messages up to this size, which gives none away "
                    "for larger ones");
   verb->add_option("--plugin", arguments->plugin,
-                   "where jobs find libdynamiccl-nccl-plugin.so (beside this program)");
+                   "where jobs find libdynamiccl-nccl-plugin.so (next to this program)");
   verb->add_option("--anonymous", arguments->anonymous,
                    "instead: copy the database into this new file, for sharing, without hosts, "
                    "users, paths and addresses");

@@ -188,7 +188,7 @@ void add_run_verb(CLI::App& app, Shared& shared) {
                    "keep each launch's run.json and records in this folder");
   verb->add_flag("--full", arguments->full, "every table before the answer");
   verb->add_flag("--no-report", arguments->no_report,
-                 "leave out the page that is written beside the database");
+                 "leave out the page that is written next to the database");
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(

@@ -307,7 +307,7 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
                 "hold the settings in --out against the default again, on few launches")
       ->group(kGroup);
   verb.add_option("--plugin", arguments.plugin,
-                  "the NCCL plugin as the job sees it (beside this program)")
+                  "the NCCL plugin as the job sees it (next to this program)")
       ->group(kGroup);
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "tuner/table/table.hpp"
 
@@ -60,7 +61,7 @@ TableEntry launch_row(const JobTuningResult& result) {
                 result.facts.nodes, Architecture::ring, Backend::nccl}};
   entry.size = traffic.size;
   for (const auto& [name, value] : result.choice.variables)
-    entry.setting.launch_knobs["env." + name] = value;
+    entry.setting.launch_knobs[setting_text(SettingScope::env, name)] = value;
   entry.arm = result.arm;
   return entry;
 }

@@ -80,7 +80,7 @@ class Observer {
       result.reason =
           "calls repeated while the job began, and nothing repeats among those that came last";
     else if (!measured_)
-      result.reason = fmt::format("{} steps were seen, {} are needed beside the warm-up",
+      result.reason = fmt::format("{} steps were seen, {} are needed after the warm-up",
                                   rhythm.timed, least_steps());
     else
       fill(result, rhythm);

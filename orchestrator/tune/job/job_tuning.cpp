@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "profiles/detect/facts.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -197,7 +198,7 @@ void JobTuning::make_search() {
   console_.note(fmt::format(
       "{} calls a step{}, {} a step, of which collectives take {:.0f} % on the GPU; most bytes: {} "
       "of {}",
-      seen.calls_per_step, seen.by_pauses ? " (told apart by pauses alone)" : "",
+      seen.calls_per_step, seen.by_pauses ? " (separated by pauses alone)" : "",
       milliseconds(seen.step.count()), 100 * share, name_of(traffic.collective),
       format_bytes(traffic.size)));
   console_.note(fmt::format("regime: {}; NCCL {}; {} launch settings", result_.facts.regime.name,
@@ -214,8 +215,7 @@ void JobTuning::make_search() {
 JobChoice JobTuning::setting_of(std::size_t arm) const {
   JobChoice choice;
   const ActionSpace& space = *search_->task().space;
-  for (const auto& [target, value] : space.setting(space.arms()[arm]).launch_knobs)
-    if (target.starts_with("env.")) choice.variables[target.substr(4)] = value;
+  choice.variables = settings_of(space.setting(space.arms()[arm]).launch_knobs, SettingScope::env);
   const auto network = choice.variables.find("NCCL_NET");
   if (network != choice.variables.end() && network->second == kFolderNetwork) {
     choice.variables["NCCL_NET_PLUGIN"] = command_.plugin;
@@ -307,7 +307,7 @@ void JobTuning::try_arm(const Choice& choice) {
   setting.entries = trial.entries;
   for (TableEntry& entry : setting.entries)
     for (const auto& [name, value] : setting.variables)
-      entry.setting.launch_knobs["env." + name] = value;
+      entry.setting.launch_knobs[setting_text(SettingScope::env, name)] = value;
   consider(setting, trial.learnt_step, arm + table_text(setting.table));
 }
 

@@ -58,7 +58,7 @@ kind
 name | text | table or view
 column | text | its column
 type | text | as SQLite declares it
-meaning | text | the comment beside its definition
+meaning | text | the comment at its definition
 )",
           .of_database = schema_table};
 }

@@ -131,7 +131,7 @@ void take_benchmark(TrainedStep& step, const std::map<std::string, Benchmark>& b
   }
   const auto found = benchmarks.find(group_key(step.axes) + collective);
   if (found == benchmarks.end()) {
-    step.missing = fmt::format("no {} of float32 measured beside it", collective);
+    step.missing = fmt::format("no {} of float32 measured in the same run", collective);
     return;
   }
   std::map<int, double> by_server;
@@ -256,7 +256,7 @@ Query attribution_query() {
   return {.title = "What a difference in training time is made of",
           .row =
               "one training cell: its step minus the same on bare metal = difference of computing "
-              "+ of waiting for gradients (exposed) + rest, beside the micro-benchmark's times of "
+              "+ of waiting for gradients (exposed) + rest, with the micro-benchmark's times of "
               "its messages, added up, here and there; correlation: of the logarithms of those "
               "sums and of measured communication over all cells of the run",
           .columns = kAttributionColumns,

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/malloc_settings.hpp"
+#include "core/vocabulary/setting.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
@@ -78,7 +79,7 @@ std::optional<std::string> default_key(CellFigure figure) {
   if (!knobs.is_object()) return std::nullopt;
   bool asked = false;
   for (const auto& name : malloc_setting_names())
-    asked = knobs.erase(std::string(kMallocKnob) + name) > 0 || asked;
+    asked = knobs.erase(setting_text(SettingScope::malloc, name)) > 0 || asked;
   if (!asked) return std::nullopt;
   figure.group_knobs = knobs.dump();
   return key_without(figure, "");
@@ -153,7 +154,7 @@ Table page_faults_table(const Reader& reader, const std::vector<std::int64_t>& r
 Query page_faults_query() {
   return {.title = "Page faults and the allocator",
           .row =
-              "one cell: page faults of a call beside the message's pages, what the settings "
+              "one cell: page faults of a call and the message's pages, what the settings "
               "malloc.keep and malloc.huge_pages came to in its ranks, and its time over that of "
               "the allocator's default",
           .columns = kPageFaultsColumns,

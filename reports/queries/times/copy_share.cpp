@@ -36,7 +36,7 @@ CopyShare copy_share(const CellFigure& figure) {
 std::string path_of(const std::optional<Interval>& share_percent) {
   if (!share_percent) return "UNCLEAR";
   if (share_percent->low > kStagedFromPercent) return "staged (inferred)";
-  return share_percent->high < kStagedFromPercent ? "not told" : "UNCLEAR";
+  return share_percent->high < kStagedFromPercent ? "undetermined" : "UNCLEAR";
 }
 
 Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&) {
@@ -60,9 +60,9 @@ Table copy_share_table(const std::vector<CellFigure>& figures, const QueryScope&
 std::string copy_path_method() {
   return fmt::format(
       "method: copies_share = median over launches of the copies' share of each launch's time, "
-      "with its 95 % interval; path = what this share tells of, inferred and not read from the "
+      "with its 95 % interval; path = what this share shows, inferred and not read from the "
       "library: staged = the 95 % interval over launches is above {0:g} %, so that the library is "
-      "not given device memory; not told = it is below (large messages copy fast, this is no "
+      "not given device memory; undetermined = it is below (large messages copy fast, this is no "
       "proof of a path without copies); UNCLEAR = it holds {0:g} %, or there are fewer than three "
       "launches",
       kStagedFromPercent);

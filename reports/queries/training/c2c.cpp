@@ -74,7 +74,7 @@ Query c2c_query() {
   return {.title = "Communication over computation",
           .row =
               "one training cell: C2C = f(N) / (M I) with f(N) by formula, counted and fitted, "
-              "what a worker computes and a link carries, T_comm / T_comp of it beside the "
+              "what a worker computes and a link carries, T_comm / T_comp of it and the "
               "measured one (expected: one after the other without scheduling, else the longer), "
               "and for the best method of a workload whether anything lossless is left",
           .columns = R"(

@@ -1,5 +1,5 @@
 -- title: Predicted training steps
--- row: one training cell: the step expected from the profile and the cost table of the same launch beside the
+-- row: one training cell: the step expected from the profile and the cost table of the same launch and the
 --   measured one, by the launch with the median error
 -- columns:
 --   run_id environment backend architecture model batch method ranks launches

@@ -22,7 +22,7 @@ run_id environment backend model batch
 schedule | text | the method without its architecture
 basis | text | equal ranks, as published, or equal workers
 settings
-server_workers | integer | workers beside servers
+server_workers | integer | workers of the runs with servers
 ring_workers | integer | workers of the ring
 samples | integer | samples that the times are of
 server_steps | integer | steps with a server

@@ -137,7 +137,7 @@ Table published_training_table(const Reader& reader, const std::vector<std::int6
 Query published_training_query() {
   return {.title = "Published speed-ups",
           .row =
-              "one model, method and number of workers: throughput over one worker here, beside "
+              "one model, method and number of workers: throughput over one worker here, and "
               "what the survey published of its three links",
           .columns = kPublishedTrainingColumns,
           .of_runs = published_training_table};

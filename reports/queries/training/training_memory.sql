@@ -1,5 +1,5 @@
 -- title: Memory of training methods
--- row: one training cell and role, its rank with the most: gradient memory that the method holds beside the weights,
+-- row: one training cell and role, its rank with the most: gradient memory that the method holds in addition to the weights,
 --   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
 --   gradients, a server N + 1 times its shard with N workers, a worker that is a server too both
 -- columns:
@@ -7,7 +7,7 @@
 --   role | text | worker, server, or both
 --   ranks workers launches
 --   unit_bytes | bytes, integer | one copy of the gradients, or a shard
---   held_bytes | bytes, integer | gradient memory held beside the weights
+--   held_bytes | bytes, integer | gradient memory held in addition to the weights
 --   limit_bytes | bytes, integer | what may be held
 --   copies | real | held, in units of that copy or shard
 --   staging_bytes | bytes, integer | page-locked host memory for a GPU's gradients

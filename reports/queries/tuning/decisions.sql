@@ -8,7 +8,7 @@
 --   propensity | real | chance with which the agent chose it
 --   guard time_us
 --   speedup | real | the default's time over its
---   reward | real | what the agent was told
+--   reward | real | what the agent received
 --   reward_base | text | what that is relative to
 --   arms | integer | settings to choose from
 --   tried | integer | of these, measured by the search; of its final choice

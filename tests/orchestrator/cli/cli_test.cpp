@@ -121,6 +121,37 @@ TEST_CASE("mistakes of an experiment go to stderr with their places") {
   CHECK(plan.err.find(path + ":1:1: unknown key \"sed\"") != std::string::npos);
 }
 
+TEST_CASE("an old spelling is noted on stderr with its place, and the answer stays") {
+  const Folder folder;
+  const auto file = [&](const std::string& name, const std::string& setting) {
+    return folder.file(name, kExperiment + "[profile.bare-metal]\nbackend.gloo = [{ name = \"" +
+                                 setting + "\", value = \"true\", reason = \"r\" }]\n");
+  };
+  const auto old_path = file("old.toml", "malloc:keep");
+  const auto first = run({"plan", old_path, "--json", "--only", "malloc:keep == default"});
+  CHECK(first.exit_code == 0);
+  CHECK(first.err.find("note: " + old_path + ":") == 0);
+  CHECK(first.err.find("\"malloc:keep\" is an old spelling that still reads: write "
+                       "\"malloc.keep\"\n") != std::string::npos);
+  CHECK(first.err.find("note: --only 'malloc:keep == default': column 1: ") != std::string::npos);
+  const auto today = run({"plan", file("new.toml", "malloc.keep"), "--json"});
+  CHECK(today.exit_code == 0);
+  CHECK(today.err.empty());
+  const auto ids = [](const CommandResult& plan) {
+    std::vector<std::string> all;
+    const auto groups = nlohmann::json::parse(plan.out)["groups"];
+    for (const auto& group : groups) {
+      all.push_back(group["id"]);
+      for (const auto& cell : group["cells"]) all.push_back(cell["id"]);
+    }
+    return all;
+  };
+  CHECK(ids(first).size() == 4);
+  CHECK(ids(first) == ids(today));
+  for (const auto& plan : {first, today})
+    CHECK(plan.out.find("GLIBC_TUNABLES=glibc.malloc.mmap_threshold") != std::string::npos);
+}
+
 TEST_CASE("the doctor foretells what profiles do on a machine that is only described") {
   const Folder folder;
   const auto machine = folder.file(

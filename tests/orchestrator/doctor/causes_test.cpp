@@ -93,7 +93,7 @@ TEST_CASE("ranks that share a core by binding, by quota and by number are told a
   CHECK(finding.symptom.backends == std::vector{Backend::openmpi});
   CHECK_THAT(finding.symptom.evidence, ContainsSubstring("rank 0 on core 0; rank 1 on core 0"));
   for (const auto& setting : finding.fix.profile->backend_settings.at(Backend::openmpi))
-    CHECK(setting.name != "mca:hwloc_base_binding_policy");
+    CHECK(setting.name != "hwloc_base_binding_policy");
   bound.profile = profiles().at("cross-docker-one-core");
   CHECK(only(bound, "one-core").fix.profile->cpus.empty());
 
@@ -153,15 +153,15 @@ TEST_CASE("temporary buffers that are faulted anew are found by counts, and kept
   const auto names = [&] {
     std::set<std::string> found;
     for (const auto& setting : finding.fix.profile->backend_settings.at(Backend::openmpi))
-      found.insert(setting.name + "=" + setting.value);
+      found.insert(profile_text(setting.scope, setting.name) + "=" + setting.value);
     return found;
   };
-  CHECK(names() == Ids{"malloc:keep=true"});
+  CHECK(names() == Ids{"malloc.keep=true"});
   CHECK_FALSE(finding.fix.profile->backend_settings.contains(Backend::mpich));
   // Huge pages too, where the kernel gives them to those who ask.
   symptoms.host["cpu"]["transparent_huge_pages"] = "madvise";
   finding = only(symptoms, "faulted-buffers");
-  CHECK(names() == Ids{"malloc:keep=true", "malloc:huge_pages=true"});
+  CHECK(names() == Ids{"malloc.keep=true", "malloc.huge_pages=true"});
   CHECK_THAT(finding.fix.flag, ContainsSubstring("GLIBC_TUNABLES=glibc.malloc.hugetlb=1:") &&
                                    ContainsSubstring("malloc.keep = true"));
   // Its proof reads back as it is.

@@ -26,7 +26,8 @@ TEST_CASE("Open MPI on a container bridge is found, named or left open") {
   CHECK_THAT(finding.symptom.evidence, !ContainsSubstring("br-idle"));
   const auto& settings = finding.fix.profile->backend_settings.at(Backend::openmpi);
   CHECK(std::any_of(settings.begin(), settings.end(), [](const auto& setting) {
-    return setting.name == "mca:btl_tcp_if_include" && setting.value == "{interface}";
+    return setting.scope == SettingScope::mca && setting.name == "btl_tcp_if_include" &&
+           setting.value == "{interface}";
   }));
   // One host's TCP is kept on the loopback interface by the launcher.
   openmpi.many_hosts = false;
@@ -94,7 +95,8 @@ TEST_CASE("the fix of a wrong interface is the misled library's own setting") {
     symptoms.looks = {look(backend, "tcp", "tcp")};
     symptoms.looks[0].environment[variable] = "docker0";
     symptoms.profile.environment[variable] = "docker0";
-    symptoms.profile.backend_settings[backend] = {{variable, "docker0", "a mistake"}};
+    symptoms.profile.backend_settings[backend] = {
+        {{SettingScope::env, variable, "docker0"}, "a mistake"}};
     const auto finding = only(symptoms, "wrong-interface");
     CHECK(finding.symptom.backends == std::vector{backend});
     CHECK(finding.fix.flag == flag);

@@ -227,6 +227,34 @@ TEST_CASE("knobs belong to a backend and a scope") {
             .starts_with("demo.toml:11:1: unknown backend \"gluu\""));
 }
 
+TEST_CASE("an experiment in the settings' first spelling is that of today, with notes") {
+  const auto text = [](const std::string& between) {
+    return kGood + "[profile.bare-metal]\nbackend.gloo = [{ name = \"malloc" + between +
+           "keep\", value = \"true\", reason = \"r\" }]\n[tune.gloo.launch]\n\"malloc" + between +
+           "huge_pages\" = [\"1\"]\n";
+  };
+  const auto today = parsed(text("."), {"exclude=\"mca.btl == tcp\""});
+  CHECK(today.notes == std::vector<std::string>{});
+  const auto first = parsed(text(":"), {"exclude=\"mca:btl == tcp\""});
+  CHECK(first.notes ==
+        std::vector<std::string>{
+            "demo.toml:12:26: \"malloc:keep\" is an old spelling that still reads: write "
+            "\"malloc.keep\"",
+            "--set exclude=\"mca:btl == tcp\": exclude \"mca:btl == tcp\", column 1: \"mca:btl\" "
+            "is an old spelling "
+            "that still reads: write \"mca.btl\"",
+            "demo.toml:14:23: \"malloc:huge_pages\" is an old spelling that still reads: write "
+            "\"malloc.huge_pages\""});
+  CHECK(to_json(first.profiles.at("bare-metal")) == to_json(today.profiles.at("bare-metal")));
+  using Launch = std::vector<std::pair<std::string, std::vector<std::string>>>;
+  for (const auto& experiment : {today, first})
+    CHECK(tune_options_of(experiment).backends.at(Backend::gloo).space.launch ==
+          Launch{{"malloc.huge_pages", {"1"}}});
+  CHECK(mistakes(kGood + "[tune.gloo.launch]\nUCX_TLS = \"tcp\"\n") ==
+        "demo.toml:12:11: \"UCX_TLS\": expected \"env.NAME\", \"mca.NAME\" or \"malloc.NAME\" in "
+        "quotes");
+}
+
 TEST_CASE("a training work table reads methods and settings, and checks each value", "[d-40]") {
   const std::string head =
       kGood + "[[work]]\ntraining = [\"mg-wfbp\", \"dear\"]\nmodel = \"cnn\"\n";

@@ -190,8 +190,9 @@ TEST_CASE("GLIBC_TUNABLES that somebody set is joined with, in the shell, profil
   // The knobs win over the profile.
   request.environment.clear();
   environment.environment[variable] = "glibc.malloc.arena_max=3";
-  environment.backend_settings[Backend::gloo] = {{"malloc:keep", "true", "r"},
-                                                 {"malloc:huge_pages", "true", "r"}};
+  environment.backend_settings[Backend::gloo] = {
+      {{SettingScope::malloc, "keep", "true"}, "r"},
+      {{SettingScope::malloc, "huge_pages", "true"}, "r"}};
   apply_settings(request, environment, {{"malloc.keep", "0"}});
   CHECK(request.environment[variable] == "glibc.malloc.arena_max=3:glibc.malloc.hugetlb=1");
 }
@@ -224,7 +225,7 @@ TEST_CASE("a setting that needs a subnet fails where there is none, and says so"
     FAIL("no error");
   } catch (const Error& error) {
     CHECK(std::string(error.what()) ==
-          "profile cross-docker: mca:btl_tcp_if_include = \"{subnet}\" needs {subnet}, which this "
+          "profile cross-docker: mca.btl_tcp_if_include = \"{subnet}\" needs {subnet}, which this "
           "environment has not (it uses the host's network); write the value itself");
   }
 }

@@ -72,7 +72,7 @@ TEST_CASE("a group that its profile leaves no command for is impossible, the oth
   const auto experiment = parsed(kMatrix + R"([profile.bridged]
 extends = "bare-metal"
 [[profile.bridged.backend.openmpi]]
-name = "mca:btl_tcp_if_include"
+name = "mca.btl_tcp_if_include"
 value = "{subnet}"
 reason = "a bridge that is not there"
 )",

@@ -8,7 +8,7 @@ using namespace dynamiccl;
 
 namespace {
 
-TableEntry entry(Backend backend, Collective collective, std::uint64_t size, Setting setting,
+TableEntry entry(Backend backend, Collective collective, std::uint64_t size, ActionSettings setting,
                  double ratio = 0.5, int ranks = 4) {
   TableEntry made;
   made.key = {"r1", {collective, SizeBin::of(Bytes(size)), ranks, 1, Architecture::ring, backend}};
@@ -28,7 +28,7 @@ ConfigurationTable table_of(const std::vector<TableEntry>& entries) {
 
 const std::map<std::string, std::string> kThread{{"env.NCCL_SOCKET_NTHREADS", "1"}};
 
-Setting nccl(int channels, std::map<std::string, std::string> launch = kThread) {
+ActionSettings nccl(int channels, std::map<std::string, std::string> launch = kThread) {
   return {"library", {{"channels", std::to_string(channels)}}, std::move(launch)};
 }
 

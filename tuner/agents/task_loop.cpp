@@ -1,0 +1,70 @@
+#include "tuner/agents/task_loop.hpp"
+
+#include <algorithm>
+
+namespace dynamiccl {
+namespace {
+
+/// The task's own times against its default's, newest first.
+void push_history(State& state, double relative) {
+  auto& history = state.log_latency_history;
+  std::rotate(history.begin(), history.end() - 1, history.end());
+  history[0] = relative;
+  state.history_known = std::min(state.history_known + 1, kHistoryLength);
+}
+
+}  // namespace
+
+bool TaskLoop::finished(const Task& task) const {
+  return (most_ > 0 && steps_ >= most_) || agent_->finished(task);
+}
+
+Choice TaskLoop::propose(const Task& task) {
+  if (most_ > 0 && steps_ >= most_) return {agent_->recommend(task), 1, false};
+  return agent_->act(task);
+}
+
+LoopStep TaskLoop::observe(Task& task, const std::optional<Trial>& learnt,
+                           std::optional<double> relative) {
+  if (learnt) agent_->learn(task, choice_.arm, *learnt);
+  LoopStep step{steps_, choice_, last_arm_ && *last_arm_ != choice_.arm, task.state};
+  if (relative) push_history(task.state, *relative);
+  count();
+  return step;
+}
+
+void TaskLoop::observe(const Task& task, const Trial& trial) {
+  agent_->learn(task, choice_.arm, trial);
+  count();
+}
+
+void TaskLoop::count() {
+  last_arm_ = choice_.arm;
+  ++steps_;
+}
+
+void TaskLoop::reopen(const Task& task) {
+  agent_->reopen(task.key);
+  last_arm_.reset();
+}
+
+StepOutcome outcome_of(const LoopStep& step, Micros call, Micros reference) {
+  StepOutcome outcome;
+  outcome.step = outcome.call = call;
+  outcome.reference_step = outcome.reference_call = reference;
+  outcome.switched = step.switched;
+  outcome.exploratory = step.choice.exploratory;
+  outcome.congestion = step.state.congestion;
+  outcome.tier_max = step.state.tier_max;
+  return outcome;
+}
+
+void run_loop(TaskLoop& loop, const Task& task, const std::function<Trial(std::size_t)>& measure,
+              const std::function<void()>& seen) {
+  while (!loop.finished(task)) {
+    loop.observe(task, measure(loop.next(task).arm));
+    seen();
+  }
+}
+
+}  // namespace dynamiccl
