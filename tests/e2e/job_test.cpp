@@ -188,6 +188,18 @@ TEST_CASE("one run is accompanied to its end, and its step is the job's own", "[
   CHECK(std::abs(heard_ms * 1e3 / median(times) - 1) < 0.02);
 }
 
+TEST_CASE("layers that repeat within a step are not taken for the step", "[E-105]") {
+  const OverSockets sockets;
+  const Program program;
+  const auto tuned =
+      program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "2", "--pairs", "2",
+                   "--call-agent", "none", "--", kJob, "--loop", "layers"});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(says(tuned.err, "25 calls a step"));
+  CHECK_FALSE(says(tuned.err, "FAILED"));
+}
+
 TEST_CASE("a leader beside a job writes its choices, and import stores them once",
           "[E-102][E-113][E-124]") {
   const OverSockets sockets;

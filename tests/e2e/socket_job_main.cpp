@@ -3,7 +3,7 @@
 // time follows NCCL_SOCKET_NTHREADS, NCCL_MIN_CTAS and the channel cap that the tuner half answers
 // with, whatever else the machine does. Where NCCL_NET asks for the plugin's own network, bytes go
 // through that instead, by the calls that NCCL makes of it.
-//   socket-job [--ranks N] [--steps N] [--loop plain|random|graph] [--own-clock FILE]
+//   socket-job [--ranks N] [--steps N] [--loop plain|layers|random|graph] [--own-clock FILE]
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -324,6 +324,14 @@ void train(Rank& rank, int steps, const std::string& loop, const std::string& cl
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     if (loop == "random") {
       rank.all_reduce(std::size_t{4096} * (1 + random() % 29));
+    } else if (loop == "layers") {
+      // Layers that are alike, many times in a step.
+      rank.all_reduce(4);
+      for (int layer = 0; layer < 12; ++layer) {
+        rank.all_reduce(8192);
+        rank.all_reduce(16384);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     } else {
       // Captured once: replays do not ask.
       const bool asks = loop != "graph" || step == 0;

@@ -137,7 +137,9 @@ const Rhythm& JobWatch::rhythm() {
     if (holds_) {
       rhythm_ = std::move(followed);
       rhythm_calls_ = std::move(last);
-      return rhythm_;
+      // More calls may show that what repeats is a part of a longer sequence.
+      const bool whole = searched_heard_ >= kSearched;
+      if (whole || process->heard < searched_heard_ + searched_heard_ / 2) return rhythm_;
     }
   }
   // Looking for it costs milliseconds: not again for every call.
@@ -154,7 +156,12 @@ void JobWatch::search_rhythm(const Process& process) {
     std::vector<JobCall> last = last_calls(process.calls, kSearched, only);
     found = find_rhythm(as_rhythm(last));
     if (!found.found()) continue;
-    if (rhythm_.found() && !same_up_to_rotation(found.pattern, rhythm_.pattern)) ++rhythm_changes_;
+    const bool same = rhythm_.found() && same_up_to_rotation(found.pattern, rhythm_.pattern);
+    // What still goes on gives way to what it is a part of alone.
+    if (holds_ && rhythm_.found() && (same || found.pattern.size() <= rhythm_.pattern.size()))
+      return;
+    if (rhythm_.found() && !same && !holds_) ++rhythm_changes_;
+    if (!same) adopted_heard_ = process.heard;
     holds_ = still_repeats(last, found);
     rhythm_ = std::move(found);
     rhythm_calls_ = std::move(last);
@@ -162,6 +169,22 @@ void JobWatch::search_rhythm(const Process& process) {
     return;
   }
   if (!rhythm_.found()) rhythm_ = std::move(found);
+}
+
+bool JobWatch::confirmed() const {
+  const Process* process = listened();
+  return rhythm_.found() && process != nullptr && process->heard >= 2 * adopted_heard_;
+}
+
+JobWatch::StepCalls JobWatch::step_calls() const {
+  StepCalls calls;
+  if (rhythm_.steps.empty()) return calls;
+  for (std::size_t k = 0; k < rhythm_.pattern.size(); ++k) {
+    const JobCall& call = rhythm_calls_[rhythm_.steps.front().first + k];
+    calls.emplace_back(call.function, call.bytes);
+  }
+  std::sort(calls.begin(), calls.end());
+  return calls;
 }
 
 bool JobWatch::ends_in_steps() const {
@@ -262,7 +285,6 @@ std::string JobWatch::graph_replays() {
     decided += told.stream->header().decided.load(std::memory_order_relaxed);
   if (decided != decided_) {
     decided_ = decided;
-    heard_at_decision_ = process->heard;
     decided_ns_ = monotonic_ns();
   }
   // Without the tuner half nobody asks at all. Calls of one group are decided together and told one
@@ -273,7 +295,11 @@ std::string JobWatch::graph_replays() {
   if (rhythm().found() && !reduces()) return "";
   constexpr std::uint64_t kSteps = 3;
   constexpr std::uint64_t kWithoutRhythm = 4096;
-  const std::uint64_t unasked = process->heard - heard_at_decision_;
+  // By when they were started: a GPU ends what its host asked for long before.
+  std::uint64_t unasked = 0;
+  for (auto call = process->calls.rbegin(); call != process->calls.rend() && call->ns > decided_ns_;
+       ++call)
+    ++unasked;
   const std::uint64_t most =
       rhythm().found() ? kSteps * rhythm_.pattern.size() + 8 : kWithoutRhythm;
   if (decided == 0 || unasked <= most) return "";

@@ -79,6 +79,10 @@ class Observer {
     else if (!is_step())
       result.reason =
           "calls repeated while the job began, and nothing repeats among those that came last";
+    else if (!known_step())
+      result.reason =
+          fmt::format("its calls repeat a sequence of {}, that of the first launch had {}",
+                      leader_.watch().step_calls().size(), request_.step_calls.size());
     else if (!measured_)
       result.reason = fmt::format("{} steps were seen, {} are needed after the warm-up",
                                   rhythm.timed, least_steps());
@@ -103,6 +107,11 @@ class Observer {
     return std::max<std::size_t>(3, request_.steps / 2);
   }
 
+  /// A part of a step repeats as well.
+  [[nodiscard]] bool known_step() {
+    return request_.step_calls.empty() || leader_.watch().step_calls() == request_.step_calls;
+  }
+
   /// Copies alone are how jobs begin: they are steps where nothing else followed.
   [[nodiscard]] bool is_step() {
     return leader_.watch().reduces() || leader_.watch().ends_in_steps();
@@ -110,6 +119,7 @@ class Observer {
 
   /// Steps after the warm-up, under the table from the start.
   std::optional<std::vector<double>> measure() {
+    if (!known_step()) return std::nullopt;
     std::vector<double> times = leader_.watch().step_times();
     if (times.size() < request_.warmup + least_steps()) return std::nullopt;
     times.erase(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(request_.warmup));
@@ -128,6 +138,7 @@ class Observer {
       const double heard_us = std::accumulate(times.begin(), times.end(), 0.0);
       if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
         return false;
+      if (request_.step_calls.empty() && !leader_.watch().confirmed()) return false;
       measured_ = measure();
       if (request_.learn_seconds <= 0 || !measured_ ||
           median(*measured_) >= request_.learn_below.count())
@@ -150,6 +161,7 @@ class Observer {
     result.step = Micros(median(result.step_us));
     result.spread = 1.4826 * median_absolute_deviation(result.step_us) / result.step.count();
     result.calls_per_step = rhythm.pattern.size();
+    result.step_calls = leader_.watch().step_calls();
     result.by_pauses = rhythm.by_pauses;
     result.mix = leader_.watch().mix();
     const auto table = leader_.table();

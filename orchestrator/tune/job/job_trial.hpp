@@ -39,6 +39,8 @@ struct TrialRequest {
   /// no.
   double learn_seconds = 0;
   Micros learn_below{1e18};    ///< only where the step took less than this: others are not worth it
+  /// What a step of the job calls, where that is known: what repeats otherwise is none of its steps.
+  JobWatch::StepCalls step_calls;
   bool learn_at_once = false;  ///< from the first call on, and to the job's end
   bool times_calls = true;     ///< the GPU's time of each call is taken
   JobLeaderOptions leader{};
@@ -52,6 +54,7 @@ struct TrialResult {
   Micros step{};
   double spread = 0;
   std::size_t calls_per_step = 0;
+  JobWatch::StepCalls step_calls;
   bool by_pauses = false;
   std::optional<JobFacts> facts;
   std::vector<MixEntry> mix;

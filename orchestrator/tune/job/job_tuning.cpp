@@ -102,6 +102,7 @@ TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bo
   request.learn_seconds = call_agent_ == nullptr ? 0 : learn_seconds;
   if (best_us_ > 0) request.learn_below = Micros(kPromising * best_us_);
   request.times_calls = times_calls;
+  request.step_calls = result_.observed.step_calls;
   request.leader.agent = options_.call_agent == "none" ? "default" : options_.call_agent;
   request.leader.agent_options = options_.agent_options;
   request.leader.kept_agent = call_agent_;
