@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/training/compression.hpp"
 #include "core/training/synchronisation.hpp"
 #include "core/training/topology.hpp"
 #include "core/training/training_method.hpp"
@@ -145,7 +146,15 @@ struct TrainingSpec {
   /// "local_steps": steps of a round, after which weights are averaged; a sample is a round.
   int local_steps = 1;
   int local_after = 0;  ///< "local_after": post-local's steps with sums of gradients
-  PeerGraph topology = PeerGraph::ring;  ///< "topology": of neighbours
+  PeerGraph topology = PeerGraph::ring;               ///< "topology": of neighbours
+  Codec compression = Codec::none;                    ///< "compression"
+  FeedbackWish error_feedback = FeedbackWish::usual;  ///< "error_feedback"
+  double density = 0.01;     ///< "density": share of the values that sparse codecs send
+  int density_warmup = 0;    ///< "density_warmup": steps until it is reached
+  int bits = 4;              ///< "bits": of a value, QSGD
+  int rank = 2;              ///< "rank": PowerSGD
+  double threshold = 0.001;  ///< "threshold": least magnitude sent
+  double clip = 0;           ///< "clip": DGC's limit of a gradient's norm; 0 = none
   /// "pace": milliseconds that a step's computation takes at least, by waiting: stands for slower
   /// processors than there are; 0 = as it comes.
   double pace = 0;
