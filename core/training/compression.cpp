@@ -166,9 +166,12 @@ std::string compression_contradiction(const TrainingSpec& spec) {
     return fmt::format(
         "compression = \"{}\" with packing: each says in what form gradients travel; leave one out",
         row.name);
-  if (row.kind == CodecKind::low_rank && spec.partition.count() > 0)
-    return "compression = \"powersgd\" with partition: a matrix is factored whole; leave out "
-           "partition";
+  if (row.kind == CodecKind::low_rank && method.grouping == MessageGrouping::parts)
+    return fmt::format(
+        "compression = \"{}\" with {} (partial): parts of {} cut a matrix, which is factored "
+        "whole; "
+        "take wfbp-a2a or mg-wfbp",
+        row.name, method.name, method.name);
   return "";
 }
 

@@ -44,6 +44,12 @@ std::size_t copies_of(const CodecSettings& codec) {
   return std::size_t{1} + (codec.feedback ? 1 : 0) + (codec.codec == Codec::dgc ? 1 : 0);
 }
 
+/// Whether a plan or a prediction is made of what messages cost. A lossy step is not foretold.
+bool needs_cost(const TrainingSpec& spec) {
+  return spec.compression == Codec::none || leaves_a_choice(spec) ||
+         method_row(spec.method).grouping == MessageGrouping::merged;
+}
+
 /// What was encoded in the measured steps; the cell fails where bytes are not those of the formula.
 void note_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding) {
   describe(*record.training, plan, coding);
@@ -459,7 +465,8 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
   const GradientPath path = open_path(figures);
-  const LinkCost& cost = link(path);
+  static const LinkCost nothing_known;
+  const LinkCost& cost = needs_cost(spec_) ? link(path) : nothing_known;
   const ExchangePlan plan = choose_plan(cost, path, figures);
   figures.role = is_server() ? "server" : "worker";
   figures.single_us = is_server() ? 0 : profile_->single_us;
