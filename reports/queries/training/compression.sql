@@ -56,7 +56,7 @@ SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.m
        json_extract(a.figures, '$.nominal_bytes') AS nominal_bytes,
        json_extract(a.figures, '$.message_bytes') AS message_bytes,
        json_extract(a.figures, '$.formula_bytes') AS formula_bytes,
-       json_extract(a.figures, '$.nominal_bytes') / json_extract(a.figures, '$.message_bytes') AS smaller,
+       1.0 * json_extract(a.figures, '$.nominal_bytes') / json_extract(a.figures, '$.message_bytes') AS smaller,
        a.wire_bytes, a.counted_bytes, a.step_us, a.encode_us, a.decode_us, a.exposed_us, b.over AS over_plain,
        a.last_loss, a.accuracy, a.max_difference, a.settings
 FROM numbered a

@@ -172,6 +172,16 @@ DYN_LOOP void add_levels_loop(const std::uint8_t* codes, std::size_t count, floa
   for (std::size_t i = 0; i < count; ++i)
     sum[i] += step * static_cast<float>(static_cast<std::int32_t>(codes[i]) - most);
 }
+/// Sum of squares and largest magnitude, in one pass over memory.
+DYN_LOOP std::array<double, 2> spread_loop(const float* values, std::size_t count) {
+  std::array<double, 2> found{};
+  for (std::size_t at = 0; at < count; at += kSumChunk) {
+    const std::size_t some = std::min(kSumChunk, count - at);
+    found[0] += squares_loop(values + at, some);
+    found[1] = std::max<double>(found[1], largest_loop(values + at, some));
+  }
+  return found;
+}
 DYN_LOOP void ternary_loop(const float* values, std::size_t count, float inverse, std::uint32_t key,
                            std::uint8_t* packed) {
   Codes codes;
@@ -313,10 +323,9 @@ void take_vote(float* sum, std::size_t count, int workers) {
 std::size_t encode_ternary(const float* values, std::size_t count, std::uint32_t key,
                            std::uint8_t* frame) {
   constexpr double kDeviations = 2.5;
-  const double spread =
-      norm(values, count) / std::sqrt(static_cast<double>(std::max<std::size_t>(count, 1)));
-  const float largest =
-      std::min(run_loop<largest_loop>(values, count), static_cast<float>(kDeviations * spread));
+  const auto [squares, most] = run_loop<spread_loop>(values, count);
+  const double spread = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(count, 1)));
+  const auto largest = static_cast<float>(std::min(most, kDeviations * spread));
   store_as(frame, largest);
   run_loop<ternary_loop>(values, count, largest > 0 ? 1 / largest : 0.0F, key,
                          frame + kNumberBytes);

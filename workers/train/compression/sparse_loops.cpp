@@ -12,8 +12,8 @@ namespace {
 
 // --- Selection ---------------------------------------------------------------------------------
 
-/// Of a magnitude's bits, which order as the magnitudes do: the exponent and four more.
-constexpr int kBinShift = 19;
+/// Of a magnitude's bits, which order as the magnitudes do: the exponent and three more.
+constexpr int kBinShift = 20;
 constexpr std::size_t kBins = (0x80000000U >> kBinShift);
 
 DYN_LOOP std::uint32_t magnitude_bits(float value) { return bits_of(value) & ~kSignBit; }
@@ -49,17 +49,16 @@ DYN_LOOP std::size_t places_loop(const float* values, std::size_t count, std::ui
 using Histogram = std::array<std::uint32_t, kBins>;
 
 void count_magnitudes(const float* values, std::size_t count, Histogram& bins) {
-  bins.fill(0);
-  // Neighbours often share a bin: two tables, so that no increment waits for the last one.
-  static thread_local Histogram other;
-  other.fill(0);
+  // Neighbours often share a bin: tables of their own, so that no increment waits for the last one.
+  static thread_local std::array<Histogram, 4> tables;
+  for (auto& table : tables) table.fill(0);
   std::size_t i = 0;
-  for (; i + 2 <= count; i += 2) {
-    ++bins[magnitude_bits(values[i]) >> kBinShift];
-    ++other[magnitude_bits(values[i + 1]) >> kBinShift];
-  }
-  for (; i < count; ++i) ++bins[magnitude_bits(values[i]) >> kBinShift];
-  for (std::size_t bin = 0; bin < kBins; ++bin) bins[bin] += other[bin];
+  for (; i + tables.size() <= count; i += tables.size())
+    for (std::size_t t = 0; t < tables.size(); ++t)
+      ++tables[t][magnitude_bits(values[i + t]) >> kBinShift];
+  for (; i < count; ++i) ++tables[0][magnitude_bits(values[i]) >> kBinShift];
+  for (std::size_t bin = 0; bin < kBins; ++bin)
+    bins[bin] = tables[0][bin] + tables[1][bin] + tables[2][bin] + tables[3][bin];
 }
 
 /// The least bits of a magnitude that is in a bin which the `kept` largest reach, and how many are
@@ -93,13 +92,37 @@ std::vector<std::uint32_t>& place_memory(std::size_t count) {
 
 }  // namespace
 
+namespace {
+
+/// A magnitude that some more than `kept` values probably reach, from a sample; more than any where
+/// that saves nothing.
+std::uint32_t sampled_floor(const float* values, std::size_t count, std::size_t kept) {
+  constexpr std::size_t kStride = 61;  // no divisor of a matrix' usual width
+  constexpr std::size_t kLeast = 16;   // sampled values beyond the floor
+  const std::size_t sampled = count / kStride;
+  const std::size_t reached = 3 * (kept / kStride) / 2 + kLeast;
+  if (reached * 4 > sampled) return ~std::uint32_t{0} >> 1;
+  std::vector<std::uint32_t> sizes(sampled);
+  for (std::size_t i = 0; i < sampled; ++i) sizes[i] = magnitude_bits(values[i * kStride]);
+  const auto at = sizes.begin() + static_cast<std::ptrdiff_t>(reached);
+  std::nth_element(sizes.begin(), at, sizes.end(), std::greater<>());
+  return *at;
+}
+
+}  // namespace
+
 std::size_t encode_largest(const float* values, std::size_t count, std::size_t kept,
                            std::uint8_t* frame) {
-  static thread_local Histogram bins;
-  count_magnitudes(values, count, bins);
-  const auto [floor, candidates] = bin_floor(bins, kept);
-  auto& places = place_memory(candidates);
-  run_loop<places_loop>(values, count, floor, places.data(), candidates);
+  auto& places = place_memory(count);
+  const std::uint32_t guess = sampled_floor(values, count, kept);
+  std::size_t candidates = run_loop<places_loop>(values, count, guess, places.data(), count);
+  if (candidates < kept) {
+    static thread_local Histogram bins;
+    count_magnitudes(values, count, bins);
+    const auto [floor, all] = bin_floor(bins, kept);
+    candidates = all;
+    run_loop<places_loop>(values, count, floor, places.data(), candidates);
+  }
   // Of those in the bins that are reached, the least magnitude that is kept, and how many equals.
   std::vector<std::uint32_t> sizes(candidates);
   for (std::size_t i = 0; i < candidates; ++i) sizes[i] = magnitude_bits(values[places[i]]);
