@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/training/training.hpp"
 #include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 
-CodecSettings codec_settings(const TrainingSpec& spec) {
+CodecSettings resolve_codec(const CodecSpec& spec, double momentum) {
   const CodecRow& row = codec_row(spec.compression);
   CodecSettings settings;
   settings.codec = spec.compression;
@@ -24,12 +23,8 @@ CodecSettings codec_settings(const TrainingSpec& spec) {
   settings.rank = spec.rank;
   settings.threshold = spec.threshold;
   settings.clip = spec.clip;
-  settings.momentum = row.momentum ? spec.momentum : 0;
+  settings.momentum = row.momentum ? momentum : 0;
   return settings;
-}
-
-double optimizer_momentum(const TrainingSpec& spec) {
-  return codec_row(spec.compression).momentum ? 0 : spec.momentum;
 }
 
 double density_at(const CodecSettings& settings, std::uint64_t step) {
@@ -97,8 +92,8 @@ const CodecPair& codec_pair(CodecKind kind, SumPlace sums) {
 namespace {
 
 /// Settings that only some codecs read.
-std::string misplaced_setting(const TrainingSpec& spec) {
-  static const TrainingSpec usual;
+std::string misplaced_setting(const CodecSpec& spec) {
+  static const CodecSpec usual;
   const CodecRow& row = codec_row(spec.compression);
   const auto belongs = [](const char* key, const char* to) {
     return fmt::format("{}: belongs to {}; leave it out", key, to);
@@ -120,7 +115,7 @@ std::string misplaced_setting(const TrainingSpec& spec) {
   return "";
 }
 
-std::string feedback_contradiction(const TrainingSpec& spec) {
+std::string feedback_contradiction(const CodecSpec& spec) {
   const CodecRow& row = codec_row(spec.compression);
   if (spec.error_feedback == FeedbackWish::on && row.feedback == FeedbackUse::never)
     return fmt::format(
@@ -137,21 +132,22 @@ std::string feedback_contradiction(const TrainingSpec& spec) {
 
 }  // namespace
 
-std::string compression_contradiction(const TrainingSpec& spec) {
+std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name,
+                                      Synchronisation synchronisation, bool packed) {
   if (auto reason = misplaced_setting(spec); !reason.empty()) return reason;
   if (spec.compression == Codec::none) return "";
   if (auto reason = feedback_contradiction(spec); !reason.empty()) return reason;
   const CodecRow& row = codec_row(spec.compression);
-  const TrainingMethodRow& method = method_row(spec.method);
+  const TrainingMethodRow& method = method_row(name);
   const CodecPair& pair = codec_pair(row.kind, method.sums);
   if (pair.fit != PairFit::legal)
     return fmt::format("compression = \"{}\" with {} ({}): {}", row.name, method.name,
                        pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
-  if (spec.synchronisation != Synchronisation::bsp)
+  if (synchronisation != Synchronisation::bsp)
     return fmt::format(
         "compression = \"{}\" with synchronisation = \"{}\" (partial): gradients are encoded where "
         "all workers meet in every step; what others send is offered as plain values alone",
-        row.name, name_of(spec.synchronisation));
+        row.name, name_of(synchronisation));
   if (method.engine)
     return fmt::format(
         "compression = \"{}\" with {} (partial): the library's own engine sends what it computes; "
@@ -162,7 +158,7 @@ std::string compression_contradiction(const TrainingSpec& spec) {
         "compression = \"{}\" with {} (illegal): half of a sum is no gradient that could be "
         "encoded; take wfbp-a2a, mg-wfbp or bytescheduler-a2a",
         row.name, method.name);
-  if (spec.packing != Packing::none)
+  if (packed)
     return fmt::format(
         "compression = \"{}\" with packing: each says in what form gradients travel; leave one out",
         row.name);

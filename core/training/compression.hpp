@@ -13,8 +13,6 @@
 
 namespace dynamiccl {
 
-struct TrainingSpec;
-
 /// What travels instead of a gradient's fp32 values, with less in it than they have.
 enum class Codec {
   none,
@@ -169,6 +167,18 @@ constexpr const CodecRow& codec_row(Codec codec) {
   return kCodecs.front();  // every codec has a row: a test asks
 }
 
+/// What a training cell says of its codec, by the names of its settings.
+struct CodecSpec {
+  Codec compression = Codec::none;
+  FeedbackWish error_feedback = FeedbackWish::usual;
+  double density = 0.01;     ///< share of the values that sparse codecs send
+  int density_warmup = 0;    ///< steps until it is reached
+  int bits = 4;              ///< of a value, QSGD
+  int rank = 2;              ///< of PowerSGD's factors
+  double threshold = 0.001;  ///< least magnitude sent
+  double clip = 0;           ///< DGC's limit of a gradient's norm; 0 = none
+};
+
 /// A codec and what it needs to know, the same on every rank.
 struct CodecSettings {
   Codec codec = Codec::none;
@@ -181,10 +191,8 @@ struct CodecSettings {
   double clip = 0;         ///< most of a gradient's norm, of all workers together; 0 = no limit
   double momentum = 0;     ///< of a codec that takes it upon itself
 };
-CodecSettings codec_settings(const TrainingSpec& spec);
-
-/// What the optimizer keeps: none where the codec has it.
-double optimizer_momentum(const TrainingSpec& spec);
+/// @param momentum of SGD, which the codec may take upon itself
+CodecSettings resolve_codec(const CodecSpec& spec, double momentum);
 
 /// Density at the beginning of a warm-up (DGC's).
 inline constexpr double kWarmDensity = 0.25;
@@ -244,6 +252,7 @@ const CodecPair& codec_pair(CodecKind kind, SumPlace sums);
 
 /// Why the compression, and what belongs to it alone, does not go with the rest; empty when it
 /// does.
-std::string compression_contradiction(const TrainingSpec& spec);
+std::string compression_contradiction(const CodecSpec& spec, TrainingMethod method,
+                                      Synchronisation synchronisation, bool packed);
 
 }  // namespace dynamiccl

@@ -239,6 +239,14 @@ bool is_generated(const std::string& data) {
   return data == kGeneratedData || data == kGeneratedHardData;
 }
 
+CodecSettings codec_settings(const TrainingSpec& spec) {
+  return resolve_codec(spec, spec.momentum);
+}
+
+double optimizer_momentum(const TrainingSpec& spec) {
+  return codec_row(spec.compression).momentum ? 0 : spec.momentum;
+}
+
 Bytes partition_of(const TrainingSpec& spec) { return or_usual(spec.partition, 4U << 20); }
 Bytes credit_of(const TrainingSpec& spec) { return or_usual(spec.credit, 16U << 20); }
 Bytes bucket_of(const TrainingSpec& spec) { return or_usual(spec.bucket, 25U << 20); }
@@ -377,7 +385,10 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
 
 std::string training_contradiction(const TrainingSpec& spec) {
   if (auto reason = synchronisation_contradiction(spec); !reason.empty()) return reason;
-  if (auto reason = compression_contradiction(spec); !reason.empty()) return reason;
+  if (auto reason = compression_contradiction(spec, spec.method, spec.synchronisation,
+                                              spec.packing != Packing::none);
+      !reason.empty())
+    return reason;
   if (architecture_of(spec.method) == Architecture::ring) {
     const char* asks_for_servers = nullptr;
     if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";

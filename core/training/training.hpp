@@ -104,8 +104,9 @@ bool is_generated(const std::string& data);
 inline constexpr int kAnyWorker = -1;
 
 /// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
-/// the gradients' bytes, everything else as knobs by the names given here.
-struct TrainingSpec {
+/// the gradients' bytes, everything else as knobs by the names given here and of CodecSpec's
+/// members.
+struct TrainingSpec : CodecSpec {
   TrainingMethod method = kPlainestMethod;
   TrainingModel model = TrainingModel::resnet18;  ///< "model"
   int batch = 32;                                 ///< "batch": samples per worker and step
@@ -146,15 +147,7 @@ struct TrainingSpec {
   /// "local_steps": steps of a round, after which weights are averaged; a sample is a round.
   int local_steps = 1;
   int local_after = 0;  ///< "local_after": post-local's steps with sums of gradients
-  PeerGraph topology = PeerGraph::ring;               ///< "topology": of neighbours
-  Codec compression = Codec::none;                    ///< "compression"
-  FeedbackWish error_feedback = FeedbackWish::usual;  ///< "error_feedback"
-  double density = 0.01;     ///< "density": share of the values that sparse codecs send
-  int density_warmup = 0;    ///< "density_warmup": steps until it is reached
-  int bits = 4;              ///< "bits": of a value, QSGD
-  int rank = 2;              ///< "rank": PowerSGD
-  double threshold = 0.001;  ///< "threshold": least magnitude sent
-  double clip = 0;           ///< "clip": DGC's limit of a gradient's norm; 0 = none
+  PeerGraph topology = PeerGraph::ring;  ///< "topology": of neighbours
   /// "pace": milliseconds that a step's computation takes at least, by waiting: stands for slower
   /// processors than there are; 0 = as it comes.
   double pace = 0;
@@ -163,6 +156,10 @@ struct TrainingSpec {
   /// "slow_worker": the slowed one; kAnyWorker: in each step another one, drawn by the seed.
   int slow_worker = kAnyWorker;
 };
+
+CodecSettings codec_settings(const TrainingSpec& spec);
+/// What the optimizer keeps: none where the codec has it.
+double optimizer_momentum(const TrainingSpec& spec);
 
 /// What is usual where nothing is said: BytePS' 4 MiB parts, ByteScheduler's four of them in
 /// flight, DDP's 25 MiB buckets.
