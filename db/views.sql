@@ -240,7 +240,9 @@ SELECT
   v.cell_knobs AS settings,         -- all settings of the cell
   CASE WHEN v.algorithm = 'd-psgd' THEN 'gossip ' ELSE '' END
     || coalesce(json_extract(v.cell_knobs, '$.synchronisation'), 'bsp') AS synchronisation,  -- when workers wait for each other
+  coalesce(json_extract(v.cell_knobs, '$.compression'), 'none') AS compression,  -- codec of the gradients
   v.algorithm <> 'd-psgd' AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
+    AND json_extract(v.cell_knobs, '$.compression') IS NULL
     AS trained_as_one,              -- flag: trains what one process would, so step times tell
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
     * coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1)

@@ -16,6 +16,7 @@ constexpr std::uint64_t kVocabulary = 30522;
 constexpr std::uint64_t kFloatBytes = 4;
 constexpr const char* kAuto = "auto";
 constexpr const char* kAny = "any";
+constexpr int kMostRank = 64;
 
 Bytes or_usual(Bytes said, std::uint64_t usual) { return said.count() > 0 ? said : Bytes(usual); }
 
@@ -179,6 +180,40 @@ const std::vector<KnobRow>& knob_rows() {
       {"topology", "d-psgd: who averages with whom",
        [](TrainingSpec& s, const std::string& v) { s.topology = parse_named<PeerGraph>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.topology)); }},
+      {"compression", "codec of the gradients that travel; all but none lose something",
+       [](TrainingSpec& s, const std::string& v) { s.compression = parse_named<Codec>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.compression)); }},
+      {"error_feedback",
+       "whether workers add to a gradient what encoding took from the last ones; auto: as is usual "
+       "for the codec",
+       [](TrainingSpec& s, const std::string& v) {
+         s.error_feedback = parse_named<FeedbackWish>(v);
+       },
+       [](const TrainingSpec& s) { return std::string(name_of(s.error_feedback)); }},
+      {"density", "topk, randomk, dgc: share of the values that are sent",
+       [](TrainingSpec& s, const std::string& v) {
+         s.density = real("density", v);
+         if (s.density <= 0 || s.density > 1) refuse("density", v, "a share above 0, up to 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.density); }},
+      number_row("density_warmup",
+                 "topk, randomk, dgc: steps in which the density comes down from 0.25",
+                 &TrainingSpec::density_warmup, 0),
+      {"bits", "qsgd: of a value, its sign among them: 2, 4 or 8",
+       [](TrainingSpec& s, const std::string& v) {
+         s.bits = whole("bits", v, 2, 8);
+         if (s.bits != 2 && s.bits != 4 && s.bits != 8) refuse("bits", v, "2, 4 or 8");
+       },
+       [](const TrainingSpec& s) { return std::to_string(s.bits); }},
+      number_row("rank", "powersgd: columns of a factor", &TrainingSpec::rank, 1, kMostRank),
+      {"threshold", "threshold: least magnitude that is sent",
+       [](TrainingSpec& s, const std::string& v) {
+         s.threshold = real("threshold", v);
+         if (s.threshold <= 0) refuse("threshold", v, "a number above 0");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.threshold); }},
+      real_row("clip", "dgc: limit of a gradient's norm, of N workers clip / sqrt(N) each; 0: none",
+               &TrainingSpec::clip),
       real_row("pace",
                "milliseconds that a step's computation takes at least, by waiting; 0: as it comes",
                &TrainingSpec::pace),
@@ -202,6 +237,14 @@ const std::vector<KnobRow>& knob_rows() {
 
 bool is_generated(const std::string& data) {
   return data == kGeneratedData || data == kGeneratedHardData;
+}
+
+CodecSettings codec_settings(const TrainingSpec& spec) {
+  return resolve_codec(spec, spec.momentum);
+}
+
+double optimizer_momentum(const TrainingSpec& spec) {
+  return codec_row(spec.compression).momentum ? 0 : spec.momentum;
 }
 
 Bytes partition_of(const TrainingSpec& spec) { return or_usual(spec.partition, 4U << 20); }
@@ -342,6 +385,10 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
 
 std::string training_contradiction(const TrainingSpec& spec) {
   if (auto reason = synchronisation_contradiction(spec); !reason.empty()) return reason;
+  if (auto reason = compression_contradiction(spec, spec.method, spec.synchronisation,
+                                              spec.packing != Packing::none);
+      !reason.empty())
+    return reason;
   if (architecture_of(spec.method) == Architecture::ring) {
     const char* asks_for_servers = nullptr;
     if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
@@ -398,7 +445,8 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
 }
 
 bool trains_as_one(const TrainingSpec& spec) {
-  return agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
+  return spec.compression == Codec::none &&
+         agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
 }
 
 bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t step,

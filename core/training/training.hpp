@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/training/compression.hpp"
 #include "core/training/synchronisation.hpp"
 #include "core/training/topology.hpp"
 #include "core/training/training_method.hpp"
@@ -103,8 +104,9 @@ bool is_generated(const std::string& data);
 inline constexpr int kAnyWorker = -1;
 
 /// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
-/// the gradients' bytes, everything else as knobs by the names given here.
-struct TrainingSpec {
+/// the gradients' bytes, everything else as knobs by the names given here and of CodecSpec's
+/// members.
+struct TrainingSpec : CodecSpec {
   TrainingMethod method = kPlainestMethod;
   TrainingModel model = TrainingModel::resnet18;  ///< "model"
   int batch = 32;                                 ///< "batch": samples per worker and step
@@ -154,6 +156,10 @@ struct TrainingSpec {
   /// "slow_worker": the slowed one; kAnyWorker: in each step another one, drawn by the seed.
   int slow_worker = kAnyWorker;
 };
+
+CodecSettings codec_settings(const TrainingSpec& spec);
+/// What the optimizer keeps: none where the codec has it.
+double optimizer_momentum(const TrainingSpec& spec);
 
 /// What is usual where nothing is said: BytePS' 4 MiB parts, ByteScheduler's four of them in
 /// flight, DDP's 25 MiB buckets.

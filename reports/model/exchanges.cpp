@@ -46,8 +46,10 @@ Synchronisation synchronisation_in(const nlohmann::json& settings) {
 
 bool trained_as_one(const CellFigure& figure) {
   const auto method = find_named<TrainingMethod>(figure.algorithm);
-  return !method || agreement_of(*method, synchronisation_in(trained_cell(figure).settings)) ==
-                        WeightAgreement::every_step;
+  if (!method) return true;
+  const auto settings = trained_cell(figure).settings;
+  return settings.value("compression", std::string("none")) == "none" &&
+         agreement_of(*method, synchronisation_in(settings)) == WeightAgreement::every_step;
 }
 
 std::vector<CellFigure> as_exchanges(const std::vector<CellFigure>& figures) {

@@ -237,3 +237,47 @@ TEST_CASE("what sending takes from computing stands beside what it costs alone",
   CHECK(rows.text(2, "path") == "wfbp-ps");
   CHECK_THAT(*rows.real(2, "lost_share"), WithinRel(0.4, 1e-9));
 }
+
+TEST_CASE("encoded gradients stand beside plain ones, and their steps are no best",
+          "[D-80][D-90]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.predicted_us = 100;
+  figures.wire_bytes = 80;
+  figures.details["pieces"] = {{0, 200, 0, 60}, {200, 50, 0, 20}};
+  figures.details["compression"] = {{"nominal_bytes", 1000}, {"message_bytes", 80},
+                                    {"formula_bytes", 80},   {"encode_us", 7},
+                                    {"decode_us", 3},        {"error_feedback", true}};
+  store_training(store,
+                 {{{"bsp-a2a", R"({"model":"mlp","batch":"8"})"},
+                   {"bsp-a2a", R"({"model":"mlp","batch":"8","compression":"topk"})"}},
+                  {100, 50}},
+                 figures, 3);
+  const Reader reader(folder.file("a.sqlite"));
+  const Table table = named_query(reader, "compression", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.text(0, "compression") == "topk");
+  CHECK(rows.integer(0, "error_feedback") == 1);
+  CHECK(rows.integer(0, "nominal_bytes") == 1000);
+  CHECK(rows.real(0, "message_bytes") == 80.0);
+  CHECK(rows.real(0, "formula_bytes") == 80.0);
+  CHECK_THAT(*rows.real(0, "smaller"), WithinRel(12.5, 1e-9));
+  CHECK(rows.real(0, "encode_us") == 7.0);
+  CHECK(rows.real(0, "decode_us") == 3.0);
+  CHECK_THAT(*rows.real(0, "over_plain"), WithinRel(0.5, 1e-9));
+  const Table sizes = named_query(reader, "messages", {});
+  const TableView messages(sizes);
+  REQUIRE(messages.size() == 2);
+  CHECK(messages.integer(1, "total_bytes") == 80);
+  // The plain cell is the fastest that trains as one process would.
+  const Table used = named_query(reader, "taxonomy", {});
+  const TableView tuples(used);
+  for (std::size_t i = 0; i < tuples.size(); ++i) {
+    const bool coded = tuples.text(i, "settings").find("topk") != std::string::npos;
+    CHECK(tuples.text(i, "label") == (coded ? "lossy" : "lossless"));
+    CHECK(tuples.text(i, "compression") == (coded ? "top-k" : "none"));
+  }
+}

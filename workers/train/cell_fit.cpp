@@ -9,6 +9,11 @@ namespace dynamiccl {
 namespace {
 
 std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
+  if (spec.compression != Codec::none)
+    return fmt::format(
+        "compression = \"{}\" on GPUs: codecs are offered in host memory alone; take backend gloo, "
+        "openmpi or mpich",
+        name_of(spec.compression));
   if (!trains_as_one(spec) || spec.pace > 0 || spec.slow_factor > 1)
     return fmt::format(
         "{} on GPUs: staleness, local steps, neighbours and slowed workers are "

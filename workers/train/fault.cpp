@@ -10,10 +10,11 @@ PlantedFault planted_fault() {
   static const PlantedFault fault = [] {
     const char* text = std::getenv("DYNAMICCL_TRAINING_FAULT");
     const std::string_view name = text == nullptr ? "" : text;
-    return PlantedFault{name == "drop-gradient",  name == "skip-last-update",
-                        name == "off-by-one-bit", name == "skip-local-step",
-                        name == "drop-neighbour", name == "exceed-bound",
-                        name == "use-twice"};
+    return PlantedFault{
+        name == "drop-gradient",   name == "skip-last-update", name == "off-by-one-bit",
+        name == "skip-local-step", name == "drop-neighbour",   name == "exceed-bound",
+        name == "use-twice",       name == "drop-residual",    name == "shift-place",
+        name == "other-seed",      name == "swap-factors"};
   }();
   return fault;
 #else

@@ -17,7 +17,8 @@ namespace dynamiccl {
 struct Parameter {
   float* data = nullptr;
   std::size_t count = 0;
-  int stage = 0;  ///< the first stage of the forward pass that reads it
+  int stage = 0;         ///< the first stage of the forward pass that reads it
+  std::size_t rows = 1;  ///< of a matrix, as which tensors of more dimensions are taken
 };
 
 /// Where the ranks of the tensor library's own data-parallel engine meet.

@@ -182,6 +182,7 @@ ExchangePlan plan_of(const TrainingSpec& spec, std::size_t size, std::size_t mes
   plan.colocated = spec.placement == ServerPlacement::colocated;
   plan.path = path;
   plan.packing = spec.packing;
+  plan.codec = codec_settings(spec);
   plan.server_sgd = server_sgd(spec);
   plan.counts.assign(messages, size);
   // One message at a time is what an all-reduce by urgency does.
@@ -215,16 +216,29 @@ std::size_t lanes_worth_trying(Communicator& comm, int cores) {
   return most_lanes(comm.size(), static_cast<int>(fewest));
 }
 
+/// What a message takes with this codec, beside its size.
+std::string coded_key(const TrainingSpec& spec) {
+  if (spec.compression == Codec::none) return "";
+  const CodecSettings codec = codec_settings(spec);
+  return fmt::format(", coded by {} {} {} {} {} {} {}", name_of(codec.codec), codec.feedback,
+                     codec.density, codec.density_warmup, codec.bits, codec.rank, codec.threshold);
+}
+
+bool depends_on_values(const TrainingSpec& spec) {
+  return spec.packing != Packing::none || spec.compression != Codec::none;
+}
+
 }  // namespace
 
 std::string link_key(const TrainingSpec& spec) {
   const std::string packed =
       spec.packing == Packing::none ? "" : fmt::format(", packed by {}", name_of(spec.packing));
+  const std::string coded = coded_key(spec);
   const TrainingMethodRow& method = method_row(spec.method);
   if (method.sums == SumPlace::all_reduce && method.order == SendOrder::as_ready)
-    return (method.split ? "split all-reduce" : "all-reduce") + packed;
-  return fmt::format("{}|{} {}|{}|{}{}", method.name, spec.servers, name_of(spec.placement),
-                     largest_piece(spec), name_of(spec.optimizer), packed);
+    return (method.split ? "split all-reduce" : "all-reduce") + packed + coded;
+  return fmt::format("{}|{} {}|{}|{}{}{}", method.name, spec.servers, name_of(spec.placement),
+                     largest_piece(spec), name_of(spec.optimizer), packed, coded);
 }
 
 std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
@@ -276,7 +290,7 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec,
   for (const std::size_t size : sizes_up_to(largest, path.lanes)) {
     const std::size_t messages = messages_of(size, all, served, path.lanes);
     const ExchangePlan plan = plan_of(spec, size, messages, path);
-    if (worker != nullptr && spec.packing != Packing::none) fill_like_gradients(*worker, all);
+    if (worker != nullptr && depends_on_values(spec)) fill_like_gradients(*worker, all);
     barrier(comm);
     std::vector<double> values(tables.size(), 0);
     if (comm.rank() < dedicated) {

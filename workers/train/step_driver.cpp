@@ -48,7 +48,9 @@ class ExchangeDriver final : public StepDriver {
     if (const std::size_t bytes = exchange_->staging_bytes(); bytes > 0)
       figures.details["staging_bytes"] = bytes;
   }
+  std::optional<CodingFigures> take_coding() override { return exchange_->take_coding(); }
   void restarted() override {
+    exchange_->restart();
     if (!plan_.server_sgd || (!plan_.colocated && comm_.rank() != plan_.first_worker())) return;
     const float* weights = worker_.weights_in_order();
     std::vector<float> on_host;

@@ -32,6 +32,8 @@ class StepDriver {
   /// The worker's weights are at the start again: servers that hold them are told. Only between
   /// finish() and step(). Ranks: all workers, while servers take them.
   virtual void restarted() {}
+  /// What its codec did since the last call, after finish(); nullopt without one.
+  virtual std::optional<CodingFigures> take_coding() { return std::nullopt; }
   virtual void describe(TrainingFigures& /*figures*/) const {}
   /// After so many steps, outside of what is timed: what is looked at now and then. Ranks: all
   /// workers.

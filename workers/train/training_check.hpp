@@ -10,6 +10,8 @@
 
 namespace dynamiccl {
 
+inline constexpr double kOracleTolerance = 1e-6;
+
 /// Some steps of the method: every worker must have the same bits then, and those of one process
 /// that does every worker's part in turn; weights are at the start again afterwards. Ranks: all.
 /// @param worker nullptr on servers
@@ -25,12 +27,18 @@ void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSp
                   TrainingWorker* worker,
                   const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
 
+/// The same of steps with encoded gradients. The one process starts each step from the weights and
+/// momentum that this rank really had, as a rounding may turn a sign; what each worker kept back is
+/// the process' own from the first step on. No servers.
+void check_coded(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker& worker,
+                 const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
+
 /// Weights against those that an oracle has for this rank: the record gets the difference, and
-/// fails where it is more than 1e-6, of weights beyond 1 relative to them. Ranks: all, servers with
-/// none of `expected`.
+/// fails where it is more than `tolerance`, of weights beyond 1 relative to them. Ranks: all,
+/// servers with none of `expected`.
 void compare_weights(Communicator& comm, const char* oracle, int steps,
                      const std::vector<float>& trained, const std::vector<float>& expected,
-                     CellRecord& record);
+                     CellRecord& record, double tolerance = kOracleTolerance);
 /// How many are other bits.
 std::uint64_t unlike_bits(const std::vector<float>& own, const std::vector<float>& other);
 /// The first fault says where to look.

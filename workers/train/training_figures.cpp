@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/statistics/statistics.hpp"
+#include "workers/train/compression/coded_parts.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -29,6 +30,12 @@ json event_of(const Span& span, const std::string& name, const char* category, i
           {"dur", span.end_us - span.start_us}};
 }
 
+/// Of an encoded piece, once the density is what was asked for.
+std::optional<std::uint64_t> late_message_bytes(const ExchangePlan& plan, std::size_t piece) {
+  if (plan.codec.codec == Codec::none) return std::nullopt;
+  return message_bytes(plan, piece, static_cast<std::uint64_t>(plan.codec.density_warmup));
+}
+
 }  // namespace
 
 void FigureCollector::add(const StepTimes& times, bool measured) {
@@ -47,7 +54,8 @@ void FigureCollector::add_trace(const std::vector<Span>& computing,
     if (span.bytes > 0) {
       event["args"] = {{"bytes", span.bytes}};
     } else if (span.piece < plan_.pieces.size()) {
-      event["args"] = {{"bytes", plan_.pieces[span.piece].count * sizeof(float)}};
+      event["args"] = {{"bytes", late_message_bytes(plan_, span.piece)
+                                     .value_or(plan_.pieces[span.piece].count * sizeof(float))}};
     }
     trace_.push_back(std::move(event));
   }
@@ -89,7 +97,11 @@ void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelPro
   details["credit_bytes"] = plan.credit_bytes;
   details["lanes"] = plan.path.lanes;
   json pieces = json::array();
-  for (const auto& piece : plan.pieces) pieces.push_back({piece.offset, piece.count, piece.server});
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    const Piece& piece = plan.pieces[i];
+    pieces.push_back({piece.offset, piece.count, piece.server});
+    if (const auto bytes = late_message_bytes(plan, i)) pieces.back().push_back(*bytes);
+  }
   details["pieces"] = std::move(pieces);
   details["cost_us"] = points_of(link.time);
   details["cost_second_us"] = points_of(link.second);
@@ -138,6 +150,18 @@ void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried) {
                      {"message_bytes", each.message_bytes},
                      {"message_us", each.message_us}});
   figures.details["paths"] = std::move(paths);
+}
+
+void describe(TrainingFigures& figures, const ExchangePlan& plan, const CodingFigures& coding) {
+  const double steps = std::max(coding.steps, 1);
+  auto& compression = figures.details["compression"];
+  compression["nominal_bytes"] = plan.elements() * sizeof(float);
+  compression["message_bytes"] = static_cast<double>(coding.message_bytes) / steps;
+  compression["formula_bytes"] =
+      coding.by_formula ? json(static_cast<double>(coding.formula_bytes) / steps) : json();
+  compression["encode_us"] = coding.encode_us / steps;
+  compression["decode_us"] = coding.decode_us / steps;
+  compression["error_feedback"] = plan.codec.feedback;
 }
 
 void describe(TrainingFigures& figures, const StepPrediction& predicted) {

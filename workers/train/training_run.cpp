@@ -38,6 +38,27 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
                      spec.slow_factor, spec.slow_worker);
 }
 
+/// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
+/// it keeps back.
+std::size_t copies_of(const CodecSettings& codec) {
+  return std::size_t{1} + (codec.feedback ? 1 : 0) + (codec.codec == Codec::dgc ? 1 : 0);
+}
+
+/// Whether a plan or a prediction is made of what messages cost. A lossy step is not foretold.
+bool needs_cost(const TrainingSpec& spec) {
+  return spec.compression == Codec::none || leaves_a_choice(spec) ||
+         method_row(spec.method).grouping == MessageGrouping::merged;
+}
+
+/// What was encoded in the measured steps; the cell fails where bytes are not those of the formula.
+void note_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding) {
+  describe(*record.training, plan, coding);
+  if (!coding.by_formula || coding.message_bytes == coding.formula_bytes) return;
+  fail_check(record, fmt::format("{} gave {} bytes to the library in {} steps, the formula has {}",
+                                 name_of(plan.codec.codec), coding.message_bytes, coding.steps,
+                                 coding.formula_bytes));
+}
+
 class TrainingRun final : public TrainingRunner {
  public:
   TrainingRun(Communicator& comm, const RunConfig& config, double epoch_us)
@@ -200,7 +221,7 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train, const 
 /// Tried by the first cell of a model that has a choice.
 GradientPath TrainingRun::open_path(TrainingFigures& figures) {
   // Servers, packed gradients and rings of our own have one path.
-  if (servers_ > 0 || spec_.packing != Packing::none) return {};
+  if (servers_ > 0 || spec_.packing != Packing::none || spec_.compression != Codec::none) return {};
   if (method_row(spec_.method).split && comm_.queue() == nullptr) return {};
   if (goes_by_rounds(spec_)) return {};
   const auto [found, is_new] = paths_.try_emplace(model_key_);
@@ -231,6 +252,8 @@ ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
   std::vector<Expectation> expected;
   for (auto& plan : plans) {
     plan.path = path;
+    plan.seed = config_.seed;
+    if (!is_server()) plan.rows = worker_->rows();
     expected.push_back(expected_step(plan, profile_->step, cost, on_gpu));
   }
   const auto train = [&](std::size_t candidate, int steps) {
@@ -289,6 +312,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   };
   const double warm_us = phase(protocol.warmup, record.warmup, false);
   const std::uint64_t before = driving->sent_bytes();
+  driving->take_coding();
   const Train measured = [&](int count) { return phase(count, record.measured, true); };
   if (spec_.epochs > 0) {
     worker_->reset();
@@ -303,9 +327,11 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   if (spec_.epochs == 0) look(steps);
   collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
   driving->describe(*record.training);
+  if (const auto coding = driving->take_coding()) note_coding(record, plan, *coding);
   const std::size_t shard = plan.colocated ? plan.shard_bytes(comm_.rank()) : 0;
   describe_memory(*record.training, worker_->gradient_bytes(), driving->extra_bytes(),
-                  worker_->gradient_bytes() + static_cast<std::size_t>(workers_ + 1) * shard);
+                  worker_->gradient_bytes() * copies_of(plan.codec) +
+                      static_cast<std::size_t>(workers_ + 1) * shard);
   const bool on_gpu = worker_->memory().on_gpu();
   if (has_peak && profile_->peak_bytes && !on_gpu)
     record.training->details["memory"]["peak_extra_bytes"] =
@@ -403,6 +429,8 @@ void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
   const auto make = [&] { return driver(plan); };
   if (is_asynchronous(spec_.synchronisation)) {
     check_updates(comm_, plan, spec_, own_worker(), silence(), record);
+  } else if (spec_.compression != Codec::none) {
+    check_coded(comm_, plan, spec_.oracle, *worker_, make, record);
   } else if (goes_by_rounds(spec_)) {
     check_rounds(comm_, plan, spec_, own_worker(), make, record);
   } else {
@@ -437,7 +465,8 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   record.algorithm = method;
   TrainingFigures& figures = record.training.emplace();
   const GradientPath path = open_path(figures);
-  const LinkCost& cost = link(path);
+  static const LinkCost nothing_known;
+  const LinkCost& cost = needs_cost(spec_) ? link(path) : nothing_known;
   const ExchangePlan plan = choose_plan(cost, path, figures);
   figures.role = is_server() ? "server" : "worker";
   figures.single_us = is_server() ? 0 : profile_->single_us;

@@ -87,6 +87,7 @@ void TrainingWorker::set_order(const std::vector<int>& order) {
   order_ = order;
   position_.assign(order.size(), 0);
   counts_.clear();
+  rows_.clear();
   offsets_.clear();
   stage_.clear();
   std::size_t offset = 0;
@@ -94,6 +95,7 @@ void TrainingWorker::set_order(const std::vector<int>& order) {
     const auto parameter = static_cast<std::size_t>(order[i]);
     position_[parameter] = i;
     counts_.push_back(parameters[parameter].count);
+    rows_.push_back(parameters[parameter].rows);
     offsets_.push_back(offset);
     stage_.push_back(parameters[parameter].stage);
     offset += parameters[parameter].count;
@@ -135,7 +137,8 @@ void TrainingWorker::update_from_sum(std::size_t gradient, const float* sums) {
 
 void TrainingWorker::update(std::size_t gradient, const float* value, float scale) {
   float* weight = learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data;
-  const Sgd sgd{static_cast<float>(spec_.learning_rate), static_cast<float>(spec_.momentum)};
+  const Sgd sgd{static_cast<float>(spec_.learning_rate),
+                static_cast<float>(optimizer_momentum(spec_))};
   memory_.update(sgd, weight, velocity_.at(offsets_[gradient]), value, scale, counts_[gradient]);
 }
 

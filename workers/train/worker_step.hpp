@@ -30,6 +30,10 @@ struct PlantedFault {
   bool drop_neighbour = false;   ///< the last worker averages without its first neighbour
   bool exceed_bound = false;     ///< the server lets workers be one step further ahead
   bool use_twice = false;        ///< the server applies the last worker's gradients twice
+  bool drop_residual = false;    ///< the last worker forgets what it has not sent
+  bool shift_place = false;      ///< the last worker's top-k values are one place further on
+  bool other_seed = false;       ///< the last worker draws by another seed
+  bool swap_factors = false;     ///< the last worker takes PowerSGD's right factors the other way
 };
 PlantedFault planted_fault();
 
@@ -89,10 +93,13 @@ class TrainingWorker {
   [[nodiscard]] float* sums() { return sums_.empty() ? gradients_.data() : sums_.data(); }
   [[nodiscard]] std::uint64_t steps_per_epoch() const { return sharding_.steps_per_epoch(); }
   [[nodiscard]] const std::vector<std::size_t>& counts() const { return counts_; }
+  /// Rows of each gradient that is a matrix, else 1.
+  [[nodiscard]] const std::vector<std::size_t>& rows() const { return rows_; }
   [[nodiscard]] const std::vector<int>& stage_of() const { return stage_; }
   [[nodiscard]] int number() const { return worker_; }
   [[nodiscard]] int workers() const { return workers_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  [[nodiscard]] double rate() const { return spec_.learning_rate; }
   /// Bytes of all gradients, and of the answers' buffer.
   [[nodiscard]] std::size_t gradient_bytes() const { return velocity_.size() * sizeof(float); }
   [[nodiscard]] std::size_t answer_bytes() const { return sums_.size() * sizeof(float); }
@@ -136,6 +143,7 @@ class TrainingWorker {
   std::vector<int> order_;             ///< parameter of each gradient
   std::vector<std::size_t> position_;  ///< gradient of each parameter
   std::vector<std::size_t> counts_;    ///< elements of each gradient
+  std::vector<std::size_t> rows_;      ///< of each gradient
   std::vector<std::size_t> offsets_;
   std::vector<int> stage_;  ///< of each gradient
   FlatBuffer gradients_;

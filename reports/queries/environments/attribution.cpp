@@ -129,6 +129,10 @@ void take_benchmark(TrainedStep& step, const std::map<std::string, Benchmark>& b
     step.missing = "messages travel packed, those of the benchmark do not";
     return;
   }
+  if (step.cell.settings.value("compression", "none") != "none") {
+    step.missing = "messages travel encoded, those of the benchmark do not";
+    return;
+  }
   const auto found = benchmarks.find(group_key(step.axes) + collective);
   if (found == benchmarks.end()) {
     step.missing = fmt::format("no {} of float32 measured in the same run", collective);

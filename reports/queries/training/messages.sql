@@ -21,7 +21,8 @@
 -- Times since the forward pass of the traced step began, the cell's last one; NULL where the engine (ddp) or a GPU's
 -- queue tells none. traced_us: that step. p25, p75: quartiles. gap: between the starts of two messages. backward_left:
 -- share of the backward pass that is still ahead when a message starts, mean over bytes; 0 = all start at its end. A
--- message split in halves (dear) or answered by a server counts once.
+-- message split in halves (dear) or answered by a server counts once; an encoded one has the bytes of its codec, where
+-- they depend on values those of plain ones.
 WITH numbered AS (
   SELECT v_training.*, row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
@@ -36,7 +37,7 @@ worker AS MATERIALIZED (
   WHERE n.place = (n.launches + 1) / 2
 ),
 message AS (
-  SELECT w.measurement_row, 4 * json_extract(p.value, '$[1]') AS bytes
+  SELECT w.measurement_row, coalesce(json_extract(p.value, '$[3]'), 4 * json_extract(p.value, '$[1]')) AS bytes
   FROM worker w, json_each(w.details, '$.pieces') p
   WHERE json_type(w.details, '$.engine_buckets') IS NULL
   UNION ALL

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/training/compression.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/exchanges.hpp"
@@ -25,6 +26,7 @@ struct SixTuple {
   std::string scheduling;
   std::string protocol;
   std::string topology;
+  bool loses = false;  ///< its gradients travel with less than they had
 };
 
 std::string architecture_name(Architecture architecture) {
@@ -92,6 +94,12 @@ SixTuple tuple_of(const TableView& rows, std::size_t i) {
   if (method_row(*method).sums == SumPlace::neighbours) tuple.architecture = "gossip";
   const auto packing = settings.value("packing", std::string(kNoTechnique));
   tuple.compression = packing == kNoTechnique ? kNoTechnique : "lossless packing";
+  const auto codec = settings.value("compression", std::string(kNoTechnique));
+  if (codec != kNoTechnique) {
+    const auto known = find_named<Codec>(codec);
+    tuple.compression = known ? std::string(codec_row(*known).words) : codec;
+    tuple.loses = true;
+  }
   return tuple;
 }
 
@@ -99,6 +107,7 @@ SixTuple tuple_of(const TableView& rows, std::size_t i) {
 /// not.
 std::string tuple_label(const SixTuple& tuple) {
   if (tuple.compression.empty()) return "";
+  if (tuple.loses) return "lossy";
   const bool as_one = tuple.sync.empty() || tuple.sync == "BSP" || tuple.sync.ends_with("barrier");
   return as_one ? "lossless" : "lossy";
 }

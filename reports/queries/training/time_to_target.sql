@@ -6,6 +6,7 @@
 --   task | json | data and slowed workers, the same for all that are compared
 --   method
 --   synchronisation | text | when workers wait for each other
+--   compression | text | codec of the gradients
 --   launches
 --   reached | integer | launches in which every worker reached the target
 --   steps | integer | steps or rounds until then, median
@@ -20,7 +21,7 @@
 --   dropped | integer | gradients that came too late, in the median launch
 --   consensus_distance | real | root of the mean squared distance from the mean, at the end
 --   settings
--- The fastest median comes first. over_plain: of plain SGD (every worker has the same weights after each step) in the
+-- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are) in the
 -- same environment, backend and task, in launches of the same block where both reached the target; over five blocks the
 -- smallest and the largest enclose the median with 94 % confidence. Workers need as many passes over the data as they
 -- need: the accuracy is looked at after each.
@@ -70,7 +71,7 @@ met AS (
   SELECT cell_id, sum(coalesce(met, 0)) AS reached FROM taken GROUP BY cell_id
 )
 SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers, n.task, n.method,
-       n.synchronisation, n.n AS launches, m.reached, n.steps_done AS steps, n.steps_done * n.step_samples AS samples,
+       n.synchronisation, n.compression, n.n AS launches, m.reached, n.steps_done AS steps, n.steps_done * n.step_samples AS samples,
        n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
        r.low AS over_plain_low, r.high AS over_plain_high, n.most AS most_stale, n.late AS dropped,
        n.distance AS consensus_distance, n.settings

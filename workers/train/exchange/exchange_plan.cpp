@@ -93,6 +93,7 @@ ExchangePlan plan_of_groups(const TrainingSpec& spec, const std::vector<Gradient
   ExchangePlan plan;
   plan.method = spec.method;
   plan.packing = spec.packing;
+  plan.codec = codec_settings(spec);
   plan.credit_bytes = credit_of(spec).count();
   for (const auto& gradient : gradients) plan.counts.push_back(gradient.bytes / sizeof(float));
   std::size_t largest = largest_piece(spec);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct ExchangePlan {
   std::vector<Piece> pieces;        ///< in the order of the backward pass
   std::size_t credit_bytes = 0;     ///< ByteScheduler: bytes in flight
   Packing packing = Packing::none;  ///< of what travels; without servers
+  CodecSettings codec;              ///< of what travels; all-reduced without servers
+  std::vector<std::size_t> rows;    ///< of each gradient that is a matrix, else 1; low rank
+  std::uint64_t seed = 0;           ///< of codecs that draw
   GradientPath path;
   /// Servers apply what they summed and answer with weights; nullopt: they answer with sums.
   std::optional<Sgd> server_sgd;

@@ -38,6 +38,8 @@ class GradientExchange final : public StepExchange {
   void wait(std::size_t gradient) override;
   void flush() override;
   void take_weights(const float* weights) override { reducer_->take_weights(weights); }
+  void restart() override { reducer_->restart(); }
+  std::optional<CodingFigures> take_coding() override { return reducer_->take_coding(); }
   /// True when the step that was started is over. @throws what ended the communication
   [[nodiscard]] bool idle();
 

@@ -2,9 +2,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace dynamiccl {
+
+/// What a codec did in some steps, of one rank.
+struct CodingFigures {
+  int steps = 0;
+  double encode_us = 0;
+  double decode_us = 0;
+  std::uint64_t message_bytes = 0;  ///< given to the library
+  std::uint64_t formula_bytes = 0;  ///< the same by formula
+  bool by_formula = true;           ///< false: bytes depend on values, for which no formula knows
+};
 
 /// How one piece is summed over all workers: the architecture's half of a method. Called by the
 /// communication thread alone.
@@ -38,6 +49,10 @@ class Reducer {
   /// Between steps: the weights from which a colocated server that is the optimizer goes on, in
   /// host memory.
   virtual void take_weights(const float* /*weights*/) {}
+  /// Between steps: the weights are at the start again, and what is kept of gradients too.
+  virtual void restart() {}
+  /// Since the last call, between steps; nullopt where nothing is encoded.
+  virtual std::optional<CodingFigures> take_coding() { return std::nullopt; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   /// Memory for gradients beside the buffers it was given and staging_bytes(): at most a copy of
   /// them.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "workers/tags.hpp"
+#include "workers/train/compression/coded_reducer.hpp"
 #include "workers/train/exchange/agreed_order.hpp"
 #include "workers/train/exchange/colocated.hpp"
 #include "workers/train/exchange/lanes.hpp"
@@ -181,6 +182,7 @@ std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& pl
     if (!plan.colocated) return push_pull;
     return make_colocated_reducer(comm, plan, gradients, sums, std::move(push_pull));
   }
+  if (plan.codec.codec != Codec::none) return make_coded_reducer(comm, plan, gradients);
   if (method_row(plan.method).split) return std::make_unique<SplitAllReduce>(comm, plan, gradients);
   return std::make_unique<AllReduce>(comm, plan, gradients);
 }

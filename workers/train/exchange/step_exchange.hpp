@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "workers/train/exchange/reducer.hpp"
+
 namespace dynamiccl {
 
 /// One thing the communication thread, or a lane of the GPU's queue, did, for the timeline.
@@ -49,6 +51,9 @@ class StepExchange {
   virtual void check() {}
   /// As Reducer::take_weights().
   virtual void take_weights(const float* /*weights*/) {}
+  /// As Reducer's; after flush().
+  virtual void restart() {}
+  virtual std::optional<CodingFigures> take_coding() { return std::nullopt; }
 
   /// Since the last call: microseconds in which communication was busy, nullopt where nobody saw
   /// it.

@@ -122,7 +122,8 @@ class TorchLearner final : public Learner {
         DYN_ASSERT(tensor.is_contiguous(), "weights are updated as flat memory");
         tensors_.push_back(tensor);
         parameters_.push_back({tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel()),
-                               static_cast<int>(stage)});
+                               static_cast<int>(stage),
+                               tensor.dim() < 2 ? 1 : static_cast<std::size_t>(tensor.size(0))});
       }
     }
     add_hooks();

@@ -1,0 +1,258 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/training/synchronisation.hpp"
+#include "core/training/training_method.hpp"
+#include "core/vocabulary/vocabulary.hpp"
+
+namespace dynamiccl {
+
+/// What travels instead of a gradient's fp32 values, with less in it than they have.
+enum class Codec {
+  none,
+  fp16,
+  bf16,
+  int8,
+  onebit,
+  ef_sign,
+  signsgd,
+  terngrad,
+  qsgd,
+  natural,
+  topk,
+  randomk,
+  threshold,
+  dgc,
+  powersgd
+};
+
+enum class CodecKind {
+  dense,      ///< every value, in a shorter type
+  quantised,  ///< every value, as one of a few levels
+  sparse,     ///< some of the values
+  low_rank    ///< two thin matrices instead of one
+};
+
+/// How encoded gradients of several workers become one sum.
+enum class CodecSum {
+  reduced,  ///< linear: the library's all-reduce of what is encoded
+  gathered  ///< each worker's by itself, decoded and added in rank order
+};
+
+/// Whether a worker adds to its next gradient what encoding has taken from the last ones.
+enum class FeedbackUse {
+  never,
+  possible,  ///< where it is asked for
+  usual,     ///< unless told otherwise
+  always
+};
+
+/// "error_feedback": what the file says.
+enum class FeedbackWish { usual, on, off };
+
+template <>
+struct NameTable<FeedbackWish> {
+  static constexpr std::string_view what = "error feedback";
+  static constexpr std::array entries{Named{FeedbackWish::usual, "auto"},
+                                      Named{FeedbackWish::on, "on"},
+                                      Named{FeedbackWish::off, "off"}};
+};
+
+/// All that is particular to a codec but its loops (workers/train/compression).
+struct CodecRow {
+  Codec codec;
+  std::string_view name;
+  std::string_view words;  ///< as the surveys call it
+  CodecKind kind = CodecKind::quantised;
+  CodecSum sum = CodecSum::gathered;
+  FeedbackUse feedback = FeedbackUse::possible;
+  bool draws = false;       ///< random numbers, from the run's seed
+  bool unbiased = false;    ///< the expected value is the gradient, without error feedback
+  bool momentum = false;    ///< takes the optimizer's momentum upon itself
+  bool by_density = false;  ///< `density` says how many values it keeps
+};
+
+// A new codec is a name above, a row here, its bytes in codec_bytes() and its loops.
+inline constexpr std::array kCodecs{
+    CodecRow{.codec = Codec::none, .name = "none", .words = "none", .kind = CodecKind::dense},
+    CodecRow{.codec = Codec::fp16,
+             .name = "fp16",
+             .words = "16-bit floats",
+             .kind = CodecKind::dense,
+             .sum = CodecSum::reduced},
+    CodecRow{.codec = Codec::bf16,
+             .name = "bf16",
+             .words = "16-bit floats",
+             .kind = CodecKind::dense,
+             .sum = CodecSum::reduced},
+    CodecRow{.codec = Codec::int8, .name = "int8", .words = "8-bit quantisation"},
+    CodecRow{.codec = Codec::onebit,
+             .name = "onebit",
+             .words = "1-bit SGD",
+             .feedback = FeedbackUse::usual},
+    CodecRow{.codec = Codec::ef_sign,
+             .name = "ef-sign",
+             .words = "EF-SignSGD",
+             .feedback = FeedbackUse::usual},
+    CodecRow{.codec = Codec::signsgd,
+             .name = "signsgd",
+             .words = "SignSGD with majority vote",
+             .feedback = FeedbackUse::never},
+    CodecRow{.codec = Codec::terngrad,
+             .name = "terngrad",
+             .words = "TernGrad",
+             .draws = true,
+             .unbiased = true},
+    CodecRow{
+        .codec = Codec::qsgd, .name = "qsgd", .words = "QSGD", .draws = true, .unbiased = true},
+    CodecRow{.codec = Codec::natural,
+             .name = "natural",
+             .words = "natural compression",
+             .draws = true,
+             .unbiased = true},
+    CodecRow{.codec = Codec::topk,
+             .name = "topk",
+             .words = "top-k",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .by_density = true},
+    CodecRow{.codec = Codec::randomk,
+             .name = "randomk",
+             .words = "random-k",
+             .kind = CodecKind::sparse,
+             .sum = CodecSum::reduced,
+             .feedback = FeedbackUse::usual,
+             .draws = true,
+             .unbiased = true,
+             .by_density = true},
+    CodecRow{.codec = Codec::threshold,
+             .name = "threshold",
+             .words = "fixed-threshold sparsification",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual},
+    CodecRow{.codec = Codec::dgc,
+             .name = "dgc",
+             .words = "DGC",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::always,
+             .momentum = true,
+             .by_density = true},
+    CodecRow{.codec = Codec::powersgd,
+             .name = "powersgd",
+             .words = "PowerSGD",
+             .kind = CodecKind::low_rank,
+             .sum = CodecSum::reduced,
+             .feedback = FeedbackUse::usual,
+             .draws = true}};
+
+template <>
+struct NameTable<Codec> {
+  static constexpr std::string_view what = "compression";
+  static constexpr auto entries = [] {
+    std::array<Named<Codec>, kCodecs.size()> names{};
+    for (std::size_t i = 0; i < names.size(); ++i) names[i] = {kCodecs[i].codec, kCodecs[i].name};
+    return names;
+  }();
+};
+
+constexpr const CodecRow& codec_row(Codec codec) {
+  for (const CodecRow& row : kCodecs)
+    if (row.codec == codec) return row;
+  return kCodecs.front();  // every codec has a row: a test asks
+}
+
+/// What a training cell says of its codec, by the names of its settings.
+struct CodecSpec {
+  Codec compression = Codec::none;
+  FeedbackWish error_feedback = FeedbackWish::usual;
+  double density = 0.01;     ///< share of the values that sparse codecs send
+  int density_warmup = 0;    ///< steps until it is reached
+  int bits = 4;              ///< of a value, QSGD
+  int rank = 2;              ///< of PowerSGD's factors
+  double threshold = 0.001;  ///< least magnitude sent
+  double clip = 0;           ///< DGC's limit of a gradient's norm; 0 = none
+};
+
+/// A codec and what it needs to know, the same on every rank.
+struct CodecSettings {
+  Codec codec = Codec::none;
+  bool feedback = false;
+  double density = 0.01;   ///< share of the values that are kept
+  int density_warmup = 0;  ///< steps in which it comes down from kWarmDensity
+  int bits = 4;            ///< of a value, QSGD
+  int rank = 2;            ///< columns of a factor, PowerSGD
+  double threshold = 0;    ///< least magnitude that is sent
+  double clip = 0;         ///< most of a gradient's norm, of all workers together; 0 = no limit
+  double momentum = 0;     ///< of a codec that takes it upon itself
+};
+/// @param momentum of SGD, which the codec may take upon itself
+CodecSettings resolve_codec(const CodecSpec& spec, double momentum);
+
+/// Density at the beginning of a warm-up (DGC's).
+inline constexpr double kWarmDensity = 0.25;
+/// QSGD takes a norm of so many values each.
+inline constexpr std::size_t kQsgdBucket = 512;
+
+/// Share of the values kept in a step, which counts from 0: exponentially down to `density`.
+double density_at(const CodecSettings& settings, std::uint64_t step);
+/// Of `count` values, at least one.
+std::size_t kept_values(double density, std::size_t count);
+/// Whether two factors of so many columns are less than half of the matrix.
+bool is_factored(int rank, std::size_t rows, std::size_t count);
+
+/// Bytes of one gradient of `count` values, a matrix of so many rows (1 where it is none), in one
+/// message of that step: what a worker gives to the library. nullopt: depends on the values.
+/// A message of gathered codecs is filled up to a multiple of 4.
+std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::size_t count,
+                                         std::size_t rows, std::uint64_t step);
+
+/// One kind of codec and place of the sum, and why they do not go together; empty where they do.
+struct CodecPair {
+  CodecKind kind;
+  SumPlace sums;
+  PairFit fit;
+  std::string_view reason;
+};
+
+// Every pair has a row: a test asks.
+inline constexpr std::array kCodecPairs{
+    CodecPair{CodecKind::dense, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::quantised, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::sparse, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::low_rank, SumPlace::all_reduce, PairFit::legal, ""},
+    CodecPair{CodecKind::dense, SumPlace::server, PairFit::partial,
+              "servers take plain values here; take a method that all-reduces"},
+    CodecPair{CodecKind::quantised, SumPlace::server, PairFit::partial,
+              "servers take plain values here; take a method that all-reduces"},
+    CodecPair{CodecKind::sparse, SumPlace::server, PairFit::partial,
+              "servers take plain values here; take a method that all-reduces"},
+    CodecPair{CodecKind::low_rank, SumPlace::server, PairFit::illegal,
+              "the second factor is computed from the sum of the first, which workers would have "
+              "to pull in between; take a method that all-reduces"},
+    CodecPair{CodecKind::dense, SumPlace::neighbours, PairFit::partial,
+              "neighbours send weights, not gradients, and encoded weights need a replica of each "
+              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"},
+    CodecPair{CodecKind::quantised, SumPlace::neighbours, PairFit::partial,
+              "neighbours send weights, not gradients, and encoded weights need a replica of each "
+              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"},
+    CodecPair{CodecKind::sparse, SumPlace::neighbours, PairFit::partial,
+              "neighbours send weights, not gradients, and encoded weights need a replica of each "
+              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"},
+    CodecPair{CodecKind::low_rank, SumPlace::neighbours, PairFit::partial,
+              "neighbours send weights, not gradients, and encoded weights need a replica of each "
+              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"}};
+
+const CodecPair& codec_pair(CodecKind kind, SumPlace sums);
+
+/// Why the compression, and what belongs to it alone, does not go with the rest; empty when it
+/// does.
+std::string compression_contradiction(const CodecSpec& spec, TrainingMethod method,
+                                      Synchronisation synchronisation, bool packed);
+
+}  // namespace dynamiccl

@@ -1,0 +1,65 @@
+-- title: Encoded gradients
+-- row: one training cell with a codec, its median launch: bytes beside those of plain values, what encoding and decoding
+--   took, and its step over the fastest plain one in the same launches
+-- columns:
+--   run_id environment backend architecture model batch method
+--   compression | text | codec of the gradients
+--   error_feedback | integer | 1 = what encoding takes is added to the next gradient
+--   workers launches
+--   nominal_bytes | bytes, integer | all gradients as plain values
+--   message_bytes | bytes, real | given to the library by the first worker in a step
+--   formula_bytes | bytes, real | the same by formula; NULL: depends on the values
+--   smaller | real | nominal over given bytes
+--   wire_bytes | bytes, real | payload sent by the busiest rank in a step
+--   counted_bytes | bytes, real | what the kernel counted; NULL where bytes go another way
+--   step_us | us, real | one training step
+--   encode_us | us, real | of that step, mean, the slowest worker
+--   decode_us | us, real | of that step, mean, the slowest worker
+--   exposed_us
+--   over_plain | real | step over the fastest plain one's, median of blocks
+--   last_loss | real | mean of the last ten steps
+--   accuracy | real | on held-out samples
+--   max_difference | real | from one process that encodes every worker's gradients
+--   settings
+-- A lossy step is no measure of training: query time_to_target ranks by the time until an accuracy. wire_bytes: of an
+-- all-reduce what a ring sends, of gathered frames one to each other worker. encode_us and decode_us run on the thread
+-- that sends, beside the backward pass unless the method waits for its end: exposed_us is what is not hidden. More than
+-- 32 times smaller needs codecs that leave values out.
+WITH coded AS (
+  SELECT v.*, json_extract(t.details_json, '$.compression') AS figures,
+         (SELECT max(json_extract(e.details_json, '$.compression.encode_us')) FROM training e
+          WHERE e.measurement_id = v.measurement_row) AS encode_us,
+         (SELECT max(json_extract(e.details_json, '$.compression.decode_us')) FROM training e
+          WHERE e.measurement_id = v.measurement_row) AS decode_us
+  FROM v_training v
+  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
+    SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
+  WHERE v.run_row = ?1 AND v.counts AND v.compression <> 'none'
+),
+plain AS (
+  SELECT environment, backend, model, batch, workers, block, min(step_us) AS plain_us
+  FROM v_training
+  WHERE run_row = ?1 AND counts AND trained_as_one
+  GROUP BY environment, backend, model, batch, workers, block
+),
+numbered AS (
+  SELECT c.*, c.step_us / p.plain_us AS over,
+         row_number() OVER (PARTITION BY c.cell_id ORDER BY c.step_us) AS place,
+         row_number() OVER (PARTITION BY c.cell_id ORDER BY c.step_us / p.plain_us) AS over_place,
+         count(*) OVER (PARTITION BY c.cell_id) AS n
+  FROM coded c
+  LEFT JOIN plain p ON p.environment = c.environment AND p.backend = c.backend AND p.model = c.model
+    AND p.batch = c.batch AND p.workers = c.workers AND p.block = c.block
+)
+SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.method, a.compression,
+       json_extract(a.figures, '$.error_feedback') AS error_feedback, a.workers, a.n AS launches,
+       json_extract(a.figures, '$.nominal_bytes') AS nominal_bytes,
+       json_extract(a.figures, '$.message_bytes') AS message_bytes,
+       json_extract(a.figures, '$.formula_bytes') AS formula_bytes,
+       1.0 * json_extract(a.figures, '$.nominal_bytes') / json_extract(a.figures, '$.message_bytes') AS smaller,
+       a.wire_bytes, a.counted_bytes, a.step_us, a.encode_us, a.decode_us, a.exposed_us, b.over AS over_plain,
+       a.last_loss, a.accuracy, a.max_difference, a.settings
+FROM numbered a
+JOIN numbered b ON b.cell_id = a.cell_id AND b.over_place = (b.n + 1) / 2
+WHERE a.place = (a.n + 1) / 2
+ORDER BY a.environment, a.backend, a.model, a.batch, a.workers, a.step_us

@@ -1,0 +1,154 @@
+// Codecs as data: what goes with what, and how many bytes each takes.
+#include "core/training/compression.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "core/training/training.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+TrainingSpec spec_of(Codec codec, TrainingMethod method = TrainingMethod::wfbp_a2a) {
+  TrainingSpec spec;
+  spec.method = method;
+  spec.compression = codec;
+  return spec;
+}
+
+std::uint64_t bytes_of(const TrainingSpec& spec, std::size_t count, std::size_t rows = 1,
+                       std::uint64_t step = 0) {
+  return codec_bytes(codec_settings(spec), count, rows, step).value_or(0);
+}
+
+}  // namespace
+
+TEST_CASE("every codec has a row, every kind and place of the sum a judgement") {
+  for (const auto& named : NameTable<Codec>::entries)
+    CHECK(codec_row(named.value).codec == named.value);
+  for (const auto kind :
+       {CodecKind::dense, CodecKind::quantised, CodecKind::sparse, CodecKind::low_rank}) {
+    for (const auto place : {SumPlace::server, SumPlace::all_reduce, SumPlace::neighbours}) {
+      int rows = 0;
+      for (const auto& pair : kCodecPairs) rows += pair.kind == kind && pair.sums == place ? 1 : 0;
+      CHECK(rows == 1);
+      const auto& pair = codec_pair(kind, place);
+      CHECK((pair.fit == PairFit::legal) == pair.reason.empty());
+    }
+  }
+}
+
+TEST_CASE("codecs that do not go with the rest are refused with the reason", "[d-91]") {
+  const auto refusal = [](const TrainingSpec& spec) { return training_contradiction(spec); };
+  for (const CodecRow& row : kCodecs) {
+    CHECK(refusal(spec_of(row.codec)).empty());
+    CHECK_FALSE(trains_as_one(spec_of(row.codec)) != (row.codec == Codec::none));
+  }
+  CHECK_THAT(refusal(spec_of(Codec::topk, TrainingMethod::bsp_ps)),
+             ContainsSubstring("partial") && ContainsSubstring("servers take plain values"));
+  CHECK_THAT(refusal(spec_of(Codec::powersgd, TrainingMethod::bsp_ps)),
+             ContainsSubstring("illegal"));
+  CHECK_THAT(refusal(spec_of(Codec::int8, TrainingMethod::d_psgd)), ContainsSubstring("CHOCO"));
+  CHECK_THAT(refusal(spec_of(Codec::int8, TrainingMethod::dear)),
+             ContainsSubstring("half of a sum"));
+  CHECK_THAT(refusal(spec_of(Codec::int8, TrainingMethod::ddp)), ContainsSubstring("own engine"));
+  TrainingSpec spec = spec_of(Codec::onebit, TrainingMethod::bsp_a2a);
+  spec.synchronisation = Synchronisation::local;
+  spec.local_steps = 4;
+  CHECK_THAT(refusal(spec), ContainsSubstring("partial") && ContainsSubstring("local"));
+  spec = spec_of(Codec::onebit);
+  spec.packing = Packing::exponents;
+  CHECK_THAT(refusal(spec), ContainsSubstring("leave one out"));
+  spec = spec_of(Codec::signsgd);
+  spec.error_feedback = FeedbackWish::on;
+  CHECK_THAT(refusal(spec), ContainsSubstring("take ef-sign"));
+  spec = spec_of(Codec::dgc);
+  spec.error_feedback = FeedbackWish::off;
+  CHECK_THAT(refusal(spec), ContainsSubstring("take topk"));
+  spec = spec_of(Codec::powersgd, TrainingMethod::bytescheduler_a2a);
+  CHECK_THAT(refusal(spec), ContainsSubstring("factored whole"));
+  spec = spec_of(Codec::none);
+  spec.density = 0.1;
+  CHECK_THAT(refusal(spec), ContainsSubstring("density: belongs to"));
+  spec = spec_of(Codec::none);
+  spec.error_feedback = FeedbackWish::on;
+  CHECK_THAT(refusal(spec), ContainsSubstring("nothing is lost"));
+  spec = spec_of(Codec::topk);
+  spec.bits = 8;
+  CHECK_THAT(refusal(spec), ContainsSubstring("bits: belongs to"));
+}
+
+TEST_CASE("settings of a codec come back from a cell, and wrong ones are refused") {
+  TrainingSpec spec = spec_of(Codec::dgc);
+  spec.density = 0.001;
+  spec.density_warmup = 40;
+  spec.clip = 2.5;
+  const TrainingSpec read = training_spec(training_cell(spec));
+  CHECK(read.compression == Codec::dgc);
+  CHECK(read.density == 0.001);
+  CHECK(read.density_warmup == 40);
+  CHECK(read.clip == 2.5);
+  CHECK(training_cell(TrainingSpec{}).knobs.count("compression") == 0);
+  WorkCell cell = training_cell(spec_of(Codec::qsgd));
+  cell.knobs["bits"] = "3";
+  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("2, 4 or 8"));
+  cell = training_cell(spec_of(Codec::topk));
+  cell.knobs["density"] = "0";
+  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("a share above 0"));
+}
+
+TEST_CASE("error feedback is what the file says, else what is usual for the codec", "[d-91]") {
+  CHECK(codec_settings(spec_of(Codec::onebit)).feedback);
+  CHECK_FALSE(codec_settings(spec_of(Codec::qsgd)).feedback);
+  CHECK(codec_settings(spec_of(Codec::dgc)).feedback);
+  TrainingSpec spec = spec_of(Codec::topk);
+  spec.error_feedback = FeedbackWish::off;
+  CHECK_FALSE(codec_settings(spec).feedback);
+  spec = spec_of(Codec::int8);
+  spec.error_feedback = FeedbackWish::on;
+  CHECK(codec_settings(spec).feedback);
+  // Momentum is in one place.
+  CHECK(optimizer_momentum(spec_of(Codec::dgc)) == 0);
+  CHECK(codec_settings(spec_of(Codec::dgc)).momentum == TrainingSpec{}.momentum);
+  CHECK(optimizer_momentum(spec_of(Codec::topk)) == TrainingSpec{}.momentum);
+}
+
+TEST_CASE("bytes of a gradient by formula", "[d-58][d-59][d-61][d-64][d-67]") {
+  CHECK(bytes_of(spec_of(Codec::none), 1000) == 4000);
+  CHECK(bytes_of(spec_of(Codec::bf16), 1001) == 2002);
+  CHECK(bytes_of(spec_of(Codec::int8), 1001) == 1005);
+  CHECK(bytes_of(spec_of(Codec::onebit), 1001) == 126 + 8);
+  CHECK(bytes_of(spec_of(Codec::signsgd), 1000) == 125);
+  CHECK(bytes_of(spec_of(Codec::terngrad), 1001) == 251 + 4);
+  CHECK(bytes_of(spec_of(Codec::qsgd), 1025) == 513 + 12);
+  CHECK(bytes_of(spec_of(Codec::topk), 1000) == 80);
+  CHECK(bytes_of(spec_of(Codec::topk), 5) == 8);
+  CHECK(bytes_of(spec_of(Codec::randomk), 1001) == 44);
+  CHECK_FALSE(codec_bytes(codec_settings(spec_of(Codec::threshold)), 100, 1, 0));
+  // A matrix of 100 x 60 in factors of two columns; a vector as it is.
+  CHECK(bytes_of(spec_of(Codec::powersgd), 6000, 100) == 4 * 2 * 160);
+  CHECK(bytes_of(spec_of(Codec::powersgd), 6000, 1) == 24000);
+  CHECK(bytes_of(spec_of(Codec::powersgd), 16, 4) == 64);
+  // Nothing that sends every value beats one bit in 32.
+  for (const CodecRow& row : kCodecs)
+    if (row.kind == CodecKind::quantised)
+      CHECK(bytes_of(spec_of(row.codec), 32000) >= 32000 * 4 / 32);
+}
+
+TEST_CASE("a density comes down exponentially during its warm-up", "[d-94]") {
+  TrainingSpec spec = spec_of(Codec::dgc);
+  spec.density = 0.001;
+  spec.density_warmup = 4;
+  const CodecSettings settings = codec_settings(spec);
+  CHECK(density_at(settings, 0) == kWarmDensity);
+  CHECK_THAT(density_at(settings, 2), WithinRel(std::sqrt(0.25 * 0.001), 1e-12));
+  CHECK(density_at(settings, 4) == 0.001);
+  CHECK(density_at(settings, 400) == 0.001);
+  CHECK(bytes_of(spec, 1000, 1, 0) == 8 * 250);
+  CHECK(bytes_of(spec, 1000, 1, 9) == 8);
+}

@@ -1,0 +1,179 @@
+// Trainers whose gradients travel encoded: the real programs, each against its oracle.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/workers/train/training_job.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// A codec as a cell has it.
+struct Coded {
+  Codec codec;
+  TrainingMethod method = TrainingMethod::wfbp_a2a;
+  std::function<void(TrainingSpec&)> edit = [](TrainingSpec&) {};
+};
+
+TrainingSpec coded_spec(const Coded& coded) {
+  TrainingSpec spec = small_spec(coded.method);
+  spec.compression = coded.codec;
+  spec.partition = spec.credit = Bytes(0);
+  coded.edit(spec);
+  return spec;
+}
+
+std::unique_ptr<Job> coded_job(Backend backend, int workers, const std::vector<Coded>& cells,
+                               int oracle) {
+  auto job = job_of(backend, workers, {TrainingMethod::wfbp_a2a}, oracle);
+  job->config.cells.clear();
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    TrainingSpec spec = coded_spec(cells[i]);
+    spec.oracle = oracle;
+    WorkCell cell = training_cell(spec);
+    cell.id = std::to_string(i);
+    job->config.cells.push_back(cell);
+  }
+  return job;
+}
+
+/// What a worker sends in a step, by the formula.
+double wire_bytes_of(const Coded& coded, int workers, double message_bytes) {
+  const double others = workers - 1;
+  return codec_row(coded.codec).sum == CodecSum::reduced ? 2 * message_bytes * others / workers
+                                                         : message_bytes * others;
+}
+
+void check_coded_cell(const CellRecord& record, const Coded& coded, int workers) {
+  INFO(name_of(coded.codec) << " with " << name_of(coded.method) << " on rank " << record.rank
+                            << ": " << record.reason);
+  REQUIRE(record.status == CellStatus::ok);
+  CHECK(record.wrong == 0);
+  REQUIRE(record.training);
+  const CodecRow& row = codec_row(coded.codec);
+  CHECK(record.training->max_difference >= 0);
+  // Frames are added in rank order, and a sum of two has no order.
+  if (workers == 2 || row.sum == CodecSum::gathered) CHECK(record.training->max_difference == 0);
+  const auto& compression = record.training->details.at("compression");
+  const double bytes = compression.at("message_bytes");
+  CHECK(compression.at("nominal_bytes") == 4 * facts_of(TrainingModel::mlp, 1).parameters);
+  CHECK(bytes < compression.at("nominal_bytes").get<double>());
+  if (coded.codec == Codec::threshold) {
+    CHECK(compression.at("formula_bytes").is_null());
+  } else {
+    CHECK(compression.at("formula_bytes") == bytes);
+    CHECK(std::abs(record.training->wire_bytes - wire_bytes_of(coded, workers, bytes)) <= 8);
+  }
+  CHECK(compression.at("encode_us") > 0);
+  CHECK(compression.at("decode_us") > 0);
+  CHECK(record.training->predicted_us == 0);
+}
+
+void run_and_check(Backend backend, int workers, const std::vector<Coded>& cells) {
+  auto job = coded_job(backend, workers, cells, 4);
+  run_to_end(*job);
+  std::vector<std::set<std::string>> digests(cells.size());
+  for (int rank = 0; rank < workers; ++rank) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == cells.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      check_coded_cell(records[i], cells[i], workers);
+      add_digest(records[i], digests[i]);
+    }
+  }
+  for (const auto& each : digests) CHECK(each.size() == 1);
+}
+
+void above_most(TrainingSpec& spec) { spec.threshold = 0.02; }
+
+/// Every codec, with the method and settings that go with it.
+const std::vector<Coded>& all_codecs() {
+  static const auto no_feedback = [](TrainingSpec& spec) {
+    spec.error_feedback = FeedbackWish::off;
+  };
+  static const auto feedback = [](TrainingSpec& spec) { spec.error_feedback = FeedbackWish::on; };
+  static const std::vector<Coded> cells{
+      {Codec::fp16, TrainingMethod::bsp_a2a},
+      {Codec::bf16, TrainingMethod::mg_wfbp, feedback},
+      {Codec::int8, TrainingMethod::bytescheduler_a2a, feedback},
+      {Codec::onebit},
+      {Codec::ef_sign, TrainingMethod::mg_wfbp},
+      {Codec::signsgd, TrainingMethod::bsp_a2a,
+       [](TrainingSpec& spec) { spec.learning_rate = 1e-4; }},
+      {Codec::terngrad, TrainingMethod::bsp_a2a},
+      {Codec::qsgd, TrainingMethod::bytescheduler_a2a,
+       [](TrainingSpec& spec) {
+         spec.partition = Bytes(1U << 20);
+         spec.credit = Bytes(2U << 20);
+       }},
+      {Codec::qsgd, TrainingMethod::wfbp_a2a,
+       [](TrainingSpec& spec) {
+         spec.bits = 2;
+         spec.error_feedback = FeedbackWish::on;
+       }},
+      {Codec::natural, TrainingMethod::mg_wfbp},
+      {Codec::topk, TrainingMethod::bsp_a2a},
+      {Codec::topk, TrainingMethod::wfbp_a2a, [](TrainingSpec& spec) { spec.density_warmup = 3; }},
+      {Codec::randomk, TrainingMethod::wfbp_a2a},
+      {Codec::randomk, TrainingMethod::bsp_a2a, no_feedback},
+      {Codec::threshold, TrainingMethod::bsp_a2a, above_most},
+      {Codec::dgc, TrainingMethod::wfbp_a2a,
+       [](TrainingSpec& spec) {
+         spec.clip = 0.5;
+         spec.density_warmup = 2;
+       }},
+      {Codec::powersgd, TrainingMethod::wfbp_a2a},
+      {Codec::powersgd, TrainingMethod::bsp_a2a, no_feedback}};
+  return cells;
+}
+
+}  // namespace
+
+TEST_CASE("encoded gradients train what workers of one process would",
+          "[d-58][d-59][d-60][d-61][d-64][d-68][d-69][d-70][d-75][d-91][d-92][d-95][long]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int workers = GENERATE(2, 4);
+  run_and_check(backend, workers, all_codecs());
+}
+
+TEST_CASE("one codec of each kind trains, Gloo, briefly", "[d-58][d-69][d-91][d-95]") {
+  run_and_check(Backend::gloo, 2,
+                {{Codec::onebit, TrainingMethod::wfbp_a2a},
+                 {Codec::topk, TrainingMethod::bsp_a2a},
+                 {Codec::powersgd, TrainingMethod::bsp_a2a}});
+}
+
+TEST_CASE("planted faults of codecs fail the cell", "[d-91][long]") {
+  struct Planted {
+    const char* fault;
+    Codec codec;
+    const char* seen;
+  };
+  const auto planted = GENERATE(Planted{"drop-residual", Codec::onebit, "replay in one process"},
+                                Planted{"drop-residual", Codec::dgc, "replay in one process"},
+                                Planted{"shift-place", Codec::topk, "replay in one process"},
+                                Planted{"other-seed", Codec::randomk, "replay in one process"},
+                                Planted{"swap-factors", Codec::powersgd, "replay in one process"});
+  INFO(planted.fault << " of " << name_of(planted.codec));
+  auto job = coded_job(Backend::gloo, 2, {{planted.codec}}, 4);
+  job->faulty = true;
+  job->environment["DYNAMICCL_TRAINING_FAULT"] = planted.fault;
+  job->start();
+  REQUIRE(job->wait(kTimeoutS) == 0);
+  for (int rank = 0; rank < job->config.ranks; ++rank) {
+    const auto records = job->records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    CHECK(records[0].status == CellStatus::failed);
+    CHECK_THAT(records[0].reason, ContainsSubstring(planted.seen));
+  }
+}

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dynamiccl {
+
+/// Encoding of a gradient's values into a frame, and adding of a frame's values to a sum. Frames
+/// have no alignment and the byte order of the machine. What an encode_ function returns are the
+/// frame's bytes; `scale` of an add_ function is 1, or -1 to take the values away. Rounding does
+/// not depend on the machine's vectors: every rank gets the same bits of the same frame.
+
+std::size_t encode_float16(const float* values, std::size_t count, std::uint8_t* frame);
+void decode_float16(const std::uint8_t* frame, std::size_t count, float* values);
+/// To the nearest, even.
+std::size_t encode_bfloat16(const float* values, std::size_t count, std::uint8_t* frame);
+void decode_bfloat16(const std::uint8_t* frame, std::size_t count, float* values);
+
+/// The largest magnitude becomes 127.
+std::size_t encode_int8(const float* values, std::size_t count, std::uint8_t* frame);
+void add_int8(const std::uint8_t* frame, std::size_t count, float scale, float* sum);
+
+/// Mean of the values that are not negative, mean of those that are, a bit for each.
+std::size_t encode_onebit(const float* values, std::size_t count, std::uint8_t* frame);
+void add_onebit(const std::uint8_t* frame, std::size_t count, float scale, float* sum);
+/// Mean magnitude, a bit for each.
+std::size_t encode_scaled_signs(const float* values, std::size_t count, std::uint8_t* frame);
+void add_scaled_signs(const std::uint8_t* frame, std::size_t count, float scale, float* sum);
+/// A bit for each: 1 where it is negative.
+std::size_t encode_signs(const float* values, std::size_t count, std::uint8_t* frame);
+void add_signs(const std::uint8_t* frame, std::size_t count, float scale, float* sum);
+/// Sums of signs become what most of `workers` say, that many times; 0 where they are as many.
+void take_vote(float* sum, std::size_t count, int workers);
+
+/// 0 or the largest magnitude with its sign (values beyond 2.5 standard deviations are cut there),
+/// so that the expected value is the value. Random numbers depend on `key` alone.
+std::size_t encode_ternary(const float* values, std::size_t count, std::uint32_t key,
+                           std::uint8_t* frame);
+void add_ternary(const std::uint8_t* frame, std::size_t count, float scale, float* sum);
+/// Levels of the norm of kQsgdBucket neighbours, rounded at random.
+/// @param bits of a value: 2, 4 or 8
+std::size_t encode_levels(const float* values, std::size_t count, int bits, std::uint32_t key,
+                          std::uint8_t* frame);
+void add_levels(const std::uint8_t* frame, std::size_t count, int bits, float scale, float* sum);
+/// Powers of two, rounded at random; what is below 2^-126 of the largest becomes 0.
+std::size_t encode_powers(const float* values, std::size_t count, std::uint32_t key,
+                          std::uint8_t* frame);
+void add_powers(const std::uint8_t* frame, std::size_t count, float scale, float* sum);
+
+/// The `kept` values of the largest magnitude, of equals the first: their places in order, then
+/// the values.
+std::size_t encode_largest(const float* values, std::size_t count, std::size_t kept,
+                           std::uint8_t* frame);
+/// Those of at least this magnitude: how many, their places in order, the values.
+std::size_t encode_above(const float* values, std::size_t count, float least, std::uint8_t* frame);
+/// Places and values; what lies beyond `count` is refused.
+/// @throws Error(data)
+void add_sparse(const std::uint8_t* frame, std::size_t kept, std::size_t count, float scale,
+                float* sum);
+/// How many values a frame of encode_above() has.
+std::size_t sparse_kept(const std::uint8_t* frame);
+
+/// The place drawn in stratum `i` of `kept`, of `count` values.
+std::size_t drawn_place(std::size_t i, std::size_t kept, std::size_t count, std::uint32_t key);
+/// How many values that stratum has: the reciprocal of the chance of each.
+std::size_t stratum_size(std::size_t i, std::size_t kept, std::size_t count);
+
+/// left = matrix x right: `rank` columns of `rows` from `rank` rows of `columns`, all column by
+/// column.
+void multiply(const float* matrix, std::size_t rows, std::size_t columns, const float* right,
+              std::size_t rank, float* left);
+/// right = transposed matrix x left.
+void multiply_transposed(const float* matrix, std::size_t rows, std::size_t columns,
+                         const float* left, std::size_t rank, float* right);
+/// matrix = left x transposed right.
+void outer_product(const float* left, const float* right, std::size_t rows, std::size_t columns,
+                   std::size_t rank, float* matrix);
+/// Gram-Schmidt over columns; a column that has nothing of its own becomes 0.
+void orthonormalise(float* columns, std::size_t rows, std::size_t rank);
+
+/// Euclidean norm.
+double norm(const float* values, std::size_t count);
+
+/// A random word of a place, the same on every machine.
+constexpr std::uint32_t random_word(std::uint32_t key, std::uint32_t place) {
+  // Hash Prospector's low-bias 32-bit mixer.
+  std::uint32_t x = key + place * 0x9E3779B9U;
+  x ^= x >> 16;
+  x *= 0x21F0AAADU;
+  x ^= x >> 15;
+  x *= 0x735A2D97U;
+  x ^= x >> 15;
+  return x;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,312 @@
+#include "workers/train/compression/worker_codec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "workers/train/compression/codec_loops.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// splitmix64's finaliser.
+std::uint64_t mixed(std::uint64_t z) {
+  z += 0x9E3779B97F4A7C15ULL;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31);
+}
+
+/// Takes from `residual`, which holds the values, what their 16-bit frame says.
+void take_away_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count, float* residual) {
+  std::array<float, 1024> decoded;
+  for (std::size_t at = 0; at < count; at += decoded.size()) {
+    const std::size_t some = std::min(decoded.size(), count - at);
+    if (codec == Codec::fp16) {
+      decode_float16(frame + 2 * at, some, decoded.data());
+    } else {
+      decode_bfloat16(frame + 2 * at, some, decoded.data());
+    }
+    for (std::size_t i = 0; i < some; ++i) residual[at + i] -= decoded[i];
+  }
+}
+
+}  // namespace
+
+std::uint32_t shared_key(std::uint64_t seed, std::uint64_t step, const CodedPart& part) {
+  return static_cast<std::uint32_t>(mixed(mixed(mixed(seed) + step) + part.offset) >> 32);
+}
+
+DataType reduced_type(Codec codec) {
+  if (codec == Codec::fp16) return DataType::float16;
+  return codec == Codec::bf16 ? DataType::bfloat16 : DataType::float32;
+}
+
+WorkerCodec::WorkerCodec(const ExchangePlan& plan, int worker, int workers)
+    : settings_(plan.codec), seed_(plan.seed), worker_(worker), workers_(workers) {
+  const std::size_t elements = plan.elements();
+  if (settings_.feedback) residual_.resize(elements);
+  if (settings_.codec == Codec::dgc) momentum_.resize(elements);
+  if (settings_.codec == Codec::powersgd) right_.resize(plan.counts.size());
+  restart();
+}
+
+void WorkerCodec::restart() {
+  step_ = 0;
+  begun_ = false;
+  forget();
+}
+
+void WorkerCodec::forget() {
+  std::fill(residual_.begin(), residual_.end(), 0.0F);
+  std::fill(momentum_.begin(), momentum_.end(), 0.0F);
+}
+
+void WorkerCodec::begin_step() {
+  if (begun_) ++step_;
+  begun_ = true;
+}
+
+std::size_t WorkerCodec::state_bytes() const {
+  std::size_t elements = residual_.size() + momentum_.size();
+  for (const auto& factor : right_) elements += factor.size();
+  return elements * sizeof(float);
+}
+
+std::size_t WorkerCodec::kept(const CodedPart& part) const {
+  return kept_values(density_at(settings_, step_), part.count);
+}
+
+std::uint32_t WorkerCodec::key(const CodedPart& part, bool own) const {
+  const std::uint64_t seed = own ? mixed(seed_ + 1 + static_cast<std::uint64_t>(worker_)) : seed_;
+  return shared_key(seed, step_, part);
+}
+
+bool WorkerCodec::is_factored(const CodedPart& part) const {
+  return dynamiccl::is_factored(settings_.rank, part.rows, part.count);
+}
+
+std::size_t WorkerCodec::frame_limit(const CodedPart& part) const {
+  // A threshold may keep every value, with its place.
+  if (settings_.codec == Codec::threshold) return 4 + 8 * part.count;
+  return static_cast<std::size_t>(codec_bytes(settings_, part.count, part.rows, step_).value_or(0));
+}
+
+/// Momentum correction: what is accumulated is the velocity, not the gradient.
+void WorkerCodec::accumulate_momentum(const CodedPart& part, float* values) {
+  float factor = 1;
+  if (settings_.clip > 0) {
+    const double most = settings_.clip / std::sqrt(static_cast<double>(workers_));
+    const double length = norm(values, part.count);
+    if (length > most) factor = static_cast<float>(most / length);
+  }
+  const auto momentum = static_cast<float>(settings_.momentum);
+  float* velocity = &momentum_[part.offset];
+  float* waiting = &residual_[part.offset];
+  for (std::size_t i = 0; i < part.count; ++i) {
+    velocity[i] = momentum * velocity[i] + factor * values[i];
+    waiting[i] += velocity[i];
+    values[i] = waiting[i];
+  }
+}
+
+void WorkerCodec::compensate(const CodedPart& part, float* values) {
+  if (settings_.codec == Codec::dgc) return accumulate_momentum(part, values);
+  if (!settings_.feedback) return;
+  const float* residual = &residual_[part.offset];
+  for (std::size_t i = 0; i < part.count; ++i) values[i] += residual[i];
+}
+
+std::size_t WorkerCodec::encode_drawn(const CodedPart& part, const float* values,
+                                      std::uint8_t* frame) const {
+  const std::size_t drawn = kept(part);
+  const std::uint32_t shared = key(part, /*own=*/false);
+  for (std::size_t i = 0; i < drawn; ++i) {
+    float value = values[drawn_place(i, drawn, part.count, shared)];
+    // Without a residual the expected value is the gradient.
+    if (!settings_.feedback) value *= static_cast<float>(stratum_size(i, drawn, part.count));
+    std::memcpy(frame + sizeof value * i, &value, sizeof value);
+  }
+  return sizeof(float) * drawn;
+}
+
+std::size_t WorkerCodec::encode_values(const CodedPart& part, const float* values,
+                                       std::uint8_t* frame) const {
+  const std::size_t count = part.count;
+  switch (settings_.codec) {
+    case Codec::fp16:
+      return encode_float16(values, count, frame);
+    case Codec::bf16:
+      return encode_bfloat16(values, count, frame);
+    case Codec::int8:
+      return encode_int8(values, count, frame);
+    case Codec::onebit:
+      return encode_onebit(values, count, frame);
+    case Codec::ef_sign:
+      return encode_scaled_signs(values, count, frame);
+    case Codec::signsgd:
+      return encode_signs(values, count, frame);
+    case Codec::terngrad:
+      return encode_ternary(values, count, key(part, true), frame);
+    case Codec::qsgd:
+      return encode_levels(values, count, settings_.bits, key(part, true), frame);
+    case Codec::natural:
+      return encode_powers(values, count, key(part, true), frame);
+    case Codec::topk:
+    case Codec::dgc:
+      return encode_largest(values, count, kept(part), frame);
+    case Codec::randomk:
+      return encode_drawn(part, values, frame);
+    case Codec::threshold:
+      return encode_above(values, count, static_cast<float>(settings_.threshold), frame);
+    case Codec::none:
+    case Codec::powersgd:
+      break;
+  }
+  DYN_ASSERT(false, "the codec has no frames");
+}
+
+void WorkerCodec::forget_sent(const CodedPart& part, const std::uint8_t* frame) {
+  for (std::size_t i = 0; i < kept(part); ++i) {
+    std::uint32_t place = 0;
+    std::memcpy(&place, frame + sizeof place * i, sizeof place);
+    residual_[part.offset + place] = 0;
+    momentum_[part.offset + place] = 0;
+  }
+}
+
+void WorkerCodec::keep_residual(const CodedPart& part, const float* values,
+                                const std::uint8_t* frame) {
+  if (settings_.codec == Codec::dgc) return forget_sent(part, frame);
+  if (!settings_.feedback) return;
+  float* residual = &residual_[part.offset];
+  std::copy_n(values, part.count, residual);
+  if (settings_.codec == Codec::fp16 || settings_.codec == Codec::bf16)
+    return take_away_16_bit(settings_.codec, frame, part.count, residual);
+  if (settings_.codec == Codec::randomk) {
+    const std::size_t drawn = kept(part);
+    const std::uint32_t shared = key(part, false);
+    for (std::size_t i = 0; i < drawn; ++i) residual[drawn_place(i, drawn, part.count, shared)] = 0;
+    return;
+  }
+  add_frame(settings_, part, frame_kept(settings_, part, step_, frame), frame, -1, residual);
+}
+
+std::size_t WorkerCodec::encode(const CodedPart& part, float* values, std::uint8_t* frame) {
+  compensate(part, values);
+  const std::size_t bytes = encode_values(part, values, frame);
+  keep_residual(part, values, frame);
+  return bytes;
+}
+
+std::size_t WorkerCodec::encode_left(const CodedPart& part, float* values, float* left) {
+  if (!is_factored(part)) {
+    std::copy_n(values, part.count, left);
+    return part.count;
+  }
+  compensate(part, values);
+  const auto rank = static_cast<std::size_t>(settings_.rank);
+  const std::size_t columns = part.count / part.rows;
+  std::vector<float>& right = right_[part.gradient];
+  if (step_ == 0) {
+    right.resize(rank * columns);
+    // All begin with the same directions.
+    const std::uint32_t drawn = shared_key(seed_, 0, part);
+    for (std::size_t i = 0; i < rank * columns; ++i) {
+      const std::uint32_t word = random_word(drawn, static_cast<std::uint32_t>(i));
+      right[i] = static_cast<float>(word) * (2.0F / 4294967296.0F) - 1.0F;
+    }
+  }
+  multiply(values, part.rows, columns, right.data(), rank, left);
+  return rank * part.rows;
+}
+
+std::size_t WorkerCodec::encode_right(const CodedPart& part, const float* values, float* left,
+                                      float* right) {
+  if (!is_factored(part)) return 0;
+  const auto rank = static_cast<std::size_t>(settings_.rank);
+  const std::size_t columns = part.count / part.rows;
+  orthonormalise(left, part.rows, rank);
+  multiply_transposed(values, part.rows, columns, left, rank, right);
+  return rank * columns;
+}
+
+void WorkerCodec::decode_factors(const CodedPart& part, const float* left, const float* right,
+                                 float* values) {
+  if (!is_factored(part)) {
+    std::copy_n(left, part.count, values);
+    return;
+  }
+  const auto rank = static_cast<std::size_t>(settings_.rank);
+  const std::size_t columns = part.count / part.rows;
+  std::copy_n(right, rank * columns, right_[part.gradient].begin());
+  float* residual = settings_.feedback ? &residual_[part.offset] : nullptr;
+  if (residual != nullptr) std::copy_n(values, part.count, residual);
+  outer_product(left, right, part.rows, columns, rank, values);
+  if (residual == nullptr) return;
+  // Each is short of the mean.
+  const float share = 1.0F / static_cast<float>(workers_);
+  for (std::size_t i = 0; i < part.count; ++i) residual[i] -= share * values[i];
+}
+
+std::size_t frame_kept(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
+                       const std::uint8_t* frame) {
+  if (settings.codec == Codec::threshold) return sparse_kept(frame);
+  return kept_values(density_at(settings, step), part.count);
+}
+
+std::size_t frame_bytes(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
+                        const std::uint8_t* frame) {
+  if (settings.codec == Codec::threshold) return 4 + 8 * sparse_kept(frame);
+  return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
+}
+
+void add_frame(const CodecSettings& settings, const CodedPart& part, std::size_t kept,
+               const std::uint8_t* frame, float scale, float* sum) {
+  switch (settings.codec) {
+    case Codec::int8:
+      return add_int8(frame, part.count, scale, sum);
+    case Codec::onebit:
+      return add_onebit(frame, part.count, scale, sum);
+    case Codec::ef_sign:
+      return add_scaled_signs(frame, part.count, scale, sum);
+    case Codec::signsgd:
+      return add_signs(frame, part.count, scale, sum);
+    case Codec::terngrad:
+      return add_ternary(frame, part.count, scale, sum);
+    case Codec::qsgd:
+      return add_levels(frame, part.count, settings.bits, scale, sum);
+    case Codec::natural:
+      return add_powers(frame, part.count, scale, sum);
+    case Codec::topk:
+    case Codec::dgc:
+      return add_sparse(frame, kept, part.count, scale, sum);
+    case Codec::threshold:
+      return add_sparse(frame + 4, kept, part.count, scale, sum);
+    default:
+      DYN_ASSERT(false, "frames of a reduced codec are not added one by one");
+  }
+}
+
+void sum_frames(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
+                const std::vector<const std::uint8_t*>& frames, float* sum) {
+  std::fill_n(sum, part.count, 0.0F);
+  for (const std::uint8_t* frame : frames)
+    add_frame(settings, part, frame_kept(settings, part, step, frame), frame, 1, sum);
+  if (settings.codec == Codec::signsgd) take_vote(sum, part.count, static_cast<int>(frames.size()));
+}
+
+void decode_reduced(const CodecSettings& settings, const CodedPart& part, std::uint32_t key,
+                    std::size_t kept, const std::uint8_t* frame, float* values) {
+  if (settings.codec == Codec::fp16) return decode_float16(frame, part.count, values);
+  if (settings.codec == Codec::bf16) return decode_bfloat16(frame, part.count, values);
+  std::fill_n(values, part.count, 0.0F);
+  for (std::size_t i = 0; i < kept; ++i) {
+    float value = 0;
+    std::memcpy(&value, frame + sizeof value * i, sizeof value);
+    values[drawn_place(i, kept, part.count, key)] = value;
+  }
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "workers/train/compression/coded_parts.hpp"
+
+namespace dynamiccl {
+
+/// One worker's side of a codec: encodes its own gradients and keeps what they have not said yet,
+/// element by element, so that it does not matter which gradients share a message. Host memory; one
+/// thread.
+class WorkerCodec {
+ public:
+  WorkerCodec(const ExchangePlan& plan, int worker, int workers);
+
+  /// As before the first step.
+  void restart();
+  /// Before the first part of each step.
+  void begin_step();
+  /// What has not been sent is lost: a fault that tests plant.
+  void forget();
+
+  /// Room for a frame.
+  [[nodiscard]] std::size_t frame_limit(const CodedPart& part) const;
+  /// @param values the part's gradient, which becomes what is encoded
+  /// @returns the frame's bytes
+  std::size_t encode(const CodedPart& part, float* values, std::uint8_t* frame);
+
+  /// Low rank, in three steps around two sums of all workers. The first message is the left
+  /// factor, or where two would not be fewer bytes the values.
+  std::size_t encode_left(const CodedPart& part, float* values, float* left);
+  /// @param left the sum, orthonormal afterwards
+  std::size_t encode_right(const CodedPart& part, const float* values, float* left, float* right);
+  /// @param right the sum
+  /// @param values become the sum of all workers
+  void decode_factors(const CodedPart& part, const float* left, const float* right, float* values);
+  [[nodiscard]] bool is_factored(const CodedPart& part) const;
+
+  [[nodiscard]] const CodecSettings& settings() const { return settings_; }
+  [[nodiscard]] std::uint64_t step() const { return step_; }
+  [[nodiscard]] std::size_t state_bytes() const;
+
+ private:
+  [[nodiscard]] std::size_t kept(const CodedPart& part) const;
+  /// The same on every worker, or where quantised at random one of its own.
+  [[nodiscard]] std::uint32_t key(const CodedPart& part, bool own) const;
+  void compensate(const CodedPart& part, float* values);
+  std::size_t encode_values(const CodedPart& part, const float* values, std::uint8_t* frame) const;
+  std::size_t encode_drawn(const CodedPart& part, const float* values, std::uint8_t* frame) const;
+  void keep_residual(const CodedPart& part, const float* values, const std::uint8_t* frame);
+  void accumulate_momentum(const CodedPart& part, float* values);
+  void forget_sent(const CodedPart& part, const std::uint8_t* frame);
+
+  CodecSettings settings_;
+  std::uint64_t seed_;
+  int worker_;
+  int workers_;
+  std::uint64_t step_ = 0;
+  bool begun_ = false;
+  std::vector<float> residual_;            ///< of every element, where something is kept back
+  std::vector<float> momentum_;            ///< DGC's
+  std::vector<std::vector<float>> right_;  ///< of each gradient: PowerSGD's last right factor
+};
+
+/// Adds what a gathered frame says, `scale` times it.
+void add_frame(const CodecSettings& settings, const CodedPart& part, std::size_t kept,
+               const std::uint8_t* frame, float scale, float* sum);
+/// Values that a frame of the part has, sparse codecs.
+std::size_t frame_kept(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
+                       const std::uint8_t* frame);
+/// Bytes of a frame in a message: what follows it begins there.
+std::size_t frame_bytes(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
+                        const std::uint8_t* frame);
+/// The sum of all workers' frames of a gathered codec, in rank order.
+/// @param frames of each worker, the part's own
+void sum_frames(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
+                const std::vector<const std::uint8_t*>& frames, float* sum);
+/// What a sum of encoded values says (fp16, bf16, random-k).
+/// @param key of random-k's draw
+void decode_reduced(const CodecSettings& settings, const CodedPart& part, std::uint32_t key,
+                    std::size_t kept, const std::uint8_t* frame, float* values);
+/// The draw that all workers share.
+std::uint32_t shared_key(std::uint64_t seed, std::uint64_t step, const CodedPart& part);
+/// What the library sums such a codec's message as.
+DataType reduced_type(Codec codec);
+
+}  // namespace dynamiccl
