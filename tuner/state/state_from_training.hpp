@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/training/training.hpp"
+#include "tuner/state/state.hpp"
+
+namespace dynamiccl {
+
+/// Fills what a training cell says of the job: model, batch, method, synchronisation. What the
+/// cell does not decide stays as it is.
+/// @param spec its servers are a number where they are one
+void set_training(State& state, const TrainingSpec& spec, int workers);
+
+/// Fills what is known of the surroundings once the ranks are known to share no more than this
+/// many nodes: counts, the shares of link tiers, and that one site is no federation.
+/// @param gpus of all ranks
+void set_placement(State& state, int ranks, int nodes, int gpus);
+
+}  // namespace dynamiccl
