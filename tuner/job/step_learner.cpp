@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/statistics/descriptive.hpp"
+#include "tuner/state/last_choice.hpp"
 
 namespace dynamiccl {
 
@@ -268,6 +269,8 @@ void StepLearner::record(std::size_t task, const char* kind, double step_us, dou
       }
     options_.on_decision(record);
   }
+  const ActionSpace& choices = *tasks_[task].task.space;
+  state.last_choice = last_choice_of(choices, choices.arms()[choice_.arm]);
   ++now.decisions;
   const double reference_call_us = median(now.reference_calls_us);
   if (call_us > 0 && reference_call_us > 0) {

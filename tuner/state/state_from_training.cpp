@@ -67,17 +67,4 @@ void set_training(State& state, const TrainingSpec& spec, int workers) {
   state.stage_role = StageRole::none;
 }
 
-void set_placement(State& state, int ranks, int nodes, int gpus) {
-  state.ranks_total = ranks;
-  state.nodes = nodes;
-  state.gpus_total = gpus;
-  if (gpus == 0) state.copy_time = Micros(0);
-  if (nodes > 1) return;
-  state.setting = DeploymentSetting::datacenter;
-  if (!state.tier_max) return;
-  state.tier_mix.emplace();
-  state.tier_mix->fill(0);
-  (*state.tier_mix)[static_cast<std::size_t>(*state.tier_max)] = 1;
-}
-
 }  // namespace dynamiccl

@@ -10,9 +10,4 @@ namespace dynamiccl {
 /// @param spec its servers are a number where they are one
 void set_training(State& state, const TrainingSpec& spec, int workers);
 
-/// Fills what is known of the surroundings once the ranks are known to share no more than this
-/// many nodes: counts, the shares of link tiers, and that one site is no federation.
-/// @param gpus of all ranks
-void set_placement(State& state, int ranks, int nodes, int gpus);
-
 }  // namespace dynamiccl

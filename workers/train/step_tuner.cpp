@@ -60,7 +60,7 @@ SpaceOptions options_of(Communicator& comm, Backend backend) {
 std::vector<CallShape> shapes_of(const ActionSpace& space, std::size_t count) {
   std::vector<CallShape> shapes;
   for (const Action& action : space.arms()) {
-    const Setting setting = space.setting(action);
+    const ActionSettings setting = space.setting(action);
     CallShape shape;
     shape.count = count;
     shape.in_place = true;
@@ -144,7 +144,6 @@ StepTask CallTuner::task_of(std::size_t key, const ExchangePlan& plan) const {
   State& state = one.task.state;
   if (!regime_.id.empty()) state = state_from_regime(regime_.json);
   set_task(state, one.task.key.task, calls.size, calls.size);
-  set_placement(state, comm_.size(), 1, 0);
   set_training(state, spec_, comm_.size());
   // The step waits for its last message; for all of them where none goes before the pass is over.
   const auto& last = plan.pieces.back();

@@ -8,6 +8,7 @@
 #include "core/wire/decisions_file.hpp"
 #include "tests/workers/train/training_job.hpp"
 #include "tuner/job/decision_record.hpp"
+#include "tuner/state/feature_sources.hpp"
 #include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
@@ -57,7 +58,7 @@ std::vector<DecisionRecord> decisions_of(const Job& job) {
 }  // namespace
 
 TEST_CASE("an agent sets the library's all-reduces step by step, and no weight changes",
-          "[e-83][e-91]") {
+          "[e-83][e-91][e-07][e-12][e-15][e-19][e-25]") {
   const auto backend = GENERATE(from_range(kBackends));
   INFO(name_of(backend));
   constexpr int kSteps = 30;
@@ -86,6 +87,14 @@ TEST_CASE("an agent sets the library's all-reduces step by step, and no weight c
   }
   CHECK(decisions[0].kind == "reference");
   CHECK(tried.size() > 1);
+  // What the table of sources promises of a training cell is what the run knew, no less, no more.
+  std::size_t known = 0;
+  for (const FeatureSource& source : feature_sources()) {
+    INFO(source.feature);
+    CHECK(decisions.back().state.contains(source.feature) == !source.training.empty());
+    known += source.training.empty() ? 0 : 1;
+  }
+  CHECK(known >= 35);
 }
 
 TEST_CASE("messages of several sizes, order and workers are tuned alike", "[e-83][long]") {
