@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "core/vocabulary/digest.hpp"
+
 namespace dynamiccl {
 namespace {
 
@@ -229,7 +231,15 @@ const std::vector<KnobRow>& knob_rows() {
        },
        [](const TrainingSpec& s) {
          return s.slow_worker == kAnyWorker ? std::string(kAny) : std::to_string(s.slow_worker);
-       }}};
+       }},
+      {"tuner",
+       "who sets the library's all-reduces in each step: off, online (an agent learns from the "
+       "steps), or the path of a table that tune wrote",
+       [](TrainingSpec& s, const std::string& v) {
+         if (v.empty()) refuse("tuner", v, "off, online or a table's path");
+         s.tuner = v;
+       },
+       [](const TrainingSpec& s) { return s.tuner; }}};
   return rows;
 }
 
@@ -331,7 +341,52 @@ std::string engine_misfit(TrainingMethod method, Backend backend) {
   return "ddp, PyTorch's own engine, brings Gloo along: measure it with backend gloo";
 }
 
+bool is_tuned(const TrainingSpec& spec) { return spec.tuner != kNoTuner; }
+
+std::string tuner_table(const TrainingSpec& spec) {
+  return is_tuned(spec) && spec.tuner != kOnlineTuner ? spec.tuner : "";
+}
+
+std::string tuner_file(const TrainingSpec& spec) {
+  return fmt::format("tuner-{}.json", stable_id(tuner_table(spec)));
+}
+
+std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
+  if (!is_tuned(spec)) return "";
+  switch (backend) {
+    case Backend::openmpi:
+    case Backend::mpich:
+    case Backend::gloo:
+      return "";
+    default:
+      return fmt::format(
+          "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
+          "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
+          spec.tuner, name_of(backend));
+  }
+}
+
 namespace {
+
+/// Why there is no library's all-reduce in each step that could be set.
+std::string tuner_contradiction(const TrainingSpec& spec) {
+  if (!is_tuned(spec)) return "";
+  const TrainingMethodRow& row = method_row(spec.method);
+  std::string why;
+  if (row.engine) why = "sums by an engine that calls the library itself";
+  if (row.sums == SumPlace::server) why = "sums at a server by messages of our own";
+  if (row.sums == SumPlace::neighbours) why = "averages with neighbours by messages of our own";
+  if (row.split) why = "sums in halves around a ring of our own";
+  if (spec.packing != Packing::none) why = "packed values go around a ring of our own";
+  if (spec.compression != Codec::none) why = "encoded values go by calls of their own";
+  if (spec.synchronisation != Synchronisation::bsp)
+    why = "without BSP there is no all-reduce of gradients in each step";
+  if (why.empty()) return "";
+  return fmt::format(
+      "tuner = \"{}\" with {}: {}, so that there is no call of the library to set; take bsp-a2a, "
+      "wfbp-a2a, mg-wfbp or bytescheduler-a2a, plain and bsp",
+      spec.tuner, row.name, why);
+}
 
 /// Why the synchronisation, and what belongs to it alone, does not go with the method.
 std::string synchronisation_contradiction(const TrainingSpec& spec) {
@@ -403,6 +458,7 @@ std::string training_contradiction(const TrainingSpec& spec) {
         "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
         "mg-wfbp or dear",
         name_of(spec.packing), name_of(spec.method));
+  if (auto reason = tuner_contradiction(spec); !reason.empty()) return reason;
   if (spec.target > 0 && spec.epochs == 0)
     return "target without epochs: the accuracy is looked at after each; say at most how many";
   if (spec.steps > 0 && spec.epochs > 0)

@@ -103,6 +103,10 @@ bool is_generated(const std::string& data);
 /// A slowed worker that is another one in each step, written "any".
 inline constexpr int kAnyWorker = -1;
 
+/// Values of `tuner` that name no table.
+inline constexpr const char* kNoTuner = "off";
+inline constexpr const char* kOnlineTuner = "online";
+
 /// One training cell. Travels as a WorkCell: collective `training`, algorithm = the method, size =
 /// the gradients' bytes, everything else as knobs by the names given here and of CodecSpec's
 /// members.
@@ -155,11 +159,20 @@ struct TrainingSpec : CodecSpec {
   double slow_factor = 1;
   /// "slow_worker": the slowed one; kAnyWorker: in each step another one, drawn by the seed.
   int slow_worker = kAnyWorker;
+  /// "tuner": who chooses the library's settings for the all-reduces of each step: nobody, an agent
+  /// that learns from the steps, or a table, by its path.
+  std::string tuner = kNoTuner;
 };
 
 CodecSettings codec_settings(const TrainingSpec& spec);
 /// What the optimizer keeps: none where the codec has it.
 double optimizer_momentum(const TrainingSpec& spec);
+/// Are the library's settings chosen while the cell trains?
+bool is_tuned(const TrainingSpec& spec);
+/// The path of the table that `tuner` names; "" where it names none.
+std::string tuner_table(const TrainingSpec& spec);
+/// Name of that table in the folder of a launch, where every rank finds it.
+std::string tuner_file(const TrainingSpec& spec);
 
 /// What is usual where nothing is said: BytePS' 4 MiB parts, ByteScheduler's four of them in
 /// flight, DDP's 25 MiB buckets.
@@ -190,6 +203,9 @@ WorkCell training_cell(const TrainingSpec& spec);
 
 /// Why a method that is a library's engine does not run over this backend; empty when it does.
 std::string engine_misfit(TrainingMethod method, Backend backend);
+/// Why nothing can choose this backend's settings while it trains; empty when something can, or
+/// nothing shall.
+std::string tuner_misfit(const TrainingSpec& spec, Backend backend);
 /// Why these settings do not go together; empty when they do.
 std::string training_contradiction(const TrainingSpec& spec);
 

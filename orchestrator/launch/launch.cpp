@@ -20,6 +20,7 @@
 #include "orchestrator/launch/noise_gate.hpp"
 #include "orchestrator/launch/observe.hpp"
 #include "orchestrator/launch/post_mortem.hpp"
+#include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/variables.hpp"
@@ -213,6 +214,10 @@ std::vector<Command> make_commands(
       tunables != nullptr && !docker)
     request.inherited_tunables = tunables;
   apply_settings(request, profile, group.knobs);
+  // Without it Open MPI takes no algorithm from its caller; with it, and none said, it decides
+  // itself.
+  if (has_tuned_training(group) && group.backend == Backend::openmpi)
+    request.mca.try_emplace("coll_tuned_use_dynamic_rules", "1");
   if (site.cluster) reach_over_nodes(request, site.cluster->options());
   return launcher_for(group.backend, shape).build(request);
 }
@@ -253,6 +258,7 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
                 fmt::format("{}: the launch's folder cannot be made: {}; choose another place with "
                             "--out, or one where this user may write with --db",
                             launch.folder, error.message()));
+  bring_tables(launch.config.cells, launch.folder);
   const std::string run_json = launch.folder + "/run.json";
   launch.start.run_json = to_json(launch.config);
   write_file(run_json, launch.start.run_json);

@@ -24,6 +24,7 @@ struct LaunchSite {
   nlohmann::json host;        ///< probe_host(): what the ranks' surroundings are held against
   int cores = 1;
   std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
+  std::string db;           ///< where choices of ranks are stored; "" = nowhere
   bool keep_files = false;  ///< keep a launch's folder although it was stored
   /// Starts a launch's commands and waits for their end: here as children of this process. A batch
   /// system's way submits them and waits for its job; both leave records in the launch's folder.

@@ -13,6 +13,7 @@
 #include "core/vocabulary/setting.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
+#include "orchestrator/plan/tuner_table.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -51,6 +52,10 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   const TrainingSpec spec = training_spec(cell);
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = engine_misfit(spec.method, group.backend); !reason.empty()) return reason;
+  if (auto reason = tuner_misfit(spec, group.backend); !reason.empty()) return reason;
+  if (auto reason = table_misfit(spec, group.backend); !reason.empty()) return reason;
+  if (is_tuned(spec) && group.ranks < 2)
+    return fmt::format("tuner = \"{}\": a lone worker calls no collective", spec.tuner);
   if (auto reason = ranks_misfit(spec, group.ranks); !reason.empty()) return reason;
   if (server_without_gpu(group) && dedicated_servers(spec) == 0)
     return "a colocated server is a worker too and needs its GPU: leave out "

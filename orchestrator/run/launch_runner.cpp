@@ -10,6 +10,7 @@
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
+#include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/run/launch_folders.hpp"
 #include "orchestrator/run/runs_beside.hpp"
 
@@ -45,15 +46,15 @@ const EnvironmentProfile& LaunchRunner::profile_of(const PlannedGroup& group) co
 const Readiness& LaunchRunner::prepare_environment(const std::string& name) {
   const auto known = readiness_.find(name);
   if (known != readiness_.end()) return known->second;
-  using State = Readiness::State;
+  using enum Readiness::State;
   try {
     prepare(terms_.profiles.at(name), preparation_progress());
     hold_nodes();
   } catch (const UnsupportedError& error) {
-    return readiness_[name] = {State::unsupported, error.what()};
+    return readiness_[name] = {unsupported, error.what()};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::environment) throw;
-    const State state = interrupt_signal() != 0 ? State::interrupted : State::failed;
+    const Readiness::State state = interrupt_signal() != 0 ? interrupted : failed;
     return readiness_[name] = {state, error.what()};
   }
   return readiness_[name] = {};
@@ -113,7 +114,10 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
                                     : std::function<void(const std::string&)>());
   beside.merge(runs_beside());
   done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
-  if (store_ != nullptr) store_outcome(launch, done);
+  if (store_ != nullptr) {
+    store_outcome(launch, done);
+    store_decisions(launch, group, done.finished.end, site_.db, run_id_, done.row);
+  }
   if (done.ok()) cadences_.note(group, done.finished.records);
   if (store_ == nullptr || (done.ok() && !site_.keep_files)) remove_launch_folder(launch);
   return done;

@@ -65,6 +65,7 @@ LaunchSite launch_site(const std::string& db, const std::string& out) {
   site.host = probe_host();
   site.cores = usable_cores();
   site.keep_files = !out.empty();
+  site.db = db;
   const fs::path base = out.empty() ? fs::absolute(db).parent_path() / "runs" : fs::absolute(out);
   require_utf8(base.string());
   make_folder(base.string(), "choose another place with --out");

@@ -5,9 +5,13 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "core/vocabulary/text.hpp"
+#include "tuner/policy/policy_features.hpp"
+#include "tuner/simulator/vector_simulator.hpp"
 #include "tuner/state/effective_size.hpp"
+#include "tuner/state/feature_sources.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/state/task_key.hpp"
@@ -66,6 +70,50 @@ TEST_CASE("every state feature of the sources is mapped in the document", "[E-63
   // What no source names: the group's nodes and whether the ranks share memory.
   for (const std::string& name : features)
     CHECK((used.contains(name) || name == "nodes" || name == "shared_memory"));
+}
+
+TEST_CASE("the document says of each feature where a live run gets it from", "[E-07][E-19]") {
+  REQUIRE(feature_sources().size() == feature_table().size());
+  for (std::size_t i = 0; i < feature_table().size(); ++i) {
+    const FeatureSource& source = feature_sources()[i];
+    INFO(source.feature);
+    CHECK(source.feature == feature_table()[i].name);
+    CHECK((source.training.empty() || source.tune.empty()) == !source.absent.empty());
+    CHECK(!source.known(State{}));
+  }
+  std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/state-features.md");
+  std::ostringstream page;
+  page << file.rdbuf();
+  // `dynamiccl schema --features` prints it.
+  CHECK(page.str().find(feature_sources_page()) != std::string::npos);
+}
+
+TEST_CASE("the policy sees what it was trained on and nothing else", "[E-12][E-15][E-25]") {
+  std::vector<std::string> seen(feature_table().size());
+  const SimCatalog catalog;
+  for (const auto stage : {CurriculumStage::first, CurriculumStage::third}) {
+    SimulatorOptions options;
+    options.stage = stage;
+    VectorSimulator simulator(catalog, options, 64, 1);
+    for (std::size_t job = 0; job < 64; ++job) {
+      State state = simulator.task(job).state;
+      state.watched = true;  // its interference is the true one
+      for (std::size_t i = 0; i < seen.size(); ++i)
+        if (feature_sources()[i].known(state)) seen[i] = "seen";
+    }
+  }
+  State state;
+  state.last_choice = {1, 1, 1, 1};
+  state.topology = Topology::fat_tree;
+  state.critical = true;
+  CHECK(policy_input(state, {}) == policy_input({}, {}));
+  state.local_batch = 64;
+  CHECK(policy_input(state, {}) != policy_input({}, {}));
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    const FeatureSource& source = feature_sources()[i];
+    INFO(source.feature);
+    if (source.in_policy) CHECK(seen[i] == "seen");
+  }
 }
 
 TEST_CASE("a spelling of a source stands for a name of the canonical value set", "[X-47]") {

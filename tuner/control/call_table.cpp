@@ -118,7 +118,7 @@ CallTable shared_folder_caps() {
   constexpr std::size_t kMore = 24;  // below 32 MiB
   CallTable table;
   for (auto& function : table.cells)
-    for (std::size_t bin = 0; bin <= kMore; ++bin) function[bin].channels = bin <= kFew ? 2 : 4;
+    for (std::size_t bin = 0; bin <= kMore; ++bin) function[bin].channels = bin <= kFew ? 2 : 8;
   return table;
 }
 

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "core/vocabulary/error.hpp"
-#include "tuner/state/features.hpp"
+#include "tuner/state/feature_sources.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -132,14 +132,12 @@ json state_json(const State& state) {
   json object = json::object();
   const Eigen::VectorXf encoded = encode(state);
   Eigen::Index column = 0;
+  auto source = feature_sources().begin();
   for (const Feature& feature : feature_table()) {
     json values = json::array();
-    bool known = false;
-    for (int i = 0; i < feature.width; ++i, ++column) {
+    for (int i = 0; i < feature.width; ++i, ++column)
       values.push_back(std::round(static_cast<double>(encoded[column]) * 1e4) / 1e4);
-      known = known || encoded[column] != 0.0F;
-    }
-    if (known) object[std::string(feature.name)] = values;
+    if ((source++)->known(state)) object[std::string(feature.name)] = values;
   }
   return object;
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tuner/state/features.hpp"
+#include "tuner/state/feature_sources.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -50,7 +50,13 @@ Summary summarise(std::size_t first, std::size_t last, const ArmKnowledge& known
 }  // namespace
 
 Eigen::VectorXf policy_input(const State& state, const Feedback& feedback) {
-  const Eigen::VectorXf encoded = encode(state);
+  Eigen::VectorXf encoded = encode(state);
+  Eigen::Index column = 0;
+  auto source = feature_sources().begin();
+  for (const Feature& feature : feature_table()) {
+    if (!(source++)->in_policy) encoded.segment(column, feature.width).setZero();
+    column += feature.width;
+  }
   Eigen::VectorXf input(encoded.size() + kFeedbackFeatures);
   input.head(encoded.size()) = encoded;
   input.tail(kFeedbackFeatures) << (feedback.first ? 1.0F : 0.0F), bounded(feedback.relative * 2),

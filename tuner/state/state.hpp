@@ -65,10 +65,11 @@ struct State {
 
   // Per call: what the tuner itself did and noticed.
   std::optional<std::array<double, 4>> last_choice;  // see feature table
-  double cusum_score = 0;                            // alarm at 1
-  double reconstruction_error = 0;                   // in standard deviations
-  double congestion = 0;                             // 0 to 1
-  double interference = 0;                           // share of bandwidth lost, 0 to 1
+  bool watched = false;             // a trigger looks on: the four signals below mean something
+  double cusum_score = 0;           // alarm at 1
+  double reconstruction_error = 0;  // in standard deviations
+  double congestion = 0;            // 0 to 1
+  double interference = 0;          // share of bandwidth lost, 0 to 1
 };
 
 /// I = C / D: operations per sample over parameters.

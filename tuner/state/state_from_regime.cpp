@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/vocabulary/backend.hpp"
 #include "profiles/detect/link_tier.hpp"
 
 namespace dynamiccl {
@@ -70,6 +71,24 @@ State state_from_regime(const json& regime, int nodes) {
   return state;
 }
 
+namespace {
+
+/// What one node means: all pairs of ranks share the tier that is known, and one site is no
+/// federation.
+/// @param gpus of all ranks
+void set_placement(State& state, int gpus) {
+  state.gpus_total = gpus;
+  if (gpus == 0) state.copy_time = Micros(0);
+  if (state.nodes.value_or(1) > 1) return;
+  state.setting = DeploymentSetting::datacenter;
+  if (!state.tier_max) return;
+  state.tier_mix.emplace();
+  state.tier_mix->fill(0);
+  (*state.tier_mix)[static_cast<std::size_t>(*state.tier_max)] = 1;
+}
+
+}  // namespace
+
 void set_task(State& state, const TaskKey& key, Bytes nominal, Bytes effective) {
   // One network input for both.
   state.collective =
@@ -81,6 +100,7 @@ void set_task(State& state, const TaskKey& key, Bytes nominal, Bytes effective) 
   if (!state.ranks_total) state.ranks_total = key.group_size;
   state.architecture =
       key.architecture == Architecture::ps ? SumArchitecture::ps : SumArchitecture::allreduce;
+  set_placement(state, backend_facts(key.backend).on_gpu ? key.group_size : 0);
 }
 
 }  // namespace dynamiccl

@@ -12,7 +12,8 @@ namespace dynamiccl {
 /// do not know stays unknown. Never throws for damaged JSON values.
 State state_from_regime(const nlohmann::json& regime, int nodes = 1);
 
-/// Fills what the key says of a call; ranks_total stays as it is unless unknown.
+/// Fills what the key says of a call and of where it is made; ranks_total stays as it is unless
+/// unknown.
 void set_task(State& state, const TaskKey& key, Bytes nominal, Bytes effective);
 
 }  // namespace dynamiccl

@@ -4,6 +4,7 @@
 
 #include "workers/device/device.hpp"
 #include "workers/train/learner.hpp"
+#include "workers/train/step_tuner.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -44,6 +45,11 @@ std::string why_not_trainable(Communicator& comm, const RunConfig& config,
                        name_of(config.architecture));
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = engine_misfit(spec.method, config.backend); !reason.empty()) return reason;
+  if (auto reason = tuner_misfit(spec, config.backend); !reason.empty()) return reason;
+  if (is_tuned(spec))
+    if (auto reason = why_no_step_tuner(); !reason.empty()) return reason;
+  if (is_tuned(spec) && config.ranks < 2)
+    return fmt::format("tuner = \"{}\": a lone worker calls no collective", spec.tuner);
   if (method_row(spec.method).engine)
     if (auto reason = why_no_engine(); !reason.empty()) return reason;
   return comm.works_on_gpu() ? why_not_on_gpu(comm, spec) : why_not_on_host(spec);

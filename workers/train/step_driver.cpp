@@ -22,18 +22,25 @@ class HeldBuffers {
 
 class ExchangeDriver final : public StepDriver {
  public:
-  ExchangeDriver(Communicator& comm, const ExchangePlan& plan, TrainingWorker& worker)
+  ExchangeDriver(Communicator& comm, const ExchangePlan& plan, TrainingWorker& worker,
+                 CallSettings* settings)
       : comm_(comm),
         plan_(plan),
         worker_(worker),
         answers_(worker, worker.needs_answers(plan.servers)),
         crosses_(crosses_barrier(plan.method)),
-        exchange_(make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory())) {
+        settings_(settings),
+        exchange_(make_exchange(comm, plan, worker.gradients(), worker.sums(), worker.memory(),
+                                settings)) {
     worker_.begin(*exchange_);
     restarted();
   }
   StepTimes step() override { return worker_.step(*exchange_, crosses_); }
-  StepTimes finish() override { return worker_.finish(*exchange_); }
+  StepTimes finish() override {
+    const StepTimes times = worker_.finish(*exchange_);
+    if (settings_ != nullptr) settings_->release();
+    return times;
+  }
   std::optional<double> take_busy_us() override { return exchange_->take_busy_us(); }
   void trace_next() override {
     exchange_->trace_next();
@@ -69,6 +76,7 @@ class ExchangeDriver final : public StepDriver {
   TrainingWorker& worker_;
   HeldBuffers answers_;  ///< before the exchange, which writes into them until its end
   bool crosses_;
+  CallSettings* settings_;
   std::unique_ptr<StepExchange> exchange_;
 };
 
@@ -110,8 +118,10 @@ class EngineDriver final : public StepDriver {
 
 std::unique_ptr<StepDriver> make_step_driver(Communicator& comm, const ExchangePlan& plan,
                                              const TrainingSpec& spec, TrainingWorker& worker,
-                                             Learner& learner, EngineGroup* engine) {
-  if (!method_row(plan.method).engine) return std::make_unique<ExchangeDriver>(comm, plan, worker);
+                                             Learner& learner, EngineGroup* engine,
+                                             CallSettings* settings) {
+  if (!method_row(plan.method).engine)
+    return std::make_unique<ExchangeDriver>(comm, plan, worker, settings);
   DYN_ASSERT(engine != nullptr, "ddp needs its ranks joined");
   return std::make_unique<EngineDriver>(comm, plan, spec, worker, learner, *engine);
 }

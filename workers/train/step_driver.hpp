@@ -6,6 +6,7 @@
 
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
+#include "workers/train/exchange/call_settings.hpp"
 #include "workers/train/worker_step.hpp"
 
 namespace dynamiccl {
@@ -43,9 +44,11 @@ class StepDriver {
   StepDriver() = default;
 };
 
+/// @param settings of the library's calls; nullptr: its own
 /// @param engine the joined ranks of the library's engine: ddp alone needs them
 std::unique_ptr<StepDriver> make_step_driver(Communicator& comm, const ExchangePlan& plan,
                                              const TrainingSpec& spec, TrainingWorker& worker,
-                                             Learner& learner, EngineGroup* engine);
+                                             Learner& learner, EngineGroup* engine,
+                                             CallSettings* settings = nullptr);
 
 }  // namespace dynamiccl

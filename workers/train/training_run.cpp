@@ -20,6 +20,7 @@
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"
 #include "workers/train/step_traffic.hpp"
+#include "workers/train/step_tuner.hpp"
 #include "workers/train/synchronisation/asynchronous_training.hpp"
 #include "workers/train/synchronisation/round_driver.hpp"
 #include "workers/train/training_check.hpp"
@@ -115,6 +116,7 @@ class TrainingRun final : public TrainingRunner {
   std::map<std::string, LinkCost> links_;
   std::map<std::string, std::vector<TriedPath>> paths_;  ///< of each model
   std::unique_ptr<EngineGroup> engine_;                  ///< joined by the first cell that needs it
+  std::unique_ptr<StepTuner> tuner_;                     ///< of the cell, where it has one
   std::uint64_t payload_bytes_ = 0;
 };
 
@@ -174,7 +176,8 @@ std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
                            comm_.rank(), comm_.size(), config_.connect_timeout});
   }
   if (goes_by_rounds(spec_)) return make_round_driver(comm_, plan, spec_, *worker_);
-  return make_step_driver(comm_, plan, spec_, *worker_, *learner_, engine_.get());
+  return make_step_driver(comm_, plan, spec_, *worker_, *learner_, engine_.get(),
+                          tuner_ != nullptr ? &tuner_->settings() : nullptr);
 }
 
 int TrainingRun::measured_steps(double step_us) {
@@ -306,6 +309,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
       if (const auto busy_us = driving->take_busy_us()) samples.collective_us.push_back(*busy_us);
       samples.compute_us.push_back(now.forward_us + now.backward_us + now.update_us);
       collector.add(now, measured);
+      if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
       mean += total_us / steps;
     }
     return mean;
@@ -434,7 +438,9 @@ void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
   } else if (goes_by_rounds(spec_)) {
     check_rounds(comm_, plan, spec_, own_worker(), make, record);
   } else {
+    if (tuner_ != nullptr) tuner_->check_all(true);
     check_oracle(comm_, plan, spec_.oracle, own_worker(), make, record);
+    if (tuner_ != nullptr) tuner_->check_all(false);
   }
 }
 
@@ -477,8 +483,12 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   if (foretold) figures.predicted_us = predicted.step_us;
   figures.intensity = facts_of(spec_.model, spec_.sequence).intensity();
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
+  tuner_.reset();
+  if (is_tuned(spec_)) tuner_ = make_step_tuner(comm_, config_, spec_, plan);
   if (spec_.oracle > 0) check(record, plan);
   train(record, plan);
+  if (tuner_ != nullptr) tuner_->describe(figures);
+  tuner_.reset();
   describe(figures, plan, *profile_, cost, workers_, threads_);
   const GradientCarrier carrier = carrier_of(comm_, plan);
   if (!method_row(spec_.method).engine) figures.details["carried_by"] = carrier.library;

@@ -9,6 +9,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "orchestrator/launch/tuned_training.hpp"
 #include "profiles/detect/facts.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -54,29 +55,6 @@ std::string table_text(const CallTable& table) {
 }
 
 }  // namespace
-
-DecisionInfo decision_info(const DecisionRecord& record) {
-  DecisionInfo row;
-  row.task_key = record.task_key;
-  row.environment = record.environment;
-  row.regime = record.regime;
-  row.step = record.step;
-  row.kind = record.kind;
-  row.epoch = record.epoch;
-  row.arm = record.arm;
-  row.propensity = record.propensity;
-  row.state_json = record.state.dump();
-  row.candidates_json = record.candidates.dump();
-  row.guard = record.guard;
-  row.asked_json = record.asked.dump();
-  if (!record.applied.is_null()) row.applied_json = record.applied.dump();
-  row.calls = record.calls;
-  row.time_us = record.time_us;
-  row.reference_us = record.reference_us;
-  row.reward = record.reward;
-  if (!record.reward_terms.is_null()) row.reward_json = record.reward_terms.dump();
-  return row;
-}
 
 JobTuning::JobTuning(
     const JobCommand& command, const JobTuningOptions& options, Console& console,

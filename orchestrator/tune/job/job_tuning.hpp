@@ -104,7 +104,4 @@ class JobTuning {
   int steps_logged_ = 0;
 };
 
-/// What is kept of a decision in the database.
-DecisionInfo decision_info(const DecisionRecord& record);
-
 }  // namespace dynamiccl

@@ -203,3 +203,32 @@ TEST_CASE("packing needs our own all-reduce") {
   spec.method = TrainingMethod::ddp;
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("ddp sends plain values"));
 }
+
+TEST_CASE("a tuner is refused where there is no all-reduce of the library in each step") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::bsp_a2a;
+  CHECK(!training_cell(spec).knobs.contains("tuner"));
+  CHECK(tuner_misfit(spec, Backend::nccl).empty());
+  spec.tuner = kOnlineTuner;
+  CHECK(training_spec(training_cell(spec)).tuner == kOnlineTuner);
+  CHECK(training_contradiction(spec).empty());
+  CHECK(tuner_table(spec).empty());
+  for (const auto method :
+       {TrainingMethod::wfbp_a2a, TrainingMethod::mg_wfbp, TrainingMethod::bytescheduler_a2a}) {
+    spec.method = method;
+    CHECK(training_contradiction(spec).empty());
+  }
+  for (const auto method : {TrainingMethod::bsp_ps, TrainingMethod::dear, TrainingMethod::ddp}) {
+    spec.method = method;
+    CHECK_THAT(training_contradiction(spec), ContainsSubstring("no call of the library to set"));
+  }
+  spec.method = TrainingMethod::bsp_a2a;
+  spec.packing = Packing::exponents;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("ring of our own"));
+  for (const auto backend : {Backend::openmpi, Backend::mpich, Backend::gloo})
+    CHECK(tuner_misfit(spec, backend).empty());
+  CHECK_THAT(tuner_misfit(spec, Backend::nccl), ContainsSubstring("tune --online"));
+  spec.tuner = "a/table.json";
+  CHECK(tuner_table(spec) == "a/table.json");
+  CHECK(tuner_file(spec).find('/') == std::string::npos);
+}

@@ -73,8 +73,8 @@ TEST_CASE("Small messages through the folder get few channels without a table") 
       return channel_caps(net, nodes);
     });
   };
-  CHECK(caps(true, 2, nullptr) == "2 4 0 ");
-  CHECK(caps(true, 2, "dynamiccl") == "2 4 0 ");
+  CHECK(caps(true, 2, nullptr) == "2 8 0 ");
+  CHECK(caps(true, 2, "dynamiccl") == "2 8 0 ");
   // Both ranks on what NCCL takes for one host, another network, or ours never offered.
   CHECK(caps(true, 1, nullptr) == "0 0 0 ");
   CHECK(caps(true, 2, "Socket") == "0 0 0 ");

@@ -28,13 +28,13 @@ bool is_by_urgency(TrainingMethod method) {
 }  // namespace
 
 GradientExchange::GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients,
-                                   float* sums, TensorMemory* gpu)
+                                   float* sums, TensorMemory* gpu, CallSettings* settings)
     : plan_(plan),
       comm_(comm),
       gpu_(gpu),
       reducer_(gpu != nullptr && goes_by_host(plan)
                    ? make_staged_reducer(comm, plan_, gradients, sums, *gpu)
-                   : make_reducer(comm, plan_, gradients, sums)),
+                   : make_reducer(comm, plan_, gradients, sums, settings)),
       missing_(plan.pieces.size(), 0),
       open_(plan.counts.size(), 0),
       thread_([this] { run(); }) {}

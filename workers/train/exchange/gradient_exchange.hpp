@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "workers/communicator.hpp"
+#include "workers/train/exchange/call_settings.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/reducer.hpp"
 #include "workers/train/exchange/step_exchange.hpp"
@@ -26,8 +27,9 @@ class GradientExchange final : public StepExchange {
   /// Buffers hold plan.elements() and outlive this object.
   /// @param gpu whose memory the buffers are, where a gradient that was reported ready is in its
   /// place only when its mark has been reached; nullptr for host memory
+  /// @param settings as make_reducer()'s, of host memory
   GradientExchange(Communicator& comm, const ExchangePlan& plan, float* gradients, float* sums,
-                   TensorMemory* gpu = nullptr);
+                   TensorMemory* gpu = nullptr, CallSettings* settings = nullptr);
   ~GradientExchange() override;
 
   void start_step() override;

@@ -170,12 +170,13 @@ bool can_be_queued(Communicator& comm, const ExchangePlan& plan) {
 }
 
 std::unique_ptr<StepExchange> make_exchange(Communicator& comm, const ExchangePlan& plan,
-                                            float* gradients, float* sums, TensorMemory& memory) {
+                                            float* gradients, float* sums, TensorMemory& memory,
+                                            CallSettings* settings) {
   if (memory.on_gpu() && can_be_queued(comm, plan))
     return std::make_unique<QueuedExchange>(comm, plan, gradients, memory);
   // Host memory is written when a call returns: nothing to wait for.
   return std::make_unique<GradientExchange>(comm, plan, gradients, sums,
-                                            memory.on_gpu() ? &memory : nullptr);
+                                            memory.on_gpu() ? &memory : nullptr, settings);
 }
 
 }  // namespace dynamiccl

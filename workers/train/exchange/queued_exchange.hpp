@@ -72,7 +72,9 @@ class QueuedExchange final : public StepExchange {
 bool can_be_queued(Communicator& comm, const ExchangePlan& plan);
 
 /// The exchange that suits the plan and the library. Buffers as in GradientExchange, of `memory`.
+/// @param settings as make_reducer()'s, where `memory` is the host's
 std::unique_ptr<StepExchange> make_exchange(Communicator& comm, const ExchangePlan& plan,
-                                            float* gradients, float* sums, TensorMemory& memory);
+                                            float* gradients, float* sums, TensorMemory& memory,
+                                            CallSettings* settings = nullptr);
 
 }  // namespace dynamiccl

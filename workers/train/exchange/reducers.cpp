@@ -19,13 +19,18 @@ namespace {
 /// different pieces.
 class AllReduce final : public Reducer {
  public:
-  AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients)
+  AllReduce(Communicator& comm, const ExchangePlan& plan, float* gradients, CallSettings* settings)
       : comm_(comm),
         plan_(plan),
         gradients_(gradients),
         stripes_(stripes_of(plan, comm.size())),
-        order_(comm, plan.pieces.size()) {
+        order_(comm, plan.pieces.size()),
+        settings_(settings) {
     if (plan.packing != Packing::none || plan.path.own_ring) ring_.emplace(comm, plan, gradients);
+  }
+
+  void begin_step() override {
+    if (settings_ != nullptr && comm_.size() > 1) settings_->begin_step();
   }
 
   bool start(std::size_t index) override {
@@ -49,6 +54,10 @@ class AllReduce final : public Reducer {
 
  private:
   void sum(std::size_t index) {
+    if (settings_ != nullptr) {
+      const Piece& piece = plan_.pieces[index];
+      return settings_->all_reduce(index, gradients_ + piece.offset, piece.count);
+    }
     GpuOrder* queue = plan_.path.lanes > 1 ? comm_.queue() : nullptr;
     for (const Stripe& stripe : stripes_[index]) {
       if (queue != nullptr) queue->use_lane(stripe.lane);
@@ -64,6 +73,7 @@ class AllReduce final : public Reducer {
   std::vector<std::vector<Stripe>> stripes_;  ///< of each piece: one where there is one lane
   std::optional<RingHalves> ring_;            ///< our own
   AgreedOrder order_;
+  CallSettings* settings_;
 };
 
 /// An all-reduce in two halves (DeAR): a ring of reduce-scatters, later a ring of all-gathers.
@@ -176,7 +186,7 @@ class PushPull final : public Reducer {
 }  // namespace
 
 std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
-                                      float* gradients, float* sums) {
+                                      float* gradients, float* sums, CallSettings* settings) {
   if (plan.servers > 0) {
     auto push_pull = std::make_unique<PushPull>(comm, plan, gradients, sums);
     if (!plan.colocated) return push_pull;
@@ -184,7 +194,7 @@ std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& pl
   }
   if (plan.codec.codec != Codec::none) return make_coded_reducer(comm, plan, gradients);
   if (method_row(plan.method).split) return std::make_unique<SplitAllReduce>(comm, plan, gradients);
-  return std::make_unique<AllReduce>(comm, plan, gradients);
+  return std::make_unique<AllReduce>(comm, plan, gradients, settings);
 }
 
 }  // namespace dynamiccl

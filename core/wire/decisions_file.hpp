@@ -1,0 +1,8 @@
+#pragma once
+
+namespace dynamiccl {
+
+/// Where a launch whose ranks choose settings themselves writes its choices, beside its records.
+inline constexpr const char* kDecisionsFile = "decisions.jsonl";
+
+}  // namespace dynamiccl

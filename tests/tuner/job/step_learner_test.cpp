@@ -1,0 +1,173 @@
+// Steps whose length the settings of their calls decide, with the noise of a host that others use.
+#include "tuner/job/step_learner.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "tuner/action/spaces.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+StepTask task_of(std::uint64_t bytes) {
+  SpaceContext context;
+  context.backend = Backend::openmpi;
+  context.size = Bytes(bytes);
+  SpaceOptions options;
+  options.own = false;
+  options.scopes = {KnobScope::communicator, KnobScope::call};
+  StepTask one;
+  one.task.key = {"here",
+                  {Collective::allreduce, SizeBin::of(context.size), 2, 1, Architecture::ring,
+                   Backend::openmpi}};
+  one.task.space = std::make_shared<ActionSpace>(make_space(context, options));
+  one.usable.assign(one.task.space->arms().size(), true);
+  return one;
+}
+
+std::size_t arm_named(const StepTask& task, const std::string& name) {
+  const ActionSpace& space = *task.task.space;
+  for (std::size_t a = 0; a < space.arms().size(); ++a)
+    if (space.text(space.arms()[a]) == name) return a;
+  FAIL("no arm " << name);
+  return 0;
+}
+
+/// A trainer: 10 ms of computation and the calls of its tasks one after the other.
+struct Trainer {
+  std::vector<double> default_us;
+  /// Of a task's default, by arm; 1 where nothing is said.
+  std::vector<std::map<std::size_t, double>> factor;
+  double noise = 0.03;
+  double pace = 1;
+  std::mt19937 random{7};
+
+  StepSeen step(const std::vector<std::uint32_t>& arms) {
+    std::lognormal_distribution<double> luck{0, noise};
+    StepSeen seen;
+    seen.step_us = 10'000;
+    seen.refused.assign(arms.size(), false);
+    for (std::size_t t = 0; t < arms.size(); ++t) {
+      const auto found = factor[t].find(arms[t]);
+      const double times = found == factor[t].end() ? 1 : found->second;
+      seen.call_us.push_back(default_us[t] * times * pace * luck(random));
+      seen.step_us += seen.call_us.back();
+    }
+    seen.step_us *= luck(random);
+    seen.loss = 2.3 * std::exp(-0.001 * ++steps);
+    return seen;
+  }
+  int steps = 0;
+};
+
+int run_until_frozen(StepLearner& learner, Trainer& trainer, int most) {
+  int steps = 0;
+  while (!learner.frozen() && steps < most) {
+    learner.add(trainer.step(learner.arms()));
+    ++steps;
+  }
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("what makes the step shorter is found, confirmed and frozen", "[e-83][e-91]") {
+  std::vector<StepTask> tasks{task_of(8 << 20), task_of(64 << 10)};
+  const std::size_t fast = arm_named(tasks[0], "ring");
+  Trainer trainer{{30'000, 8'000}, {{{fast, 0.6}}, {}}};
+  StepLearnerOptions options;
+  std::map<std::string, int> kinds;
+  options.on_decision = [&](const DecisionRecord& record) {
+    ++kinds[record.kind];
+    // A step's own time, held against the step's under the default.
+    if (record.time_us) CHECK(*record.time_us > 10'000);
+    if (record.reward) CHECK(*record.reward < 0);
+  };
+  StepLearner learner(tasks, options);
+  const int steps = run_until_frozen(learner, trainer, 500);
+  REQUIRE(learner.frozen());
+  CHECK(learner.frozen_after() == steps);
+  CHECK(learner.arms() == std::vector<std::uint32_t>{static_cast<std::uint32_t>(fast), 0});
+  REQUIRE(learner.gain(0));
+  CHECK(learner.gain(0)->value < 0.85);
+  CHECK(kinds["final"] == 2);
+  CHECK(kinds["reference"] >= 20);
+  CHECK(kinds["explore"] > 0);
+}
+
+TEST_CASE("nothing is kept where no setting is faster") {
+  int kept = 0;
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    Trainer trainer{{30'000}, {{}}, 0.08, 1, std::mt19937(seed)};
+    StepLearnerOptions options;
+    options.agent_options.seed = seed;
+    StepLearner learner({task_of(8 << 20)}, options);
+    run_until_frozen(learner, trainer, 1000);
+    REQUIRE(learner.frozen());
+    kept += learner.arms()[0] == 0 ? 0 : 1;
+  }
+  // One in forty by chance.
+  CHECK(kept <= 1);
+}
+
+TEST_CASE("calls that hardly matter are left alone") {
+  Trainer trainer{{30'000, 100}, {{}, {}}};
+  StepLearnerOptions options;
+  options.on_decision = [](const DecisionRecord& record) {
+    CHECK(record.task_key.find("2^23") != std::string::npos);
+  };
+  StepLearner learner({task_of(8 << 20), task_of(64)}, options);
+  run_until_frozen(learner, trainer, 1000);
+  CHECK(learner.frozen());
+}
+
+TEST_CASE("a setting that the library refuses is not tried again", "[e-83]") {
+  std::vector<StepTask> tasks{task_of(8 << 20)};
+  const std::size_t refused = arm_named(tasks[0], "ring");
+  tasks[0].usable[arm_named(tasks[0], "rabenseifner")] = false;
+  Trainer trainer{{30'000}, {{{refused, 0.5}}}};
+  StepLearnerOptions options;
+  int failed = 0;
+  options.on_decision = [&](const DecisionRecord& record) {
+    failed += record.guard == "failed" ? 1 : 0;
+    CHECK(record.arm != "rabenseifner");
+  };
+  StepLearner learner(tasks, options);
+  for (int i = 0; i < 1000 && !learner.frozen(); ++i) {
+    StepSeen seen = trainer.step(learner.arms());
+    seen.refused[0] = learner.arms()[0] == refused;
+    learner.add(seen);
+  }
+  CHECK(learner.frozen());
+  CHECK(failed <= 1);
+  CHECK(learner.arms()[0] != refused);
+}
+
+TEST_CASE("a loss that is no number under a setting ends all trying", "[e-91]") {
+  Trainer trainer{{30'000}, {{}}};
+  StepLearner learner({task_of(8 << 20)}, {});
+  for (int i = 0; i < 200; ++i) {
+    StepSeen seen = trainer.step(learner.arms());
+    if (learner.arms()[0] != 0) seen.loss = NAN;
+    learner.add(seen);
+  }
+  CHECK(learner.frozen());
+  CHECK(learner.arms()[0] == 0);
+}
+
+TEST_CASE("a link that gets slower opens the search again", "[e-83]") {
+  Trainer trainer{{30'000}, {{}}};
+  StepLearner learner({task_of(8 << 20)}, {});
+  run_until_frozen(learner, trainer, 1000);
+  for (int i = 0; i < 300; ++i) learner.add(trainer.step(learner.arms()));
+  REQUIRE(learner.alarms() == 0);
+  trainer.pace = 3;
+  const std::size_t fast = arm_named(learner.tasks()[0], "recursive_doubling");
+  trainer.factor[0] = {{fast, 0.5}};
+  for (int i = 0; i < 600; ++i) learner.add(trainer.step(learner.arms()));
+  CHECK(learner.alarms() >= 1);
+  CHECK(learner.arms()[0] == fast);
+}

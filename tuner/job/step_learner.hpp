@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuner/agents/agent.hpp"
+#include "tuner/guards/guards.hpp"
+#include "tuner/job/decision_record.hpp"
+#include "tuner/reward/reward.hpp"
+#include "tuner/search/confirmation.hpp"
+#include "tuner/trigger/trigger.hpp"
+
+namespace dynamiccl {
+
+/// Calls of a step that share a setting.
+struct StepTask {
+  Task task;
+  std::int64_t calls = 1;    ///< in each step
+  std::vector<bool> usable;  ///< of each arm: the library takes it
+};
+
+/// One step under what arms() said.
+struct StepSeen {
+  double step_us = 0;
+  std::vector<double> call_us;     ///< of each task's calls, together
+  std::vector<bool> refused = {};  ///< of each task: the library would not run the arm
+  std::optional<double> loss = {};
+};
+
+struct StepLearnerOptions {
+  std::string agent = "bandit";
+  AgentOptions agent_options{};
+  int evaluations = 40;      ///< of a task at most, its reference included
+  int reference_steps = 10;  ///< under the default before a task is searched
+  /// Steps of a trial, of which the first ones do not count: they end what the setting before had
+  /// begun. The median of the others counts.
+  int trial_steps = 1;
+  int trial_skips = 0;
+  /// Tasks with less of the communication than this are left alone.
+  double least_share = 0.05;
+  ConfirmationRule confirmation{};
+  GuardLimits limits{};
+  RewardWeights weights{};
+  std::string regime{};
+  std::string regime_name{};
+  std::function<void(const DecisionRecord&)> on_decision{};
+};
+
+/// Learns which settings make a training step shorter, from the steps themselves: one task after
+/// the other, the others held, so that a step's time is the doing of one choice. Each task's
+/// default is measured, an agent searches, and what it chooses is held against the default step by
+/// step in turn; only what is surely faster stays. Then all is frozen until the calls' latency
+/// changes. No step that ran under an unlucky setting is wrong, only longer. One thread.
+class StepLearner {
+ public:
+  /// @throws Error(input) for an unknown agent
+  StepLearner(std::vector<StepTask> tasks, StepLearnerOptions options);
+
+  /// What the next step runs under, an arm for each task.
+  [[nodiscard]] const std::vector<std::uint32_t>& arms() const { return arms_; }
+  /// The step that ran under arms().
+  void add(const StepSeen& seen);
+  /// Nothing is tried at present.
+  [[nodiscard]] bool frozen() const { return stage_ == Stage::frozen; }
+
+  [[nodiscard]] int steps() const { return steps_; }
+  /// Steps that ran until it froze first, 0 = not yet; and those under another setting than what
+  /// was then known best.
+  [[nodiscard]] int frozen_after() const { return frozen_after_; }
+  [[nodiscard]] int trials() const { return trials_; }
+  [[nodiscard]] int alarms() const { return alarms_; }
+  [[nodiscard]] const std::vector<StepTask>& tasks() const { return tasks_; }
+  /// Chosen over default where they were compared, of each task.
+  [[nodiscard]] std::optional<Ratio> gain(std::size_t task) const;
+
+ private:
+  enum class Stage { looking, reference, searching, confirming, frozen };
+  /// What is known of one task.
+  struct Progress {
+    std::vector<double> reference_steps_us{};
+    std::vector<double> reference_calls_us{};
+    std::size_t kept = 0;  ///< arm in force when it is not its turn
+    std::optional<Confirmations> confirmation{};
+    std::size_t candidate = 0;
+    std::optional<std::size_t> last_arm{};
+    double share = 0;  ///< of the communication
+    int decisions = 0;
+    Trigger trigger{};
+    bool failed = false;  ///< what was tried last
+  };
+
+  void end_trial();
+  void rank_tasks();
+  void next_task();
+  void begin_reference();
+  void search_on();
+  void confirm_on();
+  void close_task();
+  void freeze();
+  void watch(const StepSeen& seen);
+  void reopen();
+  void try_arm(std::size_t arm, bool exploratory, double propensity);
+  void guard_loss(const StepSeen& seen);
+  void record(std::size_t task, const char* kind, double step_us, double call_us,
+              GuardVerdict guard);
+  [[nodiscard]] std::optional<RewardTerms> judge(std::size_t task, double step_us,
+                                                 double call_us) const;
+  [[nodiscard]] double median_of_trial(const std::function<double(const StepSeen&)>& part) const;
+
+  StepLearnerOptions options_;
+  std::unique_ptr<Agent> agent_;
+  std::vector<StepTask> tasks_;
+  std::vector<Progress> progress_;
+  std::vector<std::size_t> order_;  ///< tasks worth a search, the largest share first
+  std::size_t turn_ = 0;            ///< into order_
+  Stage stage_ = Stage::looking;
+  std::vector<std::uint32_t> arms_;
+  Choice choice_;
+  std::vector<StepSeen> trial_;
+  std::vector<Ask> asks_;  ///< of a confirming round
+  std::vector<Measured> answers_;
+  bool diverged_ = false;  ///< the loss went under a setting: none is tried any more
+  std::optional<double> last_loss_;
+  PlateauDetector plateau_;
+  std::optional<double> loss_delta_;
+  std::uint64_t epoch_ = 1;
+  int steps_ = 0;
+  int frozen_after_ = 0;
+  int trials_ = 0;
+  int alarms_ = 0;
+};
+
+}  // namespace dynamiccl
