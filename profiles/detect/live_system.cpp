@@ -63,6 +63,7 @@ class Machine final : public LiveSystem {
       return Known<FilesystemFacts>::unknown(path + ": " + std::strerror(errno));
     FilesystemFacts facts;
     facts.device = status.st_dev;
+    facts.inode = status.st_ino;
     facts.size = Bytes(volume.f_blocks * volume.f_frsize);
     facts.free = Bytes(volume.f_bavail * volume.f_frsize);
     facts.writable = access(path.c_str(), W_OK) == 0 && (volume.f_flag & ST_RDONLY) == 0;

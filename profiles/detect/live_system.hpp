@@ -21,6 +21,7 @@ struct InterfaceAddresses {
 
 struct FilesystemFacts {
   std::uint64_t device = 0;  ///< st_dev: the same number in two containers is the same memory
+  std::uint64_t inode = 0;   ///< st_ino: with the device, the same folder
   Bytes size;
   Bytes free;
   bool writable = false;

@@ -2,6 +2,24 @@
 
 namespace dynamiccl {
 
+namespace {
+
+/// The folder through which NCCL's ranks may pass memory to each other (tuner/transport).
+void set_shared_folder(const ProbeContext& context, Section& section) {
+  const auto variables = context.live.environment();
+  if (!variables) return;
+  for (const auto& [name, value] : *variables) {
+    if (name != "DYNAMICCL_SHARED_FOLDER" || value.empty()) continue;
+    const auto folder = context.live.filesystem(value);
+    if (folder)
+      section.set("folder", {{"device", folder->device}, {"inode", folder->inode}});
+    else
+      section.unknown("folder", folder.reason);
+  }
+}
+
+}  // namespace
+
 nlohmann::json probe_shared_memory(const ProbeContext& context) {
   Section section;
   if (const auto shm = context.live.filesystem("/dev/shm")) {
@@ -13,6 +31,7 @@ nlohmann::json probe_shared_memory(const ProbeContext& context) {
     for (const char* key : {"device", "size_bytes", "free_bytes", "writable"})
       section.unknown(key, shm.reason);
   }
+  set_shared_folder(context, section);
   return std::move(section).take();
 }
 

@@ -125,7 +125,9 @@ std::string readable_name(const std::map<std::string, Ingredient>& all) {
     return value.is_string() ? value.get<std::string>() : std::string();
   };
   const std::string intra = text("intra_link");
-  std::string local = intra == "none" ? "no shared link" : intra;
+  std::string local = intra == "none"     ? "no shared link"
+                      : intra == "folder" ? "shared folder"
+                                          : intra;
   if (intra == "shm" && all.at("single_copy").value == true) local += "+cma";
   if (all.at("small_shm").value == true) local += " (small /dev/shm)";
   const std::string link = text("inter_link");

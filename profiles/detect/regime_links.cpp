@@ -76,6 +76,19 @@ std::string gpu_peer_link(const HostGroups& hosts) {
   return known && !paths.contains("unknown") ? "none" : "unknown";
 }
 
+/// Do all ranks of a host ask NCCL for the network through one and the same folder?
+bool one_shared_folder(const HostGroups& hosts) {
+  for (const auto& [host, ranks] : hosts) {
+    std::set<json> folders;
+    for (const json* facts : ranks) {
+      if (variable(*facts, "NCCL_NET") != "DynamICCL") return false;
+      folders.insert(fact(*facts, "shm", "folder"));
+    }
+    if (folders.size() != 1 || !folders.begin()->is_object()) return false;
+  }
+  return !hosts.empty();
+}
+
 Ingredient gpu_link(const HostGroups& hosts, const RegimeContext& context, bool shared_memory) {
   const bool nccl = context.backend == Backend::nccl;
   const bool peer_off =
@@ -223,7 +236,12 @@ Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context) {
       any_rank(hosts, [](const json& facts) { return fact(facts, "shm", "device").is_null(); });
   if (unknown || hosts.empty()) return {"unknown", "a rank's /dev/shm is not known"};
   const bool shared_memory = !is_apart(hosts, "shm");
-  if (uses_gpu(context.backend)) return gpu_link(hosts, context, shared_memory);
+  if (uses_gpu(context.backend)) {
+    const Ingredient link = gpu_link(hosts, context, shared_memory);
+    if (link.value == "none" && context.backend == Backend::nccl && one_shared_folder(hosts))
+      return {"folder", link.evidence + "; NCCL_NET=DynamICCL goes through a folder of all ranks"};
+    return link;
+  }
   if (shared_memory) return {"shm", "one /dev/shm for the ranks of a host"};
   return {"none", "the ranks' /dev/shm differ"};
 }

@@ -108,7 +108,7 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
   facts.peer_to_peer = intra == "nvlink" || intra == "pcie";
   facts.shared_memory = facts.peer_to_peer || intra == "shm";
   // Where NCCL counts nodes, or the ranks of one host share nothing that is known.
-  facts.network = facts.nodes > 1 || intra == "none" || intra == "unknown";
+  facts.network = facts.nodes > 1 || intra == "none" || intra == "folder" || intra == "unknown";
   facts.rdma = fact(facts.regime.json, "features", "kernel_bypass") == true;
   return facts;
 }

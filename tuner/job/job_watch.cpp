@@ -161,7 +161,8 @@ void JobWatch::search_rhythm(const Process& process) {
     if (holds_ && rhythm_.found() && (same || found.pattern.size() <= rhythm_.pattern.size()))
       return;
     if (rhythm_.found() && !same && !holds_) ++rhythm_changes_;
-    if (!same) adopted_heard_ = process.heard;
+    // For as long again as from its first step on: what a job begins with is no evidence.
+    if (!same) believed_heard_ = process.heard + last.size() - found.steps.front().first;
     holds_ = still_repeats(last, found);
     rhythm_ = std::move(found);
     rhythm_calls_ = std::move(last);
@@ -173,7 +174,7 @@ void JobWatch::search_rhythm(const Process& process) {
 
 bool JobWatch::confirmed() const {
   const Process* process = listened();
-  return rhythm_.found() && process != nullptr && process->heard >= 2 * adopted_heard_;
+  return rhythm_.found() && process != nullptr && process->heard >= believed_heard_;
 }
 
 JobWatch::StepCalls JobWatch::step_calls() const {

@@ -65,8 +65,8 @@ class JobWatch {
   [[nodiscard]] const Rhythm& rhythm();
   /// Does the step sum anything? What only sends copies is a job's start rather than its work.
   [[nodiscard]] bool reduces() const;
-  /// Has the sequence outlived as many calls as it was found in? Layers that are alike repeat before
-  /// steps do, and are taken for the step until several steps were heard.
+  /// Has the sequence outlived as many calls as it was found in? Layers that are alike repeat
+  /// before steps do, and are taken for the step until several steps were heard.
   [[nodiscard]] bool confirmed() const;
   /// Collectives and bytes of a step, sorted: the same in every launch of a job.
   using StepCalls = std::vector<std::pair<std::uint8_t, std::uint64_t>>;
@@ -120,7 +120,7 @@ class JobWatch {
   bool holds_ = false;              ///< the rhythm goes on among the last calls
   std::uint64_t rhythm_heard_ = 0;  ///< calls when it was made
   std::uint64_t searched_heard_ = 0;
-  std::uint64_t adopted_heard_ = 0;  ///< calls when its sequence was found
+  std::uint64_t believed_heard_ = 0;  ///< calls from which on its sequence is believed
   int rhythm_changes_ = 0;
   std::uint64_t decided_ = 0;    ///< decisions seen last
   std::int64_t decided_ns_ = 0;  ///< when that was

@@ -58,7 +58,9 @@ State state_from_regime(const json& regime, int nodes) {
     if (place >= 0 && place < static_cast<std::int64_t>(entries.size()))
       state.runtime = entries[static_cast<std::size_t>(place)].value;
   }
-  state.intra_link = find_named<IntraLink>(text(at(regime, "ingredients", "intra_link")));
+  const std::string inside = text(at(regime, "ingredients", "intra_link"));
+  // Memory of the host all the same.
+  state.intra_link = inside == "folder" ? IntraLink::shm : find_named<IntraLink>(inside);
   state.inter_link = inter_link_of(regime);
   state.shared_memory = flag(feature("shared_memory_between_ranks"));
   state.ina_active = flag(feature("is_ina_active"));

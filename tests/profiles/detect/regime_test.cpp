@@ -101,6 +101,33 @@ TEST_CASE("RDMA is the outer link where the library can use it", "[B-16][B-18][B
             .json["ingredients"]["inter_link"] == "tcp");
 }
 
+TEST_CASE("ranks that NCCL takes for different hosts may share a folder", "[B-17][E-04]") {
+  const auto nccl = with(Backend::nccl, "2.28.9");
+  const auto link_of = [&](const json& a, const json& b) {
+    return derive_regime({a, b}, nccl).json["ingredients"]["intra_link"];
+  };
+  auto one = FixtureTree("nvswitch").facts();
+  auto other = one;
+  other["system"]["hostname"] = "other";
+  for (json* facts : {&one, &other}) {
+    (*facts)["environment"]["variables"]["NCCL_NET"] = "DynamICCL";
+    (*facts)["shm"]["folder"] = {{"device", 51}, {"inode", 9}};
+  }
+  CHECK(link_of(one, other) == "folder");
+  CHECK(derive_regime({one, other}, nccl).name.find("/ shared folder /") != std::string::npos);
+  // Equal paths that are different folders, none at all, and sockets asked for.
+  auto elsewhere = other;
+  elsewhere["shm"]["folder"]["inode"] = 10;
+  CHECK(link_of(one, elsewhere) == "none");
+  elsewhere["shm"].erase("folder");
+  CHECK(link_of(one, elsewhere) == "none");
+  other["environment"]["variables"]["NCCL_NET"] = "Socket";
+  CHECK(link_of(one, other) == "none");
+  // What is nearer than a folder is named.
+  auto same = one;
+  CHECK(link_of(one, same) == "nvlink");
+}
+
 TEST_CASE("NVLink, PCIe and what stands in their way", "[B-13][B-14][B-15][B-17][E-04]") {
   const auto switched = FixtureTree("nvswitch").facts();
   const auto nccl = with(Backend::nccl, "2.28.9");
