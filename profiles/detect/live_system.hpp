@@ -21,10 +21,10 @@ struct InterfaceAddresses {
 
 struct FilesystemFacts {
   std::uint64_t device = 0;  ///< st_dev: the same number in two containers is the same memory
-  std::uint64_t inode = 0;   ///< st_ino: with the device, the same folder
   Bytes size;
   Bytes free;
   bool writable = false;
+  std::uint64_t inode = 0;  ///< st_ino: with the device, the same folder
 };
 
 /// What only system calls can tell, of the calling process. The base class knows nothing: a

@@ -12,7 +12,7 @@ void set_shared_folder(const ProbeContext& context, Section& section) {
     if (name != "DYNAMICCL_SHARED_FOLDER" || value.empty()) continue;
     const auto folder = context.live.filesystem(value);
     if (folder)
-      section.set("folder", {{"device", folder->device}, {"inode", folder->inode}});
+      section.set("folder", nlohmann::json{{"device", folder->device}, {"inode", folder->inode}});
     else
       section.unknown("folder", folder.reason);
   }
