@@ -10,7 +10,7 @@
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
-#include "orchestrator/launch/tuned_training.hpp"
+#include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/run/launch_folders.hpp"
 #include "orchestrator/run/runs_beside.hpp"
 

@@ -20,7 +20,7 @@
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/log_lines.hpp"
-#include "orchestrator/launch/tuned_training.hpp"
+#include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"
 #include "reports/render/render.hpp"
 

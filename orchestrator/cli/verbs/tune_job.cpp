@@ -12,7 +12,7 @@
 #include "orchestrator/cli/verbs/tune_arguments.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
-#include "orchestrator/launch/tuned_training.hpp"
+#include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "orchestrator/tune/job/job_files.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"

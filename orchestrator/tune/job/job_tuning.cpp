@@ -9,7 +9,7 @@
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/setting.hpp"
-#include "orchestrator/launch/tuned_training.hpp"
+#include "orchestrator/run/stored_decisions.hpp"
 #include "profiles/detect/facts.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/state/state_from_regime.hpp"
