@@ -7,6 +7,7 @@ engine_up() {
   export DOCKER_HOST=unix://$engine/s.sock
   setsid dockerd --data-root "$engine/data" --exec-root "$engine/exec" --host "$DOCKER_HOST" \
     --pidfile "$engine/pid" >"$engine/log" 2>&1 &
+  engine_process=$!
   for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
   local folder=$engine/root
   mkdir -p "$folder"/{sbin,usr,etc,opt,tmp,proc,sys,dev,run,var/tmp,root,home,mnt}
@@ -20,8 +21,9 @@ engine_down() {
   [ -n "${engine:-}" ] || return 0
   docker ps -aq 2>/dev/null | xargs -r docker rm -f >/dev/null 2>&1
   docker network rm gpu-net >/dev/null 2>&1
-  [ ! -e "$engine/pid" ] || kill "$(cat "$engine/pid")" 2>/dev/null
-  unset DOCKER_HOST engine
+  kill "$engine_process" 2>/dev/null && wait "$engine_process" 2>/dev/null
+  rm -rf "$engine"
+  unset DOCKER_HOST engine engine_process
 }
 
 # Sets `flags`: what docker run needs for a container with these GPUs (0,1,...) and this machine's files.

@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 root=$(pwd)
 . scripts/gpu_setup.sh
 . scripts/gpu_engine.sh
+trap engine_down EXIT
 db=$out/tune.sqlite
 # Containers see the build folder under its own path.
 gpus=${RANKS:-$(nvidia-smi -L | wc -l)}

@@ -10,9 +10,9 @@
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
-#include "orchestrator/run/stored_decisions.hpp"
 #include "orchestrator/run/launch_folders.hpp"
 #include "orchestrator/run/runs_beside.hpp"
+#include "orchestrator/run/stored_decisions.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -116,7 +116,17 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
   if (store_ != nullptr) {
     store_outcome(launch, done);
-    store_decisions(launch, group, done.finished.end, site_.db, run_id_, done.row);
+    try {
+      store_decisions(launch, group, done.finished.end, site_.db, run_id_, done.row);
+    } catch (const Error& error) {
+      // The launch itself is stored.
+      keep_launch_folder(launch.folder);
+      console_.warning(
+          fmt::format("{}: what its tuner chose is not stored: {}; the file is kept in {}",
+                      place.label, error.what(), launch.folder));
+      if (done.ok()) cadences_.note(group, done.finished.records);
+      return done;
+    }
   }
   if (done.ok()) cadences_.note(group, done.finished.records);
   if (store_ == nullptr || (done.ok() && !site_.keep_files)) remove_launch_folder(launch);

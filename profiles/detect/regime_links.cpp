@@ -1,5 +1,7 @@
 #include "profiles/detect/regime_links.hpp"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -81,7 +83,8 @@ bool one_shared_folder(const HostGroups& hosts) {
   for (const auto& [host, ranks] : hosts) {
     std::set<json> folders;
     for (const json* facts : ranks) {
-      if (variable(*facts, "NCCL_NET") != "DynamICCL") return false;
+      // NCCL compares names of networks so.
+      if (strcasecmp(variable(*facts, "NCCL_NET").c_str(), "DynamICCL") != 0) return false;
       folders.insert(fact(*facts, "shm", "folder"));
     }
     if (folders.size() != 1 || !folders.begin()->is_object()) return false;

@@ -162,7 +162,10 @@ void JobWatch::search_rhythm(const Process& process) {
       return;
     if (rhythm_.found() && !same && !holds_) ++rhythm_changes_;
     // For as long again as from its first step on: what a job begins with is no evidence.
-    if (!same) believed_heard_ = process.heard + last.size() - found.steps.front().first;
+    if (!same) {
+      adopted_ns_ = last.back().ns;
+      adopted_calls_ = last.size() - found.steps.front().first;
+    }
     holds_ = still_repeats(last, found);
     rhythm_ = std::move(found);
     rhythm_calls_ = std::move(last);
@@ -174,7 +177,12 @@ void JobWatch::search_rhythm(const Process& process) {
 
 bool JobWatch::confirmed() const {
   const Process* process = listened();
-  return rhythm_.found() && process != nullptr && process->heard >= believed_heard_;
+  if (!rhythm_.found() || !holds_ || process == nullptr) return false;
+  std::size_t since = 0;
+  for (auto call = process->calls.rbegin();
+       call != process->calls.rend() && call->ns > adopted_ns_ && since < adopted_calls_; ++call)
+    if (!only_ || call->communicator == *only_) ++since;
+  return since >= adopted_calls_;
 }
 
 JobWatch::StepCalls JobWatch::step_calls() const {

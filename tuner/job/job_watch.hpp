@@ -120,7 +120,8 @@ class JobWatch {
   bool holds_ = false;              ///< the rhythm goes on among the last calls
   std::uint64_t rhythm_heard_ = 0;  ///< calls when it was made
   std::uint64_t searched_heard_ = 0;
-  std::uint64_t believed_heard_ = 0;  ///< calls from which on its sequence is believed
+  std::int64_t adopted_ns_ = 0;    ///< start of the last call in which its sequence was found
+  std::size_t adopted_calls_ = 0;  ///< among which, from its first step on
   int rhythm_changes_ = 0;
   std::uint64_t decided_ = 0;    ///< decisions seen last
   std::int64_t decided_ns_ = 0;  ///< when that was

@@ -43,6 +43,12 @@ void LaunchSearch::learn(std::size_t arm, const Trial& trial) {
   loop_.observe(std::as_const(task_), trial);
 }
 
+void LaunchSearch::rule_out(std::size_t arm) {
+  const Trial failed{.ok = false, .time = Micros(0)};
+  history_.add(arm, failed);
+  agent_->learn(task_, arm, failed);
+}
+
 std::optional<Choice> LaunchSearch::next() {
   if (launches() >= options_.launches || task_.space->arms().size() < 2) return std::nullopt;
   if (loop_.finished(task_)) {

@@ -25,6 +25,8 @@ class LaunchSearch {
 
   /// The default's step, and others that are known from before.
   void learn(std::size_t arm, const Trial& trial);
+  /// An arm that is known not to work here is not launched.
+  void rule_out(std::size_t arm);
   /// What to launch next; nullopt when nothing is worth a launch any more or none is left.
   std::optional<Choice> next();
   /// The arm to use: the best of those that were launched, 0 where none was faster.

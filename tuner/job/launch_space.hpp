@@ -24,7 +24,8 @@ inline constexpr const char* kFolderNetwork = "DynamICCL";
 
 /// NCCL's launch-scope settings that may matter for a job where it runs: helper threads and sockets
 /// where its messages go through sockets, the network through a shared folder where they do so
-/// within one machine, queue pairs over InfiniBand, channels and buffers elsewhere. All knobs are resources; targets are "env.NAME".
+/// within one machine, queue pairs over InfiniBand, channels and buffers elsewhere. All knobs are
+/// resources; targets are "env.NAME".
 /// @param taken variables that the user sets himself: they are his
 /// @param left_out set to what a constraint or the user's own variables took away, for people
 ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraints,

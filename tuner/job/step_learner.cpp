@@ -14,6 +14,10 @@ StepLearner::StepLearner(std::vector<StepTask> tasks, StepLearnerOptions options
   options_.agent_options.max_evaluations = options_.evaluations;
   agent_ = make_agent(options_.agent, options_.agent_options);
   arms_.assign(tasks_.size(), 0);
+  rule_out_unusable();
+}
+
+void StepLearner::rule_out_unusable() {
   for (const StepTask& one : tasks_)
     for (std::size_t a = 1; a < one.usable.size(); ++a)
       if (!one.usable[a]) agent_->learn(one.task, a, {.ok = false, .time = Micros(0)});
@@ -29,6 +33,7 @@ double StepLearner::median_of_trial(const std::function<double(const StepSeen&)>
 void StepLearner::add(const StepSeen& seen) {
   ++steps_;
   guard_loss(seen);
+  if (!seen.arms.empty() && seen.arms != arms_) return;
   if (frozen()) return watch(seen);
   trial_.push_back(seen);
   if (trial_.size() < static_cast<std::size_t>(options_.trial_steps)) return;
@@ -206,7 +211,11 @@ void StepLearner::watch(const StepSeen& seen) {
 
 void StepLearner::reopen() {
   ++alarms_;
-  for (const std::size_t task : order_) agent_->reopen(tasks_[task].task.key);
+  for (const std::size_t task : order_) {
+    agent_->reopen(tasks_[task].task.key);
+    progress_[task].last_arm.reset();
+  }
+  rule_out_unusable();
   turn_ = 0;
   begin_reference();
 }

@@ -29,6 +29,8 @@ struct StepSeen {
   std::vector<double> call_us;     ///< of each task's calls, together
   std::vector<bool> refused = {};  ///< of each task: the library would not run the arm
   std::optional<double> loss = {};
+  /// Of each task, what it ran under; empty: arms().
+  std::vector<std::uint32_t> arms = {};
 };
 
 struct StepLearnerOptions {
@@ -62,7 +64,7 @@ class StepLearner {
 
   /// What the next step runs under, an arm for each task.
   [[nodiscard]] const std::vector<std::uint32_t>& arms() const { return arms_; }
-  /// The step that ran under arms().
+  /// A step; nothing is learnt of one that ran under other arms than arms() says.
   void add(const StepSeen& seen);
   /// Nothing is tried at present.
   [[nodiscard]] bool frozen() const { return stage_ == Stage::frozen; }
@@ -93,6 +95,7 @@ class StepLearner {
     bool failed = false;  ///< what was tried last
   };
 
+  void rule_out_unusable();
   void end_trial();
   void rank_tasks();
   void next_task();

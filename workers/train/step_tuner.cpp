@@ -101,7 +101,6 @@ class CallTuner final : public StepTuner {
   std::vector<std::string> notes_;
   int written_ = 0;
   double thinking_us_ = 0;
-  bool checks_ = false;
 };
 
 CallTuner::CallTuner(Communicator& comm, const RunConfig& config, const TrainingSpec& spec,
@@ -220,18 +219,19 @@ void CallTuner::record(const DecisionRecord& record) {
 }
 
 void CallTuner::check_all(bool on) {
-  checks_ = on;
   settings_.rotate(on);
+  // Steps of a check ran under other arms than the word said.
+  if (!on) settings_.take_steps();
 }
 
 void CallTuner::step_done(double step_us, double loss) {
-  if (comm_.rank() != 0) return;
   const auto steps = settings_.take_steps();
-  if (checks_ || !learner_ || steps.empty()) return;
+  if (comm_.rank() != 0 || !learner_ || steps.empty()) return;
   const double start_us = now_us();
   // What crosses the barrier is told with the step in which it ended.
   const SettingStep& last = steps.back();
-  learner_->add({step_us, last.call_us, last.refused, loss});
+  // Until the ranks are spoken to again they run under what was said last.
+  learner_->add({step_us, last.call_us, last.refused, loss, last.arms});
   settings_.propose(learner_->arms(), learner_->frozen() ? kFrozenWord : 1);
   thinking_us_ += now_us() - start_us;
 }

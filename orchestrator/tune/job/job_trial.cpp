@@ -71,7 +71,7 @@ class Observer {
     result.facts = leader_.facts();
     const Rhythm rhythm = leader_.watch().rhythm();
     result.calls = leader_.watch().calls().size();
-    if (!measured_) measured_ = measure();
+    if (!measured_ && believed()) measured_ = measure();
     if (!failure_.empty())
       result.reason = failure_;
     else if (!rhythm.found())
@@ -79,10 +79,14 @@ class Observer {
     else if (!is_step())
       result.reason =
           "calls repeated while the job began, and nothing repeats among those that came last";
-    else if (!known_step())
+    else if (!measured_ && !known_step())
       result.reason =
           fmt::format("its calls repeat a sequence of {}, that of the first launch had {}",
                       leader_.watch().step_calls().size(), request_.step_calls.size());
+    else if (!measured_ && !believed())
+      result.reason = fmt::format(
+          "a sequence of {} calls repeats, but not yet often enough to be no part of a longer one",
+          rhythm.pattern.size());
     else if (!measured_)
       result.reason = fmt::format("{} steps were seen, {} are needed after the warm-up",
                                   rhythm.timed, least_steps());
@@ -111,6 +115,10 @@ class Observer {
   [[nodiscard]] bool known_step() {
     return request_.step_calls.empty() || leader_.watch().step_calls() == request_.step_calls;
   }
+  /// Where nothing is known of the job's step, it must be heard for a while.
+  [[nodiscard]] bool believed() {
+    return !request_.step_calls.empty() || leader_.watch().confirmed();
+  }
 
   /// Copies alone are how jobs begin: they are steps where nothing else followed.
   [[nodiscard]] bool is_step() {
@@ -123,6 +131,7 @@ class Observer {
     std::vector<double> times = leader_.watch().step_times();
     if (times.size() < request_.warmup + least_steps()) return std::nullopt;
     times.erase(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(request_.warmup));
+    step_calls_ = leader_.watch().step_calls();
     return times;
   }
 
@@ -138,10 +147,10 @@ class Observer {
       const double heard_us = std::accumulate(times.begin(), times.end(), 0.0);
       if (!training || times.size() < request_.warmup + request_.steps || heard_us < kLeastUs)
         return false;
-      if (request_.step_calls.empty() && !leader_.watch().confirmed()) return false;
+      if (!believed()) return false;
       measured_ = measure();
-      if (request_.learn_seconds <= 0 || !measured_ ||
-          median(*measured_) >= request_.learn_below.count())
+      if (!measured_) return false;
+      if (request_.learn_seconds <= 0 || median(*measured_) >= request_.learn_below.count())
         return true;
       leader_.begin_learning();
       learning_since_ = Clock::now();
@@ -160,8 +169,8 @@ class Observer {
     result.step_us = *measured_;
     result.step = Micros(median(result.step_us));
     result.spread = 1.4826 * median_absolute_deviation(result.step_us) / result.step.count();
-    result.calls_per_step = rhythm.pattern.size();
-    result.step_calls = leader_.watch().step_calls();
+    result.calls_per_step = step_calls_.size();
+    result.step_calls = step_calls_;
     result.by_pauses = rhythm.by_pauses;
     result.mix = leader_.watch().mix();
     const auto table = leader_.table();
@@ -181,6 +190,7 @@ class Observer {
   std::vector<DecisionRecord> decisions_;
   JobLeader leader_;
   std::optional<std::vector<double>> measured_;
+  JobWatch::StepCalls step_calls_;  ///< of the steps that were measured
   LeaderCost cost_;
   std::string failure_;
   Clock::time_point began_ = Clock::now();
@@ -233,7 +243,10 @@ TrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit, ignored);
   if (request.variables.contains("DYNAMICCL_SHARED_FOLDER")) {
     make_folder(command.network_folder, "choose another place with --out");
-    fs::permissions(command.network_folder, fs::perms::all | fs::perms::sticky_bit, ignored);
+    // Ranks take a folder of their own user or of root: root's may serve ranks of any user.
+    fs::permissions(command.network_folder,
+                    geteuid() == 0 ? fs::perms::all | fs::perms::sticky_bit : fs::perms::owner_all,
+                    ignored);
   }
   const std::string conf = command.folder + "/nccl.conf";
   write_text(conf, conf_text(conf_of(command, request, folder), users_conf()));

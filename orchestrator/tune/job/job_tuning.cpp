@@ -275,7 +275,7 @@ void JobTuning::try_arm(const Choice& choice) {
   if (result_.interrupted_by != 0) return;
   search_->learn(choice.arm, {trial.ok(), trial.step});
   note_launch(choice, trial);
-  if (!trial.ok()) return;
+  if (!trial.ok()) return leave_network(setting);
   consider(setting, trial.step, arm);
   if (best_.variables == setting.variables) {
     best_launch_arm_ = choice.arm;
@@ -288,6 +288,18 @@ void JobTuning::try_arm(const Choice& choice) {
     for (const auto& [name, value] : setting.variables)
       entry.setting.launch_knobs[setting_text(SettingScope::env, name)] = value;
   consider(setting, trial.learnt_step, arm + table_text(setting.table));
+}
+
+/// A network that could not be had is tried under no other setting.
+void JobTuning::leave_network(const JobChoice& failed) {
+  if (!failed.variables.contains("DYNAMICCL_SHARED_FOLDER")) return;
+  const std::size_t arms = search_->task().space->arms().size();
+  for (std::size_t arm = 0; arm < arms; ++arm)
+    if (!search_->measured(arm) && setting_of(arm).variables.contains("DYNAMICCL_SHARED_FOLDER"))
+      search_->rule_out(arm);
+  result_.notes.emplace_back(
+      "the network through a shared folder failed and was left out: the ranks must run as the user "
+      "who starts this, or as root (docs/transport.md)");
 }
 
 void JobTuning::explore() {

@@ -76,6 +76,7 @@ class JobTuning {
   void observe();
   void require_tunable(const TrialResult& seen) const;
   void make_search();
+  void leave_network(const JobChoice& failed);
   void explore();
   void try_arm(const Choice& choice);
   void note_launch(const Choice& choice, const TrialResult& trial);

@@ -171,3 +171,55 @@ TEST_CASE("a link that gets slower opens the search again", "[e-83]") {
   CHECK(learner.alarms() >= 1);
   CHECK(learner.arms()[0] == fast);
 }
+
+TEST_CASE("steps that still run under what was said before teach nothing", "[e-83]") {
+  Trainer trainer{{30'000}, {{}}};
+  StepLearnerOptions options;
+  std::vector<double> references_us;
+  bool reopened = false;
+  options.on_decision = [&](const DecisionRecord& record) {
+    if (reopened && record.kind == "reference" && record.time_us)
+      references_us.push_back(*record.time_us);
+  };
+  StepLearner learner({task_of(8 << 20)}, options);
+  const std::size_t slow = arm_named(learner.tasks()[0], "ring");
+  const std::size_t fast = arm_named(learner.tasks()[0], "recursive_doubling");
+  trainer.factor[0] = {{fast, 0.5}};
+  run_until_frozen(learner, trainer, 1000);
+  REQUIRE(learner.arms()[0] == fast);
+  // Now the choice is the slow one, and ranks are spoken to in every 16th frozen step alone.
+  trainer.pace = 3;
+  trainer.factor[0] = {{fast, 1.5}, {slow, 1}};
+  std::vector<std::uint32_t> in_force = learner.arms();
+  int silent = 16;
+  for (int i = 0; i < 400; ++i) {
+    if (silent == 0) {
+      in_force = learner.arms();
+      silent = learner.frozen() ? 16 : 1;
+    }
+    --silent;
+    StepSeen seen = trainer.step(in_force);
+    seen.arms = in_force;
+    learner.add(seen);
+    reopened = reopened || learner.alarms() > 0;
+  }
+  REQUIRE(learner.alarms() >= 1);
+  REQUIRE(references_us.size() >= 10);
+  // The default takes 100 ms a step, what was in force before it 145 ms.
+  for (const double us : references_us) CHECK(us < 125'000);
+}
+
+TEST_CASE("what the library does not take is not tried after an alarm either", "[e-83]") {
+  Trainer trainer{{30'000}, {{}}};
+  StepTask task = task_of(8 << 20);
+  const std::size_t barred = arm_named(task, "recursive_doubling");
+  task.usable[barred] = false;
+  StepLearner learner({task}, {});
+  run_until_frozen(learner, trainer, 1000);
+  trainer.pace = 3;
+  for (int i = 0; i < 600; ++i) {
+    learner.add(trainer.step(learner.arms()));
+    CHECK(learner.arms()[0] != barred);
+  }
+  CHECK(learner.alarms() >= 1);
+}

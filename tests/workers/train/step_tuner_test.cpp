@@ -149,7 +149,7 @@ TEST_CASE("a table sets the library's all-reduces from the first step on", "[lon
   CHECK(decisions[0].arm == algorithm);
 }
 
-TEST_CASE("a table that is not there is refused by every rank before a step", "[long]") {
+TEST_CASE("a table that is not there ends the cell before a step", "[long]") {
   const auto job = pair_of(Backend::gloo, 2, TrainingMethod::bsp_a2a, 5, "nowhere.json");
   job->start();
   CHECK(job->wait(kTimeoutS) != 0);

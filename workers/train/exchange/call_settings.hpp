@@ -41,15 +41,14 @@ class CallSettings {
   /// @param next_word steps until the ranks are spoken to again, from 1
   void propose(std::vector<std::uint32_t> arms, std::uint32_t next_word);
   /// Every piece under another arm than its neighbour and than in the step before: for checks of
-  /// sums, which all settings must pass. Ranks: all alike, between two steps.
+  /// sums under many settings. Ranks: all alike, between two steps.
   void rotate(bool on) { rotates_ = on; }
 
   /// Communicating thread, before the first call of a step. Ranks: all.
   void begin_step();
   /// One piece summed in place under its key's setting. Ranks: all, in one order.
   void all_reduce(std::size_t piece, float* data, std::size_t count);
-  /// Any thread: the steps that have begun since the last call, the last of them included only
-  /// when its sums are all there.
+  /// Any thread: the steps whose sums are all there, since the last call.
   std::vector<SettingStep> take_steps();
   /// The library's default is in force again. Between two steps, by who owns the communicator.
   /// Ranks: all.
