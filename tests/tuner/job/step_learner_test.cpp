@@ -187,6 +187,7 @@ TEST_CASE("steps that still run under what was said before teach nothing", "[e-8
   trainer.factor[0] = {{fast, 0.5}};
   run_until_frozen(learner, trainer, 1000);
   REQUIRE(learner.arms()[0] == fast);
+  for (int i = 0; i < 300; ++i) learner.add(trainer.step(learner.arms()));
   // Now the choice is the slow one, and ranks are spoken to in every 16th frozen step alone.
   trainer.pace = 3;
   trainer.factor[0] = {{fast, 1.5}, {slow, 1}};
@@ -216,6 +217,7 @@ TEST_CASE("what the library does not take is not tried after an alarm either", "
   task.usable[barred] = false;
   StepLearner learner({task}, {});
   run_until_frozen(learner, trainer, 1000);
+  for (int i = 0; i < 300; ++i) learner.add(trainer.step(learner.arms()));
   trainer.pace = 3;
   for (int i = 0; i < 600; ++i) {
     learner.add(trainer.step(learner.arms()));
