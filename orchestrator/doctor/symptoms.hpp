@@ -30,12 +30,13 @@ struct CallPages {
 /// What one backend did in the environment: a short launch of the real worker.
 struct BackendLook {
   Backend backend = Backend::openmpi;
-  std::string impossible;                          ///< why it was not started, "" = it was
-  std::string failure;                             ///< why its launch failed, "" = it went well
-  bool timed_out = false;                          ///< it failed by not coming to an end
-  std::vector<nlohmann::json> facts;               ///< of the ranks in that launch
-  std::map<std::string, std::string> environment;  ///< what the ranks were given
-  std::map<std::string, std::string> mca;          ///< Open MPI's parameters
+  std::string impossible;             ///< why it was not started, "" = it was
+  std::string failure;                ///< why its launch failed, "" = it went well
+  bool timed_out = false;             ///< it failed by not coming to an end
+  std::vector<nlohmann::json> facts;  ///< of the ranks in that launch
+  /// What profile and launcher set; inherited ones: Symptoms::facts, "environment", "variables".
+  std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> mca;  ///< Open MPI's parameters
   bool many_hosts = false;    ///< its launcher takes the containers for hosts of their own
   std::string asked;          ///< transport that profile and settings let one expect
   std::string used;           ///< transport the bytes really took, "cma, tcp" where ranks differ
