@@ -141,6 +141,13 @@ const std::vector<Coded>& all_codecs() {
 
 TEST_CASE("encoded gradients train what workers of one process would",
           "[d-58][d-59][d-60][d-61][d-64][d-68][d-69][d-70][d-75][d-91][d-92][d-95][long]") {
+  const auto [backend, workers] = GENERATE(
+      table<Backend, int>({{Backend::openmpi, 2}, {Backend::mpich, 4}, {Backend::gloo, 2}}));
+  run_and_check(backend, workers, all_codecs());
+}
+
+// By name alone: train_tests '[matrix]' takes five minutes.
+TEST_CASE("encoded gradients train over every library and number of workers", "[.matrix]") {
   const auto backend = GENERATE(from_range(kBackends));
   const int workers = GENERATE(2, 4);
   run_and_check(backend, workers, all_codecs());
