@@ -29,7 +29,8 @@ Proof by_interface() {
 }
 Proof by_nccl() { return {{Backend::nccl}, Collective::allreduce, kLarge}; }
 
-// One row per cause: a new one is a row here, its two functions in a file of this folder and their declarations.
+// One row per cause: a new one is a row here, its two functions in a file of this folder and their
+// declarations.
 constexpr std::array kCauses{
     Cause{"cma-blocked", "ranks may not read each other's memory (CMA)", look_for_blocked_cma,
           fix_blocked_cma, by_mpi},

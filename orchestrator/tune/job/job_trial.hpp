@@ -38,8 +38,9 @@ struct TrialRequest {
   /// Per-call settings are learnt after the steps were measured, for at most so many seconds; 0:
   /// no.
   double learn_seconds = 0;
-  Micros learn_below{1e18};    ///< only where the step took less than this: others are not worth it
-  /// What a step of the job calls, where that is known: what repeats otherwise is none of its steps.
+  Micros learn_below{1e18};  ///< only where the step took less than this: others are not worth it
+  /// What a step of the job calls, where that is known: what repeats otherwise is none of its
+  /// steps.
   JobWatch::StepCalls step_calls;
   bool learn_at_once = false;  ///< from the first call on, and to the job's end
   bool times_calls = true;     ///< the GPU's time of each call is taken
