@@ -200,6 +200,21 @@ TEST_CASE("layers that repeat within a step are not taken for the step", "[E-105
   CHECK_FALSE(says(tuned.err, "FAILED"));
 }
 
+TEST_CASE("a launch whose steps are others than the first one's does not count", "[E-105]") {
+  const OverSockets sockets;
+  const Program program;
+  const std::string first = program.folder() + "/first";
+  const std::string script =
+      "mkdir " + first + " 2>/dev/null && exec " + kJob + "; exec " + kJob + " --loop layers";
+  const auto tuned =
+      program.run({"tune", "--out", program.folder() + "/tuned", "--launches", "2",
+                   "--trial-seconds", "4", "--call-agent", "none", "--", "/bin/sh", "-c", script});
+  INFO(tuned.err << tuned.out);
+  CHECK(says(tuned.err, "3 calls a step"));
+  CHECK(says(tuned.err, "its calls repeat a sequence of 25, that of the first launch had 3"));
+  CHECK(nothing_left(program));
+}
+
 TEST_CASE("a leader beside a job writes its choices, and import stores them once",
           "[E-102][E-113][E-124]") {
   const OverSockets sockets;

@@ -257,8 +257,6 @@ void StepLearner::record(std::size_t task, const char* kind, double step_us, dou
     DecisionRecord record;
     record.author = {std::string(agent_->name()), "", options_.agent_options.seed};
     record.task_key = tasks_[task].task.key.task.text();
-    record.regime = options_.regime;
-    record.regime_name = options_.regime_name;
     record.step = now.decisions;
     record.kind = kind;
     record.epoch = epoch_;

@@ -47,8 +47,7 @@ struct StepLearnerOptions {
   ConfirmationRule confirmation{};
   GuardLimits limits{};
   RewardWeights weights{};
-  std::string regime{};
-  std::string regime_name{};
+  /// The regime is its owner's to add.
   std::function<void(const DecisionRecord&)> on_decision{};
 };
 
@@ -70,10 +69,8 @@ class StepLearner {
   [[nodiscard]] bool frozen() const { return stage_ == Stage::frozen; }
 
   [[nodiscard]] int steps() const { return steps_; }
-  /// Steps that ran until it froze first, 0 = not yet; and those under another setting than what
-  /// was then known best.
+  /// Steps that ran until it froze first, 0 = not yet.
   [[nodiscard]] int frozen_after() const { return frozen_after_; }
-  [[nodiscard]] int trials() const { return trials_; }
   [[nodiscard]] int alarms() const { return alarms_; }
   [[nodiscard]] const std::vector<StepTask>& tasks() const { return tasks_; }
   /// Chosen over default where they were compared, of each task.

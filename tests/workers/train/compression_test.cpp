@@ -173,14 +173,5 @@ TEST_CASE("planted faults of codecs fail the cell", "[d-91][long]") {
                                 Planted{"swap-factors", Codec::powersgd, "replay in one process"});
   INFO(planted.fault << " of " << name_of(planted.codec));
   auto job = coded_job(Backend::gloo, 2, {{planted.codec}}, 4);
-  job->faulty = true;
-  job->environment["DYNAMICCL_TRAINING_FAULT"] = planted.fault;
-  job->start();
-  REQUIRE(job->wait(kTimeoutS) == 0);
-  for (int rank = 0; rank < job->config.ranks; ++rank) {
-    const auto records = job->records_of<CellRecord>(rank);
-    REQUIRE(records.size() == 1);
-    CHECK(records[0].status == CellStatus::failed);
-    CHECK_THAT(records[0].reason, ContainsSubstring(planted.seen));
-  }
+  check_fault_is_seen(*job, planted.fault, planted.seen);
 }

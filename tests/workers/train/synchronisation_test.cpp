@@ -183,14 +183,5 @@ TEST_CASE("planted faults of synchronisation fail the cell", "[d-13][d-15][d-06]
                             "replay of the server's log"});
   INFO(planted.fault);
   auto job = job_of_edits(Backend::gloo, 3, planted.method, {planted.edit}, 6);
-  job->faulty = true;
-  job->environment["DYNAMICCL_TRAINING_FAULT"] = planted.fault;
-  job->start();
-  REQUIRE(job->wait(kTimeoutS) == 0);
-  for (int rank = 0; rank < job->config.ranks; ++rank) {
-    const auto records = job->records_of<CellRecord>(rank);
-    REQUIRE(records.size() == 1);
-    CHECK(records[0].status == CellStatus::failed);
-    CHECK_THAT(records[0].reason, ContainsSubstring(planted.seen));
-  }
+  check_fault_is_seen(*job, planted.fault, planted.seen);
 }

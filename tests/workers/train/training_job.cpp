@@ -115,6 +115,18 @@ void check_memory(const CellRecord& record, int workers) {
   if (in_place.count(record.cell_id) > 0) CHECK(memory.at("held_bytes") == 0);
 }
 
+void check_fault_is_seen(Job& job, const std::string& fault, const std::string& seen) {
+  job.faulty = true;
+  job.environment["DYNAMICCL_TRAINING_FAULT"] = fault;
+  run_to_end(job);
+  for (int rank = 0; rank < job.config.ranks; ++rank) {
+    const auto records = job.records_of<CellRecord>(rank);
+    REQUIRE(records.size() == 1);
+    CHECK(records[0].status == CellStatus::failed);
+    CHECK(records[0].reason.find(seen) != std::string::npos);
+  }
+}
+
 void check_cell(const CellRecord& record, int workers) {
   INFO(record.cell_id << " on rank " << record.rank << ": " << record.reason);
   REQUIRE(record.status == CellStatus::ok);
