@@ -4,7 +4,8 @@
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER PART[=ARGUMENT]...
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER check=20000 times=1 ddp=40 kills=10
 # check: NCCL's operations, each element checked, on every side; times: that many alternated launches of all sides;
-# ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst.
+# ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst;
+# jobkills: one rank of a PyTorch job is killed, after how long does the other end by itself.
 # SIDES="sockets host8 ..." narrows the sides: sockets (NCCL's default), sockets8 (2 threads, 8 channels), sockets16 (4
 # threads, 4 sockets each, 8 channels), host2, host8, host16 (own GPU visible alone, channels), device2, device8, device16
 # (all device nodes; the experiment that may stop for good), a "t" behind these: channels capped per call by the tuner, with
@@ -15,7 +16,7 @@
 # Runs as root with nccl_boundary and libdynamiccl-nccl-plugin.so in build/release (or PROGRAMS=FOLDER) and libnccl.so.2
 # where DYNAMICCL_NCCL_LIBRARY says, or PyTorch's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." && root=$(pwd)
 . scripts/gpu_engine.sh
@@ -201,6 +202,39 @@ kills() { # KILLS
   done
 }
 
+# One rank of an unchanged PyTorch job is killed: does the other end by itself, how long after?
+one_jobkill() { # SIDE VICTIM SECONDS
+  ranks "$1" 150 bash -c '"$@" & child=$!; [ "$RANK" != '"$2"' ] || { sleep '"$3"'; kill -9 $child; date +%s.%N; exit 0; }
+    wait $child; code=$?; echo "$(date +%s.%N) $code"; exit $code' \
+    _ python3 "$root/scripts/ddp_steps.py" --models "${MODELS:-resnet18}" --steps 1000000 --warmup 5 >/dev/null
+}
+jobkills() { # KILLS
+  local side i
+  for side in ${SIDES:-host8t}; do
+    for ((i = 0; i < $1; ++i)); do
+      (place=$work/jobkill.$i port=$((29700 + i)); mkdir -p "$place"; one_jobkill "$side" $((i % ranks)) $((${KILL_AFTER:-20} + i % 5))) &
+      jobs[i]=$!
+      [ $(((i + 1) % ${AT_ONCE:-1})) = 0 ] || [ $((i + 1)) = "$1" ] || continue
+      wait "${jobs[@]}"; jobs=()
+    done
+    for ((i = 0; i < $1; ++i)); do
+      python3 - "$side" "$wall" $((i % ranks)) "$work/jobkill.$i" "$ranks" <<'PYTHON' | tee -a "$out/jobkills.jsonl"
+import json, sys
+side, wall, victim, place, ranks = sys.argv[1:]
+text = lambda rank, suffix="": open(f"{place}/{rank}{suffix}", errors="replace").read()
+killed = float(text(victim).split()[-1])
+for rank in range(int(ranks)):
+    if rank != int(victim):
+        ended, code = text(rank).split()[-2:] if len(text(rank).split()) >= 2 else ("nan", "-1")
+        said = [line for line in text(rank, ".log").splitlines() if "rror" in line]
+        print(json.dumps({"side": side, "wall": wall, "victim": int(victim), "survivor": rank, "exit_code": int(code),
+                          "seconds_after": round(float(ended) - killed, 2), "said": said[0][:300] if said else ""}))
+PYTHON
+    done
+    say "jobkills $side; files left: $(find "$shared" -name 'dynamiccl-*' | wc -l)"
+  done
+}
+
 nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
 if [ "$wall" = docker ]; then
   containers || { echo "no containers: run as root with dockerd" >&2; exit 2; }
@@ -210,8 +244,8 @@ else
 fi
 for part in "$@"; do
   case ${part%%=*} in
-    check | times | ddp | kills) "${part%%=*}" "${part#*=}" ;;
-    *) echo "no part \"$part\"; known: check, times, ddp, kills" >&2; failed=1 ;;
+    check | times | ddp | kills | jobkills) "${part%%=*}" "${part#*=}" ;;
+    *) echo "no part \"$part\"; known: check, times, ddp, kills, jobkills" >&2; failed=1 ;;
   esac
 done
 say "end; left in the folder: $(find "$shared" -name 'dynamiccl-*' | wc -l)"

@@ -4,10 +4,12 @@
 #   [PROGRAMS=FOLDER] scripts/gpu_job_tune.sh OUTPUT_FOLDER MODEL SECONDS [tune options...]
 # MODEL is one of scripts/ddp_steps.py, or "sizes": all-reduces of 4 KiB to 64 MiB in turn (scripts/nccl_sizes.py).
 # WALL=loopback (default): NCCL kept to sockets over loopback. WALL=docker: a Docker container per rank, on a bridge, with its
-# own GPU alone. PROGRAMS holds dynamiccl and the plugin (build/release). Leaves job.sqlite.xz, what the tuner wrote,
-# tune.log, and steps-*.txt: every step by the job's own clock.
+# own GPU alone. PROGRAMS holds dynamiccl and the plugin (build/release). ROUNDS (3): launches a side by the job's own clock,
+# of the advice three at most; UNTIL: seconds after which none begins. AGENTS ("bandit+ppo"): a search
+# for each, BETWEEN_LAUNCHES+PER_CALL, their choices side by side. Leaves job.sqlite.xz, what the tuner wrote, tune.log, and
+# steps-*.txt: every step by the job's own clock.
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd) model=$2 seconds=$3; shift 3
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -56,26 +58,40 @@ JOB
 chmod +x "$out/job.sh"
 nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader | tee "$out/machine.txt"
 python3 -c 'import torch; print("torch", torch.__version__, "nccl", torch.cuda.nccl.version())' | tee -a "$out/machine.txt"
-echo "== tune ($SECONDS s)"
-timeout --signal=INT --kill-after=30 "$seconds" "$programs/dynamiccl" tune --db "$out/job.sqlite" --out "$out/tuned" "$@" \
-  -- "$out/job.sh" 100000 "$out/steps-tune.txt" >"$out/answer.txt" 2> >(tee "$out/tune.log" >&2)
-code=$?
-cat "$out/answer.txt"
-echo "== tune ended with $code ($SECONDS s)"
+# One search: its answer, log and files in $out, of any but the first with a suffix.
+search() { # SUFFIX SECONDS TUNE_OPTIONS...
+  local suffix=$1 limit=$2; shift 2
+  echo "== tune $* ($SECONDS s)"
+  timeout --signal=INT --kill-after=30 "$limit" "$programs/dynamiccl" tune --db "$out/job.sqlite" --out "$out/tuned$suffix" "$@" \
+    -- "$out/job.sh" 100000 "$out/steps-tune$suffix.txt" >"$out/answer$suffix.txt" 2> >(tee "$out/tune$suffix.log" >&2)
+  local code=$?
+  cat "$out/answer$suffix.txt"
+  echo "== tune ended with $code ($SECONDS s)"
+  return $code
+}
+code=0 sides=()
+for agents in ${AGENTS:-bandit+ppo}; do
+  [ ${#sides[@]} = 0 ] && suffix= || suffix=-$agents
+  sides+=("tuned$suffix")
+  search "$suffix" "$seconds" "$@" --agent "${agents%+*}" --call-agent "${agents#*+}" || code=$?
+done
 # The same job under fixed settings and without the plugin, by its own clock, in turn.
-for round in 1 2 3; do
+for round in $(seq "${ROUNDS:-3}"); do
   [ $SECONDS -lt "${UNTIL:-480}" ] || break
-  NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4 timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-advice.txt" >/dev/null 2>>"$out/fixed.log"
+  [ "$round" -gt 3 ] ||
+    NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4 timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-advice.txt" >/dev/null 2>>"$out/fixed.log"
   [ $SECONDS -lt "${UNTIL:-480}" ] || break
-  [ ! -e "$out/tuned/nccl.conf" ] ||
-    NCCL_CONF_FILE=$out/tuned/nccl.conf timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-tuned.txt" >/dev/null 2>>"$out/fixed.log"
+  for side in "${sides[@]}"; do
+    [ ! -e "$out/$side/nccl.conf" ] || NCCL_CONF_FILE=$out/$side/nccl.conf timeout 60 \
+      "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-$side.txt" >/dev/null 2>>"$out/fixed.log"
+  done
   [ $SECONDS -lt "${UNTIL:-480}" ] || break
   timeout 60 "$out/job.sh" "${FIXED_STEPS:-12}" "$out/steps-default.txt" >/dev/null 2>>"$out/fixed.log"
   echo "== fixed settings, round $round ($SECONDS s)"
 done
-python3 - "$out" <<'PYTHON'
+python3 - "$out" "${sides[@]}" <<'PYTHON'
 import collections, statistics, sys
-for side in ("default", "advice", "tuned"):
+for side in ["default", "advice", *sys.argv[2:]]:
     launches = collections.defaultdict(lambda: collections.defaultdict(list))
     try:
         for line in open(f"{sys.argv[1]}/steps-{side}.txt"):
@@ -89,5 +105,5 @@ for side in ("default", "advice", "tuned"):
         print(f"own clock, no profiler: {side}, {what}: {medians} ms")
 PYTHON
 xz -kf "$out/job.sqlite"; rm -f "$out"/job.sqlite "$out"/job.sqlite-*
-rm -rf "$out/tuned/launches" "$out/tuned/network"
+rm -rf "$out"/tuned*/launches "$out"/tuned*/network
 exit $code

@@ -131,6 +131,19 @@ TEST_CASE("ranks that one folder reaches are offered it as their network", "[C-3
   CHECK(fs::is_empty(out + "/network"));
 }
 
+TEST_CASE("settings per call are learnt where the launch settings stay the default",
+          "[E-102][E-105]") {
+  const OverSockets sockets;
+  const Program program;
+  const auto tuned = program.run({"tune", "--agent", "default", "--out",
+                                  program.folder() + "/tuned", "--launches", "4", "--pairs", "2",
+                                  "--learn-seconds", "1", "--", kJob});
+  INFO(tuned.err << tuned.out);
+  REQUIRE(tuned.exit_code == 0);
+  CHECK(says(tuned.err, "2 launches to search"));
+  CHECK(program.value("SELECT count(*) FROM decision WHERE task_key NOT LIKE '%/job/step/%'") > 0);
+}
+
 TEST_CASE("what cannot be tuned is refused with the reason, and no process is left", "[E-105]") {
   const Program program;
   const std::string out = program.folder() + "/tuned";

@@ -46,12 +46,13 @@ std::string last_line(const std::string& text) {
                      end - (begin == std::string::npos ? 0 : begin + 1) + 1);
 }
 
-std::string table_text(const CallTable& table) {
+/// How many sizes' settings were learnt, beside those that came with the launch settings.
+std::string table_text(const CallTable& table, const CallTable& given) {
   std::size_t cells = 0;
-  for (const auto& row : table.cells)
-    cells += static_cast<std::size_t>(
-        std::count_if(row.begin(), row.end(), [](CallCell cell) { return !cell.leaves_all(); }));
-  return cells == 0 ? "" : fmt::format(" + {} sizes set per call", cells);
+  for (std::size_t f = 0; f < table.cells.size(); ++f)
+    for (std::size_t bin = 0; bin < table.cells[f].size(); ++bin)
+      cells += static_cast<std::size_t>(table.cells[f][bin] != given.cells[f][bin]);
+  return cells == 0 ? "" : fmt::format(" + {} sizes learnt per call", cells);
 }
 
 }  // namespace
@@ -189,6 +190,7 @@ void JobTuning::make_search() {
   search_.emplace(std::move(task), search);
   search_->learn(0, {true, seen.step});
   note_launch({0, 1, false}, seen);
+  best_settled_ = call_agent_ == nullptr;
 }
 
 JobChoice JobTuning::setting_of(std::size_t arm) const {
@@ -282,12 +284,13 @@ void JobTuning::try_arm(const Choice& choice) {
     best_settled_ = trial.settled || call_agent_ == nullptr;
   }
   if (!trial.learnt) return;
+  const CallTable given = setting.table;
   setting.table = *trial.learnt;
   setting.entries = trial.entries;
   for (TableEntry& entry : setting.entries)
     for (const auto& [name, value] : setting.variables)
       entry.setting.launch_knobs[setting_text(SettingScope::env, name)] = value;
-  consider(setting, trial.learnt_step, arm + table_text(setting.table));
+  consider(setting, trial.learnt_step, arm + table_text(setting.table, given));
 }
 
 /// A network that could not be had is tried under no other setting.
@@ -302,9 +305,14 @@ void JobTuning::leave_network(const JobChoice& failed) {
       "who starts this, or as root (docs/transport.md)");
 }
 
+bool JobTuning::owes_default_a_launch() const {
+  return options_.launches > 2 && best_launch_arm_ == 0 && !best_settled_ &&
+         search_->launches() + 1 >= options_.launches;
+}
+
 void JobTuning::explore() {
   console_.expect(static_cast<std::size_t>(options_.launches - launched_));
-  while (result_.interrupted_by == 0) {
+  while (result_.interrupted_by == 0 && !owes_default_a_launch()) {
     const auto choice = search_->next();
     if (!choice) break;
     try_arm(*choice);

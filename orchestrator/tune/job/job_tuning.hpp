@@ -78,6 +78,9 @@ class JobTuning {
   void make_search();
   void leave_network(const JobChoice& failed);
   void explore();
+  /// Where no launch setting is faster, the calls' settings are still to be learnt under the
+  /// default: the last launch is kept for that.
+  [[nodiscard]] bool owes_default_a_launch() const;
   void try_arm(const Choice& choice);
   void note_launch(const Choice& choice, const TrialResult& trial);
   void consider(const JobChoice& choice, Micros step, const std::string& arm);
