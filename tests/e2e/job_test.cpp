@@ -135,9 +135,9 @@ TEST_CASE("settings per call are learnt where the launch settings stay the defau
           "[E-102][E-105]") {
   const OverSockets sockets;
   const Program program;
-  const auto tuned = program.run({"tune", "--agent", "default", "--out",
-                                  program.folder() + "/tuned", "--launches", "4", "--pairs", "2",
-                                  "--learn-seconds", "1", "--", kJob});
+  const auto tuned =
+      program.run({"tune", "--agent", "default", "--out", program.folder() + "/tuned", "--launches",
+                   "4", "--pairs", "2", "--learn-seconds", "1", "--", kJob});
   INFO(tuned.err << tuned.out);
   REQUIRE(tuned.exit_code == 0);
   CHECK(says(tuned.err, "2 launches to search"));

@@ -1,0 +1,142 @@
+// How many launches a search of launch settings needs: agents search the stored grid of a job, as
+// `dynamiccl tune -- COMMAND` searches the job itself, each a thousand times with another seed.
+// Every arm answers with the step that was measured of it; arms without one are left out.
+//
+//   dynamiccl tune --db DB --agent exhaustive --call-agent none --launches 60 -- COMMAND
+//   job_search DB [CORES [SHARE]]
+//
+// CORES of the machine (32) and the SHARE of the default's step that collectives took (0.99) are
+// what the prior is made of. Two ranks of one machine that NCCL sends through sockets.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/statistics/statistics.hpp"
+#include "core/vocabulary/error.hpp"
+#include "db/reader.hpp"
+#include "tuner/job/launch_search.hpp"
+#include "tuner/job/launch_space.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+constexpr int kOrders = 1000;
+
+struct Grid {
+  Task task;
+  std::map<std::size_t, double> step_us;  ///< by arm
+  double best_us = 0;
+};
+
+std::map<std::string, double> stored_steps(const std::string& path) {
+  Reader db(path);
+  const Table rows = db.query(
+      "SELECT arm, time_us FROM decision WHERE task_key LIKE '%/job/step/%' AND kind <> 'final' "
+      "AND time_us IS NOT NULL ORDER BY id",
+      {});
+  std::map<std::string, double> steps;
+  for (const auto& row : rows.rows)
+    steps.emplace(std::get<std::string>(row.at(0)), std::get<double>(row.at(1)));
+  return steps;
+}
+
+Grid grid_of(const std::map<std::string, double>& steps, int cores, double share) {
+  JobFacts facts;
+  facts.ranks = facts.ranks_per_host = 2;
+  facts.cores = cores;
+  facts.network = true;
+  std::vector<std::string> left_out;
+  Grid grid;
+  grid.task.space =
+      std::make_shared<const ActionSpace>(launch_space(facts, JobConstraints{}, {}, left_out));
+  const ActionSpace& space = *grid.task.space;
+  for (std::size_t arm = 0; arm < space.arms().size(); ++arm) {
+    std::string text = arm == 0 ? "default" : space.text(space.arms()[arm]);
+    if (text.starts_with("library ")) text.erase(0, 8);
+    if (const auto found = steps.find(text); found != steps.end())
+      grid.step_us[arm] = found->second;
+  }
+  if (!grid.step_us.contains(0) || grid.step_us.size() < 2)
+    throw Error(ErrorKind::input, "the database holds no search of launch settings");
+  grid.best_us =
+      std::min_element(grid.step_us.begin(), grid.step_us.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      })->second;
+  grid.task.key.task = {Collective::allreduce, SizeBin{25},  2, 1,
+                        Architecture::ring,    Backend::nccl};
+  grid.task.prior_log_us = launch_prior(space, facts, Micros(grid.step_us[0]), share);
+  return grid;
+}
+
+/// Launches until one had this part of the grid's gain; all arms' number and one when none had.
+struct Search {
+  int to_95 = 0;
+  int to_99 = 0;
+  int launches = 0;
+  double gain = 0;  ///< of the arm kept at the end, as a part of the grid's
+};
+
+Search search(const Grid& grid, const std::string& agent, std::uint64_t seed) {
+  LaunchSearchOptions options;
+  options.agent = agent;
+  options.agent_options.seed = seed;
+  options.launches = static_cast<int>(grid.step_us.size());
+  LaunchSearch search(grid.task, options);
+  const double default_us = grid.step_us.at(0);
+  const double whole = default_us - grid.best_us;
+  search.learn(0, {true, Micros(default_us)});
+  for (std::size_t arm = 0; arm < grid.task.space->arms().size(); ++arm)
+    if (!grid.step_us.contains(arm)) search.rule_out(arm);
+  const int none = options.launches + 1;
+  Search seen{none, none, 1, 0};
+  while (const auto choice = search.next()) {
+    const auto found = grid.step_us.find(choice->arm);
+    if (found == grid.step_us.end()) break;
+    search.learn(choice->arm, {true, Micros(found->second)});
+    seen.launches = search.launches();
+    const double gain = (default_us - found->second) / whole;
+    if (gain >= 0.95) seen.to_95 = std::min(seen.to_95, seen.launches);
+    if (gain >= 0.99) seen.to_99 = std::min(seen.to_99, seen.launches);
+  }
+  seen.gain = (default_us - grid.step_us.at(search.best())) / whole;
+  return seen;
+}
+
+void report(const Grid& grid, const std::string& agent) {
+  std::vector<double> to_95, to_99, launches, gains;
+  int within = 0;
+  for (int order = 1; order <= kOrders; ++order) {
+    const Search seen = search(grid, agent, static_cast<std::uint64_t>(order));
+    to_95.push_back(seen.to_95);
+    to_99.push_back(seen.to_99);
+    launches.push_back(seen.launches);
+    gains.push_back(seen.gain);
+    within += seen.to_95 <= 11 ? 1 : 0;
+  }
+  fmt::print("{:<20} {:>6.1f} {:>6.1f} {:>7.1f} % {:>8.1f} {:>7.1f} % {:>7.1f} %\n", agent,
+             median(to_95), median(to_99), 100.0 * within / kOrders, median(launches),
+             100 * median(gains), 100 * *std::min_element(gains.begin(), gains.end()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 2) throw Error(ErrorKind::input, "usage: job_search DB [CORES [SHARE]]");
+  const Grid grid = grid_of(stored_steps(argv[1]), argc > 2 ? std::atoi(argv[2]) : 32,
+                            argc > 3 ? std::atof(argv[3]) : 0.99);
+  fmt::print("{} settings, default {:.1f} ms, best {:.1f} ms; {} searches per agent\n",
+             grid.step_us.size(), grid.step_us.at(0) / 1e3, grid.best_us / 1e3, kOrders);
+  fmt::print("{:<20} {:>6} {:>6} {:>9} {:>8} {:>9} {:>9}\n", "launches until", "95 %", "99 %",
+             "95 by 11", "to end", "kept", "at least");
+  for (const std::string agent : {"bandit", "ppo", "coordinate-descent", "random", "exhaustive"})
+    report(grid, agent);
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "job_search: {}\n", error.what());
+  return 2;
+}
