@@ -86,7 +86,28 @@ TEST_CASE("a setting that forces the slow way is named with its origin") {
   by_variable.looks = {look(Backend::mpich, "tcp", "tcp")};
   by_variable.looks[0].environment["UCX_TLS"] = "tcp,self";
   CHECK_THAT(only(by_variable, "slow-setting").symptom.evidence,
-             ContainsSubstring("UCX_TLS = tcp,self (the environment of this program)"));
+             ContainsSubstring("UCX_TLS = tcp,self (the launcher)"));
+}
+
+TEST_CASE("a setting that the ranks inherit from the user's shell is named, and how it goes") {
+  auto symptoms = symptoms_of("bare-metal");
+  symptoms.looks = {look(Backend::mpich, "tcp", "tcp"), look(Backend::openmpi, "tcp", "tcp")};
+  nlohmann::json shell;
+  shell["environment"]["variables"]["UCX_TLS"] = "tcp,self";
+  shell["environment"]["variables"]["OMPI_MCA_btl"] = "tcp,self";
+  for (auto& look : symptoms.looks) look.facts.push_back(shell);
+  const auto finding = only(symptoms, "slow-setting");
+  CHECK_THAT(
+      finding.symptom.evidence,
+      ContainsSubstring("mpich: UCX_TLS = tcp,self (UCX_TLS in the environment that the ranks "
+                        "inherit) forbids cma") &&
+          ContainsSubstring("openmpi: btl = tcp,self (OMPI_MCA_btl in the environment that"));
+  CHECK(finding.fix.flag == "unset OMPI_MCA_btl, unset UCX_TLS");
+  CHECK_FALSE(finding.fix.profile);
+  // What the launcher is told comes before it.
+  symptoms.looks[0].environment["UCX_TLS"] = "all";
+  symptoms.looks.pop_back();
+  CHECK_FALSE(ids(symptoms).contains("slow-setting"));
 }
 
 TEST_CASE("no profile of ours forbids a way that its environment allows") {
