@@ -24,6 +24,27 @@ dyn_install(mpich dynamiccl-worker-mpich)
 dyn_install(gloo dynamiccl-worker)
 dyn_install(trainers dynamiccl-trainer dynamiccl-trainer-openmpi dynamiccl-trainer-mpich dynamiccl-learn)
 dyn_install(plugin dynamiccl-nccl-plugin)
+
+# The archive also brings what a machine without Debian's packages lacks. What must match the machine's own programs or
+# driver stays the machine's: the C and C++ libraries, MPI, PyTorch, CUDA and NCCL.
+set(_bundled "")
+foreach(_target dynamiccl dynamiccl-leader dynamiccl-worker dynamiccl-worker-openmpi dynamiccl-worker-mpich)
+  if(TARGET ${_target})
+    set_target_properties(${_target} PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
+    string(APPEND _bundled " \"$<TARGET_FILE:${_target}>\"")
+  endif()
+endforeach()
+if(TARGET dynamiccl-worker)
+  # An older kind of path, which also holds for what Gloo's library loads. Not for the others: MPI's library has its own.
+  target_link_options(dynamiccl-worker PRIVATE "LINKER:--disable-new-dtags")
+endif()
+install(CODE "
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${_bundled} RESOLVED_DEPENDENCIES_VAR _libraries
+    UNRESOLVED_DEPENDENCIES_VAR _absent
+    PRE_EXCLUDE_REGEXES \"^(ld-linux|lib(c|m|dl|pthread|rt|resolv|stdc[+][+]|gcc_s|mpi|mpich|cuda|nccl)[.-])\")
+  foreach(_library IN LISTS _libraries)
+    file(INSTALL \"\${_library}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${DYNAMICCL_LIBRARY_FOLDER}/lib\" FOLLOW_SYMLINK_CHAIN)
+  endforeach()" COMPONENT bundled EXCLUDE_FROM_ALL)
 install(CODE "
   set(_bin \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin\")
   file(MAKE_DIRECTORY \"\${_bin}\")
@@ -44,6 +65,8 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX "/usr")
 set(CPACK_OUTPUT_FILE_PREFIX "${CMAKE_BINARY_DIR}/packages")
 set(CPACK_ARCHIVE_COMPONENT_INSTALL OFF)
+set(CPACK_CMAKE_BUILD_FOLDER "${CMAKE_BINARY_DIR}")
+set(CPACK_PROJECT_CONFIG_FILE "${CMAKE_SOURCE_DIR}/cmake/CPackPerGenerator.cmake")
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the packages on a minimal Debian 12 without a compiler, runs the quickstart there, checks what it stored, and removes
-# them again:
+# them again; where there is an archive too, unpacks that first and looks whether it runs where no package is:
 #   cmake --preset release -DDYNAMICCL_TESTS=OFF && cmake --build build/release && (cd build/release && cpack)
 #   scripts/package_check.sh [--with-engine] [BUILD_FOLDER] [EXPERIMENT.toml]
 # --with-engine also installs docker.io and what Apptainer needs. Needs root and mmdebstrap; takes the machine's own package
@@ -44,6 +44,13 @@ cp "$build"/packages/dynamiccl_*.deb "$build"/packages/dynamiccl-worker-*.deb "$
 if [ -f "$experiment" ]; then
   cp "$experiment" "$root/debs/experiment.toml"
   experiment=/debs/experiment.toml
+fi
+archive=$(ls "$build"/packages/*.tar.xz 2>/dev/null | head -n 1 || true)
+if [ -n "$archive" ]; then
+  tar -C "$root/tmp" -xf "$archive"
+  step "archive: plan" in_root sh -c 'cd /tmp/dynamiccl-* && usr/bin/dynamiccl plan usr/share/dynamiccl/experiments/quickstart.toml >/tmp/plan.txt'
+  step "archive: a run" in_root sh -c 'cd /tmp/dynamiccl-* && usr/bin/dynamiccl run usr/share/dynamiccl/experiments/quickstart.toml --only "environment == bare-metal and backend == gloo" --set protocol.launches=1 --no-report --db /tmp/archive.sqlite >/tmp/answer.txt 2>&1 || { cat /tmp/answer.txt; exit 1; }'
+  in_root sh -c 'rm -rf /tmp/dynamiccl-* /tmp/archive.sqlite*'
 fi
 step "package lists" in_root apt-get update -qq
 more=()

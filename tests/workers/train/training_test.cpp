@@ -39,7 +39,7 @@ TEST_CASE("every method trains what one process would train", "[d-40][d-46][a-12
   const auto backend = GENERATE(from_range(kBackends));
   const int workers = GENERATE(2, 4);
   for (const auto& methods : {ring_methods(backend), kServer}) {
-    auto job = job_of(backend, workers, methods, 20);
+    auto job = job_of(backend, workers, methods, 6);
     job->start();
     const int code = job->wait(kTimeoutS);
     INFO(name_of(backend) << " " << workers << " workers\n" << job->errors());
