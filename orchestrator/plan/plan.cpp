@@ -265,8 +265,11 @@ class Expansion {
         asked.algorithm = name_of(method);
         WorkCell cell = training_cell(training_spec(asked));
         if (!wanted(group, cell)) continue;
-        cell.id = stable_id(
-            fmt::format("{}|training|{}|{}", group.id, cell.algorithm, knobs_key(cell.knobs)));
+        std::string key =
+            fmt::format("{}|training|{}|{}", group.id, cell.algorithm, knobs_key(cell.knobs));
+        if (const std::string digest = table_digest(training_spec(cell)); !digest.empty())
+          key += "|table " + digest;
+        cell.id = stable_id(key);
         if (!seen_[index].insert(cell.id).second) continue;
         const std::string impossible = why_impossible(group, cell, capabilities_);
         group.cells.push_back({std::move(cell), impossible});

@@ -52,7 +52,7 @@ DecisionInfo decision_of(const TunePlan& plan, const TuneTask& task, const Searc
 }
 
 std::string policy_version(const std::string& agent, const AgentOptions& options) {
-  if (agent != "ppo") return "";
+  if (!reads_policy(agent)) return "";
   return read_policy(policy_or_throw(options.policy_path)).version();
 }
 
@@ -62,7 +62,7 @@ nlohmann::json options_json(const std::string& agent, const AgentOptions& option
               {"repeats", options.repeats},
               {"max_evaluations_per_task", options.max_evaluations},
               {"policy", options.policy_path}};
-  if (agent == "ppo")
+  if (reads_policy(agent))
     all["training"] = read_policy(policy_or_throw(options.policy_path)).provenance;
   return all;
 }

@@ -14,8 +14,14 @@
 namespace dynamiccl {
 namespace {
 
-// Between the two intensities of the published models: 249 is called low, 470 high.
-constexpr double kHighIntensity = 350;
+/// Between the published models that are called low and high, as intensity() counts: BERT-Base at
+/// the published 128 tokens and ResNet-50. The published 249 and 470 are in units of their own.
+double high_intensity() {
+  constexpr int kPublishedTokens = 128;
+  return std::sqrt(facts_of(TrainingModel::bert_base, kPublishedTokens).intensity() *
+                   facts_of(TrainingModel::resnet50, kPublishedTokens).intensity());
+}
+
 // How far a schedule that the study calls a winner, or weak, is ahead or behind in ln(time), where
 // communication takes as long as computation.
 constexpr double kWinner = -0.25;
@@ -130,13 +136,13 @@ double schedule_log_offset(const WorkCell& cell, int ranks) {
   const TrainingSpec spec = training_spec(cell);
   const double intensity = facts_of(spec.model, spec.sequence).intensity();
   // f(N) / (M I) against the published models' at 32 workers and 64 samples, where it mattered.
-  const double usual = 2.0 / (64 * kHighIntensity);
+  const double usual = 2.0 / (64 * high_intensity());
   const double weight = std::min(1.0, c2c_predicted(spec, workers_of(spec, ranks)) / usual);
   switch (method_row(spec.method).published) {
     case PublishedStanding::best_below_intensity:
-      return weight * (intensity < kHighIntensity ? kWinner : kWinner / 2);
+      return weight * (intensity < high_intensity() ? kWinner : kWinner / 2);
     case PublishedStanding::best_above_intensity:
-      return weight * (intensity < kHighIntensity ? 0 : kWinner);
+      return weight * (intensity < high_intensity() ? 0 : kWinner);
     case PublishedStanding::better:
       return weight * kWinner / 2;
     case PublishedStanding::worse:

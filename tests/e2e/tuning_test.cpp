@@ -1,8 +1,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tests/e2e/program.hpp"
+#include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
 
@@ -70,6 +72,49 @@ TEST_CASE("a search leaves a table whose settings are loaded again") {
   const auto runs = program.value("SELECT count(*) FROM run").get<int>();
   CHECK(program.run({"tune", file, "--apply", program.file("no.json", "{")}).exit_code == 2);
   CHECK(program.value("SELECT count(*) FROM run").get<int>() == runs);
+  CHECK(program.processes().empty());
+}
+
+TEST_CASE("a table is loaded as it is exported, and what that did stands in it", "[long]") {
+  const Program program;
+  const std::string file =
+      program.file("check.toml", one_cell("\"bare-metal\"", "openmpi") +
+                                     "[protocol]\nwarmup = 1\niterations = 5\nmin_iterations = 2\n"
+                                     "cell_time_cap = \"20ms\"\n"
+                                     "[tune]\nconfirm_launches = 3\nbudget_percent = 10\n"
+                                     "[tune.openmpi]\nsegments = [\"8KiB\"]\n");
+  const std::string path = program.folder() + "/tuned.json";
+  const auto tuned = program.run({"tune", file, "--agent", "bandit", "--table", path});
+  INFO(tuned.err);
+  REQUIRE(tuned.exit_code == 0);
+  // A setting that a job can load, whatever was found.
+  ConfigurationTable table = read_table(path);
+  REQUIRE(table.entries.size() == 1);
+  table.entries[0].setting = {.algorithm = "nonoverlapping", .call_knobs = {}, .launch_knobs = {}};
+  table.entries[0].arm = "nonoverlapping";
+  write_table(table, path);
+  REQUIRE(table.checks.empty());
+
+  const auto checked = program.run({"tune", file, "--check", path});
+  INFO(checked.err);
+  REQUIRE(checked.exit_code == 0);
+  const ConfigurationTable after = read_table(path);
+  CHECK(after.epoch == table.epoch + 1);
+  CHECK(after.entries == table.entries);
+  std::set<std::uint64_t> sizes;
+  for (const TableEntry& check : after.checks) {
+    CHECK(check.evidence.launches > 0);
+    sizes.insert(check.size.count());
+  }
+  CHECK(sizes.contains(1024));  // the size that was searched,
+  CHECK(sizes.size() > 5);      // and those that nobody searched
+  CHECK(run_of(program, "check", "r.status") == "complete");
+  const auto exported =
+      program.run({"export", path, "--format", "openmpi", "--out", program.folder() + "/exported"});
+  INFO(exported.err);
+  // What was surely faster everywhere it acts is exported; else the library's own choice stays.
+  const bool nothing = exported.err.find("the library's own choice stays") != std::string::npos;
+  CHECK((exported.exit_code == 0) != nothing);
   CHECK(program.processes().empty());
 }
 

@@ -92,7 +92,7 @@ TEST_CASE("random never repeats an arm and stops at its budget") {
   CHECK(agent->recommend(problem.task) == problem.best());
 }
 
-TEST_CASE("a failed arm is neither recomfixed nor tried again") {
+TEST_CASE("a failed arm is neither recommended nor tried again") {
   const Problem problem = make_problem(20, 1);
   for (const char* name : {"random", "exhaustive", "coordinate-descent", "bandit"}) {
     CAPTURE(name);

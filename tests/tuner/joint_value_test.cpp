@@ -139,7 +139,7 @@ TEST_CASE("agents that plan leave the default where nothing beats it") {
   }
 }
 
-TEST_CASE("what failed or is masked is never recomfixed by agents that plan") {
+TEST_CASE("what failed or is masked is never recommended by agents that plan") {
   for (const char* name : {"bandit", "ppo"}) {
     CAPTURE(name);
     World world(0.5);

@@ -163,3 +163,14 @@ TEST_CASE("the policy that comes along fits this program and tells how it was tr
   CHECK(worst_seed > bandit);
   CHECK(worst_seed > descent);
 }
+
+TEST_CASE("the ratio of communication to computation enters what the policy expects", "[E-188]") {
+  const PolicyNetwork network =
+      read_policy(DYNAMICCL_SOURCE_DIR "/tuner/policy/pretrained.policy").network();
+  const auto value = [&](double c2c) {
+    State state = small_task().state;
+    state.c2c_ratio = c2c;
+    return network.value(network.advance(policy_input(state, {}), network.initial_state()));
+  };
+  CHECK(std::abs(value(0.01) - value(10)) > 1e-3F);
+}

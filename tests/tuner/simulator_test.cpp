@@ -4,6 +4,7 @@
 #include "tuner/simulator/fit.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
+#include "tuner/state/feature_sources.hpp"
 
 using namespace dynamiccl;
 
@@ -229,4 +230,26 @@ TEST_CASE("the prior promises large messages some time from memory that is kept,
   CHECK(large[at({1, 0, 1, 0})] < large[at({1, 0, 0, 0})]);
   CHECK(large[at({1, 0, 1, 1})] < large[at({1, 0, 1, 0})]);
   CHECK(small[at({1, 0, 1, 1})] == small[at({1, 0, 0, 0})]);
+}
+
+TEST_CASE("simulated calls show agents what live runs know of a lone call, or of a job's") {
+  const SimCatalog catalog;
+  FastRandom random(5);
+  int lone = 0;
+  for (int i = 0; i < 40; ++i) {
+    const SimFamily family = sample_family(catalog, CurriculumStage::third, {}, random);
+    SimTask task;
+    make_task(family, 20, task);
+    lone += family.lone ? 1 : 0;
+    for (const FeatureSource& row : feature_sources()) {
+      // What the policy does not see need not be there; NCCL's GPU sharing is the regime's.
+      if (!row.in_policy || row.feature == "gpu_sharing") continue;
+      CAPTURE(row.feature, family.lone);
+      CHECK(row.known(task.state) ==
+            (family.lone ? !row.tune.empty() : !row.training.empty() || !row.tune.empty()));
+    }
+    CHECK(task.state.sharing.has_value() == (family.space->context.backend == Backend::nccl));
+  }
+  CHECK(lone > 8);
+  CHECK(lone < 32);
 }

@@ -10,11 +10,11 @@
 #include "core/vocabulary/text.hpp"
 #include "tuner/policy/policy_features.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
-#include "tuner/state/effective_size.hpp"
 #include "tuner/state/feature_sources.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/state/state_from_regime.hpp"
 #include "tuner/state/task_key.hpp"
+#include "tuner/state/wire_fraction.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -184,19 +184,15 @@ TEST_CASE("when features must go, the cluster's stay", "[E-61]") {
   CHECK(keep_features(0).empty());
 }
 
-TEST_CASE("the size on the wire follows the compressor", "[E-198][X-50][X-51]") {
-  const Bytes mebi{1 << 20};
-  CHECK(effective_size(mebi, Compression::none, 0).count() == 1 << 20);
-  CHECK(effective_size(mebi, Compression::fp16, 0).count() == 1 << 19);
-  CHECK(effective_size(mebi, Compression::quantised, 8).count() == 1 << 18);
-  CHECK(effective_size(mebi, Compression::sign, 0).count() == 1 << 15);
-  CHECK(effective_size(mebi, Compression::top_k, 0.01).count() == 20972);
-  CHECK(effective_size(mebi, Compression::random_k, 0.25).count() == 1 << 18);
-  CHECK(effective_size(Bytes{4}, Compression::sign, 0).count() == 1);
-  CHECK_THROWS_WITH(effective_size(mebi, Compression::top_k, 32),
-                    ContainsSubstring("kept fraction"));
-  CHECK_THROWS_WITH(effective_size(mebi, Compression::quantised, 0),
-                    ContainsSubstring("bits per value"));
+TEST_CASE("the share on the wire follows the compressor", "[E-198][X-50][X-51]") {
+  CHECK(wire_fraction(Compression::none, 0) == 1);
+  CHECK(wire_fraction(Compression::fp16, 0) == 0.5);
+  CHECK(wire_fraction(Compression::quantised, 8) == 0.25);
+  CHECK(wire_fraction(Compression::sign, 0) == 1.0 / 32);
+  CHECK(wire_fraction(Compression::top_k, 0.01) == 0.02);  // index and value
+  CHECK(wire_fraction(Compression::random_k, 0.25) == 0.25);
+  CHECK_THROWS_WITH(wire_fraction(Compression::top_k, 32), ContainsSubstring("kept fraction"));
+  CHECK_THROWS_WITH(wire_fraction(Compression::quantised, 0), ContainsSubstring("bits per value"));
 }
 
 TEST_CASE("C2C agrees with the two reference contrasts", "[E-186][E-189]") {

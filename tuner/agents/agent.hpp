@@ -43,6 +43,9 @@ struct Trial {
   /// Its launch, any number: what one launch measured shares whatever made it fast or slow.
   /// nullopt = in a launch of its own.
   std::optional<std::int64_t> launch = std::nullopt;
+  /// Sum of its reward's terms, where whoever measured knows it; what online updates go by. The
+  /// belief goes by `time`: base and call shaping are the same thing relative to the default.
+  std::optional<double> reward = std::nullopt;
 };
 
 /// Chooses settings. One interface for all, so that they run on the same tasks and are compared.
@@ -77,13 +80,16 @@ struct AgentOptions {
   int repeats = 1;          ///< times that exhaustive measures each arm
   int max_evaluations = 0;  ///< per task; 0 = the agent decides
   double stop_gain = 0.02;  ///< expected relative gain below which a task is finished
-  std::string policy_path;  ///< of the "ppo" agent; "" = the one that comes with the program
+  std::string policy_path;  ///< of "ppo" and "ppo-online"; "" = the one that comes with the program
   /// Bandit and PPO: an arm replaces the default when it is faster with at least this probability.
   double safety = 0.8;
 };
 
-/// "default", "random", "exhaustive", "coordinate-descent", "bandit", "ppo".
+/// "default", "random", "exhaustive", "coordinate-descent", "bandit", "ppo", and for comparison
+/// "ppo-online" (its heads' weights follow its own rewards) and "ppo-untrained".
 std::vector<std::string> agent_names();
+/// Does the agent act by the policy file of AgentOptions::policy_path?
+bool reads_policy(const std::string& name);
 /// @throws Error(input) for an unknown name, Error(data) for a damaged policy file
 std::unique_ptr<Agent> make_agent(const std::string& name, const AgentOptions& options);
 

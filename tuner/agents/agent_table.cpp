@@ -20,6 +20,16 @@ std::unique_ptr<Agent> make_policy_agent(const AgentOptions& options) {
   return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{});
 }
 
+std::unique_ptr<Agent> make_online_agent(const AgentOptions& options) {
+  const Policy policy = read_policy(policy_or_throw(options.policy_path));
+  return std::make_unique<PolicyAgent>(policy, options, BeliefOptions{}, kOnlinePpo);
+}
+
+std::unique_ptr<Agent> make_untrained_agent(const AgentOptions& options) {
+  return std::make_unique<PolicyAgent>(untrained_policy(1), options, BeliefOptions{},
+                                       kUntrainedPpo);
+}
+
 constexpr std::array kAgents{
     AgentRow{"default", [](const AgentOptions&) { return make_default_agent(); }},
     AgentRow{"random", make_random_agent},
@@ -32,7 +42,9 @@ constexpr std::array kAgents{
              [](const AgentOptions& options) -> std::unique_ptr<Agent> {
                return std::make_unique<Bandit>(options, BeliefOptions{});
              }},
-    AgentRow{"ppo", make_policy_agent},
+    AgentRow{kPpo, make_policy_agent},
+    AgentRow{kOnlinePpo, make_online_agent},
+    AgentRow{kUntrainedPpo, make_untrained_agent},
 };
 
 }  // namespace
@@ -42,6 +54,8 @@ std::vector<std::string> agent_names() {
   for (const AgentRow& row : kAgents) names.emplace_back(row.name);
   return names;
 }
+
+bool reads_policy(const std::string& name) { return name == kPpo || name == kOnlinePpo; }
 
 std::unique_ptr<Agent> make_agent(const std::string& name, const AgentOptions& options) {
   for (const AgentRow& row : kAgents)

@@ -71,7 +71,7 @@ ArmOutlook outlook_of(const Eigen::VectorXd& mean, const Eigen::VectorXd& varian
   outlook.best = static_cast<std::size_t>(best);
   const double faster =
       normal_distribution((mean[0] - mean[best]) / std::sqrt(std::max(difference[0], 1e-10)));
-  outlook.recomfixed = faster >= safety ? outlook.best : 0;
+  outlook.recommended = faster >= safety ? outlook.best : 0;
   return outlook;
 }
 
@@ -158,12 +158,12 @@ std::vector<bool> BeliefMemory::open_arms(const Entry& state, const ArmOutlook& 
     const double asked = options_.stop_gain * (state.tries[a] == 0 ? 1 : 2);
     open[a] = !state.failed[a] && gain >= asked && state.tries[a] < kLooks;
   }
-  // What is recomfixed was run here at least once, and so was the default it is compared with.
-  if (state.tries[now.recomfixed] == 0) open[now.recomfixed] = true;
+  // What is recommended was run here at least once, and so was the default it is compared with.
+  if (state.tries[now.recommended] == 0) open[now.recommended] = true;
   if (state.tries[0] == 0 && !state.failed[0]) open[0] = true;
   // A promising arm that is not yet certain enough is worth another look or two.
   const double promise = now.mean[0] - now.mean[static_cast<Eigen::Index>(now.best)];
-  if (now.recomfixed != now.best && promise > 2 * options_.stop_gain &&
+  if (now.recommended != now.best && promise > 2 * options_.stop_gain &&
       state.tries[now.best] < kLooks)
     open[now.best] = true;
   return open;
@@ -180,7 +180,7 @@ bool BeliefMemory::finished(const Task& task) const {
 
 std::size_t BeliefMemory::recommend(const Task& task) const {
   const Entry* state = find(task);
-  return state == nullptr ? 0 : outlook(*state).recomfixed;
+  return state == nullptr ? 0 : outlook(*state).recommended;
 }
 
 }  // namespace dynamiccl

@@ -17,8 +17,8 @@ struct ArmOutlook {
   /// Expected relative gain over the best mean from one more measurement of the arm (knowledge
   /// gradient): what is known already to within the noise has little left to give.
   Eigen::VectorXd expected_gain;
-  std::size_t best = 0;        ///< lowest mean among the arms that did not fail
-  std::size_t recomfixed = 0;  ///< `best` if it is faster than the default with enough certainty
+  std::size_t best = 0;         ///< lowest mean among the arms that did not fail
+  std::size_t recommended = 0;  ///< `best` if it is faster than the default with enough certainty
 };
 
 /// @param failed arms that are out; the default is never out

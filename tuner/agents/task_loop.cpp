@@ -26,8 +26,8 @@ Choice TaskLoop::propose(const Task& task) {
 
 LoopStep TaskLoop::observe(Task& task, const std::optional<Trial>& learnt,
                            std::optional<double> relative) {
+  LoopStep step = in_force(task);
   if (learnt) agent_->learn(task, choice_.arm, *learnt);
-  LoopStep step{steps_, choice_, last_arm_ && *last_arm_ != choice_.arm, task.state};
   if (relative) push_history(task.state, *relative);
   count();
   return step;

@@ -40,6 +40,10 @@ class TaskLoop {
     return choice_;
   }
 
+  /// The choice in force as a step, before its result is known.
+  [[nodiscard]] LoopStep in_force(const Task& task) const {
+    return {steps_, choice_, last_arm_ && *last_arm_ != choice_.arm, task.state};
+  }
   /// Takes what the choice in force brought.
   /// @param learnt what the agent hears of it; nullopt = nothing any more
   /// @param relative ln(time / time of the default), which becomes part of the task's state;

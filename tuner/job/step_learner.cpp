@@ -83,7 +83,9 @@ void StepLearner::end_trial() {
   const double own =
       terms ? (terms->base + terms->call_shaping) / (1 + options_.weights.call_shaping) : -1;
   const double judged_us = -own * median(now.reference_steps_us);
-  agent_->learn(tasks_[task].task, choice_.arm, {.ok = !now.failed, .time = Micros(judged_us)});
+  Trial learnt{.ok = !now.failed, .time = Micros(judged_us)};
+  if (terms) learnt.reward = terms->total();
+  agent_->learn(tasks_[task].task, choice_.arm, learnt);
   const Micros reference(median(now.reference_steps_us));
   record(task,
          stage_ == Stage::reference ? "reference"

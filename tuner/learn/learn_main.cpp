@@ -225,6 +225,9 @@ int learn(const LearnOptions& options) {
   json others = json::array();
   for (const char* agent : {"default", "random", "coordinate-descent", "bandit"})
     others.push_back(compare(catalog, agent, maker(agent), options.held_out));
+  if (const std::string shipped = shipped_policy(); !shipped.empty())
+    others.push_back(
+        compare(catalog, "ppo shipped", maker(read_policy(shipped)), options.held_out));
   others.push_back(compare(catalog, "ppo-untrained", maker(untrained_policy(1)), options.held_out));
   json curves = json::array();
   json seeds = json::array();

@@ -47,6 +47,11 @@ void digest(const Task& task, std::uint32_t arm, const Trial& trial, PolicyJob& 
   job.feedback = feedback_of(before, job.memory.outlook(entry), arm, trial, progress);
 }
 
+/// Load is known where a trigger watches the calls.
+void show_load(Task& task, double interference) {
+  task.state.interference = task.state.watched ? interference : 0;
+}
+
 Trial trial_of(const SimStep& step, std::size_t job) {
   return {step.fault[job] == 0, Micros{std::exp(static_cast<double>(step.log_us[job]))}};
 }
@@ -77,7 +82,7 @@ Rollout collect(const PolicyNetwork& network, VectorSimulator& simulator, int ep
     std::vector<Task> tasks;
     for (std::size_t j = 0; j < jobs.size(); ++j) {
       tasks.push_back(task_of(simulator.task(j)));
-      tasks.back().state.interference = simulator.interference(j);
+      show_load(tasks.back(), simulator.interference(j));
       arms[j] = decide(network, tasks[j], jobs[j], random);
     }
     const SimStep& step = simulator.step(arms);
@@ -119,7 +124,7 @@ SimScore score_in_simulator(const std::function<std::unique_ptr<Agent>(std::uint
     std::vector<Task> tasks;
     for (std::size_t j = 0; j < agents.size(); ++j) {
       tasks.push_back(task_of(simulator.task(j)));
-      tasks[j].state.interference = simulator.interference(j);
+      show_load(tasks[j], simulator.interference(j));
       const Choice choice = loops[j].next(tasks[j]);
       arms[j] = static_cast<std::uint32_t>(choice.arm);
       if (left[j] > 0 && choice.exploratory) score.evaluations += 1;

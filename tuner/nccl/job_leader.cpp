@@ -36,7 +36,7 @@ JobLeader::JobLeader(std::string folder, const JobLeaderOptions& options)
       cpu_began_s_(thread_cpu_s()) {
   author_.agent = std::string(agent_->name());
   author_.seed = options.agent_options.seed;
-  if (author_.agent == "ppo")
+  if (reads_policy(author_.agent))
     author_.policy_version =
         read_policy(policy_or_throw(options.agent_options.policy_path)).version();
 }

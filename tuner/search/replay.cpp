@@ -36,6 +36,9 @@ struct Judged {
   std::vector<double> score_us;  ///< by arm, on the scoring part; 0 = failed
   double band = 0.02;            ///< default against default, relative
 
+  [[nodiscard]] double log_faster(std::size_t arm) const {
+    return score_us[arm] > 0 ? std::log(score_us[0] / score_us[arm]) : 0;
+  }
   [[nodiscard]] double saved(std::size_t arm) const {
     return score_us[arm] > 0 ? 1 - score_us[arm] / score_us[0] : 0;
   }
@@ -140,22 +143,28 @@ class Run {
   }
 
   void add_to(ReplayScore& score, std::vector<double>& to_95, bool many_only) const {
+    SeedScore seed;
+    seed.evaluations = evaluations();
     int reached = 0;
     int counted = 0;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const Judged& judged = judged_[order_[i]];
       const double ratio = judged.score_us[outcomes_[i].arm] / judged.score_us[0];
       score.worst_ratio = std::max(score.worst_ratio, ratio);
-      if (ratio > 1 + judged.band) ++score.slower;
+      if (ratio > 1 + judged.band) ++seed.slower;
       if (!judged.worth) continue;
       ++counted;
+      seed.log_faster += judged.log_faster(outcomes_[i].arm);
       double evaluations = reached_[i];
       // What was measured of other tasks may have told all there is to know of this one.
       if (outcomes_[i].evaluations == 0 && near_oracle(i, outcomes_[i].arm)) evaluations = 0;
       if (std::isfinite(evaluations)) ++reached;
+      seed.to_95.push_back(evaluations);
       if (!many_only || sampled_[i]->arm_us.size() >= kManyArms) to_95.push_back(evaluations);
     }
     if (counted > 0) score.reached_95 += static_cast<double>(reached) / counted / options_.seeds;
+    score.slower += seed.slower;
+    score.by_seed.push_back(std::move(seed));
   }
 
  private:
@@ -267,6 +276,7 @@ ReplayScore score_agent(const std::vector<SampledTask>& tasks, const std::vector
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     if (!judged[t].worth) continue;
     ++score.tasks;
+    score.oracle_log_faster += judged[t].log_faster(judged[t].oracle);
     if (tasks[t].held_out) ++score.held_out_tasks;
     many = many || tasks[t].arm_us.size() >= kManyArms;
   }

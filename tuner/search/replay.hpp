@@ -33,6 +33,18 @@ struct ReplayOptions {
   GuardLimits limits;
 };
 
+/// How an agent did with one seed.
+struct SeedScore {
+  int evaluations = 0;
+  /// ln(default's time / choice's), summed over the tasks that count. The logarithm, so that one
+  /// spoiled launch does not outweigh all others.
+  double log_faster = 0;
+  int slower = 0;  ///< choices slower than the default beyond its band, of all tasks
+  /// By task that counts: evaluations of the task until the recommendation saves 95 % of what the
+  /// oracle saves; infinite = never.
+  std::vector<double> to_95;
+};
+
 /// How an agent did over all seeds.
 struct ReplayScore {
   std::string agent;
@@ -53,6 +65,8 @@ struct ReplayScore {
   int slower = 0;          ///< (task, seed) whose choice is slower than the default beyond its band
   double worst_ratio = 1;  ///< largest time of a choice over its default's
   std::vector<std::vector<std::size_t>> choices;  ///< arms, by seed and task
+  std::vector<SeedScore> by_seed;
+  double oracle_log_faster = 0;  ///< as SeedScore::log_faster, by the oracle's choices
 };
 
 /// One evaluation of a replayed search, for regret curves.

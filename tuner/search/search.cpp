@@ -180,6 +180,9 @@ class Searcher {
       relative = std::log(measured.trial.time.count() / reference->count());
     Trial trial = measured.trial;
     trial.launch = measured.origin;
+    std::optional<RewardTerms> terms;
+    if (reference) terms = reward_of(progress.loop.in_force(owner.task), trial, *reference);
+    if (terms) trial.reward = terms->total();
     const LoopStep done = progress.loop.observe(owner.task, trial, relative);
     SearchStep step;
     step.task = ask.task;
@@ -195,7 +198,7 @@ class Searcher {
       const GuardVerdict admitted = admit(done.state);
       if (ask.arm == 0 || admitted != GuardVerdict::pass) step.guard = admitted;
     }
-    if (reference) step.reward = reward_of(done, measured.trial, *reference);
+    step.reward = terms;
     close_when_needed(ask, step.guard, progress);
     if (on_step_) on_step_(step);
   }

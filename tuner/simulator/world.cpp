@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tuner/simulator/tiers.hpp"
+#include "tuner/state/wire_fraction.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -47,12 +48,14 @@ E draw(std::initializer_list<E> values, FastRandom& random) {
 
 void draw_job(State& state, CurriculumStage stage, FastRandom& random) {
   state.sync = SyncMode::bsp;
+  state.local_steps = 0;
   state.compression = Compression::none;
   state.wire_fraction = 1;
   state.parallelism = ParallelismMode::dp;
   state.schedule =
       draw({Schedule::none, Schedule::wfbp, Schedule::mg_wfbp, Schedule::partitioned}, random);
   state.fault_tolerance = FaultTolerance::none;
+  state.watched = true;
   state.model_intensity = std::exp(random.uniform(std::log(50.0), std::log(500.0)));
   state.parameters = std::pow(10, random.uniform(6.5, 9));
   state.local_batch = 1 << random.below(8);
@@ -65,16 +68,34 @@ void draw_job(State& state, CurriculumStage stage, FastRandom& random) {
   }
   if (random.chance(0.3)) {
     state.compression = Compression::fp16;
-    state.wire_fraction = 0.5;
+    state.wire_fraction = wire_fraction(Compression::fp16, 0);
   }
   if (random.chance(0.2)) state.parallelism = ParallelismMode::pp;
   if (stage == CurriculumStage::second) return;
   if (random.chance(0.3)) {
     state.compression = Compression::top_k;
-    state.wire_fraction = random.uniform(0.002, 0.1);
+    state.wire_fraction = wire_fraction(Compression::top_k, random.uniform(0.001, 0.05));
   }
   if (random.chance(0.3)) state.parallelism = ParallelismMode::three_d;
   if (random.chance(0.2)) state.fault_tolerance = FaultTolerance::ftar;
+}
+
+/// What a live run knows of a call that belongs to no job, which nothing watches.
+State lone_call(State state) {
+  const State nothing;
+  state.sync = nothing.sync;
+  state.local_steps = nothing.local_steps;
+  state.compression = nothing.compression;
+  state.wire_fraction = nothing.wire_fraction;
+  state.parallelism = nothing.parallelism;
+  state.schedule = nothing.schedule;
+  state.fault_tolerance = nothing.fault_tolerance;
+  state.model_intensity = nothing.model_intensity;
+  state.parameters = nothing.parameters;
+  state.local_batch = nothing.local_batch;
+  state.c2c_ratio = nothing.c2c_ratio;
+  state.watched = false;
+  return state;
 }
 
 void draw_surroundings(SimFamily& family, int tier, FastRandom& random) {
@@ -102,7 +123,7 @@ void draw_surroundings(SimFamily& family, int tier, FastRandom& random) {
   (*state.tier_mix)[static_cast<std::size_t>(tier)] = 1;
   state.ina_active = false;
   state.library = library_of(context.backend);
-  state.sharing = SharingMode::dedicated;
+  if (context.backend == Backend::nccl) state.sharing = SharingMode::dedicated;
   state.gpus_total = context.backend == Backend::nccl ? context.ranks : 0;
   state.ranks_total = context.ranks;
   const ContainerFactor factor =
@@ -223,6 +244,7 @@ SimFamily sample_family(const SimCatalog& catalog, CurriculumStage stage, const 
   draw_truth(family, tier, random);
   family.interference_rate = random.chance(0.5) ? 0.03 : 0;
   if (stage == CurriculumStage::third) family.fault_rate = random.chance(0.3) ? 0.01 : 0;
+  family.lone = random.chance(0.5);
   return family;
 }
 
@@ -231,7 +253,7 @@ void make_task(const SimFamily& family, double log2_size, SimTask& task) {
   const double nominal = std::exp2(log2_size);
   const double bytes = std::max(4.0, nominal * family.state.wire_fraction.value_or(1));
   task.space = &space;
-  task.state = family.state;
+  task.state = family.lone ? lone_call(family.state) : family.state;
   task.log2_size = log2_size;
   task.key = {.collective = space.context.collective,
               .bin = SizeBin::of(Bytes{static_cast<std::uint64_t>(bytes)}),

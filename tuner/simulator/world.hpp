@@ -52,7 +52,9 @@ class SimCatalog {
 /// would say of it. Tasks of different sizes share the truth.
 struct SimFamily {
   const SimSpace* space = nullptr;
-  State state;        ///< without the size
+  State state;  ///< without the size
+  /// Agents see a call that belongs to no job, as `tune` measures it; else one of a training step.
+  bool lone = false;
   PathModel truth;    ///< hidden
   PathModel nominal;  ///< what the prior is made of
   WorldSpread spread;

@@ -5,8 +5,8 @@
 
 namespace dynamiccl {
 
-/// Fills what a training cell says of the job: model, batch, method, synchronisation. What the
-/// cell does not decide stays as it is.
+/// Fills what a training cell with a tuner says of the job: model, batch, schedule; it sums by
+/// BSP all-reduces of plain values. What the cell does not decide stays as it is.
 /// @param spec its servers are a number where they are one
 void set_training(State& state, const TrainingSpec& spec, int workers);
 

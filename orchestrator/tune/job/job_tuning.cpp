@@ -64,7 +64,7 @@ JobTuning::JobTuning(
   if (options.call_agent != "none")
     call_agent_ = make_agent(options.call_agent, options.agent_options);
   author_ = {options.agent, "", options.agent_options.seed};
-  if (options.agent == "ppo")
+  if (reads_policy(options.agent))
     author_.policy_version =
         read_policy(policy_or_throw(options.agent_options.policy_path)).version();
 }

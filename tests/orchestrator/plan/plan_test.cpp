@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <set>
 
 #include "orchestrator/launch/group_commands.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
+#include "tuner/table/table.hpp"
 
 using namespace dynamiccl;
 using dynamiccl::testing::parsed;
@@ -379,4 +381,35 @@ TEST_CASE("training that cannot run says why, and leaves collectives alone", "[d
     if (group.architecture == Architecture::ps)
       CHECK(group.cells.front().impossible == "1 server leaves no worker among 1 rank");
   }
+}
+
+TEST_CASE("another table under the same name makes another training cell", "[d-40]") {
+  TableEntry entry;
+  entry.key = {"abcd", TaskKey::parse("openmpi/ring/allreduce/2^20/r3n1")};
+  entry.size = Bytes{1 << 20};
+  entry.arm = entry.setting.algorithm = "ring";
+  ConfigurationTable table;
+  table.put_regime({"abcd", "somewhere", nlohmann::json::object()});
+  table.put(entry);
+  const std::string path = "plan-test-table.json";
+  const auto id = [&] {
+    write_table(table, path);
+    const auto plan =
+        make_plan(parsed(kTraining, {"work.0.training=\"mg-wfbp\"", "work.0.tuner=\"" + path + "\"",
+                                     "axes.backend=\"openmpi\""}),
+                  {}, nullptr);
+    for (const auto& group : plan.groups)
+      for (const auto& cell : group.cells)
+        if (cell.work.collective == Collective::training) return cell.work.id;
+    return std::string("no training cell");
+  };
+  const std::string first = id();
+  table.provenance["when"] = "later";
+  table.entries[0].evidence.ratio = 0.5;
+  CHECK(id() == first);  // the same settings, measured otherwise
+  table.entries[0].setting.algorithm = "recursive_doubling";
+  const std::string second = id();
+  CHECK(second != first);
+  CHECK(second != "no training cell");
+  std::filesystem::remove(path);
 }

@@ -86,6 +86,30 @@ TEST_CASE("published figures and the ratio of communication to computation are t
   CHECK(std::abs(at("openmpi ring bsp-a2a") - std::log(384.0)) < 1e-9);
 }
 
+TEST_CASE("the published winners by intensity are held against models in the same units",
+          "[H-23]") {
+  const auto standing = [](TrainingModel model, TrainingMethod method, int sequence) {
+    TrainingSpec spec;
+    spec.model = model;
+    spec.method = method;
+    spec.sequence = sequence;
+    spec.batch = 64;
+    return schedule_log_offset(training_cell(spec), 32);
+  };
+  // BERT computes little per parameter: merging wins, partitioning through servers gains nothing.
+  for (const int tokens : {64, 128}) {
+    CAPTURE(tokens);
+    const auto of = [&](TrainingMethod method) {
+      return standing(TrainingModel::bert_base, method, tokens);
+    };
+    CHECK(of(TrainingMethod::mg_wfbp) < 0);
+    CHECK(of(TrainingMethod::bytescheduler_ps) == 0);
+  }
+  // ResNet-50 computes much: ByteScheduler-PS wins, slightly.
+  CHECK(standing(TrainingModel::resnet50, TrainingMethod::bytescheduler_ps, 64) <
+        standing(TrainingModel::resnet50, TrainingMethod::mg_wfbp, 64));
+}
+
 TEST_CASE("a collective's algorithms over several libraries are ways to run it, too") {
   const TunePlan plan = planned_run(parsed(R"([[work]]
 collective = "allreduce"

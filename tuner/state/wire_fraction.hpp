@@ -1,6 +1,5 @@
 #pragma once
 
-#include "core/vocabulary/units.hpp"
 #include "tuner/state/state_vocabulary.hpp"
 
 namespace dynamiccl {
@@ -15,8 +14,5 @@ namespace dynamiccl {
 /// a value of 4 bytes each, hence 2 * rate
 /// @throws Error(input) when the rate is out of its method's range
 double wire_fraction(Compression method, double rate);
-
-/// What one collective moves for a tensor of `nominal` bytes; at least one byte.
-Bytes effective_size(Bytes nominal, Compression method, double rate);
 
 }  // namespace dynamiccl

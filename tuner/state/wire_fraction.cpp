@@ -1,9 +1,8 @@
-#include "tuner/state/effective_size.hpp"
+#include "tuner/state/wire_fraction.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
+#include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -36,12 +35,7 @@ double wire_fraction(Compression method, double rate) {
     case Compression::other:
       return checked(rate, 0, 4, method, "wire bytes / nominal bytes");
   }
-  throw Error(ErrorKind::bug, "compression without an effective size");
-}
-
-Bytes effective_size(Bytes nominal, Compression method, double rate) {
-  const double bytes = static_cast<double>(nominal.count()) * wire_fraction(method, rate);
-  return Bytes{static_cast<std::uint64_t>(std::max(1.0, std::round(bytes)))};
+  throw Error(ErrorKind::bug, "compression without a size on the wire");
 }
 
 }  // namespace dynamiccl

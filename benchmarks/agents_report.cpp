@@ -1,0 +1,219 @@
+// Which agent searches best? Lets every agent search stored measurements instead of launches, with
+// as many seeds, and prints one report (Markdown) of all of them together and of each alone:
+//
+//   scripts/agents_report.sh                     unpacks what the repository stores and calls this
+//   agents_report [--seeds N] [--policy NAME=FILE]... [--rows FILE.csv]
+//                 [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
+//
+// EXPERIMENT is the file that `tune --sweep` measured into DB as RUN (or "last"); NAME the
+// experiment of an ordinary run over settings in DB. Databases of earlier versions are migrated in
+// place: give copies.
+// --policy adds the ppo agent with another policy file to the comparison.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/vocabulary/error.hpp"
+#include "db/store.hpp"
+#include "orchestrator/cli/verbs/experiment_arguments.hpp"
+#include "orchestrator/experiment/tune_reader.hpp"
+#include "orchestrator/tune/agent_comparison.hpp"
+#include "orchestrator/tune/grid_samples.hpp"
+#include "orchestrator/tune/samples.hpp"
+#include "tuner/agents/policy_agent.hpp"
+#include "tuner/policy/policy_file.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+struct Options {
+  int seeds = 10;
+  std::vector<std::pair<std::string, std::string>> policies;  ///< name, file
+  std::vector<std::array<std::string, 3>> sweeps;             ///< experiment, database, run
+  std::vector<std::pair<std::string, std::string>> grids;     ///< experiment's name, database
+  std::string rows;
+};
+
+/// Tasks that are searched together: of one backend in one environment.
+struct Part {
+  std::string name;
+  std::vector<SampledTask> tasks;
+  double budget = 0.25;
+  std::vector<ReplayScore> scores;
+};
+
+/// One part per environment and backend. @param environment by task
+std::vector<Part> parts_of(const std::string& source, const std::vector<SampledTask>& tasks,
+                           const std::vector<std::string>& environments, double budget) {
+  std::vector<Part> parts;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const std::string name = fmt::format(
+        "{}: {}, {}", source, name_of(tasks[t].search.task.key.task.backend), environments[t]);
+    auto part =
+        std::find_if(parts.begin(), parts.end(), [&](const Part& one) { return one.name == name; });
+    if (part == parts.end()) part = parts.insert(parts.end(), Part{name, {}, budget, {}});
+    part->tasks.push_back(tasks[t]);
+  }
+  return parts;
+}
+
+std::vector<Part> sweep_parts(const std::string& experiment, const std::string& db,
+                              const std::string& name) {
+  { const Store migrated(db); }
+  ExperimentArguments arguments;
+  arguments.file = experiment;
+  const LoadedExperiment loaded = load_experiment_of_anywhere(arguments);
+  const Reader reader(db);
+  const std::string run = reader.resolve_run(name);
+  TuneOptions options = tune_options_of(loaded.experiment);
+  options.huge_pages = measured_huge_pages(reader, run);
+  options.own = false;
+  TunePlan plan = make_tune_plan(loaded.experiment, loaded.plan, options);
+  const std::vector<SampledTask> tasks = load_samples(reader, plan, run);
+  std::vector<std::string> environments;
+  for (const TuneTask& task : plan.tasks) environments.push_back(task.environment);
+  return parts_of(loaded.experiment.name, tasks, environments, options.budget);
+}
+
+std::vector<Part> grid_parts(const std::string& name, const std::string& db) {
+  { const Store migrated(db); }
+  const Reader reader(db);
+  const std::vector<SampledTask> tasks = load_grid(reader, find_run(reader, name));
+  std::vector<std::string> environments;
+  for (const SampledTask& task : tasks) environments.push_back(task.search.task.key.regime);
+  return parts_of(name, tasks, environments, 0.25);
+}
+
+const std::vector<std::string> kCandidates{kPpo,     kOnlinePpo,           kUntrainedPpo,
+                                           "bandit", "coordinate-descent", "random"};
+
+void search_part(Part& part, const Options& options) {
+  ReplayOptions replayed;
+  replayed.agents = kCandidates;
+  replayed.agents.emplace_back("exhaustive");
+  replayed.seeds = options.seeds;
+  replayed.budget = part.budget;
+  replayed.agent.policy_path = shipped_policy();
+  for (const SampledTask& task : part.tasks)
+    replayed.parts = std::min(replayed.parts, task.arm_us[0].size());
+  part.scores = replay(part.tasks, replayed, nullptr);
+  replayed.agents = {kPpo};
+  for (const auto& [name, file] : options.policies) {
+    replayed.agent.policy_path = file;
+    part.scores.push_back(replay(part.tasks, replayed, nullptr).front());
+    part.scores.back().agent = name;
+  }
+}
+
+std::string csv_rows(const std::vector<Part>& parts) {
+  std::string text =
+      "part,agent,seed,tasks,oracle_log_faster,log_faster,slower,evaluations,to_95\n";
+  for (const Part& part : parts)
+    for (const ReplayScore& score : part.scores)
+      for (std::size_t s = 0; s < score.by_seed.size(); ++s) {
+        const SeedScore& seed = score.by_seed[s];
+        text += fmt::format("\"{}\",{},{},{},{:.4f},{:.4f},{},{},{}\n", part.name, score.agent, s,
+                            score.tasks, score.oracle_log_faster, seed.log_faster, seed.slower,
+                            seed.evaluations,
+                            seed.to_95.empty() || !std::isfinite(median(seed.to_95))
+                                ? ""
+                                : fmt::format("{}", median(seed.to_95)));
+      }
+  return text;
+}
+
+void print_report(const std::vector<Part>& parts, const Options& options) {
+  std::vector<std::string> candidates = kCandidates;
+  for (const auto& [name, file] : options.policies) candidates.push_back(name);
+  std::vector<std::vector<ReplayScore>> all;
+  for (const Part& part : parts) all.push_back(part.scores);
+  const AgentComparison together = compare_agents(all, candidates);
+  fmt::print(
+      "## All searches together\n\n{} cells count, {} seeds; the oracle's choices take {:.3f} of "
+      "the default's time.\n\n{}\n**Best: {}**\n",
+      together.tasks, together.seeds, together.oracle_time, comparison_markdown(together),
+      together.best.empty() ? "none: no cell counts" : together.best);
+  for (const Part& part : parts) {
+    const AgentComparison one = compare_agents({part.scores}, candidates);
+    std::size_t settings = 0;
+    for (const SampledTask& task : part.tasks) settings += task.arm_us.size();
+    fmt::print("\n### {}\n\n{} cells with {} settings, {} launches of each; {} cells count",
+               part.name, part.tasks.size(), settings, part.tasks.front().arm_us[0].size(),
+               one.tasks);
+    if (one.tasks == 0) {
+      fmt::print(". Slower choices a seed:");
+      for (const ReplayScore& score : part.scores)
+        fmt::print(" {} {:.1f}", score.agent, static_cast<double>(score.slower) / score.seeds);
+      fmt::print("\n");
+      continue;
+    }
+    fmt::print("; the oracle's choices take {:.3f}.\n\n{}\nBest here: {}\n", one.oracle_time,
+               comparison_markdown(one), one.best);
+  }
+}
+
+Options parse(const std::vector<std::string>& words) {
+  Options options;
+  const auto value = [&](std::size_t i) {
+    if (i >= words.size()) throw Error(ErrorKind::input, words.back() + " needs a value");
+    return words[i];
+  };
+  for (std::size_t i = 0; i < words.size();) {
+    if (words[i] == "--sweep") {
+      options.sweeps.push_back({value(i + 1), value(i + 2), value(i + 3)});
+      i += 4;
+    } else if (words[i] == "--grid") {
+      options.grids.emplace_back(value(i + 1), value(i + 2));
+      i += 3;
+    } else if (words[i] == "--policy") {
+      const std::string both = value(i + 1);
+      const auto equals = both.find('=');
+      if (equals == std::string::npos)
+        throw Error(ErrorKind::input, "--policy " + both + ": expected NAME=FILE");
+      options.policies.emplace_back(both.substr(0, equals), both.substr(equals + 1));
+      i += 2;
+    } else if (words[i] == "--rows") {
+      options.rows = value(i + 1);
+      i += 2;
+    } else if (words[i] == "--seeds") {
+      const std::string text = value(i + 1);
+      const auto [end, error] =
+          std::from_chars(text.data(), text.data() + text.size(), options.seeds);
+      if (error != std::errc{} || end != text.data() + text.size() || options.seeds < 2)
+        throw Error(ErrorKind::input, "--seeds " + text + ": expected a whole number above 1");
+      i += 2;
+    } else {
+      throw Error(ErrorKind::input, "unknown option " + words[i]);
+    }
+  }
+  if (options.sweeps.empty() && options.grids.empty())
+    throw Error(ErrorKind::input, "nothing to search: --sweep EXPERIMENT DB RUN, --grid NAME DB");
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Options options = parse({argv + 1, argv + argc});
+    std::vector<Part> parts;
+    for (const auto& [experiment, db, run] : options.sweeps)
+      for (Part& part : sweep_parts(experiment, db, run)) parts.push_back(std::move(part));
+    for (const auto& [name, db] : options.grids)
+      for (Part& part : grid_parts(name, db)) parts.push_back(std::move(part));
+    for (Part& part : parts) search_part(part, options);
+    print_report(parts, options);
+    if (!options.rows.empty()) std::ofstream(options.rows) << csv_rows(parts);
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "agents_report: {}\n", error.what());
+    return error.kind() == ErrorKind::input ? 2 : 1;
+  }
+}
