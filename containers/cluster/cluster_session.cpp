@@ -121,6 +121,13 @@ ClusterSession::~ClusterSession() {
 }
 
 std::vector<ClusterNode> ClusterSession::nodes() const {
+  if (!allocation_.nodes.empty() && !narrowed_.empty()) {
+    std::vector<ClusterNode> chosen;
+    for (const auto& name : narrowed_)
+      for (const auto& node : allocation_.nodes)
+        if (node.name == name) chosen.push_back(node);
+    return chosen;
+  }
   if (!allocation_.nodes.empty()) return allocation_.nodes;
   std::vector<ClusterNode> unknown;
   for (int i = 0; i < options_.nodes; ++i)

@@ -47,6 +47,10 @@ class ClusterSession {
   [[nodiscard]] const ClusterOptions& options() const { return options_; }
   /// The nodes; without an allocation yet, nameless ones of the number asked for.
   [[nodiscard]] std::vector<ClusterNode> nodes() const;
+  /// From now on nodes() are these of them alone, in this order; hold() still asks all.
+  /// Environments that are up stay where they are: stop them first.
+  /// @param names of nodes that are there; empty = all
+  void narrow_to(std::vector<std::string> names) { narrowed_ = std::move(names); }
   [[nodiscard]] const std::string& job() const { return allocation_.job; }
   [[nodiscard]] bool own_job() const { return allocation_.ours; }
 
@@ -79,6 +83,7 @@ class ClusterSession {
   ClusterOptions options_;
   int slots_per_node_;
   SlurmAllocation allocation_;
+  std::vector<std::string> narrowed_;
   std::vector<NodeReport> reports_;
   std::vector<std::string> surveyed_;  ///< folders and programs of the last survey
 };
