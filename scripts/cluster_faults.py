@@ -9,18 +9,22 @@ A fault is `orchestrator` (the program gets SIGKILL), `node` (a node's container
 again after a while) or `slurmctld` (killed and started again). After the faults the run is resumed until
 it ends, and judged: every (group, block) has one good launch, none has two, nothing is left running in
 the database, on the nodes or in the queue, and `clean` then finds nothing. Prints one line per fault and
-a summary; exit code 1 when anything is amiss.
+a summary; exit code 1 when anything is amiss, 77 where no such cluster can be.
 """
 
 import argparse
 import json
+import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+NOT_HERE = 77
 SOURCE = Path(__file__).resolve().parent.parent
 
 EXPERIMENT = """name = "cluster-faults"
@@ -148,7 +152,7 @@ def judge(run, counts):
         "(SELECT count(*) FROM launch_rank r WHERE r.launch_id = l.id) <> 4")[0]["n"], 0)
     counts["attempts"] = run.rows("SELECT count(*) AS n FROM launch")[0]["n"]
     for node in ["node1", "node2"]:
-        check(f"ranks left on {node}", run.rig.shell(node, "pgrep -fc dynamiccl-worker || true").stdout.strip(), "0")
+        check(f"ranks left on {node}", run.rig.shell(node, "pgrep -xc dynamiccl-worke || true").stdout.strip(), "0")
     if run.way == "slurm":
         check("jobs left", run.rig.shell("head", "squeue -h -t PENDING,RUNNING | wc -l").stdout.strip(), "0")
     cleaned = run.rig.on("head", str(run.rig.build / "dynamiccl"), "clean", "--db", "faults.sqlite")
@@ -178,6 +182,11 @@ def main():
     parser.add_argument("--longest", type=float, default=10, help="seconds until the next fault at most")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    missing = [name for name in ("dockerd", "docker", "slurmctld", "slurmd", "munged", "sshd") if not shutil.which(name)]
+    if os.geteuid() != 0 or missing:
+        print("needs root and, in PATH:", " ".join(missing))
+        return NOT_HERE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rand = random.Random(arguments.seed)
     kinds = arguments.faults.split(",")
     begin = time.time()
