@@ -62,6 +62,9 @@ class ClusterSession {
   /// @throws Error(environment) with what is wrong with which node
   void hold(const std::string& run_id, const std::vector<std::string>& folders,
             const std::vector<std::string>& programs, const Progress& progress);
+  /// A launch has failed: the next hold() asks the nodes again. Where one no longer answers, an
+  /// allocation of ours is given back for another, and hosts are waited for, for a minute and once.
+  void doubt() { surveyed_.clear(); }
   /// What the nodes said in hold(), in their order; empty where every launch gets nodes of its own.
   [[nodiscard]] const std::vector<NodeReport>& reports() const { return reports_; }
 
@@ -79,6 +82,9 @@ class ClusterSession {
   /// @returns an allocation of the same run whose owner is dead
   [[nodiscard]] SlurmAllocation left_allocation(const std::string& run_id) const;
   void survey(const std::vector<std::string>& folders, const std::vector<std::string>& programs);
+  /// After a survey that found problems where all had been well.
+  void replace_nodes(const std::string& run_id, const std::vector<std::string>& folders,
+                     const std::vector<std::string>& programs, const Progress& progress);
 
   ClusterOptions options_;
   int slots_per_node_;
@@ -86,6 +92,8 @@ class ClusterSession {
   std::vector<std::string> narrowed_;
   std::vector<NodeReport> reports_;
   std::vector<std::string> surveyed_;  ///< folders and programs of the last survey
+  bool were_well_ = false;             ///< all nodes, in some survey of these
+  bool waited_ = false;                ///< for hosts that were lost
 };
 
 /// argv that runs a shell's command line on a host, without ever asking anybody for anything; that
