@@ -285,6 +285,22 @@ TEST_CASE("doctor: a node that others have no route to is named, one that is gon
   CHECK(gone.out.find("gone cannot be reached") != std::string::npos);
 }
 
+TEST_CASE("runs on other numbers of nodes are compared, and told apart", "[long]") {
+  const Rig& rig = Rig::get();
+  for (const char* nodes : {"2", "4"}) {
+    const auto run =
+        rig.program("compared.sqlite", {"run", kExperiment, "--only", "backend == gloo", "--set",
+                                        "protocol.launches=3", "--hosts",
+                                        "node1:2,node2:2,node3:2,node4:2", "--nodes", nodes});
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+  }
+  const auto compared = rig.program("compared.sqlite", {"compare", "last~1", "last"});
+  INFO(compared.err << compared.out);
+  CHECK(compared.out.find("A ssh on 2 nodes | B ssh on 4 nodes") != std::string::npos);
+  CHECK(compared.out.find("64 KiB") != std::string::npos);
+}
+
 TEST_CASE("doctor: nodes and this machine's environments are not looked at together") {
   const auto refused = [](std::vector<std::string> words) {
     words.insert(words.begin(), {kProgram, "doctor"});
