@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/vocabulary/error.hpp"
+#include "db/network_files.hpp"
 
 namespace dynamiccl {
 
@@ -124,11 +125,11 @@ void check_owner_program(SQLite::Database& db, const std::string& path) {
                           path));
 }
 
-void switch_to_wal(SQLite::Database& db) {
+void switch_journal(SQLite::Database& db, const char* statement) {
   // The change of journal mode needs the file alone and does not wait by itself.
   for (int attempt = 0;; ++attempt) {
     try {
-      db.exec("PRAGMA journal_mode=WAL");
+      db.exec(statement);
       return;
     } catch (const SQLite::Exception& error) {
       if (error.getErrorCode() != SQLITE_BUSY || attempt >= 100) throw;
@@ -180,6 +181,26 @@ void throw_explained(const SQLite::Exception& error, const std::string& path,
                                 next.empty() ? "" : "; ", next));
 }
 
+void choose_journal(SQLite::Database& db, const std::string& path, const std::string& network,
+                    bool locks) {
+  if (network.empty()) {
+    switch_journal(db, "PRAGMA journal_mode=WAL");
+    // NORMAL: a killed process loses nothing; the machine losing power may cost the newest commits,
+    // never the database. Waiting for the disk twice per launch would cost more than the rows.
+    db.exec("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000");
+    return;
+  }
+  if (!locks)
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("database {}: its folder lies on {}, where a lock keeps nobody away: two "
+                    "processes could damage it; name a database on this machine's own disk with "
+                    "--db, and give --out the folder that all nodes share",
+                    path, network));
+  switch_journal(db, "PRAGMA journal_mode=DELETE");
+  db.exec("PRAGMA synchronous=FULL");
+}
+
 SQLite::Database open_for_writing(const std::string& path) {
   regular_file_or_none(path);
   make_private(path);
@@ -188,14 +209,12 @@ SQLite::Database open_for_writing(const std::string& path) {
                         kBusyTimeoutMs);
     require_magic(db, path);
     check_owner_program(db, path);
-    switch_to_wal(db);
-    // NORMAL: a killed process loses nothing; the machine losing power may cost the newest commits,
-    // never the database. Waiting for the disk twice per launch would cost more than the rows.
+    const std::string folder = std::filesystem::absolute(path).parent_path().string();
+    const std::string network = network_file_system(folder);
+    choose_journal(db, path, network, network.empty() || locks_hold(folder));
     // A small cache: rows are appended, and a large one would let the writer grow with its
     // database.
-    db.exec(
-        "PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=ON; "
-        "PRAGMA cache_size=-2048");
+    db.exec("PRAGMA foreign_keys=ON; PRAGMA cache_size=-2048");
     if (pragma(db, "foreign_keys") != 1) {
       throw Error(
           ErrorKind::environment,

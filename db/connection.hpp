@@ -16,6 +16,15 @@ inline constexpr int kApplicationId = 0x44594E43;
 /// opened
 SQLite::Database open_for_writing(const std::string& path);
 
+/// How a database is written safely where it lies. On this machine's disks: a log beside it (WAL).
+/// On a network file system, where other machines do not see the log's index: the rollback journal,
+/// every step down to the disk; and only where locks keep others away.
+/// @param network network_file_system() of its folder
+/// @param locks locks_hold() there
+/// @throws Error(environment) where nothing is safe
+void choose_journal(SQLite::Database& db, const std::string& path, const std::string& network,
+                    bool locks);
+
 /// A connection that cannot write, whatever SQL it is given.
 /// @throws as open_for_writing, also when the file does not exist
 SQLite::Database open_for_reading(const std::string& path);

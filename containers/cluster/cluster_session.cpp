@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <thread>
 
 #include "containers/owner.hpp"
 #include "core/vocabulary/error.hpp"
@@ -18,6 +19,9 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::chrono::seconds kSurveyTimeout{60};
+/// A host that is started anew comes back in about this time; a run does not stand still for
+/// longer.
+constexpr std::chrono::seconds kLostHosts{60};
 /// Connections that are opened at once: sshd refuses more than ten that have not logged in yet, but
 /// those go to one host each; this many are what a login node bears.
 constexpr std::size_t kAtOnce = 32;
@@ -121,6 +125,13 @@ ClusterSession::~ClusterSession() {
 }
 
 std::vector<ClusterNode> ClusterSession::nodes() const {
+  if (!allocation_.nodes.empty() && !narrowed_.empty()) {
+    std::vector<ClusterNode> chosen;
+    for (const auto& name : narrowed_)
+      for (const auto& node : allocation_.nodes)
+        if (node.name == name) chosen.push_back(node);
+    return chosen;
+  }
   if (!allocation_.nodes.empty()) return allocation_.nodes;
   std::vector<ClusterNode> unknown;
   for (int i = 0; i < options_.nodes; ++i)
@@ -177,12 +188,38 @@ void ClusterSession::hold(const std::string& run_id, const std::vector<std::stri
   all.insert(all.end(), programs.begin(), programs.end());
   if (all == surveyed_ && !reports_.empty()) return;
   survey(folders, programs);
+  if (were_well_ && !problems_text(reports_).empty())
+    replace_nodes(run_id, folders, programs, progress);
   if (const auto problems = problems_text(reports_); !problems.empty()) {
     reports_.clear();
     throw Error(ErrorKind::environment,
                 fmt::format("not every node can take ranks:\n  {}", problems));
   }
   surveyed_ = all;
+  were_well_ = true;
+  waited_ = false;
+}
+
+void ClusterSession::replace_nodes(const std::string& run_id,
+                                   const std::vector<std::string>& folders,
+                                   const std::vector<std::string>& programs,
+                                   const Progress& progress) {
+  if (progress.say != nullptr) progress.say("nodes were lost: " + problems_text(reports_));
+  if (allocation_.ours) {
+    // Slurm may take its time to notice; until then every step of this job fails.
+    release();
+    get_allocation(run_id, progress);
+    survey(folders, programs);
+    return;
+  }
+  const auto end = std::chrono::steady_clock::now() + kLostHosts;
+  while (!waited_ && std::chrono::steady_clock::now() < end &&
+         !(progress.interrupted && progress.interrupted())) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    survey(folders, programs);
+    if (problems_text(reports_).empty()) return;
+  }
+  waited_ = true;
 }
 
 void ClusterSession::survey(const std::vector<std::string>& folders,

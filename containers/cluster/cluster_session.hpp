@@ -47,6 +47,10 @@ class ClusterSession {
   [[nodiscard]] const ClusterOptions& options() const { return options_; }
   /// The nodes; without an allocation yet, nameless ones of the number asked for.
   [[nodiscard]] std::vector<ClusterNode> nodes() const;
+  /// From now on nodes() are these of them alone, in this order; hold() still asks all.
+  /// Environments that are up stay where they are: stop them first.
+  /// @param names of nodes that are there; empty = all
+  void narrow_to(std::vector<std::string> names) { narrowed_ = std::move(names); }
   [[nodiscard]] const std::string& job() const { return allocation_.job; }
   [[nodiscard]] bool own_job() const { return allocation_.ours; }
 
@@ -58,6 +62,9 @@ class ClusterSession {
   /// @throws Error(environment) with what is wrong with which node
   void hold(const std::string& run_id, const std::vector<std::string>& folders,
             const std::vector<std::string>& programs, const Progress& progress);
+  /// A launch has failed: the next hold() asks the nodes again. Where one no longer answers, an
+  /// allocation of ours is given back for another, and hosts are waited for, for a minute and once.
+  void doubt() { surveyed_.clear(); }
   /// What the nodes said in hold(), in their order; empty where every launch gets nodes of its own.
   [[nodiscard]] const std::vector<NodeReport>& reports() const { return reports_; }
 
@@ -75,12 +82,18 @@ class ClusterSession {
   /// @returns an allocation of the same run whose owner is dead
   [[nodiscard]] SlurmAllocation left_allocation(const std::string& run_id) const;
   void survey(const std::vector<std::string>& folders, const std::vector<std::string>& programs);
+  /// After a survey that found problems where all had been well.
+  void replace_nodes(const std::string& run_id, const std::vector<std::string>& folders,
+                     const std::vector<std::string>& programs, const Progress& progress);
 
   ClusterOptions options_;
   int slots_per_node_;
   SlurmAllocation allocation_;
+  std::vector<std::string> narrowed_;
   std::vector<NodeReport> reports_;
   std::vector<std::string> surveyed_;  ///< folders and programs of the last survey
+  bool were_well_ = false;             ///< all nodes, in some survey of these
+  bool waited_ = false;                ///< for hosts that were lost
 };
 
 /// argv that runs a shell's command line on a host, without ever asking anybody for anything; that

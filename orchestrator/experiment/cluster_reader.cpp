@@ -10,19 +10,13 @@
 namespace dynamiccl {
 namespace {
 
-/// `hosts`: a list in the file, or the name of one that launchers take.
 std::vector<ClusterNode> read_hosts(TableReader& table) {
   const auto texts = table.texts("hosts");
   if (texts.empty()) return {};
-  const bool is_file = texts.size() == 1 && std::filesystem::is_regular_file(texts.front());
   try {
-    return is_file ? parse_hosts(read_input_file(texts.front()), texts.front())
-                   : parse_hosts(join(texts, ","), "cluster.hosts");
+    return hosts_of(texts);
   } catch (const Error& error) {
-    std::string message = error.what();
-    if (!is_file && texts.size() == 1 && texts.front().find('/') != std::string::npos)
-      message = texts.front() + ": there is no such file of hosts";
-    table.complain("hosts", message);
+    table.complain("hosts", error.what());
     return {};
   }
 }
@@ -53,6 +47,15 @@ void read_options(TableReader& table, ClusterOptions& options) {
 }
 
 }  // namespace
+
+std::vector<ClusterNode> hosts_of(const std::vector<std::string>& texts) {
+  const bool alone = texts.size() == 1;
+  if (alone && std::filesystem::is_regular_file(texts.front()))
+    return parse_hosts(read_input_file(texts.front()), texts.front());
+  if (alone && texts.front().find('/') != std::string::npos)
+    throw Error(ErrorKind::input, texts.front() + ": there is no such file of hosts");
+  return parse_hosts(join(texts, ","), "cluster.hosts");
+}
 
 std::optional<ClusterOptions> read_cluster(TableReader& root) {
   auto table = root.table("cluster");

@@ -1,11 +1,17 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "containers/cluster/cluster_options.hpp"
 #include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
+
+/// `hosts` as files and command lines have it: a list, or the name of one that launchers take.
+/// @throws Error(input) with what is wrong
+std::vector<ClusterNode> hosts_of(const std::vector<std::string>& texts);
 
 /// Reads [cluster]; nullopt where the file has none: all ranks on this machine.
 std::optional<ClusterOptions> read_cluster(TableReader& root);

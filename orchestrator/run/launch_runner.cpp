@@ -112,6 +112,7 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
       run_launch(launch, profile, *environment, site_, protocol,
                  console_.verbose() ? [](const std::string& text) { tell(printable(text)); }
                                     : std::function<void(const std::string&)>());
+  if (site_.cluster && !done.ok()) site_.cluster->doubt();
   beside.merge(runs_beside());
   done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
   if (store_ != nullptr) {
@@ -176,7 +177,10 @@ GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPla
 
 void LaunchRunner::hold_nodes() {
   if (!site_.cluster) return;
+  const std::string before = site_.cluster->job();
   site_.cluster->hold(run_id_, {site_.worker_folder, site_.run_folder}, {}, preparation_progress());
+  // Environments name the job whose steps their ranks are.
+  if (!before.empty() && site_.cluster->job() != before) stop_environments();
 }
 
 void LaunchRunner::stop_environments() {

@@ -118,6 +118,25 @@
         { name: "published ratio", right: true, text: r => r.published_ratio === null ? "-" : format.ratio(r.published_ratio) }] })] : [];
   }
 
+  /** Speed-up over the ranks, a line per method, a chart per model, environment and backend. */
+  function scaling(rows, methods, looks) {
+    const { el, format } = Report;
+    const place = r => `${r.model}, batch ${r.batch}, ${r.environment}, ${r.backend}`;
+    const charts = [...new Set(rows.map(place))].map(where => {
+      const mine = rows.filter(r => place(r) === where);
+      const line = r => named({ ...r, settings: "" }) + (r.nodes > 1 ? `, ${r.nodes} nodes` : "");
+      const series = [...new Set(mine.map(r => JSON.stringify([line(r), r.method, r.settings])))].map(key => {
+        const [label, method, settings] = JSON.parse(key);
+        return { label, look: looks(method), points: mine.filter(r => line(r) === label && r.settings === settings).map(r => ({
+          x: r.ranks, value: r.speedup, low: r.speedup_low, high: r.speedup_high, notes: [`efficiency ${format.number(100 * r.efficiency)} %`, settings] })) };
+      }).filter(s => s.points.length > 1);
+      return series.length ? Report.lineChart({ caption: where, title: "Speed-up by ranks", series, x: { linear: true, tick: x => Number.isInteger(x) ? x + " ranks" : "" },
+        range: Report.yRange(series, [1, 1]), tick: format.ratio, text: p => format.interval(p.value, p.low, p.high, format.ratio), reference: { value: 1, low: 1, high: 1 } }) : null;
+    }).filter(Boolean);
+    return charts.length ? [el("h3", {}, "Speed-up by ranks"), Report.keys(methods.filter(m => rows.some(r => r.method === m)).map(m => ({ label: m, look: looks(m) }))),
+      el("div", { class: "panels" }, charts), el("p", { class: "method" }, "Throughput over one worker's in the same launch; efficiency: that over the ranks, servers among them.")] : [];
+  }
+
   /** Speed-ups over one worker beside the survey's, by link. */
   function speedups(own, passes) {
     const { el, format } = Report;
@@ -164,7 +183,7 @@
           learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
-        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));
+        "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));
     },
   });
 })();

@@ -81,6 +81,7 @@ json training_data(const PageContext& page) {
           {"survey", training_studies().survey_testbed},
           {"survey_note", training_studies().speedups_note},
           {"against_ring", table_json(named_query(page.reader, "ps_against_ring", scope))},
+          {"scaling", table_json(named_query(page.reader, "scaling", scope))},
           {"speedups", table_json(named_query(page.reader, "published_training", scope))},
           {"c2c", table_json(named_query(page.reader, "c2c", scope))}};
 }

@@ -9,6 +9,7 @@
 #include "reports/page/html_report.hpp"
 #include "tests/browser/chromium.hpp"
 #include "tests/db/synthetic.hpp"
+#include "tests/reports/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -267,5 +268,32 @@ TEST_CASE("the page draws training: table, breakdown, prediction and curves") {
   CHECK_THAT(text.get<std::string>(), ContainsSubstring("None of the survey's models"));
   browser.evaluate("document.querySelectorAll('#training details').forEach(d => d.open = true)");
   CHECK(browser.becomes_true("document.getElementById('training').innerText.includes('23.2×')"));
+  CHECK(browser.complaints() == std::vector<std::string>{});
+}
+
+TEST_CASE("the page draws speed-up over ranks where there are several numbers of them", "[G-07]") {
+  if (Chromium::program().empty()) SKIP("no Chromium here: apt-get install chromium");
+  std::vector<TrainedCase> cells;
+  for (const char* method : {"bsp-a2a", "mg-wfbp"})
+    for (const int ranks : {2, 4, 8}) {
+      TrainedCase cell{method, "mlp"};
+      cell.ranks = ranks;
+      cell.figures = usual_figures();
+      cells.push_back(cell);
+    }
+  const TrainedRun run(cells);
+  const ScratchFolder folder;
+  const auto path = folder.file("report.html");
+  std::ofstream(path) << render_report_html(Reader(run.file()), "last");
+  Chromium browser(std::filesystem::path(path).parent_path().string());
+  browser.show({});
+  browser.open(path);
+  REQUIRE(browser.becomes_true("document.documentElement.dataset.firstChartMs"));
+  browser.evaluate("Report.drawAll()");
+  CHECK(browser.becomes_true(
+      "[...document.querySelectorAll('#training .plot')].filter(p => "
+      "p.getAttribute('aria-label').startsWith('Speed-up by ranks. bsp-a2a, mg-wfbp') && "
+      "p.querySelector('canvas')).length === 1"));
+  CHECK(browser.becomes_true(std::string(kBlankCanvases) + " === 0"));
   CHECK(browser.complaints() == std::vector<std::string>{});
 }

@@ -3,7 +3,8 @@
 #
 #   cluster_rig.sh up FOLDER NODES BIND...   a head (slurmctld, where programs are started) and node1 to nodeN
 #   cluster_rig.sh exec FOLDER HOST CMD...   runs a command in one of them, in the folder shared by all
-#   cluster_rig.sh cut FOLDER NODE RATE      caps what a node sends, "500mbit"; "off" lifts the cap
+#   cluster_rig.sh cut FOLDER NODE RATE      caps a node's link, "500mbit"; "off" lifts the cap
+#   cluster_rig.sh blackhole FOLDER NODE add|del OTHER   takes a node's way to another, or gives it back
 #   cluster_rig.sh kill FOLDER NODE          ends a node at once, as a power cut would
 #   cluster_rig.sh down FOLDER               leaves nothing
 #
@@ -157,16 +158,22 @@ down() {
   rm -rf "$folder"
 }
 
-# The engine's side of a node's link is the interface with the number that the node's eth0 names.
+# A node's link has two ends, each of which shapes what it sends: the engine's, which is the interface
+# with the number that the node's eth0 names, and the node's own.
 cut_link() {
-  local number engine name
+  local number engine inside name
   number=$(docker exec "$1" cat /sys/class/net/eth0/iflink)
+  inside=$(docker inspect --format '{{.State.Pid}}' "$1")
   engine=$(cat "$folder/pid")
   name=$(nsenter --target "$engine" --net ip -o link | awk -F': ' -v n="$number" '$1 == n {sub(/@.*/, "", $2); print $2}')
-  nsenter --target "$engine" --net tc qdisc del dev "$name" root 2>/dev/null || true
-  [ "$2" = off ] && return 0
-  # Both directions: what the node receives is shaped here, what it sends is policed on arrival.
-  nsenter --target "$engine" --net tc qdisc add dev "$name" root tbf rate "$2" burst 256kb latency 50ms
+  shape_end "$engine" "$name" "$2"
+  shape_end "$inside" eth0 "$2"
+}
+
+shape_end() {
+  nsenter --target "$1" --net tc qdisc del dev "$2" root 2>/dev/null || true
+  [ "$3" = off ] && return 0
+  nsenter --target "$1" --net tc qdisc add dev "$2" root tbf rate "$3" burst 256kb latency 50ms
 }
 
 case $command in
@@ -178,6 +185,10 @@ case $command in
     exec docker exec --workdir "$shared" "$host" "$@"
     ;;
   cut) cut_link "$1" "$2" ;;
+  blackhole)
+    address=$(docker inspect --format '{{.NetworkSettings.Networks.rig.IPAddress}}' "$3")
+    nsenter --target "$(docker inspect --format '{{.State.Pid}}' "$1")" --net ip route "$2" blackhole "$address/32"
+    ;;
   kill) docker kill "$1" >/dev/null ;;
   revive) docker start "$1" >/dev/null ;;
   *)

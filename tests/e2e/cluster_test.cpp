@@ -51,6 +51,19 @@ class Rig {
   [[nodiscard]] std::string queue() const {
     return std::string(trim(on("head", {"squeue", "--noheader", "--states=PENDING,RUNNING"}).out));
   }
+  /// Caps the links of nodes at a rate, "1gbit"; "off" lifts it.
+  void cap(const std::vector<std::string>& nodes, const std::string& rate) const {
+    for (const auto& node : nodes) {
+      const auto done = script({"cut", folder_, node, rate});
+      INFO(done.err);
+      REQUIRE(done.exit_code == 0);
+    }
+  }
+  /// Takes away ("add") and gives back ("del") a node's way to another.
+  CommandResult route(const std::string& node, const std::string& verb,
+                      const std::string& to) const {
+    return script({"blackhole", folder_, node, verb, to});
+  }
   void file(const std::string& name, const std::string& text) const {
     std::ofstream(shared() + "/" + name) << text;
   }
@@ -66,7 +79,7 @@ class Rig {
     std::string pattern = "/tmp/dyn-rig-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
-    const auto up = script({"up", folder_, "2", DYNAMICCL_SOURCE_DIR, DYNAMICCL_BINARY_DIR});
+    const auto up = script({"up", folder_, "4", DYNAMICCL_SOURCE_DIR, DYNAMICCL_BINARY_DIR});
     if (up.exit_code != 0) why_ = "no cluster of containers comes up here: " + up.err;
   }
   ~Rig() {
@@ -116,6 +129,14 @@ void check_measured(const Rig& rig, const std::string& db, const std::string& st
   }
   for (const char* node : {"node1", "node2"})
     CHECK(rig.on(node, {"pgrep", "-f", "dynamiccl-worker"}).out.empty());
+}
+
+/// What the doctor says is to be drained; what it suspected by chance and cleared is not.
+std::vector<std::string> drained(const nlohmann::json& said) {
+  std::vector<std::string> nodes;
+  for (const auto& suspect : said["suspects"])
+    if (suspect["confirmed"] == true) nodes.push_back(suspect["node"]);
+  return nodes;
 }
 
 }  // namespace
@@ -220,4 +241,78 @@ TEST_CASE("Slurm: a resumed run takes over what a killed one has left in the que
   CHECK((resumed.out + resumed.err).find("takes over Slurm job") != std::string::npos);
   check_measured(rig, "resumed.sqlite", "srun");
   CHECK(rig.queue() == "");
+}
+
+TEST_CASE("doctor: of four nodes the one with the slow link is to be drained, by ssh and by Slurm",
+          "[long]") {
+  const Rig& rig = Rig::get();
+  rig.cap({"node1", "node2", "node4"}, "1gbit");
+  rig.cap({"node3"}, "500mbit");
+  const std::vector<std::vector<std::string>> ways{{"--hosts", "node1,node2,node3,node4"},
+                                                   {"--slurm", "--nodes", "4"}};
+  for (auto where : ways) {
+    where.insert(where.begin(), {"doctor", "--json"});
+    const auto looked = rig.program("doctor.sqlite", where);
+    INFO(looked.err << looked.out);
+    CHECK(looked.exit_code == 4);
+    const auto said = nlohmann::json::parse(looked.out);
+    CHECK(said["launches"].size() <= 10);
+    CHECK(drained(said) == std::vector<std::string>{"node3"});
+    CHECK(said["suspects"][0]["time_ratio"]["low"] > 1.1);
+    CHECK(rig.queue() == "");
+  }
+  rig.cap({"node3"}, "1gbit");
+  const auto well = rig.program("doctor.sqlite", {"doctor", "--hosts", "node1,node2,node3,node4"});
+  INFO(well.out);
+  CHECK(well.out.find("no node is slower than the others") != std::string::npos);
+  CHECK(well.exit_code == 0);
+  rig.cap({"node1", "node2", "node3", "node4"}, "off");
+}
+
+TEST_CASE("doctor: a node that others have no route to is named, one that is gone too", "[long]") {
+  const Rig& rig = Rig::get();
+  // The head still reaches it by ssh; ranks on the other nodes do not.
+  for (const char* node : {"node1", "node3", "node4"})
+    REQUIRE(rig.route(node, "add", "node2").exit_code == 0);
+  const auto looked =
+      rig.program("wall.sqlite", {"doctor", "--hosts", "node1,node2,node3,node4", "--json"});
+  for (const char* node : {"node1", "node3", "node4"}) rig.route(node, "del", "node2");
+  INFO(looked.err << looked.out);
+  CHECK(looked.exit_code == 4);
+  CHECK(drained(nlohmann::json::parse(looked.out)) == std::vector<std::string>{"node2"});
+  const auto gone = rig.program("wall.sqlite", {"doctor", "--hosts", "node1,node2,gone"});
+  CHECK(gone.exit_code == 4);
+  CHECK(gone.out.find("gone cannot be reached") != std::string::npos);
+}
+
+TEST_CASE("runs on other numbers of nodes are compared, and told apart", "[long]") {
+  const Rig& rig = Rig::get();
+  for (const char* nodes : {"2", "4"}) {
+    const auto run =
+        rig.program("compared.sqlite", {"run", kExperiment, "--only", "backend == gloo", "--set",
+                                        "protocol.launches=3", "--hosts",
+                                        "node1:2,node2:2,node3:2,node4:2", "--nodes", nodes});
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+  }
+  const auto compared = rig.program("compared.sqlite", {"compare", "last~1", "last"});
+  INFO(compared.err << compared.out);
+  CHECK(compared.out.find("A ssh on 2 nodes | B ssh on 4 nodes") != std::string::npos);
+  CHECK(compared.out.find("64 KiB") != std::string::npos);
+}
+
+TEST_CASE("doctor: nodes and this machine's environments are not looked at together") {
+  const auto refused = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {kProgram, "doctor"});
+    const auto result = run_command(words);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  CHECK(refused({"--hosts", "a,b", "bare-metal"}).find("looks into this machine") !=
+        std::string::npos);
+  CHECK(refused({"--hosts", "a,b", "--slurm"}).find("exclude each other") != std::string::npos);
+  CHECK(refused({"--slurm"}).find("Add --nodes N") != std::string::npos);
+  CHECK(refused({"--nodes", "2"}).find("goes with --hosts or --slurm") != std::string::npos);
+  CHECK(refused({"--hosts", "a"}).find("nobody to be compared with") != std::string::npos);
+  CHECK(refused({"--hosts", "/nowhere/hosts"}).find("no such file of hosts") != std::string::npos);
 }

@@ -25,17 +25,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/e2e/nccl_plugins.hpp"
 #include "tests/tuner/transport/loaded_net.hpp"
-#include "tuner/nccl/nccl_tuner_abi.hpp"
-#include "workers/profiler/nccl_profiler_abi.hpp"
 
 namespace {
 
-namespace tuner = dynamiccl::nccl_tuner;
-namespace profiler = dynamiccl::nccl_profiler;
+using namespace dynamiccl::testing;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kAllReduce = 4;
 constexpr int kMostStreams = 8;
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 /// One connection's pace, and what each one used costs a call: long against what a busy machine
@@ -63,90 +60,6 @@ int number(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr || *text == '\0' ? otherwise : std::atoi(text);
 }
-
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-}
-
-void logger(int, unsigned long, const char*, int, const char*, ...) {}
-
-/// NCCL's side of both plugins, for one communicator.
-class Plugins {
- public:
-  Plugins(std::uint64_t communicator, int ranks, int rank) {
-    const char* path = std::getenv("NCCL_PROFILER_PLUGIN");
-    void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr)
-      profiler_ = static_cast<const profiler::PluginV5*>(dlsym(library, "ncclProfiler_v5"));
-    if (profiler_ != nullptr)
-      profiler_->init(&profile_, communicator, &mask_, "world", 1, ranks, rank, logger);
-    path = std::getenv("NCCL_TUNER_PLUGIN");
-    library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr)
-      tuner_ = static_cast<const tuner::PluginV5*>(dlsym(library, "ncclTunerPlugin_v5"));
-    if (tuner_ != nullptr)
-      tuner_->init(&tuning_, communicator, static_cast<std::size_t>(ranks), 1, logger, nullptr,
-                   nullptr);
-  }
-  ~Plugins() {
-    if (tuner_ != nullptr) tuner_->finalize(tuning_);
-    if (profiler_ != nullptr) profiler_->finalize(profile_);
-  }
-  Plugins(const Plugins&) = delete;
-  Plugins& operator=(const Plugins&) = delete;
-
-  /// @returns the cap of channels; 0: none
-  int decide(std::size_t bytes) const {
-    std::array<float, 21> costs{};
-    costs.fill(tuner::kIgnored);
-    for (std::size_t i = 0; i < 6; ++i) costs[i] = 10.0F + static_cast<float>(i);
-    int channels = 0;
-    if (tuner_ != nullptr)
-      tuner_->get_coll_info(tuning_, kAllReduce, bytes, 1, reinterpret_cast<float**>(costs.data()),
-                            7, 3, 0, &channels);
-    return channels;
-  }
-
-  template <class Work>
-  void tell(std::size_t bytes, int channels, Work&& work, const char* function = "AllReduce") {
-    void* call = nullptr;
-    const bool timed = (mask_ & static_cast<int>(profiler::kKernelChannel)) != 0;
-    if (profiler_ != nullptr && (mask_ & static_cast<int>(profiler::kColl)) != 0) {
-      profiler::EventV5 event{};
-      event.type = profiler::kColl;
-      event.details.coll = {
-          sequence_++, function, nullptr,       nullptr,
-          bytes / 4,   0,        "ncclFloat32", static_cast<std::uint8_t>(channels),
-          17,          "RING",   "SIMPLE"};
-      profiler_->start_event(profile_, &call, &event);
-    }
-    const std::uint64_t begin = now_ns();
-    work();
-    const std::uint64_t end = now_ns();
-    if (call == nullptr) return;
-    profiler_->stop_event(call);
-    for (int channel = 0; timed && channel < channels; ++channel) {
-      profiler::EventV5 event{};
-      event.type = profiler::kKernelChannel;
-      event.parent = call;
-      event.details.kernel = {static_cast<std::uint8_t>(channel), begin};
-      void* handle = nullptr;
-      profiler_->start_event(profile_, &handle, &event);
-      profiler::StateArguments stop{};
-      stop.kernel.timer = end;
-      profiler_->record_event_state(handle, profiler::kKernelChannelStop, &stop);
-      profiler_->stop_event(handle);
-    }
-  }
-
- private:
-  const profiler::PluginV5* profiler_ = nullptr;
-  const tuner::PluginV5* tuner_ = nullptr;
-  void* profile_ = nullptr;
-  void* tuning_ = nullptr;
-  int mask_ = 0;
-  std::uint64_t sequence_ = 0;
-};
 
 /// Connections of this rank to the next and from the one before.
 struct Ring {

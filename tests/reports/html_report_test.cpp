@@ -325,6 +325,8 @@ TEST_CASE("the page and the report hold training beside its baseline", "[a-13][d
   CHECK(training["published"].size() == 6);
   // Published pairs without a partner here: three libraries in two environments.
   CHECK(training["against_ring"].size() == 6);
+  REQUIRE(training["scaling"].size() == 3);
+  CHECK(training["scaling"][0]["efficiency"].is_number());
   CHECK(training["speedups"][0]["note"] == "not measured");
   CHECK(training["speedups"][0]["published_100gb_ib_rdma"].is_number());
   CHECK(training["c2c"].size() == 3);

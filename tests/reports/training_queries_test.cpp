@@ -9,6 +9,7 @@
 #include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"
+#include "tests/reports/trained_run.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -279,5 +280,32 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
     const bool coded = tuples.text(i, "settings").find("topk") != std::string::npos;
     CHECK(tuples.text(i, "label") == (coded ? "lossy" : "lossless"));
     CHECK(tuples.text(i, "compression") == (coded ? "top-k" : "none"));
+  }
+}
+
+TEST_CASE("scaling tells speed-up and its share of the ranks, with intervals", "[A-28]") {
+  std::vector<TrainedCase> cells;
+  for (const int ranks : {2, 4}) {
+    TrainedCase cell{"bsp-a2a", "mlp"};
+    cell.ranks = ranks;
+    cell.figures = usual_figures();
+    cell.figures.single_us = 90;
+    cell.step_us = 100;
+    cells.push_back(cell);
+  }
+  const TrainedRun run(cells, 6);
+  const Table table = run.query("scaling");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double ranks = i == 0 ? 2 : 4;
+    CHECK(rows.integer(i, "ranks") == static_cast<std::int64_t>(ranks));
+    CHECK(rows.integer(i, "nodes") == 1);
+    CHECK(rows.integer(i, "launches") == 6);
+    // Steps of 100 to 105 us: the median launch takes 102.5.
+    CHECK(std::abs(*rows.real(i, "speedup") / (ranks * 90 / 102.5) - 1) < 0.001);
+    CHECK(std::abs(*rows.real(i, "efficiency") / (90 / 102.5) - 1) < 0.001);
+    CHECK(*rows.real(i, "efficiency_low") < *rows.real(i, "efficiency"));
+    CHECK(*rows.real(i, "efficiency_high") > *rows.real(i, "efficiency"));
   }
 }

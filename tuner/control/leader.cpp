@@ -8,7 +8,21 @@
 
 namespace dynamiccl {
 
-Leader::Leader(std::shared_ptr<Region> region) : region_(std::move(region)) {
+bool TableLeader::all_gone() const {
+  const std::size_t ranks = ranks_here();
+  for (std::size_t i = 0; i < ranks; ++i)
+    if (region_->slot(i).gone.load(std::memory_order_acquire) == 0) return false;
+  return ranks > 0;
+}
+
+std::size_t TableLeader::ranks_here() const {
+  const RegionHeader& header = region_->header();
+  // On one host every rank is awaited; across hosts the others' slots stay empty here.
+  if (header.across_hosts == 0) return region_->ranks();
+  return std::min<std::size_t>(header.claimed.load(std::memory_order_acquire), region_->ranks());
+}
+
+Leader::Leader(std::shared_ptr<Region> region) : TableLeader(std::move(region)) {
   if (!region_->lock_leadership())
     throw Error(ErrorKind::environment,
                 "another leader holds this communicator: end it first, or give this one another "
@@ -21,10 +35,7 @@ Leader::Leader(std::shared_ptr<Region> region) : region_(std::move(region)) {
 }
 
 Leader::Progress Leader::poll() {
-  bool all_gone = true;
-  for (std::size_t i = 0; i < region_->ranks(); ++i)
-    all_gone = all_gone && region_->slot(i).gone.load(std::memory_order_acquire) != 0;
-  if (all_gone) return Progress::ended;
+  if (all_gone()) return Progress::ended;
   std::uint64_t seen = word();
   const Proposal p = unpack(seen);
   if (p.state == ProposalState::prepared) {
@@ -62,7 +73,7 @@ void Leader::propose(const CallTable& table, std::int64_t ahead) {
 
 bool Leader::committed() const { return proposal().state == ProposalState::committed; }
 
-std::int64_t Leader::furthest_call() const {
+std::int64_t TableLeader::furthest_call() const {
   std::int64_t most = 0;
   for (std::size_t i = 0; i < region_->ranks(); ++i)
     most = std::max(most, region_->slot(i).calls.load(std::memory_order_relaxed));
@@ -76,12 +87,12 @@ std::int64_t Leader::spread() const {
   return std::max<std::int64_t>(furthest_call() - least, 0);
 }
 
-CellObservation Leader::observe(std::size_t function, std::size_t bin) const {
+CellObservation TableLeader::observe(std::size_t function, std::size_t bin) const {
   // An aborted proposal leaves the ranks with an older epoch: what they say themselves counts.
   const std::uint32_t epoch =
       region_->slot(0).summaries[function][bin].epoch.load(std::memory_order_acquire);
   CellObservation seen{std::numeric_limits<std::uint32_t>::max(), Micros{}, epoch, Micros{}};
-  for (std::size_t i = 0; i < region_->ranks(); ++i) {
+  for (std::size_t i = 0; i < ranks_here(); ++i) {
     const CellSummary& cell = region_->slot(i).summaries[function][bin];
     const std::uint32_t count = cell.count.load(std::memory_order_acquire);
     if (cell.epoch.load(std::memory_order_acquire) != epoch || count == 0) return {};

@@ -15,8 +15,10 @@ Relay::Relay(std::shared_ptr<Region> region, WireSocket leader)
     throw Error(ErrorKind::environment,
                 "this communicator is led on its own host, or has a relay already: ranks need "
                 "DYNAMICCL_TUNER_HOSTS, and one relay per host");
-  // What an earlier relay left undecided stays so: its leader may have told other hosts.
-  if (unpack(header.word.load()).state != ProposalState::prepared) header.relay_lost.store(0);
+  // What an earlier relay left undecided stays so: its leader may have told other hosts. A relay
+  // that was killed has not said that it is lost.
+  const bool undecided = unpack(header.word.load()).state == ProposalState::prepared;
+  header.relay_lost.store(undecided ? 1 : 0, std::memory_order_release);
   header.relay_beat_ns.store(monotonic_ns());
   WireMessage hello;
   hello.communicator = header.communicator;
@@ -83,10 +85,31 @@ bool Relay::step() {
   return true;
 }
 
-HostsLeader::HostsLeader(int listener, std::uint64_t communicator, std::int64_t patience_ns)
-    : listener_(listener), communicator_(communicator), patience_ns_(patience_ns) {}
+RelayDesk::~RelayDesk() { close(listener_); }
 
-HostsLeader::~HostsLeader() { close(listener_); }
+void RelayDesk::take_in() {
+  while (auto socket = wire_accept(listener_)) unknown_.push_back(std::move(*socket));
+  for (WireSocket& socket : unknown_) {
+    auto hello = socket.receive();
+    if (hello && hello->kind == WireMessage::Kind::hello)
+      known_[hello->communicator].push_back({std::move(socket), *hello});
+  }
+  // Moved ones are no longer alive either.
+  std::erase_if(unknown_, [](const WireSocket& socket) { return !socket.alive(); });
+}
+
+std::list<RelayDesk::Arrival> RelayDesk::arrivals(std::uint64_t communicator) {
+  take_in();
+  const auto found = known_.find(communicator);
+  if (found == known_.end()) return {};
+  auto arrivals = std::move(found->second);
+  known_.erase(found);
+  return arrivals;
+}
+
+HostsLeader::HostsLeader(std::shared_ptr<RelayDesk> desk, std::uint64_t communicator,
+                         std::int64_t patience_ns)
+    : desk_(std::move(desk)), communicator_(communicator), patience_ns_(patience_ns) {}
 
 std::uint32_t HostsLeader::sum(std::uint32_t WireMessage::*field) const {
   std::uint32_t total = 0;
@@ -106,20 +129,25 @@ std::int64_t HostsLeader::spread() const {
 }
 
 void HostsLeader::take_in() {
-  while (auto socket = wire_accept(listener_)) hosts_.push_back({std::move(*socket), {}});
+  for (auto& arrival : desk_->arrivals(communicator_)) {
+    hosts_.push_back({std::move(arrival.socket), {}});
+    hear(hosts_.back(), arrival.hello);
+  }
   for (Host& host : hosts_) {
-    while (const auto message = host.socket.receive()) {
-      if (message->communicator != communicator_) continue;
-      if (message->kind == WireMessage::Kind::hello) ranks_ = message->ranks;
-      if (!joined_) epoch_ = std::max(epoch_, message->epoch);
-      if (message->kind == WireMessage::Kind::status) host.last = *message;
-    }
+    while (const auto message = host.socket.receive()) hear(host, *message);
     if (joined_ && !host.socket.alive())
       throw Error(ErrorKind::environment,
                   "a host's relay is lost: its ranks keep their table; no change is possible any "
                   "more");
   }
   std::erase_if(hosts_, [](const Host& host) { return !host.socket.alive(); });
+}
+
+void HostsLeader::hear(Host& host, const WireMessage& message) {
+  if (message.communicator != communicator_) return;
+  if (message.kind == WireMessage::Kind::hello) ranks_ = message.ranks;
+  if (!joined_) epoch_ = std::max(epoch_, message.epoch);
+  if (message.kind == WireMessage::Kind::status) host.last = message;
 }
 
 HostsLeader::Progress HostsLeader::poll() {
@@ -166,6 +194,110 @@ void HostsLeader::propose(const CallTable& table, std::int64_t ahead) {
   open_ = true;
   committed_ = false;
   proposed_at_ns_ = monotonic_ns();
+}
+
+AcrossHostsLeader::AcrossHostsLeader(std::shared_ptr<Region> region,
+                                     const std::shared_ptr<RelayDesk>& desk,
+                                     std::int64_t patience_ns)
+    : TableLeader(region),
+      hosts_(desk, region->header().communicator, patience_ns),
+      own_(region, wire_connect("localhost", desk->port())) {}
+
+TableLeader::Progress AcrossHostsLeader::poll() {
+  if (all_gone()) return Progress::ended;
+  if (!own_.step())
+    throw Error(ErrorKind::environment, "the relay of the leader's own host is lost");
+  switch (hosts_.poll()) {
+    case HostsLeader::Progress::free:
+      break;
+    case HostsLeader::Progress::open:
+      return Progress::open;
+    case HostsLeader::Progress::joining:
+    case HostsLeader::Progress::settling:
+      return Progress::settling;
+  }
+  // The verdict may still be on its way to the ranks here.
+  return proposal().state == ProposalState::prepared ? Progress::settling : Progress::free;
+}
+
+void AcrossHostsLeader::propose(const CallTable& table, std::int64_t ahead) {
+  hosts_.propose(table, ahead);
+}
+
+namespace {
+
+constexpr std::int64_t kLookNs = 100'000'000;
+/// Between two tries to reach a leader: each may take two seconds.
+constexpr std::int64_t kAgainNs = 500'000'000;
+
+bool has_gone(const Region& region) {
+  const RegionHeader& header = region.header();
+  const std::size_t ranks =
+      std::min<std::size_t>(header.claimed.load(std::memory_order_acquire), region.ranks());
+  for (std::size_t i = 0; i < ranks; ++i)
+    if (region.slot(i).gone.load(std::memory_order_acquire) == 0) return false;
+  return ranks > 0;
+}
+
+}  // namespace
+
+FolderRelays::FolderRelays(std::string folder, std::string leader_host, int leader_port)
+    : folder_(std::move(folder)), host_(std::move(leader_host)), port_(leader_port) {}
+
+void FolderRelays::meet_regions() {
+  if (monotonic_ns() < look_again_at_ns_) return;
+  look_again_at_ns_ = monotonic_ns() + kLookNs;
+  for (const std::string& path : regions_in(folder_)) {
+    if (relayed_.contains(path)) continue;
+    Relayed one;
+    std::string problem;
+    one.region = Region::open(path, problem);
+    if (one.region == nullptr) {
+      problems_[path] = problem;
+      one.ignored = true;
+    } else if (one.region->header().across_hosts == 0) {
+      problems_[path] = path +
+                        ": its ranks agree on this host alone: give them "
+                        "DYNAMICCL_TUNER_HOSTS, the number of hosts";
+      one.ignored = true;
+    }
+    relayed_.emplace(path, std::move(one));
+  }
+}
+
+void FolderRelays::keep(const std::string& path, Relayed& one) {
+  if (one.ignored || one.gone) return;
+  one.gone = has_gone(*one.region);
+  if (one.relay != nullptr && (one.gone || !one.relay->step())) {
+    // The leader is lost; the region's lock goes with its file.
+    one.relay.reset();
+    one.region.reset();
+    std::string problem;
+    one.region = Region::open(path, problem);
+    one.ignored = one.region == nullptr;
+  }
+  if (one.relay != nullptr || one.gone || one.ignored || monotonic_ns() < one.again_at_ns) return;
+  try {
+    one.relay = std::make_unique<Relay>(one.region, wire_connect(host_, port_));
+    ++connections_;
+    problems_.erase(path);
+  } catch (const Error& error) {
+    problems_[path] = error.what();
+    one.again_at_ns = monotonic_ns() + kAgainNs;
+  }
+}
+
+bool FolderRelays::step() {
+  meet_regions();
+  bool any = false;
+  bool all_gone = true;
+  for (auto& [path, one] : relayed_) {
+    keep(path, one);
+    if (one.ignored) continue;
+    any = true;
+    all_gone = all_gone && one.gone;
+  }
+  return !(any && all_gone);
 }
 
 }  // namespace dynamiccl

@@ -1,8 +1,12 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "tuner/control/leader.hpp"
 #include "tuner/control/region.hpp"
 #include "tuner/control/wire.hpp"
 
@@ -29,13 +33,39 @@ class Relay {
   WireMessage told_{};
 };
 
+/// Where the relays of several hosts report, each for one communicator.
+class RelayDesk {
+ public:
+  /// @param port 0: any. @throws Error(environment) when it cannot be listened on
+  explicit RelayDesk(int port) : port_(port), listener_(wire_listen(port_)) {}
+  ~RelayDesk();
+  RelayDesk(const RelayDesk&) = delete;
+  RelayDesk& operator=(const RelayDesk&) = delete;
+  [[nodiscard]] int port() const { return port_; }
+
+  /// One that has said which communicator it speaks for.
+  struct Arrival {
+    WireSocket socket;
+    WireMessage hello;
+  };
+  /// Those that have come for this communicator since.
+  std::list<Arrival> arrivals(std::uint64_t communicator);
+
+ private:
+  void take_in();
+  int port_;
+  int listener_;
+  std::list<WireSocket> unknown_;  ///< have said nothing yet
+  std::map<std::uint64_t, std::list<Arrival>> known_;
+};
+
 /// Proposes tables to the ranks of one communicator on several hosts.
 class HostsLeader {
  public:
   enum class Progress { joining, free, open, settling };
   /// @param patience_ns after which an undecided proposal is aborted
-  HostsLeader(int listener, std::uint64_t communicator, std::int64_t patience_ns);
-  ~HostsLeader();
+  HostsLeader(std::shared_ptr<RelayDesk> desk, std::uint64_t communicator,
+              std::int64_t patience_ns);
   HostsLeader(const HostsLeader&) = delete;
   HostsLeader& operator=(const HostsLeader&) = delete;
 
@@ -45,6 +75,7 @@ class HostsLeader {
   void propose(const CallTable& table, std::int64_t ahead);
   [[nodiscard]] bool committed() const { return committed_; }
   [[nodiscard]] std::int64_t spread() const;
+  [[nodiscard]] std::size_t hosts() const { return hosts_.size(); }
 
  private:
   struct Host {
@@ -52,10 +83,11 @@ class HostsLeader {
     WireMessage last{};
   };
   void take_in();
+  void hear(Host& host, const WireMessage& message);
   void decide(bool commit);
   [[nodiscard]] std::uint32_t sum(std::uint32_t WireMessage::*field) const;
 
-  int listener_;
+  std::shared_ptr<RelayDesk> desk_;
   std::uint64_t communicator_;
   std::int64_t patience_ns_;
   std::list<Host> hosts_;
@@ -65,6 +97,54 @@ class HostsLeader {
   bool committed_ = false;
   bool joined_ = false;
   std::int64_t proposed_at_ns_ = 0;
+};
+
+/// The same behind what learners know: leads the ranks of all hosts and is the relay of its own,
+/// whose ranks alone it observes.
+class AcrossHostsLeader : public TableLeader {
+ public:
+  /// @throws Error(environment) when another relay or leader holds the region
+  AcrossHostsLeader(std::shared_ptr<Region> region, const std::shared_ptr<RelayDesk>& desk,
+                    std::int64_t patience_ns);
+  Progress poll() override;
+  void propose(const CallTable& table, std::int64_t ahead) override;
+  [[nodiscard]] bool committed() const override { return hosts_.committed(); }
+  [[nodiscard]] std::int64_t spread() const override { return hosts_.spread(); }
+
+ private:
+  HostsLeader hosts_;
+  Relay own_;
+};
+
+/// Relays all communicators that come into a folder, and comes back to a leader that was lost.
+class FolderRelays {
+ public:
+  FolderRelays(std::string folder, std::string leader_host, int leader_port);
+  /// Cheap, but for two seconds at most where the leader's host does not answer; call it every few
+  /// milliseconds.
+  /// @returns false when all communicators that were there have gone
+  bool step();
+  /// What kept it from relaying, the last of each.
+  [[nodiscard]] const std::map<std::string, std::string>& problems() const { return problems_; }
+  [[nodiscard]] int connections() const { return connections_; }  ///< made so far
+
+ private:
+  struct Relayed {
+    std::shared_ptr<Region> region;
+    std::unique_ptr<Relay> relay;
+    bool gone = false;
+    bool ignored = false;
+    std::int64_t again_at_ns = 0;
+  };
+  void meet_regions();
+  void keep(const std::string& path, Relayed& one);
+  std::string folder_;
+  std::string host_;
+  int port_;
+  std::map<std::string, Relayed> relayed_;
+  std::map<std::string, std::string> problems_;
+  std::int64_t look_again_at_ns_ = 0;
+  int connections_ = 0;
 };
 
 }  // namespace dynamiccl

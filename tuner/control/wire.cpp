@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,13 +18,38 @@ namespace dynamiccl {
 namespace {
 
 static_assert(std::is_trivially_copyable_v<WireMessage>);
+constexpr int kConnectMs = 2000;
+/// Without them a host that is cut off would be waited for until TCP gives up, a quarter of an
+/// hour.
+constexpr unsigned kUnacknowledgedMs = 10000;
+constexpr int kIdle_s = 5;
+constexpr int kProbe_s = 2;
+constexpr int kProbes = 3;
 constexpr std::size_t kMostBuffered = std::size_t{16} << 20;
 
 void make_quick(int file) {
   const int on = 1;
   setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(file, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(file, IPPROTO_TCP, TCP_KEEPIDLE, &kIdle_s, sizeof(kIdle_s));
+  setsockopt(file, IPPROTO_TCP, TCP_KEEPINTVL, &kProbe_s, sizeof(kProbe_s));
+  setsockopt(file, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
+  setsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMs, sizeof(kUnacknowledgedMs));
   fcntl(file, F_SETFL, O_NONBLOCK);
   fcntl(file, F_SETFD, FD_CLOEXEC);
+}
+
+/// connect() with a limit. @returns 0 or an errno
+int connect_within(int file, const sockaddr* address, socklen_t length, int limit_ms) {
+  fcntl(file, F_SETFL, O_NONBLOCK);
+  if (connect(file, address, length) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd wait{file, POLLOUT, 0};
+  if (poll(&wait, 1, limit_ms) <= 0) return ETIMEDOUT;
+  int problem = 0;
+  socklen_t size = sizeof(problem);
+  getsockopt(file, SOL_SOCKET, SO_ERROR, &problem, &size);
+  return problem;
 }
 
 bool only_later() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
@@ -90,11 +116,12 @@ WireSocket wire_connect(const std::string& host, int port) {
   const std::string where = host + ":" + std::to_string(port);
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
     throw Error(ErrorKind::environment, "cannot look up the leader's host " + where);
-  const int file = socket(AF_INET, SOCK_STREAM, 0);
-  const bool connected = file >= 0 && connect(file, found->ai_addr, found->ai_addrlen) == 0;
-  const std::string reason = std::strerror(errno);
+  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int problem =
+      file < 0 ? errno : connect_within(file, found->ai_addr, found->ai_addrlen, kConnectMs);
+  const std::string reason = std::strerror(problem);
   freeaddrinfo(found);
-  if (!connected) {
+  if (problem != 0) {
     if (file >= 0) close(file);
     throw Error(ErrorKind::environment,
                 "cannot reach the leader at " + where + ": " + reason + "; start it first");
@@ -103,7 +130,7 @@ WireSocket wire_connect(const std::string& host, int port) {
 }
 
 int wire_listen(int& port) {
-  const int file = socket(AF_INET, SOCK_STREAM, 0);
+  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   sockaddr_in address{};

@@ -50,6 +50,7 @@ class WireSocket {
   std::string in_;
 };
 
+/// Waits two seconds at most. A connection over which nothing gets through for ten seconds fails.
 /// @throws Error(environment) with the reason
 WireSocket wire_connect(const std::string& host, int port);
 /// A listening socket. @param port 0: any; set to the one taken

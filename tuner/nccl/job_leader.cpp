@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "tuner/policy/policy_file.hpp"
@@ -17,6 +18,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLook{50};
 constexpr milliseconds kReadFacts{200};
 constexpr std::size_t kMostLeaderProblems = 16;
+/// An undecided proposal is taken back after it: ranks of other hosts may wait for a verdict.
+constexpr std::int64_t kHostsPatienceNs = 5'000'000'000;
 
 double thread_cpu_s() {
   timespec now{};
@@ -88,12 +91,32 @@ void JobLeader::meet_regions() {
     }
     try {
       const std::uint64_t communicator = region->header().communicator;
-      learners_[path] =
-          std::make_unique<OnlineLearner>(std::move(region), learner_options(communicator));
+      learners_[path] = std::make_unique<OnlineLearner>(leader_of(std::move(region)),
+                                                        learner_options(communicator));
     } catch (const Error& error) {
       refused_[path] = true;
       problem(error.what());
     }
+  }
+}
+
+std::unique_ptr<TableLeader> JobLeader::leader_of(std::shared_ptr<Region> region) const {
+  if (region->header().across_hosts == 0) return std::make_unique<Leader>(std::move(region));
+  if (options_.hosts == nullptr)
+    throw Error(
+        ErrorKind::environment,
+        "ranks of several hosts: start this leader with --listen PORT, and dynamiccl-leader "
+        "FOLDER --relay THIS_HOST:PORT on each of the others");
+  return std::make_unique<AcrossHostsLeader>(std::move(region), options_.hosts, kHostsPatienceNs);
+}
+
+void JobLeader::step_learner(const std::string& path, OnlineLearner& learner) {
+  try {
+    gone_[path] = !learner.step();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::environment) throw;
+    problem(error.what());
+    lost_.push_back(path);
   }
 }
 
@@ -134,7 +157,8 @@ bool JobLeader::step() {
   if (const std::string replays = watch_.graph_replays(); !replays.empty()) problem(replays);
   if (options_.learn && facts_) meet_regions();
   for (auto& [path, learner] : learners_)
-    if (!gone_[path]) gone_[path] = !learner->step();
+    if (!gone_[path]) step_learner(path, *learner);
+  for (const std::string& path : std::exchange(lost_, {})) learners_.erase(path);
   const bool none_left =
       !learners_.empty() && std::all_of(learners_.begin(), learners_.end(),
                                         [&](const auto& one) { return gone_.at(one.first); });

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tuner/control/relay.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
 #include "tuner/nccl/online_learner.hpp"
@@ -28,6 +29,8 @@ struct JobLeaderOptions {
   bool learn = true;  ///< false: looks on and changes nothing
   std::uint32_t calls_per_trial = 20;
   int most_rounds = 0;
+  /// Where relays of other hosts report; nullptr: communicators of one host alone are led.
+  std::shared_ptr<RelayDesk> hosts{};
   /// The table that the job was started with.
   CallTable start{};
   std::function<void(const DecisionRecord&)> on_decision{};
@@ -72,6 +75,8 @@ class JobLeader {
   using Clock = std::chrono::steady_clock;
   void look();
   void meet_regions();
+  [[nodiscard]] std::unique_ptr<TableLeader> leader_of(std::shared_ptr<Region> region) const;
+  void step_learner(const std::string& path, OnlineLearner& learner);
   void hear_calls();
   [[nodiscard]] LearnerOptions learner_options(std::uint64_t communicator);
   void problem(const std::string& text);
@@ -85,6 +90,7 @@ class JobLeader {
   std::map<std::string, std::unique_ptr<OnlineLearner>> learners_;
   std::map<std::string, bool> refused_;
   std::map<std::string, bool> gone_;
+  std::vector<std::string> lost_;  ///< whose hosts were lost: met again when their relays are back
   std::int64_t heard_until_ns_ = 0;
   int rhythm_changes_ = 0;
   std::vector<std::string> problems_;

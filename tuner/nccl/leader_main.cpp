@@ -28,6 +28,8 @@ struct Arguments {
   std::string decisions;
   JobLeaderOptions leader;
   double seconds = 0;  // 0: until the jobs end or a signal comes
+  int listen = -1;     // port for relays of other hosts, -1: none is taken in
+  std::string relay;   // HOST:PORT of the leader: this one only relays
 };
 
 constexpr const char* kUsage =
@@ -41,7 +43,10 @@ constexpr const char* kUsage =
     "  --out FILE        configuration table with what was learnt\n"
     "  --decisions FILE  every choice, one JSON object per line (FOLDER/decisions.jsonl);\n"
     "                    `dynamiccl import FILE` stores them\n"
-    "  --seed N          random seed of the agent (1)\n";
+    "  --seed N          random seed of the agent (1)\n"
+    "ranks on several hosts (each with DYNAMICCL_TUNER_HOSTS, a FOLDER of its own per host):\n"
+    "  --listen PORT     leads all of them, on one host\n"
+    "  --relay HOST:PORT passes on what the leader there decides, on every other host\n";
 
 template <class Number>
 Number number(const std::string& option, const std::string& text) {
@@ -77,6 +82,10 @@ Arguments parse(int argc, char** argv) {
       arguments.leader.most_rounds = number<int>(word, value());
     else if (word == "--seconds")
       arguments.seconds = number<double>(word, value());
+    else if (word == "--listen")
+      arguments.listen = number<std::uint16_t>(word, value());
+    else if (word == "--relay")
+      arguments.relay = value();
     else if (word == "--out")
       arguments.out = value();
     else if (word == "--decisions")
@@ -87,6 +96,8 @@ Arguments parse(int argc, char** argv) {
       throw Error(ErrorKind::input, "\"" + word + "\" is not understood\n" + kUsage);
   }
   if (arguments.folder.empty()) throw Error(ErrorKind::input, kUsage);
+  if (arguments.listen >= 0 && !arguments.relay.empty())
+    throw Error(ErrorKind::input, std::string("a host leads or relays, not both\n") + kUsage);
   if (!std::filesystem::is_directory(arguments.folder))
     throw Error(ErrorKind::input, arguments.folder +
                                       ": there is no such folder; make it, and give "
@@ -135,16 +146,48 @@ void write_out(const JobLeader& leader, const std::string& path) {
   write_table(table, path);
 }
 
-int lead(Arguments arguments) {
-  using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
+
+bool over(Clock::time_point begin, double seconds) {
+  return seconds > 0 && std::chrono::duration<double>(Clock::now() - begin).count() > seconds;
+}
+
+/// Says each problem once, as it comes.
+void say_new(const std::map<std::string, std::string>& problems,
+             std::map<std::string, std::string>& said) {
+  for (const auto& [path, text] : problems)
+    if (std::exchange(said[path], text) != text) fmt::print(stderr, "{}\n", text);
+}
+
+int relay(const Arguments& arguments) {
+  const auto colon = arguments.relay.rfind(':');
+  if (colon == std::string::npos || colon == 0)
+    throw Error(ErrorKind::input,
+                "--relay " + arguments.relay + ": HOST:PORT is needed\n" + kUsage);
+  const int port = number<std::uint16_t>("--relay", arguments.relay.substr(colon + 1));
+  FolderRelays relays(arguments.folder, arguments.relay.substr(0, colon), port);
   const auto begin = Clock::now();
+  std::map<std::string, std::string> said;
+  while (!g_stop && relays.step() && !over(begin, arguments.seconds)) {
+    say_new(relays.problems(), said);
+    usleep(1000);
+  }
+  fmt::print(stderr, "relay: {} connections to {}\n", relays.connections(), arguments.relay);
+  return 0;
+}
+
+int lead(Arguments arguments) {
+  const auto begin = Clock::now();
+  if (arguments.listen >= 0) {
+    arguments.leader.hosts = std::make_shared<RelayDesk>(arguments.listen);
+    fmt::print(stderr, "listening on port {} for relays\n", arguments.leader.hosts->port());
+  }
   DecisionFile decisions(arguments.decisions);
   arguments.leader.on_decision = [&](const DecisionRecord& record) { decisions.add(record); };
   arguments.leader.host_facts = probe_facts();
   JobLeader leader(arguments.folder, arguments.leader);
   while (!g_stop && leader.step()) {
-    const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
-    if (arguments.seconds > 0 && elapsed > arguments.seconds) break;
+    if (over(begin, arguments.seconds)) break;
     usleep(2000);
   }
   report(leader);
@@ -158,7 +201,8 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, [](int) { g_stop = true; });
   std::signal(SIGTERM, [](int) { g_stop = true; });
   try {
-    return lead(parse(argc, argv));
+    Arguments arguments = parse(argc, argv);
+    return arguments.relay.empty() ? lead(std::move(arguments)) : relay(arguments);
   } catch (const dynamiccl::Error& error) {
     fmt::print(stderr, "dynamiccl-leader: {}\n", error.what());
     return error.kind() == dynamiccl::ErrorKind::input ? 2 : 1;

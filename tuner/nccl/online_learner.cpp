@@ -42,7 +42,13 @@ std::vector<double> predicted_log_us(const ActionSpace& space,
 }  // namespace
 
 OnlineLearner::OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options)
-    : leader_(std::move(region)), options_(options), ahead_(options.ahead) {
+    : OnlineLearner(std::make_unique<Leader>(std::move(region)), options) {}
+
+OnlineLearner::OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerOptions& options)
+    : owned_leader_(std::move(leader)),
+      leader_(*owned_leader_),
+      options_(options),
+      ahead_(options.ahead) {
   if (options.shared_agent == nullptr)
     own_agent_ = make_agent(options.agent, options.agent_options);
   agent_ = own_agent_ != nullptr ? own_agent_.get() : options.shared_agent;
@@ -288,9 +294,9 @@ void OnlineLearner::propose_round() {
 }
 
 bool OnlineLearner::step() {
-  const Leader::Progress progress = leader_.poll();
-  if (progress == Leader::Progress::ended) return false;
-  if (progress != Leader::Progress::free) return true;
+  const TableLeader::Progress progress = leader_.poll();
+  if (progress == TableLeader::Progress::ended) return false;
+  if (progress != TableLeader::Progress::free) return true;
   if (proposing_) {
     proposing_ = false;
     if (!leader_.committed()) {
@@ -359,7 +365,7 @@ void OnlineLearner::reopen() {
     learning.proposed = {0, 1, false};
   }
   // What is compared with comes first: the default as it is now.
-  if (leader_.poll() == Leader::Progress::free && !proposing_) propose(CallTable{});
+  if (leader_.poll() == TableLeader::Progress::free && !proposing_) propose(CallTable{});
 }
 
 bool OnlineLearner::finished() const {

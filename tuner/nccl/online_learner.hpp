@@ -65,6 +65,7 @@ class OnlineLearner {
  public:
   /// @throws Error(environment) when another leader holds the region
   OnlineLearner(std::shared_ptr<Region> region, const LearnerOptions& options);
+  OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerOptions& options);
   /// One look at the ranks; cheap, call it every few milliseconds.
   /// @returns false when the job's communicator is gone
   bool step();
@@ -125,7 +126,8 @@ class OnlineLearner {
   [[nodiscard]] CallCell cell_of(const Learning& learning, std::size_t arm) const;
   [[nodiscard]] Agent& agent() const { return *agent_; }
 
-  Leader leader_;
+  std::unique_ptr<TableLeader> owned_leader_;
+  TableLeader& leader_;
   LearnerOptions options_;
   std::unique_ptr<Agent> own_agent_;
   Agent* agent_;

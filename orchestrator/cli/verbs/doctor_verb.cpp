@@ -17,6 +17,8 @@
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/doctor/examine.hpp"
 #include "orchestrator/doctor/output.hpp"
+#include "orchestrator/doctor/preflight.hpp"
+#include "orchestrator/experiment/cluster_reader.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/machine.hpp"
@@ -38,8 +40,12 @@ struct DoctorArguments {
   std::vector<std::string> causes;    ///< to be proved; empty = all
   std::vector<std::string> profile_folders;
   std::string machine;
-  std::vector<const CLI::Option*> of_proofs;    ///< mean nothing without --prove
-  std::vector<const CLI::Option*> of_launches;  ///< mean nothing with --machine
+  std::vector<const CLI::Option*> of_proofs;       ///< mean nothing without --prove
+  std::vector<const CLI::Option*> of_launches;     ///< mean nothing with --machine
+  std::vector<const CLI::Option*> of_one_machine;  ///< mean nothing with nodes
+  std::string hosts;
+  std::string slurm;
+  int nodes = 0;
   int ranks = 2;
   int launches = 6;
   bool prove = false;
@@ -222,6 +228,55 @@ void refuse_given(const std::vector<const CLI::Option*>& options, const char* wh
       throw Error(ErrorKind::input, fmt::format("doctor: {} {}", option->get_name(), why));
 }
 
+/// The nodes to look at; nullopt: this machine's environments are.
+std::optional<ClusterOptions> chosen_nodes(const DoctorArguments& arguments) {
+  if (arguments.hosts.empty() && arguments.slurm.empty()) {
+    if (arguments.nodes > 0)
+      throw Error(ErrorKind::input, "doctor: --nodes goes with --hosts or --slurm");
+    return std::nullopt;
+  }
+  if (!arguments.hosts.empty() && !arguments.slurm.empty())
+    throw Error(ErrorKind::input, "doctor: --hosts and --slurm exclude each other: Slurm chooses");
+  refuse_given(arguments.of_one_machine,
+               "looks into this machine, and --hosts or --slurm at nodes");
+  ClusterOptions options;
+  options.nodes = arguments.nodes;
+  if (!arguments.hosts.empty()) {
+    options.hosts = hosts_of({arguments.hosts});
+    if (options.nodes > 0 && static_cast<std::size_t>(options.nodes) < options.hosts.size())
+      options.hosts.resize(static_cast<std::size_t>(options.nodes));
+  } else {
+    const auto start = find_named<ClusterStart>(arguments.slurm);
+    if (!start || *start == ClusterStart::ssh)
+      throw Error(ErrorKind::input, "doctor: --slurm is srun or mpirun");
+    options.start = *start;
+    if (options.nodes == 0 && !surrounding_allocation())
+      throw Error(ErrorKind::input, "doctor: of how many nodes is Slurm asked? Add --nodes N");
+  }
+  return options;
+}
+
+int look_at_cluster(const DoctorArguments& arguments, const ClusterOptions& options,
+                    const Shared& shared) {
+  if (arguments.backends.size() > 1)
+    throw Error(ErrorKind::input, "doctor: one --backend carries the pairs of nodes");
+  std::optional<Backend> backend;
+  if (!arguments.backends.empty()) backend = chosen_backends(arguments).front();
+  const auto cluster = std::make_shared<ClusterSession>(options, 1);
+  if (cluster->nodes().size() < 2)
+    throw Error(ErrorKind::input, "doctor: one node has nobody to be compared with; name two");
+  make_db_folder(shared.db);
+  Console console(shared.verbosity());
+  const auto preflight = look_at_nodes(cluster, launch_site(shared.db, ""), backend, console);
+  cluster->release();
+  if (shared.json)
+    fmt::print("{}\n", to_json(preflight).dump(1));
+  else
+    fmt::print("{}", to_text(preflight));
+  if (interrupt_signal() != 0) return 128 + interrupt_signal();
+  return preflight.found() ? exit_code::kDoctor : exit_code::kFine;
+}
+
 int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
   check_causes(arguments.causes);
   if (!arguments.prove)
@@ -230,16 +285,18 @@ int run_doctor(const DoctorArguments& arguments, const Shared& shared) {
     refuse_given(arguments.of_launches, "starts something, and --machine starts nothing");
   if (!arguments.machine.empty()) return predict(arguments, shared);
   const InterruptGuard guard;
+  if (const auto nodes = chosen_nodes(arguments)) return look_at_cluster(arguments, *nodes, shared);
   return Doctor(arguments, shared).run();
 }
 
 void add_options(CLI::App& verb, DoctorArguments& arguments) {
-  verb.add_option("ENVIRONMENT", arguments.environments,
-                  "profiles to look into (the four main ones)");
-  verb.add_option("--environment", arguments.named, "the same as an option");
-  verb.add_option("--profile", arguments.files, "look into the profile in this TOML file")
-      ->take_all()
-      ->allow_extra_args(false);
+  arguments.of_one_machine = {
+      verb.add_option("ENVIRONMENT", arguments.environments,
+                      "profiles to look into (the four main ones)"),
+      verb.add_option("--environment", arguments.named, "the same as an option"),
+      verb.add_option("--profile", arguments.files, "look into the profile in this TOML file")
+          ->take_all()
+          ->allow_extra_args(false)};
   verb.add_option("--profiles", arguments.profile_folders,
                   "folder with further environment profiles")
       ->take_all()
@@ -247,12 +304,22 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
   const auto* backend =
       verb.add_option("--backend", arguments.backends,
                       "backends to look at (openmpi, mpich, gloo; nccl where there are GPUs)");
-  verb.add_option("--ranks", arguments.ranks, "ranks that look")->check(CLI::Range(1, 256));
+  arguments.of_one_machine.push_back(
+      verb.add_option("--ranks", arguments.ranks, "ranks that look")->check(CLI::Range(1, 256)));
   const auto* prove =
       verb.add_flag("--prove", arguments.prove,
                     "measure each cause before and after its fix, in alternated launches of one "
                     "stored run");
-  arguments.of_launches = {backend, prove};
+  arguments.of_launches = {
+      backend, prove,
+      verb.add_option("--hosts", arguments.hosts,
+                      "look at these machines instead, in pairs: which node is slow or cannot be "
+                      "reached ('node1,node2,node3', or a file of them)"),
+      verb.add_flag("--slurm{srun}", arguments.slurm,
+                    "the same with nodes of Slurm: --slurm (job steps) or --slurm=mpirun")};
+  verb.add_option("--nodes", arguments.nodes, "how many nodes of Slurm; of --hosts the first ones")
+      ->check(CLI::PositiveNumber);
+  arguments.of_one_machine.push_back(prove);
   arguments.of_proofs = {
       verb.add_option("--cause", arguments.causes, "with --prove: only these causes"),
       verb.add_option("--launches", arguments.launches,
@@ -279,6 +346,8 @@ void add_doctor_verb(CLI::App& app, Shared& shared) {
       "  dynamiccl doctor\n"
       "  dynamiccl doctor single-docker-no-cma --prove\n"
       "  dynamiccl doctor --profile mine.toml --prove --launches 10 --json\n"
+      "  dynamiccl doctor --hosts node1,node2,node3,node4      which node is to be drained\n"
+      "  dynamiccl doctor --slurm --nodes 8\n"
       "  dynamiccl doctor cross-docker cross-docker-shared --ranks 4 --machine gpu-node.json\n"
       "Exit codes: 0 nothing found, 4 a cause of slowness, a failed launch, a broken promise, an\n"
       "environment in which no backend ran, or a named environment or backend that cannot run.");

@@ -55,8 +55,9 @@ bool until(F&& condition) {
 
 TEST_CASE("ranks of two hosts switch at one call", "[E-118][E-119][threads]") {
   const Hosts hosts;
-  int port = 0;
-  HostsLeader leader(wire_listen(port), kCommunicator, 5 * kSecond);
+  const auto desk = std::make_shared<RelayDesk>(0);
+  const int port = desk->port();
+  HostsLeader leader(desk, kCommunicator, 5 * kSecond);
   std::array<std::unique_ptr<Member>, 2> ranks;
   std::vector<std::unique_ptr<Relay>> relays;
   for (std::size_t host = 0; host < 2; ++host) {
@@ -107,16 +108,87 @@ TEST_CASE("ranks of two hosts switch at one call", "[E-118][E-119][threads]") {
   }
 }
 
+TEST_CASE("ranks do not wait for the verdict that a killed relay never passed on",
+          "[E-118][E-119]") {
+  const Hosts hosts;
+  auto desk = std::make_shared<RelayDesk>(0);
+  HostsLeader leader(desk, kCommunicator, 5 * kSecond);
+  Member here(hosts.region(0), 60 * kSecond);
+  Member there(hosts.region(1), 60 * kSecond);
+  auto killed = std::make_unique<Relay>(hosts.region(0), wire_connect("localhost", desk->port()));
+  Relay other(hosts.region(1), wire_connect("localhost", desk->port()));
+  REQUIRE(until([&] {
+    killed->step();
+    other.step();
+    return leader.poll() == HostsLeader::Progress::free;
+  }));
+  leader.propose(with_channels(8), 1);
+  REQUIRE(until([&] {
+    killed->step();
+    return unpack(hosts.region(0)->header().word.load()).state == ProposalState::prepared;
+  }));
+  CHECK(call(here) == 0);  // acknowledges
+  killed.reset();
+  CHECK(hosts.region(0)->header().relay_lost == 0);
+  const Relay next(hosts.region(0), wire_connect("localhost", desk->port()));
+  // At the boundary: ended at once, though the new relay is well.
+  call(here);
+  call(here);
+  CHECK(here.lost());
+}
+
+TEST_CASE("a leader of several hosts is led through the interface that learners know",
+          "[E-117][E-119]") {
+  const Hosts hosts;
+  const auto desk = std::make_shared<RelayDesk>(0);
+  auto here = std::make_unique<Member>(hosts.region(0), 5 * kSecond);
+  auto there = std::make_unique<Member>(hosts.region(1), 5 * kSecond);
+  AcrossHostsLeader leader(hosts.region(0), desk, kSecond);
+  FolderRelays relays(hosts.folders[1], "localhost", desk->port());
+  const auto reaches = [&](TableLeader::Progress wanted) {
+    return until([&] {
+      relays.step();
+      return leader.poll() == wanted;
+    });
+  };
+  REQUIRE(reaches(TableLeader::Progress::free));
+  leader.propose(with_channels(4), 2);
+  REQUIRE(until([&] {
+    relays.step();
+    return leader.poll() == TableLeader::Progress::open &&
+           unpack(hosts.region(1)->header().word.load()).state == ProposalState::prepared;
+  }));
+  for (auto* rank : {here.get(), there.get()}) CHECK(call(*rank) == 0);
+  REQUIRE(reaches(TableLeader::Progress::settling));
+  REQUIRE(until([&] {
+    relays.step();
+    leader.poll();
+    return unpack(hosts.region(1)->header().word.load()).state == ProposalState::committed;
+  }));
+  for (int i = 0; i < 3; ++i)
+    for (auto* rank : {here.get(), there.get()}) CHECK(call(*rank) == (i < 1 ? 0 : 4));
+  CHECK(reaches(TableLeader::Progress::free));
+  CHECK(leader.committed());
+  CHECK(leader.furthest_call() == 4);
+  // A host that is gone is an error, after which no table changes; ranks that leave end it.
+  there.reset();
+  CHECK(until([&] { return !relays.step(); }));
+  here.reset();
+  CHECK(leader.poll() == TableLeader::Progress::ended);
+}
+
 TEST_CASE("a leader's death is noticed by its relays, and the committed table stays",
           "[E-118][E-119]") {
   const Hosts hosts;
-  int port = 0;
-  auto leader = std::make_unique<HostsLeader>(wire_listen(port), kCommunicator, kSecond);
+  auto desk = std::make_shared<RelayDesk>(0);
+  const int port = desk->port();
+  auto leader = std::make_unique<HostsLeader>(desk, kCommunicator, kSecond);
   Member rank(hosts.region(0), kSecond);
   Relay relay(hosts.region(0), wire_connect("localhost", port));
   CHECK(relay.step());
   CHECK(leader->poll() == HostsLeader::Progress::joining);
   leader.reset();
+  desk.reset();
   CHECK(until([&] { return !relay.step(); }));
   for (int i = 0; i < 10; ++i) CHECK(call(rank) == 0);
   CHECK_FALSE(rank.lost());
@@ -127,8 +199,9 @@ TEST_CASE("delayed ranks of two hosts never differ, and waits are counted",
           "[E-118][E-119][threads]") {
   constexpr int kSwitches = 40;
   const Hosts hosts;
-  int port = 0;
-  HostsLeader leader(wire_listen(port), kCommunicator, kSecond);
+  const auto desk = std::make_shared<RelayDesk>(0);
+  const int port = desk->port();
+  HostsLeader leader(desk, kCommunicator, kSecond);
   std::atomic<bool> stop{false};
   std::array<std::vector<unsigned>, 2> used;
   std::array<std::atomic<std::size_t>, 2> made{};

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Agreement of ranks on several hosts, with leader and relays killed, stopped and cut off.
+
+    sudo scripts/relay_faults.py --build build/dev --jobs 20 --hosts 4 --calls 3000
+
+Hosts are network namespaces on one bridge, each with a folder, a relay (`dynamiccl-leader --relay`; on the
+first one the leader, `--listen`) and its ranks, which load the NCCL plugin and ask it for every call's
+setting. The leader tries settings all the time. Meanwhile a fault of a random kind comes every few hundred
+milliseconds: leader or relay killed (and started anew), stopped for a while, or a host's link cut for a
+while, at times for longer than connections live. Judged after every job: no call for which two ranks got
+different settings, every rank either made all its calls or was ended by its tuner because its relay was
+lost, and nothing runs any more. Prints a line a job and a summary as JSON; exit code 1 when anything is
+amiss, 77 where it cannot run.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent
+NOT_HERE = 77
+
+
+def sh(*argv, check=True):
+    return subprocess.run(argv, check=check, capture_output=True, text=True)
+
+
+class Hosts:
+    """Network namespaces on a bridge, which lies in one of its own."""
+
+    def __init__(self, count):
+        self.tag = f"dr{os.getpid()}"
+        self.count = count
+        try:
+            self.make(count)
+        except BaseException:
+            self.remove()
+            raise
+
+    def make(self, count):
+        sh("ip", "netns", "add", self.hub)
+        sh("ip", "-n", self.hub, "link", "add", "name", "bridge0", "type", "bridge")
+        sh("ip", "-n", self.hub, "link", "set", "bridge0", "up")
+        for h in range(count):
+            sh("ip", "netns", "add", self.name(h))
+            sh("ip", "-n", self.hub, "link", "add", "name", f"v{h}", "type", "veth", "peer", "name", "eth0", "netns",
+               self.name(h))
+            sh("ip", "-n", self.hub, "link", "set", f"v{h}", "master", "bridge0", "up")
+            for device in ("lo", "eth0"):
+                sh("ip", "-n", self.name(h), "link", "set", device, "up")
+            sh("ip", "-n", self.name(h), "addr", "add", f"10.77.0.{h + 1}/24", "dev", "eth0")
+
+    @property
+    def hub(self):
+        return self.tag + "hub"
+
+    def name(self, host):
+        return f"{self.tag}h{host}"
+
+    def link(self, host, state):
+        sh("ip", "-n", self.hub, "link", "set", f"v{host}", state, check=False)
+
+    def start(self, host, argv, env=None, log=None):
+        out = open(log, "a") if log else subprocess.DEVNULL
+        return subprocess.Popen(["ip", "netns", "exec", self.name(host), *argv], env={**os.environ, **(env or {})},
+                                stdout=out, stderr=out, start_new_session=True)
+
+    def remove(self):
+        for name in [self.name(h) for h in range(self.count)] + [self.hub]:
+            sh("ip", "netns", "delete", name, check=False)
+
+
+class Job:
+    """Ranks on all hosts, with whoever leads and relays them."""
+
+    PORT = "7077"
+
+    def __init__(self, hosts, arguments, number):
+        self.hosts = hosts
+        self.arguments = arguments
+        self.folder = Path(tempfile.mkdtemp(prefix="relay-faults-"))
+        self.number = number
+        self.control = {}
+        for h in range(hosts.count):
+            (self.folder / f"host{h}").mkdir()
+            self.start_control(h)
+        self.ranks = [self.start_rank(r) for r in range(hosts.count * arguments.ranks_a_host)]
+
+    def start_control(self, host):
+        argv = [str(self.arguments.build / "dynamiccl-leader"), str(self.folder / f"host{host}")]
+        argv += (["--listen", self.PORT, "--agent", "random", "--calls", "4", "--seed", str(self.number)]
+                 if host == 0 else ["--relay", f"10.77.0.1:{self.PORT}"])
+        self.control[host] = self.hosts.start(host, argv, log=str(self.folder / f"control{host}.txt"))
+
+    def start_rank(self, rank):
+        host = rank // self.arguments.ranks_a_host
+        plugin = str(self.arguments.build / "libdynamiccl-nccl-plugin.so")
+        env = {"NCCL_TUNER_PLUGIN": plugin, "NCCL_PROFILER_PLUGIN": plugin,
+               "DYNAMICCL_TUNER_FOLDER": str(self.folder / f"host{host}"),
+               "DYNAMICCL_TUNER_HOSTS": str(self.hosts.count), "DYNAMICCL_TUNER_PATIENCE": "20"}
+        total = self.hosts.count * self.arguments.ranks_a_host
+        argv = [str(self.arguments.build / "tests/relay-rank"), str(rank), str(total), str(self.hosts.count),
+                str(1000 + self.number), str(self.folder / "sync"), str(self.folder / f"log{rank}"),
+                str(self.arguments.calls)]
+        return self.hosts.start(host, argv, env, str(self.folder / f"rank{rank}.txt"))
+
+    def running(self):
+        return [r for r in self.ranks if r.poll() is None]
+
+    def fault(self, rand, counts):
+        host = rand.randrange(self.hosts.count)
+        kind = rand.choice(["kill", "stop", "stop", "cut", "cut"] + (["long-cut"] if rand.random() < 0.1 else []))
+        counts[kind] = counts.get(kind, 0) + 1
+        process = self.control[host]
+        if kind == "kill":
+            process.kill()
+            process.wait()
+            time.sleep(rand.uniform(0, 0.3))
+            self.start_control(host)
+        elif kind == "stop":
+            sh("kill", "-STOP", str(process.pid), check=False)
+            time.sleep(rand.uniform(0, 0.6))
+            sh("kill", "-CONT", str(process.pid), check=False)
+        else:
+            self.hosts.link(host, "down")
+            time.sleep(rand.uniform(13, 15) if kind == "long-cut" else rand.uniform(0.1, 1))
+            self.hosts.link(host, "up")
+
+    def end(self):
+        for process in list(self.control.values()) + self.ranks:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def judge(self, counts):
+        """@returns what is wrong, one line each"""
+        wrong = []
+        logs = []
+        for rank, process in enumerate(self.ranks):
+            path = self.folder / f"log{rank}"
+            lines = path.read_text().split("\n")[:-1] if path.exists() else []
+            if lines and lines[-1] == "lost":
+                counts["ended"] = counts.get("ended", 0) + 1
+                lines.pop()
+            logs.append(lines)
+            # Who waits for an ended rank stops too.
+            if process.returncode not in (0, 7, 8):
+                wrong.append(f"rank {rank} ended with {process.returncode}")
+        if any(p.returncode == 8 for p in self.ranks) and not any(p.returncode == 7 for p in self.ranks):
+            wrong.append("ranks stopped, and none was ended by its tuner")
+        most = max(logs, key=len)
+        for rank, lines in enumerate(logs):
+            counts["calls"] = counts.get("calls", 0) + len(lines)
+            for call, (mine, other) in enumerate(zip(lines, most)):
+                if mine != other:
+                    counts["differing"] = counts.get("differing", 0) + 1
+                    wrong.append(f"job {self.number} rank {rank} call {call}: {mine} and {other}")
+        # Calls of two sizes alternate: a switch is a change of either.
+        for first in (0, 1):
+            size = [line for n, line in enumerate(most) if (n % 3 == 0) == (first == 0)]
+            counts["switches"] = counts.get("switches", 0) + sum(a != b for a, b in zip(size, size[1:]))
+        return wrong[:20]
+
+    def remove(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def one_job(hosts, arguments, number, rand, counts):
+    job = Job(hosts, arguments, number)
+    begin = time.time()
+    try:
+        while job.running() and time.time() - begin < arguments.longest:
+            time.sleep(rand.uniform(0, arguments.pause))
+            if job.running() and not arguments.calm:
+                job.fault(rand, counts)
+        end = time.time() + 60
+        while job.running() and time.time() < end:
+            time.sleep(0.1)
+        hung = [f"rank {r} still runs after {time.time() - begin:.0f} s" for r, p in enumerate(job.ranks)
+                if p.poll() is None]
+    finally:
+        job.end()
+    wrong = hung + job.judge(counts)
+    if wrong or arguments.keep:
+        print(f"kept: {job.folder}")
+    else:
+        job.remove()
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=SOURCE / "build/dev")
+    parser.add_argument("--hosts", type=int, default=4)
+    parser.add_argument("--ranks-a-host", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=3000, help="of each rank of a job")
+    parser.add_argument("--pause", type=float, default=0.5, help="seconds between faults at most")
+    parser.add_argument("--longest", type=float, default=120, help="seconds of faults in a job at most")
+    parser.add_argument("--least-switches", type=int, default=0, help="fewer settings changed is amiss too")
+    parser.add_argument("--calm", action="store_true", help="no faults")
+    parser.add_argument("--keep", action="store_true", help="keep the jobs' folders")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
+    if os.geteuid() != 0 or shutil.which("ip") is None or sh("ip", "netns", "list", check=False).returncode != 0:
+        print("needs root and ip (iproute2) for network namespaces")
+        return NOT_HERE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    rand = random.Random(arguments.seed)
+    counts = {"jobs": 0, "hosts": arguments.hosts, "calls": 0, "switches": 0, "differing": 0, "ended": 0}
+    wrong = []
+    begin = time.time()
+    hosts = Hosts(arguments.hosts)
+    try:
+        for number in range(arguments.jobs):
+            wrong += one_job(hosts, arguments, number, rand, counts)
+            counts["jobs"] += 1
+            print(f"{time.time() - begin:6.1f} s  {json.dumps(counts)}", flush=True)
+    finally:
+        hosts.remove()
+    if counts["switches"] < arguments.least_switches:
+        wrong.append(f"{counts['switches']} switches, at least {arguments.least_switches} expected")
+    counts["seconds"] = round(time.time() - begin)
+    print(json.dumps(counts))
+    for line in wrong:
+        print("WRONG:", line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
