@@ -166,6 +166,8 @@ const std::vector<KnobRow>& knob_rows() {
          if (s.target > 1) refuse("target", v, "an accuracy from 0 to 1");
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.target); }},
+      number_row("looks", "times in an epoch that the accuracy is taken, in equal parts of it",
+                 &TrainingSpec::looks, 1),
       {"synchronisation", "when workers wait for each other",
        [](TrainingSpec& s, const std::string& v) {
          s.synchronisation = parse_named<Synchronisation>(v);
@@ -282,6 +284,8 @@ ModelFacts facts_of(TrainingModel model, int sequence) {
       return image_model(1'707'274, 1'706'496, 32, 10);
     case TrainingModel::cnn:
       return image_model(545'098, 6'128'896, 32, 10);
+    case TrainingModel::cnn_small:
+      return image_model(100'154, 148'416, 32, 10);
     case TrainingModel::resnet18:
       return image_model(11'173'962, 555'422'720, 32, 10);
     case TrainingModel::resnet50:
@@ -461,6 +465,8 @@ std::string training_contradiction(const TrainingSpec& spec) {
   if (auto reason = tuner_contradiction(spec); !reason.empty()) return reason;
   if (spec.target > 0 && spec.epochs == 0)
     return "target without epochs: the accuracy is looked at after each; say at most how many";
+  if (spec.looks > 1 && spec.epochs == 0)
+    return "looks without epochs: they are parts of an epoch; say at most how many epochs";
   if (spec.steps > 0 && spec.epochs > 0)
     return "steps and epochs: each says how much is trained; leave one out";
   return "";

@@ -16,7 +16,7 @@
 
 namespace dynamiccl {
 
-enum class TrainingModel { mlp, cnn, resnet18, resnet50, bert_base, bert_large };
+enum class TrainingModel { mlp, cnn, cnn_small, resnet18, resnet50, bert_base, bert_large };
 /// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
 enum class MergeRule { optimal, greedy };
 /// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
@@ -35,6 +35,7 @@ struct NameTable<TrainingModel> {
   static constexpr std::string_view what = "model";
   static constexpr std::array entries{Named{TrainingModel::mlp, "mlp"},
                                       Named{TrainingModel::cnn, "cnn"},
+                                      Named{TrainingModel::cnn_small, "cnn-small"},
                                       Named{TrainingModel::resnet18, "resnet18"},
                                       Named{TrainingModel::resnet50, "resnet50"},
                                       Named{TrainingModel::bert_base, "bert-base"},
@@ -145,6 +146,7 @@ struct TrainingSpec : CodecSpec {
   /// after each; 0 = no passes, but steps.
   int epochs = 0;
   double target = 0;  ///< "target": accuracy, 0 to 1, at which epochs end; 0 = all of them
+  int looks = 1;      ///< "looks": times in an epoch that the accuracy is taken
   Synchronisation synchronisation = Synchronisation::bsp;  ///< "synchronisation"
   int staleness = 3;  ///< "staleness": SSP: steps that one may be ahead of the slowest
   int backups = 1;    ///< "backups": workers of a step that a server does not wait for

@@ -45,7 +45,9 @@ class GeneratedImages final : public Dataset {
     for (std::size_t i = 0; i < samples_ + held_out_size(); ++i) make(i, &stored_[i * pixels()]);
   }
   [[nodiscard]] std::size_t training_size() const override { return samples_; }
-  [[nodiscard]] std::size_t held_out_size() const override { return std::min(samples_, kHeldOut); }
+  [[nodiscard]] std::size_t held_out_size() const override {
+    return std::min(samples_, std::max(kHeldOut, samples_ / 8));
+  }
   [[nodiscard]] std::string description() const override {
     return fmt::format("generated images, {} kinds, 3 x {} x {}{}", classes_, side_, side_,
                        hard_ ? ", faint, a quarter of the labels drawn at random" : "");
@@ -65,7 +67,7 @@ class GeneratedImages final : public Dataset {
   }
 
  private:
-  static constexpr std::size_t kHeldOut = 512;
+  static constexpr std::size_t kHeldOut = 512;  ///< at least, where there are so many
   static constexpr std::size_t kCoarse = 8;
   static constexpr float kSignal = 0.12F;
   static constexpr float kFaintSignal = 0.06F;

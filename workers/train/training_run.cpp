@@ -196,29 +196,30 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train, const 
   // Servers have no data.
   const double own = is_server() ? 0 : static_cast<double>(worker_->steps_per_epoch());
   // A sample is a round of local steps.
-  const int per_epoch =
-      std::max(1, static_cast<int>(max_over_ranks(comm_, {own})[0]) / spec_.local_steps);
+  const int per_look = std::max(
+      1, static_cast<int>(max_over_ranks(comm_, {own})[0]) / spec_.local_steps / spec_.looks);
   const int samples = spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   nlohmann::json accuracies = nlohmann::json::array();
   double trained_us = 0;
   bool reached = false;
-  int epochs = 0;
-  while (epochs < spec_.epochs && !reached) {
-    trained_us += train(per_epoch) * per_epoch;
-    ++epochs;
-    if (look) look(epochs * per_epoch);
+  int looked = 0;
+  while (looked < spec_.epochs * spec_.looks && !reached) {
+    trained_us += train(per_look) * per_look;
+    ++looked;
+    if (look) look(looked * per_look);
     // BatchNorm's statistics are each worker's own, and so are accuracies: the lowest counts.
     const double accuracy = is_server() ? 1 : worker_->accuracy(samples);
     const double lowest = -max_over_ranks(comm_, {-accuracy})[0];
-    accuracies.push_back({epochs * per_epoch, lowest});
+    accuracies.push_back({looked * per_look, lowest});
     figures.accuracy = lowest;
     reached = spec_.target > 0 && lowest >= spec_.target;
   }
   figures.details["accuracies"] = std::move(accuracies);
-  figures.details["epochs"] = epochs;
+  // Those that were begun.
+  figures.details["epochs"] = (looked + spec_.looks - 1) / spec_.looks;
   figures.details["trained_us"] = trained_us;  // without the evaluations
   if (spec_.target > 0) figures.details["target_reached"] = reached;
-  return epochs * per_epoch;
+  return looked * per_look;
 }
 
 /// Tried by the first cell of a model that has a choice.
