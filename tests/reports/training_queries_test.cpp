@@ -272,6 +272,7 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
   const TableView messages(sizes);
   REQUIRE(messages.size() == 2);
   CHECK(messages.integer(1, "total_bytes") == 80);
+  CHECK(messages.integer(1, "nominal_bytes") == 1000);
   // The plain cell is the fastest that trains as one process would.
   const Table used = named_query(reader, "taxonomy", {});
   const TableView tuples(used);

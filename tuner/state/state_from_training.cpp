@@ -9,12 +9,14 @@ std::optional<SyncMode> sync_of(const TrainingSpec& spec) {
     case Synchronisation::bsp:
       return SyncMode::bsp;
     case Synchronisation::local:
+      return spec.shares == DataShares::equal ? SyncMode::local_sgd : SyncMode::fedavg;
     case Synchronisation::post_local:
       return SyncMode::local_sgd;
     case Synchronisation::ssp:
       return SyncMode::ssp;
     case Synchronisation::asp:
       return SyncMode::asp;
+    case Synchronisation::staggered:
     case Synchronisation::backup:
       return std::nullopt;  // none of the modes that the surveys list
   }

@@ -62,6 +62,20 @@ class RequestPool {
     check(MPI_Wait(&requests_[static_cast<std::uint32_t>(handle)], MPI_STATUS_IGNORE), "MPI_Wait");
     free_.push_back(static_cast<std::uint32_t>(handle));
   }
+  /// @returns whether it has ended within `limit`
+  bool wait_within(Request handle, Micros limit) {
+    const double end_s = MPI_Wtime() + limit.count() / 1e6;
+    int done = 0;
+    while (true) {
+      check(MPI_Test(&requests_[static_cast<std::uint32_t>(handle)], &done, MPI_STATUS_IGNORE),
+            "MPI_Test");
+      if (done != 0) break;
+      if (MPI_Wtime() > end_s) return false;
+      std::this_thread::yield();  // those that are waited for may share the core
+    }
+    free_.push_back(static_cast<std::uint32_t>(handle));
+    return true;
+  }
 
  private:
   std::vector<MPI_Request> requests_;
@@ -118,6 +132,9 @@ class MpiCommunicator : public Communicator {
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
   void wait(Request request) override { requests_.wait(request); }
+  void wait_within(Request request, int peer, Micros limit) override {
+    if (!requests_.wait_within(request, limit)) refuse_silence({peer}, limit);
+  }
   int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
                   Micros limit) override;
   void progress() override { make_mpi_progress(); }
