@@ -322,8 +322,10 @@ int MpiCommunicator::receive_any(void* data, std::size_t bytes, const std::vecto
   const double end_s = MPI_Wtime() + limit.count() / 1e6;
   MPI_Status status;
   int there = 0;
+  // Of several, those that are not asked for have nothing under way with this tag.
+  const int source = from.size() == 1 ? from.front() : MPI_ANY_SOURCE;
   do {
-    check(MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe");
+    check(MPI_Iprobe(source, tag, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe");
     if (there != 0) break;
     std::this_thread::yield();  // those that compute may share the core
   } while (MPI_Wtime() < end_s);
