@@ -27,6 +27,9 @@ class Messages {
   virtual Request isend(const void* data, std::size_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::size_t bytes, int from, int tag) = 0;
   virtual void wait(Request request) = 0;
+  /// The same of a request with `peer`. @throws Error(environment) naming it when that takes longer
+  /// than `limit`, where the library can tell; the request's buffer is the library's until the end.
+  virtual void wait_within(Request request, int /*peer*/, Micros /*limit*/) { wait(request); }
   /// Blocks until one of `from` has sent a message of these bytes; of several that have, any one.
   /// @returns whose it is
   /// @throws Error(environment) naming them when none has within `limit`
@@ -39,7 +42,7 @@ class Messages {
   Messages() = default;
 };
 
-/// What receive_any() throws.
+/// What receive_any() and wait_within() throw.
 [[noreturn]] void refuse_silence(const std::vector<int>& from, Micros limit);
 
 /// Sends and receives at once, both waited for.

@@ -30,6 +30,8 @@ std::string synchronisation_words(TrainingMethod method, Synchronisation synchro
       return "SSP";
     case Synchronisation::asp:
       return "ASP";
+    case Synchronisation::staggered:
+      return "R2SP";
     case Synchronisation::backup:
       return "backup workers";
   }

@@ -16,6 +16,7 @@ enum class Synchronisation {
   post_local,  ///< as bsp for the first `local_after` steps, then as local
   ssp,         ///< while one is more than `staleness` steps ahead of the slowest
   asp,         ///< never
+  staggered,   ///< for its turn: a server takes one gradient of each, in their order (R2SP)
   backup       ///< in every step, for all but `backups` of them; what comes later is dropped
 };
 
@@ -27,6 +28,7 @@ struct NameTable<Synchronisation> {
                                       Named{Synchronisation::post_local, "post-local"},
                                       Named{Synchronisation::ssp, "ssp"},
                                       Named{Synchronisation::asp, "asp"},
+                                      Named{Synchronisation::staggered, "staggered"},
                                       Named{Synchronisation::backup, "backup"}};
 };
 
@@ -85,6 +87,12 @@ inline constexpr std::array kSynchronisationPairs{
         Synchronisation::asp, SumPlace::neighbours, PairFit::partial,
         "neighbours that do not wait average with weights of unknown age (AD-PSGD), which no "
         "oracle replays here; take bsp-ps"},
+    SynchronisationPair{Synchronisation::staggered, SumPlace::server, PairFit::legal, ""},
+    SynchronisationPair{Synchronisation::staggered, SumPlace::all_reduce, PairFit::illegal,
+                        "an all-reduce is all workers' at once, and nobody has a turn; take "
+                        "bsp-ps"},
+    SynchronisationPair{Synchronisation::staggered, SumPlace::neighbours, PairFit::illegal,
+                        "whose turn it is, is a server's to say; take bsp-ps"},
     SynchronisationPair{Synchronisation::backup, SumPlace::server, PairFit::legal, ""},
     SynchronisationPair{Synchronisation::backup, SumPlace::all_reduce, PairFit::illegal,
                         "an all-reduce waits for every worker, so none can be left out; take "
@@ -97,6 +105,7 @@ const SynchronisationPair& synchronisation_pair(Synchronisation synchronisation,
 /// A server applies every gradient as it comes: no step is all workers' together.
 constexpr bool is_asynchronous(Synchronisation synchronisation) {
   return synchronisation == Synchronisation::ssp || synchronisation == Synchronisation::asp ||
+         synchronisation == Synchronisation::staggered ||
          synchronisation == Synchronisation::backup;
 }
 

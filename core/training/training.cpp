@@ -166,6 +166,8 @@ const std::vector<KnobRow>& knob_rows() {
          if (s.target > 1) refuse("target", v, "an accuracy from 0 to 1");
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.target); }},
+      number_row("looks", "times in an epoch that the accuracy is taken, in equal parts of it",
+                 &TrainingSpec::looks, 1),
       {"synchronisation", "when workers wait for each other",
        [](TrainingSpec& s, const std::string& v) {
          s.synchronisation = parse_named<Synchronisation>(v);
@@ -182,6 +184,19 @@ const std::vector<KnobRow>& knob_rows() {
       {"topology", "d-psgd: who averages with whom",
        [](TrainingSpec& s, const std::string& v) { s.topology = parse_named<PeerGraph>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.topology)); }},
+      {"slow_momentum", "local, post-local: momentum of the averages themselves (SlowMo); 0: none",
+       [](TrainingSpec& s, const std::string& v) {
+         s.slow_momentum = real("slow_momentum", v);
+         if (s.slow_momentum < 0 || s.slow_momentum >= 1)
+           refuse("slow_momentum", v, "a number from 0, below 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.slow_momentum); }},
+      {"shares",
+       "local: the workers' parts of the data, by which averages are weighted: equal, or linear "
+       "(one "
+       "part, two, three, ...)",
+       [](TrainingSpec& s, const std::string& v) { s.shares = parse_named<DataShares>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.shares)); }},
       {"compression", "codec of the gradients that travel; all but none lose something",
        [](TrainingSpec& s, const std::string& v) { s.compression = parse_named<Codec>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.compression)); }},
@@ -282,6 +297,8 @@ ModelFacts facts_of(TrainingModel model, int sequence) {
       return image_model(1'707'274, 1'706'496, 32, 10);
     case TrainingModel::cnn:
       return image_model(545'098, 6'128'896, 32, 10);
+    case TrainingModel::cnn_small:
+      return image_model(100'154, 148'416, 32, 10);
     case TrainingModel::resnet18:
       return image_model(11'173'962, 555'422'720, 32, 10);
     case TrainingModel::resnet50:
@@ -406,6 +423,11 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
     return belongs("local_after", "synchronisation = \"post-local\"");
   if (spec.topology != usual.topology && row.sums != SumPlace::neighbours)
     return belongs("topology", "methods that average with neighbours (d-psgd)");
+  const bool averages = has_local_steps(how) && row.sums != SumPlace::neighbours;
+  if (spec.slow_momentum > 0 && !averages)
+    return belongs("slow_momentum", "local steps with averages of all workers");
+  if (spec.shares != usual.shares && !(averages && how == Synchronisation::local))
+    return belongs("shares", "synchronisation = \"local\" with averages of all workers");
   if (spec.slow_worker != usual.slow_worker && spec.slow_factor <= 1)
     return "slow_worker: says who is slowed; say how much by slow_factor";
   if (how == Synchronisation::bsp) return "";
@@ -461,6 +483,8 @@ std::string training_contradiction(const TrainingSpec& spec) {
   if (auto reason = tuner_contradiction(spec); !reason.empty()) return reason;
   if (spec.target > 0 && spec.epochs == 0)
     return "target without epochs: the accuracy is looked at after each; say at most how many";
+  if (spec.looks > 1 && spec.epochs == 0)
+    return "looks without epochs: they are parts of an epoch; say at most how many epochs";
   if (spec.steps > 0 && spec.epochs > 0)
     return "steps and epochs: each says how much is trained; leave one out";
   return "";
@@ -503,6 +527,11 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
 bool trains_as_one(const TrainingSpec& spec) {
   return spec.compression == Codec::none &&
          agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
+}
+
+double share_of(const TrainingSpec& spec, int workers, int worker) {
+  if (spec.shares == DataShares::equal) return 1.0 / workers;
+  return 2.0 * (worker + 1) / (static_cast<double>(workers) * (workers + 1));
 }
 
 bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t step,

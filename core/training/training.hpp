@@ -16,7 +16,7 @@
 
 namespace dynamiccl {
 
-enum class TrainingModel { mlp, cnn, resnet18, resnet50, bert_base, bert_large };
+enum class TrainingModel { mlp, cnn, cnn_small, resnet18, resnet50, bert_base, bert_large };
 /// How MG-WFBP finds its groups: the exact program, or the rule of its paper.
 enum class MergeRule { optimal, greedy };
 /// Who applies the gradients: every worker after it pulled their sum, or the server, whose workers
@@ -29,12 +29,18 @@ enum class ServerPlacement { dedicated, colocated };
 enum class Packing { none, exponents };
 /// What a GPU computes products in; weights, gradients and sums stay fp32.
 enum class Precision { fp32, tf32, bf16 };
+/// How many samples each worker has of its own, whose averages are weighted by it (FedAvg).
+enum class DataShares {
+  equal,  ///< the same, dealt anew in each epoch
+  linear  ///< the first worker one part, the second two, ...; no worker sees another's
+};
 
 template <>
 struct NameTable<TrainingModel> {
   static constexpr std::string_view what = "model";
   static constexpr std::array entries{Named{TrainingModel::mlp, "mlp"},
                                       Named{TrainingModel::cnn, "cnn"},
+                                      Named{TrainingModel::cnn_small, "cnn-small"},
                                       Named{TrainingModel::resnet18, "resnet18"},
                                       Named{TrainingModel::resnet50, "resnet50"},
                                       Named{TrainingModel::bert_base, "bert-base"},
@@ -64,6 +70,12 @@ struct NameTable<Packing> {
   static constexpr std::string_view what = "packing";
   static constexpr std::array entries{Named{Packing::none, "none"},
                                       Named{Packing::exponents, "exponents"}};
+};
+template <>
+struct NameTable<DataShares> {
+  static constexpr std::string_view what = "shares of the data";
+  static constexpr std::array entries{Named{DataShares::equal, "equal"},
+                                      Named{DataShares::linear, "linear"}};
 };
 template <>
 struct NameTable<Precision> {
@@ -145,6 +157,7 @@ struct TrainingSpec : CodecSpec {
   /// after each; 0 = no passes, but steps.
   int epochs = 0;
   double target = 0;  ///< "target": accuracy, 0 to 1, at which epochs end; 0 = all of them
+  int looks = 1;      ///< "looks": times in an epoch that the accuracy is taken
   Synchronisation synchronisation = Synchronisation::bsp;  ///< "synchronisation"
   int staleness = 3;  ///< "staleness": SSP: steps that one may be ahead of the slowest
   int backups = 1;    ///< "backups": workers of a step that a server does not wait for
@@ -152,6 +165,9 @@ struct TrainingSpec : CodecSpec {
   int local_steps = 1;
   int local_after = 0;  ///< "local_after": post-local's steps with sums of gradients
   PeerGraph topology = PeerGraph::ring;  ///< "topology": of neighbours
+  /// "slow_momentum": of the way from one average of the weights to the next (SlowMo); 0: none.
+  double slow_momentum = 0;
+  DataShares shares = DataShares::equal;  ///< "shares"
   /// "pace": milliseconds that a step's computation takes at least, by waiting: stands for slower
   /// processors than there are; 0 = as it comes.
   double pace = 0;
@@ -220,6 +236,9 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks);
 /// Whether the cell trains what one process with all workers' batches would: what is judged by step
 /// time. Others lose something of plain SGD and are judged by time to a target.
 bool trains_as_one(const TrainingSpec& spec);
+
+/// The worker's part of the data, and of an average of weights; of all workers together 1.
+double share_of(const TrainingSpec& spec, int workers, int worker);
 
 /// Is the worker slowed in this step? The same answer on every rank.
 bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t step,

@@ -142,15 +142,23 @@ std::int64_t store_launch(Store& store, const SyntheticPlan& plan, const GroupIn
 
 SyntheticPlan store_training(Store& store, const SyntheticTraining& training,
                              const TrainingFigures& figures, int blocks) {
+  return store_training(
+      store, training, [&](std::size_t, int) { return figures; }, blocks);
+}
+
+SyntheticPlan store_training(Store& store, const SyntheticTraining& training,
+                             const FiguresOf& figures, int blocks) {
   std::vector<std::uint64_t> sizes;
   for (std::size_t i = 0; i < training.methods.size(); ++i) sizes.push_back(1024 * (i + 1));
   auto plan = make_plan("trained", {"bare-metal"}, {"training"}, sizes);
   std::map<std::string, double> step_us;
+  std::map<std::string, std::size_t> method_of;
   for (std::size_t i = 0; i < plan.cells.size(); ++i) {
     plan.cells[i].algorithm = training.methods[i].first;
     plan.cells[i].knobs_json = training.methods[i].second;
     plan.cells[i].size_bytes = 1024;  // one model's gradients
     step_us[plan.cells[i].id] = training.step_us[i];
+    method_of[plan.cells[i].id] = i;
   }
   store.begin_run(plan.run, plan.groups, plan.cells);
   for (int block = 0; block < blocks; ++block) {
@@ -161,7 +169,8 @@ SyntheticPlan store_training(Store& store, const SyntheticTraining& training,
         [&](const CellInfo& cell, int, int) { return step_us.at(cell.id) * (1 + 0.01 * block); });
     for (auto& file : files) {
       for (auto& record : file.records)
-        if (auto* cell = std::get_if<CellRecord>(&record)) cell->training = figures;
+        if (auto* cell = std::get_if<CellRecord>(&record))
+          cell->training = figures(method_of.at(cell->cell_id), block);
     }
     store.finish_launch(launch, make_end(), files);
   }

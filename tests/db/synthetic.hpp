@@ -59,5 +59,9 @@ struct SyntheticTraining {
 };
 SyntheticPlan store_training(Store& store, const SyntheticTraining& training,
                              const TrainingFigures& figures, int blocks);
+/// The same, each cell and block with figures of its own.
+using FiguresOf = std::function<TrainingFigures(std::size_t method, int block)>;
+SyntheticPlan store_training(Store& store, const SyntheticTraining& training,
+                             const FiguresOf& figures, int blocks);
 
 }  // namespace dynamiccl::testing

@@ -273,6 +273,7 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
   const TableView messages(sizes);
   REQUIRE(messages.size() == 2);
   CHECK(messages.integer(1, "total_bytes") == 80);
+  CHECK(messages.integer(1, "nominal_bytes") == 1000);
   // The plain cell is the fastest that trains as one process would.
   const Table used = named_query(reader, "taxonomy", {});
   const TableView tuples(used);
@@ -308,4 +309,43 @@ TEST_CASE("scaling tells speed-up and its share of the ranks, with intervals", "
     CHECK(*rows.real(i, "efficiency_low") < *rows.real(i, "efficiency"));
     CHECK(*rows.real(i, "efficiency_high") > *rows.real(i, "efficiency"));
   }
+}
+
+TEST_CASE("time to a target and accuracy stand beside plain SGD's of the same block",
+          "[D-98][G-23]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const std::string plain = R"({"model":"mlp","batch":"8","epochs":"4","target":"0.6"})";
+  const std::string local =
+      R"({"model":"mlp","batch":"8","epochs":"4","target":"0.6","synchronisation":"local","local_steps":"8"})";
+  const std::vector<std::vector<double>> trained_us{{1000, 1200, 800}, {500, 300, 400}};
+  const std::vector<std::vector<double>> accuracy{{0.62, 0.61, 0.63}, {0.60, 0.62, 0.62}};
+  store_training(
+      store, {{{"bsp-a2a", plain}, {"bsp-a2a", local}}, {100, 50}},
+      [&](std::size_t method, int block) {
+        const auto at = static_cast<std::size_t>(block);
+        TrainingFigures figures;
+        figures.role = "worker";
+        figures.accuracy = accuracy[method][at];
+        figures.details["accuracies"] = {{100, 0.3}, {200, accuracy[method][at]}};
+        figures.details["trained_us"] = trained_us[method][at];
+        // The last launch of local SGD never got there.
+        figures.details["target_reached"] = method == 0 || block < 2;
+        return figures;
+      },
+      3);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "time_to_target", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.text(0, "synchronisation") == "local");
+  CHECK(rows.real(0, "trained_us") == 400.0);
+  CHECK(rows.integer(0, "reached") == 2);
+  CHECK(rows.integer(1, "reached") == 3);
+  CHECK_THAT(*rows.real(0, "over_plain_low"), WithinRel(300.0 / 1200, 1e-9));
+  CHECK_THAT(*rows.real(0, "over_plain_high"), WithinRel(500.0 / 1000, 1e-9));
+  CHECK_THAT(*rows.real(0, "beyond_plain"), WithinRel(-0.01, 1e-6));
+  CHECK_THAT(*rows.real(0, "beyond_plain_low"), WithinRel(-0.02, 1e-6));
+  CHECK_THAT(*rows.real(0, "beyond_plain_high"), WithinRel(0.01, 1e-6));
+  CHECK(rows.real(1, "over_plain") == 1.0);
+  CHECK(rows.real(1, "beyond_plain") == 0.0);
 }

@@ -142,6 +142,7 @@ class GlooCommunicator final : public Communicator {
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
   void wait(Request request) override;
+  void wait_within(Request request, int peer, Micros limit) override;
   int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
                   Micros limit) override;
 
@@ -388,6 +389,24 @@ void GlooCommunicator::wait(Request request) {
     }
     pending.buffer.reset();
   });
+  free_.push_back(static_cast<std::uint32_t>(request));
+}
+
+void GlooCommunicator::wait_within(Request request, int peer, Micros limit) {
+  Pending& pending = pending_[static_cast<std::uint32_t>(request)];
+  const auto most = milliseconds(static_cast<long>(limit.count() / 1e3));
+  bool in_time = false;
+  guarded("waiting for Gloo", [&] {
+    const double start_us = now_us();
+    try {
+      in_time = pending.sending ? pending.buffer->waitSend(most) : pending.buffer->waitRecv(most);
+    } catch (const std::exception&) {
+      // A lost peer ends the wait too, but not after all this time.
+      if (now_us() - start_us < limit.count()) throw;
+    }
+  });
+  if (!in_time) refuse_silence({peer}, limit);
+  pending.buffer.reset();
   free_.push_back(static_cast<std::uint32_t>(request));
 }
 

@@ -62,6 +62,20 @@ class RequestPool {
     check(MPI_Wait(&requests_[static_cast<std::uint32_t>(handle)], MPI_STATUS_IGNORE), "MPI_Wait");
     free_.push_back(static_cast<std::uint32_t>(handle));
   }
+  /// @returns whether it has ended within `limit`
+  bool wait_within(Request handle, Micros limit) {
+    const double end_s = MPI_Wtime() + limit.count() / 1e6;
+    int done = 0;
+    while (true) {
+      check(MPI_Test(&requests_[static_cast<std::uint32_t>(handle)], &done, MPI_STATUS_IGNORE),
+            "MPI_Test");
+      if (done != 0) break;
+      if (MPI_Wtime() > end_s) return false;
+      std::this_thread::yield();  // those that are waited for may share the core
+    }
+    free_.push_back(static_cast<std::uint32_t>(handle));
+    return true;
+  }
 
  private:
   std::vector<MPI_Request> requests_;
@@ -118,6 +132,9 @@ class MpiCommunicator : public Communicator {
   Request isend(const void* data, std::size_t bytes, int to, int tag) override;
   Request irecv(void* data, std::size_t bytes, int from, int tag) override;
   void wait(Request request) override { requests_.wait(request); }
+  void wait_within(Request request, int peer, Micros limit) override {
+    if (!requests_.wait_within(request, limit)) refuse_silence({peer}, limit);
+  }
   int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
                   Micros limit) override;
   void progress() override { make_mpi_progress(); }
@@ -305,8 +322,10 @@ int MpiCommunicator::receive_any(void* data, std::size_t bytes, const std::vecto
   const double end_s = MPI_Wtime() + limit.count() / 1e6;
   MPI_Status status;
   int there = 0;
+  // Of several, those that are not asked for have nothing under way with this tag.
+  const int source = from.size() == 1 ? from.front() : MPI_ANY_SOURCE;
   do {
-    check(MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe");
+    check(MPI_Iprobe(source, tag, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe");
     if (there != 0) break;
     std::this_thread::yield();  // those that compute may share the core
   } while (MPI_Wtime() < end_s);

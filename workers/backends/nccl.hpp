@@ -55,6 +55,9 @@ class NcclCommunicator final : public Communicator {
     return host_->irecv(data, bytes, from, tag);
   }
   void wait(Request request) override { host_->wait(request); }
+  void wait_within(Request request, int peer, Micros limit) override {
+    host_->wait_within(request, peer, limit);
+  }
   int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
                   Micros limit) override {
     return host_->receive_any(data, bytes, from, tag, limit);

@@ -45,7 +45,9 @@ class GeneratedImages final : public Dataset {
     for (std::size_t i = 0; i < samples_ + held_out_size(); ++i) make(i, &stored_[i * pixels()]);
   }
   [[nodiscard]] std::size_t training_size() const override { return samples_; }
-  [[nodiscard]] std::size_t held_out_size() const override { return std::min(samples_, kHeldOut); }
+  [[nodiscard]] std::size_t held_out_size() const override {
+    return std::min(samples_, std::max(kHeldOut, samples_ / 8));
+  }
   [[nodiscard]] std::string description() const override {
     return fmt::format("generated images, {} kinds, 3 x {} x {}{}", classes_, side_, side_,
                        hard_ ? ", faint, a quarter of the labels drawn at random" : "");
@@ -65,7 +67,7 @@ class GeneratedImages final : public Dataset {
   }
 
  private:
-  static constexpr std::size_t kHeldOut = 512;
+  static constexpr std::size_t kHeldOut = 512;  ///< at least, where there are so many
   static constexpr std::size_t kCoarse = 8;
   static constexpr float kSignal = 0.12F;
   static constexpr float kFaintSignal = 0.06F;
@@ -169,18 +171,59 @@ Sharding::Sharding(std::size_t samples, int workers, int batch, std::uint64_t se
       steps_per_epoch_(std::max<std::uint64_t>(1, samples / (workers_ * batch_))),
       seed_(seed) {}
 
-void Sharding::shuffle(std::uint64_t epoch) {
-  order_.resize(samples_);
-  std::iota(order_.begin(), order_.end(), 0U);
-  std::uint64_t state = stirred(seed_ ^ stirred(epoch));
-  for (std::size_t i = samples_; i > 1; --i) {
+namespace {
+
+/// 0 to count - 1 in an order of that number.
+std::vector<std::uint32_t> shuffled(std::size_t count, std::uint64_t number) {
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0U);
+  std::uint64_t state = number;
+  for (std::size_t i = count; i > 1; --i) {
     state = stirred(state);
-    std::swap(order_[i - 1], order_[state % i]);
+    std::swap(order[i - 1], order[state % i]);
   }
+  return order;
+}
+
+}  // namespace
+
+Sharding::Sharding(std::size_t samples, int workers, const TrainingSpec& spec, std::uint64_t seed)
+    : Sharding(samples, workers, spec.batch, seed) {
+  if (spec.shares == DataShares::equal) return;
+  dealt_ = shuffled(samples, stirred(seed));
+  double end = 0;
+  for (int worker = 0; worker < workers; ++worker) {
+    Part part;
+    part.first = static_cast<std::size_t>(end * static_cast<double>(samples));
+    end += share_of(spec, workers, worker);
+    const auto last = worker + 1 == workers
+                          ? samples
+                          : static_cast<std::size_t>(end * static_cast<double>(samples));
+    part.count = std::max<std::size_t>(1, last - part.first);
+    part.first = std::min(part.first, samples - part.count);
+    parts_.push_back(std::move(part));
+  }
+}
+
+void Sharding::shuffle(std::uint64_t epoch) {
+  order_ = shuffled(samples_, stirred(seed_ ^ stirred(epoch)));
   epoch_ = epoch;
 }
 
+std::size_t Sharding::of_part(std::uint64_t step, int worker, int position) {
+  Part& part = parts_[static_cast<std::size_t>(worker)];
+  const std::uint64_t taken = step * batch_ + static_cast<std::uint64_t>(position);
+  const std::uint64_t pass = taken / part.count;
+  if (pass != part.pass) {
+    part.order = shuffled(
+        part.count, stirred(seed_ ^ stirred(pass * workers_ + static_cast<std::size_t>(worker))));
+    part.pass = pass;
+  }
+  return dealt_[part.first + part.order[taken % part.count]];
+}
+
 std::size_t Sharding::sample(std::uint64_t step, int worker, int position) {
+  if (!parts_.empty()) return of_part(step, worker, position);
   const std::uint64_t epoch = step / steps_per_epoch_;
   if (epoch != epoch_) shuffle(epoch);
   const std::size_t in_epoch = static_cast<std::size_t>(step % steps_per_epoch_);

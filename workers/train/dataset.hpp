@@ -59,11 +59,24 @@ std::unique_ptr<Dataset> open_idx(const std::string& folder);
 class Sharding {
  public:
   Sharding(std::size_t samples, int workers, int batch, std::uint64_t seed);
+  /// With parts of the data that stay each worker's own where they are not equal: a worker goes
+  /// through its part again and again, in an order of its own each time.
+  Sharding(std::size_t samples, int workers, const TrainingSpec& spec, std::uint64_t seed);
   [[nodiscard]] std::size_t sample(std::uint64_t step, int worker, int position);
   [[nodiscard]] std::uint64_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
+  /// One worker's part: places in `dealt_`, and the order of its present pass.
+  struct Part {
+    std::size_t first = 0;
+    std::size_t count = 0;
+    std::uint64_t pass = UINT64_MAX;
+    std::vector<std::uint32_t> order;
+  };
   void shuffle(std::uint64_t epoch);
+  std::size_t of_part(std::uint64_t step, int worker, int position);
+  std::vector<std::uint32_t> dealt_;  ///< to parts, one after the other
+  std::vector<Part> parts_;           ///< empty: equal ones
   std::size_t samples_;
   std::size_t workers_;
   std::size_t batch_;

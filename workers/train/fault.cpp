@@ -14,7 +14,8 @@ PlantedFault planted_fault() {
         name == "drop-gradient",   name == "skip-last-update", name == "off-by-one-bit",
         name == "skip-local-step", name == "drop-neighbour",   name == "exceed-bound",
         name == "use-twice",       name == "drop-residual",    name == "shift-place",
-        name == "other-seed",      name == "swap-factors"};
+        name == "other-seed",      name == "out-of-turn",      name == "forget-slow-momentum",
+        name == "equal-share",     name == "swap-factors"};
   }();
   return fault;
 #else

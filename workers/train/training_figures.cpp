@@ -38,9 +38,12 @@ std::optional<std::uint64_t> late_message_bytes(const ExchangePlan& plan, std::s
 
 }  // namespace
 
-void FigureCollector::add(const StepTimes& times, bool measured) {
+void FigureCollector::add(const StepTimes& times, double total_us, bool measured) {
   losses_.push_back(times.loss);
-  if (measured) measured_.push_back(times);
+  if (!measured) return;
+  measured_.push_back(times);
+  parts_us_ += times.parts_us();
+  total_us_ += total_us;
 }
 
 void FigureCollector::add_trace(const std::vector<Span>& computing,
@@ -72,6 +75,7 @@ void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
   figures.update_us = typical(&StepTimes::update_us);
   figures.exposed_us = typical(&StepTimes::exposed_us);
   figures.details["data_us"] = typical(&StepTimes::data_us);
+  if (total_us_ > 0) figures.details["accounted"] = parts_us_ / total_us_;
   figures.wire_bytes = wire_bytes;
   figures.first_loss = losses_.empty() ? 0 : losses_.front();
   const std::size_t last = std::min<std::size_t>(10, losses_.size());

@@ -14,7 +14,8 @@ class FigureCollector {
  public:
   FigureCollector(const ExchangePlan& plan, const ModelProfile& profile)
       : plan_(plan), profile_(profile) {}
-  void add(const StepTimes& times, bool measured);
+  /// @param total_us of the step, by the same clock
+  void add(const StepTimes& times, double total_us, bool measured);
   /// The weights are at the start again: the loss curve begins here.
   void restart() { losses_.clear(); }
   /// One step as Chrome trace events (chrome://tracing, Perfetto): computation, and a row for each
@@ -27,6 +28,8 @@ class FigureCollector {
   const ExchangePlan& plan_;
   const ModelProfile& profile_;
   std::vector<StepTimes> measured_;
+  double parts_us_ = 0;  ///< of all measured steps
+  double total_us_ = 0;
   std::vector<double> losses_;
   nlohmann::json trace_ = nlohmann::json::array();
 };

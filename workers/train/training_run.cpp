@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -40,9 +41,10 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
 }
 
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
-/// it keeps back.
-std::size_t copies_of(const CodecSettings& codec) {
-  return std::size_t{1} + (codec.feedback ? 1 : 0) + (codec.codec == Codec::dgc ? 1 : 0);
+/// it keeps back; where averages have a momentum that and the weights that it goes from.
+std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
+  return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
+         (codec.codec == Codec::dgc ? 1 : 0);
 }
 
 /// Whether a plan or a prediction is made of what messages cost. A lossy step is not foretold.
@@ -175,7 +177,7 @@ std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
                            config_.interface.empty() ? default_interface() : config_.interface,
                            comm_.rank(), comm_.size(), config_.connect_timeout});
   }
-  if (goes_by_rounds(spec_)) return make_round_driver(comm_, plan, spec_, *worker_);
+  if (goes_by_rounds(spec_)) return make_round_driver(comm_, plan, spec_, *worker_, silence());
   return make_step_driver(comm_, plan, spec_, *worker_, *learner_, engine_.get(),
                           tuner_ != nullptr ? &tuner_->settings() : nullptr);
 }
@@ -196,29 +198,30 @@ int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train, const 
   // Servers have no data.
   const double own = is_server() ? 0 : static_cast<double>(worker_->steps_per_epoch());
   // A sample is a round of local steps.
-  const int per_epoch =
-      std::max(1, static_cast<int>(max_over_ranks(comm_, {own})[0]) / spec_.local_steps);
+  const int per_look = std::max(
+      1, static_cast<int>(max_over_ranks(comm_, {own})[0]) / spec_.local_steps / spec_.looks);
   const int samples = spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   nlohmann::json accuracies = nlohmann::json::array();
   double trained_us = 0;
   bool reached = false;
-  int epochs = 0;
-  while (epochs < spec_.epochs && !reached) {
-    trained_us += train(per_epoch) * per_epoch;
-    ++epochs;
-    if (look) look(epochs * per_epoch);
+  int looked = 0;
+  while (looked < spec_.epochs * spec_.looks && !reached) {
+    trained_us += train(per_look) * per_look;
+    ++looked;
+    if (look) look(looked * per_look);
     // BatchNorm's statistics are each worker's own, and so are accuracies: the lowest counts.
     const double accuracy = is_server() ? 1 : worker_->accuracy(samples);
     const double lowest = -max_over_ranks(comm_, {-accuracy})[0];
-    accuracies.push_back({epochs * per_epoch, lowest});
+    accuracies.push_back({looked * per_look, lowest});
     figures.accuracy = lowest;
     reached = spec_.target > 0 && lowest >= spec_.target;
   }
   figures.details["accuracies"] = std::move(accuracies);
-  figures.details["epochs"] = epochs;
+  // Those that were begun.
+  figures.details["epochs"] = (looked + spec_.looks - 1) / spec_.looks;
   figures.details["trained_us"] = trained_us;  // without the evaluations
   if (spec_.target > 0) figures.details["target_reached"] = reached;
-  return epochs * per_epoch;
+  return looked * per_look;
 }
 
 /// Tried by the first cell of a model that has a choice.
@@ -308,7 +311,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
       samples.total_us.push_back(total_us);
       if (const auto busy_us = driving->take_busy_us()) samples.collective_us.push_back(*busy_us);
       samples.compute_us.push_back(now.forward_us + now.backward_us + now.update_us);
-      collector.add(now, measured);
+      collector.add(now, total_us, measured);
       if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
       mean += total_us / steps;
     }
@@ -334,7 +337,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   if (const auto coding = driving->take_coding()) note_coding(record, plan, *coding);
   const std::size_t shard = plan.colocated ? plan.shard_bytes(comm_.rank()) : 0;
   describe_memory(*record.training, worker_->gradient_bytes(), driving->extra_bytes(),
-                  worker_->gradient_bytes() * copies_of(plan.codec) +
+                  worker_->gradient_bytes() * copies_of(spec_, plan.codec) +
                       static_cast<std::size_t>(workers_ + 1) * shard);
   const bool on_gpu = worker_->memory().on_gpu();
   if (has_peak && profile_->peak_bytes && !on_gpu)
@@ -376,9 +379,14 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
 }
 
 Micros TrainingRun::silence() const {
-  constexpr double kLeastUs = 30e6;
+  constexpr double kLeastS = 30;
   constexpr double kStandstill = 20;  // steps
-  return Micros(kLeastUs + kStandstill * profile_->compute_us);
+  const char* told = std::getenv("DYNAMICCL_SILENCE_S");
+  const double least_s = told == nullptr ? 0 : std::strtod(told, nullptr);
+  const double local_steps = spec_.local_steps;
+  return Micros((least_s > 0 ? least_s : kLeastS) * 1e6 + kStandstill * local_steps *
+                                                              profile_->compute_us *
+                                                              std::max(1.0, spec_.slow_factor));
 }
 
 void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& plan) {
@@ -397,7 +405,7 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
       samples.compute_us.push_back(
           is_server() ? round.update_us : step.forward_us + step.backward_us + step.update_us);
       step.loss = round.loss;
-      collector.add(step, measured);
+      collector.add(step, step.total_us, measured);
       mean += round.total_us / rounds;
     }
     return mean;

@@ -20,7 +20,7 @@ TrainingWorker::TrainingWorker(const TrainingSpec& spec, Learner& learner, const
       data_(data),
       worker_(worker),
       workers_(workers),
-      sharding_(data.training_size(), workers, spec.batch, seed),
+      sharding_(data.training_size(), workers, spec, seed),
       seed_(seed) {
   std::size_t count = 0;
   for (const auto& parameter : learner_.parameters()) count += parameter.count;
@@ -184,7 +184,9 @@ void TrainingWorker::take_traced_times(double start_us) {
 }
 
 void TrainingWorker::run_backward(StepTimes& times) {
+  const double start_us = now_us();
   learner_.compute_loss();
+  times.forward_us += now_us() - start_us;
   times.backward_us = span_of("backward", 0, [&] { learner_.backward(); });
   last_backward_us_ = times.backward_us;
 }
@@ -291,12 +293,30 @@ void TrainingWorker::begin(StepExchange& exchange) {
   });
 }
 
+namespace {
+
+bool queued_behind_backward(TrainingMethod method) {
+  return method_row(method).order == SendOrder::after_backward;
+}
+
+template <class F>
+double time_of(F&& part) {
+  const double start_us = now_us();
+  part();
+  return now_us() - start_us;
+}
+
+}  // namespace
+
 StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   StepTimes times;
   traces_ = std::exchange(trace_wanted_, false);
   times.start_us = now_us();
   if (traces_) memory_.stamp(0);
   run_forward(&exchange, times);
+  // Told inside the pass, the thread that sends takes its core, where both have one, and what the
+  // library then takes would count as backward.
+  const bool told_after = !memory_.on_gpu() && queued_behind_backward(spec_.method);
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
     float* place = gradients_.at(offsets_[i]);
@@ -305,10 +325,14 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
     if (dropped || exchange.needs_marks()) memory_.flush_copies();
     if (dropped) memory_.clear(place, counts_[i]);
     if (exchange.needs_marks()) memory_.mark(i);
-    exchange.ready(i);
+    if (!told_after) exchange.ready(i);
   });
-  exchange.start_step();
+  // Who wakes the other thread may wait for the core that it gave away: for communication.
+  times.exposed_us += time_of([&] { exchange.start_step(); });
   run_backward(times);
+  times.exposed_us += time_of([&] {
+    for (std::size_t i = 0; told_after && i < counts_.size(); ++i) exchange.ready(i);
+  });
   ++step_;
   // Behind the backward pass, while the last sums are on their way.
   if (learner_.keeps_samples()) fetch(worker_);

@@ -18,22 +18,30 @@ struct StepTimes {
   double backward_us = 0;
   double update_us = 0;
   double exposed_us = 0;  ///< the computing thread waited for sums
+  double total_us = 0;    ///< of a step that ends in a call of its own; else its caller knows
   double loss = 0;
+  /// What the parts above say of a step's time.
+  [[nodiscard]] double parts_us() const {
+    return data_us + forward_us + backward_us + update_us + exposed_us;
+  }
 };
 
 /// Faults that a test build plants to prove that the checks see them.
 struct PlantedFault {
   bool drop_gradient = false;
   bool skip_last_update = false;
-  bool off_by_one_bit = false;   ///< the last worker's first weight after its last step
-  bool skip_local_step = false;  ///< the last worker's last step of each round
-  bool drop_neighbour = false;   ///< the last worker averages without its first neighbour
-  bool exceed_bound = false;     ///< the server lets workers be one step further ahead
-  bool use_twice = false;        ///< the server applies the last worker's gradients twice
-  bool drop_residual = false;    ///< the last worker forgets what it has not sent
-  bool shift_place = false;      ///< the last worker's top-k values are one place further on
-  bool other_seed = false;       ///< the last worker draws by another seed
-  bool swap_factors = false;     ///< the last worker takes PowerSGD's right factors the other way
+  bool off_by_one_bit = false;        ///< the last worker's first weight after its last step
+  bool skip_local_step = false;       ///< the last worker's last step of each round
+  bool drop_neighbour = false;        ///< the last worker averages without its first neighbour
+  bool exceed_bound = false;          ///< the server lets workers be one step further ahead
+  bool use_twice = false;             ///< the server applies the last worker's gradients twice
+  bool drop_residual = false;         ///< the last worker forgets what it has not sent
+  bool shift_place = false;           ///< the last worker's top-k values are one place further on
+  bool other_seed = false;            ///< the last worker draws by another seed
+  bool out_of_turn = false;           ///< the server takes workers in the other order
+  bool forget_slow_momentum = false;  ///< the last worker has none
+  bool equal_share = false;   ///< the last worker weighs its weights as if all had as many data
+  bool swap_factors = false;  ///< the last worker takes PowerSGD's right factors the other way
 };
 PlantedFault planted_fault();
 

@@ -3,7 +3,8 @@
 --   the gradients, how large they are, and when in the step they start
 -- columns:
 --   run_id environment backend architecture model batch method ranks messages
---   total_bytes | bytes, integer | of all messages
+--   total_bytes | bytes, integer | of all messages, as they reach the library
+--   nominal_bytes | bytes, integer | of the values in them, as they are computed
 --   smallest_bytes | bytes, integer | the smallest message
 --   p25_bytes | bytes, real | first quartile
 --   median_bytes | bytes, real | the median
@@ -37,11 +38,12 @@ worker AS MATERIALIZED (
   WHERE n.place = (n.launches + 1) / 2
 ),
 message AS (
-  SELECT w.measurement_row, coalesce(json_extract(p.value, '$[3]'), 4 * json_extract(p.value, '$[1]')) AS bytes
+  SELECT w.measurement_row, coalesce(json_extract(p.value, '$[3]'), 4 * json_extract(p.value, '$[1]')) AS bytes,
+         4 * json_extract(p.value, '$[1]') AS nominal
   FROM worker w, json_each(w.details, '$.pieces') p
   WHERE json_type(w.details, '$.engine_buckets') IS NULL
   UNION ALL
-  SELECT w.measurement_row, b.value FROM worker w, json_each(w.details, '$.engine_buckets') b
+  SELECT w.measurement_row, b.value, b.value FROM worker w, json_each(w.details, '$.engine_buckets') b
 ),
 sized AS (
   SELECT *, row_number() OVER (PARTITION BY measurement_row ORDER BY bytes) AS place,
@@ -49,7 +51,8 @@ sized AS (
   FROM message
 ),
 size AS (
-  SELECT measurement_row, n AS messages, sum(bytes) AS total_bytes, min(bytes) AS smallest_bytes,
+  SELECT measurement_row, n AS messages, sum(bytes) AS total_bytes, sum(nominal) AS nominal_bytes,
+         min(bytes) AS smallest_bytes,
          max(bytes) FILTER (WHERE place = (n + 3) / 4) AS p25_bytes,
          max(bytes) FILTER (WHERE place = (n + 1) / 2) AS median_bytes,
          max(bytes) FILTER (WHERE place = (3 * n + 3) / 4) AS p75_bytes, max(bytes) AS largest_bytes
@@ -97,7 +100,8 @@ timing AS (
   GROUP BY measurement_row
 )
 SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, s.messages, s.total_bytes,
-       s.smallest_bytes, s.p25_bytes, s.median_bytes, s.p75_bytes, s.largest_bytes, p.end_us - p.start_us AS traced_us,
+       s.nominal_bytes, s.smallest_bytes, s.p25_bytes, s.median_bytes, s.p75_bytes, s.largest_bytes,
+       p.end_us - p.start_us AS traced_us,
        p.backward_us - p.start_us AS backward_start_us, p.backward_end_us - p.start_us AS backward_end_us,
        t.first_start_us, t.last_start_us, t.backward_left, g.median_gap_us, g.largest_gap_us, w.settings
 FROM worker w

@@ -17,6 +17,9 @@
 --   over_plain | real | time over the fastest plain SGD's in the same block, median
 --   over_plain_low | real | smallest
 --   over_plain_high | real | largest
+--   beyond_plain | real | accuracy less the plain one's in the same block, median: compare where samples are equal
+--   beyond_plain_low | real | smallest
+--   beyond_plain_high | real | largest
 --   most_stale | integer | gradients applied between a worker's weights and its own
 --   dropped | integer | gradients that came too late, in the median launch
 --   consensus_distance | real | root of the mean squared distance from the mean, at the end
@@ -24,7 +27,8 @@
 -- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are) in the
 -- same environment, backend and task, in launches of the same block where both reached the target; over five blocks the
 -- smallest and the largest enclose the median with 94 % confidence. Workers need as many passes over the data as they
--- need: the accuracy is looked at after each.
+-- need: the accuracy is looked at after each, or at its `looks`. beyond_plain takes the same plain cells, those without
+-- a target too.
 WITH taken AS (
   SELECT v.*, json_extract(t.details_json, '$.trained_us') AS trained_us,
          json_extract(t.details_json, '$.target_reached') AS met,
@@ -34,6 +38,7 @@ WITH taken AS (
          json_extract(s.details_json, '$.staleness.dropped') AS late,
          json_object('data', coalesce(json_extract(v.settings, '$.data'), 'generated'),
                      'samples', json_extract(v.settings, '$.samples'), 'target', json_extract(v.settings, '$.target'),
+                     'looks', json_extract(v.settings, '$.looks'),
                      'pace', json_extract(v.settings, '$.pace'), 'slow_factor', json_extract(v.settings, '$.slow_factor'),
                      'slow_worker', json_extract(v.settings, '$.slow_worker')) AS task
   FROM v_training v
@@ -43,13 +48,15 @@ WITH taken AS (
   WHERE v.run_row = ?1 AND v.counts AND json_extract(t.details_json, '$.trained_us') IS NOT NULL
 ),
 plain AS (
-  SELECT environment, backend, model, batch, workers, task, block, min(trained_us) AS plain_us
+  SELECT environment, backend, model, batch, workers, task, block, min(trained_us) AS plain_us,
+         accuracy AS plain_accuracy
   FROM taken
   WHERE trained_as_one AND coalesce(met, 1)
   GROUP BY environment, backend, model, batch, workers, task, block
 ),
 numbered AS (
   SELECT t.*, CASE WHEN coalesce(t.met, 1) THEN t.trained_us / p.plain_us END AS over,
+         t.accuracy - p.plain_accuracy AS beyond,
          row_number() OVER (PARTITION BY t.cell_id ORDER BY t.trained_us) AS place,
          count(*) OVER (PARTITION BY t.cell_id) AS n
   FROM taken t
@@ -67,16 +74,29 @@ typical AS (
   FROM ratio
   GROUP BY cell_id
 ),
+differing AS (
+  SELECT cell_id, beyond, row_number() OVER (PARTITION BY cell_id ORDER BY beyond) AS place,
+         count(*) OVER (PARTITION BY cell_id) AS n
+  FROM numbered
+  WHERE beyond IS NOT NULL
+),
+further AS (
+  SELECT cell_id, max(beyond) FILTER (WHERE place = (n + 1) / 2) AS median, min(beyond) AS low, max(beyond) AS high
+  FROM differing
+  GROUP BY cell_id
+),
 met AS (
   SELECT cell_id, sum(coalesce(met, 0)) AS reached FROM taken GROUP BY cell_id
 )
 SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers, n.task, n.method,
        n.synchronisation, n.compression, n.n AS launches, m.reached, n.steps_done AS steps, n.steps_done * n.step_samples AS samples,
        n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
-       r.low AS over_plain_low, r.high AS over_plain_high, n.most AS most_stale, n.late AS dropped,
+       r.low AS over_plain_low, r.high AS over_plain_high, f.median AS beyond_plain, f.low AS beyond_plain_low,
+       f.high AS beyond_plain_high, n.most AS most_stale, n.late AS dropped,
        n.distance AS consensus_distance, n.settings
 FROM numbered n
 JOIN met m ON m.cell_id = n.cell_id
 LEFT JOIN typical r ON r.cell_id = n.cell_id
+LEFT JOIN further f ON f.cell_id = n.cell_id
 WHERE n.place = (n.n + 1) / 2
 ORDER BY n.environment, n.backend, n.model, n.batch, n.workers, n.task, n.trained_us, n.method, n.settings

@@ -15,6 +15,7 @@
 --   update_us | us, real | update of the weights
 --   exposed_us
 --   data_us | us, real | computation stands still for its batch
+--   accounted | real | forward, backward, update, exposed and data over the step, of all measured steps
 --   communication_us
 --   predicted_us | us, real | the step as profile and cost table have it
 --   prediction_error | real | predicted over measured step, less 1
@@ -39,6 +40,7 @@ WITH numbered AS (
   SELECT v_training.*,
          coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
          json_extract(t.details_json, '$.data_us') AS data_us,
+         json_extract(t.details_json, '$.accounted') AS accounted,
          row_number() OVER (PARTITION BY cell_id ORDER BY step_us) AS place,
          count(*) OVER (PARTITION BY cell_id) AS launches
   FROM v_training
@@ -48,7 +50,7 @@ WITH numbered AS (
 )
 SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, ranks, workers, launches,
        step_us, samples_per_s AS samples_per_second, speedup, single_us, forward_us, backward_us, update_us, exposed_us,
-       data_us,
+       data_us, accounted,
        communication_us, nullif(predicted_us, 0) AS predicted_us, nullif(predicted_us, 0) / step_us - 1 AS prediction_error, wire_bytes,
        counted_bytes, c2c_predicted, c2c_measured, intensity, first_loss, last_loss, accuracy, max_difference,
        wrong, settings

@@ -71,6 +71,32 @@ TEST_CASE("pairs that cannot be had are refused with their reason", "[d-35]") {
     CHECK(training_contradiction(spec_of(row.method, Synchronisation::bsp)).empty());
 }
 
+TEST_CASE("averages have a momentum or weights of their own only where all workers meet",
+          "[D-16][D-22]") {
+  TrainingSpec spec = spec_of(TrainingMethod::bsp_a2a, Synchronisation::local);
+  spec.local_steps = 4;
+  spec.slow_momentum = 0.5;
+  spec.shares = DataShares::linear;
+  CHECK(training_contradiction(spec).empty());
+  const TrainingSpec read = training_spec(training_cell(spec));
+  CHECK(read.slow_momentum == 0.5);
+  CHECK(read.shares == DataShares::linear);
+  double all = 0;
+  for (int worker = 0; worker < 3; ++worker) all += share_of(spec, 3, worker);
+  CHECK(std::abs(all - 1) < 1e-12);
+  CHECK(share_of(spec, 3, 2) == 0.5);
+  spec.synchronisation = Synchronisation::post_local;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("shares: belongs to"));
+  spec.shares = DataShares::equal;
+  CHECK(training_contradiction(spec).empty());
+  spec.method = TrainingMethod::d_psgd;
+  spec.synchronisation = Synchronisation::local;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("slow_momentum: belongs to"));
+  WorkCell cell = training_cell(spec);
+  cell.knobs["slow_momentum"] = "1";
+  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("below 1"));
+}
+
 TEST_CASE("settings of a synchronisation come back from a cell") {
   TrainingSpec spec = spec_of(TrainingMethod::d_psgd, Synchronisation::local);
   spec.topology = PeerGraph::random_pairs;

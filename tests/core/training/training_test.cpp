@@ -189,6 +189,9 @@ TEST_CASE("what says how much is trained says it once", "[a-31]") {
   CHECK(training_contradiction(spec).empty());
   spec.epochs = 0;
   CHECK_THAT(training_contradiction(spec), ContainsSubstring("target without epochs"));
+  spec.target = 0;
+  spec.looks = 4;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("looks without epochs"));
 }
 
 TEST_CASE("packing needs our own all-reduce") {

@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "core/vocabulary/digest.hpp"
@@ -175,4 +176,32 @@ TEST_CASE("workers take different samples, all of them once per epoch, in a new 
   Sharding replay(64, 4, 8, 1);
   CHECK(replay.sample(3, 2, 5) == epochs[1][32 + 2 * 8 + 5]);
   CHECK(Sharding(4, 4, 8, 1).sample(0, 3, 7) < 4);
+}
+
+TEST_CASE("unequal parts of the data stay each worker's own and are gone through whole", "[d-16]") {
+  TrainingSpec spec;
+  spec.batch = 8;
+  spec.synchronisation = Synchronisation::local;
+  spec.local_steps = 2;
+  spec.shares = DataShares::linear;
+  constexpr std::size_t kSamples = 600;
+  Sharding sharding(kSamples, 3, spec, 1);
+  std::set<std::size_t> all;
+  std::size_t drawn = 0;
+  for (int worker = 0; worker < 3; ++worker) {
+    std::map<std::size_t, int> times;
+    const auto own = static_cast<std::size_t>(100 * (worker + 1));
+    // Two passes of the smallest part fill 25 steps.
+    for (std::uint64_t step = 0; step < 25 * (static_cast<std::uint64_t>(worker) + 1); ++step)
+      for (int position = 0; position < 8; ++position)
+        ++times[sharding.sample(step, worker, position)];
+    CHECK(times.size() == own);
+    for (const auto& [sample, count] : times) {
+      CHECK(count == 2);
+      all.insert(sample);
+    }
+    drawn += times.size();
+  }
+  CHECK(drawn == kSamples);
+  CHECK(all.size() == kSamples);
 }

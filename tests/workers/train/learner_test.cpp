@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -90,4 +91,11 @@ TEST_CASE("a loss is that of the last batch", "[a-12]") {
   const double bright = loss_of(50);
   CHECK(bright > 2 * dark);
   CHECK(loss_of(0) == dark);
+}
+
+TEST_CASE("a model has the parameters that its facts say", "[d-40]") {
+  const auto model = GENERATE(TrainingModel::mlp, TrainingModel::cnn, TrainingModel::cnn_small,
+                              TrainingModel::resnet18);
+  const Trained trained(spec_of(model));
+  CHECK(trained.worker.gradient_bytes() == 4 * facts_of(model, 1).parameters);
 }

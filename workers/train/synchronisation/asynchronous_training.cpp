@@ -59,6 +59,14 @@ std::vector<UpdateRound> AsynchronousTraining::run(int rounds, double epoch_us) 
   typical_.backward_us = typical(steps, &StepTimes::backward_us);
   typical_.update_us = typical(steps, &StepTimes::update_us);
   typical_.exposed_us = typical(steps, &StepTimes::exposed_us);
+  // Of all steps together: the parts of a typical step need not be those of one that was.
+  double parts_us = 0;
+  double total_us = 0;
+  for (const auto& step : steps) {
+    parts_us += step.parts_us();
+    total_us += step.total_us;
+  }
+  typical_.total_us = parts_us > 0 ? typical_.parts_us() * total_us / parts_us : 0;
   comm_.wait(comm_.irecv(done.data(), bytes, kServer, kReportTag));
   return done;
 }

@@ -31,17 +31,18 @@ const float* NeighbourAverage::average(std::uint64_t round, const float* own) {
   const std::size_t bytes = count_ * sizeof(float);
   Mixing mixing = mixing_of(topology_, comm_.size(), worker, round, seed_);
   if (in_.size() < mixing.from.size()) in_.resize(mixing.from.size(), std::vector<float>(count_));
-  std::vector<Request> requests;
+  std::vector<std::pair<Request, int>> requests;  ///< with whom
   std::vector<const float*> of;
   for (std::size_t n = 0; n < mixing.from.size(); ++n) {
-    requests.push_back(comm_.irecv(in_[n].data(), bytes, mixing.from[n].worker, kGossipTag));
+    const int from = mixing.from[n].worker;
+    requests.emplace_back(comm_.irecv(in_[n].data(), bytes, from, kGossipTag), from);
     of.push_back(in_[n].data());
   }
   for (const int to : mixing.to) {
-    requests.push_back(comm_.isend(own, bytes, to, kGossipTag));
+    requests.emplace_back(comm_.isend(own, bytes, to, kGossipTag), to);
     sent_bytes_ += bytes;
   }
-  for (const Request request : requests) comm_.wait(request);
+  for (const auto& [request, peer] : requests) comm_.wait_within(request, peer, silence_);
   if (planted_fault().drop_neighbour && worker == comm_.size() - 1 && !mixing.from.empty()) {
     mixing.self += mixing.from.front().weight;
     mixing.from.erase(mixing.from.begin());
@@ -49,6 +50,14 @@ const float* NeighbourAverage::average(std::uint64_t round, const float* own) {
   }
   mix(mixing, worker, own, of, out_.data(), count_);
   return out_.data();
+}
+
+void slow_step(float momentum, const float* mean, float scale, std::vector<float>& moved,
+               std::vector<float>& weights) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    moved[i] = momentum * moved[i] + (weights[i] - mean[i] * scale);
+    weights[i] -= moved[i];
+  }
 }
 
 double consensus_distance(Messages& comm, const std::vector<float>& own) {

@@ -18,8 +18,15 @@ void mix(const Mixing& mixing, int worker, const float* own, const std::vector<c
 /// Swaps weights with the neighbours of a round and averages. One thread.
 class NeighbourAverage {
  public:
-  NeighbourAverage(Messages& comm, PeerGraph topology, std::size_t count, std::uint64_t seed)
-      : comm_(comm), topology_(topology), count_(count), seed_(seed), out_(count) {}
+  /// @param silence after which a neighbour is taken for lost
+  NeighbourAverage(Messages& comm, PeerGraph topology, std::size_t count, std::uint64_t seed,
+                   Micros silence)
+      : comm_(comm),
+        topology_(topology),
+        count_(count),
+        seed_(seed),
+        silence_(silence),
+        out_(count) {}
   /// Ranks: all, each is the worker of its number.
   /// @returns the new weights, until the next call
   const float* average(std::uint64_t round, const float* own);
@@ -31,10 +38,16 @@ class NeighbourAverage {
   PeerGraph topology_;
   std::size_t count_;
   std::uint64_t seed_;
+  Micros silence_;
   std::vector<float> out_;
   std::vector<std::vector<float>> in_;
   std::uint64_t sent_bytes_ = 0;
 };
+
+/// What workers that have met keep of how far they came in the rounds before (SlowMo): `moved` is
+/// momentum times itself and the way from `weights` to `mean`, and `weights` go that way.
+void slow_step(float momentum, const float* mean, float scale, std::vector<float>& moved,
+               std::vector<float>& weights);
 
 /// Root of the mean squared distance of the workers' weights from their mean. Ranks: all, each with
 /// its own weights.

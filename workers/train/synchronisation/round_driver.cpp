@@ -35,11 +35,11 @@ void add_step(StepTimes& round, const StepTimes& step) {
 class RoundDriver final : public StepDriver {
  public:
   RoundDriver(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
-              TrainingWorker& worker)
+              TrainingWorker& worker, Micros silence)
       : comm_(comm), plan_(plan), spec_(spec), worker_(worker) {
     worker_.hold(true, worker_.needs_answers(plan_.servers));
     if (has_neighbours(spec_)) {
-      neighbours_.emplace(comm, spec_.topology, plan_.elements(), worker_.seed());
+      neighbours_.emplace(comm, spec_.topology, plan_.elements(), worker_.seed(), silence);
     } else {
       exchange_ = make_exchange(comm, plan_, worker_.gradients(), worker_.sums(), worker_.memory());
       worker_.begin(*exchange_);
@@ -59,6 +59,12 @@ class RoundDriver final : public StepDriver {
     const bool skips =
         planted_fault().skip_local_step && worker_.number() == worker_.workers() - 1 && !plain;
     const int steps = spec_.local_steps - (skips ? 1 : 0);
+    if (!plain && spec_.slow_momentum > 0 && met_.empty()) {
+      const float* weights = worker_.weights_in_order();
+      met_.assign(weights, weights + plan_.elements());
+      moved_.assign(met_.size(), 0.0F);
+      round.update_us += now_us() - round.start_us;
+    }
     for (int i = 0; i < steps; ++i)
       add_step(round, plain ? worker_.step(*exchange_, false) : worker_.step_by_itself(true));
     round.loss /= std::max(steps, 1);
@@ -85,10 +91,14 @@ class RoundDriver final : public StepDriver {
     return exchange_ ? exchange_->sent_bytes() : neighbours_->sent_bytes();
   }
   [[nodiscard]] std::size_t extra_bytes() const override {
-    return exchange_ ? worker_.answer_bytes() + exchange_->extra_bytes()
-                     : neighbours_->held_bytes();
+    if (!exchange_) return neighbours_->held_bytes();
+    return worker_.answer_bytes() + exchange_->extra_bytes() +
+           (met_.size() + moved_.size()) * sizeof(float);
   }
-  void restarted() override { round_ = 0; }
+  void restarted() override {
+    round_ = 0;
+    met_.clear();
+  }
   void look(TrainingFigures& figures, int rounds) override {
     if (!neighbours_) return;
     auto& gossip = figures.details["gossip"];
@@ -103,8 +113,10 @@ class RoundDriver final : public StepDriver {
 
  private:
   void average(StepTimes& round) {
+    const double before_us = now_us();
     const float* own = worker_.weights_in_order();
     const double start_us = now_us();
+    round.update_us += start_us - before_us;
     if (neighbours_) {
       const float* mixed = neighbours_->average(round_, own);
       const double end_us = now_us();
@@ -116,13 +128,32 @@ class RoundDriver final : public StepDriver {
       return;
     }
     const std::size_t gradients = plan_.counts.size();
+    const bool weighted = spec_.shares != DataShares::equal;
+    if (weighted) weigh_own();
     exchange_->start_step();
     for (std::size_t g = 0; g < gradients; ++g) exchange_->ready(g);
     for (std::size_t g = 0; g < gradients; ++g) exchange_->wait(g);
     const double end_us = now_us();
     round.exposed_us += end_us - start_us;
-    worker_.take_weights(worker_.sums(), static_cast<float>(1.0 / worker_.workers()));
+    const auto scale = weighted ? 1.0F : static_cast<float>(1.0 / worker_.workers());
+    if (spec_.slow_momentum > 0) {
+      const bool forgets =
+          planted_fault().forget_slow_momentum && worker_.number() == worker_.workers() - 1;
+      slow_step(forgets ? 0 : static_cast<float>(spec_.slow_momentum), worker_.sums(), scale,
+                moved_, met_);
+      worker_.take_weights(met_.data(), 1);
+    } else {
+      worker_.take_weights(worker_.sums(), scale);
+    }
     round.update_us += now_us() - end_us;
+  }
+  /// The weights that wait to be summed become this worker's part of the average.
+  void weigh_own() {
+    const bool fault = planted_fault().equal_share && worker_.number() == worker_.workers() - 1;
+    const auto share = static_cast<float>(
+        fault ? 1.0 / worker_.workers() : share_of(spec_, worker_.workers(), worker_.number()));
+    float* own = worker_.gradients();
+    for (std::size_t i = 0; i < plan_.elements(); ++i) own[i] *= share;
   }
 
   Communicator& comm_;
@@ -131,6 +162,8 @@ class RoundDriver final : public StepDriver {
   TrainingWorker& worker_;
   std::optional<NeighbourAverage> neighbours_;
   std::unique_ptr<StepExchange> exchange_;  ///< of all workers, where there are no neighbours
+  std::vector<float> met_;                  ///< SlowMo: the weights after the last average
+  std::vector<float> moved_;                ///< SlowMo: the momentum of averages
   std::uint64_t round_ = 0;
   double busy_us_ = 0;
   std::vector<Span> spans_;
@@ -157,6 +190,10 @@ class Replay {
     if (round < plain_rounds(spec_)) {
       for (std::uint64_t i = 0; i < tau; ++i) plain_step(round * tau + i);
       return;
+    }
+    if (met_.empty()) {
+      met_ = workers_.front().weights;
+      moved_.assign(count_, 0.0F);
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       enter(workers_[w]);
@@ -199,12 +236,23 @@ class Replay {
     std::fill(workers_.begin() + 1, workers_.end(), workers_.front());
   }
   void average_all() {
+    const bool weighted = spec_.shares != DataShares::equal;
+    for (std::size_t w = 0; weighted && w < workers_.size(); ++w) {
+      const auto share =
+          static_cast<float>(share_of(spec_, worker_.workers(), static_cast<int>(w)));
+      for (auto& value : workers_[w].weights) value *= share;
+    }
     std::vector<float> sum = workers_.front().weights;
     for (std::size_t w = 1; w < workers_.size(); ++w)
       std::transform(sum.begin(), sum.end(), workers_[w].weights.begin(), sum.begin(),
                      std::plus<>());
-    const auto scale = static_cast<float>(1.0 / worker_.workers());
-    for (auto& value : sum) value *= scale;
+    const auto scale = weighted ? 1.0F : static_cast<float>(1.0 / worker_.workers());
+    if (spec_.slow_momentum > 0) {
+      slow_step(static_cast<float>(spec_.slow_momentum), sum.data(), scale, moved_, met_);
+      sum = met_;
+    } else {
+      for (auto& value : sum) value *= scale;
+    }
     for (auto& worker : workers_) worker.weights = sum;
   }
   void average_neighbours(std::uint64_t round) {
@@ -224,6 +272,8 @@ class Replay {
   TrainingWorker& worker_;
   std::size_t count_;
   std::vector<ReplayedWorker> workers_;
+  std::vector<float> met_;  ///< SlowMo: the weights after the last average, and their momentum
+  std::vector<float> moved_;
 };
 
 }  // namespace
@@ -233,8 +283,9 @@ bool goes_by_rounds(const TrainingSpec& spec) {
 }
 
 std::unique_ptr<StepDriver> make_round_driver(Communicator& comm, const ExchangePlan& plan,
-                                              const TrainingSpec& spec, TrainingWorker& worker) {
-  return std::make_unique<RoundDriver>(comm, plan, spec, worker);
+                                              const TrainingSpec& spec, TrainingWorker& worker,
+                                              Micros silence) {
+  return std::make_unique<RoundDriver>(comm, plan, spec, worker, silence);
 }
 
 std::vector<std::vector<float>> replay_rounds(const TrainingSpec& spec, TrainingWorker& worker,

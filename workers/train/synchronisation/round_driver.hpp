@@ -12,8 +12,10 @@ namespace dynamiccl {
 bool goes_by_rounds(const TrainingSpec& spec);
 
 /// Workers that meet after each round of `local_steps` steps of their own. Host memory.
+/// @param silence after which a neighbour is taken for lost
 std::unique_ptr<StepDriver> make_round_driver(Communicator& comm, const ExchangePlan& plan,
-                                              const TrainingSpec& spec, TrainingWorker& worker);
+                                              const TrainingSpec& spec, TrainingWorker& worker,
+                                              Micros silence);
 
 /// What one process gets that does every worker's rounds in turn, each with weights and momentum of
 /// its own: weights in the order of gradients, of each worker. `worker` is at the start; whose

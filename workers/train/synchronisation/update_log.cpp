@@ -24,6 +24,7 @@ std::string broken_rule(const TrainingSpec& spec, int workers, const UpdateLog& 
   Clocks clocks(static_cast<std::size_t>(workers), 0);
   Clocks in_phase(clocks);
   int used = 0;  // of this update
+  std::uint32_t turn = 0;
   const int wanted = workers - spec.backups;
   for (const UpdateEvent& event : log) {
     std::uint32_t& clock = clocks.at(event.worker);
@@ -34,6 +35,10 @@ std::string broken_rule(const TrainingSpec& spec, int workers, const UpdateLog& 
       ++clock;
       ++in_phase[event.worker];
       if (event.kind == Kind::applied) ++used;
+      if (spec.synchronisation == Synchronisation::staggered && event.worker != turn)
+        return fmt::format("worker {}'s gradient was taken in worker {}'s turn", event.worker,
+                           turn);
+      turn = (turn + 1) % static_cast<std::uint32_t>(workers);
       if (spec.synchronisation == Synchronisation::backup && used > wanted)
         return fmt::format("an update took the gradients of more than {} workers", wanted);
       continue;

@@ -35,6 +35,7 @@ void UpdateServer::start() {
   for (auto& served : served_) served.clock = 0;
   version_ = 0;
   summed_ = 0;
+  turn_ = 0;
   log_.clear();
 }
 
@@ -45,20 +46,41 @@ std::vector<int> UpdateServer::owing() const {
   return ranks;
 }
 
+/// Whose gradient may come now.
+std::vector<int> UpdateServer::awaited() const {
+  if (spec_.synchronisation != Synchronisation::staggered) return owing();
+  const int turn = planted_fault().out_of_turn ? workers_ - 1 - turn_ : turn_;
+  return {rank_of(turn)};
+}
+
+/// A worker that was stopped is not forgotten over others that go on without it.
+void UpdateServer::refuse_lost() const {
+  const double now = now_us();
+  for (int worker = 0; worker < workers_; ++worker) {
+    const Served& served = served_[static_cast<std::size_t>(worker)];
+    if (served.computes && now - served.since_us > silence_.count())
+      refuse_silence({rank_of(worker)}, silence_);
+  }
+}
+
 int UpdateServer::receive() {
-  const int from = comm_.receive_any(&head_, sizeof head_, owing(), kPushTag, silence_);
-  comm_.wait(comm_.irecv(gradient_.data(), gradient_.size() * sizeof(float), from, kPieceTag));
+  const int from = comm_.receive_any(&head_, sizeof head_, awaited(), kPushTag, silence_);
+  const Request gradient =
+      comm_.irecv(gradient_.data(), gradient_.size() * sizeof(float), from, kPieceTag);
+  comm_.wait_within(gradient, from, silence_);
   const int worker = from - rank_of(0);
   Served& served = served_[static_cast<std::size_t>(worker)];
   DYN_ASSERT(head_.worker == static_cast<std::uint32_t>(worker) && head_.clock == served.clock,
              "a worker pushes its steps one after the other");
   settle(served);
   served.computes = false;
+  refuse_lost();
   return worker;
 }
 
 void UpdateServer::settle(Served& served) {
-  for (const Request request : served.sending) comm_.wait(request);
+  const int rank = rank_of(static_cast<int>(&served - served_.data()));
+  for (const Request request : served.sending) comm_.wait_within(request, rank, silence_);
   served.sending.clear();
 }
 
@@ -79,6 +101,7 @@ void UpdateServer::take(int worker) {
   ++served.clock;
   ++served.in_phase;
   waiting_.push_back(worker);
+  turn_ = (turn_ + 1) % workers_;
   if (late) return;
   if (!together_) {
     update(workers_);
@@ -127,6 +150,7 @@ void UpdateServer::answer(int worker, UpdateEvent::Kind kind) {
   Served& served = served_[static_cast<std::size_t>(worker)];
   settle(served);
   served.computes = goes_on;
+  served.since_us = now_us();
   served.head = {version_, goes_on ? 1U : 0U};
   // The weights change while these are on their way.
   std::copy(weights_.begin(), weights_.end(), served.slot.begin());
@@ -147,9 +171,11 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
   allowed_ = static_cast<std::uint64_t>(workers_);
   for (auto& served : served_) {
     served.computes = true;
+    served.since_us = now_us();
     served.head.version = version_;
     served.in_phase = 0;
   }
+  turn_ = 0;
   std::vector<UpdateRound> done;
   UpdateRound round{now_us(), 0, 0, 0};
   int came = 0;
@@ -210,6 +236,7 @@ std::vector<StepTimes> UpdateWorker::work() {
     worker_.take_weights(worker_.sums(), 1);
     step.exposed_us = there_us - start_us;
     step.update_us = now_us() - there_us;
+    step.total_us = now_us() - step.start_us;
     steps.push_back(step);
   }
   return steps;

@@ -53,6 +53,7 @@ class UpdateServer {
     std::uint32_t clock = 0;
     std::uint32_t in_phase = 0;  ///< steps of this phase
     bool computes = false;       ///< owes a gradient
+    double since_us = 0;         ///< when it was given what it computes with
     std::vector<float> slot;
     AnswerHead head;
     std::vector<Request> sending;
@@ -65,6 +66,8 @@ class UpdateServer {
   void answer(int worker, UpdateEvent::Kind kind);
   void settle(Served& served);
   [[nodiscard]] std::vector<int> owing() const;
+  [[nodiscard]] std::vector<int> awaited() const;
+  void refuse_lost() const;
 
   Messages& comm_;
   TrainingSpec spec_;
@@ -81,6 +84,7 @@ class UpdateServer {
   std::uint64_t allowed_ = 0;  ///< steps of this phase that workers were let begin
   std::uint32_t version_ = 0;
   int summed_ = 0;
+  int turn_ = 0;  ///< staggered: whose gradient is the next
   PushHead head_;
   double update_us_ = 0;
   UpdateLog log_;

@@ -191,6 +191,12 @@ StagedModel make_image_model(TrainingModel kind) {
       add(model, Flattened(4096, 128, false));
       add(model, Flattened(128, 10, true));
       break;
+    case TrainingModel::cnn_small:
+      // One value of 4 x 4 pixels and kernel: computes little, so that many steps are soon done.
+      add(model, nn::Sequential(nn::Conv2d(nn::Conv2dOptions(3, 16, 4).stride(4)), nn::ReLU()));
+      add(model, Flattened(1024, 96, false));
+      add(model, Flattened(96, 10, true));
+      break;
     default:
       add_residual_net(model, kind == TrainingModel::resnet50);
   }
