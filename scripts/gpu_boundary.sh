@@ -218,7 +218,7 @@ jobkills() { # KILLS
       wait "${jobs[@]}"; jobs=()
     done
     for ((i = 0; i < $1; ++i)); do
-      python3 - "$side" "$wall" $((i % ranks)) "$work/jobkill.$i" "$ranks" <<'PYTHON' | tee -a "$out/jobkills.jsonl"
+      python3 - "$side" "$wall" $((i % ranks)) "$work/jobkill.$i" "$ranks" <<'PYTHON' | tee -a "$out/jobkills.jsonl" || failed=1
 import json, sys
 side, wall, victim, place, ranks = sys.argv[1:]
 text = lambda rank, suffix="": open(f"{place}/{rank}{suffix}", errors="replace").read()

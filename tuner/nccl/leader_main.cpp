@@ -137,6 +137,11 @@ std::uint64_t table_epoch(const std::string& path) {
 }
 
 void write_out(const JobLeader& leader, const std::string& path) {
+  // What an earlier job learnt is worth more than nothing.
+  if (leader.entries().empty() && std::filesystem::exists(path)) {
+    fmt::print(stderr, "nothing was learnt: {} stays as it was\n", path);
+    return;
+  }
   ConfigurationTable table;
   table.epoch = table_epoch(path);
   if (leader.facts())

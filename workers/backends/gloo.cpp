@@ -402,7 +402,7 @@ void GlooCommunicator::wait_within(Request request, int peer, Micros limit) {
       in_time = pending.sending ? pending.buffer->waitSend(most) : pending.buffer->waitRecv(most);
     } catch (const std::exception&) {
       // A lost peer ends the wait too, but not after all this time.
-      if (now_us() - start_us < limit.count()) throw;
+      if (now_us() - start_us < 1e3 * static_cast<double>(most.count())) throw;
     }
   });
   if (!in_time) refuse_silence({peer}, limit);
@@ -417,12 +417,13 @@ int GlooCommunicator::receive_any(void* data, std::size_t bytes, const std::vect
   guarded("receiving from any rank through Gloo", [&] {
     const auto buffer = context_->createUnboundBuffer(data, bytes);
     buffer->recv(from, slot_of(tag));
+    const auto most = milliseconds(static_cast<long>(limit.count() / 1e3));
     const double start_us = now_us();
     try {
-      in_time = buffer->waitRecv(&sender, milliseconds(static_cast<long>(limit.count() / 1e3)));
+      in_time = buffer->waitRecv(&sender, most);
     } catch (const std::exception&) {
       // A lost peer ends the wait too, but not after all this time.
-      if (now_us() - start_us < limit.count()) throw;
+      if (now_us() - start_us < 1e3 * static_cast<double>(most.count())) throw;
     }
   });
   if (!in_time) refuse_silence(from, limit);

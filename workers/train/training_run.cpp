@@ -384,9 +384,13 @@ Micros TrainingRun::silence() const {
   const char* told = std::getenv("DYNAMICCL_SILENCE_S");
   const double least_s = told == nullptr ? 0 : std::strtod(told, nullptr);
   const double local_steps = spec_.local_steps;
-  return Micros((least_s > 0 ? least_s : kLeastS) * 1e6 + kStandstill * local_steps *
-                                                              profile_->compute_us *
-                                                              std::max(1.0, spec_.slow_factor));
+  // Gradients and weights of all workers one after the other, over a link of 100 Mbit/s.
+  constexpr double kBytesPerUs = 12.5;
+  const double bytes =
+      2.0 * workers_ * 4 * static_cast<double>(facts_of(spec_.model, spec_.batch).parameters);
+  return Micros((least_s > 0 ? least_s : kLeastS) * 1e6 + bytes / kBytesPerUs +
+                kStandstill * local_steps * profile_->compute_us *
+                    std::max(1.0, spec_.slow_factor));
 }
 
 void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& plan) {
