@@ -210,7 +210,12 @@ int main(int argc, char** argv) {
       for (Part& part : grid_parts(name, db)) parts.push_back(std::move(part));
     for (Part& part : parts) search_part(part, options);
     print_report(parts, options);
-    if (!options.rows.empty()) std::ofstream(options.rows) << csv_rows(parts);
+    if (!options.rows.empty()) {
+      std::ofstream file(options.rows);
+      file << csv_rows(parts);
+      file.close();
+      if (!file) throw Error(ErrorKind::input, options.rows + ": cannot be written");
+    }
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "agents_report: {}\n", error.what());

@@ -36,8 +36,10 @@ struct Grid {
 std::map<std::string, double> stored_steps(const std::string& path) {
   Reader db(path);
   const Table rows = db.query(
+      // One search alone: the last one; others may have been of another job.
       "SELECT arm, time_us FROM decision WHERE task_key LIKE '%/job/step/%' AND kind <> 'final' "
-      "AND time_us IS NOT NULL ORDER BY id",
+      "AND time_us IS NOT NULL AND tuning_id = (SELECT max(tuning_id) FROM decision "
+      "WHERE task_key LIKE '%/job/step/%') ORDER BY id",
       {});
   std::map<std::string, double> steps;
   for (const auto& row : rows.rows)
@@ -67,6 +69,8 @@ Grid grid_of(const std::map<std::string, double>& steps, int cores, double share
       std::min_element(grid.step_us.begin(), grid.step_us.end(), [](const auto& a, const auto& b) {
         return a.second < b.second;
       })->second;
+  if (!(grid.best_us < grid.step_us.at(0)))
+    throw Error(ErrorKind::input, "no stored setting is faster than the default: nothing to find");
   grid.task.key.task = {Collective::allreduce, SizeBin{25},  2, 1,
                         Architecture::ring,    Backend::nccl};
   grid.task.prior_log_us = launch_prior(space, facts, Micros(grid.step_us[0]), share);

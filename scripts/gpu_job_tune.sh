@@ -13,51 +13,10 @@ set -uo pipefail
 out=$(mkdir -p "$1" && cd "$1" && pwd) model=$2 seconds=$3; shift 3
 cd "$(dirname "$0")/.."
 root=$PWD
-. scripts/gpu_engine.sh
 programs=$(cd "${PROGRAMS:-build/release}" && pwd)
-export WORLD_SIZE=2 LOCAL_RANK=0 NCCL_NVLS_ENABLE=0
-if [ "$model" = sizes ]; then job=(python3 "$root/scripts/nccl_sizes.py"); else
-  job=(python3 "$root/scripts/ddp_steps.py" --models "$model" --warmup 2)
-fi
-cat >"$out/job.sh" <<JOB
-#!/bin/bash
-# Two ranks of a plain job, one GPU each: what is being tuned.   job.sh STEPS FILE_OF_STEPS
-pids=() code=0
-trap 'kill "\${pids[@]}" 2>/dev/null' TERM INT
-export MASTER_PORT=\$((20000 + RANDOM % 20000))
-JOB
-if [ "${WALL:-loopback}" = docker ]; then
-  export MASTER_ADDR=$engine_subnet.10 NCCL_SOCKET_IFNAME=eth0
-  trap engine_down EXIT
-  engine_up || { tail -n 5 "$engine/log"; exit 2; }
-  cat >>"$out/job.sh" <<JOB
-. $root/scripts/gpu_engine.sh
-docker rm -f job0 job1 >/dev/null 2>&1
-for rank in 0 1; do
-  engine_flags job\$rank \$((10 + rank)) \$rank
-  passed=(--env RANK=\$rank)
-  for name in WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_SOCKET_IFNAME NCCL_CONF_FILE PATH NCCL_SOCKET_NTHREADS \
-    NCCL_NSOCKS_PERTHREAD; do passed+=(--env \$name); done
-  docker run "\${flags[@]}" "\${passed[@]}" --volume $out:$out --volume $programs:$programs:ro --volume $root/scripts:$root/scripts:ro \
-    gpu-root ${job[*]} --steps "\$1" --each "\$2" & pids+=(\$!)
-done
-JOB
-else
-  export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo MASTER_ADDR=127.0.0.1
-  cat >>"$out/job.sh" <<JOB
-for rank in 0 1; do
-  RANK=\$rank CUDA_VISIBLE_DEVICES=\$rank ${job[*]} --steps "\$1" --each "\$2" & pids+=(\$!)
-done
-JOB
-fi
-cat >>"$out/job.sh" <<'JOB'
-for pid in "${pids[@]}"; do wait "$pid" || code=1; done
-wait
-exit $code
-JOB
-chmod +x "$out/job.sh"
-nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader | tee "$out/machine.txt"
-python3 -c 'import torch; print("torch", torch.__version__, "nccl", torch.cuda.nccl.version())' | tee -a "$out/machine.txt"
+. scripts/gpu_job_command.sh
+trap engine_down EXIT
+job_command "$model"
 # One search: its answer, log and files in $out, of any but the first with a suffix.
 search() { # SUFFIX SECONDS TUNE_OPTIONS...
   local suffix=$1 limit=$2; shift 2
@@ -95,7 +54,7 @@ for side in ["default", "advice", *sys.argv[2:]]:
     launches = collections.defaultdict(lambda: collections.defaultdict(list))
     try:
         for line in open(f"{sys.argv[1]}/steps-{side}.txt"):
-            launch, what, step, ms = line.split()
+            launch, what, step, ms = line.split()[:4]
             if int(step) >= 2:
                 launches[what][launch].append(float(ms))
     except OSError:

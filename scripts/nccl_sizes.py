@@ -2,9 +2,9 @@
 """All-reduces of several sizes in turn, over and over, by plain PyTorch: a job whose calls differ.
 
 Started once per rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. A round makes 20 calls of 4 KiB, 20 of
-64 KiB, 8 of 1 MiB, one of 16 MiB, one of 64 MiB, float32, each waited for; sums are checked in the first round. --each
+64 KiB, 8 of 1 MiB, one of 16 MiB, one of 64 MiB, float32, each waited for; sums are checked in every fiftieth round. --each
 FILE: rank 0 appends for every round and size: launch, size, round, median milliseconds of a call; and "round", its
-whole time.
+whole time, and when it ended (seconds since 1970).
 
     nccl_sizes.py --steps 50
 """
@@ -42,9 +42,9 @@ def main():
             if each is not None:
                 each.write(f"{launch} {size} {step} {statistics.median(times):.4f}\n")
         if each is not None:
-            each.write(f"{launch} round {step} {(time.perf_counter() - round_begin) * 1e3:.3f}\n")
+            each.write(f"{launch} round {step} {(time.perf_counter() - round_begin) * 1e3:.3f} {time.time():.3f}\n")
             each.flush()
-        if step == 0:
+        if step % 50 == 0:
             for size, calls in CALLS.items():
                 assert bool((data[size] == dist.get_world_size() ** calls).all()), f"{size} bytes: a wrong sum"
         for tensor in data.values():

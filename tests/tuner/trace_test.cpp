@@ -60,9 +60,13 @@ TEST_CASE("a damaged trace file says what to do") {
   CHECK_THROWS_WITH(parse_traces("nothing", "t.bin"), ContainsSubstring("damaged head"));
 }
 
-TEST_CASE("recorded stationary calls alarm at most once in 10,000", "[E-94]") {
+TEST_CASE("recorded stationary calls alarm at most once in 40,000", "[E-94]") {
   std::size_t calls = 0;
   std::size_t alarms = 0;
+  // Gloo's calls wake threads that share two cores with them: they take twelve times as long for up
+  // to 175 calls on end, which 50 calls cannot tell from a neighbour.
+  std::size_t mpi_calls = 0;
+  std::size_t mpi_alarms = 0;
   for (const LatencyTrace& trace : recorded("stationary.bin.xz")) {
     Trigger trigger;
     std::size_t own = 0;
@@ -73,9 +77,13 @@ TEST_CASE("recorded stationary calls alarm at most once in 10,000", "[E-94]") {
                                 << trace.conditions.dump());
     alarms += own;
     calls += trace.codes.size();
+    mpi_alarms += trace.backend == "gloo" ? 0 : own;
+    mpi_calls += trace.backend == "gloo" ? 0 : trace.codes.size();
   }
   REQUIRE(calls >= 1'000'000);
-  CHECK(alarms <= calls / 10'000);
+  CHECK(alarms <= calls / 40'000);
+  REQUIRE(mpi_calls >= 500'000);
+  CHECK(mpi_alarms <= mpi_calls / 100'000);
 }
 
 TEST_CASE("recorded load is noticed within 50 calls", "[E-94]") {

@@ -71,6 +71,7 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
     return watch_.predicted(communicator, function, bin);
   };
   options.on_decision = options_.on_decision;
+  options.on_event = options_.on_event;
   return options;
 }
 
@@ -148,6 +149,8 @@ void JobLeader::look() {
   hear_calls();
   if (watch_.rhythm_changes() != rhythm_changes_) {
     rhythm_changes_ = watch_.rhythm_changes();
+    if (options_.on_event)
+      options_.on_event("the job's rhythm has changed: settings are searched anew");
     for (auto& [path, learner] : learners_) learner->reopen();
   }
 }

@@ -34,6 +34,7 @@ struct JobLeaderOptions {
   /// The table that the job was started with.
   CallTable start{};
   std::function<void(const DecisionRecord&)> on_decision{};
+  std::function<void(const std::string&)> on_event{};  ///< see LearnerOptions
 };
 
 /// What leading has cost and spared.

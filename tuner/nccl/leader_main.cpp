@@ -153,8 +153,12 @@ void write_out(const JobLeader& leader, const std::string& path) {
 
 using Clock = std::chrono::steady_clock;
 
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 bool over(Clock::time_point begin, double seconds) {
-  return seconds > 0 && std::chrono::duration<double>(Clock::now() - begin).count() > seconds;
+  return seconds > 0 && seconds_since(begin) > seconds;
 }
 
 /// Says each problem once, as it comes.
@@ -189,6 +193,9 @@ int lead(Arguments arguments) {
   }
   DecisionFile decisions(arguments.decisions);
   arguments.leader.on_decision = [&](const DecisionRecord& record) { decisions.add(record); };
+  arguments.leader.on_event = [&](const std::string& text) {
+    fmt::print(stderr, "{:8.3f} s: {}\n", seconds_since(begin), text);
+  };
   arguments.leader.host_facts = probe_facts();
   JobLeader leader(arguments.folder, arguments.leader);
   while (!g_stop && leader.step()) {

@@ -1,5 +1,7 @@
 #include "tuner/nccl/online_learner.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -321,6 +323,7 @@ bool OnlineLearner::step() {
   }
   // The ranks agree by themselves on the table that they start with.
   if (epoch_ == 0 && leader_.committed()) epoch_ = leader_.proposal().epoch;
+  tell_when_settled();
   if (finished() && rounds_ > 0) {
     find_tasks();
     if (finished()) return true;
@@ -351,7 +354,20 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
   learning.task.state.interference = now.interference;
   if (!now.alarm) return;
   ++alarms_;
+  if (options_.on_event)
+    options_.on_event(
+        fmt::format("{} takes {} than before, after {} calls of it: settings are searched anew",
+                    learning.task.key.task.text(), now.interference > 0 ? "longer" : "less time",
+                    learning.trigger.calls()));
   reopen();
+}
+
+void OnlineLearner::tell_when_settled() {
+  const bool settled = finished();
+  if (settled && !told_settled_ && options_.on_event)
+    options_.on_event(
+        fmt::format("settled after {} rounds: {} sizes, table {}", rounds_, tasks_.size(), epoch_));
+  told_settled_ = settled;
 }
 
 void OnlineLearner::reopen() {

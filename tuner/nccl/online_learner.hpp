@@ -55,6 +55,8 @@ struct LearnerOptions {
                                                                std::size_t bin)>
       predicted{};
   std::function<void(const DecisionRecord&)> on_decision{};
+  /// For people: settled, and what has changed since; as it happens, from the leading thread.
+  std::function<void(const std::string&)> on_event{};
 };
 
 /// Learns one communicator's per-call settings while its job runs: every size with traffic is a
@@ -119,6 +121,7 @@ class OnlineLearner {
   void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us,
               const std::optional<StepReading>& step);
   void note_step(const std::optional<StepReading>& step);
+  void tell_when_settled();
   void propose_round();
   void propose(const CallTable& table);
   [[nodiscard]] bool settled(const Learning& learning) const;
@@ -139,6 +142,7 @@ class OnlineLearner {
   bool proposing_ = false;
   bool admitted_ = false;
   bool unknown_table_ = false;
+  bool told_settled_ = false;
   std::int64_t last_calls_ = -1;
   std::int64_t round_began_ns_ = 0;
   int rounds_ = 0;

@@ -90,16 +90,31 @@ bool Trigger::judge(double residual) {
   slow_score_ = std::max(0.0, slow_score_ + standardised - options_.slack);
   fast_score_ = std::max(0.0, fast_score_ - standardised - options_.slack);
   smooth_ += kSmoothing * (residual - smooth_);
+  recent_.push_back(residual);
+  if (recent_.size() > static_cast<std::size_t>(options_.lasting) + 1)
+    recent_.erase(recent_.begin());
+  const bool sure = std::max(slow_score_, fast_score_) >= options_.threshold;
+  slow_score_ = std::min(slow_score_, options_.threshold);
+  fast_score_ = std::min(fast_score_, options_.threshold);
   state_.reconstruction_error = std::abs(error) / sd_;
-  state_.congestion = std::min(1.0, slow_score_ / options_.threshold);
+  state_.congestion = slow_score_ / options_.threshold;
   state_.cusum_score = std::max(slow_score_, fast_score_) / options_.threshold;
   state_.interference = std::clamp(1 - std::exp(-std::max(0.0, smooth_)), 0.0, 1.0);
-  if (state_.cusum_score < 1) return false;
+  waiting_ = sure ? waiting_ + 1 : 0;
+  const bool alarm = sure && lasts();
+  if (!alarm && waiting_ < options_.patience) return false;
   const TriggerState said = state_;
   restart();
   state_ = said;
-  state_.alarm = true;
+  state_.alarm = alarm;
   return true;
+}
+
+bool Trigger::lasts() const {
+  const double side = slow_score_ >= fast_score_ ? 1 : -1;
+  return std::count_if(recent_.begin(), recent_.end(), [&](double residual) {
+           return side * residual >= options_.least_change;
+         }) >= options_.lasting;
 }
 
 }  // namespace dynamiccl

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -243,6 +244,11 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   request.leader.agent = options.call_agent;
   request.leader.agent_options = options.agent_options;
   request.leader.host_facts = probe_facts();
+  const auto begun = std::chrono::steady_clock::now();
+  request.leader.on_event = [&](const std::string& text) {
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begun;
+    tell(fmt::format("{:.3f} s: {}", since.count(), text));
+  };
   const TrialResult trial =
       run_trial(command, request, [](const std::string& text) { tell(printable(text)); });
   std::vector<DecisionInfo> rows;

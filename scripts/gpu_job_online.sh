@@ -1,0 +1,126 @@
+#!/bin/bash
+# Online learning in an unchanged PyTorch job of two ranks (scripts/nccl_sizes.py, 1,000 rounds) against the best table handed
+# over at the start, on a GPU machine; then a neighbour that starts in the middle, and a leader that dies.
+#   [PROGRAMS=FOLDER] scripts/gpu_job_online.sh OUTPUT_FOLDER PART...
+# table: `dynamiccl tune -- JOB` finds the table; pairs: launches with the table, accompanied by `tune --online`, and plain, in
+# turn; neighbour: a second job of the same kind begins beside an accompanied one; kills: dynamiccl-leader is killed, started
+# again, its folder damaged, and the job's sums are looked at.
+# WALL=loopback (default) or docker, as gpu_job_tune.sh. LAUNCH: NCCL's settings of launch scope that all sides share
+# ("NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8"); PAIRS (3); AGENT (ppo): who learns; STEPS (1000).
+# Leaves steps-*.txt (every round by the job's own clock), online-*.log, answer.txt, online.sqlite.xz.
+set -uo pipefail
+[ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+out=$(mkdir -p "$1" && cd "$1" && pwd); shift
+cd "$(dirname "$0")/.."
+root=$PWD
+programs=$(cd "${PROGRAMS:-build/release}" && pwd)
+. scripts/gpu_job_command.sh
+trap engine_down EXIT
+export ${LAUNCH:-NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8}
+job_command sizes
+failed=0 steps=${STEPS:-1000} agent=${AGENT:-ppo}
+say() { echo "== $* ($SECONDS s)"; }
+
+part_table() {
+  timeout --signal=INT --kill-after=30 200 "$programs/dynamiccl" tune --db "$out/online.sqlite" --out "$out/tuned" \
+    --launches "${LAUNCHES:-6}" --pairs 3 --steps 20 --trial-seconds 25 --learn-seconds 10 --call-agent "$agent" \
+    -- "$out/job.sh" 100000 /dev/null >"$out/answer.txt" 2>"$out/table.log"
+  say "tune ended with $?"
+  cat "$out/answer.txt"
+}
+
+accompanied() { # STEPS FILE LOG
+  timeout --signal=INT --kill-after=30 120 "$programs/dynamiccl" tune --online --call-agent "$agent" --db "$out/online.sqlite" \
+    --out "$out/nothing" -- "$out/job.sh" "$1" "$2" >>"$3" 2>&1
+}
+
+part_pairs() {
+  local round
+  for round in $(seq "${PAIRS:-3}"); do
+    [ ! -e "$out/tuned/nccl.conf" ] || NCCL_CONF_FILE=$out/tuned/nccl.conf timeout 120 "$out/job.sh" "$steps" "$out/steps-table.txt" ||
+      failed=1
+    accompanied "$steps" "$out/steps-online.txt" "$out/online-pairs.log" || failed=1
+    timeout 120 "$out/job.sh" "$steps" "$out/steps-plain.txt" || failed=1
+    say "pair $round"
+  done
+  grep -E ' s: |communicator|the leader' "$out/online-pairs.log"
+}
+
+rounds_of() { grep -c round "$1" 2>/dev/null || true; }
+
+part_neighbour() {
+  local file=$out/steps-beside.txt
+  date '+begun %s.%N' >"$out/neighbour.txt"
+  accompanied $((2 * steps)) "$file" "$out/online-neighbour.log" & local job=$!
+  until [ "$(rounds_of "$file")" -ge "$steps" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
+  cp "$out/job.sh" "$out/neighbour.sh"
+  sed -i 's/\bjob\([01$]\)/near\1/g; s/10 + rank/20 + rank/; s/subnet.10/subnet.20/' "$out/neighbour.sh"
+  ( [ "${WALL:-loopback}" != docker ] || export MASTER_ADDR=$engine_subnet.20
+    timeout 60 "$out/neighbour.sh" "$steps" "$out/steps-neighbour.txt" ) & local neighbour=$!
+  wait $job || failed=1
+  kill $neighbour 2>/dev/null
+  wait $neighbour 2>/dev/null
+  grep -E ' s: |communicator' "$out/online-neighbour.log"
+  say neighbour
+}
+
+part_kills() {
+  local folder=$out/led pid file
+  mkdir -p "$folder" && chmod 1777 "$folder"
+  printf '%s\n' "NCCL_TUNER_PLUGIN=$programs/libdynamiccl-nccl-plugin.so" "NCCL_PROFILER_PLUGIN=$programs/libdynamiccl-nccl-plugin.so" \
+    "DYNAMICCL_TUNER_FOLDER=$folder" >"$out/led.conf"
+  NCCL_CONF_FILE=$out/led.conf timeout 120 "$out/job.sh" "$steps" "$out/steps-kills.txt" & local job=$! n=0
+  while kill -0 $job 2>/dev/null; do
+    "$programs/dynamiccl-leader" "$folder" --agent bandit >>"$out/kills.log" 2>&1 & pid=$!
+    sleep "1.$((RANDOM % 9))"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    n=$((n + 1))
+    # Once, what is no region lies beside the regions, and a region is cut to nothing.
+    if [ $n = 6 ]; then
+      head -c 65536 /dev/urandom >"$folder/$(basename "$(ls "$folder"/*region* 2>/dev/null | head -n 1)" 2>/dev/null)x"
+      for file in "$folder"/*region*; do [ ! -f "$file" ] || truncate -s 0 "$file" 2>/dev/null; done
+    fi
+  done
+  if wait $job; then say "kills: the job ended by itself with right sums, leader killed $n times"; else
+    failed=1; say "kills: THE JOB FAILED, leader killed $n times"; fi
+  tail -n 3 "$out/kills.log"
+  ls "$folder"
+}
+
+for part in "$@"; do "part_$part"; done
+python3 - "$out" <<'PYTHON'
+import collections, math, statistics, sys
+def launches(side):
+    found = collections.OrderedDict()
+    try:
+        for line in open(f"{sys.argv[1]}/steps-{side}.txt"):
+            words = line.split()
+            if words[1] == "round":
+                found.setdefault(words[0], []).append((float(words[3]), float(words[4])))
+    except OSError:
+        pass
+    return list(found.values())
+sides = {side: launches(side) for side in ("table", "online", "plain")}
+base = "table" if sides["table"] else "plain"
+for side, of in sides.items():
+    if of: print(f"{side}: median round after the 300th, each launch: {[round(statistics.median(t for t, _ in one[300:]), 3) for one in of]} ms")
+pairs = list(zip(sides["online"], sides[base]))
+if pairs:
+    late = [math.log(statistics.median(t for t, _ in a[300:]) / statistics.median(t for t, _ in b[300:])) for a, b in pairs]
+    lost = [sum(t for t, _ in a) / sum(t for t, _ in b) - 1 for a, b in pairs]
+    print(f"online over {base}, rounds after the 300th: {math.exp(statistics.mean(late)):.4f}, each {[round(math.exp(x), 3) for x in late]}")
+    print(f"time of all rounds over {base}'s: each {[round(100 * x, 2) for x in lost]} %")
+beside, near = launches("beside"), launches("neighbour")
+if beside and near:
+    begun = near[0][0][1]
+    count = [(i, t, end) for i, (t, end) in enumerate(beside[0])]
+    before = [t for _, t, end in count if end < begun - 1][300:]
+    during = [t for _, t, end in count if begun + 0.5 < end]
+    first = next((i for i, _, end in count if end > begun), None)
+    origin = float(open(f"{sys.argv[1]}/neighbour.txt").read().split()[1])
+    print(f"neighbour's first round ended {begun - origin:.3f} s after the start, at round {first}; a round took {statistics.median(before):.2f} ms before and {statistics.median(during):.2f} ms beside it")
+PYTHON
+xz -kf "$out/online.sqlite" 2>/dev/null; rm -f "$out"/online.sqlite "$out"/online.sqlite-*
+rm -rf "$out"/tuned/launches "$out"/tuned/network "$out"/nothing
+exit $failed
