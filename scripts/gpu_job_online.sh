@@ -5,8 +5,8 @@
 # table: `dynamiccl tune -- JOB` finds the table; pairs: launches with the table, accompanied by `tune --online`, and plain, in
 # turn; neighbour: a second job of the same kind begins beside an accompanied one; kills: dynamiccl-leader is killed, started
 # again, its folder damaged, and the job's sums are looked at.
-# WALL=loopback (default) or docker, as gpu_job_tune.sh. LAUNCH: NCCL's settings of launch scope that all sides share
-# ("NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8"); PAIRS (3); AGENT (ppo): who learns; STEPS (1000).
+# WALL=loopback (default) or docker, as gpu_job_tune.sh. All sides have the launch settings that the part "table" found, or
+# LAUNCH ("NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8") where it found none. PAIRS (3); AGENT (ppo): who learns; STEPS (1000).
 # Leaves steps-*.txt (every round by the job's own clock), online-*.log, answer.txt, online.sqlite.xz.
 set -uo pipefail
 [ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -16,7 +16,6 @@ root=$PWD
 programs=$(cd "${PROGRAMS:-build/release}" && pwd)
 . scripts/gpu_job_command.sh
 trap engine_down EXIT
-export ${LAUNCH:-NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8}
 job_command sizes
 failed=0 steps=${STEPS:-1000} agent=${AGENT:-ppo}
 say() { echo "== $* ($SECONDS s)"; }
@@ -29,6 +28,16 @@ part_table() {
   cat "$out/answer.txt"
 }
 
+# What all sides share: the launch settings of the table, without the table.
+launch_settings() {
+  if [ -e "$out/tuned/nccl.conf" ]; then
+    grep -vE '^(NCCL_TUNER_PLUGIN|DYNAMICCL_TUNER_TABLE)=' "$out/tuned/nccl.conf" >"$out/launch.conf"
+  else
+    printf '%s\n' ${LAUNCH:-NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8} >"$out/launch.conf"
+  fi
+  export NCCL_CONF_FILE=$out/launch.conf
+}
+
 accompanied() { # STEPS FILE LOG
   timeout --signal=INT --kill-after=30 120 "$programs/dynamiccl" tune --online --call-agent "$agent" --db "$out/online.sqlite" \
     --out "$out/nothing" -- "$out/job.sh" "$1" "$2" >>"$3" 2>&1
@@ -36,6 +45,7 @@ accompanied() { # STEPS FILE LOG
 
 part_pairs() {
   local round
+  launch_settings
   for round in $(seq "${PAIRS:-3}"); do
     [ ! -e "$out/tuned/nccl.conf" ] || NCCL_CONF_FILE=$out/tuned/nccl.conf timeout 120 "$out/job.sh" "$steps" "$out/steps-table.txt" ||
       failed=1
@@ -46,17 +56,18 @@ part_pairs() {
   grep -E ' s: |communicator|the leader' "$out/online-pairs.log"
 }
 
-rounds_of() { grep -c round "$1" 2>/dev/null || true; }
+rounds_of() { if [ -e "$1" ]; then grep -c round "$1"; else echo 0; fi; }
 
 part_neighbour() {
-  local file=$out/steps-beside.txt
+  local file=$out/steps-beside.txt job neighbour
+  launch_settings
   date '+begun %s.%N' >"$out/neighbour.txt"
-  accompanied $((2 * steps)) "$file" "$out/online-neighbour.log" & local job=$!
+  accompanied $((2 * steps)) "$file" "$out/online-neighbour.log" & job=$!
   until [ "$(rounds_of "$file")" -ge "$steps" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
   cp "$out/job.sh" "$out/neighbour.sh"
   sed -i 's/\bjob\([01$]\)/near\1/g; s/10 + rank/20 + rank/; s/subnet.10/subnet.20/' "$out/neighbour.sh"
   ( [ "${WALL:-loopback}" != docker ] || export MASTER_ADDR=$engine_subnet.20
-    timeout 60 "$out/neighbour.sh" "$steps" "$out/steps-neighbour.txt" ) & local neighbour=$!
+    timeout 60 "$out/neighbour.sh" "$steps" "$out/steps-neighbour.txt" ) & neighbour=$!
   wait $job || failed=1
   kill $neighbour 2>/dev/null
   wait $neighbour 2>/dev/null
@@ -65,21 +76,23 @@ part_neighbour() {
 }
 
 part_kills() {
-  local folder=$out/led pid file
+  local folder=$out/led pid file job n=0
+  launch_settings
   mkdir -p "$folder" && chmod 1777 "$folder"
   printf '%s\n' "NCCL_TUNER_PLUGIN=$programs/libdynamiccl-nccl-plugin.so" "NCCL_PROFILER_PLUGIN=$programs/libdynamiccl-nccl-plugin.so" \
-    "DYNAMICCL_TUNER_FOLDER=$folder" >"$out/led.conf"
-  NCCL_CONF_FILE=$out/led.conf timeout 120 "$out/job.sh" "$steps" "$out/steps-kills.txt" & local job=$! n=0
+    "DYNAMICCL_TUNER_FOLDER=$folder" | cat - "$out/launch.conf" >"$out/led.conf"
+  NCCL_CONF_FILE=$out/led.conf timeout 120 "$out/job.sh" "$steps" "$out/steps-kills.txt" & job=$!
   while kill -0 $job 2>/dev/null; do
     "$programs/dynamiccl-leader" "$folder" --agent bandit >>"$out/kills.log" 2>&1 & pid=$!
     sleep "1.$((RANDOM % 9))"
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
     n=$((n + 1))
-    # Once, what is no region lies beside the regions, and a region is cut to nothing.
+    # Once, what is no region lies beside the regions, and regions' names are taken away.
     if [ $n = 6 ]; then
-      head -c 65536 /dev/urandom >"$folder/$(basename "$(ls "$folder"/*region* 2>/dev/null | head -n 1)" 2>/dev/null)x"
-      for file in "$folder"/*region*; do [ ! -f "$file" ] || truncate -s 0 "$file" 2>/dev/null; done
+      head -c 65536 /dev/urandom >"$folder/comm-0123456789abcdef.region"
+      mkfifo "$folder/rank-0123456789abcdef-0.json"
+      for file in "$folder"/calls-*.ring; do rm -f "$file"; done
     fi
   done
   if wait $job; then say "kills: the job ended by itself with right sums, leader killed $n times"; else

@@ -214,10 +214,10 @@ bool JobWatch::reduces() const {
   return false;
 }
 
-std::optional<StepReading> JobWatch::reading(std::uint32_t epoch) {
+std::vector<double> JobWatch::times_under(std::uint32_t epoch) {
   const Rhythm& rhythm = this->rhythm();
-  if (!rhythm.found()) return std::nullopt;
   std::vector<double> times;
+  if (!rhythm.found()) return times;
   for (const RhythmStep& step : rhythm.steps) {
     if (!(step.time.count() > 0)) continue;
     bool whole = true;
@@ -227,10 +227,23 @@ std::optional<StepReading> JobWatch::reading(std::uint32_t epoch) {
   }
   // The first step under a table connects what it needs.
   if (!times.empty()) times.erase(times.begin());
+  return times;
+}
+
+std::optional<StepReading> JobWatch::reading(std::uint32_t epoch) {
+  const std::vector<double> times = times_under(epoch);
   if (times.empty()) return std::nullopt;
   const double middle = median(times);
   return StepReading{times.size(), Micros(middle),
                      1.4826 * median_absolute_deviation(times) / middle};
+}
+
+std::optional<double> JobWatch::pace(std::uint32_t epoch) {
+  constexpr std::ptrdiff_t kLast = 5;
+  const std::vector<double> times = times_under(epoch);
+  if (std::ssize(times) < 2 * kLast) return std::nullopt;
+  const auto last = times.end() - kLast;
+  return median({last, times.end()}) / median({times.begin(), last});
 }
 
 std::vector<double> JobWatch::step_times() {

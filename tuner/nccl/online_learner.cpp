@@ -21,6 +21,14 @@ constexpr double kFarTooSlow = 2.0;
 constexpr std::uint32_t kFewCalls = 4;
 /// Steps are waited for no longer than this: a job may have no rhythm any more.
 constexpr std::int64_t kPatienceNs = 5'000'000'000;
+/// Calls that have changed are a reason to search anew when the steps have changed so much.
+constexpr double kChangedPace = 1.15;
+
+/// Standard error of a median, a part of it.
+double median_error(const StepReading& step) {
+  return 1.2533 * step.spread /
+         std::sqrt(static_cast<double>(std::max<std::size_t>(1, step.steps)));
+}
 
 /// What NCCL expects of the arms: differences alone count, so the default is its own best.
 std::vector<double> predicted_log_us(const ActionSpace& space,
@@ -167,10 +175,21 @@ void OnlineLearner::note_step(const std::optional<StepReading>& step) {
   if (!step || step->steps < options_.steps_per_trial) return;
   const bool standard = table_ == CallTable{};
   if (standard && default_step_us_ == 0) default_step_us_ = step->step.count();
-  if (best_step_us_ == 0 || step->step.count() < best_step_us_) {
+  // The best table's own time is its last one: a machine's pace drifts, and the luckiest of many
+  // readings would make every later one look slow.
+  if (best_step_us_ == 0 || table_ == best_table_ || step->step.count() < best_step_us_) {
     best_step_us_ = step->step.count();
+    best_step_error_ = median_error(*step);
     best_table_ = table_;
   }
+}
+
+bool OnlineLearner::slower_than_best(const StepReading& step) const {
+  if (step.steps < options_.steps_per_trial || best_step_us_ <= 0 || table_ == best_table_)
+    return false;
+  constexpr double kNoise = 0.03;
+  const double noise = std::max(kNoise, 2 * std::hypot(median_error(step), best_step_error_));
+  return step.step.count() > (1 + noise) * best_step_us_;
 }
 
 void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::int64_t calls,
@@ -232,9 +251,7 @@ void OnlineLearner::learn_cell(const Cell& cell, Learning& learning,
 
 void OnlineLearner::learn_round() {
   const std::optional<StepReading> step = options_.steps ? options_.steps(epoch_) : std::nullopt;
-  constexpr double kNoise = 1.03;
-  const bool slower = step && step->steps >= options_.steps_per_trial && best_step_us_ > 0 &&
-                      step->step.count() > kNoise * best_step_us_;
+  const bool slower = step && slower_than_best(*step);
   const double slowdown = slower ? step->step.count() / best_step_us_ : 1;
   const bool early = far_too_slow();
   for (auto& [cell, learning] : tasks_) {
@@ -324,6 +341,7 @@ bool OnlineLearner::step() {
   // The ranks agree by themselves on the table that they start with.
   if (epoch_ == 0 && leader_.committed()) epoch_ = leader_.proposal().epoch;
   tell_when_settled();
+  judge_suspicion();
   if (finished() && rounds_ > 0) {
     find_tasks();
     if (finished()) return true;
@@ -353,12 +371,28 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
   learning.task.state.congestion = now.congestion;
   learning.task.state.interference = now.interference;
   if (!now.alarm) return;
+  suspicion_ =
+      fmt::format("{} takes {} than before, after {} calls of it", learning.task.key.task.text(),
+                  now.interference > 0 ? "longer" : "less time", learning.trigger.calls());
+  suspected_ns_ = monotonic_ns();
+  judge_suspicion();
+}
+
+void OnlineLearner::judge_suspicion() {
+  if (suspicion_.empty()) return;
+  const auto step =
+      options_.pace && options_.steps ? options_.steps(epoch_) : std::optional<StepReading>();
+  if (step) {
+    const std::optional<double> pace = options_.pace(epoch_);
+    if (!pace || std::max(*pace, 1 / *pace) < kChangedPace) {
+      constexpr double kStepsToShow = 10;
+      const double waited_us = static_cast<double>(monotonic_ns() - suspected_ns_) / 1e3;
+      if (waited_us > kStepsToShow * step->step.count()) suspicion_.clear();
+      return;
+    }
+  }
   ++alarms_;
-  if (options_.on_event)
-    options_.on_event(
-        fmt::format("{} takes {} than before, after {} calls of it: settings are searched anew",
-                    learning.task.key.task.text(), now.interference > 0 ? "longer" : "less time",
-                    learning.trigger.calls()));
+  if (options_.on_event) options_.on_event(suspicion_ + ": settings are searched anew");
   reopen();
 }
 
@@ -372,7 +406,8 @@ void OnlineLearner::tell_when_settled() {
 
 void OnlineLearner::reopen() {
   forced_back_ = false;
-  default_step_us_ = best_step_us_ = 0;
+  default_step_us_ = best_step_us_ = best_step_error_ = 0;
+  suspicion_.clear();
   rounds_ = 0;
   for (auto& [cell, learning] : tasks_) {
     if (learning.closed) continue;

@@ -50,6 +50,9 @@ struct LearnerOptions {
   CallTable start{};
   /// Steps under the table of an epoch; empty: calls alone are judged.
   std::function<std::optional<StepReading>(std::uint32_t epoch)> steps{};
+  /// The last steps under the table of an epoch over those before (JobWatch::pace); empty: a change
+  /// of calls alone is reason enough to search anew.
+  std::function<std::optional<double>(std::uint32_t epoch)> pace{};
   /// What NCCL expects of algorithms and protocols (CallStreamHeader::predicted); may be empty.
   std::function<std::optional<std::array<float, kPredictions>>(std::size_t function,
                                                                std::size_t bin)>
@@ -122,6 +125,10 @@ class OnlineLearner {
               const std::optional<StepReading>& step);
   void note_step(const std::optional<StepReading>& step);
   void tell_when_settled();
+  /// Is this reading surely slower than the best one?
+  [[nodiscard]] bool slower_than_best(const StepReading& step) const;
+  /// A change of calls is no reason to search anew until it is seen in the steps.
+  void judge_suspicion();
   void propose_round();
   void propose(const CallTable& table);
   [[nodiscard]] bool settled(const Learning& learning) const;
@@ -154,6 +161,9 @@ class OnlineLearner {
   /// The best table so far by the step, and the default's; 0: not known.
   double default_step_us_ = 0;
   double best_step_us_ = 0;
+  double best_step_error_ = 0;  ///< standard error of that median, a part of it
+  std::string suspicion_{};     ///< calls that have changed, for people; "": none
+  std::int64_t suspected_ns_ = 0;
   CallTable best_table_{};
   bool forced_back_ = false;  ///< the final table was slower than the best one: that one stays
 };

@@ -81,6 +81,40 @@ TEST_CASE("a leader learns each size's setting while the job runs", "[E-116][E-1
   }
 }
 
+TEST_CASE("calls that change re-open the search when the steps change", "[E-94][E-108]") {
+  for (const bool steps_change : {false, true}) {
+    Job job;
+    LearnerOptions options;
+    options.calls_per_trial = 5;
+    options.space.channels = {"1", "8"};
+    options.steps = [](std::uint32_t) { return StepReading{50, Micros(200), 0.01}; };
+    double pace = 1;
+    options.pace = [&](std::uint32_t) { return pace; };
+    OnlineLearner learner(job.region(), options);
+    for (int calls = 0; calls < 20'000 && !learner.finished(); ++calls) {
+      job.call(26);
+      REQUIRE(learner.step());
+    }
+    REQUIRE(learner.finished());
+    const auto hear = [&](double us, int calls) {
+      for (int i = 0; i < calls && learner.alarms() == 0; ++i)
+        learner.hear(kAllReduce, 26, learner.epoch(), Micros(us + 0.01 * us * (i % 5)));
+    };
+    hear(1000, 200);
+    pace = steps_change ? 1.5 : 1.02;
+    hear(3000, 50);
+    CHECK(learner.alarms() == (steps_change ? 1 : 0));
+    // What was no reason is forgotten: a slower step long after it is not laid at its door.
+    if (!steps_change) {
+      usleep(5'000);
+      learner.step();
+      pace = 1.5;
+      learner.step();
+      CHECK(learner.alarms() == 0);
+    }
+  }
+}
+
 TEST_CASE("a leader leaves with its job", "[E-116]") {
   Job job;
   OnlineLearner learner(job.region(), {});
