@@ -17,14 +17,14 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-NOT_HERE = 77
+from faults.ending import NOT_HERE, end_on_sigterm, verdict
+
 SOURCE = Path(__file__).resolve().parent.parent
 
 EXPERIMENT = """name = "cluster-faults"
@@ -186,7 +186,7 @@ def main():
     if os.geteuid() != 0 or missing:
         print("needs root and, in PATH:", " ".join(missing))
         return NOT_HERE
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_on_sigterm()
     rand = random.Random(arguments.seed)
     kinds = arguments.faults.split(",")
     begin = time.time()
@@ -214,11 +214,7 @@ def main():
             print(Path(rig.folder, "shared", "faults.log").read_text()[-6000:], file=sys.stderr)
     finally:
         rig.down()
-    counts["seconds"] = round(time.time() - begin)
-    print(json.dumps(counts))
-    for line in wrong:
-        print("WRONG:", line)
-    return 1 if wrong else 0
+    return verdict(counts, wrong, begin)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,15 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from faults.ending import NOT_HERE, end_on_sigterm, verdict
+
 SOURCE = Path(__file__).resolve().parent.parent
-NOT_HERE = 77
 
 
 def sh(*argv, check=True):
@@ -96,7 +96,8 @@ class Job:
 
     def start_control(self, host):
         argv = [str(self.arguments.build / "dynamiccl-leader"), str(self.folder / f"host{host}")]
-        argv += (["--listen", self.PORT, "--agent", "random", "--calls", "4", "--seed", str(self.number)]
+        argv += (["--listen", self.PORT, "--agent", "random", "--calls", "4", "--seed", str(self.number),
+                  "--out", str(self.folder / "table")]
                  if host == 0 else ["--relay", f"10.77.0.1:{self.PORT}"])
         self.control[host] = self.hosts.start(host, argv, log=str(self.folder / f"control{host}.txt"))
 
@@ -106,6 +107,8 @@ class Job:
         env = {"NCCL_TUNER_PLUGIN": plugin, "NCCL_PROFILER_PLUGIN": plugin,
                "DYNAMICCL_TUNER_FOLDER": str(self.folder / f"host{host}"),
                "DYNAMICCL_TUNER_HOSTS": str(self.hosts.count), "DYNAMICCL_TUNER_PATIENCE": "20"}
+        if host == 0 and self.arguments.leave_first:
+            env["RELAY_RANK_STAYS_MS"] = "1500"
         total = self.hosts.count * self.arguments.ranks_a_host
         argv = [str(self.arguments.build / "tests/relay-rank"), str(rank), str(total), str(self.hosts.count),
                 str(1000 + self.number), str(self.folder / "sync"), str(self.folder / f"log{rank}"),
@@ -140,9 +143,17 @@ class Job:
                 process.kill()
             process.wait()
 
+    def learnt(self):
+        """@returns rows of the table that the leader has written"""
+        path = self.folder / "table"
+        return path.read_text().count('"evidence"') if path.exists() else 0
+
     def judge(self, counts):
         """@returns what is wrong, one line each"""
         wrong = []
+        counts["learnt"] = counts.get("learnt", 0) + self.learnt()
+        if self.arguments.leave_first and self.learnt() == 0:
+            wrong.append(f"job {self.number}: what was learnt is not in the leader's table")
         logs = []
         for rank, process in enumerate(self.ranks):
             path = self.folder / f"log{rank}"
@@ -184,6 +195,9 @@ def one_job(hosts, arguments, number, rand, counts):
         end = time.time() + 60
         while job.running() and time.time() < end:
             time.sleep(0.1)
+        # The leader ends with its ranks, and writes what was learnt.
+        while arguments.leave_first and job.control[0].poll() is None and time.time() < end:
+            time.sleep(0.1)
         hung = [f"rank {r} still runs after {time.time() - begin:.0f} s" for r, p in enumerate(job.ranks)
                 if p.poll() is None]
     finally:
@@ -207,6 +221,8 @@ def main():
     parser.add_argument("--longest", type=float, default=120, help="seconds of faults in a job at most")
     parser.add_argument("--least-switches", type=int, default=0, help="fewer settings changed is amiss too")
     parser.add_argument("--calm", action="store_true", help="no faults")
+    parser.add_argument("--leave-first", action="store_true",
+                        help="ranks leave before those of the leader's host; its table must have what was learnt")
     parser.add_argument("--keep", action="store_true", help="keep the jobs' folders")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -214,7 +230,7 @@ def main():
     if os.geteuid() != 0 or shutil.which("ip") is None or sh("ip", "netns", "list", check=False).returncode != 0:
         print("needs root and ip (iproute2) for network namespaces")
         return NOT_HERE
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_on_sigterm()
     rand = random.Random(arguments.seed)
     counts = {"jobs": 0, "hosts": arguments.hosts, "calls": 0, "switches": 0, "differing": 0, "ended": 0}
     wrong = []
@@ -229,11 +245,7 @@ def main():
         hosts.remove()
     if counts["switches"] < arguments.least_switches:
         wrong.append(f"{counts['switches']} switches, at least {arguments.least_switches} expected")
-    counts["seconds"] = round(time.time() - begin)
-    print(json.dumps(counts))
-    for line in wrong:
-        print("WRONG:", line)
-    return 1 if wrong else 0
+    return verdict(counts, wrong, begin)
 
 
 if __name__ == "__main__":

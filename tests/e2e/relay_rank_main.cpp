@@ -77,6 +77,11 @@ int main(int argc, char** argv) {
     });
     calls->made[rank].store(n + 1);
   }
+  // NCCL's communicator may outlive others', or end before them.
+  if (const char* stays = std::getenv("RELAY_RANK_STAYS_MS"); stays != nullptr && code == 0) {
+    calls->made[rank].store(std::numeric_limits<std::int64_t>::max());
+    usleep(static_cast<unsigned>(1000 * std::atoi(stays)));
+  }
   // Who has ended holds nobody up.
   if (code == 0) calls->made[rank].store(std::numeric_limits<std::int64_t>::max());
   return code;
