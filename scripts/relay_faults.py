@@ -2,6 +2,7 @@
 """Agreement of ranks on several hosts, with leader and relays killed, stopped and cut off.
 
     sudo scripts/relay_faults.py --build build/dev --jobs 20 --hosts 4 --calls 3000
+    sudo scripts/relay_faults.py --build build/dev --jobs 200 --hosts 4 --calls 10000 --pause 2 --dense --enough 1000000 10000
 
 Hosts are network namespaces on one bridge, each with a folder, a relay (`dynamiccl-leader --relay`; on the
 first one the leader, `--listen`) and its ranks, which load the NCCL plugin and ask it for every call's
@@ -89,6 +90,7 @@ class Job:
         self.folder = Path(tempfile.mkdtemp(prefix="relay-faults-"))
         self.number = number
         self.control = {}
+        self.leaders = []
         for h in range(hosts.count):
             (self.folder / f"host{h}").mkdir()
             self.start_control(h)
@@ -99,6 +101,10 @@ class Job:
         argv += (["--listen", self.PORT, "--agent", "random", "--calls", "4", "--seed", str(self.number),
                   "--out", str(self.folder / "table")]
                  if host == 0 else ["--relay", f"10.77.0.1:{self.PORT}"])
+        if host == 0 and self.arguments.dense:
+            argv = [str(self.arguments.build / "tests/relay-leader"), argv[1], self.PORT,
+                    str(self.number + 1000 * len(self.leaders))]
+            self.leaders.append(argv)
         self.control[host] = self.hosts.start(host, argv, log=str(self.folder / f"control{host}.txt"))
 
     def start_rank(self, rank):
@@ -120,7 +126,10 @@ class Job:
 
     def fault(self, rand, counts):
         host = rand.randrange(self.hosts.count)
-        kind = rand.choice(["kill", "stop", "stop", "cut", "cut"] + (["long-cut"] if rand.random() < 0.1 else []))
+        # A kill ends most jobs whose proposals are always open: rarer, and a job has its share of the others.
+        often = 5 if self.arguments.dense else 1
+        kinds = ["kill"] + often * ["stop", "stop", "cut", "cut"]
+        kind = rand.choice(kinds + (often * ["long-cut"] if rand.random() < 0.1 / often else []))
         counts[kind] = counts.get(kind, 0) + 1
         process = self.control[host]
         if kind == "kill":
@@ -220,6 +229,10 @@ def main():
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between faults at most")
     parser.add_argument("--longest", type=float, default=120, help="seconds of faults in a job at most")
     parser.add_argument("--least-switches", type=int, default=0, help="fewer settings changed is amiss too")
+    parser.add_argument("--dense", action="store_true",
+                        help="led by one who proposes all the time (tests/relay-leader): many more switches")
+    parser.add_argument("--enough", type=int, nargs=2, metavar=("CALLS", "SWITCHES"),
+                        help="no further job when there were so many of both")
     parser.add_argument("--calm", action="store_true", help="no faults")
     parser.add_argument("--leave-first", action="store_true",
                         help="ranks leave before those of the leader's host; its table must have what was learnt")
@@ -241,6 +254,8 @@ def main():
             wrong += one_job(hosts, arguments, number, rand, counts)
             counts["jobs"] += 1
             print(f"{time.time() - begin:6.1f} s  {json.dumps(counts)}", flush=True)
+            if arguments.enough and counts["calls"] >= arguments.enough[0] and counts["switches"] >= arguments.enough[1]:
+                break
     finally:
         hosts.remove()
     if counts["switches"] < arguments.least_switches:

@@ -9,7 +9,8 @@
 namespace dynamiccl {
 
 /// Appends records to rank<r>.jsonl, each in one write, so that a killed worker leaves whole lines
-/// and at most one torn one. Where records_endpoint() is set they go there instead, by a RecordLink.
+/// and at most one torn one. Where records_endpoint() is set they go there instead, by a
+/// RecordLink.
 class RecordWriter {
  public:
   enum class Existing { refuse, append };

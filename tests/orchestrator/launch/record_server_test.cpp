@@ -299,3 +299,36 @@ TEST_CASE("what ranks are given in run.json's place is read, or refused") {
   CHECK_THROWS_AS(parse_records_endpoint("tcp://a:1", ""), Error);
   CHECK(own_addresses().back() == "127.0.0.1");
 }
+
+TEST_CASE("noise ends connections, never the server") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 2});
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    FrameSocket socket;
+    REQUIRE(socket.connect(endpoint_of(server), soon()) == "");
+    std::string bytes;
+    if (i % 2 == 0) {
+      FrameHeader hello;
+      hello.rank = 1;
+      bytes = frame(hello, fmt::format("{} {} append", server.token(), i % 8));
+    }
+    for (unsigned n = random() % 4; n > 0; --n) {
+      FrameHeader header;
+      header.kind = static_cast<FrameKind>(random() % 20);
+      header.rank = static_cast<int>(random() % 5) - 1;
+      header.sequence = random() % 5;
+      std::string payload(random() % 300, 'x');
+      for (char& c : payload) c = static_cast<char>(random());
+      bytes += frame(header, payload);
+    }
+    bytes.resize(bytes.size() - std::min<std::size_t>(bytes.size(), random() % 8));
+    static_cast<void>(socket.send(bytes, soon()));
+  }
+  {
+    RecordLink link(endpoint_of(server), 0, "refuse");
+    link.write("well");
+  }
+  server.finish(kGrace);
+  CHECK(folder.lines(0) == std::vector<std::string>{"well"});
+}
