@@ -152,6 +152,13 @@ class Job:
                 process.kill()
             process.wait()
 
+    def lose_a_relay(self):
+        """For good, once something was learnt."""
+        decisions = self.folder / "host0" / "decisions.jsonl"
+        while self.running() and (not decisions.exists() or decisions.read_text().count("\n") < 12):
+            time.sleep(0.05)
+        self.control[self.hosts.count - 1].kill()
+
     def learnt(self):
         """@returns rows of the table that the leader has written"""
         path = self.folder / "table"
@@ -161,7 +168,7 @@ class Job:
         """@returns what is wrong, one line each"""
         wrong = []
         counts["learnt"] = counts.get("learnt", 0) + self.learnt()
-        if self.arguments.leave_first and self.learnt() == 0:
+        if (self.arguments.leave_first or self.arguments.lose_relay) and self.learnt() == 0:
             wrong.append(f"job {self.number}: what was learnt is not in the leader's table")
         logs = []
         for rank, process in enumerate(self.ranks):
@@ -197,6 +204,8 @@ def one_job(hosts, arguments, number, rand, counts):
     job = Job(hosts, arguments, number)
     begin = time.time()
     try:
+        if arguments.lose_relay:
+            job.lose_a_relay()
         while job.running() and time.time() - begin < arguments.longest:
             time.sleep(rand.uniform(0, arguments.pause))
             if job.running() and not arguments.calm:
@@ -205,7 +214,7 @@ def one_job(hosts, arguments, number, rand, counts):
         while job.running() and time.time() < end:
             time.sleep(0.1)
         # The leader ends with its ranks, and writes what was learnt.
-        while arguments.leave_first and job.control[0].poll() is None and time.time() < end:
+        while (arguments.leave_first or arguments.lose_relay) and job.control[0].poll() is None and time.time() < end:
             time.sleep(0.1)
         hung = [f"rank {r} still runs after {time.time() - begin:.0f} s" for r, p in enumerate(job.ranks)
                 if p.poll() is None]
@@ -229,6 +238,8 @@ def main():
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between faults at most")
     parser.add_argument("--longest", type=float, default=120, help="seconds of faults in a job at most")
     parser.add_argument("--least-switches", type=int, default=0, help="fewer settings changed is amiss too")
+    parser.add_argument("--lose-relay", action="store_true",
+                        help="a relay is killed for good when something was learnt, which the table must have")
     parser.add_argument("--dense", action="store_true",
                         help="led by one who proposes all the time (tests/relay-leader): many more switches")
     parser.add_argument("--enough", type=int, nargs=2, metavar=("CALLS", "SWITCHES"),
