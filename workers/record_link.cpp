@@ -33,8 +33,6 @@ constexpr seconds kOneLine{2};
 constexpr milliseconds kAgain{100};
 /// What a rank keeps while the orchestrator cannot be reached.
 constexpr std::size_t kMostWaiting = std::size_t{256} << 20;
-/// Acknowledgements are short; nothing else comes here that is long.
-constexpr std::uint64_t kMostFile = std::uint64_t{64} << 20;
 
 std::atomic<int> g_live{-1};
 
@@ -179,7 +177,7 @@ std::optional<std::pair<FrameHeader, std::string>> FrameSocket::receive(Clock::t
     if (in_.size() >= sizeof(FrameHeader)) {
       FrameHeader header;
       std::memcpy(&header, in_.data(), sizeof(header));
-      if (header.magic != FrameHeader::kMagic || header.length > kMostFile) {
+      if (header.magic != FrameHeader::kMagic || header.length > kMostFileBytes) {
         close();
         break;
       }

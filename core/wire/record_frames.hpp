@@ -40,6 +40,8 @@ static_assert(sizeof(FrameHeader) == 32);
 
 /// A record is as long as its samples are many; what is longer is nobody's record.
 inline constexpr std::uint64_t kMostLineBytes = std::uint64_t{64} << 20;
+/// A table beside run.json, or a rank's decisions.
+inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 /// Before the other end has said the token.
 inline constexpr std::uint64_t kMostHelloBytes = 256;
 inline constexpr std::uint64_t kMostStoredValue = std::uint64_t{1} << 20;

@@ -43,7 +43,6 @@ constexpr std::size_t kMostEarly = std::size_t{64} << 20;
 /// What a rank has not taken yet; its run.json and files go in one piece.
 constexpr std::size_t kMostUnsent = std::size_t{256} << 20;
 constexpr std::size_t kMostKeys = 1 << 20;
-constexpr std::uint64_t kMostFile = std::uint64_t{64} << 20;
 constexpr std::size_t kMostAddresses = 8;
 
 std::string random_token() {
@@ -375,7 +374,7 @@ class RecordServer::Desk {
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(launch_.folder, problem)) {
       const std::string name = entry.path().filename().string();
-      if (!entry.is_regular_file(problem) || entry.file_size(problem) > kMostFile ||
+      if (!entry.is_regular_file(problem) || entry.file_size(problem) > kMostFileBytes ||
           name == "run.json" || name == kDecisionsFile || name.ends_with(".jsonl"))
         continue;
       std::ifstream file(entry.path(), std::ios::binary);
@@ -424,7 +423,8 @@ RecordServer::~RecordServer() {
 std::vector<std::string> RecordServer::finish(Micros grace) {
   if (thread_.joinable()) {
     end_by_us_ = std::max<std::int64_t>(1, now_us() + static_cast<std::int64_t>(grace.count()));
-    static_cast<void>(::write(wake_[1], "", 1));
+    // It looks again soon, should that fail.
+    [[maybe_unused]] const ssize_t woken = ::write(wake_[1], "", 1);
     thread_.join();
   }
   return problems_;
