@@ -162,7 +162,7 @@ class Job:
     def learnt(self):
         """@returns rows of the table that the leader has written"""
         path = self.folder / "table"
-        return path.read_text().count('"evidence"') if path.exists() else 0
+        return len(json.loads(path.read_text())["entries"]) if path.exists() else 0
 
     def judge(self, counts):
         """@returns what is wrong, one line each"""
