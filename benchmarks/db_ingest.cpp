@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "core/vocabulary/digest.hpp"
 #include "db/store.hpp"
+#include "orchestrator/launch/record_server.hpp"
+#include "workers/record_link.hpp"
 
 // How fast a launch's records become rows: indexes, foreign keys, statistics and the commit to disk
 // included. The bar is 500,000 sample rows per second.
@@ -87,6 +90,39 @@ void ingest(benchmark::State& state) {
 
 // cells, ranks, iterations: a launch of the quickstart, a larger one, many ranks.
 BENCHMARK(ingest)->Args({20, 2, 110})->Args({60, 2, 1000})->Args({20, 32, 110})->UseRealTime();
+
+/// The same records on their way from eight writers, each over a connection of its own, into the
+/// launch's files. The bar is 0.6 of what `ingest` takes of them in the same run.
+void records_over_tcp(benchmark::State& state) {
+  constexpr int kWriters = 8;
+  const auto work = make_workload(static_cast<int>(state.range(0)), kWriters);
+  const auto records = make_records(work, static_cast<int>(state.range(1)));
+  const auto folder = std::filesystem::temp_directory_path() / "dynamiccl-records";
+  for (auto step : state) {
+    static_cast<void>(step);
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    RecordServer server({folder.string(), "{}", kWriters});
+    const RecordsEndpoint endpoint{{"127.0.0.1"}, server.port(), server.token()};
+    std::vector<std::thread> writers;
+    for (int rank = 0; rank < kWriters; ++rank)
+      writers.emplace_back([&, rank] {
+        RecordLink link(endpoint, rank, "refuse");
+        for (const auto& record : records[static_cast<std::size_t>(rank)].records)
+          link.write(to_json_line(record));
+      });
+    for (auto& writer : writers) writer.join();
+    if (!server.finish(Micros{5e6}).empty() ||
+        server.counts().lines != static_cast<std::uint64_t>(kWriters * state.range(0)))
+      state.SkipWithError("lines were lost");
+  }
+  const auto rows = state.range(0) * kWriters * state.range(1);
+  state.counters["rows/s"] = benchmark::Counter(static_cast<double>(state.iterations() * rows),
+                                                benchmark::Counter::kIsRate);
+  std::filesystem::remove_all(folder);
+}
+
+BENCHMARK(records_over_tcp)->Args({20, 110})->Args({60, 1000})->UseRealTime();
 
 }  // namespace
 

@@ -182,7 +182,7 @@ void throw_explained(const SQLite::Exception& error, const std::string& path,
 }
 
 void choose_journal(SQLite::Database& db, const std::string& path, const std::string& network,
-                    bool locks) {
+                    const std::string& no_locks) {
   if (network.empty()) {
     switch_journal(db, "PRAGMA journal_mode=WAL");
     // NORMAL: a killed process loses nothing; the machine losing power may cost the newest commits,
@@ -190,13 +190,13 @@ void choose_journal(SQLite::Database& db, const std::string& path, const std::st
     db.exec("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=4000");
     return;
   }
-  if (!locks)
+  if (!no_locks.empty())
     throw Error(
         ErrorKind::environment,
-        fmt::format("database {}: its folder lies on {}, where a lock keeps nobody away: two "
-                    "processes could damage it; name a database on this machine's own disk with "
-                    "--db, and give --out the folder that all nodes share",
-                    path, network));
+        fmt::format("database {}: its folder lies on {}, and {}: two processes could damage it; "
+                    "name a database on this machine's own disk with --db, and give --out the "
+                    "folder that all nodes share",
+                    path, network, no_locks));
   switch_journal(db, "PRAGMA journal_mode=DELETE");
   db.exec("PRAGMA synchronous=FULL");
 }
@@ -211,7 +211,7 @@ SQLite::Database open_for_writing(const std::string& path) {
     check_owner_program(db, path);
     const std::string folder = std::filesystem::absolute(path).parent_path().string();
     const std::string network = network_file_system(folder);
-    choose_journal(db, path, network, network.empty() || locks_hold(folder));
+    choose_journal(db, path, network, network.empty() ? "" : why_locks_do_not_hold(folder));
     // A small cache: rows are appended, and a large one would let the writer grow with its
     // database.
     db.exec("PRAGMA foreign_keys=ON; PRAGMA cache_size=-2048");

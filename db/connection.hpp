@@ -20,10 +20,10 @@ SQLite::Database open_for_writing(const std::string& path);
 /// On a network file system, where other machines do not see the log's index: the rollback journal,
 /// every step down to the disk; and only where locks keep others away.
 /// @param network network_file_system() of its folder
-/// @param locks locks_hold() there
+/// @param no_locks why_locks_do_not_hold() there
 /// @throws Error(environment) where nothing is safe
 void choose_journal(SQLite::Database& db, const std::string& path, const std::string& network,
-                    bool locks);
+                    const std::string& no_locks);
 
 /// A connection that cannot write, whatever SQL it is given.
 /// @throws as open_for_writing, also when the file does not exist

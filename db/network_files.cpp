@@ -1,6 +1,7 @@
 #include "db/network_files.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,27 +32,22 @@ constexpr unsigned long kFuse = 0x65735546;
 constexpr std::array kFuseNetwork{"fuse.sshfs",  "fuse.glusterfs", "fuse.ceph-fuse", "fuse.s3fs",
                                   "fuse.beegfs", "fuse.juicefs",   "fuse.gcsfuse",   "fuse.lustre"};
 
-/// The type that the mount with this device number was mounted as.
-std::string mounted_type(const std::string& folder) {
+/// Locks stay on the machine that takes them, whatever the options.
+constexpr std::array kNoLocks{"fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse"};
+/// Options by which locks stay there.
+constexpr std::array kLocalLocks{"nolock",  "local_lock=all", "local_lock=posix", "localflock",
+                                 "noflock", "nobrl",          "locallocks"};
+
+std::string read_mounts() {
+  std::ifstream file("/proc/self/mountinfo");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+MountFacts own_mount(const std::string& folder) {
   std::error_code error;
-  const std::string path = std::filesystem::canonical(folder, error).string();
-  std::ifstream mounts("/proc/self/mountinfo");
-  std::string type;
-  std::size_t longest = 0;
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    std::string word;
-    std::string point;
-    for (int i = 0; i < 5; ++i) words >> point;
-    while (words >> word && word != "-") {
-    }
-    words >> word;
-    const bool holds = point == "/" || path == point || path.starts_with(point + "/");
-    if (!holds || point.size() < longest) continue;
-    longest = point.size();
-    type = word;
-  }
-  return type;
+  return mount_of(read_mounts(), std::filesystem::canonical(folder, error).string());
 }
 
 bool lock(int file) {
@@ -62,6 +58,49 @@ bool lock(int file) {
 }
 
 }  // namespace
+
+MountFacts mount_of(const std::string& mountinfo, const std::string& path) {
+  std::istringstream mounts(mountinfo);
+  MountFacts facts;
+  std::size_t longest = 0;
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string word;
+    std::string point;
+    std::string own;
+    for (int i = 0; i < 5; ++i) words >> point;
+    words >> own;
+    while (words >> word && word != "-") {
+    }
+    std::string type;
+    std::string source;
+    std::string shared;
+    words >> type >> source >> shared;
+    const bool holds = point == "/" || path == point || path.starts_with(point + "/");
+    if (!holds || point.size() < longest) continue;
+    longest = point.size();
+    facts = {type, own + "," + shared};
+  }
+  return facts;
+}
+
+std::string why_locks_stay_local(const MountFacts& mount) {
+  for (const char* type : kNoLocks)
+    if (mount.type == type) return fmt::format("{} tells no other machine of locks", type);
+  std::istringstream options(mount.options);
+  for (std::string option; std::getline(options, option, ',');)
+    for (const char* local : kLocalLocks)
+      if (option == local)
+        return fmt::format("it is mounted with {}, so that no other machine learns of locks",
+                           option);
+  return "";
+}
+
+std::string why_locks_do_not_hold(const std::string& folder) {
+  if (auto why = why_locks_stay_local(own_mount(folder)); !why.empty()) return why;
+  if (!locks_hold(folder)) return "a lock keeps not even another process of this machine away";
+  return "";
+}
 
 std::string network_name(long type, std::string_view mounted) {
   // Types beyond 31 bits come out negative where long has 32.
@@ -77,7 +116,7 @@ std::string network_name(long type, std::string_view mounted) {
 std::string network_file_system(const std::string& folder) {
   struct statfs facts {};
   if (statfs(folder.c_str(), &facts) != 0) return "";
-  return network_name(static_cast<long>(facts.f_type), mounted_type(folder));
+  return network_name(static_cast<long>(facts.f_type), own_mount(folder).type);
 }
 
 bool locks_hold(const std::string& folder) {

@@ -4,6 +4,7 @@
     scripts/cluster_faults.py --build build/dev --way slurm --groups 200 --kills 20
     scripts/cluster_faults.py --build build/dev --way hosts --groups 200 --kills 20
     scripts/cluster_faults.py --build build/dev --way slurm --groups 40 --faults node,slurmctld,orchestrator
+    scripts/cluster_faults.py --build build/dev --way hosts --groups 40 --faults node,orchestrator --apart
 
 A fault is `orchestrator` (the program gets SIGKILL), `node` (a node's container is killed and started
 again after a while) or `slurmctld` (killed and started again). After the faults the run is resumed until
@@ -17,14 +18,14 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-NOT_HERE = 77
+from faults.ending import NOT_HERE, end_on_sigterm, verdict
+
 SOURCE = Path(__file__).resolve().parent.parent
 
 EXPERIMENT = """name = "cluster-faults"
@@ -74,13 +75,15 @@ class Rig:
 class Run:
     """One experiment, started and resumed until it is complete."""
 
-    def __init__(self, rig, way, groups):
+    def __init__(self, rig, way, groups, apart):
         self.rig = rig
         self.way = way
         self.groups = groups
         where = ["--slurm", "--nodes", "2"] if way == "slurm" else ["--hosts", "node1:2,node2:2"]
         values = ", ".join(f'"{i}"' for i in range(groups))
         Path(rig.folder, "shared", "faults.toml").write_text(EXPERIMENT.format(values=values))
+        # Every node has a /tmp of its own.
+        where += ["--out", "/tmp/apart"] if apart else []
         self.words = [str(rig.build / "dynamiccl"), "run", "faults.toml", "--db", "faults.sqlite", *where]
 
     def start(self, resume):
@@ -178,6 +181,7 @@ def main():
     parser.add_argument("--way", choices=["slurm", "hosts"], default="slurm")
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--kills", type=int, default=20, help="how many faults")
+    parser.add_argument("--apart", action="store_true", help="nodes do not see the folder of launches: records by TCP")
     parser.add_argument("--faults", default="orchestrator", help="kinds in turns: " + ", ".join(FAULTS))
     parser.add_argument("--longest", type=float, default=10, help="seconds until the next fault at most")
     parser.add_argument("--seed", type=int, default=1)
@@ -186,7 +190,7 @@ def main():
     if os.geteuid() != 0 or missing:
         print("needs root and, in PATH:", " ".join(missing))
         return NOT_HERE
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_on_sigterm()
     rand = random.Random(arguments.seed)
     kinds = arguments.faults.split(",")
     begin = time.time()
@@ -194,7 +198,7 @@ def main():
     wrong = []
     counts = {"way": arguments.way, "groups": arguments.groups, "faults": 0}
     try:
-        run = Run(rig, arguments.way, arguments.groups)
+        run = Run(rig, arguments.way, arguments.groups, arguments.apart)
         run.start(resume=False)
         for number in range(arguments.kills):
             kind = kinds[number % len(kinds)]
@@ -214,11 +218,7 @@ def main():
             print(Path(rig.folder, "shared", "faults.log").read_text()[-6000:], file=sys.stderr)
     finally:
         rig.down()
-    counts["seconds"] = round(time.time() - begin)
-    print(json.dumps(counts))
-    for line in wrong:
-        print("WRONG:", line)
-    return 1 if wrong else 0
+    return verdict(counts, wrong, begin)
 
 
 if __name__ == "__main__":

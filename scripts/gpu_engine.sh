@@ -29,8 +29,10 @@ engine_down() {
 # Sets `flags`: what docker run needs for a container with these GPUs (0,1,...) and this machine's files.
 engine_flags() { # NAME LAST_OF_ADDRESS GPUS
   local folder device
-  flags=(--rm --init --name "$1" --hostname "$1" --network gpu-net --ip "$engine_subnet.$2" --ulimit memlock=-1 --shm-size 8g
+  flags=(--rm --init --name "$1" --hostname "$1" --network gpu-net --ip "$engine_subnet.$2" --shm-size "${ENGINE_SHM:-8g}"
     --env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" --env NCCL_NVLS_ENABLE=0 --env PYTHONPATH="${PYTHONPATH:-}" --env HOME=/tmp)
+  # Not every root may raise it.
+  if (ulimit -l unlimited) 2>/dev/null; then flags+=(--ulimit memlock=-1); fi
   for folder in /usr /etc /opt /run/nvidia/driver /var/lib/nvidia; do
     [ ! -d "$folder" ] || flags+=(--volume "$folder:$folder:ro")
   done

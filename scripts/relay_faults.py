@@ -2,6 +2,7 @@
 """Agreement of ranks on several hosts, with leader and relays killed, stopped and cut off.
 
     sudo scripts/relay_faults.py --build build/dev --jobs 20 --hosts 4 --calls 3000
+    sudo scripts/relay_faults.py --build build/dev --jobs 200 --hosts 4 --calls 10000 --pause 2 --dense --enough 1000000 10000
 
 Hosts are network namespaces on one bridge, each with a folder, a relay (`dynamiccl-leader --relay`; on the
 first one the leader, `--listen`) and its ranks, which load the NCCL plugin and ask it for every call's
@@ -18,15 +19,15 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from faults.ending import NOT_HERE, end_on_sigterm, verdict
+
 SOURCE = Path(__file__).resolve().parent.parent
-NOT_HERE = 77
 
 
 def sh(*argv, check=True):
@@ -89,6 +90,7 @@ class Job:
         self.folder = Path(tempfile.mkdtemp(prefix="relay-faults-"))
         self.number = number
         self.control = {}
+        self.leaders = []
         for h in range(hosts.count):
             (self.folder / f"host{h}").mkdir()
             self.start_control(h)
@@ -96,8 +98,13 @@ class Job:
 
     def start_control(self, host):
         argv = [str(self.arguments.build / "dynamiccl-leader"), str(self.folder / f"host{host}")]
-        argv += (["--listen", self.PORT, "--agent", "random", "--calls", "4", "--seed", str(self.number)]
+        argv += (["--listen", self.PORT, "--agent", "random", "--calls", "4", "--seed", str(self.number),
+                  "--out", str(self.folder / "table")]
                  if host == 0 else ["--relay", f"10.77.0.1:{self.PORT}"])
+        if host == 0 and self.arguments.dense:
+            argv = [str(self.arguments.build / "tests/relay-leader"), argv[1], self.PORT,
+                    str(self.number + 1000 * len(self.leaders))]
+            self.leaders.append(argv)
         self.control[host] = self.hosts.start(host, argv, log=str(self.folder / f"control{host}.txt"))
 
     def start_rank(self, rank):
@@ -106,6 +113,8 @@ class Job:
         env = {"NCCL_TUNER_PLUGIN": plugin, "NCCL_PROFILER_PLUGIN": plugin,
                "DYNAMICCL_TUNER_FOLDER": str(self.folder / f"host{host}"),
                "DYNAMICCL_TUNER_HOSTS": str(self.hosts.count), "DYNAMICCL_TUNER_PATIENCE": "20"}
+        if host == 0 and self.arguments.leave_first:
+            env["RELAY_RANK_STAYS_MS"] = "1500"
         total = self.hosts.count * self.arguments.ranks_a_host
         argv = [str(self.arguments.build / "tests/relay-rank"), str(rank), str(total), str(self.hosts.count),
                 str(1000 + self.number), str(self.folder / "sync"), str(self.folder / f"log{rank}"),
@@ -117,7 +126,10 @@ class Job:
 
     def fault(self, rand, counts):
         host = rand.randrange(self.hosts.count)
-        kind = rand.choice(["kill", "stop", "stop", "cut", "cut"] + (["long-cut"] if rand.random() < 0.1 else []))
+        # A kill ends most jobs whose proposals are always open: rarer, and a job has its share of the others.
+        often = 5 if self.arguments.dense else 1
+        kinds = ["kill"] + often * ["stop", "stop", "cut", "cut"]
+        kind = rand.choice(kinds + (often * ["long-cut"] if rand.random() < 0.1 / often else []))
         counts[kind] = counts.get(kind, 0) + 1
         process = self.control[host]
         if kind == "kill":
@@ -140,9 +152,24 @@ class Job:
                 process.kill()
             process.wait()
 
+    def lose_a_relay(self):
+        """For good, once something was learnt."""
+        decisions = self.folder / "host0" / "decisions.jsonl"
+        while self.running() and (not decisions.exists() or decisions.read_text().count("\n") < 12):
+            time.sleep(0.05)
+        self.control[self.hosts.count - 1].kill()
+
+    def learnt(self):
+        """@returns rows of the table that the leader has written"""
+        path = self.folder / "table"
+        return len(json.loads(path.read_text())["entries"]) if path.exists() else 0
+
     def judge(self, counts):
         """@returns what is wrong, one line each"""
         wrong = []
+        counts["learnt"] = counts.get("learnt", 0) + self.learnt()
+        if (self.arguments.leave_first or self.arguments.lose_relay) and self.learnt() == 0:
+            wrong.append(f"job {self.number}: what was learnt is not in the leader's table")
         logs = []
         for rank, process in enumerate(self.ranks):
             path = self.folder / f"log{rank}"
@@ -177,12 +204,17 @@ def one_job(hosts, arguments, number, rand, counts):
     job = Job(hosts, arguments, number)
     begin = time.time()
     try:
+        if arguments.lose_relay:
+            job.lose_a_relay()
         while job.running() and time.time() - begin < arguments.longest:
             time.sleep(rand.uniform(0, arguments.pause))
             if job.running() and not arguments.calm:
                 job.fault(rand, counts)
         end = time.time() + 60
         while job.running() and time.time() < end:
+            time.sleep(0.1)
+        # The leader ends with its ranks, and writes what was learnt.
+        while (arguments.leave_first or arguments.lose_relay) and job.control[0].poll() is None and time.time() < end:
             time.sleep(0.1)
         hung = [f"rank {r} still runs after {time.time() - begin:.0f} s" for r, p in enumerate(job.ranks)
                 if p.poll() is None]
@@ -206,7 +238,15 @@ def main():
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between faults at most")
     parser.add_argument("--longest", type=float, default=120, help="seconds of faults in a job at most")
     parser.add_argument("--least-switches", type=int, default=0, help="fewer settings changed is amiss too")
+    parser.add_argument("--lose-relay", action="store_true",
+                        help="a relay is killed for good when something was learnt, which the table must have")
+    parser.add_argument("--dense", action="store_true",
+                        help="led by one who proposes all the time (tests/relay-leader): many more switches")
+    parser.add_argument("--enough", type=int, nargs=2, metavar=("CALLS", "SWITCHES"),
+                        help="no further job when there were so many of both")
     parser.add_argument("--calm", action="store_true", help="no faults")
+    parser.add_argument("--leave-first", action="store_true",
+                        help="ranks leave before those of the leader's host; its table must have what was learnt")
     parser.add_argument("--keep", action="store_true", help="keep the jobs' folders")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -214,7 +254,7 @@ def main():
     if os.geteuid() != 0 or shutil.which("ip") is None or sh("ip", "netns", "list", check=False).returncode != 0:
         print("needs root and ip (iproute2) for network namespaces")
         return NOT_HERE
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_on_sigterm()
     rand = random.Random(arguments.seed)
     counts = {"jobs": 0, "hosts": arguments.hosts, "calls": 0, "switches": 0, "differing": 0, "ended": 0}
     wrong = []
@@ -225,15 +265,13 @@ def main():
             wrong += one_job(hosts, arguments, number, rand, counts)
             counts["jobs"] += 1
             print(f"{time.time() - begin:6.1f} s  {json.dumps(counts)}", flush=True)
+            if arguments.enough and counts["calls"] >= arguments.enough[0] and counts["switches"] >= arguments.enough[1]:
+                break
     finally:
         hosts.remove()
     if counts["switches"] < arguments.least_switches:
         wrong.append(f"{counts['switches']} switches, at least {arguments.least_switches} expected")
-    counts["seconds"] = round(time.time() - begin)
-    print(json.dumps(counts))
-    for line in wrong:
-        print("WRONG:", line)
-    return 1 if wrong else 0
+    return verdict(counts, wrong, begin)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 
 #include "workers/backend_table.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/own_folder.hpp"
 #include "workers/record_writer.hpp"
 #include "workers/worker.hpp"
 
@@ -19,7 +20,8 @@ namespace {
 constexpr const char* kHelp =
     "usage: {0} RUN_JSON\n"
     "One rank of a launch: measures the cells of RUN_JSON and writes rank<r>.jsonl into its\n"
-    "output_dir. Started by dynamiccl; by hand, for example:\n"
+    "output_dir; tcp://ADDRESS:PORT in its place is where it is fetched and records are sent.\n"
+    "Started by dynamiccl; by hand, for example:\n"
     "  mpirun -n 2 {0} run.json\n"
     "Backends in this executable: {1}\n";
 
@@ -29,7 +31,26 @@ std::string backend_names() {
   return join(names, ", ");
 }
 
-RunConfig read_config(const std::string& path) {
+/// A launch whose folder this machine does not see: run.json and what lies beside it come by a
+/// connection, and records go back by one.
+RunConfig fetch_config(const std::string& place, OwnFolder& folder) {
+  const char* token = std::getenv(kRecordsToken);
+  records_endpoint() = parse_records_endpoint(place, token != nullptr ? token : "");
+  // Nothing that this process records of its environment may hold it.
+  unsetenv(kRecordsToken);
+  const FetchedRun run = fetch_run(*records_endpoint());
+  RunConfig config = run_config_from_json(run.run_json);
+  config.output_dir = folder.make();
+  if (!config.rendezvous_dir.empty()) config.rendezvous_dir = config.output_dir;
+  for (const auto& [name, bytes] : run.files) {
+    if (name.find('/') != std::string::npos) continue;
+    std::ofstream(config.output_dir + "/" + name, std::ios::binary) << bytes;
+  }
+  return config;
+}
+
+RunConfig read_config(const std::string& path, OwnFolder& folder) {
+  if (path.starts_with(kRecordsScheme)) return fetch_config(path, folder);
   std::ifstream file(path);
   if (!file) throw Error(ErrorKind::input, fmt::format("{}: cannot be read", path));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -59,7 +80,8 @@ std::unique_ptr<Communicator> connect(const RunConfig& config) {
 }
 
 int work(const std::string& path, double started_unix_s) {
-  const RunConfig config = read_config(path);
+  OwnFolder folder;
+  const RunConfig config = read_config(path, folder);
   const auto comm = connect(config);
   try {
     run_worker(*comm, config, started_unix_s, training_maker());
@@ -69,6 +91,7 @@ int work(const std::string& path, double started_unix_s) {
     // MPICH's launcher drops what it has not yet passed on when a rank aborts (3 of 100 last
     // words).
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    folder.remove();
     // The others would wait for this rank for ever.
     comm->abort(1);
   }

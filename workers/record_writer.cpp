@@ -12,11 +12,16 @@
 namespace dynamiccl {
 
 RecordWriter::RecordWriter(const std::string& output_dir, int rank, Existing existing)
-    : path_(output_dir + "/" + record_file_name(rank)),
-      descriptor_(open(
-          path_.c_str(),
-          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (existing == Existing::refuse ? O_EXCL : 0),
-          0644)) {
+    : path_(output_dir + "/" + record_file_name(rank)) {
+  if (const auto& endpoint = records_endpoint()) {
+    link_ = std::make_unique<RecordLink>(*endpoint, rank,
+                                         existing == Existing::refuse ? "refuse" : "append");
+    return;
+  }
+  descriptor_ =
+      open(path_.c_str(),
+           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (existing == Existing::refuse ? O_EXCL : 0),
+           0644);
   if (descriptor_ >= 0) return;
   const char* next = errno == EEXIST
                          ? "another process claims this rank, or the folder belongs to an earlier "
@@ -26,9 +31,12 @@ RecordWriter::RecordWriter(const std::string& output_dir, int rank, Existing exi
               fmt::format("{}: cannot be made: {}; {}", path_, std::strerror(errno), next));
 }
 
-RecordWriter::~RecordWriter() { close(descriptor_); }
+RecordWriter::~RecordWriter() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
 
 void RecordWriter::write(const Record& record) {
+  if (link_ != nullptr) return link_->write(to_json_line(record));
   const std::string line = to_json_line(record) + "\n";
   std::size_t done = 0;
   while (done < line.size()) {

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "core/wire/record.hpp"
+#include "workers/record_link.hpp"
 
 namespace dynamiccl {
 
 /// Appends records to rank<r>.jsonl, each in one write, so that a killed worker leaves whole lines
-/// and at most one torn one.
+/// and at most one torn one. Where records_endpoint() is set they go there instead, by a
+/// RecordLink.
 class RecordWriter {
  public:
   enum class Existing { refuse, append };
@@ -21,10 +24,13 @@ class RecordWriter {
 
   /// @throws Error(environment) when the line cannot be written whole
   void write(const Record& record);
+  /// How they go, where they go by a connection; nullptr: into the file.
+  [[nodiscard]] RecordLink* link() const { return link_.get(); }
 
  private:
   std::string path_;
-  int descriptor_;
+  int descriptor_ = -1;
+  std::unique_ptr<RecordLink> link_;
 };
 
 }  // namespace dynamiccl

@@ -4,7 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "core/vocabulary/backend.hpp"
+#include "core/wire/decisions_file.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/gpu_telemetry.hpp"
 #include "workers/measure/cell_runner.hpp"
@@ -57,6 +61,15 @@ double own_cpu_s() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// What a rank has chosen lies in its folder, which nobody else sees where records go by a
+/// connection.
+void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
+  if (writer.link() == nullptr) return;
+  std::ifstream file(config.output_dir + "/" + kDecisionsFile, std::ios::binary);
+  if (!file) return;
+  writer.link()->send_file(kDecisionsFile, std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
@@ -135,6 +148,7 @@ void run_worker(Communicator& comm, const RunConfig& config, double started_unix
     }
     writer.write(facts_of(comm, config));
     measure_cells(comm, config, hello.clock_ns / 1e3, make_training, writer);
+    bring_decisions(config, writer);
     writer.write(DoneRecord{comm.rank(), unix_now_s(), whole_peak_memory_bytes()});
   } catch (const std::exception& error) {
     writer.write(ErrorRecord{comm.rank(), error.what()});

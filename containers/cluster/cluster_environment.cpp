@@ -1,6 +1,7 @@
 #include "containers/cluster/cluster_environment.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "containers/apptainer.hpp"
 #include "containers/image.hpp"
@@ -23,7 +24,10 @@ std::vector<std::string> prefix_on_nodes(const EnvironmentProfile& profile,
   // machine's alone.
   ApptainerSite site = apptainer_site(name);
   site.run_folder.clear();
-  return apptainer_exec_argv(profile, request, site);
+  StartRequest seen = request;
+  // A folder that the nodes do not see cannot be bound there.
+  if (request.cluster->records_over_tcp()) seen.binds.clear();
+  return apptainer_exec_argv(profile, seen, site);
 }
 
 /// A step's options that say where its ranks go.
@@ -117,6 +121,12 @@ class ClusterEnvironment : public Environment {
   std::map<std::string, std::string> slurm_;
 };
 
+/// A remote shell; "" = ssh.
+bool can_be_started(const std::string& shell) {
+  if (shell.starts_with("/")) return access(shell.c_str(), X_OK) == 0;
+  return !find_program(shell.empty() ? "ssh" : shell).empty();
+}
+
 /// What a cluster with pyxis would be given for a profile of Docker.
 std::string pyxis_line(const EnvironmentProfile& profile) {
   return fmt::format(
@@ -134,11 +144,12 @@ std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& 
       return fmt::format("{}. With it the nodes would be asked for by: {}", *reason,
                          command_line(allocation_argv(options, session.nodes().front().slots,
                                                       {"RUN", "HOST", "OWNER"})));
-  } else if (find_program("ssh").empty()) {
-    auto argv = ssh_prefix(options.hosts.front().name);
+  } else if (const std::string& shell = options.remote_shell; !can_be_started(shell)) {
+    auto argv = remote_prefix(options, options.hosts.front().name);
     argv.emplace_back("env NAME=VALUE WORKER run.json");
-    return "ssh is not in PATH: apt-get install openssh-client. With it ranks would start by: " +
-           command_line(argv);
+    return (shell.empty() ? std::string("ssh is not in PATH: apt-get install openssh-client")
+                          : shell + " (cluster.remote_shell) is no program that can be started") +
+           ". With it ranks would start by: " + command_line(argv);
   }
   if (profile.kind == EnvironmentKind::single_docker ||
       profile.kind == EnvironmentKind::cross_docker)
@@ -164,7 +175,7 @@ LaunchShape cluster_shape(const ClusterOptions& options, const std::vector<Clust
   shape.interface = options.interface;
   shape.launcher_environment = rank_marks(name, owner_token());
   if (!options.slurm()) {
-    shape.launch_agent = "ssh";
+    shape.launch_agent = options.remote_shell.empty() ? "ssh" : options.remote_shell;
     return shape;
   }
   shape.step_prefix = step_argv(options, placed, job, name);
@@ -191,7 +202,7 @@ EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartReque
   if (profile.kind == EnvironmentKind::singularity) plan.mounts = planned_mounts({}, "", request);
   plan.kill_commands = {kill_everywhere(session, placed, name)};
   for (const auto& node : placed)
-    plan.starts.push_back({node.slots, ssh_prefix(node.name), "", rank_marks(name, ""),
+    plan.starts.push_back({node.slots, remote_prefix(options, node.name), "", rank_marks(name, ""),
                            plan.shape.rank_prefix, true});
   return plan;
 }

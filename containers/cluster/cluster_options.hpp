@@ -24,12 +24,30 @@ struct NameTable<ClusterStart> {
                                       Named{ClusterStart::mpirun, "mpirun"}};
 };
 
+/// How what the ranks measure comes to this machine.
+enum class RecordsWay {
+  automatic,  ///< through the folder where every node sees it, else by connections
+  folder,     ///< which all nodes must share
+  tcp,        ///< connections to this machine
+};
+template <>
+struct NameTable<RecordsWay> {
+  static constexpr std::string_view what = "way of records";
+  static constexpr std::array entries{Named{RecordsWay::automatic, "auto"},
+                                      Named{RecordsWay::folder, "folder"},
+                                      Named{RecordsWay::tcp, "tcp"}};
+};
+
 /// [cluster] of an experiment: which machines beside this one, and how ranks get there.
 struct ClusterOptions {
   ClusterStart start = ClusterStart::ssh;
   std::vector<ClusterNode> hosts;  ///< with ssh
-  int nodes = 0;                   ///< of Slurm; 0 = all of the allocation this process runs in
-  int ranks_per_node = 0;          ///< 0 = equal shares of all nodes
+  /// Program that is called in ssh's place, as `PROGRAM HOST COMMAND...`, the words of COMMAND
+  /// being one line for a shell there; "" = ssh.
+  std::string remote_shell;
+  RecordsWay records = RecordsWay::automatic;
+  int nodes = 0;           ///< of Slurm; 0 = all of the allocation this process runs in
+  int ranks_per_node = 0;  ///< 0 = equal shares of all nodes
   int gpus_per_node = 0;
   std::string partition;
   std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's

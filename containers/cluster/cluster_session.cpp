@@ -66,10 +66,7 @@ void read_word(const std::string& word, const std::string& value, double began_s
   } else if (word == "missing") {
     report.problem += fmt::format("{}has no {}", report.problem.empty() ? "" : "; ", value);
   } else if (word == "apart") {
-    report.problem += fmt::format(
-        "{}does not see this machine's {}: put the database or --out into a folder that all nodes "
-        "share",
-        report.problem.empty() ? "" : "; ", value);
+    report.apart = true;
   } else if (word == "facts") {
     report.facts = nlohmann::json::parse(value, nullptr, false);
     if (report.facts.is_discarded()) report.facts = nullptr;
@@ -101,7 +98,8 @@ std::string problems_text(const std::vector<NodeReport>& reports) {
   return join(lines, "\n  ");
 }
 
-std::vector<std::string> ssh_prefix(const std::string& host) {
+std::vector<std::string> remote_prefix(const ClusterOptions& options, const std::string& host) {
+  if (!options.remote_shell.empty()) return {options.remote_shell, host};
   return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", host};
 }
 
@@ -139,17 +137,22 @@ std::vector<ClusterNode> ClusterSession::nodes() const {
   return unknown;
 }
 
-SlurmAllocation ClusterSession::left_allocation(const std::string& run_id) const {
+SlurmAllocation ClusterSession::left_allocation(const std::string& run_id,
+                                                const Progress& progress) const {
   const SlurmMark mine = own_mark(run_id);
   for (const auto& job : own_jobs()) {
-    if (job.mark.run != run_id || job.mark.host != mine.host || job.state != "RUNNING" ||
-        job.name != "dynamiccl" || owner_alive(job.mark.owner))
+    if (job.mark.run != run_id || job.mark.host != mine.host || job.name != "dynamiccl" ||
+        owner_alive(job.mark.owner) || !(job.waits() || job.state == "RUNNING") ||
+        asked_nodes(job.id) != options_.nodes)
       continue;
-    SlurmAllocation found{job.id, nodes_of_job(job.id), true};
-    for (auto& node : found.nodes) node.slots = slots_per_node_;
-    if (found.nodes.size() != static_cast<std::size_t>(options_.nodes)) continue;
     checked_output("cannot take over the allocation",
                    {"scontrol", "update", "job", job.id, "comment=" + mark_text(mine)});
+    if (progress.say != nullptr)
+      progress.say(fmt::format("takes over Slurm job {} of this run{}", job.id,
+                               job.waits() ? ", which still waits: " + job.reason : ""));
+    if (!wait_for_job(job.id, options_, progress)) continue;
+    SlurmAllocation found{job.id, nodes_of_job(job.id), true};
+    for (auto& node : found.nodes) node.slots = slots_per_node_;
     // Whatever its steps are, nobody waits for them any more.
     end_steps(job.id);
     return found;
@@ -167,14 +170,13 @@ void ClusterSession::get_allocation(const std::string& run_id, const Progress& p
           fmt::format("Slurm job {}, in which this program was started, is over", allocation_.job));
     release();
   }
+  if (keeps_nodes_ && !were_well_.empty())
+    throw Error(ErrorKind::environment,
+                "Slurm has ended the job whose nodes are compared; start again for other nodes");
   reports_.clear();
   surveyed_.clear();
-  allocation_ = left_allocation(run_id);
-  if (!allocation_.job.empty()) {
-    if (progress.say != nullptr)
-      progress.say(fmt::format("takes over Slurm job {} of this run", allocation_.job));
-    return;
-  }
+  allocation_ = left_allocation(run_id, progress);
+  if (!allocation_.job.empty()) return;
   allocation_ = allocate(options_, slots_per_node_, own_mark(run_id), progress);
   if (progress.say != nullptr)
     progress.say(
@@ -186,25 +188,49 @@ void ClusterSession::hold(const std::string& run_id, const std::vector<std::stri
   if (options_.slurm()) get_allocation(run_id, progress);
   std::vector<std::string> all = folders;
   all.insert(all.end(), programs.begin(), programs.end());
-  if (all == surveyed_ && !reports_.empty()) return;
+  if (all != surveyed_) reports_.clear();
   survey(folders, programs);
-  if (were_well_ && !problems_text(reports_).empty())
-    replace_nodes(run_id, folders, programs, progress);
-  if (const auto problems = problems_text(reports_); !problems.empty()) {
-    reports_.clear();
+  if (lost_one() && !keeps_nodes_) replace_nodes(run_id, folders, programs, progress);
+  if (const auto problems = problems_text(reports()); !problems.empty()) {
+    doubt();
     throw Error(ErrorKind::environment,
                 fmt::format("not every node can take ranks:\n  {}", problems));
   }
   surveyed_ = all;
-  were_well_ = true;
+  for (const auto& report : reports()) were_well_.insert(report.name);
   waited_ = false;
+}
+
+void ClusterSession::keep_nodes() {
+  keeps_nodes_ = true;
+  // A node that dies takes no other with it.
+  if (options_.slurm()) options_.options.emplace_back("--no-kill");
+}
+
+void ClusterSession::doubt() {
+  for (const auto& node : nodes()) reports_.erase(node.name);
+}
+
+std::vector<NodeReport> ClusterSession::reports() const {
+  std::vector<NodeReport> of_nodes;
+  for (const auto& node : nodes())
+    if (const auto found = reports_.find(node.name); found != reports_.end())
+      of_nodes.push_back(found->second);
+  return of_nodes;
+}
+
+bool ClusterSession::lost_one() const {
+  const auto all = reports();
+  return std::any_of(all.begin(), all.end(), [&](const NodeReport& report) {
+    return !report.problem.empty() && were_well_.contains(report.name);
+  });
 }
 
 void ClusterSession::replace_nodes(const std::string& run_id,
                                    const std::vector<std::string>& folders,
                                    const std::vector<std::string>& programs,
                                    const Progress& progress) {
-  if (progress.say != nullptr) progress.say("nodes were lost: " + problems_text(reports_));
+  if (progress.say != nullptr) progress.say("nodes were lost: " + problems_text(reports()));
   if (allocation_.ours) {
     // Slurm may take its time to notice; until then every step of this job fails.
     release();
@@ -217,33 +243,50 @@ void ClusterSession::replace_nodes(const std::string& run_id,
          !(progress.interrupted && progress.interrupted())) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     survey(folders, programs);
-    if (problems_text(reports_).empty()) return;
+    if (problems_text(reports()).empty()) return;
   }
   waited_ = true;
 }
 
 void ClusterSession::survey(const std::vector<std::string>& folders,
                             const std::vector<std::string>& programs) {
+  std::vector<ClusterNode> asked = nodes();
+  std::erase_if(asked, [&](const ClusterNode& node) {
+    const auto known = reports_.find(node.name);
+    return known != reports_.end() && known->second.problem.empty();
+  });
+  if (asked.empty()) return;
   // The last folder is the one that launches write into; the others hold programs.
-  const Nonce nonce(folders.back());
+  const std::string& written = folders.back();
+  const Nonce nonce(written);
   std::vector<std::string> command{
       "sh",         "-c",         std::string(embedded::survey_node_sh), "sh",
       nonce.path(), nonce.text(), folders.front() + "/dynamiccl-probe"};
   command.insert(command.end(), programs.begin(), programs.end());
   command.emplace_back("--");
-  command.insert(command.end(), folders.begin(), folders.end());
+  command.insert(command.end(), folders.begin(), folders.end() - 1);
   CommandOptions options;
   options.timeout = kSurveyTimeout;
-  reports_.clear();
-  const auto results = on_every_node(command, options);
-  for (std::size_t i = 0; i < results.size(); ++i)
-    reports_.push_back(read_report(allocation_.nodes[i].name, results[i]));
+  const auto results = on_nodes(asked, command, options);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    NodeReport report = read_report(asked[i].name, results[i]);
+    if (report.apart && options_.records == RecordsWay::folder)
+      report.problem += fmt::format(
+          "{}does not see this machine's {}: put the database or --out into a folder that all "
+          "nodes share, or leave cluster.records at \"auto\"",
+          report.problem.empty() ? "" : "; ", written);
+    reports_[asked[i].name] = std::move(report);
+  }
+  const auto all = reports();
+  records_over_tcp_ =
+      options_.records == RecordsWay::tcp ||
+      std::any_of(all.begin(), all.end(), [](const NodeReport& report) { return report.apart; });
 }
 
 std::vector<std::string> ClusterSession::node_argv(const std::string& node,
                                                    const std::vector<std::string>& command) const {
   if (!options_.slurm()) {
-    auto argv = ssh_prefix(node);
+    auto argv = remote_prefix(options_, node);
     argv.push_back(command_line(command));
     return argv;
   }
@@ -261,16 +304,17 @@ std::vector<std::string> ClusterSession::node_argv(const std::string& node,
   return argv;
 }
 
-std::vector<NodeResult> ClusterSession::on_every_node(const std::vector<std::string>& command,
-                                                      const CommandOptions& options) const {
-  std::vector<NodeResult> results(allocation_.nodes.size());
+std::vector<NodeResult> ClusterSession::on_nodes(const std::vector<ClusterNode>& nodes,
+                                                 const std::vector<std::string>& command,
+                                                 const CommandOptions& options) const {
+  std::vector<NodeResult> results(nodes.size());
   for (std::size_t first = 0; first < results.size(); first += kAtOnce) {
     std::vector<std::future<void>> running;
     for (std::size_t i = first; i < std::min(results.size(), first + kAtOnce); ++i) {
       running.push_back(std::async(std::launch::async, [&, i] {
         const double began_s = now_s();
         try {
-          results[i] = {run_command(node_argv(allocation_.nodes[i].name, command), options)};
+          results[i] = {run_command(node_argv(nodes[i].name, command), options)};
         } catch (const Error& error) {
           results[i].exit_code = 127;
           results[i].err = error.what();

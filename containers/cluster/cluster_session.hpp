@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace dynamiccl {
 struct NodeReport {
   std::string name;
   std::string problem;  ///< why no rank can run there, "" = it can
+  bool apart = false;   ///< it does not see what is written into this machine's folder of launches
   std::string boot_id;
   int cores = 0;
   double clock_offset_s = 0;  ///< its clock minus ours, at best as exact as the way there and back
@@ -47,10 +49,13 @@ class ClusterSession {
   [[nodiscard]] const ClusterOptions& options() const { return options_; }
   /// The nodes; without an allocation yet, nameless ones of the number asked for.
   [[nodiscard]] std::vector<ClusterNode> nodes() const;
-  /// From now on nodes() are these of them alone, in this order; hold() still asks all.
+  /// From now on nodes() are these of them alone, in this order, and hold() asks no others.
   /// Environments that are up stay where they are: stop them first.
   /// @param names of nodes that are there; empty = all
   void narrow_to(std::vector<std::string> names) { narrowed_ = std::move(names); }
+  /// From now on no node is replaced or waited for when it is lost: who compares nodes by name says
+  /// so.
+  void keep_nodes();
   [[nodiscard]] const std::string& job() const { return allocation_.job; }
   [[nodiscard]] bool own_job() const { return allocation_.ours; }
 
@@ -64,24 +69,32 @@ class ClusterSession {
             const std::vector<std::string>& programs, const Progress& progress);
   /// A launch has failed: the next hold() asks the nodes again. Where one no longer answers, an
   /// allocation of ours is given back for another, and hosts are waited for, for a minute and once.
-  void doubt() { surveyed_.clear(); }
-  /// What the nodes said in hold(), in their order; empty where every launch gets nodes of its own.
-  [[nodiscard]] const std::vector<NodeReport>& reports() const { return reports_; }
+  void doubt();
+  /// What nodes() said in hold(), in their order; of those that were asked.
+  [[nodiscard]] std::vector<NodeReport> reports() const;
+  /// Since hold(): some node does not see the folder that launches write into, so that what ranks
+  /// measure comes by connections.
+  [[nodiscard]] bool records_over_tcp() const { return records_over_tcp_; }
 
   /// argv that runs a command on a node.
   [[nodiscard]] std::vector<std::string> node_argv(const std::string& node,
                                                    const std::vector<std::string>& command) const;
-  /// Runs a command on every node at once. @returns results by node, in the nodes' order
-  [[nodiscard]] std::vector<NodeResult> on_every_node(const std::vector<std::string>& command,
-                                                      const CommandOptions& options) const;
+  /// Runs a command on these nodes at once. @returns results in their order
+  [[nodiscard]] std::vector<NodeResult> on_nodes(const std::vector<ClusterNode>& nodes,
+                                                 const std::vector<std::string>& command,
+                                                 const CommandOptions& options) const;
   /// Gives the allocation back. @throws Error(environment) when Slurm keeps it
   void release();
 
  private:
   void get_allocation(const std::string& run_id, const Progress& progress);
   /// @returns an allocation of the same run whose owner is dead
-  [[nodiscard]] SlurmAllocation left_allocation(const std::string& run_id) const;
+  [[nodiscard]] SlurmAllocation left_allocation(const std::string& run_id,
+                                                const Progress& progress) const;
+  /// Asks those of nodes() that have not said yet that they are well.
   void survey(const std::vector<std::string>& folders, const std::vector<std::string>& programs);
+  /// A node that has been well before is so no more.
+  [[nodiscard]] bool lost_one() const;
   /// After a survey that found problems where all had been well.
   void replace_nodes(const std::string& run_id, const std::vector<std::string>& folders,
                      const std::vector<std::string>& programs, const Progress& progress);
@@ -90,14 +103,16 @@ class ClusterSession {
   int slots_per_node_;
   SlurmAllocation allocation_;
   std::vector<std::string> narrowed_;
-  std::vector<NodeReport> reports_;
-  std::vector<std::string> surveyed_;  ///< folders and programs of the last survey
-  bool were_well_ = false;             ///< all nodes, in some survey of these
-  bool waited_ = false;                ///< for hosts that were lost
+  std::map<std::string, NodeReport> reports_;  ///< by node
+  std::vector<std::string> surveyed_;          ///< folders and programs of the last survey
+  std::set<std::string> were_well_;            ///< in some survey of these
+  bool waited_ = false;                        ///< for hosts that were lost
+  bool keeps_nodes_ = false;
+  bool records_over_tcp_ = false;
 };
 
 /// argv that runs a shell's command line on a host, without ever asking anybody for anything; that
 /// line is one more word.
-std::vector<std::string> ssh_prefix(const std::string& host);
+std::vector<std::string> remote_prefix(const ClusterOptions& options, const std::string& host);
 
 }  // namespace dynamiccl

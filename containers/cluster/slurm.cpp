@@ -204,6 +204,33 @@ bool job_runs(const std::string& job) {
   return result.exit_code == 0 && trim(result.out) == "RUNNING";
 }
 
+int asked_nodes(const std::string& job) {
+  const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
+  // "2", and "2-2" while it waits.
+  return std::atoi(word_of(details.out, "NumNodes").c_str());
+}
+
+bool wait_for_job(const std::string& job, const ClusterOptions& options, const Progress& progress) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.wait_s);
+  for (;;) {
+    const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T|%r"});
+    const auto words = split(std::string(trim(queue.out)), '|');
+    const std::string state = words.front();
+    if (state == "RUNNING") return true;
+    // Slurm is asked again where it does not answer; a job that it has forgotten is an error too.
+    const bool unknown =
+        queue.exit_code != 0 && queue.err.find("Invalid job id") == std::string::npos;
+    if (!unknown && state != "PENDING" && state != "CONFIGURING") return false;
+    if (progress.interrupted && progress.interrupted())
+      throw Error(ErrorKind::environment, "interrupted while waiting for Slurm job " + job);
+    if (std::chrono::steady_clock::now() > end)
+      throw Error(ErrorKind::environment,
+                  fmt::format("Slurm job {} did not start within {} s (cluster.wait): {}", job,
+                              options.wait_s, words.back()));
+    usleep(500000);
+  }
+}
+
 void end_steps(const std::string& job) {
   const auto steps =
       run_command({"squeue", "--noheader", "--steps", "--jobs=" + job, "--format=%i"});

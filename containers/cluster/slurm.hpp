@@ -38,6 +38,8 @@ struct SlurmJob {
   std::string name;
   std::string reason;  ///< why it waits
   SlurmMark mark;
+
+  [[nodiscard]] bool waits() const { return state == "PENDING" || state == "CONFIGURING"; }
 };
 /// Lines of `squeue --format=kQueueFormat`; those of others are left out.
 inline constexpr const char* kQueueFormat = "%i|%T|%j|%r|%k";
@@ -69,6 +71,14 @@ std::vector<ClusterNode> nodes_of_job(const std::string& job);
 
 /// True while Slurm says that the job runs.
 bool job_runs(const std::string& job);
+
+/// How many nodes a job has asked for; 0 where Slurm does not say.
+int asked_nodes(const std::string& job);
+
+/// Waits until a job in the queue runs, at most options.wait_s.
+/// @returns false when it has ended instead
+/// @throws Error(environment) when it still waits, or when interrupted
+bool wait_for_job(const std::string& job, const ClusterOptions& options, const Progress& progress);
 
 /// Ends the steps of a job that runs; the job stays.
 void end_steps(const std::string& job);

@@ -74,7 +74,10 @@ std::string place_text(const LaunchSite& site) {
   const auto& options = site.cluster->options();
   const auto nodes = site.cluster->nodes();
   const std::string count = fmt::format("{} node{}", nodes.size(), nodes.size() == 1 ? "" : "s");
-  if (!options.slurm()) return fmt::format("{} by ssh: {}", count, placement_text(nodes));
+  if (!options.slurm())
+    return fmt::format("{} by {}: {}", count,
+                       options.remote_shell.empty() ? "ssh" : options.remote_shell,
+                       placement_text(nodes));
   return fmt::format("{} of {}, started by {}, one at a time", count,
                      site.cluster->job().empty()
                          ? "a Slurm allocation that `run` asks for and gives back"

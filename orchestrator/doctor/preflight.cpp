@@ -255,6 +255,8 @@ Preflight look_at_nodes(std::shared_ptr<ClusterSession> cluster, LaunchSite site
     preflight.unavailable = *reason;
     return preflight;
   }
+  // Pairs go by name.
+  cluster->keep_nodes();
   Pairs pairs(cluster, std::move(site), preflight.backend, console);
   preflight.unavailable = pairs.prepare(preflight.nodes);
   if (!preflight.unavailable.empty()) return preflight;

@@ -37,6 +37,17 @@ std::optional<ClusterStart> read_slurm(TableReader& table) {
   return start;
 }
 
+void read_way(TableReader& table, ClusterOptions& options) {
+  options.records = table.name<RecordsWay>("records").value_or(RecordsWay::automatic);
+  const auto shell = table.text("remote_shell");
+  if (!shell || shell->empty()) return;
+  try {
+    options.remote_shell = remote_shell_of(*shell);
+  } catch (const Error& error) {
+    table.complain("remote_shell", error.what());
+  }
+}
+
 /// Options go into command lines: nothing but options may stand there.
 void read_options(TableReader& table, ClusterOptions& options) {
   options.options = table.texts("options");
@@ -47,6 +58,20 @@ void read_options(TableReader& table, ClusterOptions& options) {
 }
 
 }  // namespace
+
+std::string remote_shell_of(const std::string& program) {
+  // Open MPI cuts its agent's line at blanks and colons.
+  const bool plain = program.find_first_of(" \t\n:") == std::string::npos && program[0] != '-';
+  const bool in_path = program.find('/') == std::string::npos;
+  if (!plain || (!in_path && program[0] != '/'))
+    throw Error(
+        ErrorKind::input,
+        fmt::format("\"{}\" is no program to be called in ssh's place: a name in PATH or an "
+                    "absolute path is needed, without options, blanks and colons; write a "
+                    "script where options are needed",
+                    program));
+  return program;
+}
 
 std::vector<ClusterNode> hosts_of(const std::vector<std::string>& texts) {
   const bool alone = texts.size() == 1;
@@ -73,6 +98,7 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
   options.partition = table->text("partition").value_or("");
   options.time_limit = table->text("time_limit").value_or("");
   options.interface = table->text("interface").value_or("");
+  read_way(*table, options);
   if (const auto wait = table->duration("wait")) options.wait_s = static_cast<int>(wait->seconds());
   read_options(*table, options);
   if (!slurm) {
@@ -83,6 +109,8 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
       table->complain("", "[cluster] needs hosts = [\"node1:4\", ...] or slurm = true");
   } else if (table->has("hosts")) {
     table->complain("hosts", "cluster.hosts and cluster.slurm exclude each other: Slurm chooses");
+  } else if (!options.remote_shell.empty()) {
+    table->complain("remote_shell", "cluster.remote_shell is for hosts: Slurm starts ranks itself");
   }
   if (!slurm && options.nodes > 0 && static_cast<std::size_t>(options.nodes) < options.hosts.size())
     options.hosts.resize(static_cast<std::size_t>(options.nodes));

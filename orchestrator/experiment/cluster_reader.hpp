@@ -13,6 +13,9 @@ namespace dynamiccl {
 /// @throws Error(input) with what is wrong
 std::vector<ClusterNode> hosts_of(const std::vector<std::string>& texts);
 
+/// A program to be called in ssh's place. @throws Error(input) when launchers could not name it
+std::string remote_shell_of(const std::string& program);
+
 /// Reads [cluster]; nullopt where the file has none: all ranks on this machine.
 std::optional<ClusterOptions> read_cluster(TableReader& root);
 

@@ -200,6 +200,12 @@ TableKeys cluster_keys() {
   return {{{"hosts", rule::text().some(), "\"node1:4\", ..., or a file of them; by ssh"},
            {"slurm", rule::toggle({"srun", "mpirun"}),
             "who starts the ranks: job steps or MPI's launcher; true: srun", "false"},
+           {"remote_shell", rule::text(),
+            "program called in ssh's place for hosts: PROGRAM HOST COMMAND...", "ssh"},
+           {"records", rule::word<RecordsWay>(),
+            "how ranks' records come here: through a folder that all nodes see, by connections, or "
+            "by these where some node does not see it",
+            "auto"},
            {"nodes", rule::whole(0, kMostNodes), "0: all", "0"},
            {"ranks_per_node", rule::whole(0, kMostNodes), "0: equal shares", "0"},
            {"gpus_per_node", rule::whole(0, kMostGpus), "what each node is asked for", "0"},

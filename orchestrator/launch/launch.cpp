@@ -11,10 +11,12 @@
 #include "containers/command.hpp"
 #include "containers/local_ranks.hpp"
 #include "core/training/training.hpp"
+#include "core/training/training_method.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/text.hpp"
+#include "core/wire/record_frames.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/integrity.hpp"
 #include "orchestrator/launch/noise_gate.hpp"
@@ -31,6 +33,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kStoredStderrBytes = 4096;
+/// What ranks have sent before they ended may still be under way.
+constexpr Micros kLateRecords{5e6};
 
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
@@ -219,8 +223,38 @@ std::vector<Command> make_commands(
   if (has_tuned_training(group) && group.backend == Backend::openmpi)
     request.mca.try_emplace("coll_tuned_use_dynamic_rules", "1");
   if (site.cluster) reach_over_nodes(request, site.cluster->options());
+  if (run_json.starts_with(kRecordsScheme)) request.inherited = {kRecordsToken};
   return launcher_for(group.backend, shape).build(request);
 }
+
+namespace {
+
+/// What ranks can only do through a folder that all of them see.
+void require_no_folder(const std::vector<WorkCell>& cells) {
+  for (const WorkCell& cell : cells)
+    if (cell.collective == Collective::training && method_row(training_spec(cell).method).engine)
+      throw Error(
+          ErrorKind::environment,
+          fmt::format("{} meets through files: it needs a folder of launches that all nodes "
+                      "see (--out)",
+                      cell.algorithm));
+}
+
+/// The launch's secret goes where only this user can read it: into the launcher's environment, and
+/// by ssh, which hands on none, through its input.
+void give_token(std::vector<Command>& commands, bool by_remote_shell, const std::string& token) {
+  for (Command& command : commands) {
+    command.environment[kRecordsToken] = token;
+    if (!by_remote_shell) continue;
+    auto& argv = command.argv;
+    argv.back() = fmt::format("IFS= read -r {0}; export {0}; exec {1}", kRecordsToken, argv.back());
+    argv.insert(
+        argv.begin(),
+        {"/bin/sh", "-c", fmt::format("printf '%s\\n' \"${}\" | \"$@\"", kRecordsToken), "sh"});
+  }
+}
+
+}  // namespace
 
 RunConfig replayed_config(const RunConfig& stored, const std::string& launch_id,
                           const std::string& folder, const std::string& interface) {
@@ -259,14 +293,23 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
                             "--out, or one where this user may write with --db",
                             launch.folder, error.message()));
   bring_tables(launch.config.cells, launch.folder);
-  const std::string run_json = launch.folder + "/run.json";
+  std::string run_json = launch.folder + "/run.json";
   launch.start.run_json = to_json(launch.config);
   write_file(run_json, launch.start.run_json);
+  if (site.cluster && site.cluster->records_over_tcp()) {
+    require_no_folder(launch.config.cells);
+    launch.records = std::make_shared<RecordServer>(
+        RecordServer::Launch{launch.folder, launch.start.run_json, group.ranks});
+    run_json = launch.records->place();
+  }
   launch.commands = make_commands(group, profile, shape, site, run_json,
                                   [&](int rank, const std::vector<std::string>& command,
                                       const std::map<std::string, std::string>& env) {
                                     return environment.wrap_rank(rank, command, env);
                                   });
+  if (launch.records != nullptr)
+    give_token(launch.commands, shape.step_prefix.empty() && needs_rendezvous(group.backend),
+               launch.records->token());
   launch.start.argv = recorded_argv(launch.commands);
   launch.start.environment_json = recorded_environment(launch.commands);
   launch.start.container_json = environment.provenance().dump();
@@ -303,9 +346,10 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   const auto outcome = site.start(launch.commands, options);
 
   FinishedLaunch finished;
+  std::vector<std::string> problems;
+  if (launch.records != nullptr) problems = launch.records->finish(kLateRecords);
   const auto noise = noise_between(launch.noise_before, probe_noise());
   finished.end.noise_json = noise.dump();
-  std::vector<std::string> problems;
   const std::string end = describe_end(outcome, options.timeout);
   finished.records = read_launch_records(launch.config, problems);
   finished.end.noise_flags_json =

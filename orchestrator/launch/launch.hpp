@@ -13,6 +13,7 @@
 #include "orchestrator/launch/cadence.hpp"
 #include "orchestrator/launch/launcher.hpp"
 #include "orchestrator/launch/process.hpp"
+#include "orchestrator/launch/record_server.hpp"
 #include "orchestrator/plan/plan.hpp"
 
 namespace dynamiccl {
@@ -39,6 +40,8 @@ struct PreparedLaunch {
   std::vector<Command> commands;
   nlohmann::json noise_before;  ///< quiet_window() right before the start
   LaunchStart start;            ///< what is stored before it starts
+  /// Where ranks that do not see `folder` send their records; nullptr: they see it.
+  std::shared_ptr<RecordServer> records = nullptr;
 };
 
 /// What came of a launch.

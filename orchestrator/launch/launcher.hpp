@@ -29,7 +29,10 @@ struct LaunchRequest {
   std::string program_folder;                      ///< of the workers and plugins
   std::string run_folder;                          ///< that all ranks of this host see
   std::map<std::string, std::string> environment;  ///< for every rank
-  std::map<std::string, std::string> mca;          ///< Open MPI parameters
+  /// Variables of the launcher's own environment that every rank gets, without their values in any
+  /// argument, which everybody on a machine may read.
+  std::vector<std::string> inherited;
+  std::map<std::string, std::string> mca;  ///< Open MPI parameters
   /// GLIBC_TUNABLES that the ranks inherit, which the allocator's settings are joined with.
   std::string inherited_tunables;
   /// Environment::wrap_rank of the environment, for launchers that start each rank themselves.

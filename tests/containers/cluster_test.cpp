@@ -1,5 +1,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
 
 #include "containers/cluster/cluster_environment.hpp"
 #include "containers/command.hpp"
@@ -10,6 +13,8 @@
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -35,6 +40,49 @@ std::string refusal(const std::string& hosts) {
   }
   return "";
 }
+
+/// Hosts of this machine, by a remote shell that reaches those that are not marked as dead.
+class NearHosts {
+ public:
+  NearHosts() {
+    REQUIRE(mkdtemp(folder_.data()) != nullptr);
+    std::ofstream(shell()) << "#!/bin/sh\nhost=$1; shift\n"
+                           << "echo \"$host\" >>" << folder_ << "/asked\n"
+                           << "[ -e " << folder_ << "/dead-$host ] && exit 255\n"
+                           << "exec sh -c \"$*\"\n";
+    fs::permissions(shell(), fs::perms::owner_all);
+  }
+  ~NearHosts() { fs::remove_all(folder_); }
+  [[nodiscard]] std::string shell() const { return folder_ + "/shell"; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  void kill(const std::string& host) const { std::ofstream(folder_ + "/dead-" + host) << "\n"; }
+  /// Since the last time.
+  [[nodiscard]] std::set<std::string> asked() const {
+    std::set<std::string> hosts;
+    std::ifstream file(folder_ + "/asked");
+    for (std::string host; std::getline(file, host);) hosts.insert(host);
+    fs::remove(folder_ + "/asked");
+    return hosts;
+  }
+  [[nodiscard]] ClusterOptions options() const {
+    ClusterOptions options;
+    options.hosts = {{"a", 1}, {"b", 1}, {"c", 1}};
+    options.remote_shell = shell();
+    return options;
+  }
+  /// @returns what is wrong with which host, "" = nothing
+  [[nodiscard]] std::string hold(ClusterSession& session) const {
+    try {
+      session.hold("run-7", {folder_, folder_}, {}, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+ private:
+  std::string folder_ = fs::temp_directory_path() / "near-hosts-XXXXXX";
+};
 
 }  // namespace
 
@@ -147,4 +195,62 @@ TEST_CASE("what cannot go onto nodes is refused with the command that would have
   inside.kind = EnvironmentKind::singularity;
   inside.launcher = LauncherPlace::inside;
   CHECK(cluster_unavailable_reason(inside, session));
+}
+
+TEST_CASE("a launch asks its own hosts alone, and those only that it doubts") {
+  const NearHosts hosts;
+  ClusterSession session(hosts.options(), 1);
+  CHECK(hosts.hold(session).empty());
+  CHECK(hosts.asked() == std::set<std::string>{"a", "b", "c"});
+  CHECK(session.reports().size() == 3);
+  CHECK(hosts.hold(session).empty());
+  CHECK(hosts.asked().empty());
+  session.narrow_to({"a", "b"});
+  hosts.kill("c");
+  session.doubt();
+  CHECK(hosts.hold(session).empty());
+  CHECK(hosts.asked() == std::set<std::string>{"a", "b"});
+  CHECK(session.reports().size() == 2);
+}
+
+TEST_CASE("who compares nodes by name waits for none and gets no other in its place") {
+  const NearHosts hosts;
+  ClusterSession session(hosts.options(), 1);
+  session.keep_nodes();
+  CHECK(hosts.hold(session).empty());
+  hosts.kill("b");
+  session.doubt();
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK_THAT(hosts.hold(session), ContainsSubstring("b cannot be reached"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  session.narrow_to({"a", "c"});
+  CHECK(hosts.hold(session).empty());
+}
+
+TEST_CASE("a remote shell stands in ssh's place for whoever starts something on a host") {
+  const NearHosts hosts;
+  auto options = hosts.options();
+  const auto session = std::make_shared<ClusterSession>(options, 1);
+  CHECK_FALSE(cluster_unavailable_reason(bare(), *session));
+  const auto plan = plan_environment(bare(), {"run-7", 3, {"/build", "/results"}, session});
+  CHECK(plan.shape.launch_agent == hosts.shell());
+  const auto rank = run_command(plan.rank_command(1, {"printf", "[%s]", "it's"}, {}));
+  CHECK(rank.out == "[it's]");
+  CHECK(hosts.asked() == std::set<std::string>{"b"});
+  options.remote_shell = "/nowhere/shell";
+  const auto reason = cluster_unavailable_reason(bare(), ClusterSession(options, 1));
+  REQUIRE(reason);
+  CHECK_THAT(*reason, StartsWith("/nowhere/shell (cluster.remote_shell) is no program"));
+}
+
+TEST_CASE("records go by connections where they are told to, and the folder is asked for else") {
+  const NearHosts hosts;
+  auto options = hosts.options();
+  ClusterSession by_folder(options, 1);
+  CHECK(hosts.hold(by_folder).empty());
+  CHECK_FALSE(by_folder.records_over_tcp());
+  options.records = RecordsWay::tcp;
+  ClusterSession by_tcp(options, 1);
+  CHECK(hosts.hold(by_tcp).empty());
+  CHECK(by_tcp.records_over_tcp());
 }

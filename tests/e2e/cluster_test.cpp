@@ -169,6 +169,69 @@ TEST_CASE("a host that cannot be reached is named before anything is started") {
   CHECK((run.out + run.err).find("gone cannot be reached") != std::string::npos);
 }
 
+TEST_CASE("records come by connections where nodes do not see the folder of launches") {
+  const Rig& rig = Rig::get();
+  // Every node has a /tmp of its own.
+  const auto run = rig.program("/tmp/apart.sqlite", {"run", kExperiment, "--hosts",
+                                                     "node1:2,node2:2", "--out", "/tmp/apart"});
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  check_measured(rig, "/tmp/apart.sqlite", "ssh");
+  const auto started =
+      rig.rows("/tmp/apart.sqlite", "SELECT argv_json || environment_json AS text FROM launch");
+  for (const auto& row : started) {
+    const auto text = row["text"].get<std::string>();
+    CHECK(text.find("tcp://") != std::string::npos);
+    CHECK(text.find("DYNAMICCL_RECORDS_TOKEN=") == std::string::npos);
+  }
+  for (const char* node : {"node1", "node2"})
+    CHECK(rig.on(node, {"sh", "-c", "ls -d /tmp/dynamiccl-rank-* /tmp/apart"}).out.empty());
+  const auto told =
+      rig.program("/tmp/apart.sqlite", {"run", kExperiment, "--hosts", "node1:2,node2:2", "--out",
+                                        "/tmp/apart", "--set", "cluster.records=\"folder\""});
+  CHECK(told.exit_code != 0);
+  CHECK((told.out + told.err).find("does not see this machine's /tmp/apart") != std::string::npos);
+}
+
+TEST_CASE("Slurm: records come by connections to job steps too", "[long]") {
+  const Rig& rig = Rig::get();
+  for (const char* start : {"srun", "mpirun"}) {
+    const std::string db = "/tmp/apart-" + std::string(start) + ".sqlite";
+    const auto run = rig.program(db, {"run", kExperiment, "--slurm=" + std::string(start),
+                                      "--nodes", "2", "--out", "/tmp/apart"});
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    check_measured(rig, db, start);
+    CHECK(rig.queue() == "");
+  }
+}
+
+TEST_CASE("Slurm: a resumed run waits for a job of its own that still waits", "[long]") {
+  const Rig& rig = Rig::get();
+  // All nodes are taken for a while.
+  const std::string run = std::string(kProgram) + " run " + kExperiment +
+                          " --db waiting.sqlite --only 'backend == gloo' --slurm --nodes 4 --set "
+                          "axes.ranks=4";
+  const std::string start =
+      "salloc --no-shell --nodes=4 --exclusive 2>/dev/null; "
+      "job=$(squeue -h -t RUNNING -o %i | head -1); " +
+      run +
+      " >waiting.log 2>&1 & run=$!; for i in $(seq 200); do "
+      "squeue -h -t PENDING | grep -q . && break; sleep 0.1; done; "
+      "sleep 1; kill -KILL $run; squeue -h -t PENDING -o %i";
+  const std::string waiting(trim(rig.on("head", {"bash", "-c", start}).out));
+  CHECK_FALSE(waiting.empty());
+  const auto resumed = rig.on(
+      "head",
+      {"bash", "-c", "(sleep 3; scancel $(squeue -h -t RUNNING -o %i)) & " + run + " --resume"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK((resumed.out + resumed.err).find("takes over Slurm job " + waiting) != std::string::npos);
+  CHECK(rig.rows("waiting.sqlite",
+                 "SELECT count(*) AS n FROM launch WHERE status = 'ok'")[0]["n"] == 1);
+  CHECK(rig.queue() == "");
+}
+
 TEST_CASE("Slurm: job steps and MPI's launchers of an allocation that is given back", "[long]") {
   const Rig& rig = Rig::get();
   for (const char* start : {"srun", "mpirun"}) {

@@ -3,7 +3,8 @@
 // would. Every call's answer is a line of its log, "CHANNELS CHOSEN"; "lost" is the last one of a
 // rank whose tuner ended it.
 //   relay-rank RANK RANKS HOSTS COMMUNICATOR SYNC LOG CALLS
-// Exit codes: 0 all calls made, 7 ended by the tuner, 8 the others made no calls for 40 s.
+// Exit codes: 0 all calls made, 7 ended by the tuner, 8 the others made no calls for 40 s, or one
+// of them was ended.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,6 +29,8 @@ constexpr int kMostRanks = 64;
 constexpr std::int64_t kQueued = 3;
 
 struct Calls {
+  /// Ranks that their tuners have ended: nobody waits for them.
+  std::atomic<int> ended;
   std::atomic<std::int64_t> made[kMostRanks];
 };
 
@@ -45,6 +48,7 @@ bool keep_in_step(const Calls& calls, int ranks, std::int64_t n) {
     std::int64_t least = n;
     for (int r = 0; r < ranks; ++r) least = std::min(least, calls.made[r].load());
     if (least >= n - kQueued) return true;
+    if (calls.ended.load() > 0) return false;
     usleep(100);
   }
   return false;
@@ -68,6 +72,7 @@ int main(int argc, char** argv) {
     const auto answer = plugins.answer(bytes);
     if (answer.failed) {
       log << "lost\n";
+      ++calls->ended;
       code = 7;
       break;
     }
@@ -76,6 +81,11 @@ int main(int argc, char** argv) {
       usleep(static_cast<unsigned>(100 + 20 * answer.channels + static_cast<int>(random() % 50)));
     });
     calls->made[rank].store(n + 1);
+  }
+  // NCCL's communicator may outlive others', or end before them.
+  if (const char* stays = std::getenv("RELAY_RANK_STAYS_MS"); stays != nullptr && code == 0) {
+    calls->made[rank].store(std::numeric_limits<std::int64_t>::max());
+    usleep(static_cast<unsigned>(1000 * std::atoi(stays)));
   }
   // Who has ended holds nobody up.
   if (code == 0) calls->made[rank].store(std::numeric_limits<std::int64_t>::max());

@@ -8,19 +8,25 @@
 
 namespace dynamiccl {
 
-bool TableLeader::all_gone() const {
-  const std::size_t ranks = ranks_here();
+namespace {
+
+/// On one host every rank is awaited; across hosts the others' slots stay empty here.
+std::size_t ranks_of(const Region& region) {
+  const RegionHeader& header = region.header();
+  if (header.across_hosts == 0) return region.ranks();
+  return std::min<std::size_t>(header.claimed.load(std::memory_order_acquire), region.ranks());
+}
+
+}  // namespace
+
+bool all_ranks_gone(const Region& region) {
+  const std::size_t ranks = ranks_of(region);
   for (std::size_t i = 0; i < ranks; ++i)
-    if (region_->slot(i).gone.load(std::memory_order_acquire) == 0) return false;
+    if (region.slot(i).gone.load(std::memory_order_acquire) == 0) return false;
   return ranks > 0;
 }
 
-std::size_t TableLeader::ranks_here() const {
-  const RegionHeader& header = region_->header();
-  // On one host every rank is awaited; across hosts the others' slots stay empty here.
-  if (header.across_hosts == 0) return region_->ranks();
-  return std::min<std::size_t>(header.claimed.load(std::memory_order_acquire), region_->ranks());
-}
+std::size_t TableLeader::ranks_here() const { return ranks_of(*region_); }
 
 Leader::Leader(std::shared_ptr<Region> region) : TableLeader(std::move(region)) {
   if (!region_->lock_leadership())
@@ -35,7 +41,7 @@ Leader::Leader(std::shared_ptr<Region> region) : TableLeader(std::move(region)) 
 }
 
 Leader::Progress Leader::poll() {
-  if (all_gone()) return Progress::ended;
+  if (all_ranks_gone(*region_)) return Progress::ended;
   std::uint64_t seen = word();
   const Proposal p = unpack(seen);
   if (p.state == ProposalState::prepared) {

@@ -24,7 +24,7 @@ class TableLeader {
     free,      ///< no proposal is open: propose() may be called
     open,      ///< prepared, undecided
     settling,  ///< committed, and some rank has not reached the boundary yet; or ranks are missing
-    ended      ///< all ranks have left
+    ended      ///< all ranks of a host have left, or no further table can be numbered
   };
   explicit TableLeader(std::shared_ptr<Region> region) : region_(std::move(region)) {}
   virtual ~TableLeader() = default;
@@ -54,8 +54,6 @@ class TableLeader {
   [[nodiscard]] std::uint64_t word() const {
     return region_->header().word.load(std::memory_order_acquire);
   }
-  /// All ranks that this region will ever hold have left.
-  [[nodiscard]] bool all_gone() const;
   /// Slots of ranks that run on this host.
   [[nodiscard]] std::size_t ranks_here() const;
   std::shared_ptr<Region> region_;
@@ -77,6 +75,9 @@ class Leader : public TableLeader {
   [[nodiscard]] bool committed() const override;
   [[nodiscard]] std::int64_t spread() const override;
 };
+
+/// All ranks that this region will ever hold have left.
+bool all_ranks_gone(const Region& region);
 
 /// Regions that lie in a folder: communicators that are there to be led.
 std::vector<std::string> regions_in(const std::string& folder);

@@ -8,6 +8,15 @@
 #include "core/vocabulary/error.hpp"
 
 namespace dynamiccl {
+namespace {
+
+/// Relays that are connected and led by nobody: a host's for each of its communicators.
+constexpr std::size_t kMostWaitingRelays = 4096;
+constexpr std::int64_t kHelloPatienceNs = 10'000'000'000;
+constexpr std::int64_t kRetireNs = 1'000'000'000;
+
+}  // namespace
+
 Relay::Relay(std::shared_ptr<Region> region, WireSocket leader)
     : region_(std::move(region)), leader_(std::move(leader)) {
   RegionHeader& header = region_->header();
@@ -31,6 +40,9 @@ void Relay::prepare(const WireMessage& message) {
   RegionHeader& header = region_->header();
   const Proposal now = unpack(header.word.load(std::memory_order_acquire));
   if (now.state == ProposalState::prepared || message.epoch <= now.epoch) return;
+  // The word has no room for more.
+  if (message.epoch > kMostEpoch || message.boundary < 0 || message.boundary > kMostBoundary)
+    return;
   region_->publish(message.table, message.epoch);
   header.word.store(pack({message.epoch, ProposalState::prepared, false, message.boundary}),
                     std::memory_order_release);
@@ -82,20 +94,41 @@ bool Relay::step() {
   const WireMessage now = status();
   if (std::memcmp(&now, &told_, sizeof(now)) != 0) leader_.send(now);
   told_ = now;
+  if (!said_left_ && all_ranks_gone(*region_)) {
+    WireMessage left = now;
+    left.kind = WireMessage::Kind::left;
+    leader_.send(left);
+    said_left_ = true;
+  }
   return true;
 }
 
 RelayDesk::~RelayDesk() { close(listener_); }
 
 void RelayDesk::take_in() {
-  while (auto socket = wire_accept(listener_)) unknown_.push_back(std::move(*socket));
-  for (WireSocket& socket : unknown_) {
+  while (auto socket = wire_accept(listener_))
+    if (waiting() < kMostWaitingRelays) unknown_.push_back({std::move(*socket), monotonic_ns()});
+  for (auto& [socket, came_ns] : unknown_) {
     auto hello = socket.receive();
     if (hello && hello->kind == WireMessage::Kind::hello)
       known_[hello->communicator].push_back({std::move(socket), *hello});
   }
   // Moved ones are no longer alive either.
-  std::erase_if(unknown_, [](const WireSocket& socket) { return !socket.alive(); });
+  std::erase_if(unknown_, [](const Unknown& one) {
+    return !one.socket.alive() || monotonic_ns() - one.came_ns > kHelloPatienceNs;
+  });
+  // Relays of communicators that nobody leads come back every time they are lost.
+  for (auto& [communicator, arrivals] : known_) {
+    for (Arrival& arrival : arrivals) arrival.socket.look();
+    std::erase_if(arrivals, [](const Arrival& arrival) { return !arrival.socket.alive(); });
+  }
+  std::erase_if(known_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+std::size_t RelayDesk::waiting() const {
+  std::size_t count = unknown_.size();
+  for (const auto& [communicator, arrivals] : known_) count += arrivals.size();
+  return count;
 }
 
 std::list<RelayDesk::Arrival> RelayDesk::arrivals(std::uint64_t communicator) {
@@ -135,17 +168,18 @@ void HostsLeader::take_in() {
   }
   for (Host& host : hosts_) {
     while (const auto message = host.socket.receive()) hear(host, *message);
-    if (joined_ && !host.socket.alive())
+    if (joined_ && !host.socket.alive() && !host.left)
       throw Error(ErrorKind::environment,
                   "a host's relay is lost: its ranks keep their table; no change is possible any "
                   "more");
   }
-  std::erase_if(hosts_, [](const Host& host) { return !host.socket.alive(); });
+  std::erase_if(hosts_, [](const Host& host) { return !host.socket.alive() && !host.left; });
 }
 
 void HostsLeader::hear(Host& host, const WireMessage& message) {
-  if (message.communicator != communicator_) return;
+  if (message.communicator != communicator_ || message.epoch > kMostEpoch) return;
   if (message.kind == WireMessage::Kind::hello) ranks_ = message.ranks;
+  if (message.kind == WireMessage::Kind::left) host.left = true;
   if (!joined_) epoch_ = std::max(epoch_, message.epoch);
   if (message.kind == WireMessage::Kind::status) host.last = message;
 }
@@ -158,16 +192,41 @@ HostsLeader::Progress HostsLeader::poll() {
     joined_ = ranks_ > 0 && present == ranks_;
     return joined_ ? Progress::free : Progress::joining;
   }
+  const bool left =
+      std::any_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.left; });
   if (open_) {
-    if (sum(&WireMessage::acked) == ranks_)
+    if (left)
+      decide(false);
+    else if (sum(&WireMessage::acked) == ranks_)
       decide(true);
     else if (sum(&WireMessage::refused) > 0 || monotonic_ns() - proposed_at_ns_ > patience_ns_)
       decide(false);
     else
       return Progress::open;
   }
+  if (left || (epoch_ >= kMostEpoch && !committed_)) return Progress::ended;
   if (epoch_ == 0 || !committed_) return Progress::free;
-  return sum(&WireMessage::settled) == ranks_ ? Progress::free : Progress::settling;
+  if (sum(&WireMessage::settled) != ranks_) return Progress::settling;
+  return epoch_ >= kMostEpoch ? Progress::ended : Progress::free;
+}
+
+void HostsLeader::retire(const std::function<void()>& meanwhile) {
+  if (!open_) return;
+  decide(false);
+  const std::int64_t end = monotonic_ns() + kRetireNs;
+  // A connection that is closed with something unread would take the verdict with it.
+  for (bool waiting = !hosts_.empty(); waiting && monotonic_ns() < end;) {
+    meanwhile();
+    waiting = false;
+    for (Host& host : hosts_) {
+      if (!host.socket.shut_down()) waiting = true;
+      while (host.socket.receive()) {
+      }
+      waiting = waiting || host.socket.alive();
+    }
+    if (waiting) usleep(500);
+  }
+  hosts_.clear();
 }
 
 void HostsLeader::decide(bool commit) {
@@ -189,7 +248,7 @@ void HostsLeader::propose(const CallTable& table, std::int64_t ahead) {
   message.epoch = ++epoch_;
   message.table = table;
   for (const Host& host : hosts_) message.boundary = std::max(message.boundary, host.last.boundary);
-  message.boundary += std::max<std::int64_t>(ahead, 1);
+  message.boundary = std::min(message.boundary + std::max<std::int64_t>(ahead, 1), kMostBoundary);
   for (Host& host : hosts_) host.socket.send(message);
   open_ = true;
   committed_ = false;
@@ -203,15 +262,22 @@ AcrossHostsLeader::AcrossHostsLeader(std::shared_ptr<Region> region,
       hosts_(desk, region->header().communicator, patience_ns),
       own_(region, wire_connect("localhost", desk->port())) {}
 
+AcrossHostsLeader::~AcrossHostsLeader() {
+  hosts_.retire([this] { own_.step(); });
+}
+
 TableLeader::Progress AcrossHostsLeader::poll() {
-  if (all_gone()) return Progress::ended;
-  if (!own_.step())
-    throw Error(ErrorKind::environment, "the relay of the leader's own host is lost");
+  // Before anything else: what the relay here has not said yet, others would wait for.
+  const bool relayed = own_.step();
+  if (all_ranks_gone(*region_)) return Progress::ended;
+  if (!relayed) throw Error(ErrorKind::environment, "the relay of the leader's own host is lost");
   switch (hosts_.poll()) {
     case HostsLeader::Progress::free:
       break;
     case HostsLeader::Progress::open:
       return Progress::open;
+    case HostsLeader::Progress::ended:
+      return Progress::ended;
     case HostsLeader::Progress::joining:
     case HostsLeader::Progress::settling:
       return Progress::settling;
@@ -229,15 +295,6 @@ namespace {
 constexpr std::int64_t kLookNs = 100'000'000;
 /// Between two tries to reach a leader: each may take two seconds.
 constexpr std::int64_t kAgainNs = 500'000'000;
-
-bool has_gone(const Region& region) {
-  const RegionHeader& header = region.header();
-  const std::size_t ranks =
-      std::min<std::size_t>(header.claimed.load(std::memory_order_acquire), region.ranks());
-  for (std::size_t i = 0; i < ranks; ++i)
-    if (region.slot(i).gone.load(std::memory_order_acquire) == 0) return false;
-  return ranks > 0;
-}
 
 }  // namespace
 
@@ -267,8 +324,9 @@ void FolderRelays::meet_regions() {
 
 void FolderRelays::keep(const std::string& path, Relayed& one) {
   if (one.ignored || one.gone) return;
-  one.gone = has_gone(*one.region);
-  if (one.relay != nullptr && (one.gone || !one.relay->step())) {
+  one.gone = all_ranks_gone(*one.region);
+  // The last step of ranks that are gone says so.
+  if (one.relay != nullptr && (!one.relay->step() || one.gone)) {
     // The leader is lost; the region's lock goes with its file.
     one.relay.reset();
     one.region.reset();

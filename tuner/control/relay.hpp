@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -31,6 +32,7 @@ class Relay {
   std::shared_ptr<Region> region_;
   WireSocket leader_;
   WireMessage told_{};
+  bool said_left_ = false;
 };
 
 /// Where the relays of several hosts report, each for one communicator.
@@ -48,24 +50,34 @@ class RelayDesk {
     WireSocket socket;
     WireMessage hello;
   };
-  /// Those that have come for this communicator since.
+  /// Those that have come for this communicator since, and are still there.
   std::list<Arrival> arrivals(std::uint64_t communicator);
+  /// That are connected and belong to nobody yet.
+  [[nodiscard]] std::size_t waiting() const;
 
  private:
+  struct Unknown {
+    WireSocket socket;
+    std::int64_t came_ns;
+  };
   void take_in();
   int port_;
   int listener_;
-  std::list<WireSocket> unknown_;  ///< have said nothing yet
+  std::list<Unknown> unknown_;  ///< have said nothing yet
   std::map<std::uint64_t, std::list<Arrival>> known_;
 };
 
 /// Proposes tables to the ranks of one communicator on several hosts.
 class HostsLeader {
  public:
-  enum class Progress { joining, free, open, settling };
+  enum class Progress { joining, free, open, settling, ended };
   /// @param patience_ns after which an undecided proposal is aborted
   HostsLeader(std::shared_ptr<RelayDesk> desk, std::uint64_t communicator,
               std::int64_t patience_ns);
+  /// See retire().
+  ~HostsLeader() {
+    retire([] {});
+  }
   HostsLeader(const HostsLeader&) = delete;
   HostsLeader& operator=(const HostsLeader&) = delete;
 
@@ -76,11 +88,16 @@ class HostsLeader {
   [[nodiscard]] bool committed() const { return committed_; }
   [[nodiscard]] std::int64_t spread() const;
   [[nodiscard]] std::size_t hosts() const { return hosts_.size(); }
+  /// Leaves the ranks with what is decided: an open proposal is taken back, since nobody else may,
+  /// and ranks wait at its boundary. Hears the relays out, for a second at most.
+  /// @param meanwhile is called over and over: a relay of this thread does its part
+  void retire(const std::function<void()>& meanwhile);
 
  private:
   struct Host {
     WireSocket socket;
     WireMessage last{};
+    bool left = false;  ///< its ranks
   };
   void take_in();
   void hear(Host& host, const WireMessage& message);
@@ -106,6 +123,7 @@ class AcrossHostsLeader : public TableLeader {
   /// @throws Error(environment) when another relay or leader holds the region
   AcrossHostsLeader(std::shared_ptr<Region> region, const std::shared_ptr<RelayDesk>& desk,
                     std::int64_t patience_ns);
+  ~AcrossHostsLeader() override;
   Progress poll() override;
   void propose(const CallTable& table, std::int64_t ahead) override;
   [[nodiscard]] bool committed() const override { return hosts_.committed(); }

@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -43,9 +45,17 @@ void make_quick(int file) {
 int connect_within(int file, const sockaddr* address, socklen_t length, int limit_ms) {
   fcntl(file, F_SETFL, O_NONBLOCK);
   if (connect(file, address, length) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
+  // Interrupted, it goes on by itself.
+  if (errno != EINPROGRESS && errno != EINTR) return errno;
   pollfd wait{file, POLLOUT, 0};
-  if (poll(&wait, 1, limit_ms) <= 0) return ETIMEDOUT;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+  for (int ready = -1; ready <= 0;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    ready = poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready == 0) return ETIMEDOUT;
+    if (ready < 0 && errno != EINTR) return errno;
+  }
   int problem = 0;
   socklen_t size = sizeof(problem);
   getsockopt(file, SOL_SOCKET, SO_ERROR, &problem, &size);
@@ -106,6 +116,22 @@ std::optional<WireMessage> WireSocket::receive() {
     return std::nullopt;
   }
   return message;
+}
+
+void WireSocket::look() {
+  char one;
+  flush();
+  if (!alive()) return;
+  const ssize_t n = recv(file_, &one, 1, MSG_PEEK);
+  if (n == 0 || (n < 0 && !only_later())) fail();
+}
+
+bool WireSocket::shut_down() {
+  flush();
+  if (!alive()) return true;
+  if (!out_.empty()) return false;
+  shutdown(file_, SHUT_WR);
+  return true;
 }
 
 WireSocket wire_connect(const std::string& host, int port) {

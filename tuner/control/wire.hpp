@@ -12,7 +12,13 @@ namespace dynamiccl {
 /// What leader and relays say to each other over TCP, between machines of one byte order. A fixed
 /// size, so that a stream is cut without looking into it.
 struct WireMessage {
-  enum class Kind : std::uint32_t { hello, status, prepare, verdict };
+  enum class Kind : std::uint32_t {
+    hello,
+    status,
+    prepare,
+    verdict,
+    left  ///< all ranks of this host have left: no loss, but the end of the communicator
+  };
   static constexpr std::uint32_t kMagic = 0x44594e57;
   std::uint32_t magic = kMagic;
   Kind kind = Kind::hello;
@@ -41,6 +47,10 @@ class WireSocket {
   /// @returns the next whole message; nullopt when there is none yet
   std::optional<WireMessage> receive();
   [[nodiscard]] bool alive() const { return file_ >= 0; }
+  /// Notices an end that has closed, without taking a message.
+  void look();
+  /// Says that nothing more comes from here. @returns false while something is still to be sent
+  bool shut_down();
 
  private:
   void fail();

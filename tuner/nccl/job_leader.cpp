@@ -122,6 +122,16 @@ void JobLeader::step_learner(const std::string& path, OnlineLearner& learner) {
   }
 }
 
+void JobLeader::keep_of_lost() {
+  for (const std::string& path : std::exchange(lost_, {})) {
+    const OnlineLearner& learner = *learners_.at(path);
+    for (TableEntry& entry : learner.entries()) kept_.push_back(std::move(entry));
+    kept_cost_.choices += learner.choices();
+    kept_cost_.choice_us += learner.choice_time().count();
+    learners_.erase(path);
+  }
+}
+
 void JobLeader::hear_calls() {
   const std::vector<JobCall>& calls = watch_.calls();
   auto call = std::upper_bound(calls.begin(), calls.end(), heard_until_ns_,
@@ -162,7 +172,7 @@ bool JobLeader::step() {
   if (options_.learn && facts_) meet_regions();
   for (auto& [path, learner] : learners_)
     if (!gone_[path]) step_learner(path, *learner);
-  for (const std::string& path : std::exchange(lost_, {})) learners_.erase(path);
+  keep_of_lost();
   const bool none_left =
       !learners_.empty() && std::all_of(learners_.begin(), learners_.end(),
                                         [&](const auto& one) { return gone_.at(one.first); });
@@ -193,7 +203,8 @@ std::optional<std::pair<CallTable, std::uint32_t>> JobLeader::table() const {
 }
 
 std::vector<TableEntry> JobLeader::entries() const {
-  std::vector<TableEntry> all;
+  // First, as later rows of a table replace equal ones.
+  std::vector<TableEntry> all = kept_;
   for (const auto& [path, learner] : learners_)
     for (TableEntry& entry : learner->entries()) all.push_back(std::move(entry));
   return all;
@@ -203,7 +214,8 @@ LeaderCost JobLeader::cost() const {
   LeaderCost cost;
   cost.wall_s = std::chrono::duration<double>(Clock::now() - began_).count();
   cost.cpu_s = thread_cpu_s() - cpu_began_s_;
-  double spent_us = 0;
+  cost.choices = kept_cost_.choices;
+  double spent_us = kept_cost_.choice_us;
   for (const auto& [path, learner] : learners_) {
     cost.choices += learner->choices();
     spent_us += learner->choice_time().count();

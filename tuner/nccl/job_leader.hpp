@@ -78,6 +78,7 @@ class JobLeader {
   void meet_regions();
   [[nodiscard]] std::unique_ptr<TableLeader> leader_of(std::shared_ptr<Region> region) const;
   void step_learner(const std::string& path, OnlineLearner& learner);
+  void keep_of_lost();
   void hear_calls();
   [[nodiscard]] LearnerOptions learner_options(std::uint64_t communicator);
   void problem(const std::string& text);
@@ -92,6 +93,9 @@ class JobLeader {
   std::map<std::string, bool> refused_;
   std::map<std::string, bool> gone_;
   std::vector<std::string> lost_;  ///< whose hosts were lost: met again when their relays are back
+  /// What learners that were lost had learnt.
+  std::vector<TableEntry> kept_;
+  LeaderCost kept_cost_;
   std::int64_t heard_until_ns_ = 0;
   int rhythm_changes_ = 0;
   std::vector<std::string> problems_;

@@ -27,6 +27,7 @@
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/network_interface.hpp"
+#include "workers/record_link.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -53,13 +54,51 @@ void speak_when_a_peer_breaks_off(const std::string& output_dir, int rank) {
   const ErrorRecord record{rank,
                            "the connection to a peer broke while Gloo wrote to it (SIGPIPE): that "
                            "rank has ended, its own record or the launch's errors say why"};
-  last_words() = {output_dir + "/" + record_file_name(rank), to_json_line(record) + "\n"};
+  last_words() = {output_dir + "/" + record_file_name(rank),
+                  records_endpoint() ? RecordLink::last_words(rank, to_json_line(record))
+                                     : to_json_line(record) + "\n"};
   std::signal(SIGPIPE, [](int) {
     const LastWords& words = last_words();
-    const int file = ::open(words.path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    const int link = RecordLink::live_descriptor();
+    const int file = link >= 0 ? link : ::open(words.path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
     const bool told = file >= 0 && ::write(file, words.line.data(), words.line.size()) > 0;
     _exit(told ? 1 : 128 + SIGPIPE);
   });
+}
+
+/// The rendezvous of ranks that no folder joins.
+class ConnectedStore : public gloo::rendezvous::Store {
+ public:
+  ConnectedStore(const RecordsEndpoint& endpoint, milliseconds patience)
+      : store_(endpoint), patience_(patience) {}
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_.set(key, std::string(data.begin(), data.end()));
+  }
+  std::vector<char> get(const std::string& key) override {
+    const auto value = store_.get(key, patience_);
+    if (!value)
+      throw Error(ErrorKind::environment,
+                  fmt::format("a rank did not come to the rendezvous within {} s",
+                              patience_.count() / 1000));
+    return {value->begin(), value->end()};
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const auto& key : keys) static_cast<void>(get(key));
+  }
+  void wait(const std::vector<std::string>& keys, const milliseconds& /*timeout*/) override {
+    wait(keys);
+  }
+
+ private:
+  RecordStore store_;
+  milliseconds patience_;
+};
+
+std::unique_ptr<gloo::rendezvous::Store> rendezvous(const RunConfig& config) {
+  const milliseconds patience(static_cast<long>(config.connect_timeout.count() / 1e3));
+  if (records_endpoint()) return std::make_unique<ConnectedStore>(*records_endpoint(), patience);
+  std::filesystem::create_directories(config.rendezvous_dir);
+  return std::make_unique<gloo::rendezvous::FileStore>(config.rendezvous_dir);
 }
 
 /// Turns Gloo's exceptions into ours, naming the call.
@@ -179,13 +218,12 @@ GlooCommunicator::GlooCommunicator(const RunConfig& config) {
   interface_ = config.interface.empty() ? default_interface() : config.interface;
   speak_when_a_peer_breaks_off(config.output_dir, rank);
   guarded("connecting Gloo's ranks", [&] {
-    std::filesystem::create_directories(config.rendezvous_dir);
     gloo::transport::tcp::attr attributes;
     attributes.iface = interface_;
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     // Keys carry the launch's id, so that files of an earlier launch are never taken for ours.
-    gloo::rendezvous::FileStore files(config.rendezvous_dir);
-    gloo::rendezvous::PrefixStore store(config.launch_id, files);
+    const auto keys = rendezvous(config);
+    gloo::rendezvous::PrefixStore store(config.launch_id, *keys);
     auto context = std::make_shared<gloo::rendezvous::Context>(rank, config.ranks);
     context->setTimeout(milliseconds(static_cast<long>(config.connect_timeout.count() / 1e3)));
     context->connectFullMesh(store, device);

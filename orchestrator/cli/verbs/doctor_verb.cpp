@@ -44,6 +44,7 @@ struct DoctorArguments {
   std::vector<const CLI::Option*> of_launches;     ///< mean nothing with --machine
   std::vector<const CLI::Option*> of_one_machine;  ///< mean nothing with nodes
   std::string hosts;
+  std::string remote_shell;
   std::string slurm;
   int nodes = 0;
   int ranks = 2;
@@ -233,6 +234,8 @@ std::optional<ClusterOptions> chosen_nodes(const DoctorArguments& arguments) {
   if (arguments.hosts.empty() && arguments.slurm.empty()) {
     if (arguments.nodes > 0)
       throw Error(ErrorKind::input, "doctor: --nodes goes with --hosts or --slurm");
+    if (!arguments.remote_shell.empty())
+      throw Error(ErrorKind::input, "doctor: --remote-shell goes with --hosts");
     return std::nullopt;
   }
   if (!arguments.hosts.empty() && !arguments.slurm.empty())
@@ -243,9 +246,13 @@ std::optional<ClusterOptions> chosen_nodes(const DoctorArguments& arguments) {
   options.nodes = arguments.nodes;
   if (!arguments.hosts.empty()) {
     options.hosts = hosts_of({arguments.hosts});
+    if (!arguments.remote_shell.empty())
+      options.remote_shell = remote_shell_of(arguments.remote_shell);
     if (options.nodes > 0 && static_cast<std::size_t>(options.nodes) < options.hosts.size())
       options.hosts.resize(static_cast<std::size_t>(options.nodes));
   } else {
+    if (!arguments.remote_shell.empty())
+      throw Error(ErrorKind::input, "doctor: --remote-shell goes with --hosts");
     const auto start = find_named<ClusterStart>(arguments.slurm);
     if (!start || *start == ClusterStart::ssh)
       throw Error(ErrorKind::input, "doctor: --slurm is srun or mpirun");
@@ -315,6 +322,8 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
       verb.add_option("--hosts", arguments.hosts,
                       "look at these machines instead, in pairs: which node is slow or cannot be "
                       "reached ('node1,node2,node3', or a file of them)"),
+      verb.add_option("--remote-shell", arguments.remote_shell,
+                      "program called in ssh's place, as PROGRAM HOST COMMAND..."),
       verb.add_flag("--slurm{srun}", arguments.slurm,
                     "the same with nodes of Slurm: --slurm (job steps) or --slurm=mpirun")};
   verb.add_option("--nodes", arguments.nodes, "how many nodes of Slurm; of --hosts the first ones")

@@ -30,6 +30,8 @@ void ExperimentArguments::add_to(CLI::App& verb, bool required) {
       });
   verb.add_option("--hosts", hosts,
                   "start the ranks on these machines by ssh: 'node1:4,node2:4', or a file of them");
+  verb.add_option("--remote-shell", remote_shell,
+                  "program called in ssh's place, as PROGRAM HOST COMMAND...");
   verb.add_flag("--slurm{srun}", slurm,
                 "start the ranks through Slurm: --slurm (job steps) or --slurm=mpirun");
   verb.add_option("--nodes", nodes, "how many nodes; all of the hosts or the allocation")
@@ -44,6 +46,7 @@ std::vector<std::string> ExperimentArguments::words() const {
   for (const auto& text : overrides) words.insert(words.end(), {"--set", text});
   if (!only.empty()) words.insert(words.end(), {"--only", only});
   if (!hosts.empty()) words.insert(words.end(), {"--hosts", hosts});
+  if (!remote_shell.empty()) words.insert(words.end(), {"--remote-shell", remote_shell});
   if (!slurm.empty()) words.push_back("--slurm=" + slurm);
   if (nodes > 0) words.insert(words.end(), {"--nodes", std::to_string(nodes)});
   for (const auto& folder : profile_folders) words.insert(words.end(), {"--profiles", folder});
@@ -54,6 +57,9 @@ std::vector<std::string> all_overrides(const ExperimentArguments& arguments) {
   std::vector<std::string> all = arguments.overrides;
   if (!arguments.hosts.empty())
     all.push_back(fmt::format("cluster.hosts={}", nlohmann::json(arguments.hosts).dump()));
+  if (!arguments.remote_shell.empty())
+    all.push_back(
+        fmt::format("cluster.remote_shell={}", nlohmann::json(arguments.remote_shell).dump()));
   if (!arguments.slurm.empty()) all.push_back(fmt::format("cluster.slurm=\"{}\"", arguments.slurm));
   if (arguments.nodes > 0) all.push_back(fmt::format("cluster.nodes={}", arguments.nodes));
   return all;

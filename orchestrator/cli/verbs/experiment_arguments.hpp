@@ -19,6 +19,7 @@ struct ExperimentArguments {
   std::string only;
   std::vector<std::string> profile_folders;
   std::string hosts;
+  std::string remote_shell;
   std::string slurm;
   int nodes = 0;
 

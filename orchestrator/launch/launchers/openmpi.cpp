@@ -82,6 +82,7 @@ std::vector<Command> build_openmpi(const LaunchRequest& request) {
   for (const auto& [name, value] : mca) argv.insert(argv.end(), {"--mca", name, value});
   for (const auto& [name, value] : request.environment)
     argv.insert(argv.end(), {"-x", fmt::format("{}={}", name, value)});
+  for (const auto& name : request.inherited) argv.insert(argv.end(), {"-x", name});
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
   argv.insert(argv.end(), shape.rank_prefix.begin(), shape.rank_prefix.end());
   // Again for each rank: what enters a container drops the library path.

@@ -288,6 +288,20 @@ TEST_CASE("an experiment names its hosts, or Slurm and how many nodes") {
   REQUIRE(slurm);
   CHECK(slurm->start == ClusterStart::mpirun);
   CHECK(slurm->nodes == 2);
+  const auto other = parsed(kGood + "[cluster]\nhosts = \"n1\"\nremote_shell = \"/opt/into\"\n" +
+                            "records = \"tcp\"\n")
+                         .cluster;
+  REQUIRE(other);
+  CHECK(other->remote_shell == "/opt/into");
+  CHECK(other->records == RecordsWay::tcp);
+  CHECK(hosts->records == RecordsWay::automatic);
+  for (const char* shell : {"docker exec", "-x", "bin/into", "a:b"})
+    CHECK(mistakes(kGood + "[cluster]\nhosts = \"n1\"\nremote_shell = \"" + shell + "\"\n")
+              .find("called in ssh's place") != std::string::npos);
+  CHECK(
+      mistakes(kGood + "[cluster]\nslurm = true\nremote_shell = \"into\"\n").find("is for hosts") !=
+      std::string::npos);
+  CHECK(mistakes(kGood + "[cluster]\nhosts = \"n1\"\nrecords = \"pigeons\"\n") != "");
   CHECK(mistakes(kGood + "[cluster]\nnodes = 2\n").find("needs hosts") != std::string::npos);
   CHECK(mistakes(kGood + "[cluster]\nslurm = \"ssh\"\n") != "");
   CHECK(mistakes(kGood + "[cluster]\nhosts = \"n1\"\nslurm = true\n").find("exclude") !=

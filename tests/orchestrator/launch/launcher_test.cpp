@@ -55,6 +55,12 @@ TEST_CASE("Open MPI on the machine itself keeps TCP off the container bridges") 
         "plm_rsh_agent /bin/true -n 2 /b/worker /r/run.json");
 }
 
+TEST_CASE("what ranks inherit is named to Open MPI without its value") {
+  auto request = request_for(Backend::openmpi);
+  request.inherited = {"DYNAMICCL_RECORDS_TOKEN"};
+  CHECK(line(request).find(" -x DYNAMICCL_RECORDS_TOKEN -n 2 ") != std::string::npos);
+}
+
 TEST_CASE("ranks that take turns on a GPU are hosts of their own to NCCL") {
   auto request = request_for(Backend::nccl);
   CHECK(line(request, 1).find("NCCL_HOSTID") == std::string::npos);

@@ -242,3 +242,135 @@ TEST_CASE("delayed ranks of two hosts never differ, and waits are counted",
   CHECK(10 * committed >= 3 * kSwitches);
   INFO(hosts.region(0)->slot(0).waits + hosts.region(1)->slot(0).waits);
 }
+
+TEST_CASE("a host whose ranks leave first ends the communicator, and is no loss",
+          "[E-117][E-119]") {
+  const Hosts hosts;
+  const auto desk = std::make_shared<RelayDesk>(0);
+  const Member here(hosts.region(0), 5 * kSecond);
+  auto there = std::make_unique<Member>(hosts.region(1), 5 * kSecond);
+  AcrossHostsLeader leader(hosts.region(0), desk, 60 * kSecond);
+  FolderRelays relays(hosts.folders[1], "localhost", desk->port());
+  const auto reaches = [&](TableLeader::Progress wanted) {
+    return until([&] {
+      relays.step();
+      return leader.poll() == wanted;
+    });
+  };
+  REQUIRE(reaches(TableLeader::Progress::free));
+  leader.propose(with_channels(4), 1000);
+  there.reset();
+  CHECK(reaches(TableLeader::Progress::ended));
+  // Nobody waits for what will never be decided.
+  CHECK(until([&] {
+    static_cast<void>(leader.poll());
+    return unpack(hosts.region(0)->header().word.load()).state != ProposalState::prepared;
+  }));
+}
+
+TEST_CASE("a leader that ends takes its open proposal back, and no rank waits",
+          "[E-118][E-119][threads]") {
+  const Hosts hosts;
+  const auto desk = std::make_shared<RelayDesk>(0);
+  Member here(hosts.region(0), 60 * kSecond);
+  Member there(hosts.region(1), 60 * kSecond);
+  auto leader = std::make_unique<AcrossHostsLeader>(hosts.region(0), desk, 60 * kSecond);
+  std::atomic<bool> stop{false};
+  std::thread relaying([&] {
+    FolderRelays relays(hosts.folders[1], "localhost", desk->port());
+    while (!stop && relays.step()) usleep(500);
+  });
+  const auto state = [&](std::size_t host) {
+    return unpack(hosts.region(host)->header().word.load()).state;
+  };
+  REQUIRE(until([&] { return leader->poll() == TableLeader::Progress::free; }));
+  leader->propose(with_channels(8), 2);
+  REQUIRE(until([&] {
+    static_cast<void>(leader->poll());
+    return state(0) == ProposalState::prepared && state(1) == ProposalState::prepared;
+  }));
+  CHECK(call(here) == 0);  // acknowledges, and would wait at the boundary
+  leader.reset();
+  CHECK(until([&] { return state(1) == ProposalState::aborted; }));
+  CHECK(state(0) == ProposalState::aborted);
+  stop = true;
+  relaying.join();
+  for (int i = 0; i < 5; ++i)
+    for (Member* rank : {&here, &there}) CHECK(call(*rank) == 0);
+  CHECK_FALSE(here.lost());
+  CHECK_FALSE(there.lost());
+  CHECK(hosts.region(0)->slot(0).waits == 0);
+}
+
+TEST_CASE("relays that have gone wait at no desk", "[E-119]") {
+  RelayDesk desk(0);
+  WireMessage hello;
+  hello.communicator = 99;
+  for (int i = 0; i < 20; ++i) wire_connect("localhost", desk.port()).send(hello);
+  auto stays = wire_connect("localhost", desk.port());
+  stays.send(hello);
+  CHECK(until([&] {
+    CHECK(desk.arrivals(1).empty());
+    return desk.waiting() == 1;
+  }));
+  CHECK(desk.arrivals(99).size() == 1);
+  CHECK(desk.waiting() == 0);
+}
+
+TEST_CASE("numbers of tables and calls end where the word has no room for more", "[E-118]") {
+  const auto desk = std::make_shared<RelayDesk>(0);
+  const auto relay_at = [&](HostsLeader& leader, std::uint32_t epoch) {
+    WireSocket relay = wire_connect("localhost", desk->port());
+    WireMessage message;
+    message.communicator = kCommunicator;
+    message.ranks = 1;
+    message.epoch = epoch;
+    relay.send(message);
+    message.kind = WireMessage::Kind::status;
+    message.boundary = kMostBoundary - 1;
+    relay.send(message);
+    CHECK(until([&] { return leader.poll() != HostsLeader::Progress::joining; }));
+    return relay;
+  };
+  SECTION("the last table at the last call") {
+    HostsLeader leader(desk, kCommunicator, 60 * kSecond);
+    WireSocket relay = relay_at(leader, kMostEpoch - 1);
+    REQUIRE(leader.poll() == HostsLeader::Progress::free);
+    leader.propose(with_channels(2), 100);
+    std::optional<WireMessage> said;
+    REQUIRE(until([&] { return (said = relay.receive()).has_value(); }));
+    CHECK(said->epoch == kMostEpoch);
+    CHECK(said->boundary == kMostBoundary);
+  }
+  SECTION("no further one") {
+    HostsLeader leader(desk, kCommunicator, 60 * kSecond);
+    const WireSocket relay = relay_at(leader, kMostEpoch);
+    CHECK(leader.poll() == HostsLeader::Progress::ended);
+  }
+  SECTION("a relay puts nothing into a word that does not hold it") {
+    const Hosts hosts;
+    int port = 0;
+    const int listener = wire_listen(port);
+    Relay relay(hosts.region(0), wire_connect("localhost", port));
+    std::optional<WireSocket> leader;
+    REQUIRE(until([&] {
+      if (auto one = wire_accept(listener)) leader.emplace(std::move(*one));
+      return leader.has_value();
+    }));
+    WireMessage message;
+    message.kind = WireMessage::Kind::prepare;
+    message.communicator = kCommunicator;
+    message.epoch = 1;
+    message.boundary = kMostBoundary + 1;
+    leader->send(message);
+    message.boundary = 5;
+    message.epoch = kMostEpoch + 1;
+    leader->send(message);
+    for (int i = 0; i < 50; ++i) {
+      relay.step();
+      usleep(1000);
+    }
+    CHECK(hosts.region(0)->header().word.load() == 0);
+    close(listener);
+  }
+}

@@ -1,0 +1,334 @@
+// Ranks' end (workers/record_link) and the orchestrator's meet here over real sockets.
+#include "orchestrator/launch/record_server.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/wire/record.hpp"
+#include "workers/record_link.hpp"
+
+using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr Micros kGrace{5e6};
+
+struct Folder {
+  std::string path = fs::temp_directory_path() / "record-server-XXXXXX";
+  Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  ~Folder() { fs::remove_all(path); }
+  [[nodiscard]] std::vector<std::string> lines(int rank) const {
+    std::ifstream file(path + "/" + record_file_name(rank));
+    std::vector<std::string> all;
+    for (std::string line; std::getline(file, line);) all.push_back(line);
+    return all;
+  }
+};
+
+RecordsEndpoint endpoint_of(const RecordServer& server, int port = 0) {
+  return {{"127.0.0.1"}, port == 0 ? server.port() : port, server.token()};
+}
+
+Clock::time_point soon() { return Clock::now() + std::chrono::seconds(5); }
+
+/// Says what it likes.
+struct Raw {
+  FrameSocket socket;
+  explicit Raw(const RecordsEndpoint& endpoint) { REQUIRE(socket.connect(endpoint, soon()) == ""); }
+  void say(FrameKind kind, std::string_view payload, std::uint64_t sequence = 0, int rank = 0) {
+    FrameHeader header;
+    header.kind = kind;
+    header.sequence = sequence;
+    header.rank = rank;
+    REQUIRE(socket.send(frame(header, payload), soon()));
+  }
+  std::pair<FrameHeader, std::string> answer() {
+    auto got = socket.receive(soon());
+    REQUIRE(got);
+    return *got;
+  }
+};
+
+/// Passes bytes on, and cuts both ways off after as many as chance says, in the middle of a frame
+/// as likely as not, until it has done so often enough.
+class Cutter {
+ public:
+  Cutter(int to, int cuts) : to_(to), left_(cuts) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = loopback(0);
+    REQUIRE(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(listen(listener_, 64) == 0);
+    socklen_t length = sizeof(address);
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    accepting_ = std::thread([this] { accept_all(); });
+  }
+  ~Cutter() {
+    stop_ = true;
+    shutdown(listener_, SHUT_RDWR);
+    accepting_.join();
+    for (auto& one : pairs_) one.join();
+    close(listener_);
+  }
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] int left() const { return left_; }
+
+ private:
+  static sockaddr_in loopback(int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    return address;
+  }
+  void accept_all() {
+    for (unsigned seed = 1; !stop_; ++seed) {
+      const int from = accept(listener_, nullptr, nullptr);
+      if (from >= 0) pairs_.emplace_back([this, from, seed] { pass_on(from, seed); });
+    }
+  }
+  void pass_on(int from, unsigned seed) {
+    std::mt19937 random(seed);
+    const int to = socket(AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in address = loopback(to_);
+    bool open = connect(to, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    auto most = static_cast<std::ptrdiff_t>(200 + random() % 20000);
+    while (open && !stop_) {
+      pollfd waits[2] = {{from, POLLIN, 0}, {to, POLLIN, 0}};
+      if (poll(waits, 2, 50) <= 0) continue;
+      for (int side = 0; side < 2 && open; ++side) {
+        if (waits[side].revents == 0) continue;
+        char part[512];
+        const ssize_t n = recv(side == 0 ? from : to, part, sizeof(part), 0);
+        open = n > 0 &&
+               send(side == 0 ? to : from, part, static_cast<std::size_t>(n), MSG_NOSIGNAL) == n;
+        most -= std::max<ssize_t>(n, 0);
+        if (open && most < 0 && left_ > 0) {
+          --left_;
+          open = false;
+        }
+      }
+    }
+    close(from);
+    close(to);
+  }
+
+  int to_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::atomic<int> left_;
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> pairs_;
+  std::thread accepting_;
+};
+
+}  // namespace
+
+TEST_CASE("eight writers lose and double nothing over a hundred cut connections", "[threads]") {
+  constexpr int kWriters = 8;
+  constexpr int kLines = 120;
+  const Folder folder;
+  RecordServer server({folder.path, "{}", kWriters});
+  std::uint64_t connections = 0;
+  {
+    Cutter cutter(server.port(), 100);
+    std::vector<std::thread> writers;
+    std::atomic<std::uint64_t> made{0};
+    for (int rank = 0; rank < kWriters; ++rank)
+      writers.emplace_back([&, rank] {
+        RecordLink link(endpoint_of(server, cutter.port()), rank, "refuse");
+        for (int i = 0; i < kLines; ++i)
+          link.write(fmt::format("{}-{}-{}", rank, i, std::string(3000, 'x')));
+        made += link.connections();
+      });
+    for (auto& writer : writers) writer.join();
+    CHECK(cutter.left() == 0);
+    connections = made;
+  }
+  CHECK(server.finish(kGrace).empty());
+  CHECK(connections >= 100);
+  for (int rank = 0; rank < kWriters; ++rank) {
+    const auto lines = folder.lines(rank);
+    REQUIRE(lines.size() == kLines);
+    for (int i = 0; i < kLines; ++i)
+      CHECK(lines[static_cast<std::size_t>(i)].starts_with(fmt::format("{}-{}-", rank, i)));
+  }
+}
+
+TEST_CASE("doubled, early and torn lines are put right by their numbers") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 2});
+  const std::string hello = server.token() + " me refuse";
+  {
+    Raw rank(endpoint_of(server));
+    rank.say(FrameKind::hello, hello);
+    CHECK(rank.answer().first.kind == FrameKind::welcome);
+    rank.say(FrameKind::line, "one", 1);
+    rank.say(FrameKind::line, "three", 3);
+    rank.say(FrameKind::line, "three", 3);
+    rank.say(FrameKind::line, "one", 1);
+    for (int i = 0; i < 4; ++i) CHECK(rank.answer().first.sequence == 1);
+    rank.say(FrameKind::line, "two", 2);
+    CHECK(rank.answer().first.sequence == 3);
+    FrameHeader torn;
+    torn.kind = FrameKind::line;
+    torn.sequence = 4;
+    const std::string whole = frame(torn, "four");
+    REQUIRE(rank.socket.send(whole.substr(0, whole.size() - 2), soon()));
+  }
+  Raw again(endpoint_of(server));
+  again.say(FrameKind::hello, hello);
+  CHECK(again.answer().first.sequence == 3);
+  again.say(FrameKind::line, "four", 4);
+  CHECK(again.answer().first.sequence == 4);
+  again.say(FrameKind::bye, "");
+  again.socket.close();
+  CHECK(server.finish(kGrace).empty());
+  CHECK(folder.lines(0) == std::vector<std::string>{"one", "two", "three", "four"});
+  CHECK(server.counts().again == 2);
+  CHECK(server.counts().early == 1);
+}
+
+TEST_CASE("a writer that does not come back is named") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 4});
+  {
+    Raw rank(endpoint_of(server));
+    rank.say(FrameKind::hello, server.token() + " me refuse", 0, 3);
+    rank.answer();
+    rank.say(FrameKind::line, "one", 1, 3);
+    rank.answer();
+  }
+  const auto problems = server.finish(kGrace);
+  REQUIRE(problems.size() == 1);
+  CHECK_THAT(problems[0], ContainsSubstring("rank 3's connection from 127.0.0.1 broke off after 1 "
+                                            "line and did not come back"));
+}
+
+TEST_CASE("who has not the launch's token, or says what no rank says, gets nothing") {
+  const Folder folder;
+  RecordServer server({folder.path, "{\"secret\":1}", 2});
+  const auto refused = [&](FrameKind kind, const std::string& payload, int rank = 0) {
+    Raw stranger(endpoint_of(server));
+    stranger.say(kind, payload, 0, rank);
+    const auto answer = stranger.answer();
+    CHECK(answer.first.kind == FrameKind::refused);
+    CHECK_FALSE(stranger.socket.receive(soon()));
+    CHECK_FALSE(stranger.socket.alive());
+    return answer.second;
+  };
+  std::string wrong = server.token();
+  wrong.back() = wrong.back() == '0' ? '1' : '0';
+  CHECK(refused(FrameKind::hello, wrong + " me read") == "not of this launch");
+  CHECK(refused(FrameKind::hello, "") == "not of this launch");
+  CHECK(refused(FrameKind::line, server.token() + " me refuse") == "not of this launch");
+  CHECK(refused(FrameKind::hello, std::string(kMostHelloBytes + 1, 'x')) ==
+        "this is no frame of a rank");
+  CHECK(refused(FrameKind::hello, server.token() + " me refuse", 2) == "no rank 2 among 2");
+  {
+    Raw rank(endpoint_of(server));
+    rank.say(FrameKind::hello, server.token() + " me refuse");
+    rank.answer();
+    CHECK(refused(FrameKind::hello, server.token() + " other refuse") ==
+          "another process claims rank 0");
+    CHECK_THROWS_WITH(RecordLink(endpoint_of(server), 0, "refuse"),
+                      ContainsSubstring("another process claims rank 0"));
+    rank.say(FrameKind::line, "two\nlines", 1);
+    CHECK(rank.answer().first.kind == FrameKind::refused);
+  }
+  {
+    Raw rank(endpoint_of(server));
+    rank.say(FrameKind::hello, server.token() + " long append", 0, 1);
+    rank.answer();
+    FrameHeader header;
+    header.kind = FrameKind::line;
+    header.length = kMostLineBytes + 1;
+    REQUIRE(rank.socket.send(std::string(reinterpret_cast<const char*>(&header), sizeof(header)),
+                             soon()));
+    CHECK(rank.answer().first.kind == FrameKind::refused);
+  }
+  CHECK_THROWS_AS(fetch_run({{"127.0.0.1"}, server.port(), wrong}), Error);
+  server.finish(kGrace);
+  CHECK(folder.lines(0).empty());
+}
+
+TEST_CASE("ranks fetch run.json and what lies beside it, and meet by keys and values") {
+  const Folder folder;
+  std::ofstream(folder.path + "/tuner.table") << "a\nb\n";
+  std::ofstream(folder.path + "/rank0.jsonl") << "no file of theirs\n";
+  RecordServer server({folder.path, "{\"x\": 1}", 2});
+  const auto run = fetch_run(endpoint_of(server));
+  CHECK(run.run_json == "{\"x\": 1}");
+  REQUIRE(run.files.size() == 1);
+  CHECK(run.files[0] == std::pair<std::string, std::string>{"tuner.table", "a\nb\n"});
+
+  RecordStore store(endpoint_of(server));
+  CHECK_FALSE(store.get("rank1", std::chrono::milliseconds(20)));
+  const std::string bytes("\0\n\xff", 3);
+  std::thread other([&] {
+    usleep(20000);
+    RecordStore(endpoint_of(server)).set("rank1", bytes);
+  });
+  CHECK(store.get("rank1", std::chrono::seconds(5)) == bytes);
+  other.join();
+}
+
+TEST_CASE("what ranks are given in run.json's place is read, or refused") {
+  const auto endpoint = parse_records_endpoint("tcp://10.0.0.1,172.17.0.1:4567", "t");
+  CHECK(endpoint.addresses == std::vector<std::string>{"10.0.0.1", "172.17.0.1"});
+  CHECK(endpoint.port == 4567);
+  for (const char* bad : {"tcp://:1", "tcp://a", "tcp://a:0", "tcp://a:99999", "x"})
+    CHECK_THROWS_AS(parse_records_endpoint(bad, "t"), Error);
+  CHECK_THROWS_AS(parse_records_endpoint("tcp://a:1", ""), Error);
+  CHECK(own_addresses().back() == "127.0.0.1");
+}
+
+TEST_CASE("noise ends connections, never the server") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 2});
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    FrameSocket socket;
+    REQUIRE(socket.connect(endpoint_of(server), soon()) == "");
+    std::string bytes;
+    if (i % 2 == 0) {
+      FrameHeader hello;
+      hello.rank = 1;
+      bytes = frame(hello, fmt::format("{} {} append", server.token(), i % 8));
+    }
+    for (unsigned n = random() % 4; n > 0; --n) {
+      FrameHeader header;
+      header.kind = static_cast<FrameKind>(random() % 20);
+      header.rank = static_cast<int>(random() % 5) - 1;
+      header.sequence = random() % 5;
+      std::string payload(random() % 300, 'x');
+      for (char& c : payload) c = static_cast<char>(random());
+      bytes += frame(header, payload);
+    }
+    bytes.resize(bytes.size() - std::min<std::size_t>(bytes.size(), random() % 8));
+    static_cast<void>(socket.send(bytes, soon()));
+  }
+  {
+    RecordLink link(endpoint_of(server), 0, "refuse");
+    link.write("well");
+  }
+  server.finish(kGrace);
+  CHECK(folder.lines(0) == std::vector<std::string>{"well"});
+}

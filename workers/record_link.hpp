@@ -1,0 +1,123 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/wire/record_frames.hpp"
+
+namespace dynamiccl {
+
+/// Where the orchestrator listens for a launch's records.
+struct RecordsEndpoint {
+  std::vector<std::string> addresses;  ///< of one machine; tried in this order
+  int port = 0;
+  std::string token;
+};
+
+/// @param place "tcp://ADDRESS,ADDRESS:PORT". @throws Error(input) for anything else
+RecordsEndpoint parse_records_endpoint(const std::string& place, const std::string& token);
+
+/// What this process's records go to, for RecordWriter and the ranks' rendezvous; nullopt: the
+/// folder. Set once, by main, before anything is written.
+std::optional<RecordsEndpoint>& records_endpoint();
+
+/// A connection that carries frames; fails once and stays failed.
+class FrameSocket {
+ public:
+  using Clock = std::chrono::steady_clock;
+  FrameSocket() = default;
+  ~FrameSocket();
+  FrameSocket(FrameSocket&& other) noexcept;
+  FrameSocket& operator=(FrameSocket&& other) noexcept;
+
+  /// Tries each address in turn, a second each, until one answers or the time is over.
+  /// @returns why none did, "" = connected
+  std::string connect(const RecordsEndpoint& endpoint, Clock::time_point until);
+  /// @returns false when the connection has broken
+  bool send(const std::string& bytes, Clock::time_point until);
+  /// @returns the next frame; nullopt when there is none by then or the connection has broken
+  std::optional<std::pair<FrameHeader, std::string>> receive(Clock::time_point until);
+  [[nodiscard]] bool alive() const { return file_ >= 0; }
+  [[nodiscard]] int descriptor() const { return file_; }
+  void close();
+
+ private:
+  int file_ = -1;
+  std::string in_;
+};
+
+/// A launch as a rank gets it.
+struct FetchedRun {
+  std::string run_json;
+  std::vector<std::pair<std::string, std::string>> files;  ///< name and bytes
+};
+/// @throws Error(environment) when nobody answers within 30 s, or refuses
+FetchedRun fetch_run(const RecordsEndpoint& endpoint);
+
+/// Sends one writer's lines. A line is kept until it is acknowledged; a connection that breaks is
+/// made anew, and what was not acknowledged is sent again under its old number.
+class RecordLink {
+ public:
+  /// @param mode "refuse": the only writer of this rank; "append"
+  /// @throws Error(environment) when nobody answers within 30 s, or refuses
+  RecordLink(RecordsEndpoint endpoint, int rank, const char* mode);
+  /// Says what is left to be said, for 30 s at most.
+  ~RecordLink();
+  RecordLink(const RecordLink&) = delete;
+  RecordLink& operator=(const RecordLink&) = delete;
+
+  /// Waits until the line is acknowledged, so that nothing of it is under way while a rank
+  /// measures; two seconds at most: then it goes with the next one.
+  /// @param line without its line end
+  /// @throws Error(environment) for a line that is too long, and when far too much waits
+  void write(const std::string& line);
+  /// A file of this rank's folder that the orchestrator reads.
+  void send_file(const std::string& name, const std::string& bytes);
+  /// A frame that a signal handler may write to live_descriptor() as this process ends.
+  static std::string last_words(int rank, const std::string& line);
+  /// The connection that was made last; -1: there is none. For signal handlers.
+  static int live_descriptor();
+  [[nodiscard]] std::uint64_t connections() const { return connections_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// @returns false when the orchestrator cannot be reached by then
+  bool connected(Clock::time_point until);
+  /// Until everything is acknowledged, or that time.
+  void pump(Clock::time_point until);
+  void acknowledged(std::uint64_t sequence);
+
+  RecordsEndpoint endpoint_;
+  int rank_;
+  std::string hello_;
+  FrameSocket socket_;
+  std::deque<std::pair<std::uint64_t, std::string>> waiting_;  ///< whole frames by number
+  std::uint64_t last_ = 0;                                     ///< number given out
+  std::uint64_t sent_ = 0;                                     ///< over this connection
+  std::size_t waiting_bytes_ = 0;
+  std::uint64_t connections_ = 0;
+  std::string refusal_;
+};
+
+/// The ranks' rendezvous: keys and values that any of them sets and all can wait for.
+class RecordStore {
+ public:
+  explicit RecordStore(RecordsEndpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  /// @throws Error(environment) when it cannot be said within 30 s
+  void set(const std::string& key, const std::string& value);
+  /// @returns nullopt when nobody has set it by then
+  /// @throws Error(environment) when nobody answers
+  std::optional<std::string> get(const std::string& key, std::chrono::milliseconds patience);
+
+ private:
+  std::pair<FrameHeader, std::string> ask(const std::string& bytes);
+  RecordsEndpoint endpoint_;
+  FrameSocket socket_;
+};
+
+}  // namespace dynamiccl
