@@ -188,11 +188,10 @@ std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
                                              const StartRequest& request,
                                              const ApptainerSite& site) {
   std::vector<std::string> argv{site.program, "-q", "exec"};
-  // Without CAP_SYS_RESOURCE root may not hand all capabilities on, and ranks need none.
-  if (profile.user == Sharing::private_)
-    argv.emplace_back("--userns");
-  else if (site.root)
-    argv.emplace_back("--no-privs");
+  if (profile.user == Sharing::private_) argv.emplace_back("--userns");
+  // Without CAP_SYS_RESOURCE root may not hand all capabilities on, and ranks need none, of a user
+  // namespace of their own either.
+  if (site.root) argv.emplace_back("--no-privs");
   if (profile.ipc != Sharing::host) argv.emplace_back("--ipc");
   if (profile.pid != Sharing::host) argv.emplace_back("--pid");
   if (profile.uts != Sharing::host) argv.insert(argv.end(), {"--uts", "--hostname", site.name});
@@ -235,9 +234,8 @@ std::string enter_script_text(const EnvironmentProfile& profile, const Apptainer
   if (profile.uts != Sharing::host) namespaces += " --uts";
   if (profile.pid != Sharing::host) namespaces += " --pid";
   // Root's capabilities do not follow into a container that was started without any.
-  const char* drop = site.root && profile.user != Sharing::private_
-                         ? "setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "
-                         : "setpriv --no-new-privs ";
+  const char* drop = site.root ? "setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "
+                               : "setpriv --no-new-privs ";
   return fmt::format(
       "#!/bin/sh\n"
       "# Runs its arguments inside the running container, as `apptainer exec` would.\n"

@@ -61,6 +61,14 @@ TEST_CASE("a user namespace per container, with the launcher inside one of them"
   CHECK(plan.starts.front().after == std::vector<std::string>{"/tmp/runs/dyn-1-0/enter"});
 }
 
+TEST_CASE("root's ranks have no capability in a user namespace of their own either") {
+  EnvironmentProfile profile = hybrid();
+  profile.user = Sharing::private_;
+  CHECK_THAT(join(apptainer_exec_argv(profile, kRequest, site(true)), " "),
+             ContainsSubstring("exec --userns --no-privs --bind"));
+  CHECK_THAT(enter_script_text(profile, site(true)), ContainsSubstring("--bounding-set=-all"));
+}
+
 TEST_CASE("namespaces and GPUs are flags, and nothing ever cleans the environment") {
   EnvironmentProfile profile = hybrid();
   profile.ipc = profile.pid = profile.uts = Sharing::private_;
