@@ -221,7 +221,7 @@ def main():
     os.makedirs(private)
     script = (
         "mount --make-rprivate / && mount --bind \"$0\" /tmp && mount -t tmpfs -o size=64m shm /dev/shm && "
-        "{ mount -t tmpfs run /run/netns 2>/dev/null; exec \"$@\"; }"
+        "{ mkdir -p /run/netns; mount -t tmpfs run /run/netns; exec \"$@\"; }"
     )
     words = [sys.executable, "-B", os.path.abspath(__file__), "--inside", *sys.argv[1:], "--seed", str(options.seed)]
     words += ["--program", paths["program"], "--kept", paths["kept"], "--tests", options.tests]

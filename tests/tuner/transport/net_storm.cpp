@@ -318,7 +318,8 @@ class Rank {
 
 struct Process {
   pid_t pid = -1;
-  int words = -1;  ///< pipe: what the rank says at its end
+  int words = -1;    ///< pipe: what the rank says at its end
+  std::string said;  ///< of it already: a rank that never connects says no "+" before
 };
 
 [[noreturn]] void rank_main(const StormOptions& options, int rank, int to_previous, int from_next,
@@ -431,9 +432,9 @@ StormResult run_storm(const StormOptions& options) {
   StormResult result;
   result.ok = true;
   // From here on ranks have messages under way; before that a job's own bootstrap notices an end.
-  for (const Process& process : processes) {
+  for (Process& process : processes) {
     char mark = 0;
-    if (read(process.words, &mark, 1) != 1 || mark != '+') result.problem = "no connection";
+    if (read(process.words, &mark, 1) == 1 && mark != '+') process.said = mark;
   }
   if (options.kill_rank >= 0) {
     usleep(static_cast<useconds_t>(options.kill_ms) * 1000);
@@ -446,7 +447,8 @@ StormResult run_storm(const StormOptions& options) {
     waitpid(processes[r].pid, &status, 0);
     result.slowest_error_s = std::chrono::duration<double>(Clock::now() - killed).count();
     fcntl(processes[r].words, F_SETFL, O_NONBLOCK);
-    judge(options, static_cast<int>(r), status, read_words(processes[r].words), result);
+    judge(options, static_cast<int>(r), status, processes[r].said + read_words(processes[r].words),
+          result);
   }
   // Children that ranks left.
   for (const Process& process : processes)
