@@ -78,6 +78,9 @@ class World:
             time.sleep(0.2)
         raise SystemExit("the foreign dockerd does not start: " + read("/tmp/foreign.log")[-800:].decode())
 
+    def holds_foreign(self, process):
+        return self.foreign is not None and any(one in process.argv for one in self.foreign_state[0])
+
     def look_at_foreign(self):
         return (
             docker(self, "ps", "--quiet", "--no-trunc", "--filter", "name=^foreign$"),
