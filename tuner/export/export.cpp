@@ -115,13 +115,9 @@ void add_folder_network(NcclSettings& settings, const ExportOptions& options, Ex
   const std::string plugin = options.plugin;
   for (const auto& [name, value] : folder_network(plugin, folder)) environment[name] = value;
   // Capped per call by the same file's tuner, with a table of its own where there is none.
-  const auto least = environment.find("NCCL_MIN_CTAS");
-  const auto most = environment.find("NCCL_MAX_CTAS");
-  const std::string channels = least != environment.end()  ? least->second
-                               : most != environment.end() ? most->second
-                                                           : kFolderChannels;
-  environment.try_emplace("NCCL_MIN_CTAS", channels);
-  environment.try_emplace("NCCL_MAX_CTAS", channels);
+  // What the table chose was measured without the other.
+  if (!environment.contains("NCCL_MIN_CTAS") && !environment.contains("NCCL_MAX_CTAS"))
+    for (const char* name : {"NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) environment[name] = kFolderChannels;
   environment["NCCL_TUNER_PLUGIN"] = plugin;
   made.use = folder_mount(folder);
 }
