@@ -70,7 +70,10 @@ class World:
         with open("/tmp/foreign.log", "ab") as log:
             words = ["--data-root", "/tmp/foreign/d", "--exec-root", "/tmp/foreign/exec", "--pidfile", "/tmp/foreign/pid"]
             words = ["dockerd", "--live-restore", "--host", f"unix://{self.socket()}", *words]
-            subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+            # What its daemons leave in temporary files when they are killed is the foreign engine's own.
+            os.makedirs("/tmp/foreign/tmp", exist_ok=True)
+            own = {**os.environ, "TMPDIR": "/tmp/foreign/tmp"}
+            subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True, env=own)
         os.environ["DOCKER_HOST"] = f"unix://{self.socket()}"
         for _ in range(150):
             if subprocess.run(["docker", "version"], capture_output=True).returncode == 0:
