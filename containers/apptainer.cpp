@@ -45,6 +45,23 @@ std::vector<std::string> rank_prefix(const EnvironmentProfile& profile, const Ap
   return in_one_container(profile) ? std::vector<std::string>{site.run_folder + "/enter"} : exec;
 }
 
+/// Ranks with a UTS namespace each differ in their host names, as instances of a cluster's users
+/// do.
+bool has_own_host_names(const EnvironmentProfile& profile) {
+  return profile.uts != Sharing::host && !in_one_container(profile);
+}
+
+/// Text of a script that runs its arguments in a container whose host name no other one has.
+std::string own_name_script_text(const std::string& name, const std::vector<std::string>& exec) {
+  std::string words;
+  for (std::size_t i = 0; i < exec.size(); ++i) {
+    const bool is_name = i > 0 && exec[i - 1] == "--hostname";
+    words += (is_name ? "\"" + name + "-$$\"" : shell_quote(exec[i])) + " ";
+  }
+  return "#!/bin/sh\n# Runs its arguments in a container with a host name of its own.\nexec " +
+         words + "\"$@\"\n";
+}
+
 /// Starts the container that stays, away from this process. The marks are in its environment.
 std::vector<std::string> holder_argv(const ApptainerSite& site,
                                      const std::vector<std::string>& exec) {
@@ -171,11 +188,10 @@ std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
                                              const StartRequest& request,
                                              const ApptainerSite& site) {
   std::vector<std::string> argv{site.program, "-q", "exec"};
-  // Without CAP_SYS_RESOURCE root may not hand all capabilities on, and ranks need none.
-  if (profile.user == Sharing::private_)
-    argv.emplace_back("--userns");
-  else if (site.root)
-    argv.emplace_back("--no-privs");
+  if (profile.user == Sharing::private_) argv.emplace_back("--userns");
+  // Without CAP_SYS_RESOURCE root may not hand all capabilities on, and ranks need none, of a user
+  // namespace of their own either.
+  if (site.root) argv.emplace_back("--no-privs");
   if (profile.ipc != Sharing::host) argv.emplace_back("--ipc");
   if (profile.pid != Sharing::host) argv.emplace_back("--pid");
   if (profile.uts != Sharing::host) argv.insert(argv.end(), {"--uts", "--hostname", site.name});
@@ -195,16 +211,19 @@ std::vector<std::string> apptainer_exec_argv(const EnvironmentProfile& profile,
 EnvironmentPlan plan_apptainer(const EnvironmentProfile& profile, const StartRequest& request,
                                const ApptainerSite& site) {
   const auto exec = apptainer_exec_argv(profile, request, site);
+  const bool own_names = has_own_host_names(profile);
+  const auto start = own_names ? std::vector<std::string>{site.run_folder + "/own-name"} : exec;
   EnvironmentPlan plan = plan_local_ranks(request, site.name, site.run_folder, site.owner,
-                                          rank_prefix(profile, site, exec));
+                                          rank_prefix(profile, site, start));
   plan.scripts.push_back({"enter", enter_script_text(profile, site)});
+  if (own_names) plan.scripts.push_back({"own-name", own_name_script_text(site.name, exec)});
   plan.mounts = planned_mounts(site.host_folders, site.run_folder, request);
   if (in_one_container(profile))
     plan.containers = {{site.name, "", request.ranks, holder_argv(site, exec)}};
   if (profile.launcher == LauncherPlace::inside)
     plan.shape.launcher_prefix = exec;
   else
-    plan.shape.rank_prefix = exec;
+    plan.shape.rank_prefix = start;
   return plan;
 }
 
@@ -215,9 +234,8 @@ std::string enter_script_text(const EnvironmentProfile& profile, const Apptainer
   if (profile.uts != Sharing::host) namespaces += " --uts";
   if (profile.pid != Sharing::host) namespaces += " --pid";
   // Root's capabilities do not follow into a container that was started without any.
-  const char* drop = site.root && profile.user != Sharing::private_
-                         ? "setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "
-                         : "setpriv --no-new-privs ";
+  const char* drop = site.root ? "setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "
+                               : "setpriv --no-new-privs ";
   return fmt::format(
       "#!/bin/sh\n"
       "# Runs its arguments inside the running container, as `apptainer exec` would.\n"

@@ -190,7 +190,7 @@ bool another_dockerd_runs(const PrivateEngineOptions& options) {
 std::vector<std::string> clear_traces(const PrivateEngineOptions& options) {
   for (const std::string& mount : mounts_below(options.folder)) umount2(mount.c_str(), MNT_DETACH);
   std::error_code ignored;
-  for (const char* name : {"exec", "s.sock", "pid"})
+  for (const char* name : {"exec", "tmp", "s.sock", "pid"})
     fs::remove_all(options.folder + "/" + name, ignored);
   if (!uses_our_network(options)) return {};
   if (!another_dockerd_runs(options)) return restore_network(network_note(options));
@@ -228,10 +228,13 @@ void start_engine(const PrivateEngineOptions& options, bool (*interrupted)() = n
   // Forked away: the engine outlives this process when another one still has a share.
   std::vector<std::string> argv{"setsid", "--fork"};
   argv.insert(argv.end(), options.prefix.begin(), options.prefix.end());
-  argv.insert(
-      argv.end(),
-      {"dockerd", "--data-root", options.folder + "/data", "--exec-root", options.folder + "/exec",
-       "--host", "unix://" + private_engine_socket(options), "--pidfile", options.folder + "/pid"});
+  // A containerd that does not answer is asked for its stacks, and writes them to a temporary file.
+  const std::string temporary = options.folder + "/tmp";
+  fs::create_directory(temporary, ignored);
+  argv.insert(argv.end(),
+              {"env", "TMPDIR=" + temporary, "dockerd", "--data-root", options.folder + "/data",
+               "--exec-root", options.folder + "/exec", "--host",
+               "unix://" + private_engine_socket(options), "--pidfile", options.folder + "/pid"});
   CommandOptions start;
   start.output_file = log;
   checked_output("cannot start a private dockerd", argv, start);

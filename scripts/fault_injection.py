@@ -15,6 +15,10 @@ then completed. Judged after every trial:
   * after the next command nothing of ours is left: processes, containers, networks, links, mounts, sockets, files in
     /tmp, /dev/shm and the run folder; the foreign engine's container and network beside it are as they were.
 
+Kinds for leaders, the plugin's ranks and folders meet a job without a database instead: ranks that ask the plugin's tuner
+for every call's setting (judged: all calls made, the same settings on every rank) or send each other messages through its
+network (judged: every message right, or every rank told by an error; socket files gone after `clean`).
+
 Needs root (or one who may make namespaces); container kinds need dockerd and the worker image, which one container
 run makes before. Prints one line a trial and, last, a table of faults by kind, with --report FILE as JSON. Ends with 1
 when a judgement failed, and keeps those trials' folders; with 77 where it cannot run.
@@ -29,6 +33,7 @@ import subprocess
 import sys
 import time
 
+from faults.jobs import JOBS, job_trial
 from faults.kinds import BARE, CONTAINERS
 from faults.trial import Trial, has_unfinished_run
 from faults.world import World, make_foreign_database
@@ -36,6 +41,7 @@ from faults.world import World, make_foreign_database
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 APART = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--mount-proc"]
 NOT_HERE = 77
+KINDS = {**BARE, **CONTAINERS, **JOBS}
 
 
 def sub_reaper():
@@ -51,6 +57,10 @@ def sub_reaper():
 
 def one_trial(number, world, wanted, counts):
     """One experiment with faults of the wanted kinds in turn. @returns the trial"""
+    if wanted[0] in JOBS:
+        trial = job_trial(number, world, wanted[0], counts)
+        leave(trial, world)
+        return trial
     containers = any(kind in CONTAINERS for kind in wanted)
     trial = Trial(number, world, containers)
     resume = False
@@ -110,21 +120,28 @@ def leave(trial, world):
 
 
 def kinds_in_turn(kinds, most, counts, share):
-    """Lists of one to `most` kinds that have not had their share; containers and bare metal are not mixed."""
+    """Lists of one to `most` kinds that have not had their share; containers and bare metal are not mixed, a job meets one."""
     while order := [kind for kind in kinds if counts[kind] < share]:
         random.shuffle(order)
-        for group in (BARE, CONTAINERS):
+        for group in (BARE, CONTAINERS, JOBS):
             mine = [kind for kind in order if kind in group]
             while mine:
-                count = random.randint(1, most)
+                count = 1 if group is JOBS else random.randint(1, most)
                 yield mine[:count]
                 mine = mine[count:]
+
+
+def has_jobs(options):
+    """Are the programs built that load the plugin?"""
+    return all(os.access(f"{options.tests}/{name}", os.X_OK) for name in ("net_storm", "relay-rank"))
 
 
 def inside(options):
     random.seed(options.seed)
     world = World(options)
     kinds = options.kinds.split(",") if options.kinds else [*BARE] if options.bare else [*BARE, *CONTAINERS]
+    if not options.kinds and has_jobs(options):
+        kinds += [*JOBS]
     if options.foreign_engine:
         world.start_foreign_engine()
     make_foreign_database(world)
@@ -152,6 +169,8 @@ def inside(options):
         "by_kind": dict(sorted(counts.items())),
         "how": dict(sorted(did.items())),
         "samples_compared": world.compared,
+        "settings_agreed_on": world.settings,
+        "storms_that_ended_well": world.storms,
         "foreign_engine": options.foreign_engine,
         "minutes": round((time.monotonic() - began) / 60, 1),
         "failed": failed,
@@ -169,7 +188,7 @@ def main():
     parser.add_argument("--program", default=f"{HERE}/build/release/dynamiccl")
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=600, help="begin no trial after so long")
-    parser.add_argument("--kinds", help="comma-separated: " + ", ".join([*BARE, *CONTAINERS]))
+    parser.add_argument("--kinds", help="comma-separated: " + ", ".join(KINDS))
     parser.add_argument("--bare", action="store_true", help="all kinds without containers")
     parser.add_argument("--per-trial", type=int, default=4, help="most faults of a trial")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
@@ -179,10 +198,14 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep every trial's folder")
     parser.add_argument("--report")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--tests", help="where net_storm and relay-rank are (tests/ beside the program)")
     options = parser.parse_args()
-    unknown = [kind for kind in (options.kinds or "").split(",") if kind and kind not in {**BARE, **CONTAINERS}]
+    options.tests = os.path.abspath(options.tests or f"{os.path.dirname(os.path.abspath(options.program))}/tests")
+    unknown = [kind for kind in (options.kinds or "").split(",") if kind and kind not in KINDS]
     if unknown:
         parser.error("no such kind: " + ", ".join(unknown))
+    if not has_jobs(options) and any(kind in JOBS for kind in (options.kinds or "").split(",")):
+        parser.error(f"{options.tests}: net_storm and relay-rank are not built, or name their folder with --tests")
     if not os.access(options.program, os.X_OK):
         parser.error(f"{options.program}: not built, or name another with --program")
     if options.inside:
@@ -198,10 +221,10 @@ def main():
     os.makedirs(private)
     script = (
         "mount --make-rprivate / && mount --bind \"$0\" /tmp && mount -t tmpfs -o size=64m shm /dev/shm && "
-        "{ mount -t tmpfs run /run/netns 2>/dev/null; exec \"$@\"; }"
+        "{ mkdir -p /run/netns; mount -t tmpfs run /run/netns; exec \"$@\"; }"
     )
     words = [sys.executable, "-B", os.path.abspath(__file__), "--inside", *sys.argv[1:], "--seed", str(options.seed)]
-    words += ["--program", paths["program"], "--kept", paths["kept"]]
+    words += ["--program", paths["program"], "--kept", paths["kept"], "--tests", options.tests]
     words += ["--report", paths["report"]] if options.report else []
     try:
         code = subprocess.call([*APART, "bash", "-c", script, private, *words])

@@ -50,6 +50,10 @@ struct Finding {
   Fix fix;
 };
 
+/// How the shared folder of NCCL's network looks, where the ranks name one and nothing is wrong
+/// with it; else "".
+std::string folder_line(const Symptoms& symptoms);
+
 /// Every cause that the symptoms shows, in the order of the table.
 std::vector<Finding> find_causes(const Symptoms& symptoms);
 
@@ -86,6 +90,8 @@ std::optional<Symptom> look_for_reference_blas(const Symptoms& symptoms);
 Fix fix_reference_blas(const Symptoms& symptoms);
 std::optional<Symptom> look_for_gpu_boundary(const Symptoms& symptoms);
 Fix fix_gpu_boundary(const Symptoms& symptoms);
+std::optional<Symptom> look_for_unusable_folder(const Symptoms& symptoms);
+Fix fix_unusable_folder(const Symptoms& symptoms);
 std::optional<Symptom> look_for_gpu_sockets(const Symptoms& symptoms);
 Fix fix_gpu_sockets(const Symptoms& symptoms);
 

@@ -43,12 +43,36 @@ RegimeContext context_of(const EnvironmentProfile& profile) {
   return context;
 }
 
-ProcessOutcome probe_ranks(const Environment& environment, int ranks, const std::string& folder) {
+LaunchRequest request_of(const EnvironmentProfile& profile, Backend backend,
+                         const LaunchShape& shape, const LaunchSite& site) {
+  LaunchRequest request;
+  request.program_folder = site.worker_folder;
+  request.run_folder = site.run_folder;
+  request.backend = backend;
+  request.shape = shape;
+  apply_settings(request, profile, {});
+  return request;
+}
+
+/// What probes are told besides their rank: the folder that NCCL's ranks would meet in.
+std::map<std::string, std::string> folder_variable(const EnvironmentProfile& profile,
+                                                   const LaunchShape& shape,
+                                                   const LaunchSite& site) {
+  constexpr const char* kFolder = "DYNAMICCL_SHARED_FOLDER";
+  const auto request = request_of(profile, Backend::nccl, shape, site);
+  const auto found = request.environment.find(kFolder);
+  if (found == request.environment.end()) return {};
+  return {{kFolder, found->second}};
+}
+
+ProcessOutcome probe_ranks(const Environment& environment, int ranks, const std::string& folder,
+                           const std::map<std::string, std::string>& variables) {
   std::vector<Command> commands;
   for (int rank = 0; rank < ranks; ++rank) {
     Command command;
-    command.argv = environment.wrap_rank(rank, {folder + "/dynamiccl-probe", "--compact"},
-                                         {{std::string(kRankVariable), std::to_string(rank)}});
+    auto told = variables;
+    told[std::string(kRankVariable)] = std::to_string(rank);
+    command.argv = environment.wrap_rank(rank, {folder + "/dynamiccl-probe", "--compact"}, told);
     command.environment = environment.shape().launcher_environment;
     commands.push_back(std::move(command));
   }
@@ -128,12 +152,7 @@ PlannedGroup look_group(const EnvironmentProfile& profile, Backend backend, int 
 /// What the backend is told, as the launcher is told it.
 void read_settings(const EnvironmentProfile& profile, const LaunchShape& shape,
                    const LaunchSite& site, int ranks, BackendLook& look) {
-  LaunchRequest request;
-  request.program_folder = site.worker_folder;
-  request.run_folder = site.run_folder;
-  request.backend = look.backend;
-  request.shape = shape;
-  apply_settings(request, profile, {});
+  const auto request = request_of(profile, look.backend, shape, site);
   look.environment = request.environment;
   look.mca = request.mca;
   look.many_hosts = !shape.launch_agent.empty();
@@ -359,7 +378,9 @@ Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector
       symptoms.unavailable = readiness.reason;
       return symptoms;
     }
-    read_facts(probe_ranks(runner.environment(profile.name, ranks), ranks, site.worker_folder),
+    const Environment& environment = runner.environment(profile.name, ranks);
+    read_facts(probe_ranks(environment, ranks, site.worker_folder,
+                           folder_variable(profile, environment.shape(), site)),
                symptoms);
     look_at_all(backends, site, can, runner, symptoms);
   } catch (const Error& error) {

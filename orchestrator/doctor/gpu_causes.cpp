@@ -4,6 +4,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
+#include "tuner/export/folder_network.hpp"
 
 namespace dynamiccl {
 
@@ -41,11 +42,12 @@ std::optional<Symptom> look_for_gpu_sockets(const Symptoms& symptoms) {
 }
 
 Fix fix_gpu_sockets(const Symptoms& symptoms) {
-  return {
-      "where the namespaces must stay apart: one folder in all containers (--volume "
-      "/run/FOLDER:/run/FOLDER) + DYNAMICCL_SHARED_FOLDER=/run/FOLDER + "
-      "NCCL_NET_PLUGIN=libdynamiccl-nccl-plugin.so + NCCL_NET=DynamICCL (docs/transport.md)",
-      with_shared_folder(symptoms.profile)};
+  std::string flag = fmt::format(
+      "where the namespaces must stay apart: one folder in all containers (--volume {0}:{0})",
+      kUsualFolder);
+  for (const auto& [name, value] : folder_network("libdynamiccl-nccl-plugin.so", kUsualFolder))
+    flag += fmt::format(" + {}={}", name, value);
+  return {flag + " (docs/transport.md)", with_shared_folder(symptoms.profile)};
 }
 
 }  // namespace dynamiccl

@@ -9,6 +9,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/fixes.hpp"
 #include "profiles/detect/fact_access.hpp"
+#include "tuner/export/folder_network.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -129,15 +130,10 @@ void find_peer_obstacles(const EnvironmentProfile& profile, const Separation& ap
     obstacles.push_back({"peer access", "NVML says the GPUs have no peer access", ""});
 }
 
-/// NCCL 2.1x and later make a segment of this size in /dev/shm for every rank with a proxy thread,
-/// and give up where it does not fit ("Error while creating shared memory segment ... size
-/// 9637888").
-constexpr std::uint64_t kSegmentBytes = 9'637'888;
-
 void find_small_shm(const Separation& apart, int ranks, std::vector<GpuObstacle>& obstacles) {
   const auto size = apart.shm_size();
   const int sharing = apart.ranks_of_one_shm(ranks);
-  const std::uint64_t needed = static_cast<std::uint64_t>(std::max(sharing, 0)) * kSegmentBytes;
+  const std::uint64_t needed = static_cast<std::uint64_t>(std::max(sharing, 0)) * kNcclSegmentBytes;
   if (!size || size->count() >= needed) return;
   obstacles.push_back(
       {"/dev/shm size",
@@ -145,7 +141,7 @@ void find_small_shm(const Separation& apart, int ranks, std::vector<GpuObstacle>
                    "for each rank that needs a proxy: {} MiB together; it gives up where one does "
                    "not fit (the size is of one version's error message; the least that suffices "
                    "was not measured)",
-                   sharing, format_bytes(*size), kSegmentBytes, (needed >> 20) + 1),
+                   sharing, format_bytes(*size), kNcclSegmentBytes, (needed >> 20) + 1),
        "--shm-size 1g (shm_size = \"1GiB\"), or --ipc=host"});
 }
 
@@ -230,7 +226,7 @@ EnvironmentProfile with_gpu_path(EnvironmentProfile profile) {
   profile.gpus = GpuVisibility::all;
   for (const char* name :
        {"NCCL_HOSTID", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_PLUGIN", "NCCL_NET",
-        "DYNAMICCL_SHARED_FOLDER", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) {
+        "DYNAMICCL_SHARED_FOLDER", "NCCL_TUNER_PLUGIN", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) {
     profile.environment.erase(name);
     drop_setting(profile, Backend::nccl, SettingScope::env, name);
   }
@@ -239,14 +235,14 @@ EnvironmentProfile with_gpu_path(EnvironmentProfile profile) {
 
 EnvironmentProfile with_shared_folder(EnvironmentProfile profile) {
   constexpr const char* kReason = "through a folder that isolated ranks share";
-  const auto put = [&](const char* name, const char* value) {
+  const auto put = [&](const std::string& name, const std::string& value) {
     put_setting(profile, Backend::nccl, {{SettingScope::env, name, value}, kReason});
   };
-  put("NCCL_NET_PLUGIN", "{program_folder}/libdynamiccl-nccl-plugin.so");
-  put("NCCL_NET", "DynamICCL");
-  put("DYNAMICCL_SHARED_FOLDER", "{run_folder}");
-  put("NCCL_MIN_CTAS", "8");
-  put("NCCL_MAX_CTAS", "8");
+  const std::string plugin = "{program_folder}/libdynamiccl-nccl-plugin.so";
+  for (const auto& [name, value] : folder_network(plugin, "{run_folder}")) put(name, value);
+  put("NCCL_TUNER_PLUGIN", plugin);
+  put("NCCL_MIN_CTAS", kFolderChannels);
+  put("NCCL_MAX_CTAS", kFolderChannels);
   return profile;
 }
 

@@ -26,6 +26,11 @@ struct NameTable<GpuPath> {
       Named{GpuPath::net, "NET"},   Named{GpuPath::impossible, "impossible"}};
 };
 
+/// NCCL 2.1x and later make a segment of this size in /dev/shm for every rank with a proxy thread,
+/// and give up where it does not fit ("Error while creating shared memory segment ... size
+/// 9637888").
+inline constexpr std::uint64_t kNcclSegmentBytes = 9'637'888;
+
 /// One thing that keeps NCCL from a faster path.
 struct GpuObstacle {
   std::string what;  ///< "host hash", "/dev/shm device", "GPU visibility", ...

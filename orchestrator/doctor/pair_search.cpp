@@ -92,40 +92,70 @@ class Search {
     if (!known) result_.suspects.push_back(suspect);
   }
 
+  /// Fresh launches of one suspect.
+  struct Confirmation {
+    std::vector<double> times;
+    int failures = 0;
+    int enough_failures = 2;  ///< to say that no launch comes up; each may take a timeout
+    [[nodiscard]] bool open(int confirmations) const {
+      return failures < enough_failures && static_cast<int>(times.size()) < confirmations;
+    }
+  };
+
+  /// Of what never ran one failure more is enough; what ran before may have failed by chance.
+  [[nodiscard]] int enough_failures(const PairSuspect& suspect) const {
+    const bool ran =
+        std::any_of(result_.launches.begin(), result_.launches.end(), [&](const PairLaunch& one) {
+          const bool of_node = one.a == suspect.node || one.b == suspect.node;
+          const bool of_pair = one.a == suspect.node && one.b == suspect.with;
+          return one.time.ok() && (suspect.link ? of_pair : of_node);
+        });
+    return ran ? 2 : 1;
+  }
+
   /// Nothing is judged by the launches that made it a suspect.
   void confirm() {
     if (result_.suspects.empty()) return;
     const PairLaunch best = *reference();
     std::vector<double> as_it_should_be;
-    std::vector<std::vector<double>> of_suspect(result_.suspects.size());
-    std::vector<int> failures(result_.suspects.size());
-    for (int turn = 0; turn < limits_.confirmations; ++turn) {
+    std::vector<Confirmation> confirmations(result_.suspects.size());
+    for (std::size_t i = 0; i < confirmations.size(); ++i)
+      confirmations[i].enough_failures = enough_failures(result_.suspects[i]);
+    const auto open = [&](const Confirmation& one) { return one.open(limits_.confirmations); };
+    // A turn more makes up for a launch that failed by chance.
+    for (int turn = 0; turn <= limits_.confirmations; ++turn) {
+      const bool enough = static_cast<int>(as_it_should_be.size()) >= limits_.confirmations;
+      if (turn == limits_.confirmations && enough &&
+          std::none_of(confirmations.begin(), confirmations.end(), open))
+        break;
       const PairTime good = launch(best.a, best.b);
       if (good.ok()) as_it_should_be.push_back(good.typical_us);
-      for (std::size_t i = 0; i < result_.suspects.size(); ++i) {
-        auto& suspect = result_.suspects[i];
-        // One failure more is enough of what takes a timeout each.
-        if (failures[i] > 0) continue;
-        const PairTime time = launch(suspect.node, suspect.with);
-        if (time.ok()) {
-          of_suspect[i].push_back(time.typical_us);
-        } else {
-          ++failures[i];
-          suspect.failure = time.failure;
-        }
-      }
+      for (std::size_t i = 0; i < confirmations.size(); ++i)
+        if (open(confirmations[i])) launch_suspect(result_.suspects[i], confirmations[i]);
     }
-    for (std::size_t i = 0; i < result_.suspects.size(); ++i)
-      judge_suspect(result_.suspects[i], of_suspect[i], as_it_should_be);
+    for (std::size_t i = 0; i < confirmations.size(); ++i)
+      judge_suspect(result_.suspects[i], confirmations[i], as_it_should_be);
   }
 
-  void judge_suspect(PairSuspect& suspect, const std::vector<double>& times,
+  void launch_suspect(PairSuspect& suspect, Confirmation& confirmation) {
+    const PairTime time = launch(suspect.node, suspect.with);
+    if (time.ok()) {
+      confirmation.times.push_back(time.typical_us);
+    } else {
+      ++confirmation.failures;
+      suspect.failure = time.failure;
+    }
+  }
+
+  void judge_suspect(PairSuspect& suspect, const Confirmation& confirmation,
                      const std::vector<double>& as_it_should_be) const {
-    if (!suspect.failure.empty()) {
-      // Failed when it was found, or so often since that it never ran: else it was chance.
+    const auto& times = confirmation.times;
+    if (confirmation.failures >= confirmation.enough_failures) {
+      // Some came up: flaky, which is said but not blamed on the node.
       suspect.confirmed = times.empty() && !as_it_should_be.empty();
       return;
     }
+    suspect.failure.clear();
     suspect.launches_a_side = static_cast<int>(std::min(times.size(), as_it_should_be.size()));
     suspect.ratio = ratio_unpaired(times, as_it_should_be);
     suspect.confirmed = judge(suspect.ratio, {limits_.band}) == Verdict::slower;

@@ -37,10 +37,12 @@ struct PairSearchLimits {
 /// A node, or a link between two nodes that are both well.
 struct PairSuspect {
   std::size_t node = 0;
-  std::size_t with = 0;     ///< its partner in the confirming launches; a link's other end
-  bool link = false;        ///< neither end is to blame alone
-  Ratio ratio;              ///< its time over the reference pair's, from fresh launches
-  std::string failure;      ///< of its launches, "" = they ran
+  std::size_t with = 0;  ///< its partner in the confirming launches; a link's other end
+  bool link = false;     ///< neither end is to blame alone
+  Ratio ratio;           ///< its time over the reference pair's, from fresh launches
+  /// Of fresh launches, with none beside it that ran or too few; "" = they ran, but for one at
+  /// most.
+  std::string failure;
   bool confirmed = false;   ///< to be drained; false: the fresh launches did not bear it out
   int launches_a_side = 0;  ///< behind the ratio
 };
@@ -59,9 +61,9 @@ struct PairSearchResult {
 /// Finds slow or unreachable nodes among `nodes` by launches of two ranks. Each node is in one pair
 /// first; the pairs that are slow are split, each half with a node of the fastest pair; what is
 /// slow there too is measured anew, in turns with the fastest pair, and named when the whole
-/// interval of the ratio lies beyond the band. Needs fewer than half of the nodes to be slow: else
-/// the fastest pair is no measure. For N nodes with one slow one N/2 + 2 + 2 x confirmations
-/// launches.
+/// interval of the ratio lies beyond the band. What ran before must fail twice, and never run,
+/// before it is named as down. Needs fewer than half of the nodes to be slow: else the fastest pair
+/// is no measure. For N nodes with one slow one N/2 + 2 + 2 x confirmations launches.
 /// @param nodes 2 at least; of two nodes neither is ever named as slow
 PairSearchResult find_slow_nodes(std::size_t nodes, const MeasurePair& measure,
                                  const PairSearchLimits& limits = {});

@@ -70,6 +70,10 @@ class Machine final : public LiveSystem {
     return {facts, ""};
   }
 
+  [[nodiscard]] Known<MeetingFolder> meeting_folder(const std::string& path) const override {
+    return {look_at_meeting_folder(path), ""};
+  }
+
   [[nodiscard]] Known<std::vector<InterfaceAddresses>> interfaces() const override {
     using Result = Known<std::vector<InterfaceAddresses>>;
     ifaddrs* first = nullptr;
@@ -124,6 +128,9 @@ class Machine final : public LiveSystem {
 Known<CmaTest> LiveSystem::cma() const { return Known<CmaTest>::unknown(kNotLive); }
 Known<FilesystemFacts> LiveSystem::filesystem(const std::string&) const {
   return Known<FilesystemFacts>::unknown(kNotLive);
+}
+Known<MeetingFolder> LiveSystem::meeting_folder(const std::string&) const {
+  return Known<MeetingFolder>::unknown(kNotLive);
 }
 Known<std::vector<InterfaceAddresses>> LiveSystem::interfaces() const {
   return Known<std::vector<InterfaceAddresses>>::unknown(kNotLive);

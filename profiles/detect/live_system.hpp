@@ -9,6 +9,7 @@
 #include "core/vocabulary/units.hpp"
 #include "profiles/detect/cma_test.hpp"
 #include "profiles/detect/known.hpp"
+#include "profiles/detect/meeting_folder.hpp"
 
 namespace dynamiccl {
 
@@ -36,6 +37,8 @@ class LiveSystem {
   /// microseconds).
   [[nodiscard]] virtual Known<CmaTest> cma() const;
   [[nodiscard]] virtual Known<FilesystemFacts> filesystem(const std::string& path) const;
+  /// A socket file is made in the folder and removed.
+  [[nodiscard]] virtual Known<MeetingFolder> meeting_folder(const std::string& path) const;
   [[nodiscard]] virtual Known<std::vector<InterfaceAddresses>> interfaces() const;
   [[nodiscard]] virtual Known<std::string> libc_version() const;
   [[nodiscard]] virtual Known<std::vector<std::pair<std::string, std::string>>> environment() const;

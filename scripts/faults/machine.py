@@ -19,6 +19,7 @@ class Process:
         self.name = stat[stat.find("(") + 1 : stat.rfind(")")]
         fields = stat[stat.rfind(")") + 2 :].split()
         self.state = fields[0] if fields else "X"
+        self.parent = fields[1] if len(fields) > 1 else ""
         self.start = fields[19] if len(fields) > 19 else ""
 
     def base(self):

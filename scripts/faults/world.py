@@ -2,6 +2,7 @@
 import glob
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -9,12 +10,20 @@ from faults.machine import docker, engine_process, of_a_run, processes, read, se
 from faults.trial import COMMAND_LIMIT_S, EXPERIMENT
 
 
+def answers(path):
+    """Does somebody listen at this socket?"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        return caller.connect_ex(path) == 0
+
+
 class World:
     def __init__(self, options):
         self.program, self.keep = os.path.abspath(options.program), options.keep
         self.kept = os.path.abspath(options.kept)
+        self.program_folder, self.test_folder = os.path.dirname(self.program), os.path.abspath(options.tests)
         self.base = "/tmp/trials"
         self.run_folder, self.cache = "/tmp/run-folder", "/tmp/cache"
+        self.settings, self.storms = 0, 0  # changes that ranks of jobs agreed on, storms of messages that ended well
         self.compared, self.age_run_folders = 0, False
         self.foreign = None
         for folder in (self.base, self.cache, self.kept):
@@ -57,7 +66,9 @@ class World:
         for one in engine_process(self):
             send(one.pid, signal.SIGCONT)
         version = ["docker", "--host", f"unix://{self.socket()}", "version"]
-        if subprocess.run(version, capture_output=True).returncode == 0:
+        # A dockerd answers although the containerd that a fault killed does not, and starts no container then.
+        daemons = answers("/tmp/foreign/exec/containerd/containerd.sock")
+        if daemons and subprocess.run(version, capture_output=True).returncode == 0:
             return
         for one in engine_process(self):
             send(one.pid, signal.SIGKILL)
@@ -68,13 +79,19 @@ class World:
         with open("/tmp/foreign.log", "ab") as log:
             words = ["--data-root", "/tmp/foreign/d", "--exec-root", "/tmp/foreign/exec", "--pidfile", "/tmp/foreign/pid"]
             words = ["dockerd", "--live-restore", "--host", f"unix://{self.socket()}", *words]
-            subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+            # What its daemons leave in temporary files when they are killed is the foreign engine's own.
+            os.makedirs("/tmp/foreign/tmp", exist_ok=True)
+            own = {**os.environ, "TMPDIR": "/tmp/foreign/tmp"}
+            subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True, env=own)
         os.environ["DOCKER_HOST"] = f"unix://{self.socket()}"
         for _ in range(150):
             if subprocess.run(["docker", "version"], capture_output=True).returncode == 0:
                 return
             time.sleep(0.2)
         raise SystemExit("the foreign dockerd does not start: " + read("/tmp/foreign.log")[-800:].decode())
+
+    def holds_foreign(self, process):
+        return self.foreign is not None and any(one in process.argv for one in self.foreign_state[0])
 
     def look_at_foreign(self):
         return (

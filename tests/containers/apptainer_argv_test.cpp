@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -60,6 +61,14 @@ TEST_CASE("a user namespace per container, with the launcher inside one of them"
   CHECK(plan.starts.front().after == std::vector<std::string>{"/tmp/runs/dyn-1-0/enter"});
 }
 
+TEST_CASE("root's ranks have no capability in a user namespace of their own either") {
+  EnvironmentProfile profile = hybrid();
+  profile.user = Sharing::private_;
+  CHECK_THAT(join(apptainer_exec_argv(profile, kRequest, site(true)), " "),
+             ContainsSubstring("exec --userns --no-privs --bind"));
+  CHECK_THAT(enter_script_text(profile, site(true)), ContainsSubstring("--bounding-set=-all"));
+}
+
 TEST_CASE("namespaces and GPUs are flags, and nothing ever cleans the environment") {
   EnvironmentProfile profile = hybrid();
   profile.ipc = profile.pid = profile.uts = Sharing::private_;
@@ -70,6 +79,20 @@ TEST_CASE("namespaces and GPUs are flags, and nothing ever cleans the environmen
   CHECK_THAT(argv, ContainsSubstring("--ipc --pid --uts --hostname dyn-1-0 --nv"));
   // These would drop the launcher's variables: N jobs of one rank each, exit code 0.
   CHECK_THAT(argv, !ContainsSubstring("--cleanenv") && !ContainsSubstring("--contain"));
+}
+
+TEST_CASE("ranks with a UTS namespace each get a host name each") {
+  EnvironmentProfile profile = hybrid();
+  profile.ipc = profile.pid = profile.uts = Sharing::private_;
+  const EnvironmentPlan plan = plan_apptainer(profile, kRequest, site(true));
+  CHECK(plan.shape.rank_prefix == std::vector<std::string>{"/tmp/runs/dyn-1-0/own-name"});
+  CHECK(plan.starts.front().after == plan.shape.rank_prefix);
+  const auto script = std::find_if(plan.scripts.begin(), plan.scripts.end(),
+                                   [](const auto& one) { return one.file == "own-name"; });
+  REQUIRE(script != plan.scripts.end());
+  CHECK_THAT(script->text, ContainsSubstring("exec /usr/bin/apptainer") &&
+                               ContainsSubstring("--hostname \"dyn-1-0-$$\"") &&
+                               ContainsSubstring("\"$@\""));
 }
 
 TEST_CASE("entering the running container joins exactly its namespaces") {

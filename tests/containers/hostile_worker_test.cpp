@@ -6,6 +6,7 @@
 
 #include "real_support.hpp"
 #include "support.hpp"
+#include "temp_user.hpp"
 
 using namespace dynamiccl;
 
@@ -122,4 +123,97 @@ TEST_CASE("a hostile worker gets no more than its profile says, in every profile
   for (const auto& [name, profile] : shipped_profiles())
     if (in_docker(profile) && name != "cross-docker" && !unavailable_reason(profile))
       check_from_inside(profile);
+}
+
+namespace {
+
+/// Beside attempts(), which an ordinary user may try without harm where they succeed: opened, not
+/// written.
+const std::vector<std::pair<std::string, std::string>>& harmless_attempts() {
+  static const std::vector<std::pair<std::string, std::string>> list{
+      {"mount -t tmpfs none /mnt", "mounts"},
+      {"mount -o remount,rw /proc/sys", "makes the kernel's settings writable"},
+      {": >> /proc/sys/kernel/core_pattern", "sets what the machine runs on a crash"},
+      {": >> /proc/sysrq-trigger", "crashes the machine"},
+      {"test -w /var/run/docker.sock || test -w /run/docker.sock", "uses the engine's socket"},
+      {"for disk in /dev/vda /dev/sda /dev/nvme0n1; do head -c 1 $disk >/dev/null && exit 0; done; "
+       "exit 1",
+       "reads the machine's disk"},
+      {"mknod /tmp/dyn-hostile-mem c 1 1", "makes a device"},
+      {"head -c 1 /dev/mem", "reads the machine's memory"},
+      {"cat /etc/shadow", "reads passwords"},
+      {"ls /root", "reads root's files"},
+      {"ls /proc/1/root/", "leaves by the first process's root"},
+      {"nsenter --target 1 --mount true", "enters the machine's mounts"},
+      {"setpriv --reuid 0 true", "becomes root"}};
+  return list;
+}
+
+/// What a rank in Apptainer finds, one line a finding; "" where all is as promised.
+std::string found_in_apptainer(const EnvironmentProfile& profile, const std::string& programs,
+                               bool ways_out) {
+  StartRequest request{test_run("hostile"), 2, {}};
+  request.programs = {programs};
+  prepare(profile, {});
+  const auto environment = start_environment(profile, request);
+  std::string found;
+  const auto inside = [&](int rank, const std::string& command) {
+    return run_command(environment->wrap_rank(rank, {"sh", "-c", command}, {}));
+  };
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto status = inside(rank, "grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status");
+    if (status.exit_code != 0) return "no rank: " + status.err;
+    // In a user namespace of their own capabilities say nothing of the machine.
+    for (const char* line :
+         {"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"})
+      if (status.out.find(line) == std::string::npos)
+        found += std::string("not ") + line + ": " + status.out + "\n";
+    for (const std::string& write : {"echo x > " + programs + "/worker",
+                                     "rm " + programs + "/worker", "touch " + programs + "/y"})
+      if (inside(rank, write).exit_code == 0) found += "writes into the programs: " + write + "\n";
+    if (!ways_out) continue;
+    for (const auto& [command, what] : harmless_attempts())
+      if (inside(rank, command).exit_code == 0) found += what + ": " + command + "\n";
+  }
+  environment->stop();
+  return found;
+}
+
+bool in_apptainer(const EnvironmentProfile& profile) {
+  return profile.kind == EnvironmentKind::singularity;
+}
+
+}  // namespace
+
+TEST_CASE("a hostile worker of root in Apptainer has no capability and cannot change the programs",
+          "[safety]") {
+  need(shipped("singularity"));
+  const TempFolder programs;
+  std::ofstream(programs.path() + "/worker") << "program\n";
+  for (const auto& [name, profile] : shipped_profiles()) {
+    if (!in_apptainer(profile) || unavailable_reason(profile)) continue;
+    INFO(name);
+    CHECK(found_in_apptainer(profile, programs.path(), false) == "");
+  }
+}
+
+TEST_CASE("a hostile worker of an ordinary user in Apptainer finds no way out", "[safety]") {
+  if (!is_root()) SKIP("needs root to make a user");
+  started(shipped("singularity"), test_request("hostile"))->stop();
+  const TempFolder programs;
+  std::ofstream(programs.path() + "/worker") << "program\n";
+  const TempUser user;
+  int looked_at = 0;
+  for (const auto& [name, profile] : shipped_profiles()) {
+    if (!in_apptainer(profile)) continue;
+    INFO(name);
+    const std::string found = user.run([&, &one = profile]() -> std::string {
+      if (const auto reason = unavailable_reason(one)) return "unavailable";
+      return found_in_apptainer(one, programs.path(), true);
+    });
+    if (found == "unavailable") continue;
+    ++looked_at;
+    CHECK(found == "");
+  }
+  CHECK(looked_at >= 2);
 }

@@ -99,6 +99,30 @@ TEST_CASE("the first share starts a private dockerd, the last one ends it by its
   CHECK(command_line.peek() == std::ifstream::traits_type::eof());
 }
 
+TEST_CASE("what a private engine's daemons write to temporary files goes with it") {
+  const TempFolder folder;
+  const PrivateEngineOptions options = apart(folder);
+  std::string in_tmp;
+  bool seen = false;
+  {
+    const EngineLease lease(options);
+    for (const ProcessInfo& process : list_processes())
+      if (process.name == "containerd" && belongs_to_engine(process, options)) {
+        // dockerd does so to one that does not answer, before it kills it.
+        kill(process.pid, SIGUSR1);
+        const std::string file = "/containerd." + std::to_string(process.pid) + ".stacks.log";
+        in_tmp = "/tmp" + file;
+        for (int i = 0; i < 100 && !seen; ++i) {
+          usleep(50000);
+          seen = std::filesystem::exists(options.folder + "/tmp" + file);
+        }
+      }
+  }
+  CHECK(seen);
+  CHECK_FALSE(std::filesystem::exists(in_tmp));
+  CHECK_FALSE(std::filesystem::exists(options.folder + "/tmp"));
+}
+
 TEST_CASE("a private engine that ends takes its containers and mounts along") {
   const TempFolder folder;
   const PrivateEngineOptions options = apart(folder);

@@ -59,8 +59,8 @@ std::string shm_kib(const Environment& environment, int rank) {
 TEST_CASE("ranks see exactly the namespaces that the profile promises (B-01, B-02, B-03, B-04)") {
   for (const char* name :
        {"bare-metal", "singularity", "singularity-inside", "singularity-userns",
-        "singularity-userns-inside", "single-docker", "cross-docker", "cross-docker-host-network",
-        "cross-docker-shared", "cross-docker-shared-ipc"}) {
+        "singularity-userns-inside", "singularity-apart", "single-docker", "cross-docker",
+        "cross-docker-host-network", "cross-docker-shared", "cross-docker-shared-ipc"}) {
     DYNAMIC_SECTION(name) {
       const EnvironmentProfile& profile = shipped(name);
       const auto environment = started(profile, test_request("namespaces"));

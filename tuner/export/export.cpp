@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tuner/export/folder_network.hpp"
 #include "tuner/export/mpi_export.hpp"
 
 namespace dynamiccl {
@@ -96,11 +97,38 @@ std::string path_in(const ExportOptions& options, const std::string& name) {
   return options.folder.empty() ? name : options.folder + "/" + name;
 }
 
-Export nccl(const std::vector<TableEntry>& rows, const std::string& heading,
-            const ExportOptions& options, bool environment_only) {
-  const NcclSettings settings = nccl_settings(rows);
+/// Were the rows measured, or are they to run, on the network through a shared folder?
+bool goes_through_folder(const NcclSettings& settings, const TableRegime& regime) {
+  const auto network = settings.environment.find("NCCL_NET");
+  if (network != settings.environment.end()) return network->second == kFolderNetwork;
+  const nlohmann::json::json_pointer link("/ingredients/intra_link");
+  return regime.json.is_object() && regime.json.contains(link) && regime.json[link] == "folder";
+}
+
+/// What such a job needs, and how its containers get the folder.
+void add_folder_network(NcclSettings& settings, const ExportOptions& options, Export& made) {
+  auto& environment = settings.environment;
+  const auto own = environment.find("DYNAMICCL_SHARED_FOLDER");
+  const std::string folder = !options.shared_folder.empty() ? options.shared_folder
+                             : own != environment.end()     ? own->second
+                                                            : kUsualFolder;
+  const std::string plugin = options.plugin;
+  for (const auto& [name, value] : folder_network(plugin, folder)) environment[name] = value;
+  // Capped per call by the same file's tuner, with a table of its own where there is none.
+  // What the table chose was measured without the other.
+  if (!environment.contains("NCCL_MIN_CTAS") && !environment.contains("NCCL_MAX_CTAS"))
+    for (const char* name : {"NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) environment[name] = kFolderChannels;
+  environment["NCCL_TUNER_PLUGIN"] = plugin;
+  made.use = folder_mount(folder);
+}
+
+Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
+            const std::string& heading, const ExportOptions& options, bool environment_only) {
+  NcclSettings settings = nccl_settings(rows);
   Export result;
   result.notes = settings.notes;
+  const bool by_folder = !rows.empty() && goes_through_folder(settings, regime);
+  if (by_folder) add_folder_network(settings, options, result);
   std::string environment;
   for (const auto& [name, value] : settings.environment)
     environment += fmt::format("{}={}\n", name, value);
@@ -121,9 +149,9 @@ Export nccl(const std::vector<TableEntry>& rows, const std::string& heading,
     return result;
   }
   // NCCL reads it line by line, so one variable loads all: no quotes, no expansion.
-  result.files.push_back(
-      {"nccl.conf", heading + environment + "NCCL_TUNER_PLUGIN=" + options.plugin +
-                        "\nDYNAMICCL_TUNER_TABLE=" + path_in(options, "nccl.table") + "\n"});
+  if (!by_folder) environment += "NCCL_TUNER_PLUGIN=" + options.plugin + "\n";
+  result.files.push_back({"nccl.conf", heading + environment + "DYNAMICCL_TUNER_TABLE=" +
+                                           path_in(options, "nccl.table") + "\n"});
   result.files.push_back({"nccl.table", to_text(settings.rows)});
   result.use.push_back("NCCL_CONF_FILE=" + path_in(options, "nccl.conf") +
                        "     in the environment of every rank");
@@ -252,9 +280,9 @@ Export export_table(const ConfigurationTable& table, ExportFormat format,
   const std::string heading = head(table, regime);
   switch (format) {
     case ExportFormat::nccl:
-      return nccl(rows, heading, options, false);
+      return nccl(rows, regime, heading, options, false);
     case ExportFormat::environment:
-      return nccl(rows, heading, options, true);
+      return nccl(rows, regime, heading, options, true);
     case ExportFormat::openmpi:
       return openmpi(rows, checks, heading, options);
     case ExportFormat::mpich:

@@ -20,10 +20,11 @@ struct Export {
 };
 
 struct ExportOptions {
-  std::string regime{};  ///< id or name, or their beginning; "" where the table has one
-  int ranks = 0;         ///< only rows of this group size; 0: all
-  std::string folder{};  ///< absolute: files name each other
-  std::string plugin{};  ///< absolute path of libdynamiccl-nccl-plugin.so, as jobs see it
+  std::string regime{};         ///< id or name, or their beginning; "" where the table has one
+  int ranks = 0;                ///< only rows of this group size; 0: all
+  std::string folder{};         ///< absolute: files name each other
+  std::string plugin{};         ///< absolute path of libdynamiccl-nccl-plugin.so, as jobs see it
+  std::string shared_folder{};  ///< as ranks see it; "": the table's own, else kUsualFolder
 };
 
 enum class ExportFormat { nccl, environment, openmpi, mpich, gloo, toml };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tuner/action/action_space.hpp"
+#include "tuner/export/folder_network.hpp"
 #include "tuner/job/job_facts.hpp"
 #include "tuner/job/job_watch.hpp"
 
@@ -18,9 +19,6 @@ struct JobConstraints {
   std::optional<int> host_cores;         ///< cores of a host that NCCL's helper threads may fill
   bool same_bits = false;  ///< sums in the default's order: every result stays the same bit by bit
 };
-
-/// What NCCL_NET names the network through a shared folder (tuner/transport).
-inline constexpr const char* kFolderNetwork = "DynamICCL";
 
 /// NCCL's launch-scope settings that may matter for a job where it runs: helper threads and sockets
 /// where its messages go through sockets, the network through a shared folder where they do so

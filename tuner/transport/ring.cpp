@@ -20,11 +20,15 @@ std::size_t rounded(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kP
 
 }  // namespace
 
+std::size_t Ring::bytes_for(unsigned cells, std::size_t cell_bytes) {
+  return rounded(sizeof(Control)) + cells * cell_bytes;
+}
+
 std::unique_ptr<Ring> Ring::make(unsigned cells, std::size_t cell_bytes, std::string& problem) {
   std::unique_ptr<Ring> ring(new Ring);
   ring->cells_ = cells;
   ring->cell_bytes_ = cell_bytes;
-  ring->bytes_ = rounded(sizeof(Control)) + cells * cell_bytes;
+  ring->bytes_ = bytes_for(cells, cell_bytes);
   ring->file_ = Descriptor(memfd_create("dynamiccl-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int file = ring->file_.get();
   // Its memory now, not a signal later.
@@ -50,7 +54,7 @@ std::unique_ptr<Ring> Ring::map(Descriptor file, unsigned cells, std::size_t cel
     return nullptr;
   ring->cells_ = cells;
   ring->cell_bytes_ = cell_bytes;
-  ring->bytes_ = rounded(sizeof(Control)) + cells * cell_bytes;
+  ring->bytes_ = bytes_for(cells, cell_bytes);
   struct stat status {};
   const int seals = fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(file.get(), &status) != 0 ||

@@ -40,6 +40,8 @@ class Ring {
   /// @returns nullptr and a problem: no memory left in this container, or what is given is not such
   /// a file
   static std::unique_ptr<Ring> make(unsigned cells, std::size_t cell_bytes, std::string& problem);
+  /// Memory of a connection.
+  static std::size_t bytes_for(unsigned cells, std::size_t cell_bytes);
   static std::unique_ptr<Ring> map(Descriptor file, unsigned cells, std::size_t cell_bytes,
                                    std::string& problem);
   Ring(const Ring&) = delete;

@@ -15,13 +15,12 @@
 #include <ctime>
 #include <utility>
 
+#include "profiles/detect/meeting_folder.hpp"
 #include "tuner/transport/settings.hpp"
 
 namespace dynamiccl::transport {
 namespace {
 
-constexpr const char* kPrefix = "dynamiccl-";
-constexpr const char* kSuffix = ".sock";
 constexpr int kBacklog = 16;
 
 std::uint64_t hash(const char* text, std::size_t size) {
@@ -31,38 +30,8 @@ std::uint64_t hash(const char* text, std::size_t size) {
   return value;
 }
 
-std::string name_of(std::uint64_t name) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%s%016" PRIx64 "%s", kPrefix, name, kSuffix);
-  return text.data();
-}
-
-/// Paths longer than an address holds go by way of the opened folder.
-bool address_of(int directory, const std::string& path, const std::string& name,
-                sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  std::string full = path + "/" + name;
-  if (full.size() >= sizeof address.sun_path)
-    full = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
-  if (full.size() >= sizeof address.sun_path) return false;
-  std::memcpy(address.sun_path, full.c_str(), full.size() + 1);
-  return true;
-}
-
 const sockaddr* generic(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);
-}
-
-/// What makes a folder unsafe to meet in; empty: nothing.
-std::string unsafe(const struct stat& status) {
-  if (!S_ISDIR(status.st_mode)) return "it is no folder";
-  if (status.st_uid != geteuid() && status.st_uid != 0)
-    return "it belongs to user " + std::to_string(status.st_uid) + ", this process runs as " +
-           std::to_string(geteuid());
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0)
-    return "other users may rename what is in it";
-  return {};
 }
 
 }  // namespace
@@ -99,8 +68,8 @@ std::unique_ptr<SharedFolder> SharedFolder::open(const std::string& path, std::s
               ". Mount one folder of the host at DYNAMICCL_SHARED_FOLDER in every container.";
     return nullptr;
   }
-  const std::string why = unsafe(status);
-  if (!why.empty()) {
+  std::string why;
+  if (unsafe_folder(status, geteuid(), why) != FolderTrouble::none) {
     problem = "the shared folder " + path + " is not used: " + why +
               ". Make it this user's own: chmod 700 " + path;
     return nullptr;
@@ -115,7 +84,7 @@ std::unique_ptr<SharedFolder> SharedFolder::open(const std::string& path, std::s
 Descriptor SharedFolder::listen(std::uint64_t name, std::string& problem) const {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
-  if (!address_of(directory_.get(), path_, name_of(name), address)) {
+  if (!folder_socket_address(directory_.get(), path_, folder_socket_name(name), address)) {
     problem = "the path of the shared folder is too long: " + path_;
     return {};
   }
@@ -138,7 +107,7 @@ Descriptor SharedFolder::connect(std::uint64_t name, int& error) const {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   error = ENAMETOOLONG;
-  if (!address_of(directory_.get(), path_, name_of(name), address)) return {};
+  if (!folder_socket_address(directory_.get(), path_, folder_socket_name(name), address)) return {};
   error = 0;
   if (!socket.valid() || ::connect(socket.get(), generic(address), sizeof address) != 0) {
     error = errno;
@@ -148,7 +117,7 @@ Descriptor SharedFolder::connect(std::uint64_t name, int& error) const {
 }
 
 void SharedFolder::remove(std::uint64_t name) const {
-  unlinkat(directory_.get(), name_of(name).c_str(), 0);
+  unlinkat(directory_.get(), folder_socket_name(name).c_str(), 0);
 }
 
 int sweep_folder(const std::string& path, std::chrono::seconds age) {
@@ -157,16 +126,16 @@ int sweep_folder(const std::string& path, std::chrono::seconds age) {
   DIR* entries = fdopendir(dup(directory.get()));
   if (entries == nullptr) return 0;
   int removed = 0;
-  const std::size_t size = name_of(0).size();
+  const std::size_t size = folder_socket_name(0).size();
   while (const dirent* entry = readdir(entries)) {
     const std::string name = entry->d_name;
     struct stat status {};
-    if (name.size() != size || name.rfind(kPrefix, 0) != 0 ||
+    if (name.size() != size || name.rfind(kFolderSocketPrefix, 0) != 0 ||
         fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISSOCK(status.st_mode) || status.st_mtime + age.count() > std::time(nullptr))
       continue;
     sockaddr_un address{};
-    if (!address_of(directory.get(), path, name, address)) continue;
+    if (!folder_socket_address(directory.get(), path, name, address)) continue;
     const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     // A listener takes the connection, and drops it as it says nothing.
     if (socket.valid() && ::connect(socket.get(), generic(address), sizeof address) != 0 &&

@@ -32,6 +32,7 @@ struct Arguments {
   int ranks = 0;
   std::string up_to;
   std::string plugin;
+  std::string shared_folder;
   std::string anonymous;
   std::vector<std::string> hidden;
 };
@@ -165,7 +166,8 @@ void run_export(const Arguments& arguments, Shared& shared) {
   fs::create_directories(folder, problem);
   ExportOptions options{arguments.regime, arguments.ranks, folder.string(),
                         arguments.plugin.empty() ? beside_the_program("libdynamiccl-nccl-plugin.so")
-                                                 : arguments.plugin};
+                                                 : arguments.plugin,
+                        arguments.shared_folder};
   nlohmann::json answer{{"files", nlohmann::json::array()},
                         {"use", nlohmann::json::array()},
                         {"notes", nlohmann::json::array()}};
@@ -206,6 +208,9 @@ void add_export_verb(CLI::App& app, Shared& shared) {
                    "for larger ones");
   verb->add_option("--plugin", arguments->plugin,
                    "where jobs find libdynamiccl-nccl-plugin.so (next to this program)");
+  verb->add_option("--shared-folder", arguments->shared_folder,
+                   "where ranks see the folder of NCCL's network, for settings that go through one "
+                   "(the table's own, or /run/job)");
   verb->add_option("--anonymous", arguments->anonymous,
                    "instead: copy the database into this new file, for sharing, without hosts, "
                    "users, paths and addresses");

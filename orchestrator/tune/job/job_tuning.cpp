@@ -11,6 +11,7 @@
 #include "core/vocabulary/setting.hpp"
 #include "orchestrator/run/stored_decisions.hpp"
 #include "profiles/detect/facts.hpp"
+#include "tuner/export/folder_network.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
@@ -199,8 +200,8 @@ JobChoice JobTuning::setting_of(std::size_t arm) const {
   choice.variables = settings_of(space.setting(space.arms()[arm]).launch_knobs, SettingScope::env);
   const auto network = choice.variables.find("NCCL_NET");
   if (network != choice.variables.end() && network->second == kFolderNetwork) {
-    choice.variables["NCCL_NET_PLUGIN"] = command_.plugin;
-    choice.variables["DYNAMICCL_SHARED_FOLDER"] = command_.network_folder;
+    for (const auto& [name, value] : folder_network(command_.plugin, command_.network_folder))
+      choice.variables[name] = value;
     choice.table = shared_folder_caps();
   }
   return choice;

@@ -193,6 +193,57 @@ TEST_CASE("a GPU machine's containers show the boundary with every flag that fix
   CHECK_FALSE(ids(symptoms).contains("gpu-sockets"));
 }
 
+TEST_CASE("a shared folder that ranks cannot use is named with what to type") {
+  auto symptoms = cross();
+  symptoms.profile = profiles().at("cross-docker-folder");
+  const json well = {{"path", "/run/job"},    {"trouble", "none"}, {"why", ""},
+                     {"filesystem", "tmpfs"}, {"owner", 0U},       {"mode", 0700U},
+                     {"user", 1000U}};
+  for (auto& facts : symptoms.facts) {
+    facts["shm"]["folder"] = {{"device", 51}, {"inode", 9}};
+    facts["shm"]["meeting"] = well;
+  }
+  CHECK_FALSE(ids(symptoms).contains("shared-folder"));
+  const std::string line = folder_line(symptoms);
+  for (const char* part : {"/run/job", "tmpfs", "mode 700", "no limit", "locks no memory"})
+    CHECK_THAT(line, ContainsSubstring(part));
+  CHECK(folder_line(cross()).empty());
+
+  const std::vector<std::pair<const char*, const char*>> fixes{
+      {"missing", "mkdir -p -m 700 /run/job"},   {"not a folder", "--volume /run/job:/run/job"},
+      {"another user's", "chown 1000 /run/job"}, {"open to others", "chmod 700 /run/job"},
+      {"not writable", "without :ro"},           {"full", "df -i /run/job"},
+      {"no sockets", "local file system"}};
+  for (const auto& [trouble, fix] : fixes) {
+    INFO(trouble);
+    auto bad = symptoms;
+    bad.facts[1]["shm"]["meeting"]["trouble"] = trouble;
+    bad.facts[1]["shm"]["meeting"]["why"] = "as it is";
+    const auto finding = only(bad, "shared-folder");
+    CHECK_THAT(finding.symptom.evidence, ContainsSubstring("/run/job: as it is"));
+    CHECK_THAT(finding.fix.flag, ContainsSubstring(fix));
+    CHECK(folder_line(bad).empty());
+  }
+
+  auto apart = symptoms;
+  apart.facts[1]["shm"]["folder"]["inode"] = 10;
+  CHECK_THAT(only(apart, "shared-folder").symptom.evidence,
+             ContainsSubstring("2 different folders"));
+  // Sixteen connections of two ranks, of 2 MiB and their control words.
+  auto little = symptoms;
+  little.facts[0]["cgroup"]["memory_limit_bytes"] = std::uint64_t{32} << 20;
+  CHECK_THAT(only(little, "shared-folder").fix.flag, ContainsSubstring("--memory"));
+  little.facts[0]["cgroup"]["memory_limit_bytes"] = std::uint64_t{64} << 20;
+  CHECK_FALSE(ids(little).contains("shared-folder"));
+  CHECK_THAT(folder_line(little), ContainsSubstring("limit 64"));
+  auto small = symptoms;
+  for (auto& facts : small.facts) facts["shm"]["size_bytes"] = std::uint64_t{8} << 20;
+  CHECK_THAT(only(small, "shared-folder").fix.flag, ContainsSubstring("--shm-size"));
+  // Without a folder none of this is asked.
+  for (auto& facts : small.facts) facts["shm"].erase("meeting");
+  CHECK_FALSE(ids(small).contains("shared-folder"));
+}
+
 TEST_CASE("facts of any shape are met without throwing") {
   for (const json& odd : {json(), json(7), json("x"), json::object(), json::array({1})}) {
     auto symptoms = cross();

@@ -71,6 +71,44 @@ TEST_CASE("NCCL gets caps per size under one ceiling, for all sizes in between",
   CHECK(table_for(rows, 2, 1).cells[4][26].leaves_all());
 }
 
+TEST_CASE("settings that go through a shared folder bring its lines and its mount") {
+  // As `tune -- COMMAND` leaves them: the folder and the plugin of the search.
+  const std::map<std::string, std::string> chosen{{"env.NCCL_NET", "DynamICCL"},
+                                                  {"env.NCCL_NET_PLUGIN", "/old/plugin.so"},
+                                                  {"env.DYNAMICCL_SHARED_FOLDER", "/tuned/folder"}};
+  const auto table = table_of(
+      {entry(Backend::nccl, Collective::allreduce, 1 << 26, {"library", {}, chosen}, 0.2)});
+  ExportOptions options{.folder = "/tuned", .plugin = "/opt/plugin.so"};
+  Export made = export_table(table, ExportFormat::nccl, options);
+  std::string conf = text_of(made, "nccl.conf");
+  for (const char* line :
+       {"NCCL_NET=DynamICCL\n", "NCCL_NET_PLUGIN=/opt/plugin.so\n",
+        "NCCL_TUNER_PLUGIN=/opt/plugin.so\n", "DYNAMICCL_SHARED_FOLDER=/tuned/folder\n",
+        "NCCL_MIN_CTAS=8\n", "NCCL_MAX_CTAS=8\n"})
+    CHECK(conf.find(line) != std::string::npos);
+  REQUIRE(made.use.size() == 3);
+  CHECK(made.use[1].find("--volume /tuned/folder:/tuned/folder") != std::string::npos);
+  options.shared_folder = "/run/mine";
+  CHECK(text_of(export_table(table, ExportFormat::environment, options), "nccl.env")
+            .find("DYNAMICCL_SHARED_FOLDER=/run/mine\n") != std::string::npos);
+
+  // Measured in an environment whose ranks meet in a folder, as the doctor proposes it.
+  auto measured =
+      table_of({entry(Backend::nccl, Collective::allreduce, 1 << 26, nccl(16, {}), 0.2)});
+  measured.regimes.front().json = {{"ingredients", {{"intra_link", "folder"}}}};
+  made = export_table(measured, ExportFormat::nccl, {.folder = "/tuned", .plugin = "/p.so"});
+  conf = text_of(made, "nccl.conf");
+  CHECK(conf.find("DYNAMICCL_SHARED_FOLDER=/run/job\n") != std::string::npos);
+  // One plugin line, and the channels that the table's caps need.
+  CHECK(conf.find("NCCL_TUNER_PLUGIN") == conf.rfind("NCCL_TUNER_PLUGIN"));
+  CHECK(conf.find("NCCL_MIN_CTAS=16\n") != std::string::npos);
+  CHECK(conf.find("NCCL_MAX_CTAS") == std::string::npos);
+  measured.regimes.front().json = {{"ingredients", {{"intra_link", "none"}}}};
+  made = export_table(measured, ExportFormat::nccl, {.folder = "/tuned", .plugin = "/p.so"});
+  CHECK(text_of(made, "nccl.conf").find("SHARED_FOLDER") == std::string::npos);
+  CHECK(made.use.size() == 1);
+}
+
 TEST_CASE("of several launch settings the one that gains most is exported, and it is said",
           "[E-125]") {
   const auto table =

@@ -29,7 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kWindow = 8;
 constexpr int kTold = 10;  ///< exit code of a rank whose network reported an error
-constexpr std::chrono::seconds kPatience{60};
 
 bool g_quiet = true;
 std::string g_last_words;
@@ -262,7 +261,7 @@ class Rank {
       const auto now = Clock::now();
       if (any) moved = now;
       if (!any) sched_yield();
-      require(now - moved < kPatience, "nothing moves");
+      require(now - moved < std::chrono::seconds(options_.patience_s), "nothing moves");
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     for (auto& channel : channels) channel->close();
@@ -295,7 +294,8 @@ class Rank {
         open[i] = true;
         --left;
       }
-      require(Clock::now() - begin < kPatience, "no connection comes about");
+      require(Clock::now() - begin < std::chrono::seconds(options_.patience_s),
+              "no connection comes about");
     }
     for (void* listener : listeners) check(net_.close_listen(listener), "closeListen");
   }
@@ -318,7 +318,8 @@ class Rank {
 
 struct Process {
   pid_t pid = -1;
-  int words = -1;  ///< pipe: what the rank says at its end
+  int words = -1;    ///< pipe: what the rank says at its end
+  std::string said;  ///< of it already: a rank that never connects says no "+" before
 };
 
 [[noreturn]] void rank_main(const StormOptions& options, int rank, int to_previous, int from_next,
@@ -378,7 +379,28 @@ void judge(const StormOptions& options, int rank, int status, const std::string&
                     (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : words);
 }
 
+/// Where a rank of its own writes its handles, and the one after it reads them.
+std::string handles_of(const std::string& meeting, int rank) {
+  return meeting + "/rank" + std::to_string(rank) + ".handles";
+}
+
 }  // namespace
+
+void make_meeting(const std::string& meeting, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank)
+    if (mkfifo(handles_of(meeting, rank).c_str(), 0600) != 0)
+      throw std::runtime_error("no pipe in " + meeting);
+}
+
+void run_storm_rank(const StormOptions& options, int rank, const std::string& meeting) {
+  g_quiet = options.quiet;
+  // For both directions: no rank waits for another one to open its end.
+  const int to_previous = open(handles_of(meeting, rank).c_str(), O_RDWR | O_CLOEXEC);
+  const int from_next =
+      open(handles_of(meeting, (rank + 1) % options.ranks).c_str(), O_RDWR | O_CLOEXEC);
+  if (to_previous < 0 || from_next < 0) throw std::runtime_error("no pipes in " + meeting);
+  rank_main(options, rank, to_previous, from_next, 1);
+}
 
 StormResult run_storm(const StormOptions& options) {
   g_quiet = options.quiet;
@@ -410,9 +432,9 @@ StormResult run_storm(const StormOptions& options) {
   StormResult result;
   result.ok = true;
   // From here on ranks have messages under way; before that a job's own bootstrap notices an end.
-  for (const Process& process : processes) {
+  for (Process& process : processes) {
     char mark = 0;
-    if (read(process.words, &mark, 1) != 1 || mark != '+') result.problem = "no connection";
+    if (read(process.words, &mark, 1) == 1 && mark != '+') process.said = mark;
   }
   if (options.kill_rank >= 0) {
     usleep(static_cast<useconds_t>(options.kill_ms) * 1000);
@@ -425,7 +447,8 @@ StormResult run_storm(const StormOptions& options) {
     waitpid(processes[r].pid, &status, 0);
     result.slowest_error_s = std::chrono::duration<double>(Clock::now() - killed).count();
     fcntl(processes[r].words, F_SETFL, O_NONBLOCK);
-    judge(options, static_cast<int>(r), status, read_words(processes[r].words), result);
+    judge(options, static_cast<int>(r), status, processes[r].said + read_words(processes[r].words),
+          result);
   }
   // Children that ranks left.
   for (const Process& process : processes)

@@ -26,6 +26,7 @@ struct StormOptions {
   bool fork_children = false;  ///< each rank forks a child that lives on, as data loaders do
   bool folders_apart = false;  ///< each rank has a folder of its own: they meet by TCP
   bool device = false;         ///< messages lie in memory of a GPU (libcuda.so.1 must be loadable)
+  int patience_s = 60;  ///< with which a rank waits for a connection, and for anything to move
   bool quiet = true;
 };
 
@@ -38,5 +39,12 @@ struct StormResult {
 };
 
 StormResult run_storm(const StormOptions& options);
+
+/// For ranks that are started one by one, each in a container of its own: they pass their handles
+/// on through pipes in `meeting`, which all of them see.
+void make_meeting(const std::string& meeting, int ranks);
+/// Never returns: exits as a rank of a storm does, 0 when all went well. Writes "+" once connected
+/// and then what it has to say to stdout.
+[[noreturn]] void run_storm_rank(const StormOptions& options, int rank, const std::string& meeting);
 
 }  // namespace dynamiccl::testing

@@ -3,9 +3,10 @@
 //   net_storm [--library FILE] [--folder DIR] [--version 8..11] [--ranks N] [--channels N]
 //   [--messages N] [--most-bytes N]
 //             [--bytes N] [--kills N] [--rounds N] [--fork] [--tcp] [--device] [--seed N]
-//             [--verbose]
+//             [--patience SECONDS] [--verbose] [--as-rank N --meeting DIR]
 // --bytes: messages alike, whose time is shown; --kills: that many storms, in each of which one
-// rank is killed at a random moment, and the others must be told within 10 s.
+// rank is killed at a random moment, and the others must be told within 10 s; --as-rank: one rank
+// alone, whose handles go through the pipes "DIR/rankN.handles" (mkfifo), as in containers.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -73,6 +74,8 @@ int main(int count, char** words) {
   options.library = "libdynamiccl-nccl-plugin.so";
   options.folder = "/dev/shm/dynamiccl-storm";
   int kills = 0;
+  int as_rank = -1;
+  std::string meeting;
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
     const bool flag =
@@ -111,6 +114,12 @@ int main(int count, char** words) {
       options.rounds = static_cast<int>(number);
     else if (word == "--seed")
       options.seed = static_cast<std::uint64_t>(number);
+    else if (word == "--patience")
+      options.patience_s = static_cast<int>(number);
+    else if (word == "--as-rank")
+      as_rank = static_cast<int>(number);
+    else if (word == "--meeting")
+      meeting = value;
     else if (word == "--kills")
       kills = static_cast<int>(number);
     else {
@@ -124,6 +133,7 @@ int main(int count, char** words) {
     return 2;
   }
   mkdir(options.folder.c_str(), 0700);
+  if (as_rank >= 0) dynamiccl::testing::run_storm_rank(options, as_rank, meeting);
   if (kills != 0) return kill_storms(options, kills);
   const StormResult result = run_storm(options);
   if (!result.ok) {

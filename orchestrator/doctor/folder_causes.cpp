@@ -1,0 +1,176 @@
+// The folder in which isolated ranks' NCCL meets (docs/transport.md), as the ranks see it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/vocabulary/text.hpp"
+#include "orchestrator/doctor/causes.hpp"
+#include "orchestrator/doctor/gpu_path.hpp"
+#include "profiles/detect/fact_access.hpp"
+#include "profiles/detect/meeting_folder.hpp"
+#include "profiles/detect/regime_links.hpp"
+#include "tuner/export/folder_network.hpp"
+#include "tuner/transport/ring.hpp"
+#include "tuner/transport/settings.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using nlohmann::json;
+
+/// One thing that is wrong, and what to type.
+struct Trouble {
+  std::string what;
+  std::string fix;
+};
+
+/// A communicator's connections that one rank sends by, in each channel: its ring's next rank and
+/// at most three neighbours in a tree (NCCL's double binary tree: one up, two down).
+int sending_connections(int ranks) { return 1 + std::min(3, ranks - 1); }
+
+Bytes ring_memory(int ranks) {
+  const transport::Settings usual;
+  const std::uint64_t ring = transport::Ring::bytes_for(usual.cells, usual.cell_bytes);
+  return Bytes(ring * std::stoul(kFolderChannels) *
+               static_cast<std::uint64_t>(sending_connections(ranks)));
+}
+
+std::string fix_of(FolderTrouble trouble, const std::string& path, const std::string& user) {
+  switch (trouble) {
+    case FolderTrouble::none:
+      return "";
+    case FolderTrouble::missing:
+    case FolderTrouble::not_a_folder:
+      return join(folder_mount(path), "; ");
+    case FolderTrouble::another_users:
+      return fmt::format("chown {} {}     on the host", user, path);
+    case FolderTrouble::open_to_others:
+      return fmt::format("chmod 700 {}", path);
+    case FolderTrouble::not_writable:
+      return fmt::format("mount it for writing: --volume {0}:{0} without :ro; chmod 700 {0}", path);
+    case FolderTrouble::full:
+      return fmt::format(
+          "df -i {0}; df {0}: remove what fills it (`dynamiccl clean` with "
+          "DYNAMICCL_SHARED_FOLDER={0} removes what killed ranks left), or mount -o "
+          "remount,nr_inodes=0,size=16m its tmpfs",
+          path);
+    case FolderTrouble::no_sockets:
+      return fmt::format(
+          "a folder on a local file system: mkdir -m 700 /dev/shm/job; --volume "
+          "/dev/shm/job:{}",
+          path);
+  }
+  return "";
+}
+
+void add(std::vector<Trouble>& found, Trouble trouble) {
+  const bool known = std::any_of(found.begin(), found.end(),
+                                 [&](const auto& other) { return other.what == trouble.what; });
+  if (!known) found.push_back(std::move(trouble));
+}
+
+void find_folder_trouble(const json& meeting, std::vector<Trouble>& found) {
+  const auto text = [&](const char* key) {
+    const auto value = meeting.find(key);
+    return value != meeting.end() && value->is_string() ? value->get<std::string>() : std::string();
+  };
+  const auto trouble = find_named<FolderTrouble>(text("trouble")).value_or(FolderTrouble::none);
+  if (trouble == FolderTrouble::none) return;
+  const json user = meeting.value("user", json());
+  add(found, {fmt::format("{}: {}", text("path"), text("why")),
+              fix_of(trouble, text("path"), user.is_number() ? user.dump() : "USER")});
+}
+
+/// Ranks of one machine that look into different folders reach each other by TCP.
+void find_folders_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
+  for (const auto& [host, ranks] : ranks_by_host(symptoms.facts)) {
+    std::set<json> seen;
+    for (const json* facts : ranks)
+      if (const json& folder = fact(*facts, "shm", "folder"); folder.is_object())
+        seen.insert(folder);
+    if (seen.size() > 1)
+      add(found, {fmt::format("{} ranks of one machine see {} different folders: they reach each "
+                              "other by TCP",
+                              ranks.size(), seen.size()),
+                  "mount one folder of the host in every container"});
+  }
+}
+
+/// Rings lie in memory of the sending rank's container, whatever its /dev/shm holds.
+void find_little_memory(const json& facts, int ranks, std::vector<Trouble>& found) {
+  const json& limit = fact(facts, "cgroup", "memory_limit_bytes");
+  const Bytes needed = ring_memory(ranks);
+  if (!limit.is_number_unsigned() || limit.get<std::uint64_t>() >= needed.count()) return;
+  add(found,
+      {fmt::format("a container's memory limit is {}, and the rings of one communicator take {}",
+                   format_bytes(Bytes(limit.get<std::uint64_t>())), format_bytes(needed)),
+       fmt::format("--memory {}m or more, beside what the program needs", needed.count() >> 20)});
+}
+
+/// NCCL itself makes a segment in /dev/shm for each rank, whatever carries its messages.
+void find_small_dev_shm(const Symptoms& symptoms, std::vector<Trouble>& found) {
+  std::map<json, std::uint64_t> sharing;
+  for (const json& facts : symptoms.facts) ++sharing[namespace_identity(facts, "shm")];
+  for (const json& facts : symptoms.facts) {
+    const json& size = fact(facts, "shm", "size_bytes");
+    const std::uint64_t needed = sharing[namespace_identity(facts, "shm")] * kNcclSegmentBytes;
+    if (!size.is_number_unsigned() || size.get<std::uint64_t>() >= needed) continue;
+    add(found,
+        {fmt::format("/dev/shm holds {}, and NCCL's own segments take {} there",
+                     format_bytes(Bytes(size.get<std::uint64_t>())), format_bytes(Bytes(needed))),
+         "--shm-size 1g (shm_size = \"1GiB\")"});
+  }
+}
+
+std::vector<Trouble> troubles(const Symptoms& symptoms) {
+  std::vector<Trouble> found;
+  bool named = false;
+  for (const json& facts : symptoms.facts) {
+    const json& meeting = fact(facts, "shm", "meeting");
+    if (!meeting.is_object()) continue;
+    named = true;
+    find_folder_trouble(meeting, found);
+    find_little_memory(facts, symptoms.ranks, found);
+  }
+  if (!named) return {};
+  find_folders_apart(symptoms, found);
+  find_small_dev_shm(symptoms, found);
+  return found;
+}
+
+}  // namespace
+
+std::optional<Symptom> look_for_unusable_folder(const Symptoms& symptoms) {
+  std::vector<std::string> parts;
+  for (const auto& trouble : troubles(symptoms)) parts.push_back(trouble.what);
+  if (parts.empty()) return std::nullopt;
+  return Symptom{join(parts, "; "), {Backend::nccl}};
+}
+
+Fix fix_unusable_folder(const Symptoms& symptoms) {
+  std::vector<std::string> parts;
+  for (const auto& trouble : troubles(symptoms)) parts.push_back(trouble.fix);
+  return {join(parts, "; "), std::nullopt};
+}
+
+std::string folder_line(const Symptoms& symptoms) {
+  if (!troubles(symptoms).empty()) return "";
+  for (const json& facts : symptoms.facts) {
+    const json& meeting = fact(facts, "shm", "meeting");
+    if (!meeting.is_object() || !meeting.value("path", json()).is_string() ||
+        !meeting.value("mode", json()).is_number_unsigned())
+      continue;
+    const json& limit = fact(facts, "cgroup", "memory_limit_bytes");
+    return fmt::format(
+        "shared folder {}: {}, mode {:o}, takes sockets, the same for all ranks; rings of {} a "
+        "communicator in memory ({}); locks no memory",
+        meeting["path"].get<std::string>(), fact_text(facts["shm"], "meeting", "filesystem"),
+        meeting["mode"].get<unsigned>(), format_bytes(ring_memory(symptoms.ranks)),
+        limit.is_number_unsigned() ? "limit " + format_bytes(Bytes(limit.get<std::uint64_t>()))
+                                   : "no limit");
+  }
+  return "";
+}
+
+}  // namespace dynamiccl
