@@ -134,6 +134,12 @@ std::string switch_contradiction(const TrainingSpec& spec) {
 std::string synchronisation_contradiction(const TrainingSpec& spec) {
   const TrainingMethodRow& row = method_row(spec.method);
   const Synchronisation how = spec.synchronisation;
+  if (how != Synchronisation::bsp) {
+    const SynchronisationPair& pair = synchronisation_pair(how, row.sums);
+    if (pair.fit != PairFit::legal)
+      return fmt::format("synchronisation = \"{}\" with {} ({}): {}", name_of(how), row.name,
+                         pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
+  }
   if (auto reason = misplaced_synchronisation_setting(spec); !reason.empty()) return reason;
   if (spec.slow_worker != kAnyWorker && spec.slow_factor <= 1)
     return "slow_worker: says who is slowed; say how much by slow_factor";
@@ -142,10 +148,6 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
                        waits_as(spec, Synchronisation::post_local) ||
                        waits_as(spec, Synchronisation::adacomm);
   if (how != Synchronisation::bsp) {
-    const SynchronisationPair& pair = synchronisation_pair(how, row.sums);
-    if (pair.fit != PairFit::legal)
-      return fmt::format("synchronisation = \"{}\" with {} ({}): {}", name_of(how), row.name,
-                         pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
     if (row.engine || row.grouping != MessageGrouping::together)
       return fmt::format(
           "synchronisation = \"{}\": what {} does within a step has nothing to do where workers "

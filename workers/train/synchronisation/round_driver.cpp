@@ -56,11 +56,10 @@ class RoundDriver final : public StepDriver {
   StepTimes step() override {
     StepTimes round;
     round.start_us = now_us();
-    const bool plain = lengths_.plain();
+    const bool plain = lengths_.plain() || forgot_;
     if (!plain) prepare(round);
     if (takes_part()) {
-      const int skipped = misbehaves(worker_, planted_fault().skip_local_step && !plain) ? 1 : 0;
-      const int steps = lengths_.steps() - skipped;
+      const int steps = steps_to_do(plain);
       for (int i = 0; i < steps; ++i) {
         const StepTimes one =
             plain ? worker_.step(*exchange_, false) : worker_.step_by_itself(true);
@@ -101,10 +100,11 @@ class RoundDriver final : public StepDriver {
     lengths_ = RoundLengths(spec_);
     met_.clear();
     loss_ = 0;
+    forgot_ = false;
   }
   [[nodiscard]] int next_steps() const override { return lengths_.steps(); }
   void switch_over() override {
-    if (misbehaves(worker_, planted_fault().forget_switch)) return;
+    forgot_ = misbehaves(worker_, planted_fault().forget_switch);
     lengths_.switch_over();
     // What each worker's steps of its own had as momentum is not the others'.
     if (lengths_.plain()) std::fill_n(worker_.velocity(), plan_.elements(), 0.0F);
@@ -136,6 +136,12 @@ class RoundDriver final : public StepDriver {
   }
 
  private:
+  [[nodiscard]] int steps_to_do(bool plain) const {
+    if (forgot_) return 1;  // as many messages as others' rounds have
+    if (misbehaves(worker_, planted_fault().keep_rounds)) return spec_.local_steps;
+    return lengths_.steps() -
+           (misbehaves(worker_, planted_fault().skip_local_step && !plain) ? 1 : 0);
+  }
   /// The weights before a round, where averages go on from them.
   void prepare(StepTimes& round) {
     if (!met_.empty()) return;
@@ -216,9 +222,7 @@ class RoundDriver final : public StepDriver {
     for (auto each = all.begin(); each != all.end();
          each += static_cast<std::ptrdiff_t>(own.size()))
       losses.emplace_back(each, each + static_cast<std::ptrdiff_t>(own.size()));
-    const int before = lengths_.steps();
     lengths_.adapt(losses);
-    if (misbehaves(worker_, planted_fault().keep_rounds)) lengths_.follow(before);
     round.exposed_us += now_us() - start_us;
   }
 
@@ -234,6 +238,7 @@ class RoundDriver final : public StepDriver {
   double loss_ = 0;           ///< of the last round that it took part in
   double busy_us_ = 0;
   std::vector<Span> spans_;
+  bool forgot_ = false;  ///< that workers wait otherwise by now: a planted fault
 };
 
 }  // namespace
