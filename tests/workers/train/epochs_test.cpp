@@ -57,7 +57,7 @@ struct Noted {
 
 }  // namespace
 
-TEST_CASE("looks that do not divide an epoch lose no steps", "[d-96]") {
+TEST_CASE("looks that do not divide an epoch lose no steps", "[d-98]") {
   Noted quarters(passes(2, 4));
   CHECK(quarters.run(10) == 20);
   CHECK(quarters.looks == std::vector<int>{2, 5, 7, 10, 12, 15, 17, 20});

@@ -255,6 +255,16 @@ TEST_CASE("a server that answers workers one by one trains what its log says",
   check_lazy_bytes(*job, served_edits().size() - 1, true);
 }
 
+TEST_CASE("LAG that keeps nothing back trains the bits of a BSP server", "[d-21][long]") {
+  auto job =
+      job_of_edits(Backend::gloo, 3, TrainingMethod::bsp_ps, {[](TrainingSpec&) {}, lazy(0)}, 0);
+  edit_specs(*job, [](TrainingSpec& spec) { spec.steps = 12; });
+  run_to_end(*job);
+  std::set<std::string> digests;
+  for (const auto& record : job->records_of<CellRecord>(1)) add_digest(record, digests);
+  CHECK(digests.size() == 1);
+}
+
 TEST_CASE("groups that all-reduce before a server train what its log says",
           "[c-36][d-07][d-31][long]") {
   const auto backend = GENERATE(from_range(kBackends));

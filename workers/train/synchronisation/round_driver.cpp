@@ -202,10 +202,11 @@ class RoundDriver final : public StepDriver {
   /// The weights that wait to be summed become this worker's part of the average.
   void weigh_own() {
     const int workers = worker_.workers();
-    const auto share = static_cast<float>(
-        misbehaves(worker_, planted_fault().equal_share)
-            ? 1.0 / workers
-            : part_of(spec_, workers, worker_.number(), lengths_.rounds(), worker_.seed()));
+    double part = part_of(spec_, workers, worker_.number(), lengths_.rounds(), worker_.seed());
+    if (misbehaves(worker_, planted_fault().equal_share)) part = 1.0 / workers;
+    if (misbehaves(worker_, planted_fault().uninvited))
+      part = share_of(spec_, workers, worker_.number());
+    const auto share = static_cast<float>(part);
     float* own = worker_.gradients();
     for (std::size_t i = 0; i < plan_.elements(); ++i) own[i] *= share;
   }
