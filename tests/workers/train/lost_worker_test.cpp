@@ -43,9 +43,12 @@ class Queued : public IdleCommunicator {
   Request isend(const void* data, std::size_t bytes, int, int) override {
     return started(data, bytes);
   }
-  Request irecv(void* data, std::size_t bytes, int, int) override { return started(data, bytes); }
-  void wait_within(Request, int peer, Micros limit) override {
-    if (silent) refuse_silence({peer}, limit);
+  Request irecv(void* data, std::size_t bytes, int, int) override {
+    if (bytes == sizeof kYes) std::memcpy(data, &kYes, bytes);  // a flag comes at once
+    return started(data, bytes);
+  }
+  void wait_within(Request request, int peer, Micros limit) override {
+    if (silent && request == kLarge) refuse_silence({peer}, limit);
   }
   int receive_any(void* data, std::size_t, const std::vector<int>& from, int,
                   Micros limit) override {
@@ -77,9 +80,12 @@ class Queued : public IdleCommunicator {
   Micros busy{0};
 
  private:
+  static constexpr std::uint32_t kYes = 1;
+  static constexpr Request kLarge{1};
   Request started(const void* data, std::size_t bytes) {
-    if (bytes >= kMany) under_way_.push_back(data);
-    return {};
+    if (bytes < kMany) return {};
+    under_way_.push_back(data);
+    return kLarge;
   }
   std::deque<int> senders_;
   std::map<int, std::uint32_t> clocks_;
@@ -149,6 +155,7 @@ TEST_CASE("buffers of messages under way outlive the error that ends their cell"
     comm.silent = true;
     const auto serve = [&] { make_lazy_server(comm, plan, kShort)->serve(1); };
     CHECK_THROWS_AS(serve(), SilenceError);
+    CHECK(comm.started_large() == 2);  // both workers' gradients
     CHECK(comm.gone() == 0);
   }
   SECTION("of neighbours") {
