@@ -50,6 +50,9 @@ std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
          (spec.synchronisation == Synchronisation::lag ? 1 : 0);
 }
 
+/// Rounds of neighbours that are checked, whatever the cell says.
+constexpr int kLeastOracle = 2;
+
 /// Whether a plan or a prediction is made of what messages cost. A lossy step is not foretold.
 bool needs_cost(const TrainingSpec& spec) {
   return spec.compression == Codec::none || leaves_a_choice(spec) ||
@@ -441,6 +444,10 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
 
 /// Before anything is measured, against one process that does every worker's part.
 void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
+  // Workers that never agree have nothing else by which a cell could be seen to be wrong.
+  const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
+  if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;
+  if (spec_.oracle == 0) return;
   const auto make = [&] { return driver(plan); };
   if (answers_singly(spec_)) {
     check_updates(comm_, plan, spec_, own_worker(), silence(), record);
@@ -496,7 +503,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
   tuner_.reset();
   if (is_tuned(spec_)) tuner_ = make_step_tuner(comm_, config_, spec_, plan);
-  if (spec_.oracle > 0) check(record, plan);
+  check(record, plan);
   train(record, plan);
   if (tuner_ != nullptr) tuner_->describe(figures);
   tuner_.reset();

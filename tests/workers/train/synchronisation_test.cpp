@@ -311,8 +311,13 @@ TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
   check_lazy_bytes(*served, of_server.size() - 1, true);
   auto gossip = job_of_edits(Backend::gloo, 3, TrainingMethod::d_psgd,
                              {among(PeerGraph::ring), among(PeerGraph::random_pairs)}, 3);
+  // Neighbours never have the same bits: two rounds are replayed where no number is asked for.
+  edit_specs(*gossip, [](TrainingSpec& spec) {
+    if (spec.topology == PeerGraph::ring) spec.oracle = 0;
+  });
   run_to_end(*gossip);
   check_cells(*gossip, 2, 0);
+  for (const auto& record : gossip->records_of<CellRecord>(0)) CHECK(record.checked > 0);
   const std::vector<Edit> of_all{
       synchronised(Synchronisation::local), slow_momentum(Synchronisation::post_local),
       synchronised(Synchronisation::easgd), sampled, synchronised(Synchronisation::adacomm)};
