@@ -238,18 +238,26 @@ SELECT
   json_extract(v.cell_knobs, '$.model') AS model,  -- what was trained
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER) AS batch,  -- samples per worker and step
   v.cell_knobs AS settings,         -- all settings of the cell
-  CASE WHEN v.algorithm = 'd-psgd' THEN 'gossip ' ELSE '' END
-    || coalesce(json_extract(v.cell_knobs, '$.synchronisation'), 'bsp') AS synchronisation,  -- when workers wait for each other
+  CASE WHEN v.algorithm = 'd-psgd' THEN 'gossip '
+       WHEN json_extract(v.cell_knobs, '$.group_size') IS NOT NULL THEN 'grouped ' ELSE '' END
+    || coalesce(json_extract(v.cell_knobs, '$.synchronisation'), 'bsp')
+    || coalesce(', then ' || json_extract(v.cell_knobs, '$.switch_to'), '') AS synchronisation,  -- when workers wait for each other
   coalesce(json_extract(v.cell_knobs, '$.compression'), 'none') AS compression,  -- codec of the gradients
   v.algorithm <> 'd-psgd' AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
+    AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
     AND json_extract(v.cell_knobs, '$.compression') IS NULL
     AS trained_as_one,              -- flag: trains what one process would, so step times tell
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
-    * coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1)
-    * (sum(t.role = 'worker')
+    * CASE WHEN json_extract(v.cell_knobs, '$.synchronisation') = 'adacomm'
+           OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
+               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL
+                    OR json_extract(v.cell_knobs, '$.switch_to') = 'backup'
+                    OR json_extract(v.cell_knobs, '$.synchronisation') = 'backup'))
+           THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
+    * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
        - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
          THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
-    AS step_samples,                -- samples of all workers in one step or round, count
+    AS step_samples,                -- samples of all workers in one step or round, count; NULL: rounds differ
   v.ranks AS ranks,                 -- processes, count
   sum(t.role = 'worker') AS workers,  -- processes that compute, count
   v.block AS block,                 -- repetition
@@ -257,17 +265,27 @@ SELECT
   v.n AS steps,                     -- measured steps, count
   v.median_us AS step_us,           -- median step over the ranks as rank_aggregation says, microseconds
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
-    * coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1)
-    * (sum(t.role = 'worker')
+    * CASE WHEN json_extract(v.cell_knobs, '$.synchronisation') = 'adacomm'
+           OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
+               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL
+                    OR json_extract(v.cell_knobs, '$.switch_to') = 'backup'
+                    OR json_extract(v.cell_knobs, '$.synchronisation') = 'backup'))
+           THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
+    * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
        - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
          THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
-    / v.median_us * 1e6 AS samples_per_s,               -- throughput of all workers
+    / v.median_us * 1e6 AS samples_per_s,               -- throughput of all workers; NULL: rounds differ
   max(t.single_us) AS single_us,    -- step of one worker alone, same launch
-  coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1)
-    * (sum(t.role = 'worker')
+  CASE WHEN json_extract(v.cell_knobs, '$.synchronisation') = 'adacomm'
+           OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
+               AND (json_extract(v.cell_knobs, '$.local_steps') IS NOT NULL
+                    OR json_extract(v.cell_knobs, '$.switch_to') = 'backup'
+                    OR json_extract(v.cell_knobs, '$.synchronisation') = 'backup'))
+           THEN NULL ELSE coalesce(CAST(json_extract(v.cell_knobs, '$.local_steps') AS INTEGER), 1) END
+    * (coalesce(CAST(json_extract(v.cell_knobs, '$.participants') AS INTEGER), sum(t.role = 'worker'))
        - CASE json_extract(v.cell_knobs, '$.synchronisation') WHEN 'backup'
          THEN coalesce(CAST(json_extract(v.cell_knobs, '$.backups') AS INTEGER), 1) ELSE 0 END)
-    * max(t.single_us) / v.median_us AS speedup,  -- throughput against one worker alone
+    * max(t.single_us) / v.median_us AS speedup,  -- throughput against one worker alone; NULL: rounds differ
   max(t.compute_us) AS compute_us,  -- step without communication, all ranks at once
   max(t.forward_us) AS forward_us,  -- microseconds
   max(t.backward_us) AS backward_us,  -- microseconds

@@ -11,10 +11,11 @@
 namespace dynamiccl {
 
 void refuse_silence(const std::vector<int>& from, Micros limit) {
-  throw Error(ErrorKind::environment,
-              fmt::format("none of the ranks {} has sent anything for {:.0f} s: one that has ended "
-                          "says why in its own record, one that was stopped does not",
-                          fmt::join(from, ", "), limit.count() / 1e6));
+  throw SilenceError(
+      ErrorKind::environment,
+      fmt::format("none of the ranks {} has sent anything for {:.0f} s: one that has ended "
+                  "says why in its own record, one that was stopped does not",
+                  fmt::join(from, ", "), limit.count() / 1e6));
 }
 
 void exchange(Messages& comm, const void* send, std::size_t send_bytes, int to, void* receive,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/vocabulary/error.hpp"
 #include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
@@ -40,6 +41,12 @@ class Messages {
 
  protected:
   Messages() = default;
+};
+
+/// A rank that was waited for has sent nothing within a limit.
+class SilenceError final : public Error {
+ public:
+  using Error::Error;
 };
 
 /// What receive_any() and wait_within() throw.

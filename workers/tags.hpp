@@ -16,6 +16,7 @@ inline constexpr int kClockTag = 9;
 inline constexpr int kGossipTag = 10;
 inline constexpr int kReportTag = 11;
 inline constexpr int kSettingTag = 12;
+inline constexpr int kGroupTag = 13;
 /// Pushed and pulled pieces of training: tag + number of the piece.
 inline constexpr int kPieceTag = 1000;
 

@@ -17,7 +17,10 @@ enum class Synchronisation {
   ssp,         ///< while one is more than `staleness` steps ahead of the slowest
   asp,         ///< never
   staggered,   ///< for its turn: a server takes one gradient of each, in their order (R2SP)
-  backup       ///< in every step, for all but `backups` of them; what comes later is dropped
+  backup,      ///< in every step, for all but `backups` of them; what comes later is dropped
+  lag,         ///< in every step, but who has nothing new sends no gradient (LAG)
+  adacomm,     ///< as local, with rounds that shorten as the loss falls (AdaComm)
+  easgd        ///< every `local_steps` steps, each drawn a part of the way to a centre (EASGD)
 };
 
 template <>
@@ -29,7 +32,10 @@ struct NameTable<Synchronisation> {
                                       Named{Synchronisation::ssp, "ssp"},
                                       Named{Synchronisation::asp, "asp"},
                                       Named{Synchronisation::staggered, "staggered"},
-                                      Named{Synchronisation::backup, "backup"}};
+                                      Named{Synchronisation::backup, "backup"},
+                                      Named{Synchronisation::lag, "lag"},
+                                      Named{Synchronisation::adacomm, "adacomm"},
+                                      Named{Synchronisation::easgd, "easgd"}};
 };
 
 /// What workers share of their weights.
@@ -98,7 +104,31 @@ inline constexpr std::array kSynchronisationPairs{
                         "an all-reduce waits for every worker, so none can be left out; take "
                         "bsp-ps"},
     SynchronisationPair{Synchronisation::backup, SumPlace::neighbours, PairFit::illegal,
-                        "who is late is a server's to say; take bsp-ps"}};
+                        "who is late is a server's to say; take bsp-ps"},
+    SynchronisationPair{Synchronisation::lag, SumPlace::server, PairFit::legal, ""},
+    SynchronisationPair{
+        Synchronisation::lag, SumPlace::all_reduce, PairFit::partial,
+        "an all-reduce needs a gradient of every worker, so that one is saved only where nobody "
+        "has anything new; take bsp-ps, whose server keeps what each sent last"},
+    SynchronisationPair{
+        Synchronisation::lag, SumPlace::neighbours, PairFit::partial,
+        "neighbours that send only what changed keep a copy of each other's weights (DETSGRAD), "
+        "which is not offered; take bsp-ps"},
+    SynchronisationPair{
+        Synchronisation::adacomm, SumPlace::server, PairFit::partial,
+        "the loss of all workers says how long a round is, and a server that sums does not hear "
+        "of it: take a method that all-reduces"},
+    SynchronisationPair{Synchronisation::adacomm, SumPlace::all_reduce, PairFit::legal, ""},
+    SynchronisationPair{
+        Synchronisation::adacomm, SumPlace::neighbours, PairFit::partial,
+        "the loss of all workers says how long a round is, and neighbours know each other's only; "
+        "take bsp-a2a, or synchronisation = \"local\""},
+    SynchronisationPair{Synchronisation::easgd, SumPlace::server, PairFit::legal, ""},
+    SynchronisationPair{Synchronisation::easgd, SumPlace::all_reduce, PairFit::legal, ""},
+    SynchronisationPair{
+        Synchronisation::easgd, SumPlace::neighbours, PairFit::illegal,
+        "the centre is drawn by all workers, whom neighbours do not know; take bsp-ps or "
+        "bsp-a2a"}};
 
 const SynchronisationPair& synchronisation_pair(Synchronisation synchronisation, SumPlace sums);
 
@@ -112,8 +142,18 @@ constexpr bool is_asynchronous(Synchronisation synchronisation) {
 /// Workers do steps of their own between two meetings.
 constexpr bool has_local_steps(Synchronisation synchronisation) {
   return synchronisation == Synchronisation::local ||
-         synchronisation == Synchronisation::post_local;
+         synchronisation == Synchronisation::post_local ||
+         synchronisation == Synchronisation::adacomm || synchronisation == Synchronisation::easgd;
 }
+
+/// Whether what is trained is a centre that no worker's weights are before the end.
+constexpr bool has_centre(Synchronisation synchronisation) {
+  return synchronisation == Synchronisation::easgd;
+}
+
+/// Why training cannot go from one to the other at the end of an epoch; empty where it can. With a
+/// server all but local steps are one server's ways to answer; an all-reduce has bsp and local.
+std::string switch_misfit(SumPlace sums, Synchronisation from, Synchronisation to);
 
 WeightAgreement agreement_of(TrainingMethod method, Synchronisation synchronisation);
 

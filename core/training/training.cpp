@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "core/vocabulary/digest.hpp"
@@ -18,6 +19,7 @@ constexpr std::uint64_t kVocabulary = 30522;
 constexpr std::uint64_t kFloatBytes = 4;
 constexpr const char* kAuto = "auto";
 constexpr const char* kAny = "any";
+constexpr const char* kNone = "none";
 constexpr int kMostRank = 64;
 
 Bytes or_usual(Bytes said, std::uint64_t usual) { return said.count() > 0 ? said : Bytes(usual); }
@@ -177,7 +179,8 @@ const std::vector<KnobRow>& knob_rows() {
                  &TrainingSpec::staleness, 0),
       number_row("backups", "backup: workers of each step that are not waited for",
                  &TrainingSpec::backups, 1),
-      number_row("local_steps", "local, post-local: steps between two averages of the weights",
+      number_row("local_steps",
+                 "local, post-local, adacomm (in the beginning), easgd: steps between two meetings",
                  &TrainingSpec::local_steps, 1),
       number_row("local_after", "post-local: steps of plain SGD before local ones begin",
                  &TrainingSpec::local_after, 0),
@@ -197,6 +200,36 @@ const std::vector<KnobRow>& knob_rows() {
        "part, two, three, ...)",
        [](TrainingSpec& s, const std::string& v) { s.shares = parse_named<DataShares>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.shares)); }},
+      number_row("participants",
+                 "local: workers that take part in a round, drawn anew for each; 0: all",
+                 &TrainingSpec::participants, 0),
+      real_row(
+          "lag_threshold",
+          "lag: squared change of a gradient up to which it is not sent, over the mean squared "
+          "movement of the weights; 0: all are sent",
+          &TrainingSpec::lag_threshold),
+      number_row("adapt_every", "adacomm: steps after which the loss sets how long rounds are",
+                 &TrainingSpec::adapt_every, 1),
+      {"elastic", "easgd: part of the way that the centre goes to the workers' mean in a round",
+       [](TrainingSpec& s, const std::string& v) {
+         s.elastic = real("elastic", v);
+         if (s.elastic <= 0 || s.elastic > 1) refuse("elastic", v, "a number above 0, up to 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.elastic); }},
+      number_row(
+          "group_size",
+          "ssp, asp, staggered: workers that all-reduce among themselves and whose first one "
+          "speaks with the server; 1: no groups",
+          &TrainingSpec::group_size, 1),
+      {"switch_to", "how workers wait from the end of epoch switch_after on; none: as before",
+       [](TrainingSpec& s, const std::string& v) {
+         s.switch_to.reset();
+         if (v != kNone) s.switch_to = parse_named<Synchronisation>(v);
+       },
+       [](const TrainingSpec& s) {
+         return std::string(s.switch_to ? name_of(*s.switch_to) : kNone);
+       }},
+      number_row("switch_after", "epochs before switch_to", &TrainingSpec::switch_after, 1),
       {"compression", "codec of the gradients that travel; all but none lose something",
        [](TrainingSpec& s, const std::string& v) { s.compression = parse_named<Codec>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.compression)); }},
@@ -262,6 +295,34 @@ const std::vector<KnobRow>& knob_rows() {
 
 bool is_generated(const std::string& data) {
   return data == kGeneratedData || data == kGeneratedHardData;
+}
+
+bool waits_as(const TrainingSpec& spec, Synchronisation synchronisation) {
+  return spec.synchronisation == synchronisation || spec.switch_to == synchronisation;
+}
+
+TrainingSpec leg_of(const TrainingSpec& spec, bool after) {
+  TrainingSpec leg = spec;
+  leg.synchronisation =
+      after ? spec.switch_to.value_or(spec.synchronisation) : spec.synchronisation;
+  leg.switch_to.reset();
+  leg.switch_after = 1;
+  if (!has_local_steps(leg.synchronisation)) leg.local_steps = 1;
+  return leg;
+}
+
+int round_steps(const TrainingSpec& spec) {
+  return has_local_steps(spec.synchronisation) ? spec.local_steps : 1;
+}
+
+int groups_of(const TrainingSpec& spec, int workers) { return workers / spec.group_size; }
+
+int adapted_steps(int steps, int first, double first_loss, double loss) {
+  const double share = first_loss > 0 ? std::max(loss, 0.0) / first_loss : 1;
+  const double by_loss = std::ceil(std::sqrt(share) * first);
+  // A loss that stays where it is halves them all the same: else they would never become one.
+  const double shorter = by_loss < steps ? by_loss : std::ceil(steps / 2.0);
+  return std::isfinite(shorter) ? std::max(1, static_cast<int>(shorter)) : steps;
 }
 
 CodecSettings codec_settings(const TrainingSpec& spec) {
@@ -383,113 +444,6 @@ std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
   }
 }
 
-namespace {
-
-/// Why there is no library's all-reduce in each step that could be set.
-std::string tuner_contradiction(const TrainingSpec& spec) {
-  if (!is_tuned(spec)) return "";
-  const TrainingMethodRow& row = method_row(spec.method);
-  std::string why;
-  if (row.engine) why = "sums by an engine that calls the library itself";
-  if (row.sums == SumPlace::server) why = "sums at a server by messages of our own";
-  if (row.sums == SumPlace::neighbours) why = "averages with neighbours by messages of our own";
-  if (row.split) why = "sums in halves around a ring of our own";
-  if (spec.packing != Packing::none) why = "packed values go around a ring of our own";
-  if (spec.compression != Codec::none) why = "encoded values go by calls of their own";
-  if (spec.synchronisation != Synchronisation::bsp)
-    why = "without BSP there is no all-reduce of gradients in each step";
-  if (why.empty()) return "";
-  return fmt::format(
-      "tuner = \"{}\" with {}: {}, so that there is no call of the library to set; take bsp-a2a, "
-      "wfbp-a2a, mg-wfbp or bytescheduler-a2a, plain and bsp",
-      spec.tuner, row.name, why);
-}
-
-/// Why the synchronisation, and what belongs to it alone, does not go with the method.
-std::string synchronisation_contradiction(const TrainingSpec& spec) {
-  static const TrainingSpec usual;
-  const TrainingMethodRow& row = method_row(spec.method);
-  const Synchronisation how = spec.synchronisation;
-  const auto belongs = [](const char* key, const char* to) {
-    return fmt::format("{}: belongs to {}; leave it out", key, to);
-  };
-  if (spec.staleness != usual.staleness && how != Synchronisation::ssp)
-    return belongs("staleness", "synchronisation = \"ssp\"");
-  if (spec.backups != usual.backups && how != Synchronisation::backup)
-    return belongs("backups", "synchronisation = \"backup\"");
-  if (spec.local_steps > 1 && !has_local_steps(how))
-    return belongs("local_steps", "synchronisation = \"local\" and \"post-local\"");
-  if (spec.local_after > 0 && how != Synchronisation::post_local)
-    return belongs("local_after", "synchronisation = \"post-local\"");
-  if (spec.topology != usual.topology && row.sums != SumPlace::neighbours)
-    return belongs("topology", "methods that average with neighbours (d-psgd)");
-  const bool averages = has_local_steps(how) && row.sums != SumPlace::neighbours;
-  if (spec.slow_momentum > 0 && !averages)
-    return belongs("slow_momentum", "local steps with averages of all workers");
-  if (spec.shares != usual.shares && !(averages && how == Synchronisation::local))
-    return belongs("shares", "synchronisation = \"local\" with averages of all workers");
-  if (spec.slow_worker != usual.slow_worker && spec.slow_factor <= 1)
-    return "slow_worker: says who is slowed; say how much by slow_factor";
-  if (how == Synchronisation::bsp) return "";
-  const SynchronisationPair& pair = synchronisation_pair(how, row.sums);
-  if (pair.fit != PairFit::legal)
-    return fmt::format("synchronisation = \"{}\" with {} ({}): {}", name_of(how), row.name,
-                       pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
-  if (row.engine || row.grouping != MessageGrouping::together)
-    return fmt::format(
-        "synchronisation = \"{}\": what {} does within a step has nothing to do where workers do "
-        "not wait for each other in each; take bsp-ps, bsp-a2a or d-psgd",
-        name_of(how), row.name);
-  if (has_local_steps(how) && spec.local_steps < 2)
-    return fmt::format("synchronisation = \"{}\": say local_steps = 2 or more", name_of(how));
-  if (is_asynchronous(how) && spec.placement == ServerPlacement::colocated)
-    return fmt::format(
-        "synchronisation = \"{}\" with placement = \"colocated\": a server that computes too "
-        "would make workers wait for its own step; leave out placement",
-        name_of(how));
-  if (is_asynchronous(how) && spec.servers > 1)
-    return fmt::format(
-        "synchronisation = \"{}\" with {} servers (partial): each would put updates into an order "
-        "of its own; take servers = 1",
-        name_of(how), spec.servers);
-  if (has_local_steps(how) && spec.optimizer == OptimizerPlace::server)
-    return "optimizer = \"server\" with local steps: workers are the optimizers between two "
-           "averages; leave out optimizer";
-  return "";
-}
-
-}  // namespace
-
-std::string training_contradiction(const TrainingSpec& spec) {
-  if (auto reason = synchronisation_contradiction(spec); !reason.empty()) return reason;
-  if (auto reason = compression_contradiction(spec, spec.method, spec.synchronisation,
-                                              spec.packing != Packing::none);
-      !reason.empty())
-    return reason;
-  if (architecture_of(spec.method) == Architecture::ring) {
-    const char* asks_for_servers = nullptr;
-    if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
-    if (spec.placement == ServerPlacement::colocated)
-      asks_for_servers = "placement = \"colocated\"";
-    if (asks_for_servers != nullptr)
-      return fmt::format("{}: {} has no server; take one of the -ps methods", asks_for_servers,
-                         name_of(spec.method));
-  }
-  if (spec.packing != Packing::none && !method_row(spec.method).packs)
-    return fmt::format(
-        "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
-        "mg-wfbp or dear",
-        name_of(spec.packing), name_of(spec.method));
-  if (auto reason = tuner_contradiction(spec); !reason.empty()) return reason;
-  if (spec.target > 0 && spec.epochs == 0)
-    return "target without epochs: the accuracy is looked at after each; say at most how many";
-  if (spec.looks > 1 && spec.epochs == 0)
-    return "looks without epochs: they are parts of an epoch; say at most how many epochs";
-  if (spec.steps > 0 && spec.epochs > 0)
-    return "steps and epochs: each says how much is trained; leave one out";
-  return "";
-}
-
 int servers_of(const TrainingSpec& spec, int ranks) {
   if (architecture_of(spec.method) == Architecture::ring) return 0;
   if (spec.servers > 0) return spec.servers;
@@ -513,7 +467,13 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
     return fmt::format("{} colocated server{} {} more than {} rank{}", servers, plural,
                        servers == 1 ? "is" : "are", ranks, of_ranks);
   const int workers = workers_of(spec, ranks);
-  if (spec.synchronisation == Synchronisation::backup && spec.backups >= workers)
+  if (spec.group_size > 1 && workers % spec.group_size != 0)
+    return fmt::format("group_size = {}: {} worker{} do not fill groups of so many",
+                       spec.group_size, workers, workers == 1 ? "" : "s");
+  if (spec.participants > workers)
+    return fmt::format("participants = {}: there {} {} worker{}", spec.participants,
+                       workers == 1 ? "is" : "are", workers, workers == 1 ? "" : "s");
+  if (waits_as(spec, Synchronisation::backup) && spec.backups >= workers)
     return fmt::format("backups = {}: of {} worker{} none would be waited for", spec.backups,
                        workers, workers == 1 ? "" : "s");
   if (spec.slow_worker >= workers)
@@ -525,7 +485,7 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
 }
 
 bool trains_as_one(const TrainingSpec& spec) {
-  return spec.compression == Codec::none &&
+  return spec.compression == Codec::none && !spec.switch_to &&
          agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
 }
 
@@ -534,23 +494,58 @@ double share_of(const TrainingSpec& spec, int workers, int worker) {
   return 2.0 * (worker + 1) / (static_cast<double>(workers) * (workers + 1));
 }
 
+namespace {
+
+/// splitmix64's finaliser.
+std::uint64_t mixed(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+std::vector<int> participants_of(const TrainingSpec& spec, int workers, std::uint64_t round,
+                                 std::uint64_t seed) {
+  std::vector<int> all(static_cast<std::size_t>(workers));
+  std::iota(all.begin(), all.end(), 0);
+  if (spec.participants == 0 || spec.participants >= workers) return all;
+  const auto wanted = static_cast<std::size_t>(spec.participants);
+  std::uint64_t state = mixed(seed ^ 0x5A17ULL) ^ (round * 0x9E3779B97F4A7C15ULL);
+  for (std::size_t i = 0; i < wanted; ++i) {
+    state = mixed(state + 0x9E3779B97F4A7C15ULL);
+    std::swap(all[i], all[i + state % (all.size() - i)]);
+  }
+  all.resize(wanted);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+bool weighs_workers(const TrainingSpec& spec) {
+  return spec.shares != DataShares::equal || spec.participants > 0;
+}
+
 bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t step,
                std::uint64_t seed) {
   if (spec.slow_factor <= 1) return false;
   if (spec.slow_worker != kAnyWorker) return worker == spec.slow_worker;
-  // splitmix64's finaliser.
-  std::uint64_t z = seed ^ (step * 0x9E3779B97F4A7C15ULL);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  z ^= z >> 31;
-  return z % static_cast<std::uint64_t>(workers) == static_cast<std::uint64_t>(worker);
+  const std::uint64_t drawn = mixed(seed ^ (step * 0x9E3779B97F4A7C15ULL));
+  return drawn % static_cast<std::uint64_t>(workers) == static_cast<std::uint64_t>(worker);
 }
 
 double budgeted_steps(const TrainingSpec& spec, int workers) {
   if (spec.epochs == 0) return spec.steps;
   const double samples = is_generated(spec.data) ? spec.samples : 60'000;
   const double steps = std::max(1.0, std::floor(samples / (1.0 * workers * spec.batch)));
-  return spec.epochs * std::max(1.0, std::floor(steps / spec.local_steps));
+  if (spec.switch_to) {
+    const double before = spec.switch_after * steps / round_steps(leg_of(spec, false));
+    const double after =
+        (spec.epochs - spec.switch_after) * steps / round_steps(leg_of(spec, true));
+    return std::max(1.0, std::floor(before) + std::floor(after));
+  }
+  // AdaComm's rounds may shorten to single steps.
+  const int of_round = spec.synchronisation == Synchronisation::adacomm ? 1 : round_steps(spec);
+  return std::max(1.0, std::floor(spec.epochs * steps / of_round));
 }
 
 double parameter_volumes(const TrainingSpec& spec, int workers) {
@@ -568,7 +563,7 @@ double parameter_volumes(const TrainingSpec& spec, int workers) {
     return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s
                                                         : 2 * std::max(1.0, n / s);
   };
-  return volumes() / spec.local_steps;
+  return volumes() / round_steps(spec);
 }
 
 double c2c_predicted(const TrainingSpec& spec, int workers) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -168,6 +169,21 @@ struct TrainingSpec : CodecSpec {
   /// "slow_momentum": of the way from one average of the weights to the next (SlowMo); 0: none.
   double slow_momentum = 0;
   DataShares shares = DataShares::equal;  ///< "shares"
+  /// "participants": workers that take part in a round, drawn anew for each; 0: all.
+  int participants = 0;
+  /// "lag_threshold": LAG: how far a gradient may be from the one sent last, its square over the
+  /// mean square of the last kLagWindow movements of the weights, each over the learning rate.
+  double lag_threshold = 1;
+  int adapt_every = 100;  ///< "adapt_every": AdaComm: steps after which the loss is looked at
+  /// "elastic": EASGD: part of the way that the centre goes to the workers' mean in a round; each
+  /// worker goes so much of its way to the centre divided by their number.
+  double elastic = 0.9;
+  /// "group_size": workers that sum their gradients among themselves, whose first one speaks with
+  /// the server: that one answers groups as it would workers.
+  int group_size = 1;
+  /// "switch_to": how workers wait from the end of epoch `switch_after` on; nullopt: as before.
+  std::optional<Synchronisation> switch_to;
+  int switch_after = 1;  ///< "switch_after": epochs
   /// "pace": milliseconds that a step's computation takes at least, by waiting: stands for slower
   /// processors than there are; 0 = as it comes.
   double pace = 0;
@@ -179,6 +195,21 @@ struct TrainingSpec : CodecSpec {
   /// that learns from the steps, or a table, by its path.
   std::string tuner = kNoTuner;
 };
+
+/// Movements of the weights that LAG holds a change of the gradient against.
+inline constexpr int kLagWindow = 10;
+
+/// Whether any part of the cell waits so.
+bool waits_as(const TrainingSpec& spec, Synchronisation synchronisation);
+/// What is trained before the switch, or after it (the same where there is none).
+TrainingSpec leg_of(const TrainingSpec& spec, bool after);
+/// Steps of a round: AdaComm's first ones.
+int round_steps(const TrainingSpec& spec);
+/// Groups that a server answers, of so many workers: workers where there are none.
+int groups_of(const TrainingSpec& spec, int workers);
+/// AdaComm: steps of a round after the loss came from the first one looked at to `loss`, where
+/// rounds have `steps` and had `first` in the beginning.
+int adapted_steps(int steps, int first, double first_loss, double loss);
 
 CodecSettings codec_settings(const TrainingSpec& spec);
 /// What the optimizer keeps: none where the codec has it.
@@ -239,6 +270,12 @@ bool trains_as_one(const TrainingSpec& spec);
 
 /// The worker's part of the data, and of an average of weights; of all workers together 1.
 double share_of(const TrainingSpec& spec, int workers, int worker);
+
+/// Workers that take part in a round, in their order: the same answer on every rank.
+std::vector<int> participants_of(const TrainingSpec& spec, int workers, std::uint64_t round,
+                                 std::uint64_t seed);
+/// Whether averages are weighted, by shares or by who takes part.
+bool weighs_workers(const TrainingSpec& spec);
 
 /// Is the worker slowed in this step? The same answer on every rank.
 bool is_slowed(const TrainingSpec& spec, int workers, int worker, std::uint64_t step,

@@ -49,6 +49,7 @@ bool trained_as_one(const CellFigure& figure) {
   if (!method) return true;
   const auto settings = trained_cell(figure).settings;
   return settings.value("compression", std::string("none")) == "none" &&
+         !settings.contains("switch_to") &&
          agreement_of(*method, synchronisation_in(settings)) == WeightAgreement::every_step;
 }
 

@@ -349,3 +349,44 @@ TEST_CASE("time to a target and accuracy stand beside plain SGD's of the same bl
   CHECK(rows.real(1, "over_plain") == 1.0);
   CHECK(rows.real(1, "beyond_plain") == 0.0);
 }
+
+TEST_CASE("what was not sent, how long rounds became and when workers went over stand in a query",
+          "[D-21][D-28][D-34]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  const std::string task = R"({"model":"mlp","batch":"8","epochs":"4",)";
+  const std::vector<std::pair<std::string, std::string>> cells{
+      {"bsp-ps", task + R"("synchronisation":"lag"})"},
+      {"bsp-a2a", task + R"("synchronisation":"adacomm","local_steps":"8"})"},
+      {"bsp-a2a", task + R"("switch_to":"local","local_steps":"8"})"},
+      {"bsp-ps", task + R"("synchronisation":"asp","group_size":"2"})"}};
+  store_training(
+      store, {cells, {100, 50, 60, 70}},
+      [&](std::size_t cell, int) {
+        TrainingFigures figures;
+        figures.role = "worker";
+        figures.details["accuracies"] = {{100, 0.3}};
+        figures.details["trained_us"] = 1000 + 10.0 * static_cast<double>(cell);
+        figures.details["worker_steps"] = 300;
+        if (cell == 0) figures.details["lag"] = {{"sent", 25}, {"steps", 100}};
+        if (cell == 1) figures.details["round_steps"] = {8, 4, 2};
+        if (cell == 2) figures.details["switched"] = {{"worker_steps", 75}};
+        return figures;
+      },
+      1);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "time_to_target", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto how = rows.text(i, "synchronisation");
+    // None of them trains as plain SGD would, so that none is what others are held against.
+    CHECK_FALSE(rows.real(i, "over_plain"));
+    const std::int64_t in_all = 8 * rows.integer(i, "workers");
+    if (how == "lag") CHECK(rows.real(i, "unsent") == 0.75);
+    if (how == "adacomm") CHECK(rows.integer(i, "last_round_steps") == 2);
+    if (how == "bsp, then local") CHECK(rows.integer(i, "switched_after") == 75);
+    const bool differ = how == "adacomm" || how == "bsp, then local";
+    CHECK(rows.integer(i, "samples") == (differ ? 300 : 100) * in_all);
+    CHECK((how == "lag" || how == "grouped asp" || differ));
+  }
+}

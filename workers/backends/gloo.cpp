@@ -112,6 +112,19 @@ auto guarded(const char* call, F&& function) {
   }
 }
 
+/// Whether a wait of Gloo's ends within `limit`. What a lost peer throws ends it too, but before.
+template <class Wait>
+bool ends_within(Micros limit, Wait&& wait) {
+  const auto most = milliseconds(static_cast<long>(limit.count() / 1e3));
+  const double start_us = now_us();
+  try {
+    return wait(most);
+  } catch (const std::exception&) {
+    if (now_us() - start_us < 1e3 * static_cast<double>(most.count())) throw;
+    return false;
+  }
+}
+
 using SumFunction = gloo::AllreduceOptions::Func;
 
 SumFunction sum_function(DataType type) {
@@ -432,16 +445,10 @@ void GlooCommunicator::wait(Request request) {
 
 void GlooCommunicator::wait_within(Request request, int peer, Micros limit) {
   Pending& pending = pending_[static_cast<std::uint32_t>(request)];
-  const auto most = milliseconds(static_cast<long>(limit.count() / 1e3));
-  bool in_time = false;
-  guarded("waiting for Gloo", [&] {
-    const double start_us = now_us();
-    try {
-      in_time = pending.sending ? pending.buffer->waitSend(most) : pending.buffer->waitRecv(most);
-    } catch (const std::exception&) {
-      // A lost peer ends the wait too, but not after all this time.
-      if (now_us() - start_us < 1e3 * static_cast<double>(most.count())) throw;
-    }
+  const bool in_time = guarded("waiting for Gloo", [&] {
+    return ends_within(limit, [&](milliseconds most) {
+      return pending.sending ? pending.buffer->waitSend(most) : pending.buffer->waitRecv(most);
+    });
   });
   if (!in_time) refuse_silence({peer}, limit);
   pending.buffer.reset();
@@ -451,18 +458,10 @@ void GlooCommunicator::wait_within(Request request, int peer, Micros limit) {
 int GlooCommunicator::receive_any(void* data, std::size_t bytes, const std::vector<int>& from,
                                   int tag, Micros limit) {
   int sender = -1;
-  bool in_time = false;
-  guarded("receiving from any rank through Gloo", [&] {
+  const bool in_time = guarded("receiving from any rank through Gloo", [&] {
     const auto buffer = context_->createUnboundBuffer(data, bytes);
     buffer->recv(from, slot_of(tag));
-    const auto most = milliseconds(static_cast<long>(limit.count() / 1e3));
-    const double start_us = now_us();
-    try {
-      in_time = buffer->waitRecv(&sender, most);
-    } catch (const std::exception&) {
-      // A lost peer ends the wait too, but not after all this time.
-      if (now_us() - start_us < 1e3 * static_cast<double>(most.count())) throw;
-    }
+    return ends_within(limit, [&](milliseconds most) { return buffer->waitRecv(&sender, most); });
   });
   if (!in_time) refuse_silence(from, limit);
   return sender;

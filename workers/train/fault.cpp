@@ -15,7 +15,9 @@ PlantedFault planted_fault() {
         name == "skip-local-step", name == "drop-neighbour",   name == "exceed-bound",
         name == "use-twice",       name == "drop-residual",    name == "shift-place",
         name == "other-seed",      name == "out-of-turn",      name == "forget-slow-momentum",
-        name == "equal-share",     name == "swap-factors"};
+        name == "equal-share",     name == "swap-factors",     name == "send-nothing",
+        name == "keep-rounds",     name == "stay-away",        name == "leave-group",
+        name == "forget-switch",   name == "uninvited"};
   }();
   return fault;
 #else

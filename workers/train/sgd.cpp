@@ -10,4 +10,8 @@ void sgd_update(const Sgd& sgd, float* weight, float* velocity, const float* gra
   }
 }
 
+void draw(float* weight, const float* to, float part, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) weight[i] -= part * (weight[i] - to[i]);
+}
+
 }  // namespace dynamiccl

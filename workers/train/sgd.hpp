@@ -16,4 +16,7 @@ struct Sgd {
 void sgd_update(const Sgd& sgd, float* weight, float* velocity, const float* gradient, float scale,
                 std::size_t count);
 
+/// Weights go this part of their way to others (EASGD).
+void draw(float* weight, const float* to, float part, std::size_t count);
+
 }  // namespace dynamiccl

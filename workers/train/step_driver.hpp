@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
 #include "workers/train/exchange/call_settings.hpp"
+#include "workers/train/synchronisation/replay.hpp"
 #include "workers/train/worker_step.hpp"
 
 namespace dynamiccl {
@@ -36,6 +38,18 @@ class StepDriver {
   /// What its codec did since the last call, after finish(); nullopt without one.
   virtual std::optional<CodingFigures> take_coding() { return std::nullopt; }
   virtual void describe(TrainingFigures& /*figures*/) const {}
+  /// Steps of the next step(): of a round of local ones several.
+  [[nodiscard]] virtual int next_steps() const { return 1; }
+  /// Workers wait as TrainingSpec::switch_to says from now on. Between finish() and step(). Ranks:
+  /// all workers.
+  virtual void switch_over() {}
+  /// `judge` is called while the worker has the weights that are judged: its own, or a centre.
+  /// Between finish() and step().
+  virtual void with_judged(const std::function<void()>& judge) { judge(); }
+  /// Training is over: the worker's weights become what was trained. After finish().
+  virtual void conclude() {}
+  /// Since the start, or restarted(); empty where rounds decide nothing.
+  [[nodiscard]] virtual RoundLog round_log() const { return {}; }
   /// After so many steps, outside of what is timed: what is looked at now and then. Ranks: all
   /// workers.
   virtual void look(TrainingFigures& /*figures*/, int /*steps*/) {}

@@ -14,7 +14,8 @@
 #include "core/vocabulary/digest.hpp"
 #include "workers/train/compression/codec_replay.hpp"
 #include "workers/train/exchange/gradient_server.hpp"
-#include "workers/train/synchronisation/round_driver.hpp"
+#include "workers/train/synchronisation/lazy_gradients.hpp"
+#include "workers/train/synchronisation/round_replay.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -68,35 +69,83 @@ void compare_weights(Communicator& comm, const char* oracle, int steps,
                                    steps, shared[1], oracle, tolerance, shared[0]));
 }
 
-void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
-                  TrainingWorker* worker,
-                  const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record) {
+Outliving<StepServer> make_step_server(Communicator& comm, const ExchangePlan& plan,
+                                       const TrainingSpec& spec, Micros silence) {
+  if (spec.synchronisation == Synchronisation::lag) return make_lazy_server(comm, plan, silence);
+  return Outliving<StepServer>(new GradientServer(comm, plan));
+}
+
+namespace {
+
+/// What a worker has after so many rounds of each way of waiting, and what it is to have.
+struct CheckedRounds {
   std::vector<float> trained;
   std::vector<float> expected;
-  const auto in_order = [&] {
-    const float* weights = worker->weights_in_order();
-    return std::vector<float>(weights, weights + plan.elements());
-  };
-  if (worker == nullptr) {
-    GradientServer server(comm, plan);
-    server.serve(spec.oracle);
-  } else {
-    {
-      const auto driving = driver();
+  std::vector<float> shared;  ///< of what it has, all workers have the same bits
+  std::string broken;         ///< what it decided otherwise than it should have
+};
+
+std::vector<float> in_order(TrainingWorker& worker) {
+  const float* weights = worker.weights_in_order();
+  return {weights, weights + worker.gradient_bytes() / sizeof(float)};
+}
+
+CheckedRounds rounds_of_worker(const TrainingSpec& spec, TrainingWorker& worker,
+                               const std::function<std::unique_ptr<StepDriver>()>& driver) {
+  CheckedRounds checked;
+  RoundLog log;
+  {
+    const auto driving = driver();
+    for (int leg = 0; leg < (spec.switch_to ? 2 : 1); ++leg) {
+      if (leg > 0) driving->switch_over();
       for (int i = 0; i < spec.oracle; ++i) driving->step();
       driving->finish();
     }
-    trained = in_order();
-    worker->reset();
-    expected =
-        replay_rounds(spec, *worker, spec.oracle)[static_cast<std::size_t>(worker->number())];
-    worker->reset();
+    log = driving->round_log();
+    checked.trained = in_order(worker);
+    driving->conclude();
+    checked.shared = in_order(worker);
   }
-  compare_weights(comm, "the workers' replay in one process", spec.oracle, trained, expected,
-                  record);
+  worker.reset();
+  const auto own = static_cast<std::size_t>(worker.number());
+  const bool lazy = spec.synchronisation == Synchronisation::lag;
+  const ReplayedRounds replayed =
+      lazy ? replay_lazily(spec, worker, spec.oracle)
+           : replay_rounds(spec, worker, spec.oracle, log, checked.broken);
+  checked.expected = replayed.weights[own];
+  if (!replayed.centre.empty()) {
+    checked.trained.insert(checked.trained.end(), checked.shared.begin(), checked.shared.end());
+    checked.expected.insert(checked.expected.end(), replayed.centre.begin(), replayed.centre.end());
+  }
+  if (lazy && replayed.log[own] != log)
+    checked.broken = "a gradient was sent that was near the last one, or one that was not was kept";
+  worker.reset();
+  return checked;
+}
+
+}  // namespace
+
+void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                  TrainingWorker* worker, Micros silence,
+                  const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record) {
+  CheckedRounds checked;
+  if (worker == nullptr) {
+    make_step_server(comm, plan, spec, silence)->serve(spec.oracle);
+  } else {
+    checked = rounds_of_worker(spec, *worker, driver);
+  }
+  compare_weights(comm, "the workers' replay in one process", spec.oracle, checked.trained,
+                  checked.expected, record);
+  const double broken = checked.broken.empty() ? 0 : 1;
+  record.wrong += static_cast<std::uint64_t>(broken);
+  if (sum_over_ranks(comm, {broken})[0] > 0)
+    fail_check(record, fmt::format("synchronisation = \"{}\" was not kept: {}",
+                                   name_of(spec.synchronisation),
+                                   broken > 0 ? checked.broken : "another worker says how"));
   if (agreement_of(spec.method, spec.synchronisation) == WeightAgreement::never) return;
-  const std::uint64_t unlike = unlike_first(comm, plan.first_worker(), plan.elements(), trained);
-  record.checked += trained.size();
+  const std::uint64_t unlike =
+      unlike_first(comm, plan.first_worker(), plan.elements(), checked.shared);
+  record.checked += checked.shared.size();
   record.wrong += unlike;
   if (const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0]; apart > 0)
     fail_check(record,
@@ -107,18 +156,14 @@ void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSp
 void check_coded(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker& worker,
                  const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record) {
   const std::size_t count = plan.elements();
-  const auto in_order = [&] {
-    const float* weights = worker.weights_in_order();
-    return std::vector<float>(weights, weights + count);
-  };
-  std::vector<std::vector<float>> weights{in_order()};
+  std::vector<std::vector<float>> weights{in_order(worker)};
   std::vector<std::vector<float>> velocities{std::vector<float>(count, 0.0F)};
   {
     const auto driving = driver();
     for (int i = 0; i < steps; ++i) {
       driving->step();
       driving->finish();
-      weights.push_back(in_order());
+      weights.push_back(in_order(worker));
       velocities.emplace_back(worker.velocity(), worker.velocity() + count);
     }
   }
@@ -132,7 +177,7 @@ void check_coded(Communicator& comm, const ExchangePlan& plan, int steps, Traini
     std::copy(velocities[i].begin(), velocities[i].end(), worker.velocity());
     replay.step(i);
     tolerance = std::max(tolerance, kOracleTolerance + replay.order_slack());
-    const auto after = in_order();
+    const auto after = in_order(worker);
     expected.insert(expected.end(), after.begin(), after.end());
     trained.insert(trained.end(), weights[i + 1].begin(), weights[i + 1].end());
   }
@@ -159,9 +204,9 @@ void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, Train
   const double tolerance = comm.works_on_gpu() ? kGpuOracleTolerance : kOracleTolerance;
   std::vector<float> trained;
   if (worker == nullptr) {
-    GradientServer server(comm, plan);
-    server.take_weights();
-    server.serve(steps);
+    const auto server = make_outliving<GradientServer>(comm, plan);
+    server->take_weights();
+    server->serve(steps);
   } else {
     const auto driving = driver();
     for (int i = 0; i < steps; ++i) driving->step();

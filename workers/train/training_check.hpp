@@ -6,6 +6,8 @@
 
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
+#include "workers/train/exchange/step_server.hpp"
+#include "workers/train/outliving.hpp"
 #include "workers/train/step_driver.hpp"
 
 namespace dynamiccl {
@@ -21,11 +23,17 @@ inline constexpr double kOracleTolerance = 1e-6;
 void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker* worker,
                   const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
 
-/// The same of rounds of local steps and of averages with neighbours: every worker must have what
-/// the one process gets for it, and the same bits where all average. Ranks: all.
+/// The same of rounds of local steps, of averages with neighbours and of gradients that are not
+/// always sent: every worker must have what the one process gets for it, and the same bits where
+/// all average; what rounds decided must be what the one process would decide. So many rounds of
+/// each way of waiting. Ranks: all.
 void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
-                  TrainingWorker* worker,
+                  TrainingWorker* worker, Micros silence,
                   const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
+
+/// The server of steps that all workers do together.
+Outliving<StepServer> make_step_server(Communicator& comm, const ExchangePlan& plan,
+                                       const TrainingSpec& spec, Micros silence);
 
 /// The same of steps with encoded gradients. The one process starts each step from the weights and
 /// momentum that this rank really had, as a rounding may turn a sign; what each worker kept back is

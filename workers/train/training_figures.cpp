@@ -38,12 +38,13 @@ std::optional<std::uint64_t> late_message_bytes(const ExchangePlan& plan, std::s
 
 }  // namespace
 
-void FigureCollector::add(const StepTimes& times, double total_us, bool measured) {
+void FigureCollector::add(const StepTimes& times, double total_us, bool measured,
+                          std::optional<double> busy_us) {
   losses_.push_back(times.loss);
   if (!measured) return;
   measured_.push_back(times);
-  parts_us_ += times.parts_us();
-  total_us_ += total_us;
+  if (total_us > 0) accounted_.push_back(times.parts_us() / total_us);
+  if (busy_us && *busy_us > 0) exposed_.push_back(times.exposed_us / *busy_us);
 }
 
 void FigureCollector::add_trace(const std::vector<Span>& computing,
@@ -75,7 +76,8 @@ void FigureCollector::fill(TrainingFigures& figures, double wire_bytes) const {
   figures.update_us = typical(&StepTimes::update_us);
   figures.exposed_us = typical(&StepTimes::exposed_us);
   figures.details["data_us"] = typical(&StepTimes::data_us);
-  if (total_us_ > 0) figures.details["accounted"] = parts_us_ / total_us_;
+  if (!accounted_.empty()) figures.details["accounted"] = median(accounted_);
+  if (!exposed_.empty()) figures.details["exposed_of_busy"] = median(exposed_);
   figures.wire_bytes = wire_bytes;
   figures.first_loss = losses_.empty() ? 0 : losses_.front();
   const std::size_t last = std::min<std::size_t>(10, losses_.size());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/wire/record.hpp"
@@ -15,7 +16,9 @@ class FigureCollector {
   FigureCollector(const ExchangePlan& plan, const ModelProfile& profile)
       : plan_(plan), profile_(profile) {}
   /// @param total_us of the step, by the same clock
-  void add(const StepTimes& times, double total_us, bool measured);
+  /// @param busy_us in which its communication was busy, where that is known
+  void add(const StepTimes& times, double total_us, bool measured,
+           std::optional<double> busy_us = std::nullopt);
   /// The weights are at the start again: the loss curve begins here.
   void restart() { losses_.clear(); }
   /// One step as Chrome trace events (chrome://tracing, Perfetto): computation, and a row for each
@@ -28,8 +31,10 @@ class FigureCollector {
   const ExchangePlan& plan_;
   const ModelProfile& profile_;
   std::vector<StepTimes> measured_;
-  double parts_us_ = 0;  ///< of all measured steps
-  double total_us_ = 0;
+  // Of each measured step by its own figures: who else uses the machine lengthens what is compared
+  // alike, or strikes few of the steps.
+  std::vector<double> accounted_;  ///< its parts over its time
+  std::vector<double> exposed_;    ///< what it exposed over what its communication was busy
   std::vector<double> losses_;
   nlohmann::json trace_ = nlohmann::json::array();
 };

@@ -16,13 +16,14 @@
 #include "workers/train/carrier.hpp"
 #include "workers/train/cell_fit.hpp"
 #include "workers/train/dataset_agreement.hpp"
-#include "workers/train/exchange/gradient_server.hpp"
+#include "workers/train/epochs.hpp"
 #include "workers/train/link_cost.hpp"
 #include "workers/train/model_profile.hpp"
 #include "workers/train/step_driver.hpp"
 #include "workers/train/step_traffic.hpp"
 #include "workers/train/step_tuner.hpp"
 #include "workers/train/synchronisation/asynchronous_training.hpp"
+#include "workers/train/synchronisation/lazy_gradients.hpp"
 #include "workers/train/synchronisation/round_driver.hpp"
 #include "workers/train/training_check.hpp"
 #include "workers/train/training_figures.hpp"
@@ -41,11 +42,16 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
 }
 
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
-/// it keeps back; where averages have a momentum that and the weights that it goes from.
+/// it keeps back; where averages have a momentum that and the weights that it goes from; a centre;
+/// the gradient that was sent last.
 std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
   return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
-         (codec.codec == Codec::dgc ? 1 : 0);
+         (codec.codec == Codec::dgc ? 1 : 0) + (has_centre(spec.synchronisation) ? 1 : 0) +
+         (spec.synchronisation == Synchronisation::lag ? 1 : 0);
 }
+
+/// Rounds of neighbours that are checked, whatever the cell says.
+constexpr int kLeastOracle = 2;
 
 /// Whether a plan or a prediction is made of what messages cost. A lossy step is not foretold.
 bool needs_cost(const TrainingSpec& spec) {
@@ -88,16 +94,17 @@ class TrainingRun final : public TrainingRunner {
   void compare_workers(CellRecord& record);
   /// After which a worker that owes something is taken for lost.
   [[nodiscard]] Micros silence() const;
+  [[nodiscard]] int judged_samples() const {
+    return spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
+  }
+  double accuracy_of(StepDriver& driving);
   [[nodiscard]] std::unique_ptr<StepDriver> driver(const ExchangePlan& plan);
   int measured_steps(double step_us);
-  /// @param train trains so many steps, returns their mean microseconds
-  using Train = std::function<double(int steps)>;
-  /// @param look after each epoch, with the steps so far
-  using Look = std::function<void(int steps)>;
-  int run_epochs(TrainingFigures& figures, const Train& train, const Look& look = {});
-  static int train_for(int steps, const Train& train) {
-    train(steps);
-    return steps;
+  /// @returns the rounds
+  int train_epochs(TrainingFigures& figures, EpochTrainer trainer);
+  static int train_for(int rounds, const EpochTrainer& trainer) {
+    trainer.train(rounds);
+    return rounds;
   }
 
   Communicator& comm_;
@@ -177,6 +184,8 @@ std::unique_ptr<StepDriver> TrainingRun::driver(const ExchangePlan& plan) {
                            config_.interface.empty() ? default_interface() : config_.interface,
                            comm_.rank(), comm_.size(), config_.connect_timeout});
   }
+  if (spec_.synchronisation == Synchronisation::lag)
+    return make_lazy_driver(comm_, plan, spec_, *worker_, silence());
   if (goes_by_rounds(spec_)) return make_round_driver(comm_, plan, spec_, *worker_, silence());
   return make_step_driver(comm_, plan, spec_, *worker_, *learner_, engine_.get(),
                           tuner_ != nullptr ? &tuner_->settings() : nullptr);
@@ -192,36 +201,13 @@ int TrainingRun::measured_steps(double step_us) {
   return static_cast<int>(std::clamp<double>(fitting, least, std::max(protocol.iterations, least)));
 }
 
-/// Passes over the data until every worker has the accuracy that is wanted.
-/// @returns the steps
-int TrainingRun::run_epochs(TrainingFigures& figures, const Train& train, const Look& look) {
+int TrainingRun::train_epochs(TrainingFigures& figures, EpochTrainer trainer) {
   // Servers have no data.
   const double own = is_server() ? 0 : static_cast<double>(worker_->steps_per_epoch());
-  // A sample is a round of local steps.
-  const int per_look = std::max(
-      1, static_cast<int>(max_over_ranks(comm_, {own})[0]) / spec_.local_steps / spec_.looks);
-  const int samples = spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
-  nlohmann::json accuracies = nlohmann::json::array();
-  double trained_us = 0;
-  bool reached = false;
-  int looked = 0;
-  while (looked < spec_.epochs * spec_.looks && !reached) {
-    trained_us += train(per_look) * per_look;
-    ++looked;
-    if (look) look(looked * per_look);
-    // BatchNorm's statistics are each worker's own, and so are accuracies: the lowest counts.
-    const double accuracy = is_server() ? 1 : worker_->accuracy(samples);
-    const double lowest = -max_over_ranks(comm_, {-accuracy})[0];
-    accuracies.push_back({looked * per_look, lowest});
-    figures.accuracy = lowest;
-    reached = spec_.target > 0 && lowest >= spec_.target;
-  }
-  figures.details["accuracies"] = std::move(accuracies);
-  // Those that were begun.
-  figures.details["epochs"] = (looked + spec_.looks - 1) / spec_.looks;
-  figures.details["trained_us"] = trained_us;  // without the evaluations
-  if (spec_.target > 0) figures.details["target_reached"] = reached;
-  return looked * per_look;
+  const auto steps = static_cast<std::uint64_t>(max_over_ranks(comm_, {own})[0]);
+  if (!trainer.accuracy)
+    trainer.accuracy = [&] { return is_server() ? 1 : worker_->accuracy(judged_samples()); };
+  return run_epochs(comm_, spec_, steps, trainer, figures);
 }
 
 /// Tried by the first cell of a model that has a choice.
@@ -282,7 +268,7 @@ ExchangePlan TrainingRun::choose_plan(const LinkCost& cost, GradientPath path,
 
 void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
   barrier(comm_);
-  if (is_asynchronous(spec_.synchronisation)) {
+  if (answers_singly(spec_)) {
     train_asynchronously(record, plan);
   } else if (is_server()) {
     train_as_server(record, plan);
@@ -309,9 +295,10 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
       now.update_us += end.update_us;
       samples.start_us.push_back(now.start_us - epoch_us_);
       samples.total_us.push_back(total_us);
-      if (const auto busy_us = driving->take_busy_us()) samples.collective_us.push_back(*busy_us);
+      const auto busy_us = driving->take_busy_us();
+      if (busy_us) samples.collective_us.push_back(*busy_us);
       samples.compute_us.push_back(now.forward_us + now.backward_us + now.update_us);
-      collector.add(now, total_us, measured);
+      collector.add(now, total_us, measured, busy_us);
       if (tuner_ != nullptr) tuner_->step_done(total_us, now.loss);
       mean += total_us / steps;
     }
@@ -320,21 +307,26 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   const double warm_us = phase(protocol.warmup, record.warmup, false);
   const std::uint64_t before = driving->sent_bytes();
   driving->take_coding();
-  const Train measured = [&](int count) { return phase(count, record.measured, true); };
+  EpochTrainer trainer{[&](int count) { return phase(count, record.measured, true); },
+                       [&] { return driving->next_steps(); },
+                       [&] { driving->switch_over(); },
+                       [&](int rounds) { driving->look(*record.training, rounds); },
+                       {}};
+  trainer.accuracy = [&] { return accuracy_of(*driving); };
   if (spec_.epochs > 0) {
     worker_->reset();
     driving->restarted();
     collector.restart();
   }
   StepTraffic traffic(comm_, plan);
-  const Look look = [&](int steps) { driving->look(*record.training, steps); };
-  const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured, look)
-                                     : train_for(measured_steps(warm_us), measured);
+  const int steps = spec_.epochs > 0 ? train_epochs(*record.training, trainer)
+                                     : train_for(measured_steps(warm_us), trainer);
   payload_bytes_ = driving->sent_bytes() - before;
-  if (spec_.epochs == 0) look(steps);
+  if (spec_.epochs == 0) trainer.look(steps);
   collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
   driving->describe(*record.training);
   if (const auto coding = driving->take_coding()) note_coding(record, plan, *coding);
+  driving->conclude();
   const std::size_t shard = plan.colocated ? plan.shard_bytes(comm_.rank()) : 0;
   describe_memory(*record.training, worker_->gradient_bytes(), driving->extra_bytes(),
                   worker_->gradient_bytes() * copies_of(spec_, plan.codec) +
@@ -349,12 +341,18 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   if (on_gpu) take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us));
 }
 
+double TrainingRun::accuracy_of(StepDriver& driving) {
+  double accuracy = 0;
+  driving.with_judged([&] { accuracy = worker_->accuracy(judged_samples()); });
+  return accuracy;
+}
+
 void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) {
-  GradientServer server(comm_, plan);
-  server.take_weights();
+  const auto server = make_step_server(comm_, plan, spec_, silence());
+  server->take_weights();
   const auto phase = [&](int steps, SampleArrays& samples) {
     double mean = 0;
-    for (const auto& step : server.serve(steps)) {
+    for (const auto& step : server->serve(steps)) {
       samples.start_us.push_back(step.start_us - epoch_us_);
       samples.total_us.push_back(step.end_us - step.start_us);
       samples.collective_us.push_back(step.end_us - step.start_us - step.sum_us);
@@ -364,18 +362,20 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
     return mean;
   };
   const double warm_us = phase(config_.protocol.warmup, record.warmup);
-  const std::uint64_t before = server.sent_bytes();
-  const Train measured = [&](int count) { return phase(count, record.measured); };
-  if (spec_.epochs > 0) server.take_weights();
+  const std::uint64_t before = server->sent_bytes();
+  EpochTrainer trainer;
+  trainer.train = [&](int count) { return phase(count, record.measured); };
+  trainer.next_steps = [&] { return round_steps(spec_); };
+  if (spec_.epochs > 0) server->take_weights();
   StepTraffic traffic(comm_, plan);
-  const int steps = spec_.epochs > 0 ? run_epochs(*record.training, measured)
-                                     : train_for(measured_steps(warm_us), measured);
-  payload_bytes_ = server.sent_bytes() - before;
+  const int steps = spec_.epochs > 0 ? train_epochs(*record.training, trainer)
+                                     : train_for(measured_steps(warm_us), trainer);
+  payload_bytes_ = server->sent_bytes() - before;
   record.training->wire_bytes = static_cast<double>(payload_bytes_) / steps;
   traffic.conclude(*record.training, spec_.batch * spec_.local_steps, steps,
                    static_cast<double>(payload_bytes_));
-  describe_memory(*record.training, server.shard_bytes(), server.held_bytes(),
-                  static_cast<std::size_t>(workers_ + 1) * server.shard_bytes());
+  describe_memory(*record.training, server->shard_bytes(), server->held_bytes(),
+                  static_cast<std::size_t>(workers_ + 1) * server->shard_bytes());
 }
 
 Micros TrainingRun::silence() const {
@@ -422,10 +422,12 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
     collector.restart();
   }
   const std::uint64_t before = training.sent_bytes();
-  const Train measured = [&](int count) { return phase(count, record.measured, true); };
+  EpochTrainer trainer;
+  trainer.train = [&](int count) { return phase(count, record.measured, true); };
+  trainer.switch_over = [&] { training.switch_over(); };
   StepTraffic traffic(comm_, plan);
-  const int rounds = spec_.epochs > 0 ? run_epochs(*record.training, measured)
-                                      : train_for(measured_steps(warm_us), measured);
+  const int rounds = spec_.epochs > 0 ? train_epochs(*record.training, trainer)
+                                      : train_for(measured_steps(warm_us), trainer);
   payload_bytes_ = training.sent_bytes() - before;
   const double payload = static_cast<double>(payload_bytes_);
   if (is_server()) {
@@ -442,13 +444,17 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
 
 /// Before anything is measured, against one process that does every worker's part.
 void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
+  // Workers that never agree have nothing else by which a cell could be seen to be wrong.
+  const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
+  if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;
+  if (spec_.oracle == 0) return;
   const auto make = [&] { return driver(plan); };
-  if (is_asynchronous(spec_.synchronisation)) {
+  if (answers_singly(spec_)) {
     check_updates(comm_, plan, spec_, own_worker(), silence(), record);
   } else if (spec_.compression != Codec::none) {
     check_coded(comm_, plan, spec_.oracle, *worker_, make, record);
-  } else if (goes_by_rounds(spec_)) {
-    check_rounds(comm_, plan, spec_, own_worker(), make, record);
+  } else if (goes_by_rounds(spec_) || spec_.synchronisation == Synchronisation::lag) {
+    check_rounds(comm_, plan, spec_, own_worker(), silence(), make, record);
   } else {
     if (tuner_ != nullptr) tuner_->check_all(true);
     check_oracle(comm_, plan, spec_.oracle, own_worker(), make, record);
@@ -497,7 +503,7 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   figures.c2c_predicted = c2c_predicted(spec_, workers_);
   tuner_.reset();
   if (is_tuned(spec_)) tuner_ = make_step_tuner(comm_, config_, spec_, plan);
-  if (spec_.oracle > 0) check(record, plan);
+  check(record, plan);
   train(record, plan);
   if (tuner_ != nullptr) tuner_->describe(figures);
   tuner_.reset();
@@ -517,11 +523,25 @@ CellRecord TrainingRun::run(const WorkCell& cell, int position) {
   return record;
 }
 
+/// A worker's buffers are there as long as the library may use them.
+class KeptRun final : public TrainingRunner {
+ public:
+  KeptRun(Communicator& comm, const RunConfig& config, double epoch_us)
+      : run_(make_outliving<TrainingRun>(comm, config, epoch_us)) {}
+  CellRecord run(const WorkCell& cell, int position) override { return run_->run(cell, position); }
+  [[nodiscard]] std::uint64_t last_payload_bytes() const override {
+    return run_->last_payload_bytes();
+  }
+
+ private:
+  Outliving<TrainingRun> run_;
+};
+
 }  // namespace
 
 std::unique_ptr<TrainingRunner> make_training_run(Communicator& comm, const RunConfig& config,
                                                   double epoch_us) {
-  return std::make_unique<TrainingRun>(comm, config, epoch_us);
+  return std::make_unique<KeptRun>(comm, config, epoch_us);
 }
 
 }  // namespace dynamiccl

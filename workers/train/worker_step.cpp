@@ -396,7 +396,7 @@ StepTimes TrainingWorker::step_by_itself(bool apply) {
   return times;
 }
 
-void TrainingWorker::compute_for(int worker, std::uint64_t step) {
+double TrainingWorker::compute_for(int worker, std::uint64_t step) {
   step_ = step;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
@@ -406,11 +406,14 @@ void TrainingWorker::compute_for(int worker, std::uint64_t step) {
   for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
   learner_.compute_loss();
   learner_.backward();
+  return learner_.loss();
 }
 
-void TrainingWorker::apply_gradients(int over) {
+void TrainingWorker::apply_gradients(int over) { apply(gradients_.data(), over); }
+
+void TrainingWorker::apply(const float* sums, int over) {
   for (std::size_t i = 0; i < counts_.size(); ++i)
-    update(i, gradients_.at(offsets_[i]), static_cast<float>(1.0 / over));
+    update(i, sums + offsets_[i], static_cast<float>(1.0 / over));
   memory_.apply();
 }
 
@@ -420,6 +423,12 @@ void TrainingWorker::take_weights(const float* in_order, float scale) {
     const float* from = in_order + offsets_[i];
     std::transform(from, from + counts_[i], weight, [scale](float value) { return value * scale; });
   }
+}
+
+void TrainingWorker::draw_to(const float* in_order, float part) {
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    draw(learner_.parameters()[static_cast<std::size_t>(order_[i])].data, in_order + offsets_[i],
+         part, counts_[i]);
 }
 
 StepTimes TrainingWorker::finish(StepExchange& exchange) {

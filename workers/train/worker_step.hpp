@@ -40,8 +40,14 @@ struct PlantedFault {
   bool other_seed = false;            ///< the last worker draws by another seed
   bool out_of_turn = false;           ///< the server takes workers in the other order
   bool forget_slow_momentum = false;  ///< the last worker has none
-  bool equal_share = false;   ///< the last worker weighs its weights as if all had as many data
-  bool swap_factors = false;  ///< the last worker takes PowerSGD's right factors the other way
+  bool equal_share = false;    ///< the last worker weighs its weights as if all had as many data
+  bool swap_factors = false;   ///< the last worker takes PowerSGD's right factors the other way
+  bool send_nothing = false;   ///< the last worker has nothing new after its first gradient
+  bool keep_rounds = false;    ///< the last worker's rounds stay as long as they were
+  bool stay_away = false;      ///< the last worker is not drawn to the centre
+  bool leave_group = false;    ///< the last worker's gradient is not in its group's sum
+  bool forget_switch = false;  ///< the last worker, or the server, goes on as before the switch
+  bool uninvited = false;      ///< the last worker takes part in every round
 };
 PlantedFault planted_fault();
 
@@ -75,12 +81,16 @@ class TrainingWorker {
   /// weights where it is applied. Host memory.
   StepTimes step_by_itself(bool apply);
   /// Some worker's gradient of its step `step` at the present weights, into gradients(). Host
-  /// memory.
-  void compute_for(int worker, std::uint64_t step);
+  /// memory. @returns its loss
+  double compute_for(int worker, std::uint64_t step);
   /// What gradients() holds is applied, as a mean over so many workers.
   void apply_gradients(int over);
+  /// These, in the order of gradients, are applied as a mean over so many workers.
+  void apply(const float* sums, int over);
   /// Weights in the order of gradients become `scale` times these.
   void take_weights(const float* in_order, float scale);
+  /// Weights go this part of their way to these, which are in the order of gradients.
+  void draw_to(const float* in_order, float part);
   [[nodiscard]] float* velocity() { return velocity_.data(); }
   /// One step as one process would do it: every worker's batch in turn, gradients added in rank
   /// order.

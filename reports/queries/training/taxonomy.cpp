@@ -91,7 +91,10 @@ SixTuple tuple_of(const TableView& rows, std::size_t i) {
   CellFigure figure = figure_cell(rows, i);
   const auto settings = trained_cell(figure).settings;
   tuple.sync = synchronisation_words(*method, synchronisation_in(settings));
+  if (const auto then = find_named<Synchronisation>(settings.value("switch_to", std::string())))
+    tuple.sync += ", then " + synchronisation_words(*method, *then);
   if (method_row(*method).sums == SumPlace::neighbours) tuple.architecture = "gossip";
+  if (settings.contains("group_size")) tuple.architecture = "hybrid";
   const auto packing = settings.value("packing", std::string(kNoTechnique));
   tuple.compression = packing == kNoTechnique ? kNoTechnique : "lossless packing";
   const auto codec = settings.value("compression", std::string(kNoTechnique));

@@ -22,6 +22,9 @@
 --   beyond_plain_high | real | largest
 --   most_stale | integer | gradients applied between a worker's weights and its own
 --   dropped | integer | gradients that came too late, in the median launch
+--   unsent | real | share of its steps in which the first worker sent no gradient (lag)
+--   last_round_steps | integer | steps of the last round (adacomm)
+--   switched_after | integer | steps of each worker before workers waited otherwise (switch_to)
 --   consensus_distance | real | root of the mean squared distance from the mean, at the end
 --   settings
 -- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are) in the
@@ -34,6 +37,10 @@ WITH taken AS (
          json_extract(t.details_json, '$.target_reached') AS met,
          json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
          json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS distance,
+         1 - json_extract(t.details_json, '$.lag.sent') * 1.0 / json_extract(t.details_json, '$.lag.steps') AS unsent,
+         json_extract(t.details_json, '$.round_steps[#-1]') AS last_round_steps,
+         json_extract(t.details_json, '$.switched.worker_steps') AS switched_after,
+         json_extract(t.details_json, '$.worker_steps') AS worker_steps,
          json_extract(s.details_json, '$.staleness.most') AS most,
          json_extract(s.details_json, '$.staleness.dropped') AS late,
          json_object('data', coalesce(json_extract(v.settings, '$.data'), 'generated'),
@@ -89,11 +96,12 @@ met AS (
   SELECT cell_id, sum(coalesce(met, 0)) AS reached FROM taken GROUP BY cell_id
 )
 SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers, n.task, n.method,
-       n.synchronisation, n.compression, n.n AS launches, m.reached, n.steps_done AS steps, n.steps_done * n.step_samples AS samples,
+       n.synchronisation, n.compression, n.n AS launches, m.reached, n.steps_done AS steps, 
+       coalesce(n.steps_done * n.step_samples, n.worker_steps * n.batch * n.workers) AS samples,
        n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
        r.low AS over_plain_low, r.high AS over_plain_high, f.median AS beyond_plain, f.low AS beyond_plain_low,
        f.high AS beyond_plain_high, n.most AS most_stale, n.late AS dropped,
-       n.distance AS consensus_distance, n.settings
+       n.unsent, n.last_round_steps, n.switched_after, n.distance AS consensus_distance, n.settings
 FROM numbered n
 JOIN met m ON m.cell_id = n.cell_id
 LEFT JOIN typical r ON r.cell_id = n.cell_id

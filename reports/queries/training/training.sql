@@ -15,7 +15,7 @@
 --   update_us | us, real | update of the weights
 --   exposed_us
 --   data_us | us, real | computation stands still for its batch
---   accounted | real | forward, backward, update, exposed and data over the step, of all measured steps
+--   accounted | real | forward, backward, update, exposed and data over the step, median of the measured steps
 --   communication_us
 --   predicted_us | us, real | the step as profile and cost table have it
 --   prediction_error | real | predicted over measured step, less 1

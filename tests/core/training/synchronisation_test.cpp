@@ -34,6 +34,7 @@ TEST_CASE("every pair of synchronisation and place of the sum is judged once", "
       for (const auto& pair : kSynchronisationPairs)
         rows += pair.synchronisation == named.value && pair.sums == place ? 1 : 0;
       CHECK(rows == 1);
+      INFO(named.name);
       const auto& pair = synchronisation_pair(named.value, place);
       CHECK((pair.fit == PairFit::legal) == pair.reason.empty());
     }
@@ -95,6 +96,114 @@ TEST_CASE("averages have a momentum or weights of their own only where all worke
   WorkCell cell = training_cell(spec);
   cell.knobs["slow_momentum"] = "1";
   CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("below 1"));
+}
+
+TEST_CASE("what goes with lazy, adaptive, elastic and grouped training is said, all else refused",
+          "[d-07][d-21][d-28][d-35]") {
+  const auto refusal = [](TrainingMethod method, Synchronisation synchronisation) {
+    return training_contradiction(spec_of(method, synchronisation));
+  };
+  CHECK(refusal(TrainingMethod::bsp_ps, Synchronisation::lag).empty());
+  CHECK_THAT(refusal(TrainingMethod::bsp_a2a, Synchronisation::lag),
+             ContainsSubstring("partial") && ContainsSubstring("take bsp-ps"));
+  CHECK_THAT(refusal(TrainingMethod::d_psgd, Synchronisation::lag), ContainsSubstring("DETSGRAD"));
+  CHECK(refusal(TrainingMethod::bsp_a2a, Synchronisation::adacomm).empty());
+  CHECK_THAT(refusal(TrainingMethod::bsp_ps, Synchronisation::adacomm),
+             ContainsSubstring("partial"));
+  CHECK(refusal(TrainingMethod::bsp_a2a, Synchronisation::easgd).empty());
+  CHECK(refusal(TrainingMethod::bsp_ps, Synchronisation::easgd).empty());
+  CHECK_THAT(refusal(TrainingMethod::d_psgd, Synchronisation::easgd), ContainsSubstring("illegal"));
+  CHECK_THAT(refusal(TrainingMethod::wfbp_ps, Synchronisation::lag),
+             ContainsSubstring("take bsp-ps"));
+  TrainingSpec spec = spec_of(TrainingMethod::bsp_ps, Synchronisation::lag);
+  spec.optimizer = OptimizerPlace::server;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("leave out optimizer"));
+  spec = spec_of(TrainingMethod::bsp_ps, Synchronisation::asp);
+  spec.lag_threshold = 2;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("lag_threshold: belongs to"));
+  spec.lag_threshold = 1;
+  spec.group_size = 2;
+  CHECK(training_contradiction(spec).empty());
+  CHECK(ranks_misfit(spec, 5).empty());
+  CHECK_THAT(ranks_misfit(spec, 4), ContainsSubstring("3 workers do not fill groups"));
+  spec.synchronisation = Synchronisation::backup;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("dropped whole"));
+  spec.synchronisation = Synchronisation::bsp;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("take bsp-ps with ssp"));
+  spec = spec_of(TrainingMethod::bsp_a2a, Synchronisation::easgd);
+  spec.local_steps = 1;  // a centre may be met in every step
+  CHECK(training_contradiction(spec).empty());
+  spec.slow_momentum = 0.5;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("slow_momentum: belongs to"));
+  WorkCell cell = training_cell(spec);
+  cell.knobs["elastic"] = "1.5";
+  CHECK_THROWS_WITH(training_spec(cell), ContainsSubstring("up to 1"));
+}
+
+TEST_CASE("a switch at an epoch's end names what goes over to what", "[d-27][d-34][d-35]") {
+  const auto refusal = [](TrainingMethod method, Synchronisation from, Synchronisation to) {
+    TrainingSpec spec = spec_of(method, from);
+    spec.switch_to = to;
+    spec.local_steps = has_local_steps(from) || has_local_steps(to) ? 4 : 1;
+    spec.epochs = 2;
+    return training_contradiction(spec);
+  };
+  using S = Synchronisation;
+  CHECK(refusal(TrainingMethod::bsp_a2a, S::bsp, S::local).empty());
+  CHECK(refusal(TrainingMethod::bsp_a2a, S::local, S::bsp).empty());
+  CHECK(refusal(TrainingMethod::bsp_ps, S::bsp, S::ssp).empty());
+  CHECK(refusal(TrainingMethod::bsp_ps, S::asp, S::backup).empty());
+  CHECK_THAT(refusal(TrainingMethod::bsp_ps, S::bsp, S::bsp), ContainsSubstring("begins with"));
+  CHECK_THAT(refusal(TrainingMethod::bsp_a2a, S::bsp, S::ssp), ContainsSubstring("partial"));
+  CHECK_THAT(refusal(TrainingMethod::bsp_ps, S::bsp, S::local), ContainsSubstring("partial"));
+  CHECK_THAT(refusal(TrainingMethod::d_psgd, S::bsp, S::local), ContainsSubstring("neighbours"));
+  CHECK_THAT(refusal(TrainingMethod::dear, S::bsp, S::local), ContainsSubstring("only bsp-ps"));
+  TrainingSpec spec = spec_of(TrainingMethod::bsp_a2a, S::bsp);
+  spec.switch_after = 2;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("switch_after: belongs to"));
+  spec.switch_to = S::local;
+  spec.local_steps = 4;
+  spec.epochs = 2;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("say more epochs"));
+  spec.epochs = 4;
+  CHECK(training_contradiction(spec).empty());
+  CHECK_FALSE(trains_as_one(spec));
+  CHECK(training_spec(training_cell(spec)).switch_to == S::local);
+  spec.samples = 8 * spec.batch;  // of two workers four steps: 8 of them, then 8 / 4 rounds
+  CHECK(budgeted_steps(spec, 2) == 10);
+  CHECK(round_steps(leg_of(spec, false)) == 1);
+  CHECK(round_steps(leg_of(spec, true)) == 4);
+}
+
+TEST_CASE("AdaComm's rounds shorten with the root of the loss, or by half where it stays",
+          "[d-28]") {
+  CHECK(adapted_steps(16, 16, 2.0, 1.0) == 12);  // 16 sqrt(1/2) = 11.3
+  CHECK(adapted_steps(12, 16, 2.0, 0.125) == 4);
+  CHECK(adapted_steps(4, 16, 2.0, 0.125) == 2);
+  CHECK(adapted_steps(16, 16, 2.0, 3.0) == 8);
+  CHECK(adapted_steps(1, 16, 2.0, 2.0) == 1);
+  CHECK(adapted_steps(5, 16, 2.0, std::nan("")) >= 1);
+}
+
+TEST_CASE("who takes part in a round is drawn, each as often", "[d-16]") {
+  TrainingSpec spec;
+  CHECK(participants_of(spec, 3, 0, 1) == std::vector<int>{0, 1, 2});
+  spec.participants = 2;
+  std::map<int, int> times;
+  for (std::uint64_t round = 0; round < 600; ++round) {
+    const auto all = participants_of(spec, 4, round, 7);
+    REQUIRE(all.size() == 2);
+    CHECK(all[0] < all[1]);
+    for (const int each : all) ++times[each];
+  }
+  for (int worker = 0; worker < 4; ++worker) CHECK(std::abs(times[worker] - 300) < 60);
+  CHECK(participants_of(spec, 4, 5, 7) == participants_of(spec, 4, 5, 7));
+  spec = spec_of(TrainingMethod::bsp_a2a, Synchronisation::local);
+  spec.participants = 5;
+  CHECK(training_contradiction(spec).empty());
+  CHECK_THAT(ranks_misfit(spec, 4), ContainsSubstring("participants = 5"));
+  spec.synchronisation = Synchronisation::post_local;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("participants: belongs to"));
 }
 
 TEST_CASE("settings of a synchronisation come back from a cell") {

@@ -5,6 +5,7 @@
 
 #include "workers/messages.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/exchange/step_server.hpp"
 
 namespace dynamiccl {
 
@@ -15,26 +16,17 @@ void send_weights(Messages& comm, const ExchangePlan& plan, const float* weights
 /// A dedicated server's side: sums every worker's pieces in rank order, so that sums are the same
 /// bits in every run, and sends them back, or the weights that it updates with them. Holds one slot
 /// per worker and the answer: (N + 1) times its shard, and momentum where it is the optimizer.
-class GradientServer {
+class GradientServer final : public StepServer {
  public:
   GradientServer(Messages& comm, const ExchangePlan& plan);
-  ~GradientServer();
-  GradientServer(const GradientServer&) = delete;
-  GradientServer& operator=(const GradientServer&) = delete;
+  ~GradientServer() override;
   /// Takes the weights from the first worker's send_weights(), momentum 0; nothing where workers
   /// are the optimizers.
-  void take_weights();
-  /// Serves so many steps of all workers. Per step: microseconds until its last sum was sent.
-  struct Step {
-    double start_us;
-    double end_us;
-    double sum_us;
-  };
-  std::vector<Step> serve(int steps);
-  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  /// Gradients and answers; momentum is the optimizer's.
-  [[nodiscard]] std::size_t held_bytes() const { return buffer_.size() * sizeof(float); }
-  [[nodiscard]] std::size_t shard_bytes() const { return shard_elements_ * sizeof(float); }
+  void take_weights() override;
+  std::vector<Step> serve(int steps) override;
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
+  [[nodiscard]] std::size_t held_bytes() const override { return buffer_.size() * sizeof(float); }
+  [[nodiscard]] std::size_t shard_bytes() const override { return shard_elements_ * sizeof(float); }
 
  private:
   struct Shard;

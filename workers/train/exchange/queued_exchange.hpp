@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "workers/communicator.hpp"
+#include "workers/train/exchange/call_settings.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/step_exchange.hpp"

@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/statistics/statistics.hpp"
 #include "workers/tags.hpp"
 #include "workers/train/training_check.hpp"
 
 namespace dynamiccl {
 namespace {
-
-constexpr int kServer = 0;
 
 double typical(const std::vector<StepTimes>& steps, double StepTimes::*member) {
   std::vector<double> values;
@@ -20,9 +20,9 @@ double typical(const std::vector<StepTimes>& steps, double StepTimes::*member) {
 /// The server's log on every rank.
 UpdateLog shared_log(Communicator& comm, UpdateLog log) {
   std::vector<std::int32_t> size{static_cast<std::int32_t>(log.size())};
-  broadcast_host(comm, size.data(), sizeof size[0], kServer);
+  broadcast_host(comm, size.data(), sizeof size[0], kUpdateServer);
   log.resize(static_cast<std::size_t>(size[0]));
-  broadcast_host(comm, log.data(), log.size() * sizeof log[0], kServer);
+  broadcast_host(comm, log.data(), log.size() * sizeof log[0], kUpdateServer);
   return log;
 }
 
@@ -33,13 +33,17 @@ AsynchronousTraining::AsynchronousTraining(Communicator& comm, const ExchangePla
                                            Micros silence)
     : comm_(comm), spec_(spec), worker_(worker) {
   if (worker == nullptr) {
-    server_ = std::make_unique<UpdateServer>(comm, plan, spec, silence);
+    server_ = make_outliving<UpdateServer>(comm, plan, spec, silence);
   } else {
-    steps_ = std::make_unique<UpdateWorker>(comm, plan, *worker);
+    steps_ = make_outliving<UpdateWorker>(comm, plan, spec, *worker);
   }
 }
 
 void AsynchronousTraining::start() { server_ ? server_->start() : steps_->start(); }
+
+void AsynchronousTraining::switch_over() {
+  if (server_) server_->switch_over();
+}
 
 std::vector<UpdateRound> AsynchronousTraining::run(int rounds, double epoch_us) {
   std::vector<UpdateRound> done(static_cast<std::size_t>(rounds));
@@ -59,15 +63,12 @@ std::vector<UpdateRound> AsynchronousTraining::run(int rounds, double epoch_us) 
   typical_.backward_us = typical(steps, &StepTimes::backward_us);
   typical_.update_us = typical(steps, &StepTimes::update_us);
   typical_.exposed_us = typical(steps, &StepTimes::exposed_us);
-  // Of all steps together: the parts of a typical step need not be those of one that was.
-  double parts_us = 0;
-  double total_us = 0;
-  for (const auto& step : steps) {
-    parts_us += step.parts_us();
-    total_us += step.total_us;
-  }
-  typical_.total_us = parts_us > 0 ? typical_.parts_us() * total_us / parts_us : 0;
-  comm_.wait(comm_.irecv(done.data(), bytes, kServer, kReportTag));
+  // By the typical share of parts in a step: those of a typical step need not be those of one that
+  // was, and whoever else uses the machine comes between the parts of some steps alone.
+  std::vector<double> shares;
+  for (const auto& step : steps) shares.push_back(step.total_us / std::max(1.0, step.parts_us()));
+  typical_.total_us = shares.empty() ? 0 : typical_.parts_us() * median(shares);
+  comm_.wait(comm_.irecv(done.data(), bytes, kUpdateServer, kReportTag));
   return done;
 }
 
@@ -76,12 +77,12 @@ std::uint64_t AsynchronousTraining::sent_bytes() const {
 }
 
 std::size_t AsynchronousTraining::held_bytes() const {
-  return server_ ? server_->held_bytes() : worker_->answer_bytes();
+  return server_ ? server_->held_bytes() : steps_->held_bytes();
 }
 
 void AsynchronousTraining::describe(TrainingFigures& figures) const {
   if (!server_) return;
-  const Staleness found = staleness_of(comm_.size() - 1, server_->log());
+  const Staleness found = staleness_of(groups_of(spec_, comm_.size() - 1), server_->log());
   figures.details["staleness"] = {{"mean", found.mean},
                                   {"most", found.most},
                                   {"furthest_ahead", found.furthest_ahead},
@@ -97,6 +98,10 @@ void check_updates(Communicator& comm, const ExchangePlan& plan, const TrainingS
     AsynchronousTraining training(comm, plan, spec, worker, silence);
     training.start();
     training.run(spec.oracle, 0);
+    if (spec.switch_to) {
+      training.switch_over();
+      training.run(spec.oracle, 0);
+    }
     if (training.server() != nullptr) {
       log = training.server()->log();
       served = training.server()->weights();
@@ -106,8 +111,8 @@ void check_updates(Communicator& comm, const ExchangePlan& plan, const TrainingS
     }
   }
   log = shared_log(comm, std::move(log));
-  broadcast_host(comm, served.data(), served.size() * sizeof(float), kServer);
-  const int workers = comm.size() - 1;
+  broadcast_host(comm, served.data(), served.size() * sizeof(float), kUpdateServer);
+  const int workers = groups_of(spec, comm.size() - 1);
   nlohmann::json events = nlohmann::json::array();
   for (const auto& event : log)
     events.push_back({static_cast<int>(event.kind), event.worker, event.clock});

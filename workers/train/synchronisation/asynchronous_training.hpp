@@ -5,6 +5,7 @@
 
 #include "core/wire/record.hpp"
 #include "workers/communicator.hpp"
+#include "workers/train/outliving.hpp"
 #include "workers/train/synchronisation/update_server.hpp"
 
 namespace dynamiccl {
@@ -19,6 +20,8 @@ class AsynchronousTraining {
                        TrainingWorker* worker, Micros silence);
   /// The workers are at the start.
   void start();
+  /// Workers wait as TrainingSpec::switch_to says from now on. Between two phases.
+  void switch_over();
   /// One phase. @returns the server's rounds, in the rank's own clock's terms, on every rank
   /// @param epoch_us the rank's clock where all ranks' clocks are 0
   std::vector<UpdateRound> run(int rounds, double epoch_us);
@@ -35,8 +38,8 @@ class AsynchronousTraining {
   Communicator& comm_;
   TrainingSpec spec_;
   TrainingWorker* worker_;
-  std::unique_ptr<UpdateServer> server_;
-  std::unique_ptr<UpdateWorker> steps_;
+  Outliving<UpdateServer> server_;
+  Outliving<UpdateWorker> steps_;
   StepTimes typical_;
 };
 

@@ -60,6 +60,28 @@ void slow_step(float momentum, const float* mean, float scale, std::vector<float
   }
 }
 
+double part_of(const TrainingSpec& spec, int workers, int worker, std::uint64_t round,
+               std::uint64_t seed) {
+  double all = 0;
+  double own = 0;
+  for (const int each : participants_of(spec, workers, round, seed)) {
+    const double share = share_of(spec, workers, each);
+    all += share;
+    if (each == worker) own = share;
+  }
+  return own / all;
+}
+
+float pull_of(const TrainingSpec& spec, int workers) {
+  return static_cast<float>(spec.elastic / workers);
+}
+
+void move_centre(const TrainingSpec& spec, const float* sum, float scale,
+                 std::vector<float>& centre) {
+  const auto part = static_cast<float>(spec.elastic);
+  for (std::size_t i = 0; i < centre.size(); ++i) centre[i] += part * (sum[i] * scale - centre[i]);
+}
+
 double consensus_distance(Messages& comm, const std::vector<float>& own) {
   std::vector<double> mean = sum_over_ranks(comm, std::vector<double>(own.begin(), own.end()));
   const auto ranks = static_cast<double>(comm.size());

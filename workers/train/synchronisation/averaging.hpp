@@ -49,6 +49,16 @@ class NeighbourAverage {
 void slow_step(float momentum, const float* mean, float scale, std::vector<float>& moved,
                std::vector<float>& weights);
 
+/// The worker's part of a round's average: 0 for who does not take part, all of them together 1.
+double part_of(const TrainingSpec& spec, int workers, int worker, std::uint64_t round,
+               std::uint64_t seed);
+
+/// EASGD's part of the way that a worker goes to the centre.
+float pull_of(const TrainingSpec& spec, int workers);
+/// The centre goes its part of the way to the workers' mean (`scale` times their sum).
+void move_centre(const TrainingSpec& spec, const float* sum, float scale,
+                 std::vector<float>& centre);
+
 /// Root of the mean squared distance of the workers' weights from their mean. Ranks: all, each with
 /// its own weights.
 double consensus_distance(Messages& comm, const std::vector<float>& own);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "workers/train/step_driver.hpp"
 
@@ -16,11 +15,5 @@ bool goes_by_rounds(const TrainingSpec& spec);
 std::unique_ptr<StepDriver> make_round_driver(Communicator& comm, const ExchangePlan& plan,
                                               const TrainingSpec& spec, TrainingWorker& worker,
                                               Micros silence);
-
-/// What one process gets that does every worker's rounds in turn, each with weights and momentum of
-/// its own: weights in the order of gradients, of each worker. `worker` is at the start; whose
-/// weights are its learner's afterwards is open.
-std::vector<std::vector<float>> replay_rounds(const TrainingSpec& spec, TrainingWorker& worker,
-                                              int rounds);
 
 }  // namespace dynamiccl

@@ -20,13 +20,36 @@ std::uint32_t slowest(const Clocks& clocks) {
 
 }  // namespace
 
-std::string broken_rule(const TrainingSpec& spec, int workers, const UpdateLog& log) {
+bool answers_singly(const TrainingSpec& spec) {
+  return is_asynchronous(spec.synchronisation) ||
+         (spec.switch_to && method_row(spec.method).sums == SumPlace::server);
+}
+
+bool adds_up(const TrainingSpec& spec) {
+  return spec.synchronisation == Synchronisation::bsp ||
+         spec.synchronisation == Synchronisation::backup;
+}
+
+int gradients_of_update(const TrainingSpec& spec, int workers) {
+  if (!adds_up(spec)) return 1;
+  return spec.synchronisation == Synchronisation::bsp ? workers : workers - spec.backups;
+}
+
+std::string broken_rule(const TrainingSpec& whole, int workers, const UpdateLog& log) {
+  TrainingSpec spec = leg_of(whole, false);
   Clocks clocks(static_cast<std::size_t>(workers), 0);
   Clocks in_phase(clocks);
   int used = 0;  // of this update
   std::uint32_t turn = 0;
-  const int wanted = workers - spec.backups;
+  int wanted = gradients_of_update(spec, workers);
   for (const UpdateEvent& event : log) {
+    if (event.kind == Kind::switched) {
+      spec = leg_of(whole, true);
+      wanted = gradients_of_update(spec, workers);
+      used = 0;
+      turn = 0;
+      continue;
+    }
     std::uint32_t& clock = clocks.at(event.worker);
     if (event.clock != clock)
       return fmt::format("worker {}'s step {} came where its step {} was due", event.worker,
@@ -39,11 +62,13 @@ std::string broken_rule(const TrainingSpec& spec, int workers, const UpdateLog& 
         return fmt::format("worker {}'s gradient was taken in worker {}'s turn", event.worker,
                            turn);
       turn = (turn + 1) % static_cast<std::uint32_t>(workers);
-      if (spec.synchronisation == Synchronisation::backup && used > wanted)
+      if (spec.synchronisation == Synchronisation::bsp && event.kind == Kind::dropped)
+        return fmt::format("worker {}'s gradient was dropped", event.worker);
+      if (adds_up(spec) && used > wanted)
         return fmt::format("an update took the gradients of more than {} workers", wanted);
       continue;
     }
-    if (spec.synchronisation == Synchronisation::backup && used == wanted) used = 0;
+    if (!adds_up(spec) || used == wanted) used = 0;
     if (event.kind == Kind::ended) {
       in_phase[event.worker] = 0;
       continue;
@@ -57,27 +82,47 @@ std::string broken_rule(const TrainingSpec& spec, int workers, const UpdateLog& 
   return "";
 }
 
-std::vector<float> replay_updates(const TrainingSpec& spec, TrainingWorker& worker,
+namespace {
+
+/// The sum of a group's gradients at these weights; without groups one worker's gradient.
+void group_gradient(const TrainingSpec& spec, TrainingWorker& worker, const UpdateEvent& event,
+                    const std::vector<float>& weights, std::vector<float>& sum) {
+  for (int member = 0; member < spec.group_size; ++member) {
+    worker.take_weights(weights.data(), 1);
+    worker.compute_for(static_cast<int>(event.worker) * spec.group_size + member, event.clock);
+    const float* gradient = worker.gradients();
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] = member == 0 ? gradient[i] : sum[i] + gradient[i];
+  }
+}
+
+}  // namespace
+
+std::vector<float> replay_updates(const TrainingSpec& whole, TrainingWorker& worker,
                                   const UpdateLog& log) {
+  TrainingSpec spec = leg_of(whole, false);
   const std::size_t count = worker.gradient_bytes() / sizeof(float);
   const Sgd sgd{static_cast<float>(spec.learning_rate), static_cast<float>(spec.momentum)};
   const float* start = worker.weights_in_order();
   std::vector<float> weights(start, start + count);
   std::vector<float> velocity(count, 0.0F);
   std::vector<float> sum(count, 0.0F);
-  std::vector<std::vector<float>> given(static_cast<std::size_t>(worker.workers()), weights);
-  const bool together = spec.synchronisation == Synchronisation::backup;
-  const int wanted = together ? worker.workers() - spec.backups : 1;
-  const auto scale = static_cast<float>(1.0 / (together ? wanted : worker.workers()));
+  std::vector<float> gradient(count, 0.0F);
+  const int groups = groups_of(spec, worker.workers());
+  std::vector<std::vector<float>> given(static_cast<std::size_t>(groups), weights);
+  int wanted = gradients_of_update(spec, groups);
   int used = 0;
   for (const UpdateEvent& event : log) {
+    if (event.kind == Kind::switched) {
+      spec = leg_of(whole, true);
+      wanted = gradients_of_update(spec, groups);
+    }
     if (event.kind == Kind::answered || event.kind == Kind::ended) given[event.worker] = weights;
     if (event.kind != Kind::applied) continue;
-    worker.take_weights(given[event.worker].data(), 1);
-    worker.compute_for(static_cast<int>(event.worker), event.clock);
-    const float* gradient = worker.gradients();
+    group_gradient(spec, worker, event, given[event.worker], gradient);
     for (std::size_t i = 0; i < count; ++i) sum[i] = used == 0 ? gradient[i] : sum[i] + gradient[i];
     if (++used < wanted) continue;
+    const auto scale = static_cast<float>(1.0 / (adds_up(spec) ? wanted : worker.workers()));
     sgd_update(sgd, weights.data(), velocity.data(), sum.data(), scale, count);
     used = 0;
   }
@@ -91,6 +136,7 @@ Staleness staleness_of(int workers, const UpdateLog& log) {
   int applied = 0;
   double sum = 0;
   for (const UpdateEvent& event : log) {
+    if (event.kind == Kind::switched) continue;
     if (event.kind == Kind::answered) {
       found.furthest_ahead = std::max(found.furthest_ahead,
                                       static_cast<int>(clocks.at(event.worker) - slowest(clocks)));

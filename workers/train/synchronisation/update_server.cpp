@@ -8,25 +8,32 @@
 namespace dynamiccl {
 namespace {
 
-constexpr int kServer = 0;
-int rank_of(int worker) { return worker + 1; }
+/// For a message that was sent long ago to come at last.
+constexpr Micros kGrace{1e6};
 
 }  // namespace
 
 UpdateServer::UpdateServer(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                            Micros silence)
     : comm_(comm),
-      spec_(spec),
+      whole_(spec),
       silence_(silence),
-      workers_(comm.size() - 1),
-      together_(spec.synchronisation == Synchronisation::backup),
-      wanted_(together_ ? workers_ - spec.backups : 1),
+      workers_(groups_of(spec, comm.size() - 1)),
       weights_(plan.elements()),
       velocity_(plan.elements()),
-      sum_(together_ ? plan.elements() : 0),
       gradient_(plan.elements()),
       served_(static_cast<std::size_t>(workers_)) {
   for (auto& served : served_) served.slot.resize(plan.elements());
+  serve_as(leg_of(whole_, false));
+}
+
+void UpdateServer::serve_as(const TrainingSpec& leg) {
+  spec_ = leg;
+  together_ = adds_up(spec_);
+  wanted_ = gradients_of_update(spec_, workers_);
+  sum_.resize(together_ ? weights_.size() : 0);
+  summed_ = 0;
+  turn_ = 0;
 }
 
 void UpdateServer::start() {
@@ -34,9 +41,13 @@ void UpdateServer::start() {
   std::fill(velocity_.begin(), velocity_.end(), 0.0F);
   for (auto& served : served_) served.clock = 0;
   version_ = 0;
-  summed_ = 0;
-  turn_ = 0;
   log_.clear();
+  serve_as(leg_of(whole_, false));
+}
+
+void UpdateServer::switch_over() {
+  log_.push_back({UpdateEvent::Kind::switched, 0, 0});
+  if (!planted_fault().forget_switch) serve_as(leg_of(whole_, true));
 }
 
 std::vector<int> UpdateServer::owing() const {
@@ -54,27 +65,37 @@ std::vector<int> UpdateServer::awaited() const {
 }
 
 /// A worker that was stopped is not forgotten over others that go on without it.
-void UpdateServer::refuse_lost() const {
+std::optional<int> UpdateServer::overdue() const {
   const double now = now_us();
-  for (int worker = 0; worker < workers_; ++worker) {
-    const Served& served = served_[static_cast<std::size_t>(worker)];
-    if (served.computes && now - served.since_us > silence_.count())
-      refuse_silence({rank_of(worker)}, silence_);
+  for (const int rank : awaited()) {
+    const Served& served =
+        served_[static_cast<std::size_t>((rank - rank_of(0)) / spec_.group_size)];
+    if (now - served.since_us > silence_.count()) return rank;
   }
+  return std::nullopt;
 }
 
 int UpdateServer::receive() {
-  const int from = comm_.receive_any(&head_, sizeof head_, awaited(), kPushTag, silence_);
+  int from = 0;
+  if (const auto late = overdue()) {
+    try {
+      // Silent by this clock, while the server looked elsewhere: its message may have come.
+      from = comm_.receive_any(&head_, sizeof head_, {*late}, kPushTag, kGrace);
+    } catch (const SilenceError&) {
+      refuse_silence({*late}, silence_);
+    }
+  } else {
+    from = comm_.receive_any(&head_, sizeof head_, awaited(), kPushTag, silence_);
+  }
   const Request gradient =
       comm_.irecv(gradient_.data(), gradient_.size() * sizeof(float), from, kPieceTag);
   comm_.wait_within(gradient, from, silence_);
-  const int worker = from - rank_of(0);
+  const int worker = (from - rank_of(0)) / spec_.group_size;
   Served& served = served_[static_cast<std::size_t>(worker)];
   DYN_ASSERT(head_.worker == static_cast<std::uint32_t>(worker) && head_.clock == served.clock,
              "a worker pushes its steps one after the other");
   settle(served);
   served.computes = false;
-  refuse_lost();
   return worker;
 }
 
@@ -104,8 +125,9 @@ void UpdateServer::take(int worker) {
   turn_ = (turn_ + 1) % workers_;
   if (late) return;
   if (!together_) {
-    update(workers_);
-    if (planted_fault().use_twice && worker == workers_ - 1) update(workers_);
+    const int all = workers_ * spec_.group_size;
+    update(all);
+    if (planted_fault().use_twice && worker == workers_ - 1) update(all);
   } else {
     for (std::size_t i = 0; i < sum_.size(); ++i)
       sum_[i] = summed_ == 0 ? gradient_[i] : sum_[i] + gradient_[i];
@@ -125,6 +147,7 @@ bool UpdateServer::may_go_on(const Served& served) const {
       const int bound = spec_.staleness + (planted_fault().exceed_bound ? 1 : 0);
       return served.in_phase - slowest <= static_cast<std::uint32_t>(bound);
     }
+    case Synchronisation::bsp:
     case Synchronisation::backup:
       return served.head.version != version_;  // its part of this update is in, or it was late
     default:
@@ -203,35 +226,58 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
   return done;
 }
 
-UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, TrainingWorker& worker)
-    : comm_(comm), worker_(worker), count_(plan.elements()) {
+UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                           TrainingWorker& worker)
+    : comm_(comm),
+      worker_(worker),
+      count_(plan.elements()),
+      number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)) {
   worker_.hold(true, true);
+  if (spec.group_size > 1)
+    group_.emplace(comm, plan, 1 + static_cast<int>(number_) * spec.group_size, spec.group_size,
+                   worker_.gradients());
 }
 
 UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
 
 void UpdateWorker::start() {
-  clock_ = version_ = 0;
+  clock_ = 0;
+  answer_ = {};
   if (worker_.number() == 0)
-    comm_.wait(comm_.isend(worker_.weights_in_order(), count_ * sizeof(float), kServer, kPieceTag));
+    comm_.wait(
+        comm_.isend(worker_.weights_in_order(), count_ * sizeof(float), kUpdateServer, kPieceTag));
+}
+
+/// The gradient against the server's weights.
+void UpdateWorker::ask_server() {
+  const std::size_t bytes = count_ * sizeof(float);
+  const Request heading = comm_.irecv(&answer_, sizeof answer_, kUpdateServer, kPullTag);
+  const Request weights = comm_.irecv(worker_.sums(), bytes, kUpdateServer, kPieceTag);
+  const Request told = comm_.isend(&push_, sizeof push_, kUpdateServer, kPushTag);
+  const Request pushed = comm_.isend(worker_.gradients(), bytes, kUpdateServer, kPieceTag);
+  sent_bytes_ += bytes;
+  for (const Request request : {told, pushed, heading, weights}) comm_.wait(request);
 }
 
 std::vector<StepTimes> UpdateWorker::work() {
   std::vector<StepTimes> steps;
-  AnswerHead head{version_, 1};
-  const std::size_t bytes = count_ * sizeof(float);
-  while (head.goes_on != 0) {
+  const bool leaves =
+      planted_fault().leave_group && worker_.number() == worker_.workers() - 1 && group_;
+  answer_.goes_on = 1;
+  while (answer_.goes_on != 0) {
     StepTimes step = worker_.step_by_itself(false);
     const double start_us = now_us();
-    const PushHead push{static_cast<std::uint32_t>(worker_.number()), clock_++, version_,
-                        static_cast<float>(step.loss)};
-    const Request heading = comm_.irecv(&head, sizeof head, kServer, kPullTag);
-    const Request weights = comm_.irecv(worker_.sums(), bytes, kServer, kPieceTag);
-    const Request told = comm_.isend(&push, sizeof push, kServer, kPushTag);
-    const Request pushed = comm_.isend(worker_.gradients(), bytes, kServer, kPieceTag);
-    sent_bytes_ += bytes;
-    for (const Request request : {told, pushed, heading, weights}) comm_.wait(request);
-    version_ = head.version;
+    if (leaves) std::fill_n(worker_.gradients(), count_, 0.0F);
+    if (group_) {
+      step.loss = group_->mean(step.loss);
+      group_->sum();
+    }
+    push_ = {number_, clock_++, answer_.version, static_cast<float>(step.loss)};
+    if (!group_ || group_->leads()) ask_server();
+    if (group_) {
+      group_->share(&answer_, sizeof answer_);
+      group_->share(worker_.sums(), count_ * sizeof(float));
+    }
     const double there_us = now_us();
     worker_.take_weights(worker_.sums(), 1);
     step.exposed_us = there_us - start_us;

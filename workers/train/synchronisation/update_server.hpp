@@ -1,13 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "workers/messages.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/synchronisation/update_log.hpp"
+#include "workers/train/synchronisation/worker_group.hpp"
 
 namespace dynamiccl {
+
+/// The rank of the one server.
+inline constexpr int kUpdateServer = 0;
 
 /// What precedes a worker's gradient, and a server's weights.
 struct PushHead {
@@ -32,13 +37,16 @@ struct UpdateRound {
 /// The one server of asynchronous workers, rank 0: it holds the weights, applies each gradient when
 /// it comes (with backup workers: the first of each step together) and answers each worker by
 /// itself, as soon as the synchronisation lets that one go on. Weights and momentum, and a slot per
-/// worker for what it is answered. Host memory.
+/// worker for what it is answered. A group of workers is one worker to it, whose gradient is the
+/// group's sum. Host memory.
 class UpdateServer {
  public:
   /// @param silence after which workers that owe a gradient are taken for lost
   UpdateServer(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec, Micros silence);
   /// Takes the first worker's weights (UpdateWorker::start), momentum 0, clocks 0.
   void start();
+  /// Workers wait as TrainingSpec::switch_to says from now on. Between two phases.
+  void switch_over();
   /// Serves so many rounds; all workers have the same weights then and have done nothing more.
   std::vector<UpdateRound> serve(int rounds);
   [[nodiscard]] const UpdateLog& log() const { return log_; }
@@ -67,14 +75,18 @@ class UpdateServer {
   void settle(Served& served);
   [[nodiscard]] std::vector<int> owing() const;
   [[nodiscard]] std::vector<int> awaited() const;
-  void refuse_lost() const;
+  /// Of those awaited, one that has been silent for too long; or nobody.
+  [[nodiscard]] std::optional<int> overdue() const;
+  void serve_as(const TrainingSpec& leg);
+  [[nodiscard]] int rank_of(int worker) const { return 1 + worker * whole_.group_size; }
 
   Messages& comm_;
-  TrainingSpec spec_;
+  TrainingSpec whole_;
+  TrainingSpec spec_;  ///< how workers wait now
   Micros silence_;
-  int workers_;
-  bool together_;  ///< gradients of one version are summed: backup workers
-  int wanted_;     ///< gradients of an update
+  int workers_;            ///< groups, where there are any
+  bool together_ = false;  ///< gradients of one version are summed
+  int wanted_ = 1;         ///< gradients of an update
   std::vector<float> weights_;
   std::vector<float> velocity_;
   std::vector<float> sum_;
@@ -94,7 +106,8 @@ class UpdateServer {
 /// A worker's side. Ranks: all workers, while the server serves.
 class UpdateWorker {
  public:
-  UpdateWorker(Messages& comm, const ExchangePlan& plan, TrainingWorker& worker);
+  UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+               TrainingWorker& worker);
   ~UpdateWorker();
   UpdateWorker(const UpdateWorker&) = delete;
   UpdateWorker& operator=(const UpdateWorker&) = delete;
@@ -102,14 +115,25 @@ class UpdateWorker {
   void start();
   /// Steps until the server ends the phase. @returns their times
   std::vector<StepTimes> work();
-  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const {
+    return sent_bytes_ + (group_ ? group_->sent_bytes() : 0);
+  }
+  [[nodiscard]] std::size_t held_bytes() const {
+    return worker_.answer_bytes() + (group_ ? group_->held_bytes() : 0);
+  }
 
  private:
+  void ask_server();
+
   Messages& comm_;
   TrainingWorker& worker_;
   std::size_t count_;
+  std::optional<WorkerGroup> group_;
+  std::uint32_t number_;  ///< of the group, where there are any
+  // What the library may read and write when an error ends the cell.
+  PushHead push_;
+  AnswerHead answer_;
   std::uint32_t clock_ = 0;
-  std::uint32_t version_ = 0;
   std::uint64_t sent_bytes_ = 0;
 };
 

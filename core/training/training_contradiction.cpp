@@ -1,0 +1,200 @@
+// Which settings of a training cell do not go together, and why.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "core/training/training.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// Why there is no library's all-reduce in each step that could be set.
+std::string tuner_contradiction(const TrainingSpec& spec) {
+  if (!is_tuned(spec)) return "";
+  const TrainingMethodRow& row = method_row(spec.method);
+  std::string why;
+  if (row.engine) why = "sums by an engine that calls the library itself";
+  if (row.sums == SumPlace::server) why = "sums at a server by messages of our own";
+  if (row.sums == SumPlace::neighbours) why = "averages with neighbours by messages of our own";
+  if (row.split) why = "sums in halves around a ring of our own";
+  if (spec.packing != Packing::none) why = "packed values go around a ring of our own";
+  if (spec.compression != Codec::none) why = "encoded values go by calls of their own";
+  if (spec.synchronisation != Synchronisation::bsp || spec.switch_to)
+    why = "without BSP there is no all-reduce of gradients in each step";
+  if (why.empty()) return "";
+  return fmt::format(
+      "tuner = \"{}\" with {}: {}, so that there is no call of the library to set; take bsp-a2a, "
+      "wfbp-a2a, mg-wfbp or bytescheduler-a2a, plain and bsp",
+      spec.tuner, row.name, why);
+}
+
+/// A setting of another synchronisation than the cell has.
+std::string misplaced_synchronisation_setting(const TrainingSpec& spec) {
+  static const TrainingSpec usual;
+  const TrainingMethodRow& row = method_row(spec.method);
+  const Synchronisation how = spec.synchronisation;
+  const bool averages = has_local_steps(how) && row.sums != SumPlace::neighbours;
+  const bool plainly = how == Synchronisation::local || how == Synchronisation::post_local;
+  const bool locally = has_local_steps(how) || waits_as(spec, Synchronisation::local);
+  struct Rule {
+    bool broken;
+    const char* key;
+    const char* to;
+  };
+  const Rule rules[] = {
+      {spec.staleness != usual.staleness && !waits_as(spec, Synchronisation::ssp), "staleness",
+       "synchronisation = \"ssp\""},
+      {spec.backups != usual.backups && !waits_as(spec, Synchronisation::backup), "backups",
+       "synchronisation = \"backup\""},
+      {spec.local_steps > 1 && !locally, "local_steps",
+       "synchronisation = \"local\", \"post-local\", \"adacomm\" and \"easgd\""},
+      {spec.local_after > 0 && how != Synchronisation::post_local, "local_after",
+       "synchronisation = \"post-local\""},
+      {spec.lag_threshold != usual.lag_threshold && how != Synchronisation::lag, "lag_threshold",
+       "synchronisation = \"lag\""},
+      {spec.adapt_every != usual.adapt_every && how != Synchronisation::adacomm, "adapt_every",
+       "synchronisation = \"adacomm\""},
+      {spec.elastic != usual.elastic && how != Synchronisation::easgd, "elastic",
+       "synchronisation = \"easgd\""},
+      {spec.switch_after != usual.switch_after && !spec.switch_to, "switch_after", "switch_to"},
+      {spec.topology != usual.topology && row.sums != SumPlace::neighbours, "topology",
+       "methods that average with neighbours (d-psgd)"},
+      {spec.slow_momentum > 0 && !(averages && plainly && !spec.switch_to), "slow_momentum",
+       "local steps with averages of all workers"},
+      {spec.shares != usual.shares &&
+           !(averages && how == Synchronisation::local && !spec.switch_to),
+       "shares", "synchronisation = \"local\" with averages of all workers"},
+      {spec.participants > 0 && !(averages && how == Synchronisation::local && !spec.switch_to),
+       "participants", "synchronisation = \"local\" with averages of all workers"}};
+  for (const Rule& rule : rules)
+    if (rule.broken) return fmt::format("{}: belongs to {}; leave it out", rule.key, rule.to);
+  return "";
+}
+
+/// Why there is no such server, where one answers workers by itself or keeps what they sent.
+std::string server_contradiction(const TrainingSpec& spec, Synchronisation how) {
+  if (!is_asynchronous(how) && how != Synchronisation::lag) return "";
+  if (spec.placement == ServerPlacement::colocated)
+    return fmt::format(
+        "synchronisation = \"{}\" with placement = \"colocated\": a server that computes too "
+        "would make workers wait for its own step; leave out placement",
+        name_of(how));
+  if (spec.servers > 1)
+    return fmt::format(
+        "synchronisation = \"{}\" with {} servers (partial): each would put updates into an order "
+        "of its own; take servers = 1",
+        name_of(how), spec.servers);
+  if (how == Synchronisation::lag && spec.optimizer == OptimizerPlace::server)
+    return "optimizer = \"server\" with lag: workers judge a gradient by how far they moved the "
+           "weights themselves; leave out optimizer";
+  return "";
+}
+
+/// Why there are no groups of workers between which a server is.
+std::string group_contradiction(const TrainingSpec& spec) {
+  if (spec.group_size == 1) return "";
+  if (!is_asynchronous(spec.synchronisation))
+    return fmt::format(
+        "group_size = {} with synchronisation = \"{}\": groups differ from one all-reduce where a "
+        "server answers each by itself; take bsp-ps with ssp, asp or staggered",
+        spec.group_size, name_of(spec.synchronisation));
+  if (waits_as(spec, Synchronisation::backup))
+    return fmt::format(
+        "group_size = {} with backup workers (partial): a late group would be dropped whole; take "
+        "ssp, asp or staggered",
+        spec.group_size);
+  if (spec.switch_to)
+    return fmt::format("group_size = {} with switch_to (partial): groups go one way throughout",
+                       spec.group_size);
+  return "";
+}
+
+std::string switch_contradiction(const TrainingSpec& spec) {
+  if (!spec.switch_to) return "";
+  const TrainingMethodRow& row = method_row(spec.method);
+  const auto refusal = [&](const std::string& why) {
+    return fmt::format("switch_to = \"{}\" from \"{}\" with {}: {}", name_of(*spec.switch_to),
+                       name_of(spec.synchronisation), row.name, why);
+  };
+  if (auto why = switch_misfit(row.sums, spec.synchronisation, *spec.switch_to); !why.empty())
+    return refusal(why);
+  if (row.engine || row.grouping != MessageGrouping::together)
+    return refusal("only bsp-ps and bsp-a2a go over while they train");
+  if (spec.epochs <= spec.switch_after)
+    return refusal(fmt::format("it comes after epoch {}; say more epochs", spec.switch_after));
+  if (is_tuned(spec)) return refusal("the library's calls are set for one way of waiting");
+  if (spec.packing != Packing::none || spec.compression != Codec::none)
+    return refusal("what travels plainly alone goes over (partial)");
+  if (spec.optimizer == OptimizerPlace::server)
+    return refusal("the server is the optimizer anyway; leave out optimizer");
+  return server_contradiction(spec, *spec.switch_to);
+}
+
+/// Why the synchronisation, and what belongs to it alone, does not go with the method.
+std::string synchronisation_contradiction(const TrainingSpec& spec) {
+  const TrainingMethodRow& row = method_row(spec.method);
+  const Synchronisation how = spec.synchronisation;
+  if (how != Synchronisation::bsp) {
+    const SynchronisationPair& pair = synchronisation_pair(how, row.sums);
+    if (pair.fit != PairFit::legal)
+      return fmt::format("synchronisation = \"{}\" with {} ({}): {}", name_of(how), row.name,
+                         pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
+  }
+  if (auto reason = misplaced_synchronisation_setting(spec); !reason.empty()) return reason;
+  if (spec.slow_worker != kAnyWorker && spec.slow_factor <= 1)
+    return "slow_worker: says who is slowed; say how much by slow_factor";
+  if (auto reason = switch_contradiction(spec); !reason.empty()) return reason;
+  const bool locally = waits_as(spec, Synchronisation::local) ||
+                       waits_as(spec, Synchronisation::post_local) ||
+                       waits_as(spec, Synchronisation::adacomm);
+  if (how != Synchronisation::bsp) {
+    if (row.engine || row.grouping != MessageGrouping::together)
+      return fmt::format(
+          "synchronisation = \"{}\": what {} does within a step has nothing to do where workers "
+          "do not wait for each other in each; take bsp-ps, bsp-a2a or d-psgd",
+          name_of(how), row.name);
+  }
+  if (locally && spec.local_steps < 2)
+    return fmt::format("synchronisation = \"{}\": say local_steps = 2 or more",
+                       name_of(has_local_steps(how) ? how : Synchronisation::local));
+  if (auto reason = group_contradiction(spec); !reason.empty()) return reason;
+  if (auto reason = server_contradiction(spec, how); !reason.empty()) return reason;
+  if (has_local_steps(how) && spec.optimizer == OptimizerPlace::server)
+    return "optimizer = \"server\" with local steps: workers are the optimizers between two "
+           "averages; leave out optimizer";
+  return "";
+}
+
+}  // namespace
+
+std::string training_contradiction(const TrainingSpec& spec) {
+  if (auto reason = synchronisation_contradiction(spec); !reason.empty()) return reason;
+  if (auto reason = compression_contradiction(spec, spec.method, spec.synchronisation,
+                                              spec.packing != Packing::none);
+      !reason.empty())
+    return reason;
+  if (architecture_of(spec.method) == Architecture::ring) {
+    const char* asks_for_servers = nullptr;
+    if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
+    if (spec.placement == ServerPlacement::colocated)
+      asks_for_servers = "placement = \"colocated\"";
+    if (asks_for_servers != nullptr)
+      return fmt::format("{}: {} has no server; take one of the -ps methods", asks_for_servers,
+                         name_of(spec.method));
+  }
+  if (spec.packing != Packing::none && !method_row(spec.method).packs)
+    return fmt::format(
+        "packing = \"{}\": {} sends plain values; take one of the -a2a methods, "
+        "mg-wfbp or dear",
+        name_of(spec.packing), name_of(spec.method));
+  if (auto reason = tuner_contradiction(spec); !reason.empty()) return reason;
+  if (spec.target > 0 && spec.epochs == 0)
+    return "target without epochs: the accuracy is looked at after each; say at most how many";
+  if (spec.looks > 1 && spec.epochs == 0)
+    return "looks without epochs: they are parts of an epoch; say at most how many epochs";
+  if (spec.steps > 0 && spec.epochs > 0)
+    return "steps and epochs: each says how much is trained; leave one out";
+  return "";
+}
+
+}  // namespace dynamiccl

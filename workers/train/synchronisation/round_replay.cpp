@@ -1,0 +1,189 @@
+#include "workers/train/synchronisation/round_replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "workers/train/sgd.hpp"
+#include "workers/train/synchronisation/averaging.hpp"
+#include "workers/train/synchronisation/round_lengths.hpp"
+
+namespace dynamiccl {
+namespace {
+
+/// A worker of the replay.
+struct ReplayedWorker {
+  std::vector<float> weights;
+  std::vector<float> velocity;
+  std::uint64_t step = 0;  ///< of its data
+  RoundLengths lengths;    ///< which know its losses
+};
+
+class Replay {
+ public:
+  Replay(const TrainingSpec& spec, TrainingWorker& worker)
+      : spec_(spec), worker_(worker), count_(worker.gradient_bytes() / sizeof(float)) {
+    const float* start = worker_.weights_in_order();
+    const ReplayedWorker one{std::vector<float>(start, start + count_),
+                             std::vector<float>(count_, 0.0F), 0, RoundLengths(spec)};
+    workers_.assign(static_cast<std::size_t>(worker.workers()), one);
+  }
+
+  void switch_over() {
+    for (auto& one : workers_) {
+      one.lengths.switch_over();
+      if (one.lengths.plain()) std::fill(one.velocity.begin(), one.velocity.end(), 0.0F);
+    }
+  }
+
+  /// @param logged steps of the round; 0: as the rule says
+  void round(int logged, std::string& broken) {
+    const std::uint64_t round = lengths().rounds();
+    if (logged > 0) follow(logged, round, broken);
+    const int steps = lengths().steps();
+    if (lengths().plain()) {
+      for (int i = 0; i < steps; ++i) plain_step();
+    } else {
+      if (met_.empty()) {
+        met_ = workers_.front().weights;
+        moved_.assign(count_, 0.0F);
+      }
+      for (const int w : participants_of(spec_, worker_.workers(), round, worker_.seed()))
+        local_steps(w, steps);
+      neighbours() ? average_neighbours(round) : average_all(round);
+    }
+    bool wanted = false;
+    for (auto& one : workers_) wanted = one.lengths.end_round();
+    losses_.clear();
+    for (const auto& one : workers_)
+      if (wanted) losses_.push_back(one.lengths.own_losses());
+    before_ = lengths();
+    for (auto& one : workers_)
+      if (wanted) one.lengths.adapt(losses_);
+  }
+
+  [[nodiscard]] ReplayedRounds rounds() const {
+    ReplayedRounds all;
+    for (const auto& worker : workers_) all.weights.push_back(worker.weights);
+    if (has_centre(spec_.synchronisation)) all.centre = met_;
+    return all;
+  }
+
+ private:
+  [[nodiscard]] const RoundLengths& lengths() const { return workers_.front().lengths; }
+  [[nodiscard]] bool neighbours() const {
+    return method_row(spec_.method).sums == SumPlace::neighbours;
+  }
+  /// The log's length must be the rule's by these losses, or by those that differ in roundings.
+  void follow(int logged, std::uint64_t round, std::string& broken) {
+    if (lengths().steps() == logged) return;
+    const bool could = !losses_.empty() && before_.could_adapt_to(logged, losses_);
+    if (!could && broken.empty())
+      broken = fmt::format("round {} had {} steps, by its losses the rule gives {}", round, logged,
+                           lengths().steps());
+    for (auto& one : workers_) one.lengths.follow(logged);
+  }
+  void enter(const ReplayedWorker& one) {
+    worker_.take_weights(one.weights.data(), 1);
+    std::copy(one.velocity.begin(), one.velocity.end(), worker_.velocity());
+  }
+  void leave(ReplayedWorker& one) {
+    std::copy_n(worker_.velocity(), count_, one.velocity.begin());
+    std::copy_n(worker_.weights_in_order(), count_, one.weights.begin());
+  }
+  void local_steps(int w, int steps) {
+    ReplayedWorker& one = workers_[static_cast<std::size_t>(w)];
+    enter(one);
+    for (int i = 0; i < steps; ++i) {
+      one.lengths.add_loss(worker_.compute_for(w, one.step++));
+      worker_.apply_gradients(1);
+    }
+    leave(one);
+  }
+  /// All have the same weights and momentum.
+  void plain_step() {
+    enter(workers_.front());
+    std::vector<float> sum(count_, 0.0F);
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      worker_.compute_for(static_cast<int>(w), workers_[w].step++);
+      const float* gradient = worker_.gradients();
+      for (std::size_t i = 0; i < count_; ++i) sum[i] = w == 0 ? gradient[i] : sum[i] + gradient[i];
+    }
+    worker_.apply(sum.data(), worker_.workers());
+    leave(workers_.front());
+    for (auto& one : workers_) {
+      one.weights = workers_.front().weights;
+      one.velocity = workers_.front().velocity;
+    }
+  }
+  void average_all(std::uint64_t round) {
+    const bool weighted = weighs_workers(spec_);
+    std::vector<float> sum(count_);
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const auto part =
+          weighted ? static_cast<float>(part_of(spec_, worker_.workers(), static_cast<int>(w),
+                                                round, worker_.seed()))
+                   : 1.0F;
+      const std::vector<float>& own = workers_[w].weights;
+      for (std::size_t i = 0; i < count_; ++i) {
+        const float value = weighted ? own[i] * part : own[i];
+        sum[i] = w == 0 ? value : sum[i] + value;
+      }
+    }
+    take_average(sum, weighted ? 1.0F : static_cast<float>(1.0 / worker_.workers()));
+  }
+  void take_average(std::vector<float>& sum, float scale) {
+    if (has_centre(spec_.synchronisation)) {
+      const float pull = pull_of(spec_, worker_.workers());
+      for (auto& one : workers_) draw(one.weights.data(), met_.data(), pull, count_);
+      return move_centre(spec_, sum.data(), scale, met_);
+    }
+    if (spec_.slow_momentum > 0) {
+      slow_step(static_cast<float>(spec_.slow_momentum), sum.data(), scale, moved_, met_);
+      sum = met_;
+    } else {
+      for (auto& value : sum) value *= scale;
+    }
+    for (auto& worker : workers_) worker.weights = sum;
+  }
+  void average_neighbours(std::uint64_t round) {
+    std::vector<std::vector<float>> before;
+    for (const auto& worker : workers_) before.push_back(worker.weights);
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const int number = static_cast<int>(w);
+      const Mixing mixing =
+          mixing_of(spec_.topology, worker_.workers(), number, round, worker_.seed());
+      std::vector<const float*> of;
+      for (const auto& from : mixing.from)
+        of.push_back(before[static_cast<std::size_t>(from.worker)].data());
+      mix(mixing, number, before[w].data(), of, workers_[w].weights.data(), count_);
+    }
+  }
+
+  TrainingSpec spec_;
+  TrainingWorker& worker_;
+  std::size_t count_;
+  std::vector<ReplayedWorker> workers_;
+  std::vector<float> met_;  ///< SlowMo: the weights after the last average; EASGD: the centre
+  std::vector<float> moved_;
+  std::vector<std::vector<double>> losses_;  ///< by which the next round was adapted
+  RoundLengths before_{TrainingSpec{}};      ///< as they were then
+};
+
+}  // namespace
+
+ReplayedRounds replay_rounds(const TrainingSpec& spec, TrainingWorker& worker, int rounds,
+                             const RoundLog& log, std::string& broken) {
+  Replay replay(spec, worker);
+  const auto legs = static_cast<std::size_t>(spec.switch_to ? 2 : 1);
+  const auto in_leg = static_cast<std::size_t>(rounds);
+  for (std::size_t leg = 0; leg < legs; ++leg) {
+    if (leg > 0) replay.switch_over();
+    for (std::size_t i = leg * in_leg; i < (leg + 1) * in_leg; ++i)
+      replay.round(i < log.size() ? log[i] : 0, broken);
+  }
+  return replay.rounds();
+}
+
+}  // namespace dynamiccl

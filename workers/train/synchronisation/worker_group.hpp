@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+
+#include "workers/messages.hpp"
+#include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/exchange/ring_halves.hpp"
+
+namespace dynamiccl {
+
+/// Neighbouring ranks as if they were all there are: what sums among all ranks sums among them.
+class GroupMessages final : public Messages {
+ public:
+  GroupMessages(Messages& all, int first_rank, int size)
+      : all_(all), first_rank_(first_rank), size_(size) {}
+  [[nodiscard]] int rank() const override { return all_.rank() - first_rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  Request isend(const void* data, std::size_t bytes, int to, int tag) override {
+    return all_.isend(data, bytes, first_rank_ + to, tag);
+  }
+  Request irecv(void* data, std::size_t bytes, int from, int tag) override {
+    return all_.irecv(data, bytes, first_rank_ + from, tag);
+  }
+  void wait(Request request) override { all_.wait(request); }
+  void wait_within(Request request, int peer, Micros limit) override {
+    all_.wait_within(request, first_rank_ + peer, limit);
+  }
+  int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
+                  Micros limit) override;
+  void progress() override { all_.progress(); }
+
+ private:
+  Messages& all_;
+  int first_rank_;
+  int size_;
+};
+
+/// Workers that sum their gradients around a ring of their own; the first one speaks with the
+/// server for all of them. Ranks: all of the group call the same. Host memory.
+class WorkerGroup {
+ public:
+  /// @param gradients plan.elements(), replaced by sums; outlives this object
+  WorkerGroup(Messages& all, const ExchangePlan& plan, int first_rank, int size, float* gradients)
+      : plan_(plan), group_(all, first_rank, size), ring_(group_, plan_, gradients) {}
+  [[nodiscard]] bool leads() const { return group_.rank() == 0; }
+  /// Gradients become the group's sum, the same bits on each.
+  void sum();
+  /// Of the group's losses.
+  double mean(double loss);
+  /// The first one's bytes come to the others.
+  void share(void* data, std::size_t bytes);
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_ + ring_.sent_bytes(); }
+  [[nodiscard]] std::size_t held_bytes() const { return ring_.extra_bytes(); }
+
+ private:
+  ExchangePlan plan_;
+  GroupMessages group_;
+  RingHalves ring_;
+  std::uint64_t sent_bytes_ = 0;
+};
+
+}  // namespace dynamiccl
