@@ -78,21 +78,21 @@ std::string JobFacts::nccl() const {
                                              nccl_version / 100 % 10, nccl_version % 100);
 }
 
-std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts,
-                                       int nodes) {
-  std::vector<json> ranks = told_by_ranks(folder);
-  if (ranks.empty()) return std::nullopt;
+std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts, int nodes,
+                                       int ranks) {
+  std::vector<json> told = told_by_ranks(folder);
+  if (told.empty()) return std::nullopt;
   JobFacts facts;
-  facts.ranks = static_cast<int>(ranks.size());
-  facts.variables = nccl_variables(ranks.front());
-  if (const auto version = ranks.front().find("nccl_version");
-      version != ranks.front().end() && version->is_number_integer())
+  facts.ranks = static_cast<int>(told.size());
+  facts.variables = nccl_variables(told.front());
+  if (const auto version = told.front().find("nccl_version");
+      version != told.front().end() && version->is_number_integer())
     facts.nccl_version = version->get<int>();
-  facts.ranks_per_host = most_per_host(ranks);
+  facts.ranks_per_host = most_per_host(told);
   facts.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   facts.driver = fact_text(host_facts, "gpu", "driver_version");
   std::vector<json> whole;
-  for (const json& rank : ranks) {
+  for (const json& rank : told) {
     json merged = host_facts.is_object() ? host_facts : json::object();
     merged.merge_patch(rank);
     whole.push_back(std::move(merged));
@@ -102,6 +102,11 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
   context.library_version = facts.nccl();
   facts.regime = derive_regime(whole, context);
   facts.nodes = std::max(nodes, 1);
+  if (facts.nodes > 1 && ranks > facts.ranks) {
+    facts.regime.id += fmt::format("-{}of{}", facts.ranks, ranks);
+    facts.regime.name +=
+        fmt::format(" / {} of {} ranks seen, {} nodes", facts.ranks, ranks, facts.nodes);
+  }
   facts.state = state_from_regime(facts.regime.json, facts.nodes);
   facts.state.ranks_total = facts.ranks;
   const std::string intra = text_of(facts.regime.json, "intra_link");

@@ -31,10 +31,12 @@ struct JobFacts {
 
 /// From the files that the plugin has left in the job's folder.
 /// @param host_facts probe_facts() of this machine: what ranks of one machine share
-/// @param nodes as NCCL counts them; 0: not known
+/// @param nodes, ranks as NCCL counts them; 0: not known. Where ranks of other nodes have told
+///        elsewhere, the regime is that of the ranks seen, and its name and id say so: what they
+///        share, the others may not.
 /// @returns nullopt until a rank has told
 std::optional<JobFacts> read_job_facts(const std::string& folder, const nlohmann::json& host_facts,
-                                       int nodes);
+                                       int nodes, int ranks = 0);
 
 /// What decides which per-call settings exist: the regime, and what NCCL itself has not ruled out.
 /// @param possible JobWatch::possible(); 0: no call was decided yet

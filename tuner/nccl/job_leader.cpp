@@ -153,7 +153,7 @@ void JobLeader::look() {
   watch_.refresh();
   if (!facts_ && now - facts_read_ > kReadFacts && watch_.ranks() > 0) {
     facts_read_ = now;
-    facts_ = read_job_facts(folder_, options_.host_facts, watch_.nodes());
+    facts_ = read_job_facts(folder_, options_.host_facts, watch_.nodes(), watch_.ranks());
     // Until every rank has told where it is, the regime is not known.
     if (facts_ && facts_->ranks < watch_.ranks() && facts_->nodes <= 1) facts_.reset();
   }
