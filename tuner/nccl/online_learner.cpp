@@ -342,6 +342,7 @@ bool OnlineLearner::step() {
   if (epoch_ == 0 && leader_.committed()) epoch_ = leader_.proposal().epoch;
   tell_when_settled();
   judge_suspicion();
+  if (proposing_) return true;
   if (finished() && rounds_ > 0) {
     find_tasks();
     if (finished()) return true;

@@ -247,7 +247,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   const auto begun = std::chrono::steady_clock::now();
   request.leader.on_event = [&](const std::string& text) {
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begun;
-    tell(fmt::format("{:.3f} s: {}", since.count(), text));
+    tell(fmt::format("{:.3f} s: {}\n", since.count(), text));
   };
   const TrialResult trial =
       run_trial(command, request, [](const std::string& text) { tell(printable(text)); });

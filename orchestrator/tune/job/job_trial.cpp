@@ -59,7 +59,8 @@ class Observer {
       leader_.step();
     } catch (const std::exception& error) {
       failure_ = error.what();
-      enough_.store(true);
+      // A job that is accompanied goes on without its leader; a trial without a result is over.
+      if (request_.steps != 0) enough_.store(true);
     }
     cost_ = leader_.cost();
   }

@@ -115,6 +115,35 @@ TEST_CASE("calls that change re-open the search when the steps change", "[E-94][
   }
 }
 
+TEST_CASE("a search that steps re-open comes to its end", "[E-108]") {
+  Job job;
+  LearnerOptions options;
+  options.calls_per_trial = 5;
+  options.space.channels = {"1", "8"};
+  options.steps = [](std::uint32_t) { return StepReading{50, Micros(1e6), 0.01}; };
+  std::optional<double> pace;
+  options.pace = [&](std::uint32_t) { return pace; };
+  OnlineLearner learner(job.region(), options);
+  const auto learn = [&] {
+    for (int calls = 0; calls < 20'000 && !learner.finished(); ++calls) {
+      job.call(26);
+      REQUIRE(learner.step());
+    }
+    REQUIRE(learner.finished());
+  };
+  learn();
+  for (int i = 0; i < 250; ++i)
+    learner.hear(kAllReduce, 26, learner.epoch(), Micros((i < 200 ? 1000 : 3000) + 10 * (i % 5)));
+  CHECK(learner.alarms() == 0);
+  // The steps show the change only later, while calls of the round have come.
+  for (int i = 0; i < 20; ++i) job.call(26);
+  pace = 1.5;
+  REQUIRE(learner.step());
+  CHECK(learner.alarms() == 1);
+  CHECK_FALSE(learner.finished());
+  learn();
+}
+
 TEST_CASE("a leader leaves with its job", "[E-116]") {
   Job job;
   OnlineLearner learner(job.region(), {});
