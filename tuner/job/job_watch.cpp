@@ -238,12 +238,11 @@ std::optional<StepReading> JobWatch::reading(std::uint32_t epoch) {
                      1.4826 * median_absolute_deviation(times) / middle};
 }
 
-std::optional<double> JobWatch::pace(std::uint32_t epoch) {
+std::optional<Micros> JobWatch::recent_step(std::uint32_t epoch) {
   constexpr std::ptrdiff_t kLast = 5;
   const std::vector<double> times = times_under(epoch);
-  if (std::ssize(times) < 2 * kLast) return std::nullopt;
-  const auto last = times.end() - kLast;
-  return median({last, times.end()}) / median({times.begin(), last});
+  if (!holds_ || std::ssize(times) < kLast) return std::nullopt;
+  return Micros(median({times.end() - kLast, times.end()}));
 }
 
 std::vector<double> JobWatch::step_times() {

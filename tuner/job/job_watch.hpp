@@ -77,9 +77,9 @@ class JobWatch {
   [[nodiscard]] int rhythm_changes() const { return rhythm_changes_; }
   /// Steps that ran wholly under the table of `epoch`; nullopt without a rhythm or such steps.
   [[nodiscard]] std::optional<StepReading> reading(std::uint32_t epoch);
-  /// How many times as long the last steps under the table of `epoch` took as those before them;
-  /// nullopt: too few, or no rhythm.
-  [[nodiscard]] std::optional<double> pace(std::uint32_t epoch);
+  /// Median of the last five steps under the table of `epoch`; nullopt: fewer, or the rhythm is
+  /// lost.
+  [[nodiscard]] std::optional<Micros> recent_step(std::uint32_t epoch);
   /// Steps' times in the order they came, microseconds; those with a time alone.
   [[nodiscard]] std::vector<double> step_times();
   [[nodiscard]] std::vector<MixEntry> mix();

@@ -67,7 +67,7 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
   options.most_rounds = options_.most_rounds;
   options.start = options_.start;
   options.steps = [this](std::uint32_t epoch) { return watch_.reading(epoch); };
-  options.pace = [this](std::uint32_t epoch) { return watch_.pace(epoch); };
+  options.recent_step = [this](std::uint32_t epoch) { return watch_.recent_step(epoch); };
   options.predicted = [this, communicator](std::size_t function, std::size_t bin) {
     return watch_.predicted(communicator, function, bin);
   };

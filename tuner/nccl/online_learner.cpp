@@ -379,18 +379,23 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
   judge_suspicion();
 }
 
+bool OnlineLearner::steps_have_changed() const {
+  // A job without steps, or which has lost its rhythm, is judged by its calls alone.
+  if (!options_.recent_step || !options_.steps || !options_.steps(epoch_)) return true;
+  if (settled_step_us_ <= 0) return false;
+  const std::optional<Micros> now = options_.recent_step(epoch_);
+  if (!now) return true;
+  const double pace = now->count() / settled_step_us_;
+  return std::max(pace, 1 / pace) >= kChangedPace;
+}
+
 void OnlineLearner::judge_suspicion() {
   if (suspicion_.empty()) return;
-  const auto step =
-      options_.pace && options_.steps ? options_.steps(epoch_) : std::optional<StepReading>();
-  if (step) {
-    const std::optional<double> pace = options_.pace(epoch_);
-    if (!pace || std::max(*pace, 1 / *pace) < kChangedPace) {
-      constexpr double kStepsToShow = 10;
-      const double waited_us = static_cast<double>(monotonic_ns() - suspected_ns_) / 1e3;
-      if (waited_us > kStepsToShow * step->step.count()) suspicion_.clear();
-      return;
-    }
+  if (!steps_have_changed()) {
+    constexpr double kStepsToShow = 10;
+    const double waited_us = static_cast<double>(monotonic_ns() - suspected_ns_) / 1e3;
+    if (waited_us > kStepsToShow * options_.steps(epoch_)->step.count()) suspicion_.clear();
+    return;
   }
   ++alarms_;
   if (options_.on_event) options_.on_event(suspicion_ + ": settings are searched anew");
@@ -403,11 +408,14 @@ void OnlineLearner::tell_when_settled() {
     options_.on_event(
         fmt::format("settled after {} rounds: {} sizes, table {}", rounds_, tasks_.size(), epoch_));
   told_settled_ = settled;
+  if (!settled) settled_step_us_ = 0;
+  if (settled && settled_step_us_ <= 0 && options_.recent_step)
+    if (const auto step = options_.recent_step(epoch_)) settled_step_us_ = step->count();
 }
 
 void OnlineLearner::reopen() {
   forced_back_ = false;
-  default_step_us_ = best_step_us_ = best_step_error_ = 0;
+  default_step_us_ = best_step_us_ = best_step_error_ = settled_step_us_ = 0;
   suspicion_.clear();
   rounds_ = 0;
   for (auto& [cell, learning] : tasks_) {

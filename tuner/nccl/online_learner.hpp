@@ -50,9 +50,9 @@ struct LearnerOptions {
   CallTable start{};
   /// Steps under the table of an epoch; empty: calls alone are judged.
   std::function<std::optional<StepReading>(std::uint32_t epoch)> steps{};
-  /// The last steps under the table of an epoch over those before (JobWatch::pace); empty: a change
-  /// of calls alone is reason enough to search anew.
-  std::function<std::optional<double>(std::uint32_t epoch)> pace{};
+  /// The step under the table of an epoch as it is now (JobWatch::recent_step); empty: a change of
+  /// calls alone is reason enough to search anew.
+  std::function<std::optional<Micros>(std::uint32_t epoch)> recent_step{};
   /// What NCCL expects of algorithms and protocols (CallStreamHeader::predicted); may be empty.
   std::function<std::optional<std::array<float, kPredictions>>(std::size_t function,
                                                                std::size_t bin)>
@@ -127,8 +127,10 @@ class OnlineLearner {
   void tell_when_settled();
   /// Is this reading surely slower than the best one?
   [[nodiscard]] bool slower_than_best(const StepReading& step) const;
-  /// A change of calls is no reason to search anew until it is seen in the steps.
+  /// A change of calls is no reason to search anew until it is seen in the steps, where there are
+  /// any.
   void judge_suspicion();
+  [[nodiscard]] bool steps_have_changed() const;
   void propose_round();
   void propose(const CallTable& table);
   [[nodiscard]] bool settled(const Learning& learning) const;
@@ -162,6 +164,7 @@ class OnlineLearner {
   double default_step_us_ = 0;
   double best_step_us_ = 0;
   double best_step_error_ = 0;  ///< standard error of that median, a part of it
+  double settled_step_us_ = 0;  ///< soon after all had settled; 0: not known
   std::string suspicion_{};     ///< calls that have changed, for people; "": none
   std::int64_t suspected_ns_ = 0;
   CallTable best_table_{};

@@ -58,6 +58,9 @@ void Trigger::learn_reference(double observation) {
   settle();
   slow_score_ = 0;
   fast_score_ = 0;
+  // They were held against a level that still moved.
+  recent_.clear();
+  waiting_ = 0;
 }
 
 void Trigger::settle() {

@@ -81,67 +81,78 @@ TEST_CASE("a leader learns each size's setting while the job runs", "[E-116][E-1
   }
 }
 
-TEST_CASE("calls that change re-open the search when the steps change", "[E-94][E-108]") {
-  for (const bool steps_change : {false, true}) {
-    Job job;
+namespace {
+
+/// A learner whose job has steps as the test says; one size, settled.
+struct SettledJob {
+  Job job;
+  std::optional<Micros> recent = Micros(200);
+  Micros step{200};
+  std::unique_ptr<OnlineLearner> learner;
+
+  SettledJob() {
     LearnerOptions options;
     options.calls_per_trial = 5;
     options.space.channels = {"1", "8"};
-    options.steps = [](std::uint32_t) { return StepReading{50, Micros(200), 0.01}; };
-    double pace = 1;
-    options.pace = [&](std::uint32_t) { return pace; };
-    OnlineLearner learner(job.region(), options);
-    for (int calls = 0; calls < 20'000 && !learner.finished(); ++calls) {
+    options.steps = [this](std::uint32_t) { return StepReading{50, step, 0.01}; };
+    options.recent_step = [this](std::uint32_t) { return recent; };
+    learner = std::make_unique<OnlineLearner>(job.region(), options);
+    settle();
+  }
+  void settle() {
+    for (int calls = 0; calls < 20'000 && !learner->finished(); ++calls) {
       job.call(26);
-      REQUIRE(learner.step());
+      REQUIRE(learner->step());
     }
-    REQUIRE(learner.finished());
-    const auto hear = [&](double us, int calls) {
-      for (int i = 0; i < calls && learner.alarms() == 0; ++i)
-        learner.hear(kAllReduce, 26, learner.epoch(), Micros(us + 0.01 * us * (i % 5)));
-    };
-    hear(1000, 200);
-    pace = steps_change ? 1.5 : 1.02;
-    hear(3000, 50);
-    CHECK(learner.alarms() == (steps_change ? 1 : 0));
-    // What was no reason is forgotten: a slower step long after it is not laid at its door.
-    if (!steps_change) {
-      usleep(5'000);
-      learner.step();
-      pace = 1.5;
-      learner.step();
-      CHECK(learner.alarms() == 0);
-    }
+    REQUIRE(learner->finished());
+    REQUIRE(learner->step());
+  }
+  /// Until an alarm.
+  void hear(double us, int calls) {
+    for (int i = 0; i < calls && learner->alarms() == 0; ++i)
+      learner->hear(kAllReduce, 26, learner->epoch(), Micros(us + 0.01 * us * (i % 5)));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("calls that change re-open the search when the steps change", "[E-94][E-108]") {
+  SettledJob job;
+  job.hear(1000, 200);
+  SECTION("not when the steps stay, and later steps are not laid at their door") {
+    job.recent = Micros(204);
+    job.hear(3000, 50);
+    usleep(5'000);
+    CHECK(job.learner->step());
+    job.recent = Micros(300);
+    CHECK(job.learner->step());
+    CHECK(job.learner->alarms() == 0);
+  }
+  SECTION("at once when the steps have changed") {
+    job.recent = Micros(300);
+    job.hear(3000, 50);
+    CHECK(job.learner->alarms() == 1);
+  }
+  SECTION("when the rhythm of steps is lost with it") {
+    job.recent.reset();
+    job.hear(3000, 50);
+    CHECK(job.learner->alarms() == 1);
   }
 }
 
 TEST_CASE("a search that steps re-open comes to its end", "[E-108]") {
-  Job job;
-  LearnerOptions options;
-  options.calls_per_trial = 5;
-  options.space.channels = {"1", "8"};
-  options.steps = [](std::uint32_t) { return StepReading{50, Micros(1e6), 0.01}; };
-  std::optional<double> pace;
-  options.pace = [&](std::uint32_t) { return pace; };
-  OnlineLearner learner(job.region(), options);
-  const auto learn = [&] {
-    for (int calls = 0; calls < 20'000 && !learner.finished(); ++calls) {
-      job.call(26);
-      REQUIRE(learner.step());
-    }
-    REQUIRE(learner.finished());
-  };
-  learn();
-  for (int i = 0; i < 250; ++i)
-    learner.hear(kAllReduce, 26, learner.epoch(), Micros((i < 200 ? 1000 : 3000) + 10 * (i % 5)));
-  CHECK(learner.alarms() == 0);
+  SettledJob job;
+  job.step = Micros(1e6);
+  job.hear(1000, 200);
+  job.hear(3000, 50);
+  CHECK(job.learner->alarms() == 0);
   // The steps show the change only later, while calls of the round have come.
-  for (int i = 0; i < 20; ++i) job.call(26);
-  pace = 1.5;
-  REQUIRE(learner.step());
-  CHECK(learner.alarms() == 1);
-  CHECK_FALSE(learner.finished());
-  learn();
+  for (int i = 0; i < 20; ++i) job.job.call(26);
+  job.recent = Micros(300);
+  REQUIRE(job.learner->step());
+  CHECK(job.learner->alarms() == 1);
+  CHECK_FALSE(job.learner->finished());
+  job.settle();
 }
 
 TEST_CASE("a leader leaves with its job", "[E-116]") {
