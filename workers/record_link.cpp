@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -227,6 +228,22 @@ FetchedRun fetch_run(const RecordsEndpoint& endpoint) {
               fmt::format("run.json cannot be fetched from where this rank was started: {}; this "
                           "node must be able to connect to it on any port",
                           why));
+}
+
+void keep_files(const FetchedRun& run, const std::string& folder) {
+  for (const auto& [name, bytes] : run.files) {
+    if (name.find('/') != std::string::npos) continue;
+    const std::string path = folder + "/" + name;
+    errno = 0;
+    std::ofstream file(path, std::ios::binary);
+    file << bytes;
+    file.close();
+    if (!file)
+      throw Error(ErrorKind::environment,
+                  fmt::format("{}: cannot be written: {}; make room on this node, or name another "
+                              "folder with TMPDIR",
+                              path, errno != 0 ? std::strerror(errno) : "unknown reason"));
+  }
 }
 
 RecordLink::RecordLink(RecordsEndpoint endpoint, int rank, const char* mode)

@@ -58,6 +58,9 @@ struct FetchedRun {
 };
 /// @throws Error(environment) when nobody answers within 30 s, or refuses
 FetchedRun fetch_run(const RecordsEndpoint& endpoint);
+/// Writes what lies beside run.json into `folder`; names that lead out of it are left out.
+/// @throws Error(environment) with path and reason when one cannot be written whole
+void keep_files(const FetchedRun& run, const std::string& folder);
 
 /// Sends one writer's lines. A line is kept until it is acknowledged; a connection that breaks is
 /// made anew, and what was not acknowledged is sent again under its old number.

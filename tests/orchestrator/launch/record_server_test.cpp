@@ -290,6 +290,19 @@ TEST_CASE("ranks fetch run.json and what lies beside it, and meet by keys and va
   other.join();
 }
 
+TEST_CASE("what lies beside run.json is written whole on a rank's node, or refused with its path") {
+  const Folder folder;
+  keep_files({"{}", {{"tuner.table", "a\nb\n"}, {"../stray", "x"}}}, folder.path);
+  std::ifstream file(folder.path + "/tuner.table");
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "a\nb\n");
+  CHECK_FALSE(fs::exists(folder.path + "/../stray"));
+  fs::create_symlink("/dev/full", folder.path + "/full.table");
+  CHECK_THROWS_WITH(keep_files({"{}", {{"full.table", "a"}}}, folder.path),
+                    ContainsSubstring(folder.path + "/full.table: cannot be written: No space"));
+  CHECK_THROWS_WITH(keep_files({"{}", {{std::string(300, 'x'), "a"}}}, folder.path),
+                    ContainsSubstring("File name too long"));
+}
+
 TEST_CASE("what ranks are given in run.json's place is read, or refused") {
   const auto endpoint = parse_records_endpoint("tcp://10.0.0.1,172.17.0.1:4567", "t");
   CHECK(endpoint.addresses == std::vector<std::string>{"10.0.0.1", "172.17.0.1"});
