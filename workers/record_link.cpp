@@ -256,11 +256,19 @@ RecordLink::RecordLink(RecordsEndpoint endpoint, int rank, const char* mode)
 
 RecordLink::~RecordLink() {
   pump(Clock::now() + kAnswer);
+  say_bye(Clock::now() + kOneLine);
+}
+
+void RecordLink::say_bye(Clock::time_point until) {
   FrameHeader bye;
   bye.kind = FrameKind::bye;
   bye.rank = rank_;
-  g_live.store(-1);
-  if (socket_.alive()) socket_.send(frame(bye), Clock::now() + kOneLine);
+  // Lines that are still not acknowledged are not all there is to say.
+  while (waiting_.empty() && Clock::now() < until && connected(until)) {
+    if (!socket_.send(frame(bye), until)) continue;
+    while (const auto answer = socket_.receive(until))
+      if (answer->first.kind == FrameKind::bye) return;
+  }
 }
 
 bool RecordLink::connected(Clock::time_point until) {

@@ -69,7 +69,7 @@ class RecordLink {
   /// @param mode "refuse": the only writer of this rank; "append"
   /// @throws Error(environment) when nobody answers within 30 s, or refuses
   RecordLink(RecordsEndpoint endpoint, int rank, const char* mode);
-  /// Says what is left to be said, for 30 s at most.
+  /// Says what is left to be said, for 30 s at most, and that nothing follows, for two more.
   ~RecordLink();
   RecordLink(const RecordLink&) = delete;
   RecordLink& operator=(const RecordLink&) = delete;
@@ -94,6 +94,8 @@ class RecordLink {
   /// Until everything is acknowledged, or that time.
   void pump(Clock::time_point until);
   void acknowledged(std::uint64_t sequence);
+  /// Until it is acknowledged, or that time: a cut would take a word that is said once with it.
+  void say_bye(Clock::time_point until);
 
   RecordsEndpoint endpoint_;
   int rank_;

@@ -5,14 +5,18 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <random>
 #include <thread>
 
@@ -70,7 +74,8 @@ struct Raw {
 /// as likely as not, until it has done so often enough.
 class Cutter {
  public:
-  Cutter(int to, int cuts) : to_(to), left_(cuts) {
+  /// @param byes that are cut off before they are passed on, and the connection with them
+  Cutter(int to, int cuts, int byes = 0) : to_(to), left_(cuts), byes_(byes) {
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = loopback(0);
     REQUIRE(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
@@ -89,6 +94,7 @@ class Cutter {
   }
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] int left() const { return left_; }
+  [[nodiscard]] int byes() const { return byes_; }
 
  private:
   static sockaddr_in loopback(int port) {
@@ -117,7 +123,13 @@ class Cutter {
         if (waits[side].revents == 0) continue;
         char part[512];
         const ssize_t n = recv(side == 0 ? from : to, part, sizeof(part), 0);
-        open = n > 0 &&
+        FrameHeader header;
+        if (side == 0 && n == sizeof(header)) std::memcpy(&header, part, sizeof(header));
+        if (header.kind == FrameKind::bye && byes_ > 0) {
+          --byes_;
+          open = false;
+        }
+        open = open && n > 0 &&
                send(side == 0 ? to : from, part, static_cast<std::size_t>(n), MSG_NOSIGNAL) == n;
         most -= std::max<ssize_t>(n, 0);
         if (open && most < 0 && left_ > 0) {
@@ -134,6 +146,7 @@ class Cutter {
   int listener_ = -1;
   int port_ = 0;
   std::atomic<int> left_;
+  std::atomic<int> byes_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> pairs_;
   std::thread accepting_;
@@ -220,6 +233,80 @@ TEST_CASE("a writer that does not come back is named") {
   REQUIRE(problems.size() == 1);
   CHECK_THAT(problems[0], ContainsSubstring("rank 3's connection from 127.0.0.1 broke off after 1 "
                                             "line and did not come back"));
+}
+
+TEST_CASE("a writer whose farewell is cut off says it again") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  Cutter cutter(server.port(), 0, 2);
+  {
+    RecordLink link(endpoint_of(server, cutter.port()), 0, "refuse");
+    link.write("one");
+  }
+  CHECK(cutter.byes() == 0);
+  CHECK(server.finish(kGrace).empty());
+}
+
+TEST_CASE("a writer whose last record is stored lacks nothing, whatever became of its farewell") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 2});
+  const std::string done = to_json_line(DoneRecord{0, 1.0, 1});
+  {
+    Raw whole(endpoint_of(server));
+    whole.say(FrameKind::hello, server.token() + " me refuse");
+    whole.answer();
+    whole.say(FrameKind::line, done, 1);
+    whole.answer();
+    Raw late(endpoint_of(server));
+    late.say(FrameKind::hello, server.token() + " me refuse", 0, 1);
+    late.answer();
+    late.say(FrameKind::line, done, 2, 1);
+    CHECK(late.answer().first.sequence == 0);
+  }
+  const auto problems = server.finish(kGrace);
+  REQUIRE(problems.size() == 1);
+  CHECK_THAT(problems[0], ContainsSubstring("rank 1's connection"));
+}
+
+TEST_CASE("a disk that is full ends the writer and leaves whole lines") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const std::string hello = server.token() + " me refuse";
+  Raw rank(endpoint_of(server));
+  rank.say(FrameKind::hello, hello);
+  rank.answer();
+  rank.say(FrameKind::line, "one", 1);
+  rank.answer();
+  rank.say(FrameKind::line, std::string(100'000, 'x'), 3);
+  CHECK(rank.answer().first.sequence == 1);
+  const rlimit full{65536, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &full) == 0);
+  rank.say(FrameKind::line, "two", 2);
+  const auto answer = rank.answer();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(answer.first.kind == FrameKind::refused);
+  CHECK(folder.lines(0) == std::vector<std::string>{"one", "two"});
+  // Later lines would follow a gap.
+  Raw again(endpoint_of(server));
+  again.say(FrameKind::hello, hello);
+  CHECK(again.answer().first.kind == FrameKind::refused);
+  const auto problems = server.finish(kGrace);
+  REQUIRE_FALSE(problems.empty());
+  CHECK_THAT(problems[0], ContainsSubstring("rank0.jsonl: cannot be written: File too large"));
+}
+
+TEST_CASE("strangers that say nothing keep no rank out") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  std::list<Raw> strangers;
+  for (int i = 0; i < 100; ++i) strangers.emplace_back(endpoint_of(server));
+  Raw rank(endpoint_of(server));
+  rank.say(FrameKind::hello, server.token() + " me refuse");
+  CHECK(rank.answer().first.kind == FrameKind::welcome);
 }
 
 TEST_CASE("who has not the launch's token, or says what no rank says, gets nothing") {
