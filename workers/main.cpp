@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +40,10 @@ RunConfig fetch_config(const std::string& place, OwnFolder& folder) {
   // Nothing that this process records of its environment may hold it.
   unsetenv(kRecordsToken);
   const FetchedRun run = fetch_run(*records_endpoint());
+  // Records and the rendezvous need not find out again which address leads there.
+  auto& addresses = records_endpoint()->addresses;
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [&](const std::string& address) { return address == run.address; });
   RunConfig config = run_config_from_json(run.run_json);
   config.output_dir = folder.make();
   if (!config.rendezvous_dir.empty()) config.rendezvous_dir = config.output_dir;

@@ -35,7 +35,8 @@ class FrameSocket {
   FrameSocket(FrameSocket&& other) noexcept;
   FrameSocket& operator=(FrameSocket&& other) noexcept;
 
-  /// Tries each address in turn, a second each, until one answers or the time is over.
+  /// Tries each address in turn, a second each, from the one that answered last, until one answers
+  /// or the time is over.
   /// @returns why none did, "" = connected
   std::string connect(const RecordsEndpoint& endpoint, Clock::time_point until);
   /// @returns false when the connection has broken
@@ -45,14 +46,22 @@ class FrameSocket {
   [[nodiscard]] bool alive() const { return file_ >= 0; }
   [[nodiscard]] int descriptor() const { return file_; }
   void close();
+  /// What answers there is not who is looked for: the next connect() begins with the next address.
+  /// @returns a sentence that says so
+  std::string go_on();
+  /// "ADDRESS:PORT" that was tried last.
+  [[nodiscard]] const std::string& peer() const { return peer_; }
 
  private:
   int file_ = -1;
+  std::size_t first_ = 0;  ///< of the addresses, counted round
+  std::string peer_;
   std::string in_;
 };
 
 /// A launch as a rank gets it.
 struct FetchedRun {
+  std::string address;  ///< that of the endpoint's which handed it out
   std::string run_json;
   std::vector<std::pair<std::string, std::string>> files;  ///< name and bytes
 };
@@ -83,7 +92,8 @@ class RecordLink {
   void send_file(const std::string& name, const std::string& bytes);
   /// A frame that a signal handler may write to live_descriptor() as this process ends.
   static std::string last_words(int rank, const std::string& line);
-  /// The connection that was made last; -1: there is none. For signal handlers.
+  /// The connection that was made last; -1: there is none, or a frame is being sent over it. For
+  /// signal handlers.
   static int live_descriptor();
   [[nodiscard]] std::uint64_t connections() const { return connections_; }
 
@@ -107,6 +117,7 @@ class RecordLink {
   std::size_t waiting_bytes_ = 0;
   std::uint64_t connections_ = 0;
   std::string refusal_;
+  std::string why_;  ///< the last connection failed
 };
 
 /// The ranks' rendezvous: keys and values that any of them sets and all can wait for.

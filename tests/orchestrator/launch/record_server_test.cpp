@@ -152,6 +152,39 @@ class Cutter {
   std::thread accepting_;
 };
 
+/// Accepts at 127.0.0.2 and closes.
+class Stranger {
+ public:
+  explicit Stranger(int port) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    REQUIRE(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(listen(listener_, 64) == 0);
+    thread_ = std::thread([this] {
+      for (int file = 0; (file = accept(listener_, nullptr, nullptr)) >= 0;) {
+        ++came_;
+        close(file);
+      }
+    });
+  }
+  ~Stranger() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  [[nodiscard]] int came() const { return came_; }
+
+ private:
+  int listener_ = -1;
+  std::atomic<int> came_{0};
+  std::thread thread_;
+};
+
 }  // namespace
 
 TEST_CASE("eight writers lose and double nothing over a hundred cut connections", "[threads]") {
@@ -309,6 +342,37 @@ TEST_CASE("strangers that say nothing keep no rank out") {
   CHECK(rank.answer().first.kind == FrameKind::welcome);
 }
 
+TEST_CASE("an address at which something else answers is left for the next, once") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  Cutter way(server.port(), 1);
+  const Stranger stranger(way.port());
+  const RecordsEndpoint endpoint{{"127.0.0.2", "127.0.0.1"}, way.port(), server.token()};
+  {
+    RecordLink link(endpoint, 0, "refuse");
+    CHECK(stranger.came() == 1);
+    // Its connection is cut.
+    for (int i = 0; i < 20; ++i) link.write(std::string(3000, 'x'));
+    CHECK(way.left() == 0);
+    CHECK(link.connections() == 3);
+  }
+  CHECK(stranger.came() == 1);
+  RecordStore(endpoint).set("key", "value");
+  CHECK(stranger.came() == 2);
+  CHECK(fetch_run(endpoint).address == "127.0.0.1");
+  CHECK(server.finish(kGrace).empty());
+}
+
+TEST_CASE("signal handlers find no connection that was closed") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  RecordLink link(endpoint_of(server), 0, "refuse");
+  link.write("one");
+  CHECK(RecordLink::live_descriptor() >= 0);
+  CHECK_THROWS_AS(link.write("two\nlines"), Error);
+  CHECK(RecordLink::live_descriptor() == -1);
+}
+
 TEST_CASE("who has not the launch's token, or says what no rank says, gets nothing") {
   const Folder folder;
   RecordServer server({folder.path, "{\"secret\":1}", 2});
@@ -379,14 +443,14 @@ TEST_CASE("ranks fetch run.json and what lies beside it, and meet by keys and va
 
 TEST_CASE("what lies beside run.json is written whole on a rank's node, or refused with its path") {
   const Folder folder;
-  keep_files({"{}", {{"tuner.table", "a\nb\n"}, {"../stray", "x"}}}, folder.path);
+  keep_files({"", "{}", {{"tuner.table", "a\nb\n"}, {"../stray", "x"}}}, folder.path);
   std::ifstream file(folder.path + "/tuner.table");
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "a\nb\n");
   CHECK_FALSE(fs::exists(folder.path + "/../stray"));
   fs::create_symlink("/dev/full", folder.path + "/full.table");
-  CHECK_THROWS_WITH(keep_files({"{}", {{"full.table", "a"}}}, folder.path),
+  CHECK_THROWS_WITH(keep_files({"", "{}", {{"full.table", "a"}}}, folder.path),
                     ContainsSubstring(folder.path + "/full.table: cannot be written: No space"));
-  CHECK_THROWS_WITH(keep_files({"{}", {{std::string(300, 'x'), "a"}}}, folder.path),
+  CHECK_THROWS_WITH(keep_files({"", "{}", {{std::string(300, 'x'), "a"}}}, folder.path),
                     ContainsSubstring("File name too long"));
 }
 
