@@ -20,9 +20,11 @@
 #include <random>
 #include <thread>
 
+#include "containers/command.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/record_link.hpp"
 
 using namespace dynamiccl;
@@ -452,6 +454,31 @@ TEST_CASE("what lies beside run.json is written whole on a rank's node, or refus
                     ContainsSubstring(folder.path + "/full.table: cannot be written: No space"));
   CHECK_THROWS_WITH(keep_files({"", "{}", {{std::string(300, 'x'), "a"}}}, folder.path),
                     ContainsSubstring("File name too long"));
+}
+
+TEST_CASE("ranks whose MPI does not end leave no folder on their node") {
+#ifdef DYNAMICCL_MPICH_WORKER
+  if (find_program("mpirun.mpich").empty()) SKIP("mpirun.mpich is not in PATH");
+  const Folder folder;
+  const Folder node;
+  RunConfig config;
+  config.launch_id = "hangs";
+  config.backend = Backend::mpich;
+  config.ranks = 2;
+  config.output_dir = folder.path;
+  RecordServer server({folder.path, to_json(config), 2});
+  const auto ended =
+      run_command({"env", "TMPDIR=" + node.path, "LD_PRELOAD=" DYNAMICCL_FINALIZE_THAT_HANGS,
+                   std::string(kRecordsToken) + "=" + server.token(), "mpirun.mpich", "-n", "2",
+                   DYNAMICCL_MPICH_WORKER, fmt::format("tcp://127.0.0.1:{}", server.port())});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(server.finish(kGrace).empty());
+  CHECK_FALSE(folder.lines(1).empty());
+  CHECK(fs::is_empty(node.path));
+#else
+  SKIP("this build has no worker of MPICH");
+#endif
 }
 
 TEST_CASE("what ranks are given in run.json's place is read, or refused") {
