@@ -477,7 +477,7 @@ TEST_CASE("ranks whose MPI does not end leave no folder on their node") {
   CHECK_FALSE(folder.lines(1).empty());
   CHECK(fs::is_empty(node.path));
 #else
-  SKIP("this build has no worker of MPICH");
+  SKIP("this build has no worker of MPICH, or sanitizers that must be loaded first");
 #endif
 }
 
