@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -39,13 +40,14 @@ RunConfig fetch_config(const std::string& place, OwnFolder& folder) {
   // Nothing that this process records of its environment may hold it.
   unsetenv(kRecordsToken);
   const FetchedRun run = fetch_run(*records_endpoint());
+  // Records and the rendezvous need not find out again which address leads there.
+  auto& addresses = records_endpoint()->addresses;
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [&](const std::string& address) { return address == run.address; });
   RunConfig config = run_config_from_json(run.run_json);
   config.output_dir = folder.make();
   if (!config.rendezvous_dir.empty()) config.rendezvous_dir = config.output_dir;
-  for (const auto& [name, bytes] : run.files) {
-    if (name.find('/') != std::string::npos) continue;
-    std::ofstream(config.output_dir + "/" + name, std::ios::binary) << bytes;
-  }
+  keep_files(run, config.output_dir);
   return config;
 }
 
@@ -85,6 +87,9 @@ int work(const std::string& path, double started_unix_s) {
   const auto comm = connect(config);
   try {
     run_worker(*comm, config, started_unix_s, training_maker());
+    // MPICH's ends that hang are ended without any destructor, see mpi_finish.cpp. The folder is
+    // this rank's alone, so none of the others needs it.
+    folder.remove();
     comm->finalize();
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", comm->rank(), error.what());

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -28,6 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr seconds kAnswer{30};
 constexpr seconds kOneAddress{1};
+/// What answers at an address and does not welcome a rank by then is taken for something else.
+constexpr seconds kHello{5};
 /// A line that is not acknowledged by then goes with the next one.
 constexpr seconds kOneLine{2};
 constexpr milliseconds kAgain{100};
@@ -96,6 +99,11 @@ std::string hello_frame(const RecordsEndpoint& endpoint, int rank, const char* m
   return frame(header, fmt::format("{} {} {}", endpoint.token, random_name(), mode));
 }
 
+std::string open_port(const RecordsEndpoint& endpoint) {
+  return fmt::format("port {} of {} must be open to this node", endpoint.port,
+                     join(endpoint.addresses, " or "));
+}
+
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ErrorKind::environment, "the orchestrator does not take this rank's records: " + why);
 }
@@ -126,15 +134,23 @@ std::optional<RecordsEndpoint>& records_endpoint() {
 
 FrameSocket::~FrameSocket() { close(); }
 FrameSocket::FrameSocket(FrameSocket&& other) noexcept
-    : file_(std::exchange(other.file_, -1)), in_(std::move(other.in_)) {}
+    : file_(std::exchange(other.file_, -1)),
+      first_(other.first_),
+      peer_(std::move(other.peer_)),
+      in_(std::move(other.in_)) {}
 FrameSocket& FrameSocket::operator=(FrameSocket&& other) noexcept {
   close();
   file_ = std::exchange(other.file_, -1);
+  first_ = other.first_;
+  peer_ = std::move(other.peer_);
   in_ = std::move(other.in_);
   return *this;
 }
 
 void FrameSocket::close() {
+  // A signal handler would write into whatever gets this number next.
+  int own = file_;
+  if (own >= 0) g_live.compare_exchange_strong(own, -1);
   if (file_ >= 0) ::close(file_);
   file_ = -1;
   in_.clear();
@@ -144,18 +160,29 @@ std::string FrameSocket::connect(const RecordsEndpoint& endpoint, Clock::time_po
   close();
   std::string why;
   for (;;) {
-    for (const std::string& address : endpoint.addresses) {
+    for (std::size_t tried = 0; tried < endpoint.addresses.size(); ++tried, ++first_) {
+      const std::string& address = endpoint.addresses[first_ % endpoint.addresses.size()];
+      peer_ = fmt::format("{}:{}", address, endpoint.port);
       file_ = connect_to(address, endpoint.port, std::min(until, Clock::now() + kOneAddress));
       if (file_ >= 0) return "";
-      why = fmt::format("{}:{}: {}", address, endpoint.port, std::strerror(errno));
+      why = fmt::format("{}: {}", peer_, std::strerror(errno));
     }
     if (Clock::now() + kAgain >= until) return why;
     std::this_thread::sleep_for(kAgain);
   }
 }
 
+std::string FrameSocket::go_on() {
+  close();
+  ++first_;
+  return peer_ + ": something else answers there, or the connection broke off";
+}
+
 bool FrameSocket::send(const std::string& bytes, Clock::time_point until) {
   std::size_t done = 0;
+  // Last words in the middle of a frame would spoil both.
+  int own = file_;
+  const bool live = own >= 0 && g_live.compare_exchange_strong(own, -1);
   while (alive() && done < bytes.size()) {
     const ssize_t n = ::send(file_, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
     if (n > 0) {
@@ -168,6 +195,7 @@ bool FrameSocket::send(const std::string& bytes, Clock::time_point until) {
       close();
     }
   }
+  if (live && alive()) g_live.store(file_);
   return alive();
 }
 
@@ -205,13 +233,17 @@ std::optional<std::pair<FrameHeader, std::string>> FrameSocket::receive(Clock::t
 FetchedRun fetch_run(const RecordsEndpoint& endpoint) {
   const auto until = Clock::now() + kAnswer;
   std::string why;
+  FrameSocket socket;
   while (Clock::now() < until) {
-    FrameSocket socket;
-    why = socket.connect(endpoint, until);
-    if (!why.empty()) break;
-    if (!socket.send(hello_frame(endpoint, -1, "read"), until)) continue;
+    if (const auto problem = socket.connect(endpoint, until); !problem.empty()) {
+      why = problem;
+      break;
+    }
+    socket.send(hello_frame(endpoint, -1, "read"), until);
     FetchedRun run;
-    while (const auto got = socket.receive(until)) {
+    run.address = socket.peer().substr(0, socket.peer().rfind(':'));
+    while (const auto got = socket.receive(
+               run.run_json.empty() ? std::min(until, Clock::now() + kHello) : until)) {
       const auto& [header, payload] = *got;
       if (header.kind == FrameKind::refused) refuse(payload);
       if (header.kind == FrameKind::run) run.run_json = payload;
@@ -220,13 +252,28 @@ FetchedRun fetch_run(const RecordsEndpoint& endpoint) {
         run.files.emplace_back(payload.substr(0, end), payload.substr(end + 1));
       if (header.kind == FrameKind::begun && !run.run_json.empty()) return run;
     }
-    why = "the connection broke off";
+    why = socket.go_on();
     std::this_thread::sleep_for(kAgain);
   }
   throw Error(ErrorKind::environment,
-              fmt::format("run.json cannot be fetched from where this rank was started: {}; this "
-                          "node must be able to connect to it on any port",
-                          why));
+              fmt::format("run.json cannot be fetched from where this rank was started: {}; {}",
+                          why, open_port(endpoint)));
+}
+
+void keep_files(const FetchedRun& run, const std::string& folder) {
+  for (const auto& [name, bytes] : run.files) {
+    if (name.find('/') != std::string::npos) continue;
+    const std::string path = folder + "/" + name;
+    errno = 0;
+    std::ofstream file(path, std::ios::binary);
+    file << bytes;
+    file.close();
+    if (!file)
+      throw Error(ErrorKind::environment,
+                  fmt::format("{}: cannot be written: {}; make room on this node, or name another "
+                              "folder with TMPDIR",
+                              path, errno != 0 ? std::strerror(errno) : "unknown reason"));
+  }
 }
 
 RecordLink::RecordLink(RecordsEndpoint endpoint, int rank, const char* mode)
@@ -234,25 +281,38 @@ RecordLink::RecordLink(RecordsEndpoint endpoint, int rank, const char* mode)
   if (connected(Clock::now() + kAnswer)) return;
   if (!refusal_.empty()) refuse(refusal_);
   throw Error(ErrorKind::environment,
-              "records cannot be sent to where this rank was started: nobody answers there");
+              fmt::format("records cannot be sent to where this rank was started: nobody answers "
+                          "there: {}; {}",
+                          why_, open_port(endpoint_)));
 }
 
 RecordLink::~RecordLink() {
   pump(Clock::now() + kAnswer);
+  say_bye(Clock::now() + kOneLine);
+}
+
+void RecordLink::say_bye(Clock::time_point until) {
   FrameHeader bye;
   bye.kind = FrameKind::bye;
   bye.rank = rank_;
-  g_live.store(-1);
-  if (socket_.alive()) socket_.send(frame(bye), Clock::now() + kOneLine);
+  // Lines that are still not acknowledged are not all there is to say.
+  while (waiting_.empty() && Clock::now() < until && connected(until)) {
+    if (!socket_.send(frame(bye), until)) continue;
+    while (const auto answer = socket_.receive(until))
+      if (answer->first.kind == FrameKind::bye) return;
+  }
 }
 
 bool RecordLink::connected(Clock::time_point until) {
   if (socket_.alive()) return true;
   while (refusal_.empty() && Clock::now() < until) {
-    if (!socket_.connect(endpoint_, until).empty()) return false;
+    if (const auto problem = socket_.connect(endpoint_, until); !problem.empty()) {
+      why_ = problem;
+      return false;
+    }
     ++connections_;
-    if (!socket_.send(hello_, until)) continue;
-    const auto answer = socket_.receive(until);
+    socket_.send(hello_, until);
+    const auto answer = socket_.receive(std::min(until, Clock::now() + kHello));
     if (answer && answer->first.kind == FrameKind::welcome) {
       acknowledged(answer->first.sequence);
       sent_ = answer->first.sequence;
@@ -260,7 +320,7 @@ bool RecordLink::connected(Clock::time_point until) {
       return true;
     }
     if (answer && answer->first.kind == FrameKind::refused) refusal_ = answer->second;
-    socket_.close();
+    why_ = socket_.go_on();
     std::this_thread::sleep_for(std::min<Clock::duration>(kAgain, until - Clock::now()));
   }
   return false;
@@ -339,21 +399,26 @@ std::pair<FrameHeader, std::string> RecordStore::ask(const std::string& bytes) {
   std::string why = "nobody answers";
   while (Clock::now() < until) {
     if (!socket_.alive()) {
-      why = socket_.connect(endpoint_, until);
-      if (!why.empty()) break;
+      if (const auto problem = socket_.connect(endpoint_, until); !problem.empty()) {
+        why = problem;
+        break;
+      }
       socket_.send(hello_frame(endpoint_, -1, "store"), until);
-      if (const auto answer = socket_.receive(until); !answer) {
-        socket_.close();
+      if (const auto answer = socket_.receive(std::min(until, Clock::now() + kHello)); !answer) {
+        why = socket_.go_on();
+        std::this_thread::sleep_for(kAgain);
         continue;
       } else if (answer->first.kind == FrameKind::refused) {
         refuse(answer->second);
       }
     }
-    if (!socket_.send(bytes, until)) continue;
-    if (auto answer = socket_.receive(until)) return *answer;
-    why = "the connection broke off";
+    if (socket_.send(bytes, until))
+      if (auto answer = socket_.receive(until)) return *answer;
+    why = socket_.peer() + ": the connection broke off";
+    std::this_thread::sleep_for(kAgain);
   }
-  throw Error(ErrorKind::environment, "the ranks' rendezvous cannot be reached: " + why);
+  throw Error(ErrorKind::environment, fmt::format("the ranks' rendezvous cannot be reached: {}; {}",
+                                                  why, open_port(endpoint_)));
 }
 
 void RecordStore::set(const std::string& key, const std::string& value) {

@@ -35,7 +35,8 @@ class FrameSocket {
   FrameSocket(FrameSocket&& other) noexcept;
   FrameSocket& operator=(FrameSocket&& other) noexcept;
 
-  /// Tries each address in turn, a second each, until one answers or the time is over.
+  /// Tries each address in turn, a second each, from the one that answered last, until one answers
+  /// or the time is over.
   /// @returns why none did, "" = connected
   std::string connect(const RecordsEndpoint& endpoint, Clock::time_point until);
   /// @returns false when the connection has broken
@@ -45,19 +46,30 @@ class FrameSocket {
   [[nodiscard]] bool alive() const { return file_ >= 0; }
   [[nodiscard]] int descriptor() const { return file_; }
   void close();
+  /// What answers there is not who is looked for: the next connect() begins with the next address.
+  /// @returns a sentence that says so
+  std::string go_on();
+  /// "ADDRESS:PORT" that was tried last.
+  [[nodiscard]] const std::string& peer() const { return peer_; }
 
  private:
   int file_ = -1;
+  std::size_t first_ = 0;  ///< of the addresses, counted round
+  std::string peer_;
   std::string in_;
 };
 
 /// A launch as a rank gets it.
 struct FetchedRun {
+  std::string address;  ///< that of the endpoint's which handed it out
   std::string run_json;
   std::vector<std::pair<std::string, std::string>> files;  ///< name and bytes
 };
 /// @throws Error(environment) when nobody answers within 30 s, or refuses
 FetchedRun fetch_run(const RecordsEndpoint& endpoint);
+/// Writes what lies beside run.json into `folder`; names that lead out of it are left out.
+/// @throws Error(environment) with path and reason when one cannot be written whole
+void keep_files(const FetchedRun& run, const std::string& folder);
 
 /// Sends one writer's lines. A line is kept until it is acknowledged; a connection that breaks is
 /// made anew, and what was not acknowledged is sent again under its old number.
@@ -66,7 +78,7 @@ class RecordLink {
   /// @param mode "refuse": the only writer of this rank; "append"
   /// @throws Error(environment) when nobody answers within 30 s, or refuses
   RecordLink(RecordsEndpoint endpoint, int rank, const char* mode);
-  /// Says what is left to be said, for 30 s at most.
+  /// Says what is left to be said, for 30 s at most, and that nothing follows, for two more.
   ~RecordLink();
   RecordLink(const RecordLink&) = delete;
   RecordLink& operator=(const RecordLink&) = delete;
@@ -80,7 +92,8 @@ class RecordLink {
   void send_file(const std::string& name, const std::string& bytes);
   /// A frame that a signal handler may write to live_descriptor() as this process ends.
   static std::string last_words(int rank, const std::string& line);
-  /// The connection that was made last; -1: there is none. For signal handlers.
+  /// The connection that was made last; -1: there is none, or a frame is being sent over it. For
+  /// signal handlers.
   static int live_descriptor();
   [[nodiscard]] std::uint64_t connections() const { return connections_; }
 
@@ -91,6 +104,8 @@ class RecordLink {
   /// Until everything is acknowledged, or that time.
   void pump(Clock::time_point until);
   void acknowledged(std::uint64_t sequence);
+  /// Until it is acknowledged, or that time: a cut would take a word that is said once with it.
+  void say_bye(Clock::time_point until);
 
   RecordsEndpoint endpoint_;
   int rank_;
@@ -102,6 +117,7 @@ class RecordLink {
   std::size_t waiting_bytes_ = 0;
   std::uint64_t connections_ = 0;
   std::string refusal_;
+  std::string why_;  ///< the last connection failed
 };
 
 /// The ranks' rendezvous: keys and values that any of them sets and all can wait for.

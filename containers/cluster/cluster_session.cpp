@@ -89,6 +89,14 @@ NodeReport read_report(const std::string& name, const NodeResult& result) {
   return report;
 }
 
+void give_back(const std::string& job) {
+  try {
+    cancel_job(job);
+  } catch (const Error&) {
+    // `clean` finds it by its mark.
+  }
+}
+
 }  // namespace
 
 std::string problems_text(const std::vector<NodeReport>& reports) {
@@ -150,12 +158,18 @@ SlurmAllocation ClusterSession::left_allocation(const std::string& run_id,
     if (progress.say != nullptr)
       progress.say(fmt::format("takes over Slurm job {} of this run{}", job.id,
                                job.waits() ? ", which still waits: " + job.reason : ""));
-    if (!wait_for_job(job.id, options_, progress)) continue;
-    SlurmAllocation found{job.id, nodes_of_job(job.id), true};
-    for (auto& node : found.nodes) node.slots = slots_per_node_;
-    // Whatever its steps are, nobody waits for them any more.
-    end_steps(job.id);
-    return found;
+    try {
+      if (!wait_for_job(job.id, options_, progress)) continue;
+      SlurmAllocation found{job.id, nodes_of_job(job.id), true};
+      for (auto& node : found.nodes) node.slots = slots_per_node_;
+      // Whatever its steps are, nobody waits for them any more.
+      end_steps(job.id);
+      return found;
+    } catch (...) {
+      // It is this run's by now, and no allocation yet that release() would give back.
+      give_back(job.id);
+      throw;
+    }
   }
   return {};
 }

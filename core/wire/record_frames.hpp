@@ -19,7 +19,7 @@ enum class FrameKind : std::uint32_t {
   line,        ///< sequence counts from 1 for each writer; a record without its line end
   last_words,  ///< the same without a sequence, from a rank that ends; stored where it is no copy
   ack,         ///< sequence: all lines up to it are stored
-  bye,         ///< the writer has no further line
+  bye,         ///< the writer has no further line; and the answer to it
   set,         ///< "KEY\n" and a value of the ranks' rendezvous
   get,         ///< KEY
   value,       ///< of KEY

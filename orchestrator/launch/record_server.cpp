@@ -20,6 +20,7 @@
 #include <list>
 #include <map>
 #include <random>
+#include <variant>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -44,6 +45,7 @@ constexpr std::size_t kMostEarly = std::size_t{64} << 20;
 constexpr std::size_t kMostUnsent = std::size_t{256} << 20;
 constexpr std::size_t kMostKeys = 1 << 20;
 constexpr std::size_t kMostAddresses = 8;
+constexpr const char* kUnwritten = "its file cannot be written where it was started";
 
 std::string random_token() {
   std::random_device device;
@@ -69,15 +71,34 @@ std::string address_text(const sockaddr_in& address) {
   return text;
 }
 
-bool write_whole(int file, const std::string& bytes) {
+/// All of `bytes` at the file's end, or nothing of it. @returns "", or why not
+std::string append_whole(int file, const std::string& bytes) {
+  const off_t before = lseek(file, 0, SEEK_END);
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = ::write(file, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
+    if (n <= 0) {
+      std::string why = n < 0 ? std::strerror(errno) : "nothing was written";
+      // A piece without its line end would spoil the line behind it.
+      if (done > 0 && (before < 0 || ftruncate(file, before) != 0))
+        why += "; half a line is left at its end";
+      return why;
+    }
     done += static_cast<std::size_t>(n);
   }
-  return true;
+  return "";
+}
+
+/// Nothing follows it in a rank's file.
+bool is_last_record(const std::string& line) {
+  constexpr std::size_t kMostDone = 1024;
+  if (line.size() > kMostDone) return false;
+  try {
+    return std::holds_alternative<DoneRecord>(record_from_json_line(line));
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -94,6 +115,8 @@ class RecordServer::Desk {
     int connections = 0;  ///< now
     std::string from;
     bool said_bye = false;
+    bool complete = false;  ///< the last record of its rank is stored
+    bool failed = false;    ///< a line of it could not be stored: no later one may be
   };
 
   struct Connection {
@@ -128,7 +151,8 @@ class RecordServer::Desk {
       if (file < 0 && errno == EINTR) continue;
       if (file < 0) return;
       if (connections_.size() >=
-          kConnectionsBesides + kConnectionsPerRank * static_cast<std::size_t>(launch_.ranks)) {
+              kConnectionsBesides + kConnectionsPerRank * static_cast<std::size_t>(launch_.ranks) &&
+          !make_place()) {
         ::close(file);
         ++counts_.refused;
         continue;
@@ -191,10 +215,10 @@ class RecordServer::Desk {
                         [](const Connection& one) { return !one.writer.empty(); });
   }
 
-  /// Writers that left without a word.
+  /// Writers that left without a word, and not all of whose records are known to be here.
   void name_the_lost() {
     for (const auto& [key, writer] : writers_) {
-      if (writer.said_bye) continue;
+      if (writer.said_bye || writer.complete) continue;
       problems_.push_back(fmt::format(
           "rank {}'s connection from {} broke off after {} line{} and did not come back",
           writer.rank, writer.from, writer.stored, writer.stored == 1 ? "" : "s"));
@@ -202,6 +226,18 @@ class RecordServer::Desk {
   }
 
  private:
+  /// Strangers that say nothing keep no rank out: the one that came first goes.
+  bool make_place() {
+    const auto stranger =
+        std::find_if(connections_.begin(), connections_.end(),
+                     [](const Connection& one) { return one.file < 0 || !one.known; });
+    if (stranger == connections_.end()) return false;
+    if (stranger->file >= 0) ++counts_.refused;
+    drop(*stranger);
+    connections_.erase(stranger);
+    return true;
+  }
+
   void drop(Connection& connection) {
     if (connection.file < 0) return;
     ::close(connection.file);
@@ -262,6 +298,8 @@ class RecordServer::Desk {
     if (!writers_.contains(key) &&
         writers_.size() >= kConnectionsBesides + static_cast<std::size_t>(launch_.ranks))
       return turn_away(connection, "too many processes claim to be ranks");
+    if (const auto known = writers_.find(key); known != writers_.end() && known->second.failed)
+      return turn_away(connection, kUnwritten);
     if (!open_file(header.rank))
       return turn_away(connection, "its file cannot be made where it was started");
     Writer& writer = writers_[key];
@@ -281,8 +319,7 @@ class RecordServer::Desk {
         if (!connection.writer.empty()) store(writers_.at(connection.writer), payload);
         return;
       case FrameKind::bye:
-        if (!connection.writer.empty()) writers_.at(connection.writer).said_bye = true;
-        return;
+        return hear_bye(connection);
       case FrameKind::file:
         return hear_file(connection, payload);
       case FrameKind::set:
@@ -295,6 +332,14 @@ class RecordServer::Desk {
       default:
         return turn_away(connection, "a rank does not say such a thing");
     }
+  }
+
+  void hear_bye(Connection& connection) {
+    if (connection.writer.empty())
+      return turn_away(connection, "only who writes has something to end");
+    Writer& writer = writers_.at(connection.writer);
+    writer.said_bye = true;
+    say(connection, FrameKind::bye, writer.stored);
   }
 
   void hear_line(Connection& connection, std::uint64_t sequence, const std::string& line) {
@@ -310,24 +355,31 @@ class RecordServer::Desk {
         return turn_away(connection, "too many lines came before an earlier one");
       writer.early.emplace(sequence, line);
     } else {
-      if (!store(writer, line))
-        return turn_away(connection, "its file cannot be written where it was started");
-      ++writer.stored;
+      store_numbered(writer, line);
       for (auto next = writer.early.find(writer.stored + 1);
-           next != writer.early.end() && store(writer, next->second);
+           next != writer.early.end() && !writer.failed;
            next = writer.early.find(writer.stored + 1)) {
+        store_numbered(writer, next->second);
         writer.early_bytes -= next->second.size();
-        ++writer.stored;
         writer.early.erase(next);
       }
+      if (writer.failed) return turn_away(connection, kUnwritten);
     }
     say(connection, FrameKind::ack, writer.stored);
   }
 
-  bool store(const Writer& writer, const std::string& line) {
-    if (!write_whole(files_.at(writer.rank), line + "\n")) {
+  void store_numbered(Writer& writer, const std::string& line) {
+    if (!store(writer, line)) return;
+    ++writer.stored;
+    writer.complete = is_last_record(line);
+  }
+
+  bool store(Writer& writer, const std::string& line) {
+    if (writer.failed) return false;
+    if (const auto why = append_whole(files_.at(writer.rank), line + "\n"); !why.empty()) {
+      writer.failed = true;
       problems_.push_back(fmt::format("{}/{}: cannot be written: {}", launch_.folder,
-                                      record_file_name(writer.rank), std::strerror(errno)));
+                                      record_file_name(writer.rank), why));
       return false;
     }
     ++counts_.lines;

@@ -1,5 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -84,7 +85,69 @@ class NearHosts {
   std::string folder_ = fs::temp_directory_path() / "near-hosts-XXXXXX";
 };
 
+/// A queue that holds one job of a run that was killed, which waits for ever; scancel ends it. The
+/// real one is in tests/e2e.
+class WaitingQueue {
+ public:
+  explicit WaitingQueue(const std::string& run) {
+    REQUIRE(mkdtemp(folder_.data()) != nullptr);
+    SlurmMark mark = own_mark(run);
+    mark.owner = "1.1.0.0";
+    std::ofstream(folder_ + "/mark") << mark_text(mark);
+    program("squeue", "[ -e " + folder_ + "/cancelled ] && exit 0\n[ \"$1\" = --me ] && echo " +
+                          "\"7|PENDING|dynamiccl|Resources|$(cat " + folder_ +
+                          "/mark)\" || echo 'PENDING|Resources'");
+    program("scontrol", "case \"$*\" in *show*) echo NumNodes=2-2;; esac");
+    program("scancel", "echo \"$1\" >>" + folder_ + "/cancelled");
+    program("salloc", "exit 1");
+    program("srun", "exit 1");
+    setenv("PATH", (folder_ + ":" + path_).c_str(), 1);
+  }
+  ~WaitingQueue() {
+    setenv("PATH", path_.c_str(), 1);
+    fs::remove_all(folder_);
+  }
+  WaitingQueue(const WaitingQueue&) = delete;
+  WaitingQueue& operator=(const WaitingQueue&) = delete;
+  [[nodiscard]] std::string cancelled() const {
+    std::ifstream file(folder_ + "/cancelled");
+    std::string job;
+    std::getline(file, job);
+    return job;
+  }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+
+ private:
+  void program(const std::string& name, const std::string& script) const {
+    std::ofstream(folder_ + "/" + name) << "#!/bin/sh\n" << script << "\n";
+    fs::permissions(folder_ + "/" + name, fs::perms::owner_all);
+  }
+  std::string folder_ = fs::temp_directory_path() / "waiting-queue-XXXXXX";
+  std::string path_ = std::getenv("PATH");
+};
+
 }  // namespace
+
+TEST_CASE("a Slurm job that was taken over and does not start is given back") {
+  const WaitingQueue queue("run-7");
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  Progress progress;
+  std::string expected;
+  SECTION("after cluster.wait") {
+    options.wait_s = 0;
+    expected = "did not start within 0 s (cluster.wait): Resources";
+  }
+  SECTION("when the user interrupts") {
+    progress.interrupted = [] { return true; };
+    expected = "interrupted while waiting for Slurm job 7";
+  }
+  ClusterSession session(options, 1);
+  CHECK_THROWS_WITH(session.hold("run-7", {queue.folder()}, {}, progress),
+                    ContainsSubstring(expected));
+  CHECK(queue.cancelled() == "7");
+}
 
 TEST_CASE("hosts are read as launchers write them") {
   const std::vector<ClusterNode> expected{{"node1", 4}, {"user@node2.lan", 1}};

@@ -103,6 +103,11 @@ bool Relay::step() {
   return true;
 }
 
+void RelayDesk::Arrival::keep(const WireMessage& message) {
+  std::erase_if(said, [&](const WireMessage& earlier) { return earlier.kind == message.kind; });
+  said.push_back(message);
+}
+
 RelayDesk::~RelayDesk() { close(listener_); }
 
 void RelayDesk::take_in() {
@@ -111,15 +116,17 @@ void RelayDesk::take_in() {
   for (auto& [socket, came_ns] : unknown_) {
     auto hello = socket.receive();
     if (hello && hello->kind == WireMessage::Kind::hello)
-      known_[hello->communicator].push_back({std::move(socket), *hello});
+      known_[hello->communicator].push_back({std::move(socket), {*hello}});
   }
   // Moved ones are no longer alive either.
   std::erase_if(unknown_, [](const Unknown& one) {
     return !one.socket.alive() || monotonic_ns() - one.came_ns > kHelloPatienceNs;
   });
-  // Relays of communicators that nobody leads come back every time they are lost.
+  // Relays of communicators that nobody leads come back every time they are lost. An end that has
+  // closed is seen behind what it had said, and by nobody who does not read that.
   for (auto& [communicator, arrivals] : known_) {
-    for (Arrival& arrival : arrivals) arrival.socket.look();
+    for (Arrival& arrival : arrivals)
+      while (const auto message = arrival.socket.receive()) arrival.keep(*message);
     std::erase_if(arrivals, [](const Arrival& arrival) { return !arrival.socket.alive(); });
   }
   std::erase_if(known_, [](const auto& entry) { return entry.second.empty(); });
@@ -164,7 +171,7 @@ std::int64_t HostsLeader::spread() const {
 void HostsLeader::take_in() {
   for (auto& arrival : desk_->arrivals(communicator_)) {
     hosts_.push_back({std::move(arrival.socket), {}});
-    hear(hosts_.back(), arrival.hello);
+    for (const WireMessage& message : arrival.said) hear(hosts_.back(), message);
   }
   for (Host& host : hosts_) {
     while (const auto message = host.socket.receive()) hear(host, *message);

@@ -48,7 +48,8 @@ class RelayDesk {
   /// One that has said which communicator it speaks for.
   struct Arrival {
     WireSocket socket;
-    WireMessage hello;
+    std::vector<WireMessage> said;  ///< the newest of each kind, the newest last
+    void keep(const WireMessage& message);
   };
   /// Those that have come for this communicator since, and are still there.
   std::list<Arrival> arrivals(std::uint64_t communicator);

@@ -118,14 +118,6 @@ std::optional<WireMessage> WireSocket::receive() {
   return message;
 }
 
-void WireSocket::look() {
-  char one;
-  flush();
-  if (!alive()) return;
-  const ssize_t n = recv(file_, &one, 1, MSG_PEEK);
-  if (n == 0 || (n < 0 && !only_later())) fail();
-}
-
 bool WireSocket::shut_down() {
   flush();
   if (!alive()) return true;

@@ -47,8 +47,6 @@ class WireSocket {
   /// @returns the next whole message; nullopt when there is none yet
   std::optional<WireMessage> receive();
   [[nodiscard]] bool alive() const { return file_ >= 0; }
-  /// Notices an end that has closed, without taking a message.
-  void look();
   /// Says that nothing more comes from here. @returns false while something is still to be sent
   bool shut_down();
 

@@ -29,6 +29,11 @@ double thread_cpu_s() {
 
 }  // namespace
 
+void put_row(std::map<RegimeKey, TableEntry>& rows, TableEntry row) {
+  const auto [place, is_new] = rows.try_emplace(row.key, row);
+  if (!is_new && row.evidence.tuned_us > 0) place->second = std::move(row);
+}
+
 JobLeader::JobLeader(std::string folder, const JobLeaderOptions& options)
     : folder_(std::move(folder)),
       options_(options),
@@ -125,7 +130,7 @@ void JobLeader::step_learner(const std::string& path, OnlineLearner& learner) {
 void JobLeader::keep_of_lost() {
   for (const std::string& path : std::exchange(lost_, {})) {
     const OnlineLearner& learner = *learners_.at(path);
-    for (TableEntry& entry : learner.entries()) kept_.push_back(std::move(entry));
+    for (TableEntry& entry : learner.entries()) put_row(kept_, std::move(entry));
     kept_cost_.choices += learner.choices();
     kept_cost_.choice_us += learner.choice_time().count();
     learners_.erase(path);
@@ -203,10 +208,11 @@ std::optional<std::pair<CallTable, std::uint32_t>> JobLeader::table() const {
 }
 
 std::vector<TableEntry> JobLeader::entries() const {
-  // First, as later rows of a table replace equal ones.
-  std::vector<TableEntry> all = kept_;
+  std::map<RegimeKey, TableEntry> rows = kept_;
   for (const auto& [path, learner] : learners_)
-    for (TableEntry& entry : learner->entries()) all.push_back(std::move(entry));
+    for (TableEntry& entry : learner->entries()) put_row(rows, std::move(entry));
+  std::vector<TableEntry> all;
+  for (auto& [key, row] : rows) all.push_back(std::move(row));
   return all;
 }
 

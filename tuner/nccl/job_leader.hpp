@@ -45,6 +45,10 @@ struct LeaderCost {
   double choice_us = 0;  ///< mean time of one choice: what every rank would spend without a leader
 };
 
+/// Puts a learner's row among those of others; one per key. A learner that has measured nothing yet
+/// knows less than whoever was there before it.
+void put_row(std::map<RegimeKey, TableEntry>& rows, TableEntry row);
+
 /// Leads all communicators of one job on this host: waits until the regime is known, then a learner
 /// each. One thread calls step() every few milliseconds.
 class JobLeader {
@@ -64,7 +68,7 @@ class JobLeader {
   [[nodiscard]] bool leads() const { return !learners_.empty(); }
   /// Table and its epoch of the communicator with the most ranks; nullopt without a learner.
   [[nodiscard]] std::optional<std::pair<CallTable, std::uint32_t>> table() const;
-  /// Rows of all learners.
+  /// Rows of all learners, those that were lost among them, by key; one per key.
   [[nodiscard]] std::vector<TableEntry> entries() const;
   [[nodiscard]] LeaderCost cost() const;
   /// For people, one line per communicator.
@@ -94,7 +98,7 @@ class JobLeader {
   std::map<std::string, bool> gone_;
   std::vector<std::string> lost_;  ///< whose hosts were lost: met again when their relays are back
   /// What learners that were lost had learnt.
-  std::vector<TableEntry> kept_;
+  std::map<RegimeKey, TableEntry> kept_;
   LeaderCost kept_cost_;
   std::int64_t heard_until_ns_ = 0;
   int rhythm_changes_ = 0;

@@ -5,20 +5,26 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <random>
 #include <thread>
 
+#include "containers/command.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/wire/record.hpp"
+#include "core/wire/run_config.hpp"
 #include "workers/record_link.hpp"
 
 using namespace dynamiccl;
@@ -70,7 +76,8 @@ struct Raw {
 /// as likely as not, until it has done so often enough.
 class Cutter {
  public:
-  Cutter(int to, int cuts) : to_(to), left_(cuts) {
+  /// @param byes that are cut off before they are passed on, and the connection with them
+  Cutter(int to, int cuts, int byes = 0) : to_(to), left_(cuts), byes_(byes) {
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = loopback(0);
     REQUIRE(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
@@ -89,6 +96,7 @@ class Cutter {
   }
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] int left() const { return left_; }
+  [[nodiscard]] int byes() const { return byes_; }
 
  private:
   static sockaddr_in loopback(int port) {
@@ -117,7 +125,13 @@ class Cutter {
         if (waits[side].revents == 0) continue;
         char part[512];
         const ssize_t n = recv(side == 0 ? from : to, part, sizeof(part), 0);
-        open = n > 0 &&
+        FrameHeader header;
+        if (side == 0 && n == sizeof(header)) std::memcpy(&header, part, sizeof(header));
+        if (header.kind == FrameKind::bye && byes_ > 0) {
+          --byes_;
+          open = false;
+        }
+        open = open && n > 0 &&
                send(side == 0 ? to : from, part, static_cast<std::size_t>(n), MSG_NOSIGNAL) == n;
         most -= std::max<ssize_t>(n, 0);
         if (open && most < 0 && left_ > 0) {
@@ -134,9 +148,43 @@ class Cutter {
   int listener_ = -1;
   int port_ = 0;
   std::atomic<int> left_;
+  std::atomic<int> byes_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> pairs_;
   std::thread accepting_;
+};
+
+/// Accepts at 127.0.0.2 and closes.
+class Stranger {
+ public:
+  explicit Stranger(int port) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    REQUIRE(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(listen(listener_, 64) == 0);
+    thread_ = std::thread([this] {
+      for (int file = 0; (file = accept(listener_, nullptr, nullptr)) >= 0;) {
+        ++came_;
+        close(file);
+      }
+    });
+  }
+  ~Stranger() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  [[nodiscard]] int came() const { return came_; }
+
+ private:
+  int listener_ = -1;
+  std::atomic<int> came_{0};
+  std::thread thread_;
 };
 
 }  // namespace
@@ -222,6 +270,111 @@ TEST_CASE("a writer that does not come back is named") {
                                             "line and did not come back"));
 }
 
+TEST_CASE("a writer whose farewell is cut off says it again") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  Cutter cutter(server.port(), 0, 2);
+  {
+    RecordLink link(endpoint_of(server, cutter.port()), 0, "refuse");
+    link.write("one");
+  }
+  CHECK(cutter.byes() == 0);
+  CHECK(server.finish(kGrace).empty());
+}
+
+TEST_CASE("a writer whose last record is stored lacks nothing, whatever became of its farewell") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 2});
+  const std::string done = to_json_line(DoneRecord{0, 1.0, 1});
+  {
+    Raw whole(endpoint_of(server));
+    whole.say(FrameKind::hello, server.token() + " me refuse");
+    whole.answer();
+    whole.say(FrameKind::line, done, 1);
+    whole.answer();
+    Raw late(endpoint_of(server));
+    late.say(FrameKind::hello, server.token() + " me refuse", 0, 1);
+    late.answer();
+    late.say(FrameKind::line, done, 2, 1);
+    CHECK(late.answer().first.sequence == 0);
+  }
+  const auto problems = server.finish(kGrace);
+  REQUIRE(problems.size() == 1);
+  CHECK_THAT(problems[0], ContainsSubstring("rank 1's connection"));
+}
+
+TEST_CASE("a disk that is full ends the writer and leaves whole lines") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const std::string hello = server.token() + " me refuse";
+  Raw rank(endpoint_of(server));
+  rank.say(FrameKind::hello, hello);
+  rank.answer();
+  rank.say(FrameKind::line, "one", 1);
+  rank.answer();
+  rank.say(FrameKind::line, std::string(100'000, 'x'), 3);
+  CHECK(rank.answer().first.sequence == 1);
+  const rlimit full{65536, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &full) == 0);
+  rank.say(FrameKind::line, "two", 2);
+  const auto answer = rank.answer();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(answer.first.kind == FrameKind::refused);
+  CHECK(folder.lines(0) == std::vector<std::string>{"one", "two"});
+  // Later lines would follow a gap.
+  Raw again(endpoint_of(server));
+  again.say(FrameKind::hello, hello);
+  CHECK(again.answer().first.kind == FrameKind::refused);
+  const auto problems = server.finish(kGrace);
+  REQUIRE_FALSE(problems.empty());
+  CHECK_THAT(problems[0], ContainsSubstring("rank0.jsonl: cannot be written: File too large"));
+}
+
+TEST_CASE("strangers that say nothing keep no rank out") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  std::list<Raw> strangers;
+  for (int i = 0; i < 100; ++i) strangers.emplace_back(endpoint_of(server));
+  Raw rank(endpoint_of(server));
+  rank.say(FrameKind::hello, server.token() + " me refuse");
+  CHECK(rank.answer().first.kind == FrameKind::welcome);
+}
+
+TEST_CASE("an address at which something else answers is left for the next, once") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  Cutter way(server.port(), 1);
+  const Stranger stranger(way.port());
+  const RecordsEndpoint endpoint{{"127.0.0.2", "127.0.0.1"}, way.port(), server.token()};
+  {
+    RecordLink link(endpoint, 0, "refuse");
+    CHECK(stranger.came() == 1);
+    // Its connection is cut.
+    for (int i = 0; i < 20; ++i) link.write(std::string(3000, 'x'));
+    CHECK(way.left() == 0);
+    CHECK(link.connections() == 3);
+  }
+  CHECK(stranger.came() == 1);
+  RecordStore(endpoint).set("key", "value");
+  CHECK(stranger.came() == 2);
+  CHECK(fetch_run(endpoint).address == "127.0.0.1");
+  CHECK(server.finish(kGrace).empty());
+}
+
+TEST_CASE("signal handlers find no connection that was closed") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  RecordLink link(endpoint_of(server), 0, "refuse");
+  link.write("one");
+  CHECK(RecordLink::live_descriptor() >= 0);
+  CHECK_THROWS_AS(link.write("two\nlines"), Error);
+  CHECK(RecordLink::live_descriptor() == -1);
+}
+
 TEST_CASE("who has not the launch's token, or says what no rank says, gets nothing") {
   const Folder folder;
   RecordServer server({folder.path, "{\"secret\":1}", 2});
@@ -288,6 +441,44 @@ TEST_CASE("ranks fetch run.json and what lies beside it, and meet by keys and va
   });
   CHECK(store.get("rank1", std::chrono::seconds(5)) == bytes);
   other.join();
+}
+
+TEST_CASE("what lies beside run.json is written whole on a rank's node, or refused with its path") {
+  const Folder folder;
+  keep_files({"", "{}", {{"tuner.table", "a\nb\n"}, {"../stray", "x"}}}, folder.path);
+  std::ifstream file(folder.path + "/tuner.table");
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "a\nb\n");
+  CHECK_FALSE(fs::exists(folder.path + "/../stray"));
+  fs::create_symlink("/dev/full", folder.path + "/full.table");
+  CHECK_THROWS_WITH(keep_files({"", "{}", {{"full.table", "a"}}}, folder.path),
+                    ContainsSubstring(folder.path + "/full.table: cannot be written: No space"));
+  CHECK_THROWS_WITH(keep_files({"", "{}", {{std::string(300, 'x'), "a"}}}, folder.path),
+                    ContainsSubstring("File name too long"));
+}
+
+TEST_CASE("ranks whose MPI does not end leave no folder on their node") {
+#ifdef DYNAMICCL_MPICH_WORKER
+  if (find_program("mpirun.mpich").empty()) SKIP("mpirun.mpich is not in PATH");
+  const Folder folder;
+  const Folder node;
+  RunConfig config;
+  config.launch_id = "hangs";
+  config.backend = Backend::mpich;
+  config.ranks = 2;
+  config.output_dir = folder.path;
+  RecordServer server({folder.path, to_json(config), 2});
+  const auto ended =
+      run_command({"env", "TMPDIR=" + node.path, "LD_PRELOAD=" DYNAMICCL_FINALIZE_THAT_HANGS,
+                   std::string(kRecordsToken) + "=" + server.token(), "mpirun.mpich", "-n", "2",
+                   DYNAMICCL_MPICH_WORKER, fmt::format("tcp://127.0.0.1:{}", server.port())});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(server.finish(kGrace).empty());
+  CHECK_FALSE(folder.lines(1).empty());
+  CHECK(fs::is_empty(node.path));
+#else
+  SKIP("this build has no worker of MPICH, or sanitizers that must be loaded first");
+#endif
 }
 
 TEST_CASE("what ranks are given in run.json's place is read, or refused") {

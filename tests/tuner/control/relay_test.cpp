@@ -302,18 +302,36 @@ TEST_CASE("a leader that ends takes its open proposal back, and no rank waits",
   CHECK(hosts.region(0)->slot(0).waits == 0);
 }
 
-TEST_CASE("relays that have gone wait at no desk", "[E-119]") {
+TEST_CASE("relays that have gone wait at no desk, whatever they had said", "[E-119]") {
   RelayDesk desk(0);
   WireMessage hello;
   hello.communicator = 99;
-  for (int i = 0; i < 20; ++i) wire_connect("localhost", desk.port()).send(hello);
+  WireMessage status = hello;
+  status.kind = WireMessage::Kind::status;
+  for (int i = 0; i < 20; ++i) {
+    auto leaves = wire_connect("localhost", desk.port());
+    leaves.send(hello);
+    for (status.boundary = 0; status.boundary < i; ++status.boundary) leaves.send(status);
+  }
   auto stays = wire_connect("localhost", desk.port());
   stays.send(hello);
+  for (status.boundary = 1; status.boundary <= 1000; ++status.boundary) stays.send(status);
   CHECK(until([&] {
     CHECK(desk.arrivals(1).empty());
     return desk.waiting() == 1;
   }));
-  CHECK(desk.arrivals(99).size() == 1);
+  // Whoever leads later hears the newest of it.
+  auto arrived = desk.arrivals(99);
+  REQUIRE(arrived.size() == 1);
+  auto& [socket, said] = arrived.front();
+  CHECK(until([&] {
+    stays.receive();
+    while (const auto message = socket.receive()) arrived.front().keep(*message);
+    return said.back().boundary == 1000;
+  }));
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].kind == WireMessage::Kind::hello);
+  CHECK(said[1].kind == WireMessage::Kind::status);
   CHECK(desk.waiting() == 0);
 }
 

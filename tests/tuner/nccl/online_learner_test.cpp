@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tuner/control/member.hpp"
+#include "tuner/nccl/job_leader.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
@@ -161,4 +162,25 @@ TEST_CASE("a leader leaves with its job", "[E-116]") {
   CHECK(learner.step());
   for (auto& rank : job.ranks) rank.reset();
   CHECK_FALSE(learner.step());
+}
+
+TEST_CASE("what a lost learner had learnt stands until another has measured", "[E-116]") {
+  std::map<RegimeKey, TableEntry> rows;
+  const auto put = [&](const char* regime, const char* arm, double tuned_us) {
+    TableEntry row;
+    row.key.regime = regime;
+    row.arm = arm;
+    row.evidence.tuned_us = tuned_us;
+    put_row(rows, row);
+  };
+  put("a", "default", 0);
+  CHECK(rows.begin()->second.arm == "default");
+  put("a", "ring", 90);
+  put("a", "default", 0);
+  put("b", "default", 0);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.begin()->second.arm == "ring");
+  put("a", "tree", 80);
+  CHECK(rows.size() == 2);
+  CHECK(rows.begin()->second.arm == "tree");
 }
