@@ -566,9 +566,11 @@ double parameter_volumes(const TrainingSpec& spec, int workers) {
   return volumes() / round_steps(spec);
 }
 
-double c2c_predicted(const TrainingSpec& spec, int workers) {
+double c2c_predicted(const TrainingSpec& spec, int workers, std::optional<double> exchanges) {
   const double intensity = facts_of(spec.model, spec.sequence).intensity();
-  return parameter_volumes(spec, workers) / (static_cast<double>(spec.batch) * intensity);
+  const double first = 1.0 / round_steps(spec);
+  const double volumes = parameter_volumes(spec, workers) * exchanges.value_or(first) / first;
+  return volumes / (static_cast<double>(spec.batch) * intensity);
 }
 
 }  // namespace dynamiccl

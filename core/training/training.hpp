@@ -289,10 +289,13 @@ double budgeted_steps(const TrainingSpec& spec, int workers);
 /// each direction of a full duplex link. S dedicated servers: max(1, N/S) up and down each,
 /// together 2 max(1, N/S). S colocated ones: a server pushes to S-1 and answers N-1 others,
 /// (N+S-2)/S in each direction, with S = N as all-reduce. Neighbours: as many as a worker sends to.
-/// Local steps share one such volume.
+/// Local steps share one such volume, as many as a round has in the beginning.
 double parameter_volumes(const TrainingSpec& spec, int workers);
 
 /// C2C = f(N) / (M I): parameters communicated per FLOP computed.
-double c2c_predicted(const TrainingSpec& spec, int workers);
+/// @param exchanges of all parameters in a step of a worker, mean: 1 where workers meet in each,
+///                  less with rounds of local steps, whose lengths may change while they train;
+///                  nullopt: as many as in the beginning
+double c2c_predicted(const TrainingSpec& spec, int workers, std::optional<double> exchanges = {});
 
 }  // namespace dynamiccl

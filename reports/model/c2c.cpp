@@ -54,6 +54,7 @@ std::map<std::string, CellLaunches> load_launches(const Reader& reader, std::int
       "SELECT m.run_id, m.environment, m.backend, m.architecture, m.collective, m.size_bytes, "
       "m.ranks, m.datatype, m.algorithm, m.in_place, m.group_knobs, m.cell_knobs, t.intensity, "
       "t.c2c_predicted, t.c2c_measured, t.compute_us, t.communication_us, t.speedup, "
+      "t.step_samples, "
       "json_extract(r.details_json, '$.messages') AS messages, "
       "json_extract(r.details_json, '$.cost_us') AS cost_us, "
       "json_extract(r.details_json, '$.cost_second_us') AS cost_second_us "
@@ -67,7 +68,7 @@ std::map<std::string, CellLaunches> load_launches(const Reader& reader, std::int
   for (std::size_t i = 0; i < rows.size(); ++i) {
     CellLaunches& one = launches[key_without(figure_cell(rows, i), "")];
     for (const char* name : {"intensity", "c2c_predicted", "c2c_measured", "compute_us",
-                             "communication_us", "speedup", "messages"})
+                             "communication_us", "speedup", "step_samples", "messages"})
       if (const auto value = rows.real(i, name)) one.values[name].push_back(*value);
     const auto points = cost_points(parsed_json(rows.text(i, "cost_us")),
                                     parsed_json(rows.text(i, "cost_second_us")));
@@ -190,18 +191,21 @@ std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,
     cell.cell = trained_cell(figure);
     cell.intensity = own.typical("intensity").value_or(0);
     cell.c2c_predicted = own.typical("c2c_predicted").value_or(0);
-    cell.c2c_measured = own.typical("c2c_measured").value_or(0);
+    cell.c2c_measured = own.typical("c2c_measured");
+    cell.step_samples = own.typical("step_samples");
     const double work = static_cast<double>(cell.cell.batch) * cell.intensity;  // M I
     cell.f_formula = cell.c2c_predicted * work;
-    cell.f_counted = cell.c2c_measured * work;
+    if (cell.c2c_measured) cell.f_counted = *cell.c2c_measured * work;
     cell.compute_us = own.typical("compute_us").value_or(0);
     if (cell.compute_us > 0)
       cell.flops_per_s = work * parameter_bytes(cell) / kBytesPerParameter / cell.compute_us * 1e6;
-    cell.communication_us = own.typical("communication_us");
+    // A round's communication beside one step's computation would be no ratio.
+    const bool by_rounds = cell.cell.settings.contains("local_steps");
+    if (!by_rounds) cell.communication_us = own.typical("communication_us");
     cell.messages = own.typical("messages").value_or(1);
     if (const auto speedups = own.values.find("speedup"); speedups != own.values.end())
       cell.speedups = speedups->second;
-    fit_messages(cell, own, figures);
+    if (!by_rounds) fit_messages(cell, own, figures);
     cells.push_back(std::move(cell));
   }
   fit_f_over_ranks(cells);

@@ -18,21 +18,24 @@ struct C2cCell {
   CellFigure figure;
   TrainedCell cell;
   double intensity = 0;  ///< I
-  /// f(N), volumes of all parameters over the busiest link in a step: by formula, and by the bytes
-  /// that were counted.
+  /// f(N), volumes of all parameters over the busiest link in a step of a worker, of rounds the
+  /// mean of their steps: by formula, and by the bytes that were counted.
   double f_formula = 0;
-  double f_counted = 0;
+  std::optional<double> f_counted;  ///< nullopt: bytes went another way
   /// f(N) that the measured cost per byte tells, on the scale of the formula at the fewest workers
   /// that were measured; nullopt where one number of workers was.
   std::optional<double> f_fitted;
-  double c2c_predicted = 0;  ///< f(N) / (M I) by formula
-  double c2c_measured = 0;   ///< the same from counted bytes
-  double compute_us = 0;     ///< T_comp: a step without communication, all workers at once
-  double flops_per_s = 0;    ///< F
+  double c2c_predicted = 0;            ///< f(N) / (M I) by formula
+  std::optional<double> c2c_measured;  ///< the same from counted bytes
+  /// Samples of all workers in a measured step or round; nullopt where rounds differ.
+  std::optional<double> step_samples;
+  double compute_us = 0;   ///< T_comp: a step without communication, all workers at once
+  double flops_per_s = 0;  ///< F
   std::optional<double> communication_us;  ///< communication busy, hidden or not
   std::vector<double> speedups;            ///< over one worker, of each launch
   double messages = 0;                     ///< of a step
-  /// T(m) = alpha + beta m of the method's own messages; nullopt where nothing was fitted.
+  /// T(m) = alpha + beta m of the method's own messages; nullopt where nothing was fitted, and
+  /// for rounds of local steps, of which nothing is foretold.
   std::optional<double> alpha_us;
   double beta_us_per_byte = 0;
   std::string fitted_from;  ///< "cost table" of the same launches, or "micro-benchmark"

@@ -389,4 +389,15 @@ TEST_CASE("what was not sent, how long rounds became and when workers went over 
     CHECK(rows.integer(i, "samples") == (differ ? 300 : 100) * in_all);
     CHECK((how == "lag" || how == "grouped asp" || differ));
   }
+  // No bytes were counted, and of rounds of several steps nothing is foretold.
+  const Table c2c = named_query(Reader(folder.file("a.sqlite")), "c2c", {});
+  const TableView ratios(c2c);
+  REQUIRE(ratios.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const bool differ = ratios.text(i, "method") == "bsp-a2a";
+    CHECK_FALSE(ratios.real(i, "f_counted"));
+    CHECK_FALSE(ratios.real(i, "c2c_measured"));
+    CHECK(ratios.real(i, "samples_per_second").has_value() != differ);
+    if (differ) CHECK_FALSE(ratios.real(i, "expected_us"));
+  }
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/wire/record.hpp"
@@ -40,6 +41,8 @@ class StepDriver {
   virtual void describe(TrainingFigures& /*figures*/) const {}
   /// Steps of the next step(): of a round of local ones several.
   [[nodiscard]] virtual int next_steps() const { return 1; }
+  /// How often the next step() exchanges all parameters.
+  [[nodiscard]] virtual int next_exchanges() const { return 1; }
   /// Workers wait as TrainingSpec::switch_to says from now on. Between finish() and step(). Ranks:
   /// all workers.
   virtual void switch_over() {}
@@ -50,6 +53,9 @@ class StepDriver {
   virtual void conclude() {}
   /// Since the start, or restarted(); empty where rounds decide nothing.
   [[nodiscard]] virtual RoundLog round_log() const { return {}; }
+  /// What all rounds since then decided otherwise than all workers' losses ask for, the same on
+  /// every rank; "" where nothing. After finish(). Ranks: all, there is no server.
+  [[nodiscard]] virtual std::string broken_rule() { return ""; }
   /// After so many steps, outside of what is timed: what is looked at now and then. Ranks: all
   /// workers.
   virtual void look(TrainingFigures& /*figures*/, int /*steps*/) {}

@@ -16,7 +16,8 @@ StepTraffic::StepTraffic(Communicator& comm, const ExchangePlan& plan) : comm_(c
   watch_.lap();
 }
 
-void StepTraffic::conclude(TrainingFigures& figures, int batch, int steps, double payload_bytes) {
+void StepTraffic::conclude(TrainingFigures& figures, double samples, int steps,
+                           double payload_bytes) {
   barrier(comm_);
   const Traffic moved = watch_.lap();
   const auto bytes = static_cast<double>(moved.tcp_bytes + moved.cma_bytes);
@@ -28,8 +29,9 @@ void StepTraffic::conclude(TrainingFigures& figures, int batch, int steps, doubl
   const double volume = static_cast<double>(plan_.elements()) * sizeof(float);
   // Up and down through a server are counted both, as in the formula.
   const double ways = plan_.first_worker() > 0 ? 2 : 1;
-  figures.c2c_measured = ways * (counted ? bytes : payload_bytes) / steps / volume /
-                         (static_cast<double>(batch) * figures.intensity);
+  // Of all samples together: rounds may differ in how many they have.
+  figures.c2c_measured =
+      ways * (counted ? bytes : payload_bytes) / volume / (samples * figures.intensity);
 }
 
 bool counts_payload(const ExchangePlan& plan, bool queued) {

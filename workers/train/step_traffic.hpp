@@ -15,8 +15,10 @@ class StepTraffic {
   StepTraffic(Communicator& comm, const ExchangePlan& plan);
 
   /// Fills counted_bytes and c2c_measured; figures has its intensity. Ranks: all.
+  /// @param samples that each worker has trained in these steps
+  /// @param steps measured ones, rounds of several steps each as one
   /// @param payload_bytes that the plan's messages carried in these steps, as it reckons them
-  void conclude(TrainingFigures& figures, int batch, int steps, double payload_bytes);
+  void conclude(TrainingFigures& figures, double samples, int steps, double payload_bytes);
 
  private:
   Communicator& comm_;

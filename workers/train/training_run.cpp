@@ -68,6 +68,13 @@ void note_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigur
                                  coding.formula_bytes));
 }
 
+/// The oracle may have ended before workers first decided anything: what they did is looked at too.
+void note_rule(CellRecord& record, const std::string& broken) {
+  if (broken.empty()) return;
+  ++record.wrong;
+  fail_check(record, fmt::format("measured rounds: {}", broken));
+}
+
 class TrainingRun final : public TrainingRunner {
  public:
   TrainingRun(Communicator& comm, const RunConfig& config, double epoch_us)
@@ -97,6 +104,10 @@ class TrainingRun final : public TrainingRunner {
   [[nodiscard]] int judged_samples() const {
     return spec_.evaluate > 0 ? spec_.evaluate : std::numeric_limits<int>::max();
   }
+  /// A worker's memory beside its gradients.
+  /// @param has_peak the kernel's peak was begun anew before training
+  void describe_held(TrainingFigures& figures, const ExchangePlan& plan, std::size_t extra_bytes,
+                     bool has_peak);
   double accuracy_of(StepDriver& driving);
   [[nodiscard]] std::unique_ptr<StepDriver> driver(const ExchangePlan& plan);
   int measured_steps(double step_us);
@@ -282,10 +293,14 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   const bool has_peak = restart_peak_memory();
   const auto driving = driver(plan);
   FigureCollector collector(plan, *profile_);
+  double worker_steps = 0;  // measured, as are these
+  double exchanges = 0;
   const auto phase = [&](int steps, SampleArrays& samples, bool measured) {
     double mean = 0;
     StepTimes now;
     for (int i = 0; i < steps; ++i) {
+      if (measured) worker_steps += driving->next_steps();
+      if (measured) exchanges += driving->next_exchanges();
       if (i + 1 == steps) driving->trace_next();
       now = driving->step();
       StepTimes end;
@@ -325,20 +340,27 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   if (spec_.epochs == 0) trainer.look(steps);
   collector.add_trace(worker_->stage_spans(), driving->take_spans(), comm_.rank());
   driving->describe(*record.training);
+  if (config_.protocol.verify) note_rule(record, driving->broken_rule());
   if (const auto coding = driving->take_coding()) note_coding(record, plan, *coding);
   driving->conclude();
+  describe_held(*record.training, plan, driving->extra_bytes(), has_peak);
+  collector.fill(*record.training, static_cast<double>(payload_bytes_) / steps);
+  // How long rounds were is known by now: they may shorten, or end at a switch.
+  record.training->c2c_predicted = c2c_predicted(spec_, workers_, exchanges / worker_steps);
+  traffic.conclude(*record.training, spec_.batch * worker_steps, steps,
+                   static_cast<double>(payload_bytes_));
+  if (worker_->memory().on_gpu())
+    take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us));
+}
+
+void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,
+                                std::size_t extra_bytes, bool has_peak) {
   const std::size_t shard = plan.colocated ? plan.shard_bytes(comm_.rank()) : 0;
-  describe_memory(*record.training, worker_->gradient_bytes(), driving->extra_bytes(),
+  describe_memory(figures, worker_->gradient_bytes(), extra_bytes,
                   worker_->gradient_bytes() * copies_of(spec_, plan.codec) +
                       static_cast<std::size_t>(workers_ + 1) * shard);
-  const bool on_gpu = worker_->memory().on_gpu();
-  if (has_peak && profile_->peak_bytes && !on_gpu)
-    record.training->details["memory"]["peak_extra_bytes"] =
-        peak_memory_bytes() - *profile_->peak_bytes;
-  collector.fill(*record.training, static_cast<double>(payload_bytes_) / steps);
-  traffic.conclude(*record.training, spec_.batch * spec_.local_steps, steps,
-                   static_cast<double>(payload_bytes_));
-  if (on_gpu) take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us));
+  if (has_peak && profile_->peak_bytes && !worker_->memory().on_gpu())
+    figures.details["memory"]["peak_extra_bytes"] = peak_memory_bytes() - *profile_->peak_bytes;
 }
 
 double TrainingRun::accuracy_of(StepDriver& driving) {
@@ -372,8 +394,8 @@ void TrainingRun::train_as_server(CellRecord& record, const ExchangePlan& plan) 
                                      : train_for(measured_steps(warm_us), trainer);
   payload_bytes_ = server->sent_bytes() - before;
   record.training->wire_bytes = static_cast<double>(payload_bytes_) / steps;
-  traffic.conclude(*record.training, spec_.batch * spec_.local_steps, steps,
-                   static_cast<double>(payload_bytes_));
+  traffic.conclude(*record.training, static_cast<double>(spec_.batch) * round_steps(spec_) * steps,
+                   steps, static_cast<double>(payload_bytes_));
   describe_memory(*record.training, server->shard_bytes(), server->held_bytes(),
                   static_cast<std::size_t>(workers_ + 1) * server->shard_bytes());
 }
@@ -435,7 +457,7 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
   } else {
     collector.fill(*record.training, payload / rounds);
   }
-  traffic.conclude(*record.training, spec_.batch, rounds, payload);
+  traffic.conclude(*record.training, static_cast<double>(spec_.batch) * rounds, rounds, payload);
   training.describe(*record.training);
   const std::size_t unit = plan.elements() * sizeof(float);
   describe_memory(*record.training, unit, training.held_bytes(),

@@ -48,8 +48,8 @@ TradeoffFinding topology_finding(const CellEvidence& e) {
 }
 
 TradeoffFinding volume_finding(const CellEvidence& e) {
-  if (e.cell->f_counted <= 0) return {};
-  return {fmt::format("{:.2f} volumes", e.cell->f_counted),
+  if (e.cell->f_counted.value_or(0) <= 0) return {};
+  return {fmt::format("{:.2f} volumes", *e.cell->f_counted),
           fmt::format("counted over the busiest link in a step; the formula says {:.2f}",
                       e.cell->f_formula)};
 }

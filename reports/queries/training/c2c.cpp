@@ -29,10 +29,10 @@ std::vector<Value> c2c_row(const C2cCell& c, const Saturation& saturation) {
                          static_cast<std::int64_t>(f.launches.size()),
                          c.intensity,
                          c.f_formula,
-                         c.f_counted,
+                         or_null(c.f_counted),
                          or_null(c.f_fitted),
                          c.c2c_predicted,
-                         c.c2c_measured,
+                         or_null(c.c2c_measured),
                          c.flops_per_s,
                          or_null(c.alpha_us),
                          or_null(c.link_bytes_per_s()),
@@ -43,7 +43,8 @@ std::vector<Value> c2c_row(const C2cCell& c, const Saturation& saturation) {
                          f.median_us()};
   add_bounds(row, f.interval());
   row.push_back(or_null(expected));
-  row.emplace_back(samples / f.median_us());
+  row.push_back(or_null(c.step_samples ? std::optional(*c.step_samples * 1e6 / f.median_us())
+                                       : std::nullopt));
   row.push_back(or_null(expected ? std::optional(samples / *expected) : std::nullopt));
   row.push_back(
       or_null(expected ? std::optional(100 * (*expected / f.median_us() - 1)) : std::nullopt));

@@ -223,6 +223,9 @@ TEST_CASE("settings of a synchronisation come back from a cell") {
   CHECK_FALSE(trains_as_one(spec));
   CHECK(trains_as_one(TrainingSpec{}));
   CHECK(c2c_predicted(spec, 4) < c2c_predicted(TrainingSpec{}, 4));
+  // Rounds of four steps that have become rounds of two.
+  CHECK(c2c_predicted(spec, 4, 0.25) == c2c_predicted(spec, 4));
+  CHECK(c2c_predicted(spec, 4, 0.5) == 2 * c2c_predicted(spec, 4));
 }
 
 TEST_CASE("a slowed worker is the one that is named, or another one in each step") {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/workers/train/training_job.hpp"
+#include "workers/train/synchronisation/round_lengths.hpp"
 
 using namespace dynamiccl;
 using namespace dynamiccl::testing;
@@ -331,6 +332,27 @@ TEST_CASE("every way of waiting trains, Gloo, briefly", "[d-13][d-15][d-06]") {
   CHECK(steps.back() < 4);
 }
 
+TEST_CASE("C2C counts the steps that rounds really had", "[E-186][d-28][d-34]") {
+  auto job = job_of_edits(Backend::gloo, 2, TrainingMethod::bsp_a2a,
+                          {synchronised(Synchronisation::adacomm),
+                           switched(Synchronisation::bsp, Synchronisation::local),
+                           slow_momentum(Synchronisation::post_local)},
+                          0);
+  edit_specs(*job, [](TrainingSpec& spec) {
+    if (spec.synchronisation == Synchronisation::adacomm) spec.steps = 6;
+  });
+  run_to_end(*job);
+  for (const CellRecord& record : job->records_of<CellRecord>(0)) {
+    INFO("cell " << record.cell_id << ": " << record.reason);
+    REQUIRE(record.status == CellStatus::ok);
+    const TrainingFigures& figures = *record.training;
+    REQUIRE(figures.counted_bytes > 0);
+    // Bytes of a mean round are the formula's by the steps that it had; Gloo's messages add some.
+    CHECK(figures.c2c_measured > figures.c2c_predicted);
+    CHECK(figures.c2c_measured < 1.1 * figures.c2c_predicted);
+  }
+}
+
 TEST_CASE("groups and switches train, Gloo, briefly", "[d-07][d-34]") {
   auto grouped = job_of_edits(Backend::gloo, 4, TrainingMethod::bsp_ps,
                               {in_groups_of(2, Synchronisation::ssp)}, 3);
@@ -343,6 +365,31 @@ TEST_CASE("groups and switches train, Gloo, briefly", "[d-07][d-34]") {
     run_to_end(*job);
     check_switched(*job, 1);
   }
+}
+
+TEST_CASE("AdaComm's rule holds of rounds after the oracle's too", "[d-28]") {
+  auto job = job_of_edits(Backend::gloo, 2, TrainingMethod::bsp_a2a, {[](TrainingSpec& spec) {
+                            synchronised(Synchronisation::adacomm)(spec), spec.steps = 4;
+                          }},
+                          1);
+  check_fault_is_seen(*job, "keep-rounds", "measured rounds: workers did");
+}
+
+TEST_CASE("a log of rounds is held against AdaComm's rule by its losses", "[d-28]") {
+  TrainingSpec spec;
+  spec.synchronisation = Synchronisation::adacomm;
+  spec.local_steps = spec.adapt_every = 4;
+  // Less than a quarter of the first loss halves the first length; a loss that stays halves it
+  // again.
+  const std::vector<double> losses{4, -0.1, 0, 0, 1, 1, 1, 1, 1};
+  CHECK(misfit_of_rounds(spec, {4, 2, 2, 1}, losses).empty());
+  CHECK_THAT(misfit_of_rounds(spec, {4, 4, 1}, losses),
+             ContainsSubstring("round 1 had 4 steps, by the losses before it the rule gives 2"));
+  CHECK_THAT(misfit_of_rounds(spec, {4, 2, 2, 2}, losses), ContainsSubstring("round 3 had 2"));
+  CHECK_THAT(misfit_of_rounds(spec, {2, 2, 2, 2, 1}, losses), ContainsSubstring("round 0 had 2"));
+  CHECK_THAT(misfit_of_rounds(spec, {4, 2, 2}, losses), ContainsSubstring("9 steps were done"));
+  CHECK_THAT(misfit_of_rounds(spec, {4, 2, 2, 1, 1}, losses),
+             ContainsSubstring("0 losses of it are known"));
 }
 
 TEST_CASE("planted faults of synchronisation fail the cell",

@@ -1,5 +1,7 @@
 #include "workers/train/synchronisation/round_driver.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -58,8 +60,9 @@ class RoundDriver final : public StepDriver {
     round.start_us = now_us();
     const bool plain = lengths_.plain() || forgot_;
     if (!plain) prepare(round);
+    int steps = 0;
     if (takes_part()) {
-      const int steps = steps_to_do(plain);
+      steps = steps_to_do(plain);
       for (int i = 0; i < steps; ++i) {
         const StepTimes one =
             plain ? worker_.step(*exchange_, false) : worker_.step_by_itself(true);
@@ -70,7 +73,7 @@ class RoundDriver final : public StepDriver {
     }
     round.loss = loss_;
     if (!plain) average(round);
-    if (lengths_.end_round()) adapt(round);
+    if (lengths_.end_round(steps)) adapt(round);
     return round;
   }
   StepTimes finish() override {
@@ -103,6 +106,9 @@ class RoundDriver final : public StepDriver {
     forgot_ = false;
   }
   [[nodiscard]] int next_steps() const override { return lengths_.steps(); }
+  [[nodiscard]] int next_exchanges() const override {
+    return lengths_.plain() ? lengths_.steps() : 1;
+  }
   void switch_over() override {
     forgot_ = misbehaves(worker_, planted_fault().forget_switch);
     lengths_.switch_over();
@@ -121,6 +127,26 @@ class RoundDriver final : public StepDriver {
     if (has_centre(spec_.synchronisation) && !met_.empty()) worker_.take_weights(met_.data(), 1);
   }
   [[nodiscard]] RoundLog round_log() const override { return lengths_.log(); }
+  [[nodiscard]] std::string broken_rule() override {
+    if (spec_.synchronisation != Synchronisation::adacomm) return "";
+    const RoundLog& log = lengths_.log();
+    // What each rank has is told before sums that need as many values of all.
+    const auto rounds = static_cast<double>(log.size());
+    const auto steps = static_cast<double>(lengths_.step_losses().size());
+    const auto most = max_over_ranks(comm_, {rounds, -rounds, steps, -steps});
+    if (most[0] != -most[1] || most[2] != -most[3])
+      return fmt::format("workers did {} to {} steps in {} to {} rounds", -most[3], most[2],
+                         -most[1], most[0]);
+    std::vector<double> both(log.begin(), log.end());
+    for (const int each : log) both.push_back(-each);
+    both = max_over_ranks(comm_, std::move(both));
+    for (std::size_t i = 0; i < log.size(); ++i)
+      if (const double least = -both[log.size() + i]; both[i] != least)
+        return fmt::format("workers did {} to {} steps in round {}", least, both[i], i);
+    auto losses = sum_over_ranks(comm_, lengths_.step_losses());
+    for (double& loss : losses) loss /= worker_.workers();
+    return misfit_of_rounds(spec_, log, losses);
+  }
   void look(TrainingFigures& figures, int rounds) override {
     if (!neighbours_) return;
     auto& gossip = figures.details["gossip"];

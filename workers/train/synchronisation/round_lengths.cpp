@@ -1,5 +1,7 @@
 #include "workers/train/synchronisation/round_lengths.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -29,12 +31,13 @@ void RoundLengths::add_loss(double loss) {
   if (!has_first_) first_loss_ = loss;
   has_first_ = true;
   loss_ += loss;
+  step_losses_.push_back(loss);
 }
 
-bool RoundLengths::end_round() {
+bool RoundLengths::end_round(int done) {
   ++rounds_;
   if (leg_.synchronisation != Synchronisation::adacomm) return false;
-  log_.push_back(steps_);
+  log_.push_back(done);
   since_ += steps_;
   return since_ >= leg_.adapt_every && steps_ > 1;
 }
@@ -46,6 +49,9 @@ int RoundLengths::adapted(double first, double loss) const {
 }
 
 namespace {
+
+/// Of a loss: roundings of sums in another order may turn a step up.
+constexpr double kSlack = 1e-5;
 
 double mean_of(const std::vector<std::vector<double>>& losses, std::size_t which) {
   double sum = 0;
@@ -62,12 +68,46 @@ void RoundLengths::adapt(const std::vector<std::vector<double>>& losses) {
 }
 
 bool RoundLengths::could_adapt_to(int steps, const std::vector<std::vector<double>>& losses) const {
-  constexpr double kSlack = 1e-5;
   const double first = mean_of(losses, 0);
   const double loss = mean_of(losses, 1);
   const double near[] = {loss * (1 - kSlack), loss, loss * (1 + kSlack)};
   return std::any_of(std::begin(near), std::end(near),
                      [&](double each) { return adapted(first, each) == steps; });
+}
+
+std::string misfit_of_rounds(const TrainingSpec& spec, const RoundLog& log,
+                             const std::vector<double>& losses) {
+  int by_rule = spec.local_steps;
+  int shortest = spec.local_steps;
+  int longest = spec.local_steps;
+  std::size_t step = 0;
+  int since = 0;
+  double sum = 0;
+  for (std::size_t round = 0; round < log.size(); ++round) {
+    const int steps = log[round];
+    if (steps < shortest || steps > longest)
+      return fmt::format("round {} had {} steps, by the losses before it the rule gives {}", round,
+                         steps, by_rule);
+    by_rule = shortest = longest = steps;
+    if (losses.size() - step < static_cast<std::size_t>(steps))
+      return fmt::format("round {} had {} steps, {} losses of it are known", round, steps,
+                         losses.size() - step);
+    for (int i = 0; i < steps; ++i) sum += losses[step++];
+    since += steps;
+    if (since < spec.adapt_every || steps == 1) continue;
+    const auto after = [&](double scale) {
+      return adapted_steps(steps, spec.local_steps, losses.front(), scale * sum / since);
+    };
+    const auto [least, most] = std::minmax({after(1 - kSlack), after(1), after(1 + kSlack)});
+    by_rule = after(1);
+    shortest = least;
+    longest = most;
+    since = 0;
+    sum = 0;
+  }
+  return step == losses.size()
+             ? ""
+             : fmt::format("{} steps were done, the log has {}", losses.size(), step);
 }
 
 }  // namespace dynamiccl

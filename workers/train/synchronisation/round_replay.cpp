@@ -54,7 +54,7 @@ class Replay {
       neighbours() ? average_neighbours(round) : average_all(round);
     }
     bool wanted = false;
-    for (auto& one : workers_) wanted = one.lengths.end_round();
+    for (auto& one : workers_) wanted = one.lengths.end_round(steps);
     losses_.clear();
     for (const auto& one : workers_)
       if (wanted) losses_.push_back(one.lengths.own_losses());
