@@ -20,7 +20,7 @@
       ...(rows.some(r => r.path) ? [{ name: "gradients by", text: r => r.path ?? "-" }] : []),
       { name: "step", right: true, text: r => format.interval(r.step_us, r.step_low_us, r.step_high_us, format.time) },
       ...(baseline ? [{ name: "over DDP", right: true, text: r => r.over_ddp === null ? "-" : format.interval(r.over_ddp, r.over_ddp_low, r.over_ddp_high, format.ratio) }] : []),
-      { name: "samples/s", right: true, text: r => format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },
+      { name: "samples/s", right: true, text: r => r.samples_per_second === null ? "-" : format.number(r.samples_per_second) }, { name: "speed-up", right: true, text: r => format.ratio(r.speedup) },
       { name: "waiting", right: true, text: r => format.time(r.exposed_us) }, { name: "predicted", right: true, text: r => r.predicted_us ? `${format.time(r.predicted_us)} (${percent(r.prediction_error_percent)})` : "-" },
       { name: "sent per step", right: true, text: r => format.size(r.wire_bytes) },
       ...(rows.some(r => r.counted_bytes !== null) ? [{ name: "counted", right: true, text: r => r.counted_bytes === null ? "-" : format.size(Math.round(r.counted_bytes)) }] : []),
