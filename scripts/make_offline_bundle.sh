@@ -45,7 +45,7 @@ for program in dynamiccl dynamiccl-leader dynamiccl-probe dynamiccl-worker dynam
   cp "$build/$program" "$programs/bin/"
 done
 # Benchmarks travel where they were built.
-for program in fidelity plain-mpi-loop-openmpi plain-mpi-loop-mpich nccl_storm nccl_boundary; do
+for program in fidelity plain-mpi-loop-openmpi plain-mpi-loop-mpich plain-mpi-sizes-openmpi plain-mpi-sizes-mpich nccl_storm nccl_boundary; do
   [ ! -e "$build/$program" ] || cp "$build/$program" "$programs/bin/"
 done
 copy_libraries "$programs/bin/lib" $(find "$programs/bin" -maxdepth 1 -type f)

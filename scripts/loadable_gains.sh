@@ -1,0 +1,88 @@
+#!/bin/bash
+# What MPI jobs gain from files they can load: searches experiments/tune_jobs.toml, checks what it keeps over twenty
+# sizes as jobs load it (`tune --check`), exports it, and loads that into a plain program, with and without in turn.
+#   [BUNDLE=FOLDER] scripts/loadable_gains.sh OUTPUT_FOLDER SECONDS [RANKS...]
+#   scripts/loadable_gains.sh results/loadable 1500 2
+# Environments and libraries of one number of ranks are searched side by side, so a machine needs four cores for each
+# rank; all RANKS at once where TOGETHER=1. ENVIRONMENTS and BACKENDS name others than all; TUNE_FLAGS and CHECK_FLAGS
+# add to `tune`.
+# Leaves NAME.json (settings), NAME.check.md (twenty sizes, our worker), NAME.plain.txt (the plain program, bare metal
+# alone), NAME.sqlite and a folder of exported files for each of them, and summary.txt.
+set -uo pipefail
+[ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+out=$(mkdir -p "$1" && cd "$1" && pwd)
+end=$((SECONDS + $2)) experiment=${EXPERIMENT:-experiments/tune_jobs.toml}
+shift 2
+ranks_list=${*:-2 4 8}
+cd "$(dirname "$0")/.."
+. scripts/gpu_setup.sh
+read -ra tune_flags <<<"${TUNE_FLAGS:-}"
+# A hundred cells a launch, 64 MiB among them: 64 calls to warm each of them up would take most of the time.
+read -ra check_flags <<<"${CHECK_FLAGS:---set protocol.warmup=20 --set tune.confirm_launches=6}"
+pairs=${PAIRS:-8}
+
+# One engine for all of them: each would end its own.
+if [[ ${ENVIRONMENTS:-cross-docker} == *docker* ]] && ! docker version >/dev/null 2>&1; then
+  engine=$(mktemp -d /tmp/loadable-engine-XXXX)
+  export DOCKER_HOST=unix://$engine/s.sock
+  setsid dockerd --data-root "$engine/data" --exec-root "$engine/exec" --host "$DOCKER_HOST" \
+    --pidfile "$engine/pid" >"$engine/log" 2>&1 &
+  trap 'kill "$(cat "$engine/pid")" 2>/dev/null' EXIT
+  for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
+fi
+
+say() { echo "$SECONDS s: $*" | tee -a "$out/summary.txt"; }
+
+# What is left of the time, at most MOST seconds; 0 ends a step at once.
+limited() { # MOST COMMAND...
+  local left=$((end - SECONDS)) most=$1
+  shift
+  [ "$left" -gt 5 ] || return 124
+  timeout --signal=INT --kill-after=30 "$((left < most ? left : most))" "$@"
+}
+
+# The plain program, with and without the exported files, PAIRS times in an order that alternates.
+plain() { # NAME BACKEND RANKS
+  local name=$1 backend=$2 ranks=$3 turn side collective launcher sides
+  local folder=$out/$name program=$root/build/release/plain-mpi-sizes-$backend
+  [ -x "$program" ] || { say "$name: plain-mpi-sizes-$backend is not built"; return; }
+  launcher=(mpirun --bind-to none --oversubscribe -np "$ranks")
+  [ "$backend" = openmpi ] || launcher=(mpirun.mpich -np "$ranks")
+  for turn in $(seq "$pairs"); do
+    sides="default loaded"
+    [ $((turn % 2)) -eq 1 ] || sides="loaded default"
+    for side in $sides; do
+      for collective in allreduce broadcast allgather reduce_scatter alltoall; do
+        (
+          if [ "$side" = loaded ]; then set -a; . "$folder/$backend.env"; fi
+          limited 60 "${launcher[@]}" "$program" "$collective" 20
+        ) 2>>"$out/$name.plain.log" | sed "s/^/$turn $side $collective /" >>"$out/$name.plain.txt"
+      done
+    done
+  done
+}
+
+search() { # ENVIRONMENT BACKEND RANKS
+  local name=$1-$2-$3 cells="environment == $1 and backend == $2 and ranks == $3"
+  limited 3600 "$program" tune "$experiment" --only "$cells" "${tune_flags[@]}" --db "$out/$name.sqlite" \
+    --table "$out/$name.json" >"$out/$name.md" 2>"$out/$name.log"
+  say "$name: tune ended with $?"
+  [ -e "$out/$name.json" ] || return
+  limited 3600 "$program" tune "$experiment" --only "$cells" --check "$out/$name.json" "${check_flags[@]}" --db "$out/$name.sqlite" \
+    >"$out/$name.check.md" 2>"$out/$name.check.log"
+  say "$name: --check ended with $?"
+  "$program" export "$out/$name.json" --format "$2" --out "$out/$name" >"$out/$name.export.txt" 2>&1
+  say "$name: export ended with $?: $(tail -n 1 "$out/$name.export.txt")"
+  if [ "$1" = bare-metal ] && [ -e "$out/$name/$2.env" ]; then plain "$name" "$2" "$3"; fi
+}
+
+: >"$out/summary.txt"
+pids=()
+for ranks in $ranks_list; do
+  for environment in ${ENVIRONMENTS:-bare-metal cross-docker}; do
+    for backend in ${BACKENDS:-openmpi mpich}; do search "$environment" "$backend" "$ranks" & pids+=($!); done
+  done
+  [ "${TOGETHER:-0}" = 1 ] || { wait "${pids[@]}"; pids=(); }
+done
+[ ${#pids[@]} -eq 0 ] || wait "${pids[@]}"
+say "all done"
