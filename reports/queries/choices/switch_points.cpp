@@ -105,7 +105,7 @@ std::vector<Value> row_of(const SizePoint& point, const SizePoint* smaller) {
                          own.median_us(),
                          left(own, smaller == nullptr ? nullptr : smaller->own),
                          ran(best),
-                         or_null(knobs_of(best)),
+                         or_null(best.cell_knobs == "{}" ? "" : best.cell_knobs),
                          best.median_us(),
                          left(best, smaller == nullptr ? nullptr : smaller->best),
                          is_best ? Value{1.0} : Value{point.ratio.value}};
@@ -144,7 +144,7 @@ library_runs | text | algorithm, protocol, channels and threads that ran without
 library_us | us, real | their median
 library_left | text, told | the algorithm and protocol that the library used at the next smaller size, where it is another
 best_runs | text | what ran in the fastest
-best_knobs | json | settings of the fastest
+best_knobs | json | settings of the fastest, those of its launch apart
 best_us | us, real | its median
 best_left | text, told | the algorithm and protocol that was the fastest at the next smaller size, where it is another
 ratio verdict launches
