@@ -67,7 +67,11 @@ OnlineLearner::OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerO
   options_.space.scopes = {KnobScope::call};
   admitted_ = admit(options_.state) == GuardVerdict::pass && !options_.context.ina_active;
   take_over();
-  round_began_ns_ = monotonic_ns();
+  round_began_ns_ = now_ns();
+}
+
+std::int64_t OnlineLearner::now_ns() const {
+  return options_.now_ns ? options_.now_ns() : monotonic_ns();
 }
 
 void OnlineLearner::take_over() {
@@ -168,7 +172,7 @@ bool OnlineLearner::round_measured() {
   if (!options_.steps) return true;
   const auto reading = options_.steps(epoch_);
   return (reading && reading->steps >= options_.steps_per_trial) ||
-         monotonic_ns() - round_began_ns_ > kPatienceNs;
+         now_ns() - round_began_ns_ > kPatienceNs;
 }
 
 void OnlineLearner::note_step(const std::optional<StepReading>& step) {
@@ -328,7 +332,7 @@ bool OnlineLearner::step() {
     epoch_ = leader_.proposal().epoch;
     for (auto& [cell, learning] : tasks_) learning.loop.put(learning.proposed);
     last_calls_ = leader_.furthest_call();
-    round_began_ns_ = monotonic_ns();
+    round_began_ns_ = now_ns();
     return true;
   }
   if (unknown_table_) {
@@ -375,7 +379,7 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
   suspicion_ =
       fmt::format("{} takes {} than before, after {} calls of it", learning.task.key.task.text(),
                   now.interference > 0 ? "longer" : "less time", learning.trigger.calls());
-  suspected_ns_ = monotonic_ns();
+  suspected_ns_ = now_ns();
   judge_suspicion();
 }
 
@@ -393,7 +397,7 @@ void OnlineLearner::judge_suspicion() {
   if (suspicion_.empty()) return;
   if (!steps_have_changed()) {
     constexpr double kStepsToShow = 10;
-    const double waited_us = static_cast<double>(monotonic_ns() - suspected_ns_) / 1e3;
+    const double waited_us = static_cast<double>(now_ns() - suspected_ns_) / 1e3;
     if (waited_us > kStepsToShow * options_.steps(epoch_)->step.count()) suspicion_.clear();
     return;
   }

@@ -57,6 +57,8 @@ struct LearnerOptions {
   std::function<std::optional<std::array<float, kPredictions>>(std::size_t function,
                                                                std::size_t bin)>
       predicted{};
+  /// Nanoseconds of the job's time; empty: monotonic_ns().
+  std::function<std::int64_t()> now_ns{};
   std::function<void(const DecisionRecord&)> on_decision{};
   /// For people: settled, and what has changed since; as it happens, from the leading thread.
   std::function<void(const std::string&)> on_event{};
@@ -123,6 +125,7 @@ class OnlineLearner {
                   const std::optional<StepReading>& step, double slowdown);
   void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us,
               const std::optional<StepReading>& step);
+  [[nodiscard]] std::int64_t now_ns() const;
   void note_step(const std::optional<StepReading>& step);
   void tell_when_settled();
   /// Is this reading surely slower than the best one?
