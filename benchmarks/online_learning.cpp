@@ -415,6 +415,10 @@ void report(const World& world, const JobKind& kind, const std::string& agent, i
     online.run(kSteps, false);
     const std::int64_t calls = online.calls();
     const int before = online.learner().alarms();
+    if (std::getenv("ONLINE_LEARNING_VERBOSE") != nullptr)
+      for (const TableEntry& entry : online.learner().entries())
+        fmt::print(stderr, "seed {}: {} {} {:.1f} -> {:.1f} us\n", seed, entry.key.task.text(),
+                   entry.arm, entry.evidence.default_us, entry.evidence.tuned_us);
     trials.push_back(online.trials());
     alarms.push_back(before);
     online.run(kPhase, true);

@@ -349,11 +349,9 @@ void OnlineLearner::refer(Learning& learning) {
   }
   const bool enough = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
   if (enough || learning.loop.finished(learning.task)) {
-    const std::size_t last = learning.loop.recommend(learning.task);
-    const auto known = learning.known.find(last);
-    learning.only.emplace();
-    // What is recommended unseen, as what is like it was fast, is looked at once.
-    if (known == learning.known.end()) return begin_trial(learning, {last, 1, false});
+    // What an agent does not believe in is seen once, too: while the job runs anyway, that costs
+    // little, and the best of a kind may surprise.
+    if (const auto left = unseen(learning)) return begin_trial(learning, {*left, 1, true});
     return settle(learning);
   }
   const auto begun = std::chrono::steady_clock::now();
@@ -604,6 +602,28 @@ std::vector<std::size_t> OnlineLearner::near(const Learning& learning) const {
   known.resize(std::min(known.size(), kRunnersUp));
   for (auto one = known.rbegin(); one != known.rend(); ++one) add(one->second);
   return arms;
+}
+
+std::optional<std::size_t> OnlineLearner::unseen(const Learning& learning) const {
+  const auto new_one = [&](std::size_t arm) { return !learning.known.contains(arm); };
+  const std::size_t recommended = learning.loop.recommend(learning.task);
+  if (new_one(recommended)) return recommended;
+  const ActionSpace& space = *learning.task.space;
+  const Action& best = space.arms()[learning.incumbent];
+  // Every implementation, with the resources that are best so far and with its own.
+  for (std::size_t a = 0; a < space.arms().size(); ++a) {
+    if (!new_one(a)) continue;
+    bool own = true;
+    bool same = true;
+    for (std::size_t k = space.implementation_knobs(); k < best.size(); ++k) {
+      own = own && space.arms()[a][k] == 0;
+      same = same && space.arms()[a][k] == best[k];
+    }
+    if (own || same) return a;
+  }
+  std::vector<std::size_t> neighbours = near(learning);
+  const auto found = std::find_if(neighbours.begin(), neighbours.end(), new_one);
+  return found == neighbours.end() ? std::nullopt : std::optional(*found);
 }
 
 void OnlineLearner::narrow(Learning& learning) {
