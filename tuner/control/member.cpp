@@ -19,6 +19,8 @@ constexpr long kPollNs = 20'000;
 
 Member::Member(std::shared_ptr<Region> region, std::int64_t patience_ns)
     : patience_ns_(patience_ns), region_(std::move(region)) {
+  // No call of any size has connected anything yet.
+  for (std::atomic<std::uint64_t>& sizes : changed_) sizes = ~std::uint64_t{0};
   slot_ = region_->claim();
   if (slot_ == nullptr) return;
   header_ = &region_->header();

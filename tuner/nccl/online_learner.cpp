@@ -572,7 +572,8 @@ void OnlineLearner::tell_when_settled() {
   const bool settled = finished();
   if (settled && !told_settled_ && options_.on_event)
     options_.on_event(
-        fmt::format("settled after {} rounds: {} sizes, table {}", rounds_, tasks_.size(), epoch_));
+        fmt::format("settled after {} settings: {} sizes, table {}, {:.0f} ms lost by trying so far",
+                    rounds_, tasks_.size(), epoch_, lost_us_ / 1e3));
   told_settled_ = settled;
   if (!settled) settled_step_us_ = 0;
   if (settled && settled_step_us_ <= 0 && options_.recent_step)
