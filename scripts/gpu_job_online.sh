@@ -9,10 +9,12 @@
 # JOB: sizes (default, scripts/nccl_sizes.py) or a model of scripts/ddp_steps.py: bert-medium has even, short steps.
 # WALL=loopback (default) or docker, as gpu_job_tune.sh. All sides have the launch settings that the part "table" found, or
 # LAUNCH (NCCL_NET=Socket NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8). PAIRS (3); SIDES ("table online"); AGENT (ppo): who learns;
-# STEPS (1000); NEAR (500): steps of the neighbour. Leaves steps-*.txt (every step by the job's own clock), online-*.log,
-# answer.txt, online.sqlite.xz.
+# STEPS (1000); NEAR (300): steps of the neighbour. Leaves steps-*.txt (every step by the job's own clock), online-*.log,
+# answer.txt, online.sqlite.xz. About five minutes in all:
+#   WALL=docker JOB=bert-medium PAIRS=2 scripts/gpu_job_online.sh OUTPUT/bert learn pairs neighbour
+#   WALL=docker JOB=sizes PAIRS=2 scripts/gpu_job_online.sh OUTPUT/sizes learn pairs
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -45,7 +47,8 @@ part_learn() {
   wait $leader || failed=1
   cat "$out/learn.log"
   "$programs/dynamiccl" export "$out/learnt.json" --format nccl --out "$out/tuned" --plugin "$programs/libdynamiccl-nccl-plugin.so" || failed=1
-  cat "$out/launch.conf" >>"$out/tuned/nccl.conf"
+  # The first value of a name counts.
+  cat "$out/launch.conf" "$out/tuned/nccl.conf" >"$out/first.conf" && mv "$out/first.conf" "$out/tuned/nccl.conf"
   rm -rf "$folder"
   say learn
 }
@@ -96,7 +99,7 @@ part_neighbour() {
   cp "$out/job.sh" "$out/neighbour.sh"
   sed -i 's/\bjob\([01$]\)/near\1/g; s/10 + rank/20 + rank/; s/subnet.10/subnet.20/' "$out/neighbour.sh"
   ( [ "${WALL:-loopback}" != docker ] || export MASTER_ADDR=$engine_subnet.20
-    timeout 60 "$out/neighbour.sh" "${NEAR:-500}" "$out/steps-neighbour.txt" ) & neighbour=$!
+    timeout 60 "$out/neighbour.sh" "${NEAR:-300}" "$out/steps-neighbour.txt" ) & neighbour=$!
   wait $job || failed=1
   kill $neighbour 2>/dev/null
   wait $neighbour 2>/dev/null
