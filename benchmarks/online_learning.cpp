@@ -169,6 +169,7 @@ class Replay {
 
   [[nodiscard]] const std::vector<double>& steps() const { return steps_us_; }
   [[nodiscard]] const OnlineLearner& learner() const { return *learner_; }
+  [[nodiscard]] double settled_after() const { return static_cast<double>(settled_after_); }
   [[nodiscard]] int trials() const { return trials_; }
   [[nodiscard]] std::int64_t calls() const { return calls_; }
   /// Calls in all when the learner's `alarm`-th alarm came; nullopt: it has not.
@@ -252,6 +253,7 @@ class Replay {
                          Micros(unheard_.front().us));
       }
       learner_->step();
+      if (settled_after_ == 0 && learner_->finished()) settled_after_ = std::ssize(steps_us_);
       if (learner_->alarms() > 0) alarms_.try_emplace(learner_->alarms(), calls_);
     }
     if (!fixed_) tell(to);
@@ -355,6 +357,7 @@ class Replay {
   bool mixed_ = false;
   std::int64_t calls_ = 0;
   int trials_ = 0;
+  std::int64_t settled_after_ = 0;
   std::map<int, std::int64_t> alarms_;
 };
 
@@ -394,7 +397,7 @@ void say(const char* what, std::vector<double> values, const char* unit) {
 /// A thousand steps alone, five hundred beside a neighbour, five hundred alone again.
 void report(const World& world, const JobKind& kind, const std::string& agent, int seeds) {
   constexpr std::size_t kPhase = 500;
-  std::vector<double> lost, late, standard, early, trials, alarms, noticed, beside, beside_late,
+  std::vector<double> lost, tried, settled, late, standard, early, trials, alarms, noticed, beside, beside_late,
       again, again_late, all_alarms;
   for (int seed = 1; seed <= seeds; ++seed) {
     const auto number = static_cast<std::uint64_t>(seed);
@@ -415,6 +418,8 @@ void report(const World& world, const JobKind& kind, const std::string& agent, i
     online.run(kSteps, false);
     const std::int64_t calls = online.calls();
     const int before = online.learner().alarms();
+    tried.push_back(100 * online.learner().lost().count() / sum(best, 0, kSteps));
+    settled.push_back(online.settled_after());
     if (std::getenv("ONLINE_LEARNING_VERBOSE") != nullptr)
       for (const TableEntry& entry : online.learner().entries())
         fmt::print(stderr, "seed {}: {} {} {:.1f} -> {:.1f} us\n", seed, entry.key.task.text(),
@@ -444,7 +449,9 @@ void report(const World& world, const JobKind& kind, const std::string& agent, i
   fmt::print("{}, {}, {} seeds: median [least, most]\n", kind.name, agent, seeds);
   say("without a learner, time of 1,000 steps over the best table's", standard, "%");
   say("time of 1,000 steps over the best table's", lost, "%");
+  say("by settings that were tried, as the learner counts", tried, "%");
   say("of the first 300 alone", early, "%");
+  say("steps until all had settled first", settled, "");
   say("step after 300 over the best table's", late, "%");
   say("measurements", trials, "");
   say("searches anew without a cause", alarms, "");
