@@ -397,8 +397,8 @@ void say(const char* what, std::vector<double> values, const char* unit) {
 /// A thousand steps alone, five hundred beside a neighbour, five hundred alone again.
 void report(const World& world, const JobKind& kind, const std::string& agent, int seeds) {
   constexpr std::size_t kPhase = 500;
-  std::vector<double> lost, tried, settled, late, standard, early, trials, alarms, noticed, beside, beside_late,
-      again, again_late, all_alarms;
+  std::vector<double> lost, tried, settled, late, standard, early, trials, alarms, noticed, beside,
+      beside_late, again, again_late, all_alarms;
   for (int seed = 1; seed <= seeds; ++seed) {
     const auto number = static_cast<std::uint64_t>(seed);
     const auto fixed = [&](const CallTable& quiet, const CallTable& loud) {
@@ -439,6 +439,10 @@ void report(const World& world, const JobKind& kind, const std::string& agent, i
     };
     standard.push_back(100 * (sum(plain, 0, kSteps) / sum(best, 0, kSteps) - 1));
     lost.push_back(over(0, kSteps));
+    if (std::getenv("ONLINE_LEARNING_VERBOSE") != nullptr)
+      fmt::print(stderr, "seed {}: late {:.2f} %, beside {:.2f} %, again {:.2f} %\n", seed,
+                 slower(300, kSteps), slower(kSteps + 300, kSteps + kPhase),
+                 slower(kSteps + kPhase + 300, steps.size()));
     early.push_back(over(0, 300));
     late.push_back(slower(300, kSteps));
     beside.push_back(over(kSteps, kSteps + kPhase));

@@ -347,6 +347,10 @@ void OnlineLearner::refer(Learning& learning) {
     }
     return settle(learning);
   }
+  // Kinds differ most: what they are worth is known first.
+  const bool few = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
+  if (const auto kind = unseen_kind(learning); kind && !few)
+    return begin_trial(learning, {*kind, 1, true});
   const bool enough = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
   if (enough || learning.loop.finished(learning.task)) {
     // What an agent does not believe in is seen once, too: while the job runs anyway, that costs
@@ -571,9 +575,9 @@ void OnlineLearner::judge_suspicion() {
 void OnlineLearner::tell_when_settled() {
   const bool settled = finished();
   if (settled && !told_settled_ && options_.on_event)
-    options_.on_event(
-        fmt::format("settled after {} settings: {} sizes, table {}, {:.0f} ms lost by trying so far",
-                    rounds_, tasks_.size(), epoch_, lost_us_ / 1e3));
+    options_.on_event(fmt::format(
+        "settled after {} settings: {} sizes, table {}, {:.0f} ms lost by trying so far", rounds_,
+        tasks_.size(), epoch_, lost_us_ / 1e3));
   told_settled_ = settled;
   if (!settled) settled_step_us_ = 0;
   if (settled && settled_step_us_ <= 0 && options_.recent_step)
@@ -603,6 +607,18 @@ std::vector<std::size_t> OnlineLearner::near(const Learning& learning) const {
   known.resize(std::min(known.size(), kRunnersUp));
   for (auto one = known.rbegin(); one != known.rend(); ++one) add(one->second);
   return arms;
+}
+
+std::optional<std::size_t> OnlineLearner::unseen_kind(const Learning& learning) const {
+  const ActionSpace& space = *learning.task.space;
+  for (std::size_t a = 0; a < space.arms().size(); ++a) {
+    const Action& arm = space.arms()[a];
+    const bool own =
+        std::all_of(arm.begin() + static_cast<std::ptrdiff_t>(space.implementation_knobs()),
+                    arm.end(), [](auto value) { return value == 0; });
+    if (own && !learning.known.contains(a)) return a;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::size_t> OnlineLearner::unseen(const Learning& learning) const {

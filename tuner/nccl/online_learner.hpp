@@ -174,6 +174,8 @@ class OnlineLearner {
   void learn(Learning& learning, double log_us, std::int64_t calls);
   /// Arms near what is known to be best: neighbours of the incumbent and runners-up, best last.
   [[nodiscard]] std::vector<std::size_t> near(const Learning& learning) const;
+  /// An implementation that was not seen with its own resources.
+  [[nodiscard]] std::optional<std::size_t> unseen_kind(const Learning& learning) const;
   /// What is worth a look when the agent has none left; nullopt: nothing.
   [[nodiscard]] std::optional<std::size_t> unseen(const Learning& learning) const;
   void narrow(Learning& learning);
