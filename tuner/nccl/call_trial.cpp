@@ -1,5 +1,6 @@
 #include "tuner/nccl/call_trial.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/statistics/statistics.hpp"
@@ -18,6 +19,12 @@ void CallSamples::clear() {
 }
 
 double CallSamples::level() const { return log_us_.empty() ? 0 : median(log_us_); }
+
+double CallSamples::newest(std::size_t samples) const {
+  const auto from =
+      std::ssize(log_us_) - std::min(std::ssize(log_us_), static_cast<std::ptrdiff_t>(samples));
+  return log_us_.empty() ? 0 : median({log_us_.begin() + from, log_us_.end()});
+}
 
 double CallSamples::noise() const {
   if (log_us_.size() < 3) return 0;

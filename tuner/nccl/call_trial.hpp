@@ -19,7 +19,8 @@ class CallSamples {
   [[nodiscard]] std::size_t size() const { return log_us_.size(); }
   [[nodiscard]] std::size_t calls() const { return calls_; }  ///< in all
   [[nodiscard]] double level() const;                         ///< median of ln(us)
-  [[nodiscard]] double newest() const { return log_us_.empty() ? 0 : log_us_.back(); }
+  /// Of the newest samples alone.
+  [[nodiscard]] double newest(std::size_t samples) const;
   /// Robust standard deviation of ln(us) between neighbouring samples; 0 where fewer than three are
   /// known.
   [[nodiscard]] double noise() const;

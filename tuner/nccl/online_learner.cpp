@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "tuner/export/export.hpp"
@@ -25,6 +26,10 @@ constexpr std::uint32_t kFewCalls = 3;
 constexpr std::size_t kFirstSamples = 4;
 /// Standard deviation of ln(us) of a sample while little is known, and bounds of what is believed.
 constexpr double kUnknownNoise = 0.15, kLeastNoise = 0.02, kMostNoise = 0.5;
+/// A gain in ln(us) that no machine's pace brings by itself, and samples of the incumbent that
+/// confirm a smaller one.
+constexpr double kBeyondPace = 0.35;
+constexpr std::size_t kSamplesAgain = 3;
 /// The best settings known, besides the incumbent's neighbours, that are tried after a change.
 constexpr std::size_t kRunnersUp = 3;
 /// A surrounding is as it was before when calls take as long again, to within this in ln(us).
@@ -320,15 +325,29 @@ void OnlineLearner::end_trial(Learning& learning, TrialVerdict verdict) {
   lost_us_ += lost_us * calls;
   if (learning.trial.size() > 0)
     learn(learning, learning.level + slower, static_cast<std::int64_t>(learning.trial.calls()));
-  if (verdict == TrialVerdict::better) {
-    learning.incumbent = learning.loop.choice().arm;
-    learning.level = learning.known.at(learning.incumbent);
-    learning.last_us = std::exp(learning.level);
-    learning.reference = learning.trial;
-  }
-  learning.proposed = {learning.incumbent, 1, false};
   learning.stage = Stage::reference;
   learning.wanted = 1;
+  if (verdict == TrialVerdict::better && slower < -kBeyondPace) {
+    promote(learning, learning.loop.choice().arm);
+  } else if (verdict == TrialVerdict::better) {
+    learning.candidate = learning.loop.choice().arm;
+    learning.wanted = kSamplesAgain;
+  }
+  learning.proposed = {learning.incumbent, 1, false};
+}
+
+void OnlineLearner::promote(Learning& learning, std::size_t arm) {
+  learning.incumbent = arm;
+  learning.level = learning.known.at(arm);
+  learning.last_us = std::exp(learning.level);
+  learning.reference = learning.trial;
+}
+
+bool OnlineLearner::is_faster_still(const Learning& learning) const {
+  const double noise = learning.noise > 0 ? learning.noise : kUnknownNoise;
+  const double error =
+      noise * std::sqrt(1.0 / static_cast<double>(learning.trial.size()) + 1.0 / kSamplesAgain);
+  return learning.trial.level() - learning.reference.newest(kSamplesAgain) + error < 0;
 }
 
 void OnlineLearner::refer(Learning& learning) {
@@ -337,6 +356,13 @@ void OnlineLearner::refer(Learning& learning) {
     learn(learning, learning.level, static_cast<std::int64_t>(learning.reference.calls()));
   }
   if (learning.closed) return settle(learning);
+  if (const auto candidate = std::exchange(learning.candidate, std::nullopt);
+      candidate && is_faster_still(learning)) {
+    promote(learning, *candidate);
+    learning.proposed = {learning.incumbent, 1, false};
+    learning.wanted = 1;
+    return;
+  }
   if (!base_known()) return;
   if (!may_try(learning)) return settle(learning);
   if (learning.only) {
@@ -367,7 +393,7 @@ void OnlineLearner::refer(Learning& learning) {
   ++choices_;
   if (choice.arm != learning.incumbent) return begin_trial(learning, choice);
   // Another look at what is in force costs nothing.
-  learn(learning, learning.level + learning.reference.newest() - learning.reference.level(),
+  learn(learning, learning.level + learning.reference.newest(1) - learning.reference.level(),
         static_cast<std::int64_t>(learning.reference.calls()));
   learning.wanted = 1;
 }
@@ -649,6 +675,7 @@ void OnlineLearner::narrow(Learning& learning) {
   learning.known.clear();
   learning.reference.clear();
   learning.trial.clear();
+  learning.candidate.reset();
   learning.wanted = 2;
   learning.tried = 0;
   learning.lost_us = 0;

@@ -127,6 +127,8 @@ class OnlineLearner {
     std::map<std::size_t, double> known{};  ///< ln(us) of arms, as if at one time
     CallSamples reference{};
     CallSamples trial{};
+    /// It seemed faster: the machine's pace may have moved, so the incumbent is asked again.
+    std::optional<std::size_t> candidate{};
     std::size_t wanted = 0;  ///< samples of the incumbent before anything is tried
     double noise = 0;        ///< standard deviation of ln(us) of one sample
     Stage stage = Stage::reference;
@@ -170,6 +172,8 @@ class OnlineLearner {
   void refer(Learning& learning);
   void begin_trial(Learning& learning, const Choice& choice);
   void end_trial(Learning& learning, TrialVerdict verdict);
+  void promote(Learning& learning, std::size_t arm);
+  [[nodiscard]] bool is_faster_still(const Learning& learning) const;
   void settle(Learning& learning);
   void learn(Learning& learning, double log_us, std::int64_t calls);
   /// Arms near what is known to be best: neighbours of the incumbent and runners-up, best last.
