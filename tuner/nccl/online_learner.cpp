@@ -20,6 +20,8 @@ constexpr std::int64_t kMostAhead = 4096;
 constexpr std::int64_t kPatienceNs = 5'000'000'000;
 /// Calls that have changed are a reason to search anew when the steps have changed so much.
 constexpr double kChangedPace = 1.15;
+/// And at once when they have made collectives this much longer by themselves.
+constexpr double kSurelyChanged = 0.15;
 /// A size whose calls are seen for the first time is worth a task after so many of them.
 constexpr std::uint32_t kFewCalls = 3;
 /// Samples of the setting in force before the first other one is tried.
@@ -34,6 +36,7 @@ constexpr std::size_t kSamplesAgain = 3;
 constexpr std::size_t kRunnersUp = 3;
 /// A surrounding is as it was before when calls take as long again, to within this in ln(us).
 constexpr double kAsBefore = 0.3;
+constexpr std::size_t kMostSettlements = 4;
 
 /// Standard error of a median, a part of it.
 double median_error(const StepReading& step) {
@@ -155,7 +158,11 @@ void OnlineLearner::find_tasks() {
         all_us += spent_us[{function, bin}];
       }
   for (const auto& [cell, us] : spent_us) {
-    if (tasks_.contains(cell) || us < options_.least_share * all_us ||
+    if (const auto known = tasks_.find(cell); known != tasks_.end()) {
+      if (known->second.stage == Stage::settled) known->second.share = us / all_us;
+      continue;
+    }
+    if (us < options_.least_share * all_us ||
         leader_.observe(cell.function, cell.bin).calls < kFewCalls)
       continue;
     Learning learning = make_task(cell);
@@ -546,7 +553,10 @@ bool OnlineLearner::step() {
   if (proposing_) return true;
   find_tasks();
   if (tasks_.empty()) return true;
-  for (auto& [cell, learning] : tasks_) advance(learning);
+  if (restoring_)
+    see_restored();
+  else
+    for (auto& [cell, learning] : tasks_) advance(learning);
   if (check_ != Check::old) propose_wanted();
   if (!proposing_ && all_settled()) check_step();
   return true;
@@ -571,6 +581,8 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
       fmt::format("{} takes {} than before, after {} calls of it", learning.task.key.task.text(),
                   now.interference > 0 ? "longer" : "less time", learning.trigger.calls());
   suspected_ns_ = now_ns();
+  // So much longer do steps take when calls of this share of them do: no step need be awaited.
+  suspected_part_ = learning.share * (1 / (1 - std::min(now.interference, 0.9)) - 1);
   faster_ = !(now.interference > 0);
   judge_suspicion();
 }
@@ -587,7 +599,7 @@ bool OnlineLearner::steps_have_changed() const {
 
 void OnlineLearner::judge_suspicion() {
   if (suspicion_.empty()) return;
-  if (!steps_have_changed()) {
+  if (suspected_part_ < kSurelyChanged && !steps_have_changed()) {
     constexpr double kStepsToShow = 10;
     const double waited_us = static_cast<double>(now_ns() - suspected_ns_) / 1e3;
     if (waited_us > kStepsToShow * options_.steps(epoch_)->step.count()) suspicion_.clear();
@@ -604,6 +616,11 @@ void OnlineLearner::tell_when_settled() {
     options_.on_event(fmt::format(
         "settled after {} settings: {} sizes, table {}, {:.0f} ms lost by trying so far", rounds_,
         tasks_.size(), epoch_, lost_us_ / 1e3));
+  if (settled && !told_settled_) {
+    settled_ = Settlement{table_, {}};
+    for (const auto& [cell, learning] : tasks_)
+      if (learning.reference.size() > 0) settled_->level[cell] = learning.reference.level();
+  }
   told_settled_ = settled;
   if (!settled) settled_step_us_ = 0;
   if (settled && settled_step_us_ <= 0 && options_.recent_step)
@@ -685,25 +702,68 @@ void OnlineLearner::narrow(Learning& learning) {
 }
 
 void OnlineLearner::search_anew(bool faster) {
-  Settlement left;
-  left.table = table_of_incumbents();
-  for (const auto& [cell, learning] : tasks_)
-    if (learning.known.contains(learning.incumbent))
-      left.level[cell] = learning.known.at(learning.incumbent);
+  if (settled_) settlements_.push_back(*std::exchange(settled_, std::nullopt));
+  if (settlements_.size() > kMostSettlements) settlements_.erase(settlements_.begin());
   suspicion_.clear();
   settled_step_us_ = 0;
   rounds_ = 0;
-  for (auto& [cell, learning] : tasks_) {
-    if (learning.closed) continue;
-    narrow(learning);
-    learning.proposed = {learning.incumbent, 1, false};
-  }
   search_ns_ = now_ns();
   check_ = Check::none;
-  base_ = table_;
   base_step_.reset();
-  (void)faster;
-  (void)left;
+  // Whoever has gone leaves what was there before him.
+  restoring_ = faster && settlements_.size() > 1;
+  if (restoring_) return restore(settlements_[settlements_.size() - 2]);
+  base_ = table_;
+  for (auto& [cell, learning] : tasks_)
+    if (!learning.closed) narrow(learning);
+}
+
+void OnlineLearner::restore(const Settlement& settlement) {
+  for (auto& [cell, learning] : tasks_) {
+    if (learning.closed) continue;
+    learning.incumbent = arm_of(learning, settlement.table.cells[cell.function][cell.bin]);
+    learning.proposed = {learning.incumbent, 1, false};
+    learning.stage = Stage::reference;
+    learning.candidate.reset();
+    learning.reference.clear();
+    learning.wanted = kSamplesAgain;
+    learning.heard_ns = now_ns();
+  }
+}
+
+void OnlineLearner::see_restored() {
+  const bool waits = std::any_of(tasks_.begin(), tasks_.end(), [this](const auto& task) {
+    const Learning& learning = task.second;
+    return !learning.closed && learning.wanted > 0 && now_ns() - learning.heard_ns < kPatienceNs;
+  });
+  if (waits) return;
+  restoring_ = false;
+  const Settlement before = settlements_[settlements_.size() - 2];
+  base_ = table_;
+  if (!is_as_before(before)) {
+    for (auto& [cell, learning] : tasks_)
+      if (!learning.closed) narrow(learning);
+    return;
+  }
+  settlements_.resize(settlements_.size() - 2);
+  for (auto& [cell, learning] : tasks_) {
+    learning.level = learning.reference.level();
+    learning.last_us = std::exp(learning.level);
+    settle(learning);
+  }
+  check_ = Check::done;
+}
+
+bool OnlineLearner::is_as_before(const Settlement& settlement) const {
+  double differs = 0;
+  double shares = 0;
+  for (const auto& [cell, learning] : tasks_) {
+    const auto then = settlement.level.find(cell);
+    if (then == settlement.level.end() || learning.reference.size() == 0) continue;
+    differs += learning.share * std::abs(learning.reference.level() - then->second);
+    shares += learning.share;
+  }
+  return shares > 0 && differs <= kAsBefore * shares;
 }
 
 bool OnlineLearner::finished() const {

@@ -190,6 +190,7 @@ class OnlineLearner {
   /// Goes on with holding the chosen table against the old one; @return the check is over
   bool check_step();
   void restore(const Settlement& settlement);
+  void see_restored();
   [[nodiscard]] bool is_as_before(const Settlement& settlement) const;
   void tell_when_settled();
   /// A change of calls is no reason to search anew until it is seen in the steps, where there are
@@ -229,6 +230,7 @@ class OnlineLearner {
   double lost_us_ = 0;          ///< by trying, in all
   double settled_step_us_ = 0;  ///< soon after all had settled; 0: not known
   std::string suspicion_{};     ///< calls that have changed, for people; "": none
+  double suspected_part_ = 0;   ///< of the collectives' time, that they have become longer by
   bool faster_ = false;         ///< they have become so
   std::int64_t suspected_ns_ = 0;
   Check check_ = Check::none;
@@ -236,7 +238,8 @@ class OnlineLearner {
   std::optional<StepReading> base_step_{};
   std::optional<StepReading> chosen_step_{};
   std::int64_t check_ns_ = 0;
-  std::vector<Settlement> settlements_{};  ///< newest last
+  std::optional<Settlement> settled_{};    ///< what is in force, once settled
+  std::vector<Settlement> settlements_{};  ///< earlier ones, newest last
   bool restoring_ = false;
 };
 
