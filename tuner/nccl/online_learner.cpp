@@ -310,6 +310,7 @@ void OnlineLearner::learn(Learning& learning, double log_us, std::int64_t calls)
 
 void OnlineLearner::settle(Learning& learning) {
   learning.stage = Stage::settled;
+  learning.searched = true;
   learning.only.reset();
   learning.proposed = {learning.incumbent, 1, false};
 }
@@ -453,8 +454,10 @@ void OnlineLearner::propose(const CallTable& table) {
 
 void OnlineLearner::propose_wanted() {
   CallTable next = table_;
-  for (const auto& [cell, learning] : tasks_)
+  for (auto& [cell, learning] : tasks_) {
+    learning.under_way = learning.proposed;
     next.cells[cell.function][cell.bin] = cell_of(learning, learning.proposed.arm);
+  }
   propose(next);
 }
 
@@ -467,7 +470,7 @@ void OnlineLearner::finish_proposal() {
   }
   table_ = proposed_;
   epoch_ = leader_.proposal().epoch;
-  for (auto& [cell, learning] : tasks_) learning.loop.put(learning.proposed);
+  for (auto& [cell, learning] : tasks_) learning.loop.put(learning.under_way);
 }
 
 bool OnlineLearner::all_settled() const {
@@ -688,6 +691,7 @@ std::optional<std::size_t> OnlineLearner::unseen(const Learning& learning) const
 
 void OnlineLearner::narrow(Learning& learning) {
   learning.only = near(learning);
+  learning.proposed = {learning.incumbent, 1, false};
   learning.loop.reopen(learning.task);
   learning.known.clear();
   learning.reference.clear();
@@ -714,8 +718,18 @@ void OnlineLearner::search_anew(bool faster) {
   restoring_ = faster && settlements_.size() > 1;
   if (restoring_) return restore(settlements_[settlements_.size() - 2]);
   base_ = table_;
-  for (auto& [cell, learning] : tasks_)
-    if (!learning.closed) narrow(learning);
+  for (auto& [cell, learning] : tasks_) search_again(learning);
+}
+
+void OnlineLearner::search_again(Learning& learning) {
+  if (learning.closed) return;
+  if (learning.searched) return narrow(learning);
+  // The first search goes on with what it knows.
+  learning.reference.clear();
+  learning.candidate.reset();
+  learning.wanted = kSamplesAgain;
+  learning.proposed = {learning.incumbent, 1, false};
+  learning.stage = Stage::reference;
 }
 
 void OnlineLearner::restore(const Settlement& settlement) {
@@ -741,8 +755,7 @@ void OnlineLearner::see_restored() {
   const Settlement before = settlements_[settlements_.size() - 2];
   base_ = table_;
   if (!is_as_before(before)) {
-    for (auto& [cell, learning] : tasks_)
-      if (!learning.closed) narrow(learning);
+    for (auto& [cell, learning] : tasks_) search_again(learning);
     return;
   }
   settlements_.resize(settlements_.size() - 2);

@@ -121,7 +121,9 @@ class OnlineLearner {
   struct Learning {
     TaskLoop loop;  ///< its choice is what the table in use has
     Task task{};
-    Choice proposed{0, 1, false};           ///< that the next table has
+    Choice proposed{0, 1, false};           ///< that the next table is to have
+    Choice under_way{0, 1, false};          ///< that the table has which the ranks are agreeing on
+    bool searched = false;                  ///< it has settled before
     std::size_t incumbent = 0;              ///< the best arm that is known
     double level = 0;                       ///< ln(us) of it, in the terms of `known`
     std::map<std::size_t, double> known{};  ///< ln(us) of arms, as if at one time
@@ -182,6 +184,7 @@ class OnlineLearner {
   [[nodiscard]] std::optional<std::size_t> unseen_kind(const Learning& learning) const;
   /// What is worth a look when the agent has none left; nullopt: nothing.
   [[nodiscard]] std::optional<std::size_t> unseen(const Learning& learning) const;
+  void search_again(Learning& learning);
   void narrow(Learning& learning);
   [[nodiscard]] std::size_t arm_of(const Learning& learning, const CallCell& cell) const;
   void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us);
