@@ -18,7 +18,9 @@ import torch.distributed as dist
 from torch import nn
 
 LAUNCH = time.time_ns()  # containers' processes have the same numbers
-BATCH = {"resnet18": 32, "resnet18-cifar": 32, "resnet50": 64, "bert-base": 64, "bert-large": 8}
+BATCH = {"resnet18": 32, "resnet18-cifar": 32, "resnet50": 64, "bert-medium": 8, "bert-base": 64,
+         "bert-large": 8}
+BERTS = {"bert-medium": (8, 512, 8), "bert-base": (12, 768, 12), "bert-large": (24, 1024, 16)}  # layers, width, heads
 
 
 class Block(nn.Module):
@@ -114,7 +116,7 @@ def make(name, device):
         data = torch.randn(batch, 3, side, side, device=device)
         target = torch.randint(10 if cifar else 1000, (batch,), device=device)
     else:
-        model = Bert(12, 768, 12) if name == "bert-base" else Bert(24, 1024, 16)
+        model = Bert(*BERTS[name])
         data = torch.randint(30522, (batch, 128), device=device)
         target = data.flatten()
     return model.to(device), data, target
@@ -146,7 +148,7 @@ def measure(name, device, arguments, bucket_mb):
         if step >= warmup:
             times.append((time.perf_counter() - begin) * 1e3)
         if each is not None:
-            each.write(f"{LAUNCH} {name} {step} {(time.perf_counter() - begin) * 1e3:.3f}\n")
+            each.write(f"{LAUNCH} {name} {step} {(time.perf_counter() - begin) * 1e3:.3f} {time.time():.3f}\n")
             each.flush()
     slowest = torch.tensor(times, device=device)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
@@ -167,7 +169,7 @@ def main():
                              "optimizer; default: as it comes")
     parser.add_argument("--label", default="")
     parser.add_argument("--each", default="", help="file to which rank 0 appends every step as it ends: launch, model, "
-                                                   "number, milliseconds")
+                                                   "number, milliseconds, and when it ended (seconds since 1970)")
     arguments = parser.parse_args()
     cuda = torch.cuda.is_available()
     gpu = int(os.environ.get("LOCAL_RANK", "0"))

@@ -34,7 +34,7 @@ import collections, re, statistics, sys
 loop, out = sys.argv[1:]
 launches = collections.defaultdict(list)
 for line in open(f"{out}/steps-{loop}.txt"):
-    launch, _, step, ms = line.split()
+    launch, _, step, ms = line.split()[:4]
     if int(step) >= 5:
         launches[launch].append(float(ms))
 unit = {"us": 1e-3, "ms": 1, "s": 1e3}

@@ -1,22 +1,28 @@
 #!/bin/bash
-# Online learning in an unchanged PyTorch job of two ranks (scripts/nccl_sizes.py, 1,000 rounds) against the best table handed
-# over at the start, on a GPU machine; then a neighbour that starts in the middle, and a leader that dies.
+# Online learning in an unchanged PyTorch job of two ranks against a table handed over at the start, on a GPU machine; then a
+# neighbour that starts in the middle, and a leader that dies.
 #   [PROGRAMS=FOLDER] scripts/gpu_job_online.sh OUTPUT_FOLDER PART...
-# table: `dynamiccl tune -- JOB` finds the table; pairs: launches with the table, accompanied by `tune --online`, and plain, in
-# turn; neighbour: a second job of the same kind begins beside an accompanied one; kills: dynamiccl-leader is killed, started
-# again, its folder damaged, and the job's sums are looked at.
+# learn: a leader that may cost what it likes learns in 600 steps, and its table is what is handed over; table: instead,
+# `dynamiccl tune -- JOB` finds launch settings and table; pairs: launches with the table, accompanied by `tune --online`, and
+# (SIDES) without both, in turn; neighbour: a second job of the same kind begins beside an accompanied one and ends before it;
+# kills: dynamiccl-leader is killed, started again, its folder damaged, and the job's sums are looked at (JOB=sizes).
+# JOB: sizes (default, scripts/nccl_sizes.py) or a model of scripts/ddp_steps.py: bert-medium has even, short steps.
 # WALL=loopback (default) or docker, as gpu_job_tune.sh. All sides have the launch settings that the part "table" found, or
-# LAUNCH ("NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8") where it found none. PAIRS (3); AGENT (ppo): who learns; STEPS (1000).
-# Leaves steps-*.txt (every round by the job's own clock), online-*.log, answer.txt, online.sqlite.xz.
+# LAUNCH (NCCL_NET=Socket NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8). PAIRS (3); SIDES ("table online"); AGENT (ppo): who learns;
+# STEPS (1000); NEAR (300): steps of the neighbour. Leaves steps-*.txt (every step by the job's own clock), online-*.log,
+# answer.txt, online.sqlite.xz. About five minutes in all:
+#   WALL=docker JOB=bert-medium PAIRS=2 scripts/gpu_job_online.sh OUTPUT/bert learn pairs neighbour
+#   WALL=docker JOB=sizes PAIRS=2 scripts/gpu_job_online.sh OUTPUT/sizes learn pairs
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 root=$PWD
 programs=$(cd "${PROGRAMS:-build/release}" && pwd)
 . scripts/gpu_job_command.sh
 trap engine_down EXIT
-job_command sizes
+kind=${JOB:-sizes}
+job_command "$kind"
 failed=0 steps=${STEPS:-1000} agent=${AGENT:-ppo}
 say() { echo "== $* ($SECONDS s)"; }
 
@@ -28,12 +34,31 @@ part_table() {
   cat "$out/answer.txt"
 }
 
+part_learn() {
+  local folder=$out/learning leader
+  launch_settings
+  mkdir -p "$folder" "$out/tuned" && chmod 1777 "$folder"
+  printf '%s\n' "NCCL_TUNER_PLUGIN=$programs/libdynamiccl-nccl-plugin.so" "NCCL_PROFILER_PLUGIN=$programs/libdynamiccl-nccl-plugin.so" \
+    "DYNAMICCL_TUNER_FOLDER=$folder" | cat - "$out/launch.conf" >"$out/learn.conf"
+  timeout --signal=INT 120 "$programs/dynamiccl-leader" "$folder" --agent "$agent" --learn-cost 0 --out "$out/learnt.json" \
+    >"$out/learn.log" 2>&1 & leader=$!
+  NCCL_CONF_FILE=$out/learn.conf timeout 120 "$out/job.sh" "${LEARN_STEPS:-600}" "$out/steps-learn.txt" || failed=1
+  kill -INT $leader 2>/dev/null
+  wait $leader || failed=1
+  cat "$out/learn.log"
+  "$programs/dynamiccl" export "$out/learnt.json" --format nccl --out "$out/tuned" --plugin "$programs/libdynamiccl-nccl-plugin.so" || failed=1
+  # The first value of a name counts.
+  cat "$out/launch.conf" "$out/tuned/nccl.conf" >"$out/first.conf" && mv "$out/first.conf" "$out/tuned/nccl.conf"
+  rm -rf "$folder"
+  say learn
+}
+
 # What all sides share: the launch settings of the table, without the table.
 launch_settings() {
   if [ -e "$out/tuned/nccl.conf" ]; then
     grep -vE '^(NCCL_TUNER_PLUGIN|DYNAMICCL_TUNER_TABLE)=' "$out/tuned/nccl.conf" >"$out/launch.conf"
   else
-    printf '%s\n' ${LAUNCH:-NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8} >"$out/launch.conf"
+    printf '%s\n' ${LAUNCH:-NCCL_NET=Socket NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8} >"$out/launch.conf"
   fi
   export NCCL_CONF_FILE=$out/launch.conf
 }
@@ -43,20 +68,27 @@ accompanied() { # STEPS FILE LOG
     --out "$out/nothing" -- "$out/job.sh" "$1" "$2" >>"$3" 2>&1
 }
 
+side_table() {
+  [ ! -e "$out/tuned/nccl.conf" ] || NCCL_CONF_FILE=$out/tuned/nccl.conf timeout 120 "$out/job.sh" "$steps" "$out/steps-table.txt"
+}
+side_online() { accompanied "$steps" "$out/steps-online.txt" "$out/online-pairs.log"; }
+side_plain() { timeout 120 "$out/job.sh" "$steps" "$out/steps-plain.txt"; }
+
 part_pairs() {
-  local round
+  local round side turned
   launch_settings
   for round in $(seq "${PAIRS:-3}"); do
-    [ ! -e "$out/tuned/nccl.conf" ] || NCCL_CONF_FILE=$out/tuned/nccl.conf timeout 120 "$out/job.sh" "$steps" "$out/steps-table.txt" ||
-      failed=1
-    accompanied "$steps" "$out/steps-online.txt" "$out/online-pairs.log" || failed=1
-    timeout 120 "$out/job.sh" "$steps" "$out/steps-plain.txt" || failed=1
+    turned=
+    for side in ${SIDES:-table online}; do
+      if [ $((round % 2)) = 1 ]; then turned="$turned $side"; else turned="$side $turned"; fi
+    done
+    for side in $turned; do "side_$side" || failed=1; done
     say "pair $round"
   done
   grep -E ' s: |communicator|the leader' "$out/online-pairs.log"
 }
 
-rounds_of() { if [ -e "$1" ]; then grep -c round "$1"; else echo 0; fi; }
+rounds_of() { if [ -e "$1" ]; then grep -cE " (round|$kind) " "$1"; else echo 0; fi; }
 
 part_neighbour() {
   local file=$out/steps-beside.txt job neighbour
@@ -67,7 +99,7 @@ part_neighbour() {
   cp "$out/job.sh" "$out/neighbour.sh"
   sed -i 's/\bjob\([01$]\)/near\1/g; s/10 + rank/20 + rank/; s/subnet.10/subnet.20/' "$out/neighbour.sh"
   ( [ "${WALL:-loopback}" != docker ] || export MASTER_ADDR=$engine_subnet.20
-    timeout 60 "$out/neighbour.sh" "$steps" "$out/steps-neighbour.txt" ) & neighbour=$!
+    timeout 60 "$out/neighbour.sh" "${NEAR:-300}" "$out/steps-neighbour.txt" ) & neighbour=$!
   wait $job || failed=1
   kill $neighbour 2>/dev/null
   wait $neighbour 2>/dev/null
@@ -102,37 +134,45 @@ part_kills() {
 }
 
 for part in "$@"; do "part_$part"; done
-python3 - "$out" <<'PYTHON'
+python3 - "$out" "$kind" <<'PYTHON'
 import collections, math, statistics, sys
 def launches(side):
     found = collections.OrderedDict()
     try:
         for line in open(f"{sys.argv[1]}/steps-{side}.txt"):
             words = line.split()
-            if words[1] == "round":
+            if words[1] in ("round", sys.argv[2]):
                 found.setdefault(words[0], []).append((float(words[3]), float(words[4])))
     except OSError:
         pass
     return list(found.values())
-sides = {side: launches(side) for side in ("table", "online", "plain")}
+def late(one):
+    return statistics.median(t for t, _ in one[300:])
+BEGIN = 5  # the first steps start CUDA and connect
+sides = {side: [one for one in launches(side) if len(one) > 600] for side in ("table", "online", "plain")}
 base = "table" if sides["table"] else "plain"
 for side, of in sides.items():
-    if of: print(f"{side}: median round after the 300th, each launch: {[round(statistics.median(t for t, _ in one[300:]), 3) for one in of]} ms")
+    if of: print(f"{side}: median step after the 300th, each launch: {[round(late(one), 3) for one in of]} ms")
+    for one in of:
+        # Within a launch, as launches differ: a step above five times the later pace counts as five.
+        pace = late(one)
+        lost = sum(min(t, 5 * pace) - pace for t, _ in one[BEGIN:300]) / (len(one) * pace)
+        print(f"{side}: steps {BEGIN} to 300 took {100 * lost:.2f} % of {len(one)} steps more than the later pace says")
 pairs = list(zip(sides["online"], sides[base]))
 if pairs:
-    late = [math.log(statistics.median(t for t, _ in a[300:]) / statistics.median(t for t, _ in b[300:])) for a, b in pairs]
-    lost = [sum(t for t, _ in a) / sum(t for t, _ in b) - 1 for a, b in pairs]
-    print(f"online over {base}, rounds after the 300th: {math.exp(statistics.mean(late)):.4f}, each {[round(math.exp(x), 3) for x in late]}")
-    print(f"time of all rounds over {base}'s: each {[round(100 * x, 2) for x in lost]} %")
+    steps = [math.log(late(a) / late(b)) for a, b in pairs]
+    cost = [sum(t for t, _ in a[BEGIN:]) / sum(t for t, _ in b[BEGIN:]) - 1 for a, b in pairs]
+    print(f"online over {base}, step after the 300th: {math.exp(statistics.mean(steps)):.4f}, each {[round(math.exp(x), 3) for x in steps]}")
+    print(f"time of all steps over {base}'s: each {[round(100 * x, 2) for x in cost]} %")
 beside, near = launches("beside"), launches("neighbour")
 if beside and near:
-    begun = near[0][0][1]
-    count = [(i, t, end) for i, (t, end) in enumerate(beside[0])]
-    before = [t for _, t, end in count if end < begun - 1][300:]
-    during = [t for _, t, end in count if begun + 0.5 < end]
-    first = next((i for i, _, end in count if end > begun), None)
     origin = float(open(f"{sys.argv[1]}/neighbour.txt").read().split()[1])
-    print(f"neighbour's first round ended {begun - origin:.3f} s after the start, at round {first}; a round took {statistics.median(before):.2f} ms before and {statistics.median(during):.2f} ms beside it")
+    begun, ended = near[0][0][1], near[0][-1][1]
+    parts = {"before": [t for t, end in beside[0][300:] if end < begun - 1],
+             "beside it": [t for t, end in beside[0] if begun + 0.5 < end < ended],
+             "after it": [t for t, end in beside[0] if end > ended + 1]}
+    print(f"neighbour's steps from {begun - origin:.3f} to {ended - origin:.3f} s after the start; a step's median, ms: " +
+          ", ".join(f"{name} {statistics.median(t):.2f} ({len(t)})" for name, t in parts.items() if t))
 PYTHON
 xz -kf "$out/online.sqlite" 2>/dev/null; rm -f "$out"/online.sqlite "$out"/online.sqlite-*
 rm -rf "$out"/tuned/launches "$out"/tuned/network "$out"/nothing

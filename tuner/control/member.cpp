@@ -19,6 +19,8 @@ constexpr long kPollNs = 20'000;
 
 Member::Member(std::shared_ptr<Region> region, std::int64_t patience_ns)
     : patience_ns_(patience_ns), region_(std::move(region)) {
+  // No call of any size has connected anything yet.
+  for (std::atomic<std::uint64_t>& sizes : changed_) sizes = ~std::uint64_t{0};
   slot_ = region_->claim();
   if (slot_ == nullptr) return;
   header_ = &region_->header();
@@ -30,6 +32,12 @@ Member::~Member() {
 }
 
 void Member::adopt(const Proposal& proposal) noexcept {
+  for (std::size_t f = 0; f < kCallFunctions; ++f) {
+    std::uint64_t changed = 0;
+    for (std::size_t b = 0; b < kCallBins; ++b)
+      changed |= std::uint64_t{!(current_.cells[f][b] == next_.cells[f][b])} << b;
+    if (changed != 0) changed_[f].fetch_or(changed, std::memory_order_relaxed);
+  }
   current_ = next_;
   view_ = {0, proposal.epoch};
   epoch_.store(proposal.epoch, std::memory_order_relaxed);
@@ -108,12 +116,14 @@ void Member::record(std::size_t function, std::size_t bin, std::uint32_t epoch,
   if (slot_ == nullptr || function >= kCallFunctions || bin >= kCallBins) return;
   CellSummary& cell = slot_->summaries[function][bin];
   if (cell.epoch.load(std::memory_order_relaxed) != epoch) {
-    // The first call under a new setting may have connected channels: it only opens the sum.
     cell.count.store(0, std::memory_order_relaxed);
     cell.sum_ns.store(0, std::memory_order_relaxed);
     cell.least_ns.store(std::numeric_limits<std::uint64_t>::max(), std::memory_order_relaxed);
     cell.epoch.store(epoch, std::memory_order_release);
-    return;
+    // The first call under a new setting may have connected channels: it only opens the sum. Where
+    // only other sizes' settings are new, every call counts.
+    const std::uint64_t bit = std::uint64_t{1} << bin;
+    if ((changed_[function].fetch_and(~bit, std::memory_order_relaxed) & bit) != 0) return;
   }
   cell.sum_ns.fetch_add(nanoseconds, std::memory_order_relaxed);
   std::uint64_t least = cell.least_ns.load(std::memory_order_relaxed);

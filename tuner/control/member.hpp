@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -67,6 +69,8 @@ class Member {
   RankSlot* slot_ = nullptr;
   RankView view_;
   std::atomic<std::uint32_t> epoch_{0};
+  /// By function, a bit per size: its setting has changed since a call of it was summed up.
+  std::array<std::atomic<std::uint64_t>, kCallFunctions> changed_{};
   bool lost_ = false;
   std::int64_t patience_ns_ = 0;
   std::shared_ptr<Region> region_;

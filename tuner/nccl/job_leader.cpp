@@ -69,6 +69,7 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
   options.regime_name = facts_->regime.name;
   options.state = facts_->state;
   options.calls_per_trial = options_.calls_per_trial;
+  options.learn_cost = options_.learn_cost;
   options.most_rounds = options_.most_rounds;
   options.start = options_.start;
   options.steps = [this](std::uint32_t epoch) { return watch_.reading(epoch); };
@@ -235,10 +236,10 @@ std::vector<std::string> JobLeader::summary() const {
   for (const auto& [path, learner] : learners_) {
     if (learner->tasks() == 0) continue;
     lines.push_back(fmt::format(
-        "communicator {:016x}, {} ranks: {} sizes, {} rounds, {} proposals failed, {} alarms, {} "
-        "tables taken back{}",
+        "communicator {:016x}, {} ranks: {} sizes, {} settings tried, which cost {:.0f} ms in all, {} "
+        "proposals failed, {} alarms, {} tables taken back{}",
         learner->region().header().communicator, learner->region().ranks(), learner->tasks(),
-        learner->rounds(), learner->aborted(), learner->alarms(), learner->rolled_back(),
+        learner->rounds(), learner->lost().count() / 1e3, learner->aborted(), learner->alarms(), learner->rolled_back(),
         learner->finished() ? ", settled" : ""));
   }
   return lines;

@@ -28,6 +28,7 @@ struct JobLeaderOptions {
   std::string label{};
   bool learn = true;  ///< false: looks on and changes nothing
   std::uint32_t calls_per_trial = 20;
+  double learn_cost = 0.02;  ///< see LearnerOptions
   int most_rounds = 0;
   /// Where relays of other hosts report; nullptr: communicators of one host alone are led.
   std::shared_ptr<RelayDesk> hosts{};

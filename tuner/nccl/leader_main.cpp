@@ -37,8 +37,10 @@ constexpr const char* kUsage =
     "FOLDER is what the ranks have as DYNAMICCL_TUNER_FOLDER, on this host\n"
     "  --agent NAME      who chooses: ppo (default), bandit, coordinate-descent, ...\n"
     "  --policy FILE     trained policy of ppo (the one that comes along)\n"
-    "  --calls N         calls of a size under one setting before it is judged (20)\n"
-    "  --rounds N        rounds at most before what is known decides (the agent says)\n"
+    "  --calls N         calls of a size after which a setting neither slower nor faster is left (20)\n"
+    "  --learn-cost N    percent of the job's time that settings which turn out slower may cost (2);\n"
+    "                    0: no limit\n"
+    "  --rounds N        settings of a size that are tried at most (the agent says)\n"
     "  --seconds N       ends after N seconds (when the job does)\n"
     "  --out FILE        configuration table with what was learnt\n"
     "  --decisions FILE  every choice, one JSON object per line (FOLDER/decisions.jsonl);\n"
@@ -78,6 +80,8 @@ Arguments parse(int argc, char** argv) {
       arguments.leader.agent_options.seed = number<std::uint64_t>(word, value());
     else if (word == "--calls")
       arguments.leader.calls_per_trial = std::max(1U, number<std::uint32_t>(word, value()));
+    else if (word == "--learn-cost")
+      arguments.leader.learn_cost = number<double>(word, value()) / 100;
     else if (word == "--rounds")
       arguments.leader.most_rounds = number<int>(word, value());
     else if (word == "--seconds")

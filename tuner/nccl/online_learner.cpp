@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "core/vocabulary/error.hpp"
 #include "tuner/export/export.hpp"
@@ -15,19 +16,38 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::int64_t kMostAhead = 4096;
-/// A trial is cut short when its calls take this many times the default's (GuardLimits says the
-/// same of Gloo's).
-constexpr double kFarTooSlow = 2.0;
-constexpr std::uint32_t kFewCalls = 4;
-/// Steps are waited for no longer than this: a job may have no rhythm any more.
+/// Steps and calls are waited for no longer than this: a job may have no rhythm any more.
 constexpr std::int64_t kPatienceNs = 5'000'000'000;
 /// Calls that have changed are a reason to search anew when the steps have changed so much.
 constexpr double kChangedPace = 1.15;
+/// And at once when they have made collectives this much longer by themselves.
+constexpr double kSurelyChanged = 0.15;
+/// A size whose calls are seen for the first time is worth a task after so many of them.
+constexpr std::uint32_t kFewCalls = 3;
+/// Samples of the setting in force before the first other one is tried.
+constexpr std::size_t kFirstSamples = 4;
+/// Standard deviation of ln(us) of a sample while little is known, and bounds of what is believed.
+constexpr double kUnknownNoise = 0.15, kLeastNoise = 0.02, kMostNoise = 0.5;
+/// A gain in ln(us) that no machine's pace brings by itself, and samples of the incumbent that
+/// confirm a smaller one.
+constexpr double kBeyondPace = 0.35;
+constexpr std::size_t kSamplesAgain = 3;
+/// The best settings known, besides the incumbent's neighbours, that are tried after a change.
+constexpr std::size_t kRunnersUp = 3;
+/// A surrounding is as it was before when calls take as long again, to within this in ln(us).
+constexpr double kAsBefore = 0.3;
+constexpr std::size_t kMostSettlements = 4;
 
 /// Standard error of a median, a part of it.
 double median_error(const StepReading& step) {
   return 1.2533 * step.spread /
          std::sqrt(static_cast<double>(std::max<std::size_t>(1, step.steps)));
+}
+
+bool surely_longer(const StepReading& step, const StepReading& than) {
+  constexpr double kNoise = 0.03;
+  const double noise = std::max(kNoise, 2 * std::hypot(median_error(step), median_error(than)));
+  return step.step.count() > (1 + noise) * than.step.count();
 }
 
 /// What NCCL expects of the arms: differences alone count, so the default is its own best.
@@ -67,7 +87,11 @@ OnlineLearner::OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerO
   options_.space.scopes = {KnobScope::call};
   admitted_ = admit(options_.state) == GuardVerdict::pass && !options_.context.ina_active;
   take_over();
-  round_began_ns_ = monotonic_ns();
+  began_ns_ = search_ns_ = now_ns();
+}
+
+std::int64_t OnlineLearner::now_ns() const {
+  return options_.now_ns ? options_.now_ns() : monotonic_ns();
 }
 
 void OnlineLearner::take_over() {
@@ -79,7 +103,7 @@ void OnlineLearner::take_over() {
   }
   // Which table is in force after a proposal of an earlier leader failed, no word says.
   unknown_table_ = found.state == ProposalState::aborted && !found.start;
-  table_ = best_table_ = options_.start;
+  table_ = base_ = options_.start;
 }
 
 std::optional<CellObservation> OnlineLearner::seen(const Cell& cell) const {
@@ -115,9 +139,12 @@ OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
   const CallCell start = options_.start.cells[cell.function][cell.bin];
   for (std::size_t a = 0; a < learning.task.space->arms().size() && !start.leaves_all(); ++a)
     if (call_cell(learning.task.space->setting(learning.task.space->arms()[a])) == start) {
+      learning.incumbent = a;
       learning.proposed = {a, 1, false};
       learning.loop.put(learning.proposed);
     }
+  learning.wanted = kFirstSamples;
+  learning.heard_ns = now_ns();
   return learning;
 }
 
@@ -131,69 +158,107 @@ void OnlineLearner::find_tasks() {
         all_us += spent_us[{function, bin}];
       }
   for (const auto& [cell, us] : spent_us) {
-    if (tasks_.contains(cell) || us < options_.least_share * all_us ||
-        leader_.observe(cell.function, cell.bin).calls < options_.calls_per_trial)
+    if (const auto known = tasks_.find(cell); known != tasks_.end()) {
+      if (known->second.stage == Stage::settled) known->second.share = us / all_us;
+      continue;
+    }
+    if (us < options_.least_share * all_us ||
+        leader_.observe(cell.function, cell.bin).calls < kFewCalls)
       continue;
     Learning learning = make_task(cell);
+    learning.share = us / all_us;
     if (!admitted_ || learning.task.space->arms().size() < 2) {
       learning.closed = true;
       learning.guard = admitted_ ? GuardVerdict::pass : GuardVerdict::ina_passthrough;
     }
     tasks_.emplace(cell, std::move(learning));
+    if (check_ == Check::none) continue;
+    check_ = Check::none;
+    base_ = table_;
+    base_step_.reset();
   }
 }
 
-bool OnlineLearner::far_too_slow() const {
-  return std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
-    const auto observation = seen(task.first);
-    return task.second.loop.choice().arm != 0 && task.second.default_us > 0 && observation &&
-           observation->calls >= kFewCalls &&
-           observation->mean.count() > kFarTooSlow * task.second.default_us;
-  });
-}
-
-bool OnlineLearner::round_measured() {
-  bool any = false;
-  bool all = true;
-  for (const auto& [cell, learning] : tasks_) {
-    const auto observation = seen(cell);
-    const bool enough = observation && observation->calls >= options_.calls_per_trial;
-    // A size that is not called any more holds nothing up: it has no calls at all in this epoch.
-    any = any || enough;
-    all = all && (enough || !observation);
+void OnlineLearner::take(Learning& learning, Micros mean, std::uint32_t calls) {
+  if (!(mean.count() > 0)) return;
+  if (learning.loop.choice().arm != learning.incumbent) {
+    learning.trial.add(mean, calls);
+    return;
   }
-  if (!any) return false;
-  if (far_too_slow()) return true;
-  if (!all) return false;
-  if (!options_.steps) return true;
-  const auto reading = options_.steps(epoch_);
-  return (reading && reading->steps >= options_.steps_per_trial) ||
-         monotonic_ns() - round_began_ns_ > kPatienceNs;
+  learning.reference.add(mean, calls);
+  if (learning.wanted > 0) --learning.wanted;
+  if (learning.reference.size() < kFirstSamples) return;
+  const double noise = learning.reference.noise();
+  learning.noise = std::clamp(learning.noise > 0 ? 0.8 * learning.noise + 0.2 * noise : noise,
+                              kLeastNoise, kMostNoise);
 }
 
-void OnlineLearner::note_step(const std::optional<StepReading>& step) {
-  if (!step || step->steps < options_.steps_per_trial) return;
-  const bool standard = table_ == CallTable{};
-  if (standard && default_step_us_ == 0) default_step_us_ = step->step.count();
-  // The best table's own time is its last one: a machine's pace drifts, and the luckiest of many
-  // readings would make every later one look slow.
-  if (best_step_us_ == 0 || table_ == best_table_ || step->step.count() < best_step_us_) {
-    best_step_us_ = step->step.count();
-    best_step_error_ = median_error(*step);
-    best_table_ = table_;
+void OnlineLearner::take_samples() {
+  // Calls in a row that are short are one sample.
+  constexpr std::uint32_t kManyCalls = 8;
+  constexpr double kLongUs = 1000;
+  for (auto& [cell, learning] : tasks_) {
+    const CellObservation now = leader_.observe(cell.function, cell.bin);
+    if (now.epoch != epoch_ || now.calls == 0) continue;
+    if (learning.read_epoch != epoch_ || now.calls < learning.read_calls) {
+      learning.read_epoch = epoch_;
+      learning.read_calls = learning.open_calls = 0;
+      learning.read_us = learning.open_us = 0;
+    }
+    const std::uint32_t fresh = now.calls - learning.read_calls;
+    const double all_us = now.mean.count() * now.calls;
+    learning.open_calls += fresh;
+    if (fresh > 0) {
+      learning.open_us += all_us - learning.read_us;
+      learning.heard_ns = now_ns();
+    }
+    learning.read_calls = now.calls;
+    learning.read_us = fresh > 0 ? all_us : learning.read_us;
+    if (learning.open_calls == 0) continue;
+    const Micros mean(learning.open_us / learning.open_calls);
+    if (fresh > 0 && learning.open_calls < kManyCalls && mean.count() < kLongUs) continue;
+    take(learning, mean, learning.open_calls);
+    learning.open_calls = 0;
+    learning.open_us = 0;
   }
 }
 
-bool OnlineLearner::slower_than_best(const StepReading& step) const {
-  if (step.steps < options_.steps_per_trial || best_step_us_ <= 0 || table_ == best_table_)
-    return false;
-  constexpr double kNoise = 0.03;
-  const double noise = std::max(kNoise, 2 * std::hypot(median_error(step), best_step_error_));
-  return step.step.count() > (1 + noise) * best_step_us_;
+std::optional<StepReading> OnlineLearner::reading() const {
+  return options_.steps ? options_.steps(epoch_) : std::nullopt;
+}
+
+bool OnlineLearner::base_known() {
+  if (base_step_ || !options_.steps || now_ns() - search_ns_ > kPatienceNs) return true;
+  if (!(table_ == base_)) return true;
+  auto step = reading();
+  if (!step || step->steps < options_.steps_per_trial) return false;
+  // What went before the change that the search is for says nothing.
+  if (alarms_ > 0 && options_.recent_step)
+    if (const auto recent = options_.recent_step(epoch_)) *step = {5, *recent, step->spread};
+  base_step_ = step;
+  return true;
+}
+
+bool OnlineLearner::may_try(const Learning& learning) const {
+  if (options_.learn_cost <= 0) return true;
+  constexpr double kUnknownHorizonUs = 20e6;
+  const double horizon_us =
+      base_step_ ? static_cast<double>(options_.least_horizon) * base_step_->step.count()
+                 : kUnknownHorizonUs;
+  const double now = static_cast<double>(now_ns());
+  const double lasted_us = (now - static_cast<double>(began_ns_)) / 1e3;
+  const double searched_us = (now - static_cast<double>(search_ns_)) / 1e3;
+  const double allowed_us = options_.learn_cost * std::max(searched_us, horizon_us);
+  double lost_us = 0;
+  for (const auto& [cell, other] : tasks_) lost_us += other.lost_us;
+  // The sizes that matter for the step may cost the most; none takes it all.
+  const double part = (learning.share + 1 / static_cast<double>(tasks_.size())) / 2;
+  return lost_us < allowed_us && learning.lost_us < allowed_us * std::max(part, learning.share) &&
+         lost_us_ < options_.learn_cost * (lasted_us + horizon_us);
 }
 
 void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::int64_t calls,
-                           double us, const std::optional<StepReading>& step) {
+                           double us) {
   if (!options_.on_decision) return;
   const ActionSpace& space = *learning.task.space;
   DecisionRecord record;
@@ -217,10 +282,7 @@ void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::
   if (learning.default_us > 0) record.reference_us = learning.default_us;
   if (us > 0 && learning.default_us > 0) {
     StepOutcome outcome = outcome_of(done, Micros(us), Micros(learning.default_us));
-    // Without a step, a call stands for it.
-    const bool known = step && default_step_us_ > 0;
-    if (known) outcome.step = step->step;
-    if (known) outcome.reference_step = Micros(default_step_us_);
+    // A trial is shorter than a step: its calls stand for it.
     outcome.fault = learning.guard == GuardVerdict::failed;
     const RewardTerms terms = reward(outcome, options_.weights);
     record.reward = terms.total();
@@ -229,57 +291,155 @@ void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::
   options_.on_decision(record);
 }
 
-void OnlineLearner::learn_cell(const Cell& cell, Learning& learning,
-                               const CellObservation& observation,
-                               const std::optional<StepReading>& step, double slowdown) {
-  const double us = observation.mean.count();
-  if (learning.loop.choice().arm == 0) learning.default_us = us;
+void OnlineLearner::learn(Learning& learning, double log_us, std::int64_t calls) {
+  const std::size_t arm = learning.loop.choice().arm;
+  const double us = std::exp(log_us);
+  learning.known[arm] = log_us;
+  if (arm == 0) learning.default_us = us;
+  if (arm == learning.incumbent) {
+    learning.level = log_us;
+    learning.last_us = us;
+  }
   learning.guard =
       judge_trial(true, Micros(us), Micros(learning.default_us), std::nullopt, options_.limits);
-  const bool changed =
-      !(table_.cells[cell.function][cell.bin] == best_table_.cells[cell.function][cell.bin]);
-  // A call that is short by itself and lengthens the step is no gain.
-  const double judged = changed ? us * slowdown : us;
-  std::optional<Trial> learnt;
-  if (!settled(learning)) learnt = Trial{true, Micros(judged)};
   std::optional<double> relative;
   if (learning.default_us > 0) relative = std::log(us / learning.default_us);
-  record(learning, learning.loop.observe(learning.task, learnt, relative), observation.calls, us,
-         step);
-  learning.last_us = us;
+  record(learning, learning.loop.observe(learning.task, Trial{true, Micros(us)}, relative), calls,
+         us);
 }
 
-void OnlineLearner::learn_round() {
-  const std::optional<StepReading> step = options_.steps ? options_.steps(epoch_) : std::nullopt;
-  const bool slower = step && slower_than_best(*step);
-  const double slowdown = slower ? step->step.count() / best_step_us_ : 1;
-  const bool early = far_too_slow();
-  for (auto& [cell, learning] : tasks_) {
-    const auto observation = seen(cell);
-    if (observation && observation->calls >= (early ? kFewCalls : options_.calls_per_trial))
-      learn_cell(cell, learning, *observation, step, slowdown);
-  }
-  note_step(step);
+void OnlineLearner::settle(Learning& learning) {
+  learning.stage = Stage::settled;
+  learning.searched = true;
+  learning.only.reset();
+  learning.proposed = {learning.incumbent, 1, false};
+}
+
+void OnlineLearner::begin_trial(Learning& learning, const Choice& choice) {
+  learning.proposed = choice;
+  learning.trial.clear();
+  learning.stage = Stage::trial;
+  learning.heard_ns = now_ns();
+  ++learning.tried;
   ++rounds_;
-  // The best that was seen stays, when what was learnt of calls ends in a slower step.
-  if (slower && finished() && !(table_ == best_table_)) {
-    forced_back_ = true;
-    ++rolled_back_;
+}
+
+void OnlineLearner::end_trial(Learning& learning, TrialVerdict verdict) {
+  const double slower = learning.trial.level() - learning.reference.level();
+  const auto calls =
+      static_cast<double>(learning.trial.calls() + 1);  // the first is summed nowhere
+  const double lost_us = std::max(0.0, std::exp(slower) - 1) * std::exp(learning.reference.level());
+  learning.lost_us += lost_us * calls;
+  lost_us_ += lost_us * calls;
+  if (learning.trial.size() > 0)
+    learn(learning, learning.level + slower, static_cast<std::int64_t>(learning.trial.calls()));
+  learning.stage = Stage::reference;
+  learning.wanted = 1;
+  if (verdict == TrialVerdict::better && slower < -kBeyondPace) {
+    promote(learning, learning.loop.choice().arm);
+  } else if (verdict == TrialVerdict::better) {
+    learning.candidate = learning.loop.choice().arm;
+    learning.wanted = kSamplesAgain;
   }
+  learning.proposed = {learning.incumbent, 1, false};
 }
 
-bool OnlineLearner::settled(const Learning& learning) const {
-  return learning.closed || (options_.most_rounds > 0 && rounds_ >= options_.most_rounds) ||
-         learning.loop.finished(learning.task);
+void OnlineLearner::promote(Learning& learning, std::size_t arm) {
+  learning.incumbent = arm;
+  learning.level = learning.known.at(arm);
+  learning.last_us = std::exp(learning.level);
+  learning.reference = learning.trial;
 }
 
-std::size_t OnlineLearner::final_arm(const Learning& learning) const {
-  return learning.closed ? 0 : learning.loop.recommend(learning.task);
+bool OnlineLearner::is_faster_still(const Learning& learning) const {
+  const double noise = learning.noise > 0 ? learning.noise : kUnknownNoise;
+  const double error =
+      noise * std::sqrt(1.0 / static_cast<double>(learning.trial.size()) + 1.0 / kSamplesAgain);
+  return learning.trial.level() - learning.reference.newest(kSamplesAgain) + error < 0;
+}
+
+void OnlineLearner::refer(Learning& learning) {
+  if (learning.known.empty()) {
+    learning.level = learning.reference.level();
+    learn(learning, learning.level, static_cast<std::int64_t>(learning.reference.calls()));
+  }
+  if (learning.closed) return settle(learning);
+  if (const auto candidate = std::exchange(learning.candidate, std::nullopt);
+      candidate && is_faster_still(learning)) {
+    promote(learning, *candidate);
+    learning.proposed = {learning.incumbent, 1, false};
+    learning.wanted = 1;
+    return;
+  }
+  if (!base_known()) return;
+  if (!may_try(learning)) return settle(learning);
+  if (learning.only) {
+    while (!learning.only->empty()) {
+      const std::size_t arm = learning.only->back();
+      learning.only->pop_back();
+      if (arm != learning.incumbent) return begin_trial(learning, {arm, 1, true});
+    }
+    return settle(learning);
+  }
+  // Kinds differ most: what they are worth is known first.
+  const bool few = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
+  if (const auto kind = unseen_kind(learning); kind && !few)
+    return begin_trial(learning, {*kind, 1, true});
+  const bool enough = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
+  if (enough || learning.loop.finished(learning.task)) {
+    // What an agent does not believe in is seen once, too: while the job runs anyway, that costs
+    // little, and the best of a kind may surprise.
+    if (const auto left = unseen(learning)) return begin_trial(learning, {*left, 1, true});
+    return settle(learning);
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  const Choice choice = learning.loop.propose(learning.task);
+  choice_time_ =
+      choice_time_ +
+      Micros(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begun)
+                 .count());
+  ++choices_;
+  if (choice.arm != learning.incumbent) return begin_trial(learning, choice);
+  // Another look at what is in force costs nothing.
+  learn(learning, learning.level + learning.reference.newest(1) - learning.reference.level(),
+        static_cast<std::int64_t>(learning.reference.calls()));
+  learning.wanted = 1;
+}
+
+void OnlineLearner::advance(Learning& learning) {
+  if (learning.stage == Stage::settled) return;
+  // A size that is not called any more holds nothing up.
+  const bool silent = now_ns() - learning.heard_ns > kPatienceNs;
+  if (learning.stage == Stage::reference) {
+    if (learning.loop.choice().arm != learning.incumbent) return;
+    if (silent) return settle(learning);
+    if (learning.wanted == 0) refer(learning);
+    return;
+  }
+  if (learning.loop.choice().arm != learning.proposed.arm) return;
+  TrialRules rules;
+  rules.most_calls = options_.calls_per_trial;
+  const double noise = learning.noise > 0 ? learning.noise : kUnknownNoise;
+  const TrialVerdict verdict = judge_calls(learning.trial, learning.reference, noise, rules);
+  if (verdict != TrialVerdict::open || silent) end_trial(learning, verdict);
 }
 
 CallCell OnlineLearner::cell_of(const Learning& learning, std::size_t arm) const {
   const ActionSpace& space = *learning.task.space;
   return call_cell(space.setting(space.arms()[arm]));
+}
+
+std::size_t OnlineLearner::arm_of(const Learning& learning, const CallCell& cell) const {
+  for (std::size_t a = 0; a < learning.task.space->arms().size(); ++a)
+    if (cell_of(learning, a) == cell) return a;
+  return 0;
+}
+
+CallTable OnlineLearner::table_of_incumbents() const {
+  CallTable table = table_;
+  for (const auto& [cell, learning] : tasks_)
+    table.cells[cell.function][cell.bin] = cell_of(learning, learning.incumbent);
+  return table;
 }
 
 void OnlineLearner::propose(const CallTable& table) {
@@ -292,43 +452,94 @@ void OnlineLearner::propose(const CallTable& table) {
   proposing_ = true;
 }
 
-void OnlineLearner::propose_round() {
-  using Clock = std::chrono::steady_clock;
+void OnlineLearner::propose_wanted() {
   CallTable next = table_;
   for (auto& [cell, learning] : tasks_) {
-    if (settled(learning)) {
-      learning.proposed = {final_arm(learning), 1, false};
-    } else {
-      const auto begun = Clock::now();
-      learning.proposed = learning.loop.propose(learning.task);
-      choice_time_ =
-          choice_time_ +
-          Micros(std::chrono::duration<double, std::micro>(Clock::now() - begun).count());
-      ++choices_;
-    }
+    learning.under_way = learning.proposed;
     next.cells[cell.function][cell.bin] = cell_of(learning, learning.proposed.arm);
   }
-  if (forced_back_) next = best_table_;
   propose(next);
+}
+
+void OnlineLearner::finish_proposal() {
+  proposing_ = false;
+  if (!leader_.committed()) {
+    ++aborted_;
+    ahead_ = std::min(2 * ahead_, kMostAhead);
+    return propose(proposed_);
+  }
+  table_ = proposed_;
+  epoch_ = leader_.proposal().epoch;
+  for (auto& [cell, learning] : tasks_) learning.loop.put(learning.under_way);
+}
+
+bool OnlineLearner::all_settled() const {
+  return !tasks_.empty() && std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
+    return task.second.stage == Stage::settled;
+  });
+}
+
+bool OnlineLearner::check_step() {
+  constexpr std::size_t kCheckSteps = 5;
+  const auto enough = [&](std::optional<StepReading>& step) {
+    step = reading();
+    return (step && step->steps >= std::max(kCheckSteps, options_.steps_per_trial)) ||
+           now_ns() - check_ns_ > kPatienceNs;
+  };
+  const auto go_on = [&](Check next) {
+    check_ = next;
+    check_ns_ = now_ns();
+  };
+  std::optional<StepReading> step;
+  switch (check_) {
+    case Check::none:
+      go_on(base_step_ && !(table_ == base_) ? Check::chosen : Check::done);
+      break;
+    case Check::chosen:
+      if (!enough(chosen_step_)) break;
+      if (!chosen_step_ || !surely_longer(*chosen_step_, *base_step_)) {
+        go_on(Check::done);
+        break;
+      }
+      // The machine may have become slower meanwhile: the old table is asked again.
+      for (auto& [cell, learning] : tasks_)
+        learning.proposed = {arm_of(learning, base_.cells[cell.function][cell.bin]), 1, false};
+      go_on(Check::old);
+      propose_wanted();
+      break;
+    case Check::old:
+      if (!enough(step)) break;
+      if (step && surely_longer(*chosen_step_, *step)) {
+        ++rolled_back_;
+        for (auto& [cell, learning] : tasks_) {
+          learning.incumbent = learning.proposed.arm;
+          learning.reference.clear();
+          const auto known = learning.known.find(learning.incumbent);
+          if (known != learning.known.end()) learning.last_us = std::exp(known->second);
+        }
+        go_on(Check::done);
+        break;
+      }
+      for (auto& [cell, learning] : tasks_) learning.proposed = {learning.incumbent, 1, false};
+      go_on(Check::again);
+      propose_wanted();
+      break;
+    case Check::again:
+      go_on(Check::done);
+      break;
+    case Check::done:
+      break;
+  }
+  return check_ == Check::done;
 }
 
 bool OnlineLearner::step() {
   const TableLeader::Progress progress = leader_.poll();
   if (progress == TableLeader::Progress::ended) return false;
+  take_samples();
   if (progress != TableLeader::Progress::free) return true;
   if (proposing_) {
-    proposing_ = false;
-    if (!leader_.committed()) {
-      ++aborted_;
-      ahead_ = std::min(2 * ahead_, kMostAhead);
-      propose(proposed_);
-      return true;
-    }
-    table_ = proposed_;
-    epoch_ = leader_.proposal().epoch;
-    for (auto& [cell, learning] : tasks_) learning.loop.put(learning.proposed);
-    last_calls_ = leader_.furthest_call();
-    round_began_ns_ = monotonic_ns();
+    finish_proposal();
     return true;
   }
   if (unknown_table_) {
@@ -343,17 +554,14 @@ bool OnlineLearner::step() {
   tell_when_settled();
   judge_suspicion();
   if (proposing_) return true;
-  if (finished() && rounds_ > 0) {
-    find_tasks();
-    if (finished()) return true;
-  }
   find_tasks();
-  if (tasks_.empty() || !round_measured()) return true;
-  const bool waited = leader_.furthest_call() >= last_calls_ + options_.calls_per_trial;
-  if (!waited && !far_too_slow()) return true;
-  last_calls_ = leader_.furthest_call();
-  learn_round();
-  propose_round();
+  if (tasks_.empty()) return true;
+  if (restoring_)
+    see_restored();
+  else
+    for (auto& [cell, learning] : tasks_) advance(learning);
+  if (check_ != Check::old) propose_wanted();
+  if (!proposing_ && all_settled()) check_step();
   return true;
 }
 
@@ -375,7 +583,10 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
   suspicion_ =
       fmt::format("{} takes {} than before, after {} calls of it", learning.task.key.task.text(),
                   now.interference > 0 ? "longer" : "less time", learning.trigger.calls());
-  suspected_ns_ = monotonic_ns();
+  suspected_ns_ = now_ns();
+  // So much longer do steps take when calls of this share of them do: no step need be awaited.
+  suspected_part_ = learning.share * (1 / (1 - std::min(now.interference, 0.9)) - 1);
+  faster_ = !(now.interference > 0);
   judge_suspicion();
 }
 
@@ -391,49 +602,185 @@ bool OnlineLearner::steps_have_changed() const {
 
 void OnlineLearner::judge_suspicion() {
   if (suspicion_.empty()) return;
-  if (!steps_have_changed()) {
+  if (suspected_part_ < kSurelyChanged && !steps_have_changed()) {
     constexpr double kStepsToShow = 10;
-    const double waited_us = static_cast<double>(monotonic_ns() - suspected_ns_) / 1e3;
+    const double waited_us = static_cast<double>(now_ns() - suspected_ns_) / 1e3;
     if (waited_us > kStepsToShow * options_.steps(epoch_)->step.count()) suspicion_.clear();
     return;
   }
   ++alarms_;
   if (options_.on_event) options_.on_event(suspicion_ + ": settings are searched anew");
-  reopen();
+  search_anew(faster_);
 }
 
 void OnlineLearner::tell_when_settled() {
   const bool settled = finished();
   if (settled && !told_settled_ && options_.on_event)
-    options_.on_event(
-        fmt::format("settled after {} rounds: {} sizes, table {}", rounds_, tasks_.size(), epoch_));
+    options_.on_event(fmt::format(
+        "settled after {} settings: {} sizes, table {}, {:.0f} ms lost by trying so far", rounds_,
+        tasks_.size(), epoch_, lost_us_ / 1e3));
+  if (settled && !told_settled_) {
+    settled_ = Settlement{table_, {}};
+    for (const auto& [cell, learning] : tasks_)
+      if (learning.reference.size() > 0) settled_->level[cell] = learning.reference.level();
+  }
   told_settled_ = settled;
   if (!settled) settled_step_us_ = 0;
   if (settled && settled_step_us_ <= 0 && options_.recent_step)
     if (const auto step = options_.recent_step(epoch_)) settled_step_us_ = step->count();
 }
 
-void OnlineLearner::reopen() {
-  forced_back_ = false;
-  default_step_us_ = best_step_us_ = best_step_error_ = settled_step_us_ = 0;
+std::vector<std::size_t> OnlineLearner::near(const Learning& learning) const {
+  const ActionSpace& space = *learning.task.space;
+  std::vector<std::size_t> arms;
+  const auto add = [&](std::size_t arm) {
+    if (arm != learning.incumbent && std::find(arms.begin(), arms.end(), arm) == arms.end())
+      arms.push_back(arm);
+  };
+  // Last first: the runners-up are tried before the neighbours.
+  const Action& best = space.arms()[learning.incumbent];
+  for (std::size_t a = 0; a < space.arms().size(); ++a) {
+    const Action& other = space.arms()[a];
+    int steps = 0;
+    for (std::size_t k = 0; k < best.size(); ++k)
+      steps += std::abs(static_cast<int>(best[k]) - static_cast<int>(other[k]));
+    if (steps == 1) add(a);
+  }
+  std::vector<std::pair<double, std::size_t>> known;
+  for (const auto& [arm, log_us] : learning.known)
+    if (arm != learning.incumbent) known.emplace_back(log_us, arm);
+  std::sort(known.begin(), known.end());
+  known.resize(std::min(known.size(), kRunnersUp));
+  for (auto one = known.rbegin(); one != known.rend(); ++one) add(one->second);
+  return arms;
+}
+
+std::optional<std::size_t> OnlineLearner::unseen_kind(const Learning& learning) const {
+  const ActionSpace& space = *learning.task.space;
+  for (std::size_t a = 0; a < space.arms().size(); ++a) {
+    const Action& arm = space.arms()[a];
+    const bool own =
+        std::all_of(arm.begin() + static_cast<std::ptrdiff_t>(space.implementation_knobs()),
+                    arm.end(), [](auto value) { return value == 0; });
+    if (own && !learning.known.contains(a)) return a;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> OnlineLearner::unseen(const Learning& learning) const {
+  const auto new_one = [&](std::size_t arm) { return !learning.known.contains(arm); };
+  const std::size_t recommended = learning.loop.recommend(learning.task);
+  if (new_one(recommended)) return recommended;
+  const ActionSpace& space = *learning.task.space;
+  const Action& best = space.arms()[learning.incumbent];
+  // Every implementation, with the resources that are best so far and with its own.
+  for (std::size_t a = 0; a < space.arms().size(); ++a) {
+    if (!new_one(a)) continue;
+    bool own = true;
+    bool same = true;
+    for (std::size_t k = space.implementation_knobs(); k < best.size(); ++k) {
+      own = own && space.arms()[a][k] == 0;
+      same = same && space.arms()[a][k] == best[k];
+    }
+    if (own || same) return a;
+  }
+  std::vector<std::size_t> neighbours = near(learning);
+  const auto found = std::find_if(neighbours.begin(), neighbours.end(), new_one);
+  return found == neighbours.end() ? std::nullopt : std::optional(*found);
+}
+
+void OnlineLearner::narrow(Learning& learning) {
+  learning.only = near(learning);
+  learning.proposed = {learning.incumbent, 1, false};
+  learning.loop.reopen(learning.task);
+  learning.known.clear();
+  learning.reference.clear();
+  learning.trial.clear();
+  learning.candidate.reset();
+  learning.wanted = 2;
+  learning.tried = 0;
+  learning.lost_us = 0;
+  learning.default_us = 0;
+  learning.heard_ns = now_ns();
+  learning.stage = Stage::reference;
+}
+
+void OnlineLearner::search_anew(bool faster) {
+  if (settled_) settlements_.push_back(*std::exchange(settled_, std::nullopt));
+  if (settlements_.size() > kMostSettlements) settlements_.erase(settlements_.begin());
   suspicion_.clear();
+  settled_step_us_ = 0;
   rounds_ = 0;
+  search_ns_ = now_ns();
+  check_ = Check::none;
+  base_step_.reset();
+  // Whoever has gone leaves what was there before him.
+  restoring_ = faster && settlements_.size() > 1;
+  if (restoring_) return restore(settlements_[settlements_.size() - 2]);
+  base_ = table_;
+  for (auto& [cell, learning] : tasks_) search_again(learning);
+}
+
+void OnlineLearner::search_again(Learning& learning) {
+  if (learning.closed) return;
+  if (learning.searched) return narrow(learning);
+  // The first search goes on with what it knows.
+  learning.reference.clear();
+  learning.candidate.reset();
+  learning.wanted = kSamplesAgain;
+  learning.proposed = {learning.incumbent, 1, false};
+  learning.stage = Stage::reference;
+}
+
+void OnlineLearner::restore(const Settlement& settlement) {
   for (auto& [cell, learning] : tasks_) {
     if (learning.closed) continue;
-    learning.loop.reopen(learning.task);
-    learning.default_us = 0;
-    learning.proposed = {0, 1, false};
+    learning.incumbent = arm_of(learning, settlement.table.cells[cell.function][cell.bin]);
+    learning.proposed = {learning.incumbent, 1, false};
+    learning.stage = Stage::reference;
+    learning.candidate.reset();
+    learning.reference.clear();
+    learning.wanted = kSamplesAgain;
+    learning.heard_ns = now_ns();
   }
-  // What is compared with comes first: the default as it is now.
-  if (leader_.poll() == TableLeader::Progress::free && !proposing_) propose(CallTable{});
+}
+
+void OnlineLearner::see_restored() {
+  const bool waits = std::any_of(tasks_.begin(), tasks_.end(), [this](const auto& task) {
+    const Learning& learning = task.second;
+    return !learning.closed && learning.wanted > 0 && now_ns() - learning.heard_ns < kPatienceNs;
+  });
+  if (waits) return;
+  restoring_ = false;
+  const Settlement before = settlements_[settlements_.size() - 2];
+  base_ = table_;
+  if (!is_as_before(before)) {
+    for (auto& [cell, learning] : tasks_) search_again(learning);
+    return;
+  }
+  settlements_.resize(settlements_.size() - 2);
+  for (auto& [cell, learning] : tasks_) {
+    learning.level = learning.reference.level();
+    learning.last_us = std::exp(learning.level);
+    settle(learning);
+  }
+  check_ = Check::done;
+}
+
+bool OnlineLearner::is_as_before(const Settlement& settlement) const {
+  double differs = 0;
+  double shares = 0;
+  for (const auto& [cell, learning] : tasks_) {
+    const auto then = settlement.level.find(cell);
+    if (then == settlement.level.end() || learning.reference.size() == 0) continue;
+    differs += learning.share * std::abs(learning.reference.level() - then->second);
+    shares += learning.share;
+  }
+  return shares > 0 && differs <= kAsBefore * shares;
 }
 
 bool OnlineLearner::finished() const {
-  if (tasks_.empty() || proposing_) return false;
-  if (forced_back_) return table_ == best_table_;
-  return std::all_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
-    return settled(task.second) && task.second.loop.last_arm() == final_arm(task.second);
-  });
+  return !tasks_.empty() && !proposing_ && check_ == Check::done && all_settled();
 }
 
 std::vector<TableEntry> OnlineLearner::entries() const {
@@ -443,10 +790,7 @@ std::vector<TableEntry> OnlineLearner::entries() const {
     entry.key = learning.task.key;
     entry.size = entry.key.task.bin.first();
     const ActionSpace& space = *learning.task.space;
-    std::size_t arm = final_arm(learning);
-    // What the step took back is the best table's.
-    for (std::size_t a = 0; forced_back_ && a < space.arms().size(); ++a)
-      if (cell_of(learning, a) == best_table_.cells[cell.function][cell.bin]) arm = a;
+    const std::size_t arm = learning.incumbent;
     entry.setting = space.setting(space.arms()[arm]);
     entry.arm = space.text(space.arms()[arm]);
     if (learning.guard != GuardVerdict::pass) entry.flags.emplace_back(name_of(learning.guard));

@@ -12,6 +12,7 @@
 #include "tuner/guards/guards.hpp"
 #include "tuner/job/decision_record.hpp"
 #include "tuner/job/job_watch.hpp"
+#include "tuner/nccl/call_trial.hpp"
 #include "tuner/reward/reward.hpp"
 #include "tuner/table/table.hpp"
 #include "tuner/trigger/trigger.hpp"
@@ -36,15 +37,20 @@ struct LearnerOptions {
   State state{};  ///< static part
   GuardLimits limits{};
   RewardWeights weights{};
-  /// Calls of a size under one setting before it is judged.
+  /// A setting of a size that is neither clearly slower nor faster is given up after so many calls
+  /// of it, and two bursts of them.
   std::uint32_t calls_per_trial = 20;
+  /// Part of the job's time that settings which turn out slower may cost; 0: as much as it takes.
+  double learn_cost = 0.02;
+  /// Of so many steps at least: a job that has just begun is believed to last that long.
+  std::size_t least_horizon = 1000;
   /// Steps under one table before it is judged, where steps are known.
   std::size_t steps_per_trial = 3;
   /// Calls between the furthest rank and a boundary at first; doubled when a proposal fails.
   std::int64_t ahead = 16;
   /// Sizes that take less than this share of the collectives' time are left alone.
   double least_share = 0.01;
-  /// Rounds after which what is known decides; 0: the agent says.
+  /// Settings of a size that are tried at most; 0: the agent says.
   int most_rounds = 0;
   /// The table that the job was started with, as rows of arms are unknown for it.
   CallTable start{};
@@ -57,15 +63,21 @@ struct LearnerOptions {
   std::function<std::optional<std::array<float, kPredictions>>(std::size_t function,
                                                                std::size_t bin)>
       predicted{};
+  /// Nanoseconds of the job's time; empty: monotonic_ns().
+  std::function<std::int64_t()> now_ns{};
   std::function<void(const DecisionRecord&)> on_decision{};
   /// For people: settled, and what has changed since; as it happens, from the leading thread.
   std::function<void(const std::string&)> on_event{};
 };
 
 /// Learns one communicator's per-call settings while its job runs: every size with traffic is a
-/// task of its own; each round proposes one table with an arm per task, and judges it by what the
-/// plugin's profiler half has summed up and by the job's step. What makes the step slower is taken
-/// back. Frozen sizes are watched: a change re-opens them. Never holds the job up.
+/// task of its own, held at the best setting known; what its agent wants tried runs for a few calls
+/// only, in between which the best setting runs again and says how fast the machine is now. What is
+/// surely faster takes its place. What trying has cost is summed up, and ends when it reaches its
+/// part of the job's time. Sizes go on side by side, each as its calls come. When all have settled,
+/// the table is held against the one that the search began with by the job's step, and taken back
+/// when that is longer. Then calls are watched: a change re-opens the search, from the best setting
+/// known among those near it. Never holds the job up.
 class OnlineLearner {
  public:
   /// @throws Error(environment) when another leader holds the region
@@ -76,11 +88,13 @@ class OnlineLearner {
   bool step();
   /// One call's time on the GPU, under the table of `epoch`: what the trigger watches.
   void hear(std::size_t function, std::size_t bin, std::uint32_t epoch, Micros latency);
-  /// The surroundings have changed: everything is measured anew, the default first.
-  void reopen();
+  /// The surroundings have changed: what is near the best setting known is tried anew.
+  void reopen() { search_anew(false); }
 
   [[nodiscard]] bool finished() const;  ///< every task seen so far has its final setting
-  [[nodiscard]] int rounds() const { return rounds_; }
+  [[nodiscard]] int rounds() const { return rounds_; }  ///< settings tried since the search began
+  /// What settings that turned out slower have cost so far.
+  [[nodiscard]] Micros lost() const { return Micros(lost_us_); }
   [[nodiscard]] int aborted() const { return aborted_; }
   [[nodiscard]] int alarms() const { return alarms_; }
   [[nodiscard]] int rolled_back() const { return rolled_back_; }
@@ -99,43 +113,99 @@ class OnlineLearner {
     std::size_t bin = 0;
     auto operator<=>(const Cell&) const = default;
   };
+  enum class Stage {
+    reference,  ///< the setting in force is measured, as what is tried is compared with it
+    trial,
+    settled
+  };
   struct Learning {
     TaskLoop loop;  ///< its choice is what the table in use has
     Task task{};
-    Choice proposed{0, 1, false};  ///< that the next one has
+    Choice proposed{0, 1, false};           ///< that the next table is to have
+    Choice under_way{0, 1, false};          ///< that the table has which the ranks are agreeing on
+    bool searched = false;                  ///< it has settled before
+    std::size_t incumbent = 0;              ///< the best arm that is known
+    double level = 0;                       ///< ln(us) of it, in the terms of `known`
+    std::map<std::size_t, double> known{};  ///< ln(us) of arms, as if at one time
+    CallSamples reference{};
+    CallSamples trial{};
+    /// It seemed faster: the machine's pace may have moved, so the incumbent is asked again.
+    std::optional<std::size_t> candidate{};
+    std::size_t wanted = 0;  ///< samples of the incumbent before anything is tried
+    double noise = 0;        ///< standard deviation of ln(us) of one sample
+    Stage stage = Stage::reference;
+    std::optional<std::vector<std::size_t>>
+        only{};  ///< arms that are still to be tried, last first
+    int tried = 0;
+    double share = 0;    ///< of the collectives' time
+    double lost_us = 0;  ///< by trying, since the search began
+    std::uint32_t read_epoch = 0;
+    std::uint32_t read_calls = 0;
+    double read_us = 0;
+    double open_us = 0;  ///< of a burst that goes on
+    std::uint32_t open_calls = 0;
+    std::int64_t heard_ns = 0;  ///< when its last call was seen
     double default_us = 0;
-    double last_us = 0;   ///< of the loop's last arm
+    double last_us = 0;   ///< of the incumbent
     bool closed = false;  ///< a guard has ended its exploration
     GuardVerdict guard = GuardVerdict::pass;
     Trigger trigger{};
     std::uint32_t heard_epoch = 0;  ///< of the calls that the trigger knows
   };
+  /// What all sizes had settled on, before their surroundings changed.
+  struct Settlement {
+    CallTable table{};
+    std::map<Cell, double> level{};  ///< ln(us)
+  };
+  /// Steps decide whether a table stays that the calls have chosen.
+  enum class Check { none, chosen, old, again, done };
 
   /// From where an earlier leader has left off.
   void take_over();
   void find_tasks();
   [[nodiscard]] Learning make_task(const Cell& cell) const;
   [[nodiscard]] std::optional<CellObservation> seen(const Cell& cell) const;
-  [[nodiscard]] bool far_too_slow() const;
-  [[nodiscard]] bool round_measured();
-  void learn_round();
-  void learn_cell(const Cell& cell, Learning& learning, const CellObservation& seen,
-                  const std::optional<StepReading>& step, double slowdown);
-  void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us,
-              const std::optional<StepReading>& step);
-  void note_step(const std::optional<StepReading>& step);
+  [[nodiscard]] std::int64_t now_ns() const;
+  void take_samples();
+  void take(Learning& learning, Micros mean, std::uint32_t calls);
+  [[nodiscard]] bool may_try(const Learning& learning) const;
+  [[nodiscard]] bool base_known();
+  void advance(Learning& learning);
+  void refer(Learning& learning);
+  void begin_trial(Learning& learning, const Choice& choice);
+  void end_trial(Learning& learning, TrialVerdict verdict);
+  void promote(Learning& learning, std::size_t arm);
+  [[nodiscard]] bool is_faster_still(const Learning& learning) const;
+  void settle(Learning& learning);
+  void learn(Learning& learning, double log_us, std::int64_t calls);
+  /// Arms near what is known to be best: neighbours of the incumbent and runners-up, best last.
+  [[nodiscard]] std::vector<std::size_t> near(const Learning& learning) const;
+  /// An implementation that was not seen with its own resources.
+  [[nodiscard]] std::optional<std::size_t> unseen_kind(const Learning& learning) const;
+  /// What is worth a look when the agent has none left; nullopt: nothing.
+  [[nodiscard]] std::optional<std::size_t> unseen(const Learning& learning) const;
+  void search_again(Learning& learning);
+  void narrow(Learning& learning);
+  [[nodiscard]] std::size_t arm_of(const Learning& learning, const CallCell& cell) const;
+  void record(const Learning& learning, const LoopStep& done, std::int64_t calls, double us);
+  [[nodiscard]] std::optional<StepReading> reading() const;
+  [[nodiscard]] bool all_settled() const;
+  /// Goes on with holding the chosen table against the old one; @return the check is over
+  bool check_step();
+  void restore(const Settlement& settlement);
+  void see_restored();
+  [[nodiscard]] bool is_as_before(const Settlement& settlement) const;
   void tell_when_settled();
-  /// Is this reading surely slower than the best one?
-  [[nodiscard]] bool slower_than_best(const StepReading& step) const;
   /// A change of calls is no reason to search anew until it is seen in the steps, where there are
   /// any.
   void judge_suspicion();
   [[nodiscard]] bool steps_have_changed() const;
-  void propose_round();
+  void search_anew(bool faster);
+  void finish_proposal();
+  void propose_wanted();
   void propose(const CallTable& table);
-  [[nodiscard]] bool settled(const Learning& learning) const;
-  [[nodiscard]] std::size_t final_arm(const Learning& learning) const;
   [[nodiscard]] CallCell cell_of(const Learning& learning, std::size_t arm) const;
+  [[nodiscard]] CallTable table_of_incumbents() const;
   [[nodiscard]] Agent& agent() const { return *agent_; }
 
   std::unique_ptr<TableLeader> owned_leader_;
@@ -152,23 +222,28 @@ class OnlineLearner {
   bool admitted_ = false;
   bool unknown_table_ = false;
   bool told_settled_ = false;
-  std::int64_t last_calls_ = -1;
-  std::int64_t round_began_ns_ = 0;
+  std::int64_t began_ns_ = 0;   ///< of leading
+  std::int64_t search_ns_ = 0;  ///< of the search
   int rounds_ = 0;
   int aborted_ = 0;
   int alarms_ = 0;
   int rolled_back_ = 0;
   int choices_ = 0;
   Micros choice_time_{};
-  /// The best table so far by the step, and the default's; 0: not known.
-  double default_step_us_ = 0;
-  double best_step_us_ = 0;
-  double best_step_error_ = 0;  ///< standard error of that median, a part of it
+  double lost_us_ = 0;          ///< by trying, in all
   double settled_step_us_ = 0;  ///< soon after all had settled; 0: not known
   std::string suspicion_{};     ///< calls that have changed, for people; "": none
+  double suspected_part_ = 0;   ///< of the collectives' time, that they have become longer by
+  bool faster_ = false;         ///< they have become so
   std::int64_t suspected_ns_ = 0;
-  CallTable best_table_{};
-  bool forced_back_ = false;  ///< the final table was slower than the best one: that one stays
+  Check check_ = Check::none;
+  CallTable base_{};  ///< that the search began with
+  std::optional<StepReading> base_step_{};
+  std::optional<StepReading> chosen_step_{};
+  std::int64_t check_ns_ = 0;
+  std::optional<Settlement> settled_{};    ///< what is in force, once settled
+  std::vector<Settlement> settlements_{};  ///< earlier ones, newest last
+  bool restoring_ = false;
 };
 
 }  // namespace dynamiccl

@@ -47,6 +47,7 @@ struct TuneArguments {
   int most_cores = 0;
   bool same_bits = false;
   bool online = false;
+  double learn_cost = 2;  ///< percent, of --online
   bool recheck = false;
   std::string plugin;
 };

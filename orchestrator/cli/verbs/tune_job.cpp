@@ -66,6 +66,7 @@ JobTuningOptions tuning_options(const TuneArguments& arguments) {
   options.steps = arguments.steps;
   options.warmup = arguments.warmup;
   options.learn_seconds = arguments.learn_seconds;
+  options.learn_cost = arguments.learn_cost / 100;
   if (!arguments.most_gpu_memory.empty())
     options.constraints.gpu_memory_mib =
         static_cast<double>(parse_bytes(arguments.most_gpu_memory).count()) / (1 << 20);
@@ -243,6 +244,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
   }
   request.leader.agent = options.call_agent;
   request.leader.agent_options = options.agent_options;
+  request.leader.learn_cost = options.learn_cost;
   request.leader.host_facts = probe_facts();
   const auto begun = std::chrono::steady_clock::now();
   request.leader.on_event = [&](const std::string& text) {
@@ -296,6 +298,10 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--learn-seconds", arguments.learn_seconds,
                   "of them, to learn per-call settings at most (10)")
       ->check(CLI::Range(0.0, 1e6))
+      ->group(kGroup);
+  verb.add_option("--learn-cost", arguments.learn_cost,
+                  "of --online: percent of the job's time that trying may cost (2; 0: no limit)")
+      ->check(CLI::Range(0.0, 100.0))
       ->group(kGroup);
   verb.add_option("--max-gpu-memory", arguments.most_gpu_memory,
                   "memory of a GPU that settings may take more than the default: 128MiB")

@@ -87,6 +87,8 @@ TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bo
   request.leader.agent_options = options_.agent_options;
   request.leader.kept_agent = call_agent_;
   request.leader.calls_per_trial = options_.calls_per_trial;
+  // A trial is there to learn in, whatever it costs.
+  request.leader.learn_cost = 0;
   if (!label.empty()) request.leader.label = "#" + label;
   static const nlohmann::json kHost = probe_facts();
   request.leader.host_facts = kHost;

@@ -27,6 +27,7 @@ struct JobTuningOptions {
   std::size_t warmup = 3;
   double learn_seconds = 10;
   std::uint32_t calls_per_trial = 20;
+  double learn_cost = 0.02;  ///< see LearnerOptions; where the job is started once
   JobConstraints constraints{};
 };
 
