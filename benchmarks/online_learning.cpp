@@ -153,6 +153,10 @@ class Replay {
     options.context = context_of(20);
     options.steps = [this](std::uint32_t epoch) { return reading(epoch); };
     options.recent_step = [this](std::uint32_t epoch) { return recent_step(epoch); };
+    options.latest_step = [this]() -> std::optional<Micros> {
+      if (steps_us_.empty()) return std::nullopt;
+      return Micros(std::max(steps_us_.back(), (now_ - step_begun_) / 1e3));
+    };
     options.now_ns = [this] { return static_cast<std::int64_t>(now_); };
     options.on_decision = [this](const DecisionRecord&) { ++trials_; };
     if (std::getenv("ONLINE_LEARNING_VERBOSE") != nullptr)
@@ -282,7 +286,7 @@ class Replay {
   /// Every call is waited for.
   void plain_step() {
     constexpr double kHostUs = 12;
-    const double begun = now_;
+    const double begun = step_begun_ = now_;
     for (const auto& [bin, count] : kind_.calls)
       for (int i = 0; i < count; ++i) {
         last_.at = now_ + (kHostUs + decide(bin)) * 1e3;
@@ -294,7 +298,7 @@ class Replay {
 
   /// Calls go on behind the backward pass, one after the other; the host asks for them before.
   void hidden_step() {
-    const double begun = now_;
+    const double begun = step_begun_ = now_;
     const double forward = begun + 0.35e3 * kind_.compute_us;
     const double backward = 0.65e3 * kind_.compute_us;
     int count = 0;
@@ -354,6 +358,7 @@ class Replay {
   std::vector<double> steps_us_;
   std::vector<Step> steps_;
   std::optional<std::uint32_t> step_epoch_;
+  double step_begun_ = 0;
   bool mixed_ = false;
   std::int64_t calls_ = 0;
   int trials_ = 0;

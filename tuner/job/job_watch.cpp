@@ -245,6 +245,21 @@ std::optional<Micros> JobWatch::recent_step(std::uint32_t epoch) {
   return Micros(median({times.end() - kLast, times.end()}));
 }
 
+std::optional<Micros> JobWatch::latest_step() {
+  const Rhythm& rhythm = this->rhythm();
+  if (!rhythm.found() || rhythm.steps.empty()) return std::nullopt;
+  std::int64_t ended_ns = 0;
+  Micros whole;
+  for (auto step = rhythm.steps.rbegin(); step != rhythm.steps.rend() && ended_ns == 0; ++step) {
+    if (!(step->time.count() > 0)) continue;
+    whole = step->time;
+    ended_ns = rhythm_calls_[step->first].ns + static_cast<std::int64_t>(whole.count() * 1e3);
+  }
+  if (ended_ns == 0) return std::nullopt;
+  const Micros under_way(static_cast<double>(rhythm_calls_.back().ns - ended_ns) / 1e3);
+  return std::max(whole, under_way);
+}
+
 std::vector<double> JobWatch::step_times() {
   std::vector<double> times;
   for (const RhythmStep& step : rhythm().steps)

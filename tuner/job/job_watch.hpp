@@ -80,6 +80,9 @@ class JobWatch {
   /// Median of the last five steps under the table of `epoch`; nullopt: fewer, or the rhythm is
   /// lost.
   [[nodiscard]] std::optional<Micros> recent_step(std::uint32_t epoch);
+  /// The longer of the last whole step and what the one under way has taken so far: after a change
+  /// no other says so as soon. nullopt: no rhythm.
+  [[nodiscard]] std::optional<Micros> latest_step();
   /// Steps' times in the order they came, microseconds; those with a time alone.
   [[nodiscard]] std::vector<double> step_times();
   [[nodiscard]] std::vector<MixEntry> mix();

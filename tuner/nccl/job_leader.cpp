@@ -74,6 +74,7 @@ LearnerOptions JobLeader::learner_options(std::uint64_t communicator) {
   options.start = options_.start;
   options.steps = [this](std::uint32_t epoch) { return watch_.reading(epoch); };
   options.recent_step = [this](std::uint32_t epoch) { return watch_.recent_step(epoch); };
+  options.latest_step = [this] { return watch_.latest_step(); };
   options.predicted = [this, communicator](std::size_t function, std::size_t bin) {
     return watch_.predicted(communicator, function, bin);
   };
@@ -236,11 +237,12 @@ std::vector<std::string> JobLeader::summary() const {
   for (const auto& [path, learner] : learners_) {
     if (learner->tasks() == 0) continue;
     lines.push_back(fmt::format(
-        "communicator {:016x}, {} ranks: {} sizes, {} settings tried, which cost {:.0f} ms in all, {} "
+        "communicator {:016x}, {} ranks: {} sizes, {} settings tried, which cost {:.0f} ms in all, "
+        "{} "
         "proposals failed, {} alarms, {} tables taken back{}",
         learner->region().header().communicator, learner->region().ranks(), learner->tasks(),
-        learner->rounds(), learner->lost().count() / 1e3, learner->aborted(), learner->alarms(), learner->rolled_back(),
-        learner->finished() ? ", settled" : ""));
+        learner->rounds(), learner->lost().count() / 1e3, learner->aborted(), learner->alarms(),
+        learner->rolled_back(), learner->finished() ? ", settled" : ""));
   }
   return lines;
 }

@@ -20,8 +20,6 @@ constexpr std::int64_t kMostAhead = 4096;
 constexpr std::int64_t kPatienceNs = 5'000'000'000;
 /// Calls that have changed are a reason to search anew when the steps have changed so much.
 constexpr double kChangedPace = 1.15;
-/// And at once when they have made collectives this much longer by themselves.
-constexpr double kSurelyChanged = 0.15;
 /// A size whose calls are seen for the first time is worth a task after so many of them.
 constexpr std::uint32_t kFewCalls = 3;
 /// Samples of the setting in force before the first other one is tried.
@@ -584,8 +582,6 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
       fmt::format("{} takes {} than before, after {} calls of it", learning.task.key.task.text(),
                   now.interference > 0 ? "longer" : "less time", learning.trigger.calls());
   suspected_ns_ = now_ns();
-  // So much longer do steps take when calls of this share of them do: no step need be awaited.
-  suspected_part_ = learning.share * (1 / (1 - std::min(now.interference, 0.9)) - 1);
   faster_ = !(now.interference > 0);
   judge_suspicion();
 }
@@ -594,6 +590,12 @@ bool OnlineLearner::steps_have_changed() const {
   // A job without steps, or which has lost its rhythm, is judged by its calls alone.
   if (!options_.recent_step || !options_.steps || !options_.steps(epoch_)) return true;
   if (settled_step_us_ <= 0) return false;
+  // One step alone must differ by more than steps do by themselves.
+  const auto reading = options_.steps(epoch_);
+  if (const auto latest = options_.latest_step ? options_.latest_step() : std::nullopt;
+      !faster_ && latest && reading &&
+      latest->count() >= (kChangedPace + 2 * reading->spread) * settled_step_us_)
+    return true;
   const std::optional<Micros> now = options_.recent_step(epoch_);
   if (!now) return true;
   const double pace = now->count() / settled_step_us_;
@@ -602,7 +604,7 @@ bool OnlineLearner::steps_have_changed() const {
 
 void OnlineLearner::judge_suspicion() {
   if (suspicion_.empty()) return;
-  if (suspected_part_ < kSurelyChanged && !steps_have_changed()) {
+  if (!steps_have_changed()) {
     constexpr double kStepsToShow = 10;
     const double waited_us = static_cast<double>(now_ns() - suspected_ns_) / 1e3;
     if (waited_us > kStepsToShow * options_.steps(epoch_)->step.count()) suspicion_.clear();

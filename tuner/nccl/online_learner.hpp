@@ -59,6 +59,8 @@ struct LearnerOptions {
   /// The step under the table of an epoch as it is now (JobWatch::recent_step); empty: a change of
   /// calls alone is reason enough to search anew.
   std::function<std::optional<Micros>(std::uint32_t epoch)> recent_step{};
+  /// JobWatch::latest_step(); empty: several steps are awaited before a change is believed.
+  std::function<std::optional<Micros>()> latest_step{};
   /// What NCCL expects of algorithms and protocols (CallStreamHeader::predicted); may be empty.
   std::function<std::optional<std::array<float, kPredictions>>(std::size_t function,
                                                                std::size_t bin)>
@@ -233,7 +235,6 @@ class OnlineLearner {
   double lost_us_ = 0;          ///< by trying, in all
   double settled_step_us_ = 0;  ///< soon after all had settled; 0: not known
   std::string suspicion_{};     ///< calls that have changed, for people; "": none
-  double suspected_part_ = 0;   ///< of the collectives' time, that they have become longer by
   bool faster_ = false;         ///< they have become so
   std::int64_t suspected_ns_ = 0;
   Check check_ = Check::none;

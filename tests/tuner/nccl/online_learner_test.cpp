@@ -23,6 +23,8 @@ struct Job {
   std::unique_ptr<Member> ranks[2];
   std::mt19937 random{7};
   int differing = 0;
+  double pace = 1;             ///< all calls take so much longer
+  double wanted_channels = 8;  ///< of large messages
 
   Job() {
     REQUIRE(mkdtemp(folder.data()) != nullptr);
@@ -36,10 +38,12 @@ struct Job {
   /// Large messages want 8 channels and Ring/Simple; small ones the library's own choice.
   double us(std::size_t bin, CallCell cell) {
     const double channels = cell.channels == 0 ? 2 : cell.channels;
-    const double wanted = bin >= 20 ? 8 : 2;
-    double time = (bin >= 20 ? 1000 : 20) * (1 + 0.4 * std::abs(std::log2(channels / wanted)));
+    const double wanted = bin >= 20 ? wanted_channels : 2;
+    double time =
+        pace * (bin >= 20 ? 1000 : 20) * (1 + 0.4 * std::abs(std::log2(channels / wanted)));
     if (cell.protocol == 0 && bin >= 20) time *= 3;
     if (bin < 20 && cell.algorithm != CallCell::kAny) time *= 1.3;
+
     return time * std::uniform_real_distribution<double>(0.98, 1.02)(random);
   }
   void call(std::size_t bin) {
@@ -139,6 +143,112 @@ TEST_CASE("calls that change re-open the search when the steps change", "[E-94][
     job.hear(3000, 50);
     CHECK(job.learner->alarms() == 1);
   }
+}
+
+namespace {
+
+/// Large messages alone, with a neighbour that comes and goes; the trigger hears every call.
+struct ChangingJob {
+  Job job;
+  std::int64_t ns = 1'000'000'000;
+  std::vector<CallTable> tables{};
+  std::unique_ptr<OnlineLearner> learner;
+
+  explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.02) {
+    LearnerOptions options;
+    options.calls_per_trial = 5;
+    options.space = space;
+    options.learn_cost = learn_cost;
+    options.least_horizon = 100;
+    options.now_ns = [this] { return ns; };
+    options.steps = [this](std::uint32_t) { return StepReading{50, Micros(20'000), 0.01}; };
+    options.recent_step = [this](std::uint32_t) { return Micros(20'000 * job.pace); };
+    learner = std::make_unique<OnlineLearner>(job.region(), options);
+  }
+  void call() {
+    const CallCell cell = learner->table().cells[kAllReduce][26];
+    const double us = job.us(26, cell);
+    job.call(26);
+    ns += static_cast<std::int64_t>(us * 1000);
+    learner->hear(kAllReduce, 26, learner->epoch(), Micros(us));
+    REQUIRE(learner->step());
+    if (tables.empty() || !(tables.back() == learner->table())) tables.push_back(learner->table());
+  }
+  void settle(int calls) {
+    for (int i = 0; i < calls && !learner->finished(); ++i) call();
+    REQUIRE(learner->finished());
+  }
+  /// Until an alarm.
+  void change(double pace, double channels) {
+    for (int i = 0; i < 150; ++i) call();
+    tables.clear();
+    job.pace = pace;
+    job.wanted_channels = channels;
+    const int before = learner->alarms();
+    int calls = 0;
+    while (learner->alarms() == before && calls < 200) {
+      call();
+      ++calls;
+    }
+    INFO(calls << " calls");
+    REQUIRE(learner->alarms() == before + 1);
+    CHECK(calls <= 50);
+  }
+  [[nodiscard]] int channels() const { return learner->table().cells[kAllReduce][26].channels; }
+};
+
+SpaceOptions some_channels() {
+  SpaceOptions space;
+  space.channels = {"1", "4", "8", "16", "32"};
+  return space;
+}
+
+}  // namespace
+
+TEST_CASE("after a change what is near the best setting is tried, from there on",
+          "[E-108][E-151]") {
+  ChangingJob job(some_channels());
+  job.settle(20'000);
+  REQUIRE(job.channels() == 8);
+  job.change(3, 4);
+  job.settle(20'000);
+  CHECK(job.channels() == 4);
+  // The library's own choice is no neighbour of 8 channels, and far worse.
+  for (const CallTable& table : job.tables) CHECK_FALSE(table == CallTable{});
+  const int tried = job.learner->rounds();
+  INFO(tried << " settings");
+  CHECK(tried < 15);
+
+  SECTION("and when the change goes, what was there before comes back untried") {
+    job.change(1, 8);
+    job.settle(40);
+    CHECK(job.channels() == 8);
+    CHECK(job.learner->rounds() == 0);
+  }
+  SECTION("unless that is no longer as it was") {
+    job.change(0.3, 16);
+    job.settle(20'000);
+    CHECK(job.learner->rounds() > 0);
+    CHECK(job.channels() == 16);
+  }
+}
+
+TEST_CASE("trying settings costs no more than its part of the job's time", "[E-108]") {
+  const auto lost = [](double learn_cost) {
+    // Everything but the library's own choice is bad.
+    ChangingJob job({}, learn_cost);
+    job.job.wanted_channels = 2;
+    job.settle(20'000);
+    return job.learner->lost().count();
+  };
+  // Of 100 steps of 20 ms.
+  const double bounded = lost(0.002);
+  const double free = lost(0);
+  INFO(bounded << " and " << free << " us");
+  CHECK(bounded > 0);
+  // And the setting that is being tried when it is used up.
+  CHECK(bounded < 0.002 * 100 * 20'000 + 8000);
+  CHECK(free > 1.5 * bounded);
 }
 
 TEST_CASE("a search that steps re-open comes to its end", "[E-108]") {
