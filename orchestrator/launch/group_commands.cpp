@@ -39,7 +39,10 @@ GroupCommands commands_of(const PlannedGroup& group, const EnvironmentProfile& p
 
 void rule_out_groups_without_commands(Plan& plan, const Experiment& experiment,
                                       std::shared_ptr<ClusterSession> cluster) {
+  // No folder is known yet; that one is missing is no fault of the profile.
   LaunchSite anywhere;
+  anywhere.worker_folder = "/PROGRAMS";
+  anywhere.run_folder = "/RUNS";
   anywhere.cluster = std::move(cluster);
   for (auto& group : plan.groups) {
     const auto commands = commands_of(group, experiment.profiles.at(group.environment), anywhere);

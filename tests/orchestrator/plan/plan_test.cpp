@@ -91,6 +91,18 @@ reason = "a bridge that is not there"
   }
 }
 
+TEST_CASE("a profile that names folders of the launch is possible before there is a launch") {
+  Capabilities can;
+  can.gpus = 2;
+  const auto experiment = parsed(
+      "name = \"x\"\n[axes]\nenvironment = \"cross-docker-folder\"\nbackend = \"nccl\"\n"
+      "architecture = \"ring\"\nranks = 2\n[[work]]\ncollective = \"allreduce\"\n"
+      "size = \"1KiB\"\n");
+  auto plan = make_plan(experiment, can, nullptr);
+  rule_out_groups_without_commands(plan, experiment);
+  CHECK(plan.groups.at(0).cells.at(0).impossible == "");
+}
+
 TEST_CASE("NCCL's ranks take turns on fewer GPUs where a knob says so") {
   const auto reason = [](const std::string& knob) {
     Capabilities can;
