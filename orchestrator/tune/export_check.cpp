@@ -27,6 +27,10 @@ constexpr double kLosingRate = 0.05;
 /// find out.
 constexpr double kCautiousRate = 0.2;
 
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
 /// A place while it is checked.
 class PlaceCheck {
  public:
@@ -56,16 +60,17 @@ class PlaceCheck {
   [[nodiscard]] bool interrupted() const { return interrupted_; }
   [[nodiscard]] const std::string& regime() const { return regime_; }
 
-  /// Launches the default once: tells the regime and what a launch takes.
+  /// Launches the default: once for the regime, when whatever the environment lacks is made, and
+  /// once over all sizes, for what a launch takes.
   bool probe() {
-    std::vector<Ask> asks;
+    std::vector<Ask> asks{{place_.tasks.front(), CheckPlan::kPlainArm}};
+    for (const Measured& one : measure_(asks))
+      if (!one.regime_id.empty()) regime_ = one.regime_id;
+    asks.clear();
     for (const std::size_t t : place_.tasks) asks.push_back({t, CheckPlan::kPlainArm});
     const auto began = std::chrono::steady_clock::now();
-    const auto measured = measure_(asks);
-    launch_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    interrupted_ = measured.empty();
-    for (const Measured& one : measured)
-      if (!one.regime_id.empty()) regime_ = one.regime_id;
+    interrupted_ = measure_(asks).empty();
+    launch_s_ = seconds_since(began);
     return !interrupted_;
   }
 
@@ -99,20 +104,26 @@ class PlaceCheck {
  private:
   void say(const std::string& what) { summary.push_back(label() + ": " + what); }
 
-  /// Fewer launches than asked for where a place has to end in time, and what that will take.
-  void announce() {
-    const auto cost = [&](int launches) {
-      // Every set and the default; what is exported and the default, and again what seems slower.
-      return launches * (static_cast<int>(place_.sets.size()) + 1) + 2 * launches + launches;
-    };
+  [[nodiscard]] int cost() const {
+    // Every set and the default; what is exported and the default, and again what seems slower.
+    return launches_ * (static_cast<int>(place_.sets.size()) + 1) + 2 * launches_ + launches_;
+  }
+
+  /// Fewer launches than asked for where a place has to end in time.
+  void fit_launches() {
+    launches_ = std::max(kFewestRounds, options_.launches);
     while (options_.seconds > 0 && launches_ > kFewestRounds &&
-           cost(launches_) * launch_s_ > options_.seconds)
+           cost() * launch_s_ > options_.seconds)
       --launches_;
+  }
+
+  void announce() {
+    fit_launches();
     console_.note(fmt::format(
         "{}: {} sizes, {} sets of launch settings against none, then what is best as it is "
         "exported: about {} launches ({} of each, of {:.1f} s), {}; more where sizes lose",
-        label(), place_.tasks.size(), place_.sets.size(), cost(launches_), launches_, launch_s_,
-        format_eta(cost(launches_) * launch_s_)));
+        label(), place_.tasks.size(), place_.sets.size(), cost(), launches_, launch_s_,
+        format_eta(cost() * launch_s_)));
   }
 
   /// One round; all that it compares is launched once, in an order of its own.
@@ -126,8 +137,14 @@ class PlaceCheck {
 
   void compare_sets() {
     std::vector<bool> measured(place_.sets.size(), true);
+    const auto began = std::chrono::steady_clock::now();
     while (sets_.times.rounds() < launches_) {
       if (!round(sets_.times, sets_.round(measured))) return;
+      if (sets_.times.rounds() == 1) {
+        // Sets have more cells than the default.
+        launch_s_ = seconds_since(began) / static_cast<double>(place_.sets.size() + 1);
+        fit_launches();
+      }
       if (sets_.times.rounds() >= kFewestRounds) drop_losers(measured);
       if (std::find(measured.begin(), measured.end(), true) == measured.end()) return;
     }
@@ -193,13 +210,15 @@ class PlaceCheck {
     return times.pairs({t, CheckPlan::kExportedArm}, {t, CheckPlan::kPlainArm});
   }
   /// As exported, since the size's setting last changed: the launches of its own where it had some.
-  /// Where nothing but launch settings act, sets were compared under the same: that counts, as
-  /// sizes had no part in the choice of the set one by one.
+  /// Launches that compared sets count too where they measured the same, but for algorithms that
+  /// were chosen by what they did at this very size.
   [[nodiscard]] std::vector<PairedTime> seen(std::size_t i) const {
     if (since_[i] >= looks_.size()) return {};
     if (since_[i] < again_.size())
       if (auto own = seen(i, again_[since_[i]]); !own.empty()) return own;
-    if (!force_.named[i] && !place_.sets[force_.set].empty()) return all_seen(i);
+    const bool chosen_alone = force_.named[i] && group().backend != Backend::mpich;
+    const bool acts = force_.named[i] || !place_.sets[force_.set].empty();
+    if (acts && !chosen_alone) return all_seen(i);
     return seen(i, looks_[since_[i]]);
   }
   /// The same setting when sets were compared, too.
@@ -263,8 +282,7 @@ class PlaceCheck {
       for (const std::size_t i : sizes) since_[i] = looks_.size() - 1;
       if (!measure_exported(sizes, launches_, looks_.back())) return false;
       std::vector<bool> lost(place_.tasks.size(), false);
-      const auto first = verdicts();
-      for (const std::size_t i : sizes) lost[i] = fails(seen(i)) || first[i] == Verdict::slower;
+      for (const std::size_t i : sizes) lost[i] = fails(seen(i));
       if (!measure_doubtful(sizes, lost)) return false;
       if (!cut(lost, sizes)) return false;
       if (place_.sets[force_.set].empty() &&
