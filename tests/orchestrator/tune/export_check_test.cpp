@@ -342,6 +342,7 @@ TEST_CASE("a check that is cut short keeps what it knows, and nothing that leans
   };
   CHECK(run(helps, 0) == std::string("unknown"));
   CHECK(run(helps, 4) == std::string("unknown"));  // the first two launches, and two rounds
+  CHECK(run(helps, 7) == std::string("kept"));     // five rounds
   CHECK(run(helps, 8) == std::string("kept"));     // sets were compared
   CHECK(run(helps, 10) == std::string("kept"));    // as exported was looked at twice
   CHECK(run(harms, 10) == std::string("nothing"));
