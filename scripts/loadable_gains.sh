@@ -1,25 +1,32 @@
 #!/bin/bash
 # What MPI jobs gain from files they can load: searches experiments/tune_jobs.toml, checks what it keeps over twenty
 # sizes as jobs load it (`tune --check`), exports it, and loads that into a plain program, with and without in turn.
-#   [BUNDLE=FOLDER] scripts/loadable_gains.sh OUTPUT_FOLDER SECONDS [RANKS...]
+#   [BUNDLE=FOLDER] [TABLES=FOLDER] scripts/loadable_gains.sh OUTPUT_FOLDER SECONDS [RANKS...]
 #   scripts/loadable_gains.sh results/loadable 1500 2
-# Environments and libraries of one number of ranks are searched side by side, so a machine needs four cores for each
+#   TABLES=results/loadable TOGETHER=1 scripts/loadable_gains.sh results/loadable-again 270 2 4
+# TABLES: no search; the NAME.json of an earlier call there are checked, exported and loaded again.
+# Environments and libraries of one number of ranks are measured side by side, so a machine needs four cores for each
 # rank; all RANKS at once where TOGETHER=1. ENVIRONMENTS and BACKENDS name others than all; TUNE_FLAGS and CHECK_FLAGS
-# add to `tune`.
-# Leaves NAME.json (settings), NAME.check.md (twenty sizes, our worker), NAME.plain.txt (the plain program, bare metal
-# alone), NAME.sqlite and a folder of exported files for each of them, and summary.txt.
+# add to `tune`. CHECK_SECONDS is what a check plans to take (two fifths of SECONDS with TABLES, else its own 360) and
+# is ended after half as much again; PAIRS bounds the plain program's turns (12), of which only whole ones count.
+# Leaves NAME.json (settings), NAME.check.md (twenty sizes, our worker), NAME.plain.txt and NAME.gains.txt (the plain
+# program, bare metal alone: its times, and what they say), NAME.sqlite and a folder of exported files for each of
+# them, and summary.txt.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 end=$((SECONDS + $2)) experiment=${EXPERIMENT:-experiments/tune_jobs.toml}
 shift 2
 ranks_list=${*:-2 4 8}
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 . scripts/gpu_setup.sh
 read -ra tune_flags <<<"${TUNE_FLAGS:-}"
-# A hundred cells a launch, 64 MiB among them: 64 calls to warm each of them up would take most of the time.
-read -ra check_flags <<<"${CHECK_FLAGS:---set protocol.warmup=20 --set tune.confirm_launches=6}"
-pairs=${PAIRS:-8}
+tables=${TABLES:+$(cd "$TABLES" && pwd)}
+check_s=${CHECK_SECONDS:-360}
+[ -n "${CHECK_SECONDS:-}" ] || [ -z "$tables" ] || check_s=$(((end - SECONDS) * 2 / 5))
+# A hundred cells a launch, 64 MiB among them: launches differ by more than the calls of one, so short ones and more.
+read -ra check_flags <<<"${CHECK_FLAGS:---set protocol.warmup=20 --set protocol.cell_time_cap=5ms --set protocol.min_iterations=3 --set tune.confirm_launches=6}"
+pairs=${PAIRS:-12}
 
 # One engine for all of them: each would end its own.
 if [[ ${ENVIRONMENTS:-cross-docker} == *docker* ]] && ! docker version >/dev/null 2>&1; then
@@ -41,36 +48,55 @@ limited() { # MOST COMMAND...
   timeout --signal=INT --kill-after=30 "$((left < most ? left : most))" "$@"
 }
 
-# The plain program, with and without the exported files, PAIRS times in an order that alternates.
+# The plain program, with and without the exported files, PAIRS times in an order that alternates. Eight milliseconds a
+# size: launches differ by more than the calls of one.
 plain() { # NAME BACKEND RANKS
   local name=$1 backend=$2 ranks=$3 turn side collective launcher sides
   local folder=$out/$name program=$root/build/release/plain-mpi-sizes-$backend
   [ -x "$program" ] || { say "$name: plain-mpi-sizes-$backend is not built"; return; }
   launcher=(mpirun --bind-to none --oversubscribe -np "$ranks")
   [ "$backend" = openmpi ] || launcher=(mpirun.mpich -np "$ranks")
+  : >"$out/$name.plain.txt"
   for turn in $(seq "$pairs"); do
+    [ $((end - SECONDS)) -gt 8 ] || break
     sides="default loaded"
     [ $((turn % 2)) -eq 1 ] || sides="loaded default"
-    for side in $sides; do
-      for collective in allreduce broadcast allgather reduce_scatter alltoall; do
+    for collective in allreduce broadcast allgather reduce_scatter alltoall; do
+      for side in $sides; do
         (
           if [ "$side" = loaded ]; then set -a; . "$folder/$backend.env"; fi
-          limited 60 "${launcher[@]}" "$program" "$collective" 20
+          limited 60 "${launcher[@]}" "$program" "$collective" 8
         ) 2>>"$out/$name.plain.log" | sed "s/^/$turn $side $collective /" >>"$out/$name.plain.txt"
       done
     done
   done
+  python3 scripts/plain_gains.py "$out/$name.plain.txt" >"$out/$name.gains.txt" 2>>"$out/$name.plain.log"
+  say "$(tail -n 2 "$out/$name.gains.txt" | head -n 1)"
 }
 
-search() { # ENVIRONMENT BACKEND RANKS
+search() { # NAME CELLS
+  limited 3600 "$program" tune "$experiment" --only "$2" "${tune_flags[@]}" --db "$out/$1.sqlite" \
+    --table "$out/$1.json" >"$out/$1.md" 2>"$out/$1.log"
+  say "$1: tune ended with $?"
+}
+
+measure() { # ENVIRONMENT BACKEND RANKS
   local name=$1-$2-$3 cells="environment == $1 and backend == $2 and ranks == $3"
-  limited 3600 "$program" tune "$experiment" --only "$cells" "${tune_flags[@]}" --db "$out/$name.sqlite" \
-    --table "$out/$name.json" >"$out/$name.md" 2>"$out/$name.log"
-  say "$name: tune ended with $?"
-  [ -e "$out/$name.json" ] || return
-  limited 3600 "$program" tune "$experiment" --only "$cells" --check "$out/$name.json" "${check_flags[@]}" --db "$out/$name.sqlite" \
-    >"$out/$name.check.md" 2>"$out/$name.check.log"
+  if [ -n "$tables" ]; then
+    cp "$tables/$name.json" "$out/$name.json.new" && mv "$out/$name.json.new" "$out/$name.json"
+  else
+    search "$name" "$cells"
+  fi
+  [ -e "$out/$name.json" ] || { say "$name: no settings to check"; return; }
+  limited $((check_s * 3 / 2)) "$program" tune "$experiment" --only "$cells" --check "$out/$name.json" \
+    --check-seconds "$check_s" "${check_flags[@]}" --db "$out/$name.sqlite" >"$out/$name.check.md" 2>"$out/$name.check.log"
   say "$name: --check ended with $?"
+  grep "^$1 $2 $3 ranks: " "$out/$name.check.log" | tee -a "$out/summary.txt"
+  if [ -n "$tables" ] && cmp -s "$tables/$name.json" "$out/$name.json"; then
+    say "$name: the check came to no answer"
+    return
+  fi
+  rm -rf "${out:?}/$name"
   "$program" export "$out/$name.json" --format "$2" --out "$out/$name" >"$out/$name.export.txt" 2>&1
   say "$name: export ended with $?: $(tail -n 1 "$out/$name.export.txt")"
   if [ "$1" = bare-metal ] && [ -e "$out/$name/$2.env" ]; then plain "$name" "$2" "$3"; fi
@@ -80,7 +106,7 @@ search() { # ENVIRONMENT BACKEND RANKS
 pids=()
 for ranks in $ranks_list; do
   for environment in ${ENVIRONMENTS:-bare-metal cross-docker}; do
-    for backend in ${BACKENDS:-openmpi mpich}; do search "$environment" "$backend" "$ranks" & pids+=($!); done
+    for backend in ${BACKENDS:-openmpi mpich}; do measure "$environment" "$backend" "$ranks" & pids+=($!); done
   done
   [ "${TOGETHER:-0}" = 1 ] || { wait "${pids[@]}"; pids=(); }
 done

@@ -1,40 +1,35 @@
 #pragma once
 
 #include "db/table.hpp"
-#include "orchestrator/tune/evaluator.hpp"
-#include "tuner/table/table.hpp"
+#include "orchestrator/run/console.hpp"
+#include "orchestrator/tune/check_plan.hpp"
 
 namespace dynamiccl {
 
-/// Places where a table's files are loaded as a job loads them: every group of an experiment's plan
-/// whose library takes a file (Open MPI, MPICH), with its collectives over all sizes. A task is one
-/// collective and size, its arm 0 the library without any file, arm 1 with it.
-struct CheckPlan {
-  TunePlan plan;
-  struct Place {
-    std::size_t plain = 0;   ///< group of the plan without a file
-    std::size_t loaded = 0;  ///< the same with one
-    std::vector<std::size_t> tasks;
-  };
-  std::vector<Place> places;
+struct CheckOptions {
+  int launches = 6;    ///< of everything that is compared, before each look
+  double seconds = 0;  ///< that a place may take; fewer launches where it would not do; 0: any
 };
 
-/// Twenty sizes from 4 B to 64 MiB beside the table's own; searched or not.
-/// @throws Error(input) when no group takes a file
-CheckPlan make_check_plan(const TunePlan& tuned, const ConfigurationTable& table);
+struct CheckAnswer {
+  Table table;                       ///< a row per size
+  std::vector<std::string> summary;  ///< what a job gains by place, and what was dropped why
+};
 
-/// Loads what the table would be exported as, stretched to the nearest size, and measures it
-/// against the default; then what is left of it once more, exactly as it would be exported. The
-/// table gets the second answer as its checks, by which export_table() takes back what lost. Places
-/// whose regime the table does not know, or of which it keeps nothing, are left out, and that is
-/// said.
-/// @param check its loaded groups are changed between the looks
-/// @returns one row per size that was measured
-Table check_export(CheckPlan& check, LaunchEvaluator& evaluator, ConfigurationTable& table,
-                   int launches, Console& console);
-
-/// What an exported setting is at a size, by the nearest of these rows; a tie goes to the smaller.
-const TableEntry* nearest_row(const std::vector<TableEntry>& rows, Collective collective,
-                              Bytes size);
+/// Finds what a job of each place can load, and keeps it in the table as its checks, which are what
+/// export_table() writes. A job has one value of each launch setting, so sets of those that the
+/// table's rows ask for are compared first, each with the library's own and with the table's
+/// algorithms, and the set that gains most over all sizes is taken of those under which no size is
+/// surely slower (sizes weigh the same; among sets that noise does not tell apart that with the
+/// fewest settings). Algorithms are kept where they are surely faster under that set. Then it is
+/// measured exactly as it is exported, sizes that seem slower more often than the others; what
+/// loses is cut, what was changed is measured again, and where a launch setting loses the next set
+/// is tried. A measure() that answers nothing (a signal) ends the check: what is known by then is
+/// kept, unless a size leans to the slower side.
+/// @param check its groups change between the looks; `measure` answers for its plan
+/// @param folder where rules files lie that every rank can read
+CheckAnswer check_export(CheckPlan& check, const Evaluate& measure, const std::string& folder,
+                         ConfigurationTable& table, const CheckOptions& options,
+                         const Console& console);
 
 }  // namespace dynamiccl

@@ -31,8 +31,9 @@ SpaceContext context_of(const PlannedGroup& group, const EnvironmentProfile& pro
   return context;
 }
 
-SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group,
-                           const WorkCell& cell) {
+/// What cannot act between these ranks is no setting to search: it would be kept by chance.
+SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group, const WorkCell& cell,
+                           std::optional<bool> shared_memory) {
   SpaceOptions options;
   const auto found = tune.backends.find(group.backend);
   if (found != tune.backends.end()) options = found->second.space;
@@ -40,6 +41,9 @@ SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group,
   if (found == tune.backends.end()) return options;
   const auto algorithms = found->second.algorithms.find(cell.collective);
   if (algorithms != found->second.algorithms.end()) options.algorithms = algorithms->second;
+  std::erase_if(options.launch, [&](const auto& knob) {
+    return !acts_between_ranks(knob.first, group, shared_memory);
+  });
   return options;
 }
 
@@ -76,8 +80,8 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
   context.huge_pages = options.huge_pages;
-  task.search.task.space =
-      std::make_shared<const ActionSpace>(make_space(context, space_options(options, group, cell)));
+  task.search.task.space = std::make_shared<const ActionSpace>(
+      make_space(context, space_options(options, group, cell, shares_memory(experiment, group))));
   // What the analytic models expect; 2: through the machine's own network stack.
   const int tier = context.shared_memory ? 1 : 2;
   task.search.task.prior_log_us =
@@ -122,6 +126,36 @@ ArmSetting setting_of(const TunePlan& plan, const Ask& ask, const std::string& s
 }
 
 }  // namespace
+
+std::optional<bool> shares_memory(const Experiment& experiment, const PlannedGroup& group) {
+  const auto found = experiment.profiles.find(group.environment);
+  if (experiment.cluster || found == experiment.profiles.end()) return std::nullopt;
+  const EnvironmentProfile& profile = found->second;
+  const auto names_transports = [](std::string_view name) {
+    return name == "mca.btl" || name == "mca.pml" || name == "mca.mtl" || name == "env.UCX_TLS";
+  };
+  for (const auto& [name, value] : group.knobs)
+    if (names_transports(name)) return std::nullopt;
+  const auto settings = profile.backend_settings.find(group.backend);
+  if (settings != profile.backend_settings.end())
+    for (const BackendSetting& setting : settings->second)
+      if (names_transports(setting_text(setting.scope, setting.name))) return std::nullopt;
+  if (profile.kind == EnvironmentKind::bare_metal || profile.kind == EnvironmentKind::single_docker)
+    return true;
+  if (profile.kind == EnvironmentKind::cross_docker && profile.ipc == Sharing::private_ &&
+      profile.uts == Sharing::private_)
+    return false;
+  return std::nullopt;
+}
+
+bool acts_between_ranks(const std::string& setting, const PlannedGroup& group,
+                        std::optional<bool> shared_memory) {
+  if (backend_facts(group.backend).library != Backend::openmpi || !shared_memory) return true;
+  if (setting.starts_with("mca.btl_tcp_")) return !*shared_memory;
+  if (setting.starts_with("mca.btl_vader_") || setting.starts_with("mca.btl_sm_"))
+    return *shared_memory;
+  return true;
+}
 
 TuneTask task_in(const PlannedGroup& group, std::size_t index, WorkCell cell) {
   TuneTask task;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,16 @@ struct TunePlan {
 
   [[nodiscard]] std::size_t arm_count() const;
 };
+
+/// Do a group's ranks reach each other through shared memory? nullopt: not known (several machines,
+/// a profile or file that names the transports itself, shared IPC across containers).
+std::optional<bool> shares_memory(const Experiment& experiment, const PlannedGroup& group);
+
+/// Can a launch setting ("mca.btl_tcp_sndbuf") act between the ranks of a group? Open MPI's
+/// settings of TCP cannot where all ranks share memory, those of shared memory not where none do.
+/// @param shared_memory as shares_memory() says
+bool acts_between_ranks(const std::string& setting, const PlannedGroup& group,
+                        std::optional<bool> shared_memory);
 
 /// @throws Error(input) when no cell can be tuned
 TunePlan make_tune_plan(const Experiment& experiment, const Plan& plan, const TuneOptions& options);

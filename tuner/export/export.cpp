@@ -54,8 +54,9 @@ bool only_defaults(const std::vector<TableEntry>& rows, Backend backend) {
   });
 }
 
-/// Open MPI's rows by what checks have shown: a setting stays at the sizes where it was surely
-/// faster. What holds for a whole process goes when any size lost with it.
+/// Rows by what a check has kept, where there is one. It has decided with all its launches; what
+/// lost all the same, in a table that was put together by hand, is left out: an algorithm at its
+/// size, what holds for a whole process everywhere.
 std::vector<TableEntry> confirmed_rows(std::vector<TableEntry> rows,
                                        const std::vector<TableEntry>& checks, Backend backend,
                                        std::vector<std::string>& notes) {
@@ -77,8 +78,9 @@ std::vector<TableEntry> confirmed_rows(std::vector<TableEntry> rows,
     if (row.key.task.backend != backend) confirmed.push_back(row);
   for (TableEntry check : checks) {
     if (check.key.task.backend != backend) continue;
-    const bool faster = check.evidence.ratio_high > 0 && check.evidence.ratio_high < 1;
-    if (!faster) {
+    // Without the settings of the process nothing is known of the algorithms that went with them.
+    const bool unknown = lost && !check.setting.launch_knobs.empty();
+    if (unknown || loses(check)) {
       check.setting.algorithm = "library";
       check.setting.call_knobs.clear();
     }
@@ -180,14 +182,20 @@ Export openmpi(const std::vector<TableEntry>& all, const std::vector<TableEntry>
   const auto environment = launch_environment(rows, Backend::openmpi, result.notes);
   parameters += lines_of(environment);
   const std::string rules = openmpi_rules(rows, result.notes);
-  if (rules.empty() && parameters.empty())
-    throw Error(ErrorKind::input, "the table has no rows of Open MPI");
-  if (parameters.empty() && only_defaults(rows, Backend::openmpi))
-    throw Error(ErrorKind::input,
-                is_checked(checks, Backend::openmpi)
-                    ? "of the table's settings for Open MPI none was surely faster when a job "
-                      "loaded them: the library's own choice stays"
-                    : "the table keeps Open MPI's own choice everywhere: there is nothing to load");
+  if (rules.empty() && parameters.empty()) {
+    const bool none = std::none_of(rows.begin(), rows.end(), [](const TableEntry& row) {
+      return row.key.task.backend == Backend::openmpi;
+    });
+    throw Error(
+        ErrorKind::input,
+        none ? "the table has no rows of Open MPI"
+        : is_checked(checks, Backend::openmpi)
+            ? "of the table's settings for Open MPI none was surely faster and harmless when a job "
+              "loaded them: the library's own choice stays"
+        : only_defaults(rows, Backend::openmpi)
+            ? "the table keeps Open MPI's own choice everywhere: there is nothing to load"
+            : "the table has nothing that an Open MPI job could load: " + join(result.notes, "; "));
+  }
   if (!rules.empty()) {
     parameters +=
         "OMPI_MCA_coll_tuned_use_dynamic_rules=1\nOMPI_MCA_coll_tuned_dynamic_rules_filename=" +

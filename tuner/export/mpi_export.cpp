@@ -6,6 +6,7 @@
 #include <cmath>
 #include <span>
 
+#include "core/statistics/verdict.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/setting.hpp"
@@ -50,9 +51,6 @@ const TunedCollective* tuned(Collective collective) {
   });
   return found == kTuned.end() ? nullptr : found;
 }
-
-/// How much slower a size may be in the middle of its interval and still count as harmless.
-constexpr double kLossBand = 0.02;
 
 /// Rows of tables made by hand have no size: the smallest of their bin.
 Bytes measured_at(const TableEntry& entry) {
@@ -128,6 +126,7 @@ int openmpi_algorithm(Collective collective, std::string_view name) {
 
 std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<std::string>& notes) {
   std::map<int, std::map<int, std::vector<const TableEntry*>>> by_id;
+  bool sets_anything = false;
   for (const TableEntry& entry : entries) {
     if (backend_facts(entry.key.task.backend).library != Backend::openmpi) continue;
     const TunedCollective* row = tuned(entry.key.task.collective);
@@ -136,8 +135,15 @@ std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<st
       continue;
     }
     by_id[row->id][entry.key.task.group_size].push_back(&entry);
+    sets_anything |= openmpi_algorithm(row->collective, entry.setting.algorithm) > 0;
   }
-  if (by_id.empty()) return "";
+  if (!sets_anything) {
+    for (const auto& [id, by_ranks] : by_id)
+      for (const auto& [ranks, rows] : by_ranks)
+        for (const TableEntry* row : rows)
+          line_of(*tuned(row->key.task.collective), *row, notes);  // says what cannot be loaded
+    return "";
+  }
   std::string text = fmt::format("{} # collectives\n", by_id.size());
   for (const auto& [id, by_ranks] : by_id) {
     const TunedCollective& row = *std::find_if(
@@ -218,7 +224,7 @@ std::string mpich_variable(Collective collective) {
 
 bool loses(const TableEntry& check) {
   const TableEvidence& evidence = check.evidence;
-  return !(evidence.ratio > 0) || evidence.ratio_low > 1 || evidence.ratio > 1 + kLossBand;
+  return !(evidence.ratio > 0) || evidence.verdict == name_of(Verdict::slower);
 }
 
 std::map<Collective, std::string> mpich_algorithms(const std::vector<TableEntry>& entries) {

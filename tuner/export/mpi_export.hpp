@@ -15,9 +15,9 @@ inline constexpr const char* kDynamicRules = "mca.coll_tuned_use_dynamic_rules";
 /// Number of an Open MPI 4.1 coll_tuned algorithm; -1: unknown to it.
 int openmpi_algorithm(Collective collective, std::string_view name);
 
-/// coll_tuned's dynamic rules file (Open MPI 4.1); "" where no row can be said in one. A rule
-/// covers the ranks and sizes of its rows and the ground between two neighbouring rows that agree;
-/// elsewhere it leaves the choice to the library.
+/// coll_tuned's dynamic rules file (Open MPI 4.1); "" where no row names an algorithm that it has.
+/// A rule covers the ranks and sizes of its rows and the ground between two neighbouring rows that
+/// agree; elsewhere it leaves the choice to the library.
 std::string openmpi_rules(const std::vector<TableEntry>& entries, std::vector<std::string>& notes);
 /// MCA parameters of the launch, without their scope.
 std::map<std::string, std::string> openmpi_parameters(const std::vector<TableEntry>& entries,
@@ -32,11 +32,14 @@ std::map<std::string, std::string> launch_environment(const std::vector<TableEnt
 std::map<Collective, std::string> mpich_algorithms(const std::vector<TableEntry>& entries);
 std::string mpich_variable(Collective collective);
 /// MPICH 4.0 control variables with their values' names. They hold for all sizes, so only an
-/// algorithm that was checked over all sizes, is faster at one and loses at none is among them.
+/// algorithm that was checked over all sizes, is surely faster at one and loses at none is among
+/// them.
 std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>& entries,
                                                    const std::vector<TableEntry>& checks,
                                                    std::vector<std::string>& notes);
-/// Was a checked size slower, or slower in the middle of an open interval by more than 2 %?
+/// Was a size surely slower when it was checked (verdict SLOWER, which a check gives with the
+/// number of sizes in mind), or did it not run? A size that was merely not shown to be harmless
+/// does not lose: of a hundred sizes measured a few times each, some always seem slower.
 bool loses(const TableEntry& check);
 
 }  // namespace dynamiccl

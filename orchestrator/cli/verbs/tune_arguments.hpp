@@ -24,6 +24,7 @@ struct TuneArguments {
   std::string from;
   std::string apply;
   std::string check;
+  double check_seconds = 360;
   std::vector<std::string> agents;
   int evaluations = 0;
   int seeds = 10;

@@ -191,20 +191,26 @@ int run_check(const TuneArguments& arguments, const Shared& shared) {
   Loaded loaded = load(arguments);
   Console console(shared.verbosity());
   ConfigurationTable table = read_table(arguments.check);
-  CheckPlan check = make_check_plan(loaded.plan, table);
+  CheckPlan check = make_check_plan(loaded.experiment, loaded.plan, table);
   const RunInfo info = tune_run(arguments, loaded.experiment, shared, "tune=check");
   return measure_in_run(
       arguments, shared, info, loaded.experiment, check.plan, console,
       [&](LaunchEvaluator& evaluator) {
-        const Table answer =
-            check_export(check, evaluator, table, loaded.plan.options.confirm_launches, console);
-        print_table(answer, shared);
-        if (evaluator.interrupted_by() != 0) return 128 + evaluator.interrupted_by();
-        ++table.epoch;
-        write_table(table, arguments.check);
-        console.note(fmt::format("what was measured stands in {}; `dynamiccl export` holds to it",
-                                 arguments.check));
-        return exit_of(evaluator);
+        const auto before = table.checks;
+        const CheckAnswer answer = check_export(
+            check, [&](const std::vector<Ask>& asks) { return evaluator.measure(asks); },
+            evaluator.run_folder(), table,
+            {loaded.plan.options.confirm_launches, arguments.check_seconds}, console);
+        print_table(answer.table, shared);
+        if (table.checks != before || evaluator.interrupted_by() == 0) {
+          ++table.epoch;
+          write_table(table, arguments.check);
+          console.note(fmt::format("what was measured stands in {}; `dynamiccl export` holds to it",
+                                   arguments.check));
+        }
+        for (const std::string& line : answer.summary) console.note(line);
+        return evaluator.interrupted_by() != 0 ? 128 + evaluator.interrupted_by()
+                                               : exit_of(evaluator);
       });
 }
 
@@ -263,9 +269,14 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
       ->check(CLI::PositiveNumber);
   verb->add_option("--apply", arguments->apply,
                    "measure a settings file against the defaults on FILE's cells");
-  verb->add_option("--check", arguments->check,
-                   "load what a settings file is exported as, over all sizes, with and without it, "
-                   "and note in it what loses");
+  verb->add_option(
+      "--check", arguments->check,
+      "choose what a job can load of a settings file, over all sizes, with and without "
+      "it, and note that in it: export holds to it");
+  verb->add_option("--check-seconds", arguments->check_seconds,
+                   "with --check: fewer launches where a place (environment, library, ranks) would "
+                   "take longer (360; 0: as many as confirm_launches says)")
+      ->check(CLI::NonNegativeNumber);
   verb->add_option("--out", arguments->out,
                    "keep each launch's files in this folder; with a command: where its settings go "
                    "(results/job)");

@@ -83,8 +83,8 @@ TEST_CASE("arms that share launch settings are measured in one launch") {
 )");
   const auto plan = planned(experiment);
   const Plan sweep = plan_for(plan, all_arms(plan), "");
-  // Per environment: Open MPI with and without the limit, and Gloo.
-  CHECK(sweep.groups.size() == 6);
+  // Per environment: Open MPI and Gloo; with the limit only where ranks share memory.
+  CHECK(sweep.groups.size() == 5);
   CHECK(sweep.cell_count() == plan.arm_count());
   std::set<std::string> cells;
   for (const auto& group : sweep.groups) {
