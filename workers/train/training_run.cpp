@@ -350,7 +350,8 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   traffic.conclude(*record.training, spec_.batch * worker_steps, steps,
                    static_cast<double>(payload_bytes_));
   if (worker_->memory().on_gpu())
-    take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us));
+    take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us),
+                          worker_steps / steps);
 }
 
 void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,

@@ -79,6 +79,17 @@ class GpuMemory final : public TensorMemory {
     const torch::NoGradGuard no_grad;
     here(sum, count).add_(here(more, count));
   }
+  void blend(float* to, float keep, const float* from, float share, std::size_t count) override {
+    const torch::NoGradGuard no_grad;
+    Tensor target = here(to, count);
+    if (keep == 0) {
+      if (share == 0) return static_cast<void>(target.zero_());
+      at::mul_out(target, here(from, count), at::scalar_tensor(share, at::kFloat));
+      return;
+    }
+    if (keep != 1) target.mul_(keep);
+    if (share != 0) target.add_(here(from, count), share);
+  }
   void update(const Sgd& sgd, float* weight, float* velocity, const float* gradient, float scale,
               std::size_t count) override {
     weights_.push_back(known(weight, count));
