@@ -143,6 +143,9 @@ class TrainingRun final : public TrainingRunner {
 std::string TrainingRun::unsupported(const WorkCell& cell) {
   try {
     spec_ = training_spec(cell);
+    // Workers that never agree have nothing else by which a cell could be seen to be wrong.
+    const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
+    if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;
     if (auto reason = why_not_trainable(comm_, config_, spec_); !reason.empty()) return reason;
     if (auto reason = ranks_misfit(spec_, comm_.size()); !reason.empty()) return reason;
     spec_.servers = servers_ = servers_of(spec_, comm_.size());
@@ -467,9 +470,6 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
 
 /// Before anything is measured, against one process that does every worker's part.
 void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
-  // Workers that never agree have nothing else by which a cell could be seen to be wrong.
-  const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
-  if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;
   if (spec_.oracle == 0) return;
   const auto make = [&] { return driver(plan); };
   if (answers_singly(spec_)) {

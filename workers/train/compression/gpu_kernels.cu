@@ -32,8 +32,8 @@ __device__ float from_float16(std::uint16_t bits) { return __half2float(__ushort
 #endif
 
 constexpr std::uint32_t kSignBit = 0x80000000U;
-constexpr std::uint32_t kLanes = 16;       // kSumLanes of loops.hpp
-constexpr std::uint32_t kBucket = 512;     // kQsgdBucket
+constexpr std::uint32_t kLanes = 16;    // kSumLanes of loops.hpp
+constexpr std::uint32_t kBucket = 512;  // kQsgdBucket
 constexpr std::uint32_t kBuckets = kChunk / kBucket;
 constexpr std::uint32_t kPerThread = kChunk / kThreads;
 static_assert(kChunk % kThreads == 0);
@@ -59,8 +59,7 @@ __device__ Chunk own_chunk(const MessageTable& table) {
 
 /// One lane's sum, as loops.hpp has it: what does not fill all lanes goes to the first.
 template <class Term>
-__device__ float lane_sum(const float* values, std::uint32_t count, std::uint32_t lane,
-                          Term term) {
+__device__ float lane_sum(const float* values, std::uint32_t count, std::uint32_t lane, Term term) {
   const std::uint32_t full = count / kLanes * kLanes;
   float sum = 0;
   for (std::uint32_t i = lane; i < full; i += kLanes) sum += term(values[i]);
@@ -602,8 +601,7 @@ template <class Each>
 __device__ void of_kept(const MessageTable& table, Each each) {
   const PartRow part = table.parts[table.chunks[blockIdx.x].part];
   const std::uint32_t block = static_cast<std::uint32_t>(blockIdx.x) - part.first_chunk;
-  for (std::uint32_t i = block * kThreads + threadIdx.x; i < part.kept;
-       i += part.chunks * kThreads)
+  for (std::uint32_t i = block * kThreads + threadIdx.x; i < part.kept; i += part.chunks * kThreads)
     each(part, i);
 }
 __global__ void add_sparse_kernel(const std::uint32_t* frame, MessageTable table, float* values) {
@@ -650,8 +648,7 @@ __device__ void copy_chunk(const Chunk& chunk, const float* from, float* to) {
 }
 /// Rows or columns shared among a part's blocks, `of` threads for each.
 template <class Each>
-__device__ void of_lines(const MessageTable& table, const PartRow& part, std::uint32_t lines,
-                         std::uint32_t of, Each each) {
+__device__ void of_lines(const PartRow& part, std::uint32_t lines, std::uint32_t of, Each each) {
   const std::uint32_t block = static_cast<std::uint32_t>(blockIdx.x) - part.first_chunk;
   const std::uint32_t at_once = kThreads / of;
   const std::uint32_t turns = (lines + at_once - 1) / at_once;
@@ -664,8 +661,7 @@ __device__ float dot_of_lanes(const float* lanes) {
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
   return sum;
 }
-__device__ float dot_lane(const float* a, const float* b, std::uint32_t count,
-                          std::uint32_t lane) {
+__device__ float dot_lane(const float* a, const float* b, std::uint32_t count, std::uint32_t lane) {
   const std::uint32_t full = count / kLanes * kLanes;
   float sum = 0;
   for (std::uint32_t i = lane; i < full; i += kLanes) sum += a[i] * b[i];
@@ -700,7 +696,7 @@ __global__ void multiply_kernel(const float* values, Factors factors, MessageTab
     return copy_chunk(chunk, values + chunk.at, factors.left + part.left + chunk.start);
   const std::uint32_t columns = part.count / part.rows;
   const std::uint32_t lines = part.rows * static_cast<std::uint32_t>(factors.rank);
-  of_lines(table, part, lines, kLanes, [&](std::uint32_t line, std::uint32_t lane) {
+  of_lines(part, lines, kLanes, [&](std::uint32_t line, std::uint32_t lane) {
     // Ranks of a row side by side: they read the same values.
     const auto rank = static_cast<std::uint32_t>(factors.rank);
     const std::uint32_t row = line / rank;
@@ -766,7 +762,7 @@ __global__ void multiply_transposed_kernel(const float* values, Factors factors,
   if (part.rows == 0) return;
   const std::uint32_t columns = part.count / part.rows;
   const std::uint32_t lines = columns * static_cast<std::uint32_t>(factors.rank);
-  of_lines(table, part, lines, 1, [&](std::uint32_t line, std::uint32_t) {
+  of_lines(part, lines, 1, [&](std::uint32_t line, std::uint32_t) {
     if (line >= lines) return;
     const std::uint32_t column = line % columns;
     const float* left = factors.left + part.left + line / columns * part.rows;
@@ -876,8 +872,8 @@ const char* decode_form(const FormSettings& settings, const std::uint8_t* frames
                         std::size_t stride, int ranks, const MessageTable& table, float* values,
                         void* stream) {
   Launches launches;
-  launch_form<SumLevelsKernel>(launches, settings.form, table.chunk_count, stream, settings,
-                               frames, stride, ranks, table, values);
+  launch_form<SumLevelsKernel>(launches, settings.form, table.chunk_count, stream, settings, frames,
+                               stride, ranks, table, values);
   return launches.failure();
 }
 

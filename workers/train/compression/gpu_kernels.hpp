@@ -58,19 +58,19 @@ struct ChunkCount {
 constexpr std::uint32_t kSelectBins = 2048;
 /// What one block needs for itself while it measures or selects; in the GPU's memory.
 struct Scratch {
-  Measured* measured;      ///< of each chunk
-  float* factors;          ///< of each part
-  Selection* selected;     ///< of each part
-  ChunkCount* counts;      ///< of each chunk
-  std::uint32_t* bins;     ///< kSelectBins of each part, zeros
+  Measured* measured;   ///< of each chunk
+  float* factors;       ///< of each part
+  Selection* selected;  ///< of each part
+  ChunkCount* counts;   ///< of each chunk
+  std::uint32_t* bins;  ///< kSelectBins of each part, zeros
 };
 
 /// Codecs whose frames are gathered, every value in few bits.
 enum class Form : int { int8, onebit, ef_sign, signsgd, terngrad, qsgd, natural };
 struct FormSettings {
   Form form;
-  int bits;            ///< of a level, qsgd
-  std::uint64_t key;   ///< of this worker's draws in this step; with a part's offset, its key
+  int bits;           ///< of a level, qsgd
+  std::uint64_t key;  ///< of this worker's draws in this step; with a part's offset, its key
 };
 /// @param values become values + residual, where there is one; what is left of them after what the
 /// frame says becomes the residual

@@ -22,8 +22,7 @@ std::size_t frame_words(std::size_t bytes) { return (bytes + kFrameWord - 1) / k
 
 void check_kernels(const char* failure, const char* what) {
   if (failure != nullptr)
-    throw Error(ErrorKind::environment,
-                fmt::format("{} on the GPU failed: {}", what, failure));
+    throw Error(ErrorKind::environment, fmt::format("{} on the GPU failed: {}", what, failure));
 }
 
 /// GPU memory for so many of another type.
@@ -100,13 +99,13 @@ std::size_t level_bits(const CodecSettings& settings) {
 struct Message {
   std::vector<PartRow> parts;
   std::vector<ChunkRow> chunks;
-  std::size_t offset = 0;     ///< of its first element
-  std::size_t count = 0;      ///< elements
-  std::size_t bytes = 0;      ///< of a frame
-  std::size_t lefts = 0;      ///< floats
-  std::size_t rights = 0;     ///< floats
-  std::size_t right_at = 0;   ///< of its right factors among all
-  std::size_t first_part = 0; ///< of its rows in the GPU's tables
+  std::size_t offset = 0;      ///< of its first element
+  std::size_t count = 0;       ///< elements
+  std::size_t bytes = 0;       ///< of a frame
+  std::size_t lefts = 0;       ///< floats
+  std::size_t rights = 0;      ///< floats
+  std::size_t right_at = 0;    ///< of its right factors among all
+  std::size_t first_part = 0;  ///< of its rows in the GPU's tables
   std::size_t first_chunk = 0;
 };
 
@@ -125,8 +124,7 @@ Message lay_out(const ExchangePlan& plan, std::size_t piece, std::uint64_t step)
     row.offset = part.offset;
     row.count = static_cast<std::uint32_t>(part.count);
     row.first_chunk = static_cast<std::uint32_t>(message.chunks.size());
-    row.chunks =
-        static_cast<std::uint32_t>((part.count + kernels::kChunk - 1) / kernels::kChunk);
+    row.chunks = static_cast<std::uint32_t>((part.count + kernels::kChunk - 1) / kernels::kChunk);
     row.numbers = static_cast<std::uint32_t>(kFrameWord * numbers);
     row.levels = static_cast<std::uint32_t>(levels);
     row.left = static_cast<std::uint32_t>(message.lefts);
@@ -150,9 +148,9 @@ Message lay_out(const ExchangePlan& plan, std::size_t piece, std::uint64_t step)
           {static_cast<std::uint32_t>(message.parts.size()), chunk * kernels::kChunk});
     message.parts.push_back(row);
   }
-  message.bytes = is_16_bit(codec.codec)             ? 2 * message.count
+  message.bytes = is_16_bit(codec.codec)           ? 2 * message.count
                   : codec.codec == Codec::powersgd ? kFrameWord * (message.lefts + message.rights)
-                                                     : levels;
+                                                   : levels;
   return message;
 }
 
@@ -311,32 +309,32 @@ class GpuCodec final : public QueuedCodec {
     float* values = gradients_ + message.offset;
     float* kept = residual() == nullptr ? nullptr : residual() + message.offset;
     call("encode", [&] {
-      check_kernels(kernels::shorten(bfloat16, values, kept, message.count, frame, queue_.own_stream()),
-            "encoding");
+      check_kernels(
+          kernels::shorten(bfloat16, values, kept, message.count, frame, queue_.own_stream()),
+          "encoding");
     });
     call("reduce", [&] { all_reduce(frame, message.count, reduced_type(plan_.codec.codec)); });
     call("decode", [&] {
       check_kernels(kernels::lengthen(bfloat16, frame, message.count, values, queue_.own_stream()),
-            "decoding");
+                    "decoding");
     });
   }
 
   void sum_levels(const Message& message, const Call& call) {
     const std::size_t stride = kFrameWord * frame_words(message.bytes);
     const MessageTable table = table_of(message);
-    const kernels::FormSettings settings{
-        form_of(plan_.codec.codec), plan_.codec.bits,
-        step_key(worker_seed(plan_.seed, comm_.rank()), step_)};
+    const kernels::FormSettings settings{form_of(plan_.codec.codec), plan_.codec.bits,
+                                         step_key(worker_seed(plan_.seed, comm_.rank()), step_)};
     call("encode", [&] {
       check_kernels(kernels::encode_form(settings, gradients_, residual(), table, scratch(),
-                                 own_frame(stride), queue_.own_stream()),
-            "encoding");
+                                         own_frame(stride), queue_.own_stream()),
+                    "encoding");
     });
     call("reduce", [&] { all_gather(stride); });
     call("decode", [&] {
-      check_kernels(kernels::decode_form(settings, frames_.data(), stride, comm_.size(), table, gradients_,
-                                 queue_.own_stream()),
-            "decoding");
+      check_kernels(kernels::decode_form(settings, frames_.data(), stride, comm_.size(), table,
+                                         gradients_, queue_.own_stream()),
+                    "decoding");
     });
   }
 
@@ -348,15 +346,16 @@ class GpuCodec final : public QueuedCodec {
       correction.most = plan_.codec.clip / std::sqrt(static_cast<double>(ranks_));
     call("encode", [&] {
       check_kernels(kernels::encode_largest(gradients_, residual(), correction, table, scratch(),
-                                    reinterpret_cast<std::uint32_t*>(own_frame(stride)),
-                                    queue_.own_stream()),
-            "encoding");
+                                            reinterpret_cast<std::uint32_t*>(own_frame(stride)),
+                                            queue_.own_stream()),
+                    "encoding");
     });
     call("reduce", [&] { all_gather(stride); });
     call("decode", [&] {
-      check_kernels(kernels::decode_sparse(reinterpret_cast<const std::uint32_t*>(frames_.data()), stride,
-                                   comm_.size(), table, gradients_, queue_.own_stream()),
-            "decoding");
+      check_kernels(
+          kernels::decode_sparse(reinterpret_cast<const std::uint32_t*>(frames_.data()), stride,
+                                 comm_.size(), table, gradients_, queue_.own_stream()),
+          "decoding");
     });
   }
 
@@ -365,13 +364,14 @@ class GpuCodec final : public QueuedCodec {
     auto* frame = reinterpret_cast<float*>(frames_.data());
     const std::uint64_t key = step_key(plan_.seed, step_);
     call("encode", [&] {
-      check_kernels(kernels::encode_drawn(gradients_, residual(), !plan_.codec.feedback, key, table, frame,
-                                  queue_.own_stream()),
-            "encoding");
+      check_kernels(kernels::encode_drawn(gradients_, residual(), !plan_.codec.feedback, key, table,
+                                          frame, queue_.own_stream()),
+                    "encoding");
     });
     call("reduce", [&] { all_reduce(frame, message.bytes / kFrameWord, DataType::float32); });
     call("decode", [&] {
-      check_kernels(kernels::decode_drawn(frame, key, table, gradients_, queue_.own_stream()), "decoding");
+      check_kernels(kernels::decode_drawn(frame, key, table, gradients_, queue_.own_stream()),
+                    "decoding");
     });
   }
 
@@ -381,18 +381,22 @@ class GpuCodec final : public QueuedCodec {
     call("encode", [&] {
       void* stream = queue_.own_stream();
       if (step_ == 0)
-        check_kernels(kernels::draw_right(factors, step_key(plan_.seed, 0), table, stream), "drawing");
-      check_kernels(kernels::encode_left(gradients_, residual(), factors, table, stream), "encoding");
+        check_kernels(kernels::draw_right(factors, step_key(plan_.seed, 0), table, stream),
+                      "drawing");
+      check_kernels(kernels::encode_left(gradients_, residual(), factors, table, stream),
+                    "encoding");
     });
     call("reduce", [&] { all_reduce(factors.left, message.lefts, DataType::float32); });
     call("encode", [&] {
-      check_kernels(kernels::encode_right(gradients_, factors, table, queue_.own_stream()), "encoding");
+      check_kernels(kernels::encode_right(gradients_, factors, table, queue_.own_stream()),
+                    "encoding");
     });
     call("reduce", [&] { all_reduce(factors.right, message.rights, DataType::float32); });
     call("decode", [&] {
-      check_kernels(kernels::decode_factors(gradients_, residual(), 1.0F / static_cast<float>(ranks_),
-                                    factors, table, queue_.own_stream()),
-            "decoding");
+      check_kernels(
+          kernels::decode_factors(gradients_, residual(), 1.0F / static_cast<float>(ranks_),
+                                  factors, table, queue_.own_stream()),
+          "decoding");
     });
   }
 

@@ -39,8 +39,8 @@ DYN_ON_GPU_TOO constexpr std::size_t stratum_size(std::size_t i, std::size_t kep
   return count / kept + (i < count % kept ? 1 : 0);
 }
 /// The place drawn in that stratum.
-DYN_ON_GPU_TOO constexpr std::size_t drawn_place(std::size_t i, std::size_t kept,
-                                                 std::size_t count, std::uint32_t key) {
+DYN_ON_GPU_TOO constexpr std::size_t drawn_place(std::size_t i, std::size_t kept, std::size_t count,
+                                                 std::uint32_t key) {
   const std::size_t rest = count % kept;
   const std::size_t start = i * (count / kept) + (i < rest ? i : rest);
   const auto word = static_cast<std::uint64_t>(random_word(key, static_cast<std::uint32_t>(i)));

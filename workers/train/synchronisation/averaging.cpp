@@ -81,14 +81,13 @@ const float* NeighbourAverage::average(std::uint64_t round, const float* own) {
 
 void NeighbourAverage::swap(const Mixing& mixing, const float* own) {
   const std::size_t bytes = count_ * sizeof(float);
-  memory_.complete();  // the library takes a GPU's memory as it is
+  memory_.complete();                             // the library takes a GPU's memory as it is
   std::vector<std::pair<Request, int>> requests;  ///< with whom
   for (std::size_t n = 0; n < mixing.from.size(); ++n) {
     const int from = mixing.from[n].worker;
     requests.emplace_back(comm_.irecv(in_.at(n * count_), bytes, from, kGossipTag), from);
   }
-  for (const int to : mixing.to)
-    requests.emplace_back(comm_.isend(own, bytes, to, kGossipTag), to);
+  for (const int to : mixing.to) requests.emplace_back(comm_.isend(own, bytes, to, kGossipTag), to);
   for (const auto& [request, peer] : requests) comm_.wait_within(request, peer, silence_);
 }
 

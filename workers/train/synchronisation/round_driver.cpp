@@ -41,8 +41,8 @@ class RoundDriver final : public StepDriver {
       : comm_(comm), plan_(plan), spec_(spec), worker_(worker), lengths_(spec) {
     worker_.hold(true, worker_.needs_answers(plan_.servers));
     if (has_neighbours(spec_)) {
-      neighbours_ = make_outliving<NeighbourAverage>(
-          comm, worker_.memory(), spec_.topology, plan_.elements(), worker_.seed(), silence);
+      neighbours_ = make_outliving<NeighbourAverage>(comm, worker_.memory(), spec_.topology,
+                                                     plan_.elements(), worker_.seed(), silence);
     } else {
       exchange_ = make_exchange(comm, plan_, worker_.gradients(), worker_.sums(), worker_.memory());
       apply_sums(true);
@@ -295,7 +295,7 @@ class RoundDriver final : public StepDriver {
   FlatBuffer moved_;  ///< SlowMo: the momentum of averages
   bool has_met_ = false;
   bool applies_ = false;  ///< the exchange's sums are gradients
-  double loss_ = 0;           ///< of the last round that it took part in
+  double loss_ = 0;       ///< of the last round that it took part in
   double busy_us_ = 0;
   std::vector<Span> spans_;
   bool forgot_ = false;  ///< that workers wait otherwise by now: a planted fault
