@@ -51,6 +51,8 @@ class GpuOrder {
   /// What is called, followed and noted from now on is on this lane, one of those that
   /// GpuCalls::open_lanes() made. Lane 0 before the communicator's owner does anything else.
   virtual void use_lane(std::size_t /*lane*/) {}
+  /// That lane's own stream (a cudaStream_t), for kernels between two calls.
+  [[nodiscard]] virtual void* own_stream() { return nullptr; }
 
  protected:
   GpuOrder() = default;

@@ -76,6 +76,7 @@ struct CodecRow {
   bool unbiased = false;    ///< the expected value is the gradient, without error feedback
   bool momentum = false;    ///< takes the optimizer's momentum upon itself
   bool by_density = false;  ///< `density` says how many values it keeps
+  bool alike = true;        ///< a frame is as long on every worker, whatever its values
 };
 
 // A new codec is a name above, a row here, its bytes in codec_bytes() and its loops.
@@ -135,7 +136,8 @@ inline constexpr std::array kCodecs{
              .name = "threshold",
              .words = "fixed-threshold sparsification",
              .kind = CodecKind::sparse,
-             .feedback = FeedbackUse::usual},
+             .feedback = FeedbackUse::usual,
+             .alike = false},
     CodecRow{.codec = Codec::dgc,
              .name = "dgc",
              .words = "DGC",

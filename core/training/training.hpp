@@ -253,6 +253,9 @@ std::string engine_misfit(TrainingMethod method, Backend backend);
 /// Why nothing can choose this backend's settings while it trains; empty when something can, or
 /// nothing shall.
 std::string tuner_misfit(const TrainingSpec& spec, Backend backend);
+/// Why they are not to be had on GPUs over this backend; empty when they are, and where the backend
+/// works in host memory.
+std::string gpu_misfit(const TrainingSpec& spec, Backend backend);
 /// Why these settings do not go together; empty when they do.
 std::string training_contradiction(const TrainingSpec& spec);
 

@@ -53,6 +53,7 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = engine_misfit(spec.method, group.backend); !reason.empty()) return reason;
   if (auto reason = tuner_misfit(spec, group.backend); !reason.empty()) return reason;
+  if (auto reason = gpu_misfit(spec, group.backend); !reason.empty()) return reason;
   if (auto reason = table_misfit(spec, group.backend); !reason.empty()) return reason;
   if (is_tuned(spec) && group.ranks < 2)
     return fmt::format("tuner = \"{}\": a lone worker calls no collective", spec.tuner);

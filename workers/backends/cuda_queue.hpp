@@ -37,6 +37,7 @@ class CudaQueue final : public GpuQueue {
   void stamp(std::size_t number) override;
   [[nodiscard]] double between_us(std::size_t from, std::size_t to) override;
   void use_lane(std::size_t lane) override;
+  [[nodiscard]] void* own_stream() override { return stream(); }
   /// A graph must go before the communicator whose calls it holds.
   void drop_graph();
 

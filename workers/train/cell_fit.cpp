@@ -10,16 +10,6 @@ namespace dynamiccl {
 namespace {
 
 std::string why_not_on_gpu(Communicator& comm, const TrainingSpec& spec) {
-  if (spec.compression != Codec::none)
-    return fmt::format(
-        "compression = \"{}\" on GPUs: codecs are offered in host memory alone; take backend gloo, "
-        "openmpi or mpich",
-        name_of(spec.compression));
-  if (!trains_as_one(spec) || spec.pace > 0 || spec.slow_factor > 1)
-    return fmt::format(
-        "{} on GPUs: staleness, local steps, neighbours and slowed workers are "
-        "offered in host memory alone; take backend gloo, openmpi or mpich",
-        synchronisation_words(spec.method, spec.synchronisation));
   const bool served = architecture_of(spec.method) == Architecture::ps;
   CallShape shape;
   // A server without a GPU takes part in what a server does.
@@ -46,6 +36,7 @@ std::string why_not_trainable(Communicator& comm, const RunConfig& config,
   if (auto reason = training_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = engine_misfit(spec.method, config.backend); !reason.empty()) return reason;
   if (auto reason = tuner_misfit(spec, config.backend); !reason.empty()) return reason;
+  if (auto reason = gpu_misfit(spec, config.backend); !reason.empty()) return reason;
   if (is_tuned(spec))
     if (auto reason = why_no_step_tuner(); !reason.empty()) return reason;
   if (is_tuned(spec) && config.ranks < 2)

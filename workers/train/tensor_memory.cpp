@@ -55,6 +55,16 @@ class HostMemory final : public TensorMemory {
 
 }  // namespace
 
+void TensorMemory::blend(float* to, float keep, const float* from, float share, std::size_t count) {
+  if (share == 0) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = keep == 0 ? 0.0F : keep * to[i];
+  } else if (keep == 0) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = share * from[i];
+  } else {
+    for (std::size_t i = 0; i < count; ++i) to[i] = keep * to[i] + share * from[i];
+  }
+}
+
 void TensorMemory::aside(GpuOrder& /*queue*/, std::size_t /*number*/,
                          const std::function<void()>& /*work*/) {
   throw Error(ErrorKind::bug, "host memory has no queue of its own");

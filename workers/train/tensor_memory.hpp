@@ -30,6 +30,9 @@ class TensorMemory {
   [[nodiscard]] virtual bool copies_wait() const = 0;
   virtual void clear(float* at, std::size_t count) = 0;
   virtual void add(float* sum, const float* more, std::size_t count) = 0;
+  /// to = keep x to + share x from; with keep 0 what `to` held does not matter, with share 0
+  /// `from` is not read.
+  virtual void blend(float* to, float keep, const float* from, float share, std::size_t count);
   /// As sgd_update(). May be put off until apply(): many small updates go as one.
   virtual void update(const Sgd& sgd, float* weight, float* velocity, const float* gradient,
                       float scale, std::size_t count) = 0;

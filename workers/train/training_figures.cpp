@@ -121,11 +121,12 @@ void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelPro
   details["gradients"] = std::move(ready);
 }
 
-void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us) {
-  figures.forward_us = profile.step.forward_us;
-  figures.backward_us = profile.step.backward_us;
-  figures.update_us = profile.step.update_us;
-  figures.exposed_us = std::max(0.0, step_us - profile.compute_us);
+void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us,
+                           double steps) {
+  figures.forward_us = steps * profile.step.forward_us;
+  figures.backward_us = steps * profile.step.backward_us;
+  figures.update_us = steps * profile.step.update_us;
+  figures.exposed_us = std::max(0.0, step_us - steps * profile.compute_us);
 }
 
 void describe(TrainingFigures& figures, const TrialResult& trial,

@@ -44,8 +44,9 @@ void describe(TrainingFigures& figures, const ExchangePlan& plan, const ModelPro
               const LinkCost& link, int workers, int threads);
 /// A GPU computes while the host goes on, so the host's clock sees no parts of a step: those of the
 /// profile stand for them, and what a step takes longer is exposed communication.
-/// @param step_us median measured step
-void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us);
+/// @param step_us median measured step, or round of so many `steps`
+void take_parts_of_profile(TrainingFigures& figures, const ModelProfile& profile, double step_us,
+                           double steps);
 /// What was tried before one of the plans was taken.
 void describe(TrainingFigures& figures, const TrialResult& trial,
               const std::vector<ExchangePlan>& plans);

@@ -143,6 +143,9 @@ class TrainingRun final : public TrainingRunner {
 std::string TrainingRun::unsupported(const WorkCell& cell) {
   try {
     spec_ = training_spec(cell);
+    // Workers that never agree have nothing else by which a cell could be seen to be wrong.
+    const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
+    if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;
     if (auto reason = why_not_trainable(comm_, config_, spec_); !reason.empty()) return reason;
     if (auto reason = ranks_misfit(spec_, comm_.size()); !reason.empty()) return reason;
     spec_.servers = servers_ = servers_of(spec_, comm_.size());
@@ -350,7 +353,8 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
   traffic.conclude(*record.training, spec_.batch * worker_steps, steps,
                    static_cast<double>(payload_bytes_));
   if (worker_->memory().on_gpu())
-    take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us));
+    take_parts_of_profile(*record.training, *profile_, median(record.measured.total_us),
+                          worker_steps / steps);
 }
 
 void TrainingRun::describe_held(TrainingFigures& figures, const ExchangePlan& plan,
@@ -466,9 +470,6 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
 
 /// Before anything is measured, against one process that does every worker's part.
 void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
-  // Workers that never agree have nothing else by which a cell could be seen to be wrong.
-  const bool agree = agreement_of(spec_.method, spec_.synchronisation) != WeightAgreement::never;
-  if (config_.protocol.verify && !agree && spec_.oracle == 0) spec_.oracle = kLeastOracle;
   if (spec_.oracle == 0) return;
   const auto make = [&] { return driver(plan); };
   if (answers_singly(spec_)) {

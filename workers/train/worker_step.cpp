@@ -113,9 +113,28 @@ void TrainingWorker::hold(bool gradients, bool answers) {
 
 const float* TrainingWorker::weights_in_order() {
   for (std::size_t i = 0; i < counts_.size(); ++i)
-    memory_.copy(learner_.parameters()[static_cast<std::size_t>(order_[i])].data,
-                 gradients_.at(offsets_[i]), counts_[i]);
+    memory_.copy_later(learner_.parameters()[static_cast<std::size_t>(order_[i])].data,
+                       gradients_.at(offsets_[i]), counts_[i]);
+  memory_.flush_copies();
   return gradients_.data();
+}
+
+std::vector<float> TrainingWorker::host_copy(const float* of) {
+  std::vector<float> all(velocity_.size());
+  memory_.to_host(of, all.data(), all.size());
+  return all;
+}
+
+std::vector<float> TrainingWorker::host_weights() { return host_copy(weights_in_order()); }
+
+void TrainingWorker::take_host_weights(const float* in_order) {
+  if (!memory_.on_gpu()) return take_weights(in_order, 1);
+  take_host_gradients(in_order);
+  take_weights(gradients_.data(), 1);
+}
+
+void TrainingWorker::take_host_gradients(const float* in_order) {
+  memory_.from_host(in_order, gradients_.data(), gradients_.size());
 }
 
 void TrainingWorker::reset() {
@@ -135,7 +154,28 @@ void TrainingWorker::update_from_sum(std::size_t gradient, const float* sums) {
   update(gradient, sums + offsets_[gradient], static_cast<float>(1.0 / workers_));
 }
 
+/// A GPU's velocity is that of gradients before they are scaled: where another scale comes, as when
+/// means of weights follow sums of gradients, it goes over.
+void TrainingWorker::rescale_velocity(float scale) {
+  memory_.apply();
+  memory_.blend(velocity_.data(), velocity_scale_ / scale, nullptr, 0, velocity_.size());
+  velocity_scale_ = scale;
+}
+
+std::vector<float> TrainingWorker::host_velocity() {
+  std::vector<float> velocity = host_copy(velocity_.data());
+  if (memory_.on_gpu())
+    for (float& each : velocity) each *= velocity_scale_;
+  return velocity;
+}
+
+void TrainingWorker::take_host_velocity(const float* in_order) {
+  memory_.from_host(in_order, velocity_.data(), velocity_.size());
+  velocity_scale_ = 1;
+}
+
 void TrainingWorker::update(std::size_t gradient, const float* value, float scale) {
+  if (memory_.on_gpu() && scale != velocity_scale_) rescale_velocity(scale);
   float* weight = learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data;
   const Sgd sgd{static_cast<float>(spec_.learning_rate),
                 static_cast<float>(optimizer_momentum(spec_))};
@@ -187,12 +227,18 @@ void TrainingWorker::run_backward(StepTimes& times) {
   const double start_us = now_us();
   learner_.compute_loss();
   times.forward_us += now_us() - start_us;
-  times.backward_us = span_of("backward", 0, [&] { learner_.backward(); });
+  times.backward_us = span_of("backward", 0, [&] {
+    learner_.backward();
+    if (is_slowed_down()) memory_.complete();
+  });
   last_backward_us_ = times.backward_us;
 }
 
 double TrainingWorker::slow_down(double start_us) const {
-  if (spec_.pace <= 0 && spec_.slow_factor <= 1) return 0;
+  if (!is_slowed_down()) return 0;
+  const double entered_us = now_us();
+  // A GPU was given the forward pass, and takes its time only now.
+  memory_.complete();
   const double before_us = now_us();
   // The backward pass is still to come: it takes what the last one took.
   const double own_us = std::max(before_us - start_us + last_backward_us_, spec_.pace * 1000);
@@ -200,7 +246,7 @@ double TrainingWorker::slow_down(double start_us) const {
   const double pause_us = start_us + own_us * factor - last_backward_us_ - before_us;
   if (pause_us > 0)
     std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(pause_us));
-  return now_us() - before_us;
+  return now_us() - entered_us;
 }
 
 namespace {
@@ -385,12 +431,18 @@ StepTimes TrainingWorker::step_by_itself(bool apply) {
   run_forward(nullptr, times);
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
-    memory_.copy(gradient, gradients_.at(offsets_[i]), counts_[i]);
+    memory_.copy_later(gradient, gradients_.at(offsets_[i]), counts_[i]);
   });
   run_backward(times);
+  memory_.flush_copies();
   ++step_;
+  if (learner_.keeps_samples()) fetch(worker_);
+  // A GPU was only given the passes.
+  times.backward_us += time_of([&] { memory_.complete(); });
   const double start_us = now_us();
   if (apply) apply_gradients(1);
+  // A GPU's step ends when it has been computed, not when it has been queued.
+  memory_.complete();
   times.update_us = now_us() - start_us;
   times.loss = learner_.loss();
   return times;
@@ -406,6 +458,7 @@ double TrainingWorker::compute_for(int worker, std::uint64_t step) {
   for (int stage = 0; stage < learner_.stages(); ++stage) learner_.forward(stage);
   learner_.compute_loss();
   learner_.backward();
+  memory_.complete();
   return learner_.loss();
 }
 
@@ -421,14 +474,25 @@ void TrainingWorker::take_weights(const float* in_order, float scale) {
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     float* weight = learner_.parameters()[static_cast<std::size_t>(order_[i])].data;
     const float* from = in_order + offsets_[i];
-    std::transform(from, from + counts_[i], weight, [scale](float value) { return value * scale; });
+    if (memory_.on_gpu() && scale == 1) {
+      memory_.copy_later(from, weight, counts_[i]);
+    } else {
+      memory_.blend(weight, 0, from, scale, counts_[i]);
+    }
   }
+  memory_.flush_copies();
 }
 
 void TrainingWorker::draw_to(const float* in_order, float part) {
-  for (std::size_t i = 0; i < counts_.size(); ++i)
-    draw(learner_.parameters()[static_cast<std::size_t>(order_[i])].data, in_order + offsets_[i],
-         part, counts_[i]);
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    float* weight = learner_.parameters()[static_cast<std::size_t>(order_[i])].data;
+    const float* to = in_order + offsets_[i];
+    if (memory_.on_gpu()) {
+      memory_.blend(weight, 1 - part, to, part, counts_[i]);
+    } else {
+      draw(weight, to, part, counts_[i]);
+    }
+  }
 }
 
 StepTimes TrainingWorker::finish(StepExchange& exchange) {

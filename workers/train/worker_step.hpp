@@ -78,19 +78,27 @@ class TrainingWorker {
   /// Applies what is still open.
   StepTimes finish(StepExchange& exchange);
   /// One step without the others: this worker's gradient is in gradients() afterwards, and in the
-  /// weights where it is applied. Host memory.
+  /// weights where it is applied.
   StepTimes step_by_itself(bool apply);
-  /// Some worker's gradient of its step `step` at the present weights, into gradients(). Host
-  /// memory. @returns its loss
+  /// Some worker's gradient of its step `step` at the present weights, into gradients().
+  /// @returns its loss
   double compute_for(int worker, std::uint64_t step);
   /// What gradients() holds is applied, as a mean over so many workers.
   void apply_gradients(int over);
   /// These, in the order of gradients, are applied as a mean over so many workers.
   void apply(const float* sums, int over);
-  /// Weights in the order of gradients become `scale` times these.
+  /// Weights in the order of gradients become `scale` times these, of memory().
   void take_weights(const float* in_order, float scale);
-  /// Weights go this part of their way to these, which are in the order of gradients.
+  /// Weights go this part of their way to these, of memory(), which are in the order of gradients.
   void draw_to(const float* in_order, float part);
+  /// Copies in host memory, in the order of gradients, and the ways back: what an oracle reckons
+  /// with, and what goes to a server by way of the host. Those of weights pass through gradients().
+  [[nodiscard]] std::vector<float> host_weights();
+  [[nodiscard]] std::vector<float> host_gradients() { return host_copy(gradients_.data()); }
+  [[nodiscard]] std::vector<float> host_velocity();
+  void take_host_weights(const float* in_order);
+  void take_host_gradients(const float* in_order);
+  void take_host_velocity(const float* in_order);
   [[nodiscard]] float* velocity() { return velocity_.data(); }
   /// One step as one process would do it: every worker's batch in turn, gradients added in rank
   /// order.
@@ -124,6 +132,7 @@ class TrainingWorker {
   [[nodiscard]] const std::vector<Span>& stage_spans() const { return stage_spans_; }
 
  private:
+  [[nodiscard]] std::vector<float> host_copy(const float* of);
   /// Queues this worker's next batch, where the learner keeps samples.
   void fetch(int worker);
   /// @returns microseconds that it waited for the batch
@@ -133,6 +142,7 @@ class TrainingWorker {
   /// @param value the gradient's sum over all workers, or its average with scale 1
   void update(std::size_t gradient, const float* value, float scale);
   void update_from_sum(std::size_t gradient, const float* sums);
+  void rescale_velocity(float scale);
   /// What came for this gradient: its sum, or the weights that a server updated.
   void take_answer(std::size_t gradient);
   void settle(StepExchange& exchange, int stage, StepTimes& times);
@@ -140,6 +150,7 @@ class TrainingWorker {
   /// Waits as `pace` and `slow_factor` ask, between the passes of a step whose forward pass began
   /// then. @returns the microseconds
   double slow_down(double start_us) const;
+  [[nodiscard]] bool is_slowed_down() const { return spec_.pace > 0 || spec_.slow_factor > 1; }
   void run_forward(StepExchange* exchange, StepTimes& times);
   void run_backward(StepTimes& times);
   void add_lowest_bit();
@@ -167,6 +178,7 @@ class TrainingWorker {
   FlatBuffer gradients_;
   FlatBuffer sums_;  ///< PS alone: a second place for the answers
   FlatBuffer velocity_;
+  float velocity_scale_ = 1;  ///< of gradients: on a GPU velocities are of those before
   /// The weights at the start, parameter by parameter: what lets every method begin with the same
   /// ones. The measurement's, not a method's, and held in steps without communication too.
   FlatBuffer start_;

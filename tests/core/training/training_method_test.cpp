@@ -67,6 +67,31 @@ TEST_CASE("a method leaves a choice while its own sizes are unsaid") {
   CHECK_FALSE(leaves_a_choice(spec));
 }
 
+TEST_CASE("what cannot be had on GPUs is refused by name, with the reason", "[d-35]") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_a2a;
+  for (const CodecRow& row : kCodecs) {
+    INFO(row.name);
+    spec.compression = row.codec;
+    const std::string reason = gpu_misfit(spec, Backend::nccl);
+    CHECK(reason.empty() == (row.codec != Codec::threshold));
+    CHECK(gpu_misfit(spec, Backend::gloo).empty());
+    CHECK(gpu_misfit(spec, Backend::cuda_aware_mpi).empty() == (row.codec == Codec::none));
+  }
+  spec.compression = Codec::threshold;
+  CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("threshold") &&
+                                                  ContainsSubstring("partial") &&
+                                                  ContainsSubstring("take topk"));
+  spec.compression = Codec::int8;
+  spec.method = TrainingMethod::bytescheduler_a2a;
+  CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("take wfbp-a2a"));
+  spec.compression = Codec::none;
+  for (const auto& each : NameTable<Synchronisation>::entries) {
+    spec.synchronisation = each.value;
+    CHECK(gpu_misfit(spec, Backend::nccl).empty());
+  }
+}
+
 TEST_CASE("a library's engine runs over the backend that it brings along") {
   CHECK(engine_misfit(TrainingMethod::ddp, Backend::gloo).empty());
   CHECK_THAT(engine_misfit(TrainingMethod::ddp, Backend::openmpi),

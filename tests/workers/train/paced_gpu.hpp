@@ -116,7 +116,11 @@ class NamedGpuMemory final : public TensorMemory {
   }
   void update(const Sgd& sgd, float* weight, float* velocity, const float* gradient, float scale,
               std::size_t count) override {
-    host_->update(sgd, weight, velocity, gradient, scale, count);
+    // As a GPU's fused update: the velocity is that of gradients before they are scaled.
+    for (std::size_t i = 0; i < count; ++i) {
+      velocity[i] = sgd.momentum * velocity[i] + gradient[i];
+      weight[i] -= sgd.rate * scale * velocity[i];
+    }
   }
   void apply() override {}
   void to_host(const float* from, float* host, std::size_t count) override {

@@ -86,6 +86,63 @@ TEST_CASE("servers that are the optimizers train the same on GPUs", "[d-03]") {
   check_against_one_process(*served, 2, 1e-5);
 }
 
+namespace {
+
+/// Trains one cell and requires that it ends as its replay does.
+void check_replayed(Job& job) {
+  share_gpus(job);
+  run_to_end(job);
+  for (int rank = 0; rank < job.config.ranks; ++rank) {
+    for (const CellRecord& record : job.records_of<CellRecord>(rank)) {
+      if (record.status == CellStatus::unsupported) SKIP(record.reason);
+      INFO(record.cell_id << " on rank " << rank << ": " << record.reason);
+      CHECK(record.status == CellStatus::ok);
+      CHECK(record.wrong == 0);
+      REQUIRE(record.training);
+      CHECK(record.training->max_difference >= 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rounds and neighbours on GPUs train what their replay does",
+          "[d-15][d-17][d-28][d-30]") {
+  const bool neighbours = GENERATE(false, true);
+  const auto how = GENERATE(Synchronisation::local, Synchronisation::post_local,
+                            Synchronisation::adacomm, Synchronisation::easgd);
+  if (neighbours && how != Synchronisation::local) return;
+  const auto method = neighbours ? TrainingMethod::d_psgd : TrainingMethod::wfbp_a2a;
+  auto job = job_of(Backend::nccl, 2, {method}, 5);
+  edit_specs(*job, [&](TrainingSpec& spec) {
+    spec.synchronisation = how;
+    spec.local_steps = 3;
+    if (how == Synchronisation::post_local) spec.local_after = 4;
+    if (how == Synchronisation::adacomm) spec.adapt_every = 3;
+  });
+  check_replayed(*job);
+}
+
+TEST_CASE("encoded gradients on GPUs are what the host's codecs make of them",
+          "[d-58][d-64][d-69]") {
+  const auto codec = GENERATE(Codec::fp16, Codec::bf16, Codec::int8, Codec::onebit, Codec::ef_sign,
+                              Codec::signsgd, Codec::terngrad, Codec::qsgd, Codec::natural,
+                              Codec::topk, Codec::randomk, Codec::dgc, Codec::powersgd);
+  INFO(name_of(codec));
+  auto job = job_of(Backend::nccl, 2, {TrainingMethod::bsp_a2a, TrainingMethod::wfbp_a2a}, 5);
+  edit_specs(*job, [&](TrainingSpec& spec) { spec.compression = codec; });
+  check_replayed(*job);
+}
+
+TEST_CASE("servers answer workers on GPUs each by itself", "[d-13][d-14][d-21]") {
+  const auto how = GENERATE(Synchronisation::ssp, Synchronisation::asp, Synchronisation::backup,
+                            Synchronisation::staggered, Synchronisation::lag);
+  INFO(name_of(how));
+  auto job = job_of(Backend::nccl, 2, {TrainingMethod::bsp_ps}, 5);
+  edit_specs(*job, [&](TrainingSpec& spec) { spec.synchronisation = how; });
+  check_replayed(*job);
+}
+
 // As experiments/gpu_training_check.toml, which says why few steps are compared.
 TEST_CASE("deep models train on GPUs what one process would train", "[d-40][d-46]") {
   const int workers = GENERATE(2, 4);

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "workers/train/compression/random_words.hpp"
+
 namespace dynamiccl {
 
 /// Encoding of a gradient's values into a frame, and adding of a frame's values to a sum. Frames
@@ -60,11 +62,6 @@ void add_sparse(const std::uint8_t* frame, std::size_t kept, std::size_t count, 
 /// How many values a frame of encode_above() has.
 std::size_t sparse_kept(const std::uint8_t* frame);
 
-/// The place drawn in stratum `i` of `kept`, of `count` values.
-std::size_t drawn_place(std::size_t i, std::size_t kept, std::size_t count, std::uint32_t key);
-/// How many values that stratum has: the reciprocal of the chance of each.
-std::size_t stratum_size(std::size_t i, std::size_t kept, std::size_t count);
-
 /// left = matrix x right: `rank` columns of `rows` from `rank` rows of `columns`, all column by
 /// column.
 void multiply(const float* matrix, std::size_t rows, std::size_t columns, const float* right,
@@ -80,17 +77,5 @@ void orthonormalise(float* columns, std::size_t rows, std::size_t rank);
 
 /// Euclidean norm.
 double norm(const float* values, std::size_t count);
-
-/// A random word of a place, the same on every machine.
-constexpr std::uint32_t random_word(std::uint32_t key, std::uint32_t place) {
-  // Hash Prospector's low-bias 32-bit mixer.
-  std::uint32_t x = key + place * 0x9E3779B9U;
-  x ^= x >> 16;
-  x *= 0x21F0AAADU;
-  x ^= x >> 15;
-  x *= 0x735A2D97U;
-  x ^= x >> 15;
-  return x;
-}
 
 }  // namespace dynamiccl

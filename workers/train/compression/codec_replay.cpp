@@ -19,12 +19,12 @@ CodecReplay::CodecReplay(const ExchangePlan& plan, TrainingWorker& worker)
 void CodecReplay::step(std::uint64_t step) {
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
     worker_.compute_for(static_cast<int>(w), step);
-    std::copy_n(worker_.gradients(), sums_.size(), gradients_[w].begin());
+    gradients_[w] = worker_.host_gradients();
     codecs_[w].begin_step();
   }
   for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) sum_piece(piece);
   note_slack();
-  std::copy(sums_.begin(), sums_.end(), worker_.gradients());
+  worker_.take_host_gradients(sums_.data());
   worker_.apply_gradients(worker_.workers());
 }
 

@@ -12,7 +12,7 @@ namespace dynamiccl {
 /// each with that worker's own residual, and adds what comes out in rank order.
 class CodecReplay {
  public:
-  /// @param worker whose model computes; host memory
+  /// @param worker whose model computes, in any memory; gradients are encoded in the host's
   CodecReplay(const ExchangePlan& plan, TrainingWorker& worker);
 
   /// One step of all workers, from the worker's weights and momentum, which are those after it

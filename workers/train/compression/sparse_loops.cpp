@@ -161,22 +161,4 @@ void add_sparse(const std::uint8_t* frame, std::size_t kept, std::size_t count, 
 
 std::size_t sparse_kept(const std::uint8_t* frame) { return load_as<std::uint32_t>(frame); }
 
-namespace {
-
-std::size_t stratum_start(std::size_t i, std::size_t kept, std::size_t count) {
-  return i * (count / kept) + std::min(i, count % kept);
-}
-
-}  // namespace
-
-std::size_t stratum_size(std::size_t i, std::size_t kept, std::size_t count) {
-  return count / kept + (i < count % kept ? 1 : 0);
-}
-
-std::size_t drawn_place(std::size_t i, std::size_t kept, std::size_t count, std::uint32_t key) {
-  const auto word = static_cast<std::uint64_t>(random_word(key, static_cast<std::uint32_t>(i)));
-  return stratum_start(i, kept, count) +
-         static_cast<std::size_t>((word * stratum_size(i, kept, count)) >> 32);
-}
-
 }  // namespace dynamiccl

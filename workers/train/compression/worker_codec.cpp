@@ -10,14 +10,6 @@
 namespace dynamiccl {
 namespace {
 
-/// splitmix64's finaliser.
-std::uint64_t mixed(std::uint64_t z) {
-  z += 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
 /// Takes from `residual`, which holds the values, what their 16-bit frame says.
 void take_away_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count, float* residual) {
   std::array<float, 1024> decoded;
@@ -34,8 +26,16 @@ void take_away_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count,
 
 }  // namespace
 
+std::uint64_t step_key(std::uint64_t seed, std::uint64_t step) {
+  return mixed_word(mixed_word(seed) + step);
+}
+
+std::uint64_t worker_seed(std::uint64_t seed, int worker) {
+  return mixed_word(seed + 1 + static_cast<std::uint64_t>(worker));
+}
+
 std::uint32_t shared_key(std::uint64_t seed, std::uint64_t step, const CodedPart& part) {
-  return static_cast<std::uint32_t>(mixed(mixed(mixed(seed) + step) + part.offset) >> 32);
+  return static_cast<std::uint32_t>(mixed_word(step_key(seed, step) + part.offset) >> 32);
 }
 
 DataType reduced_type(Codec codec) {
@@ -79,7 +79,7 @@ std::size_t WorkerCodec::kept(const CodedPart& part) const {
 }
 
 std::uint32_t WorkerCodec::key(const CodedPart& part, bool own) const {
-  const std::uint64_t seed = own ? mixed(seed_ + 1 + static_cast<std::uint64_t>(worker_)) : seed_;
+  const std::uint64_t seed = own ? worker_seed(seed_, worker_) : seed_;
   return shared_key(seed, step_, part);
 }
 

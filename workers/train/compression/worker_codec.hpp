@@ -81,6 +81,9 @@ void sum_frames(const CodecSettings& settings, const CodedPart& part, std::uint6
 /// @param key of random-k's draw
 void decode_reduced(const CodecSettings& settings, const CodedPart& part, std::uint32_t key,
                     std::size_t kept, const std::uint8_t* frame, float* values);
+/// What draws of a step depend on beside the part's place, and the seed of a worker's own draws.
+std::uint64_t step_key(std::uint64_t seed, std::uint64_t step);
+std::uint64_t worker_seed(std::uint64_t seed, int worker);
 /// The draw that all workers share.
 std::uint32_t shared_key(std::uint64_t seed, std::uint64_t step, const CodedPart& part);
 /// What the library sums such a codec's message as.

@@ -1,6 +1,8 @@
 #include "workers/train/exchange/queued_exchange.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 #include "workers/measure/clock.hpp"
@@ -19,12 +21,16 @@ QueuedExchange::QueuedExchange(Communicator& comm, const ExchangePlan& plan, flo
       followed_(plan.path.lanes, false),
       split_(method_row(plan.method).split),
       missing_(plan.pieces.size(), 0),
-      awaited_(plan.pieces.size(), true) {}
+      awaited_(plan.pieces.size(), true) {
+  if (plan_.codec.codec != Codec::none)
+    codec_ = make_queued_codec(comm_, plan_, gradients_, memory_);
+}
 
 void QueuedExchange::start_step() {
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i)
     missing_[i] = plan_.pieces[i].last - plan_.pieces[i].first;
   std::fill(awaited_.begin(), awaited_.end(), false);
+  if (codec_) codec_->begin_step();
   next_ = 0;
   traces_ = std::exchange(trace_wanted_, false);
 }
@@ -85,7 +91,21 @@ std::vector<Span> QueuedExchange::take_spans() {
     spans_[i].start_us = met_us - queue_.between_us(2 * i + 1, 0);
     spans_[i].end_us = met_us - queue_.between_us(2 * i + 2, 0);
   }
+  encode_us_ = decode_us_ = 0;
+  for (const Span& span : spans_) {
+    const std::string_view what = span.what;
+    if (what == "encode") encode_us_ += span.end_us - span.start_us;
+    if (what == "decode") decode_us_ += span.end_us - span.start_us;
+  }
   return std::exchange(spans_, {});
+}
+
+std::optional<CodingFigures> QueuedExchange::take_coding() {
+  if (!codec_) return std::nullopt;
+  CodingFigures coding = codec_->take_coding();
+  coding.encode_us = coding.steps * std::exchange(encode_us_, 0);
+  coding.decode_us = coding.steps * std::exchange(decode_us_, 0);
+  return coding;
 }
 
 /// Whoever waits for the piece waits for what its lanes hold so far.
@@ -104,7 +124,18 @@ void QueuedExchange::summed(std::size_t index) {
   memory_.aside(queue_, index, [&] { apply_(piece.first, piece.last); });
 }
 
+void QueuedExchange::reduce_encoded(std::size_t index) {
+  const Stripe& stripe = stripes_[index].front();
+  use_lane(0);
+  codec_->sum(index, [&](const char* what, const std::function<void()>& work) {
+    call(what, index, stripe, work);
+  });
+  queued(index, stripe);
+  summed(index);
+}
+
 void QueuedExchange::reduce(std::size_t index) {
+  if (codec_) return reduce_encoded(index);
   const Piece& piece = plan_.pieces[index];
   const auto ranks = static_cast<std::uint64_t>(comm_.size());
   sent_bytes_ += 2 * piece.count * sizeof(float) * (ranks - 1) / ranks;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "workers/communicator.hpp"
+#include "workers/train/compression/queued_codec.hpp"
 #include "workers/train/exchange/call_settings.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/lanes.hpp"
@@ -37,12 +38,22 @@ class QueuedExchange final : public StepExchange {
   /// Times by the GPU cost an event before and after each call: that step alone has them.
   void trace_next() override;
   std::vector<Span> take_spans() override;
-  [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
-  [[nodiscard]] std::size_t extra_bytes() const override { return 0; }
+  void restart() override {
+    if (codec_) codec_->restart();
+  }
+  /// Encoding and decoding are timed by the step that was traced last.
+  std::optional<CodingFigures> take_coding() override;
+  [[nodiscard]] std::uint64_t sent_bytes() const override {
+    return codec_ ? codec_->sent_bytes() : sent_bytes_;
+  }
+  [[nodiscard]] std::size_t extra_bytes() const override {
+    return codec_ ? codec_->extra_bytes() : 0;
+  }
 
  private:
   void use_lane(std::size_t lane);
   void reduce(std::size_t piece);
+  void reduce_encoded(std::size_t piece);
   /// Makes the call on the lane in use, between two stamps in a step that is traced.
   template <class F>
   void call(const char* what, std::size_t piece, const Stripe& stripe, F&& library);
@@ -66,6 +77,9 @@ class QueuedExchange final : public StepExchange {
   bool trace_wanted_ = false;
   bool traces_ = false;
   std::vector<Span> spans_;  ///< traced, of stamps 1 and 2, 3 and 4, ...; their times not yet
+  std::unique_ptr<QueuedCodec> codec_;  ///< of what travels
+  double encode_us_ = 0;                ///< of the traced step
+  double decode_us_ = 0;
   std::uint64_t sent_bytes_ = 0;
 };
 

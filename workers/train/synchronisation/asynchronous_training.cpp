@@ -106,8 +106,7 @@ void check_updates(Communicator& comm, const ExchangePlan& plan, const TrainingS
       log = training.server()->log();
       served = training.server()->weights();
     } else {
-      const float* weights = worker->weights_in_order();
-      own.assign(weights, weights + plan.elements());
+      own = worker->host_weights();
     }
   }
   log = shared_log(comm, std::move(log));

@@ -8,13 +8,12 @@
 
 namespace dynamiccl {
 
-void mix(const Mixing& mixing, int worker, const float* own, const std::vector<const float*>& of,
-         float* out, std::size_t count) {
-  std::fill_n(out, count, 0.0F);
-  const auto add = [&](const float* from, double weight) {
-    const auto share = static_cast<float>(weight);
-    for (std::size_t i = 0; i < count; ++i) out[i] += share * from[i];
-  };
+namespace {
+
+/// Calls `add` with the worker's own weights and those of its neighbours, in the order of workers.
+template <class Add>
+void in_worker_order(const Mixing& mixing, int worker, const float* own,
+                     const std::vector<const float*>& of, Add&& add) {
   bool added = false;
   for (std::size_t n = 0; n < mixing.from.size(); ++n) {
     if (!added && mixing.from[n].worker > worker) {
@@ -26,38 +25,106 @@ void mix(const Mixing& mixing, int worker, const float* own, const std::vector<c
   if (!added) add(own, mixing.self);
 }
 
+}  // namespace
+
+void mix(const Mixing& mixing, int worker, const float* own, const std::vector<const float*>& of,
+         float* out, std::size_t count) {
+  std::fill_n(out, count, 0.0F);
+  in_worker_order(mixing, worker, own, of, [&](const float* from, double weight) {
+    const auto share = static_cast<float>(weight);
+    for (std::size_t i = 0; i < count; ++i) out[i] += share * from[i];
+  });
+}
+
+void mix_in(TensorMemory& memory, const Mixing& mixing, int worker, const float* own,
+            const std::vector<const float*>& of, float* out, std::size_t count) {
+  if (!memory.on_gpu()) return mix(mixing, worker, own, of, out, count);
+  float keep = 0;
+  in_worker_order(mixing, worker, own, of, [&](const float* from, double weight) {
+    memory.blend(out, keep, from, static_cast<float>(weight), count);
+    keep = 1;
+  });
+}
+
+NeighbourAverage::NeighbourAverage(Communicator& comm, TensorMemory& memory, PeerGraph topology,
+                                   std::size_t count, std::uint64_t seed, Micros silence)
+    : comm_(comm),
+      memory_(memory),
+      topology_(topology),
+      count_(count),
+      seed_(seed),
+      silence_(silence) {
+  out_.resize(memory_, count_);
+}
+
 const float* NeighbourAverage::average(std::uint64_t round, const float* own) {
   const int worker = comm_.rank();
-  const std::size_t bytes = count_ * sizeof(float);
   Mixing mixing = mixing_of(topology_, comm_.size(), worker, round, seed_);
-  if (in_.size() < mixing.from.size()) in_.resize(mixing.from.size(), std::vector<float>(count_));
-  std::vector<std::pair<Request, int>> requests;  ///< with whom
+  const std::size_t wanted = mixing.from.size() * count_;
+  if (in_.size() < wanted) in_.resize(memory_, wanted);
+  if (memory_.on_gpu() && comm_.queue() != nullptr) {
+    swap_on_queue(mixing, own);
+  } else {
+    swap(mixing, own);
+  }
+  sent_bytes_ += mixing.to.size() * count_ * sizeof(float);
   std::vector<const float*> of;
-  for (std::size_t n = 0; n < mixing.from.size(); ++n) {
-    const int from = mixing.from[n].worker;
-    requests.emplace_back(comm_.irecv(in_[n].data(), bytes, from, kGossipTag), from);
-    of.push_back(in_[n].data());
-  }
-  for (const int to : mixing.to) {
-    requests.emplace_back(comm_.isend(own, bytes, to, kGossipTag), to);
-    sent_bytes_ += bytes;
-  }
-  for (const auto& [request, peer] : requests) comm_.wait_within(request, peer, silence_);
+  for (std::size_t n = 0; n < mixing.from.size(); ++n) of.push_back(in_.at(n * count_));
   if (planted_fault().drop_neighbour && worker == comm_.size() - 1 && !mixing.from.empty()) {
     mixing.self += mixing.from.front().weight;
     mixing.from.erase(mixing.from.begin());
     of.erase(of.begin());
   }
-  mix(mixing, worker, own, of, out_.data(), count_);
+  mix_in(memory_, mixing, worker, own, of, out_.data(), count_);
   return out_.data();
 }
 
-void slow_step(float momentum, const float* mean, float scale, std::vector<float>& moved,
-               std::vector<float>& weights) {
-  for (std::size_t i = 0; i < weights.size(); ++i) {
+void NeighbourAverage::swap(const Mixing& mixing, const float* own) {
+  const std::size_t bytes = count_ * sizeof(float);
+  memory_.complete();                             // the library takes a GPU's memory as it is
+  std::vector<std::pair<Request, int>> requests;  ///< with whom
+  for (std::size_t n = 0; n < mixing.from.size(); ++n) {
+    const int from = mixing.from[n].worker;
+    requests.emplace_back(comm_.irecv(in_.at(n * count_), bytes, from, kGossipTag), from);
+  }
+  for (const int to : mixing.to) requests.emplace_back(comm_.isend(own, bytes, to, kGossipTag), to);
+  for (const auto& [request, peer] : requests) comm_.wait_within(request, peer, silence_);
+}
+
+/// In one group: neighbours that each waited for the first of theirs could wait around a ring.
+void NeighbourAverage::swap_on_queue(const Mixing& mixing, const float* own) {
+  const auto ranks = static_cast<std::size_t>(comm_.size());
+  const std::vector<int> none(ranks, 0);
+  PairCounts counts{none, none, none, none};
+  const auto count = static_cast<int>(count_);
+  for (const int to : mixing.to) counts.send[static_cast<std::size_t>(to)] = count;
+  for (std::size_t n = 0; n < mixing.from.size(); ++n) {
+    const auto from = static_cast<std::size_t>(mixing.from[n].worker);
+    counts.receive[from] = count;
+    counts.receive_at[from] = static_cast<int>(n * count_);
+  }
+  GpuOrder& queue = *comm_.queue();
+  queue.follow(memory_.stream());
+  comm_.alltoallv(own, in_.data(), counts, DataType::float32);
+  queue.note(0);
+  queue.hold_back(memory_.stream(), 0);
+  memory_.complete_or_fail([&] { comm_.check_queued(); });
+}
+
+void slow_step(float momentum, const float* mean, float scale, float* moved, float* weights,
+               std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
     moved[i] = momentum * moved[i] + (weights[i] - mean[i] * scale);
     weights[i] -= moved[i];
   }
+}
+
+void slow_step_in(TensorMemory& memory, float momentum, float* mean, float scale, float* moved,
+                  float* weights, std::size_t count) {
+  if (!memory.on_gpu()) return slow_step(momentum, mean, scale, moved, weights, count);
+  memory.blend(mean, -scale, weights, 1, count);
+  memory.blend(moved, momentum, mean, 1, count);
+  memory.blend(weights, 1, moved, -1, count);
 }
 
 double part_of(const TrainingSpec& spec, int workers, int worker, std::uint64_t round,
@@ -76,10 +143,17 @@ float pull_of(const TrainingSpec& spec, int workers) {
   return static_cast<float>(spec.elastic / workers);
 }
 
-void move_centre(const TrainingSpec& spec, const float* sum, float scale,
-                 std::vector<float>& centre) {
+void move_centre(const TrainingSpec& spec, const float* sum, float scale, float* centre,
+                 std::size_t count) {
   const auto part = static_cast<float>(spec.elastic);
-  for (std::size_t i = 0; i < centre.size(); ++i) centre[i] += part * (sum[i] * scale - centre[i]);
+  for (std::size_t i = 0; i < count; ++i) centre[i] += part * (sum[i] * scale - centre[i]);
+}
+
+void move_centre_in(TensorMemory& memory, const TrainingSpec& spec, float* sum, float scale,
+                    float* centre, std::size_t count) {
+  if (!memory.on_gpu()) return move_centre(spec, sum, scale, centre, count);
+  memory.blend(sum, scale, centre, -1, count);
+  memory.blend(centre, 1, sum, static_cast<float>(spec.elastic), count);
 }
 
 double consensus_distance(Messages& comm, const std::vector<float>& own) {

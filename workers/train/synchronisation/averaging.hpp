@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "core/training/training.hpp"
-#include "workers/messages.hpp"
+#include "workers/communicator.hpp"
+#include "workers/train/tensor_memory.hpp"
 
 namespace dynamiccl {
 
@@ -15,39 +16,48 @@ namespace dynamiccl {
 void mix(const Mixing& mixing, int worker, const float* own, const std::vector<const float*>& of,
          float* out, std::size_t count);
 
-/// Swaps weights with the neighbours of a round and averages. One thread.
+/// The same in any memory, which a GPU's sums round in places of their own.
+void mix_in(TensorMemory& memory, const Mixing& mixing, int worker, const float* own,
+            const std::vector<const float*>& of, float* out, std::size_t count);
+
+/// Swaps weights with the neighbours of a round and averages, in the memory where they lie: a
+/// library with a queue of its own on the GPU (NCCL) swaps them there, in one group of sends and
+/// receives. One thread.
 class NeighbourAverage {
  public:
-  /// @param silence after which a neighbour is taken for lost
-  NeighbourAverage(Messages& comm, PeerGraph topology, std::size_t count, std::uint64_t seed,
-                   Micros silence)
-      : comm_(comm),
-        topology_(topology),
-        count_(count),
-        seed_(seed),
-        silence_(silence),
-        out_(count) {}
+  /// @param silence after which a neighbour is taken for lost, where the library can tell
+  NeighbourAverage(Communicator& comm, TensorMemory& memory, PeerGraph topology, std::size_t count,
+                   std::uint64_t seed, Micros silence);
   /// Ranks: all, each is the worker of its number.
   /// @returns the new weights, until the next call
   const float* average(std::uint64_t round, const float* own);
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  [[nodiscard]] std::size_t held_bytes() const { return (in_.size() + 1) * count_ * sizeof(float); }
+  [[nodiscard]] std::size_t held_bytes() const {
+    return (in_.size() + out_.size()) * sizeof(float);
+  }
 
  private:
-  Messages& comm_;
+  void swap(const Mixing& mixing, const float* own);
+  void swap_on_queue(const Mixing& mixing, const float* own);
+
+  Communicator& comm_;
+  TensorMemory& memory_;
   PeerGraph topology_;
   std::size_t count_;
   std::uint64_t seed_;
   Micros silence_;
-  std::vector<float> out_;
-  std::vector<std::vector<float>> in_;
+  FlatBuffer out_;
+  FlatBuffer in_;  ///< of one neighbour after the other
   std::uint64_t sent_bytes_ = 0;
 };
 
 /// What workers that have met keep of how far they came in the rounds before (SlowMo): `moved` is
 /// momentum times itself and the way from `weights` to `mean`, and `weights` go that way.
-void slow_step(float momentum, const float* mean, float scale, std::vector<float>& moved,
-               std::vector<float>& weights);
+void slow_step(float momentum, const float* mean, float scale, float* moved, float* weights,
+               std::size_t count);
+/// The same in any memory. @param mean is used up
+void slow_step_in(TensorMemory& memory, float momentum, float* mean, float scale, float* moved,
+                  float* weights, std::size_t count);
 
 /// The worker's part of a round's average: 0 for who does not take part, all of them together 1.
 double part_of(const TrainingSpec& spec, int workers, int worker, std::uint64_t round,
@@ -56,8 +66,11 @@ double part_of(const TrainingSpec& spec, int workers, int worker, std::uint64_t 
 /// EASGD's part of the way that a worker goes to the centre.
 float pull_of(const TrainingSpec& spec, int workers);
 /// The centre goes its part of the way to the workers' mean (`scale` times their sum).
-void move_centre(const TrainingSpec& spec, const float* sum, float scale,
-                 std::vector<float>& centre);
+void move_centre(const TrainingSpec& spec, const float* sum, float scale, float* centre,
+                 std::size_t count);
+/// The same in any memory. @param sum is used up
+void move_centre_in(TensorMemory& memory, const TrainingSpec& spec, float* sum, float scale,
+                    float* centre, std::size_t count);
 
 /// Root of the mean squared distance of the workers' weights from their mean. Ranks: all, each with
 /// its own weights.

@@ -7,6 +7,7 @@
 #include "workers/collectives/sum.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/tags.hpp"
+#include "workers/train/synchronisation/message_buffers.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -88,6 +89,8 @@ class LazyServer final : public StepServer {
 /// What a worker of LAG has beside its buffers, which the library may use when an error ends the
 /// cell.
 struct LazyState {
+  explicit LazyState(TrainingWorker& worker) : buffers(worker) {}
+  MessageBuffers buffers;
   std::vector<float> sent;
   std::uint32_t tells = 0;
 };
@@ -102,9 +105,7 @@ class LazyDriver final : public StepDriver {
         count_(plan.elements()),
         threshold_(spec.lag_threshold),
         rule_(threshold_),
-        state_(make_outliving<LazyState>()) {
-    worker_.hold(true, true);
-  }
+        state_(make_outliving<LazyState>(worker)) {}
   ~LazyDriver() override {
     if (std::uncaught_exceptions() == 0) worker_.hold(true, false);
   }
@@ -114,16 +115,19 @@ class LazyDriver final : public StepDriver {
   StepTimes step() override {
     StepTimes times = worker_.step_by_itself(false);
     const double computed_us = now_us();
-    bool sends = rule_.sends(worker_.gradients(), state_->sent);
+    state_->buffers.fetch();
+    const float* gradients = state_->buffers.gradients();
+    bool sends = rule_.sends(gradients, state_->sent);
     if (planted_fault().send_nothing && worker_.number() == worker_.workers() - 1)
       sends = log_.empty();
-    if (sends) state_->sent.assign(worker_.gradients(), worker_.gradients() + count_);
+    if (sends) state_->sent.assign(gradients, gradients + count_);
     log_.push_back(sends ? 1 : 0);
     const double start_us = now_us();
     swap(sends);
+    state_->buffers.bring();
     const double there_us = now_us();
     worker_.apply(worker_.sums(), worker_.workers());
-    rule_.moved(worker_.velocity(), count_);
+    note_movement();
     times.exposed_us = there_us - start_us;
     times.update_us += start_us - computed_us + now_us() - there_us;
     busy_us_ += times.exposed_us;
@@ -151,14 +155,18 @@ class LazyDriver final : public StepDriver {
   }
 
  private:
+  void note_movement() {
+    if (!worker_.memory().on_gpu()) return rule_.moved(worker_.velocity(), count_);
+    rule_.moved(worker_.host_velocity().data(), count_);
+  }
   void swap(bool sends) {
     const std::size_t bytes = count_ * sizeof(float);
-    const Request sum = comm_.irecv(worker_.sums(), bytes, kLazyServer, kPieceTag);
+    const Request sum = comm_.irecv(state_->buffers.answers(), bytes, kLazyServer, kPieceTag);
     state_->tells = sends ? 1 : 0;
     std::vector<Request> requests{
         comm_.isend(&state_->tells, sizeof state_->tells, kLazyServer, kPushTag)};
     if (sends) {
-      requests.push_back(comm_.isend(worker_.gradients(), bytes, kLazyServer, kPieceTag));
+      requests.push_back(comm_.isend(state_->buffers.gradients(), bytes, kLazyServer, kPieceTag));
       sent_bytes_ += bytes;
     }
     requests.push_back(sum);
@@ -218,17 +226,18 @@ ReplayedRounds replay_lazily(const TrainingSpec& spec, TrainingWorker& worker, i
   for (int step = 0; step < steps; ++step) {
     for (std::size_t w = 0; w < workers; ++w) {
       worker.compute_for(static_cast<int>(w), static_cast<std::uint64_t>(step));
-      const float* gradient = worker.gradients();
-      const bool sends = rules[w].sends(gradient, sent[w]);
+      const std::vector<float> gradient = worker.host_gradients();
+      const bool sends = rules[w].sends(gradient.data(), sent[w]);
       replayed.log[w].push_back(sends ? 1 : 0);
-      if (sends) sent[w].assign(gradient, gradient + count);
+      if (sends) sent[w] = gradient;
       for (std::size_t i = 0; i < count; ++i) sum[i] = w == 0 ? sent[w][i] : sum[i] + sent[w][i];
     }
-    worker.apply(sum.data(), worker.workers());
-    for (auto& rule : rules) rule.moved(worker.velocity(), count);
+    worker.take_host_gradients(sum.data());
+    worker.apply_gradients(worker.workers());
+    const std::vector<float> velocity = worker.host_velocity();
+    for (auto& rule : rules) rule.moved(velocity.data(), count);
   }
-  const float* weights = worker.weights_in_order();
-  replayed.weights.assign(workers, std::vector<float>(weights, weights + count));
+  replayed.weights.assign(workers, worker.host_weights());
   return replayed;
 }
 

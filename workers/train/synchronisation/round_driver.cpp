@@ -41,11 +41,11 @@ class RoundDriver final : public StepDriver {
       : comm_(comm), plan_(plan), spec_(spec), worker_(worker), lengths_(spec) {
     worker_.hold(true, worker_.needs_answers(plan_.servers));
     if (has_neighbours(spec_)) {
-      neighbours_ = make_outliving<NeighbourAverage>(comm, spec_.topology, plan_.elements(),
-                                                     worker_.seed(), silence);
+      neighbours_ = make_outliving<NeighbourAverage>(comm, worker_.memory(), spec_.topology,
+                                                     plan_.elements(), worker_.seed(), silence);
     } else {
       exchange_ = make_exchange(comm, plan_, worker_.gradients(), worker_.sums(), worker_.memory());
-      worker_.begin(*exchange_);
+      apply_sums(true);
     }
   }
   ~RoundDriver() override {
@@ -59,7 +59,11 @@ class RoundDriver final : public StepDriver {
     StepTimes round;
     round.start_us = now_us();
     const bool plain = lengths_.plain() || forgot_;
-    if (!plain) prepare(round);
+    if (plain) {
+      apply_sums(true);
+    } else {
+      prepare(round);
+    }
     int steps = 0;
     if (takes_part()) {
       steps = steps_to_do(plain);
@@ -101,7 +105,7 @@ class RoundDriver final : public StepDriver {
   }
   void restarted() override {
     lengths_ = RoundLengths(spec_);
-    met_.clear();
+    has_met_ = false;
     loss_ = 0;
     forgot_ = false;
   }
@@ -113,18 +117,17 @@ class RoundDriver final : public StepDriver {
     forgot_ = misbehaves(worker_, planted_fault().forget_switch);
     lengths_.switch_over();
     // What each worker's steps of its own had as momentum is not the others'.
-    if (lengths_.plain()) std::fill_n(worker_.velocity(), plan_.elements(), 0.0F);
+    if (lengths_.plain()) memory().clear(worker_.velocity(), plan_.elements());
   }
   void with_judged(const std::function<void()>& judge) override {
-    if (!has_centre(spec_.synchronisation) || met_.empty()) return judge();
-    const float* weights = worker_.weights_in_order();
-    const std::vector<float> own(weights, weights + plan_.elements());
+    if (!has_centre(spec_.synchronisation) || !has_met_) return judge();
+    const std::vector<float> own = worker_.host_weights();
     worker_.take_weights(met_.data(), 1);
     judge();
-    worker_.take_weights(own.data(), 1);
+    worker_.take_host_weights(own.data());
   }
   void conclude() override {
-    if (has_centre(spec_.synchronisation) && !met_.empty()) worker_.take_weights(met_.data(), 1);
+    if (has_centre(spec_.synchronisation) && has_met_) worker_.take_weights(met_.data(), 1);
   }
   [[nodiscard]] RoundLog round_log() const override { return lengths_.log(); }
   [[nodiscard]] std::string broken_rule() override {
@@ -170,13 +173,31 @@ class RoundDriver final : public StepDriver {
   }
   /// The weights before a round, where averages go on from them.
   void prepare(StepTimes& round) {
-    if (!met_.empty()) return;
+    if (has_met_) return;
     if (spec_.slow_momentum <= 0 && !has_centre(spec_.synchronisation)) return;
     const double start_us = now_us();
-    const float* weights = worker_.weights_in_order();
-    met_.assign(weights, weights + plan_.elements());
-    if (spec_.slow_momentum > 0) moved_.assign(met_.size(), 0.0F);
+    const std::size_t count = plan_.elements();
+    met_.resize(memory(), count);
+    memory().copy(worker_.weights_in_order(), met_.data(), count);
+    if (spec_.slow_momentum > 0) {
+      moved_.resize(memory(), count);
+      memory().clear(moved_.data(), count);
+    }
+    memory().complete();
+    has_met_ = true;
     round.update_us += now_us() - start_us;
+  }
+  TensorMemory& memory() { return worker_.memory(); }
+  /// What the exchange sums is gradients, applied by who applies them in a step that all do
+  /// together, or weights, which are nobody's to apply.
+  void apply_sums(bool gradients) {
+    if (!exchange_ || applies_ == gradients) return;
+    applies_ = gradients;
+    if (gradients) {
+      worker_.begin(*exchange_);
+    } else {
+      exchange_->apply_by({});
+    }
   }
   [[nodiscard]] bool takes_part() const {
     if (spec_.participants == 0 || misbehaves(worker_, planted_fault().uninvited)) return true;
@@ -191,9 +212,15 @@ class RoundDriver final : public StepDriver {
     if (neighbours_) return average_neighbours(round, own);
     const std::size_t gradients = plan_.counts.size();
     if (weighs_workers(spec_)) weigh_own();
+    apply_sums(false);
     exchange_->start_step();
-    for (std::size_t g = 0; g < gradients; ++g) exchange_->ready(g);
+    for (std::size_t g = 0; g < gradients; ++g) {
+      if (exchange_->needs_marks()) memory().mark(g);
+      exchange_->ready(g);
+    }
     for (std::size_t g = 0; g < gradients; ++g) exchange_->wait(g);
+    // What a GPU was only given to do is waited for here, as communication.
+    memory().complete_or_fail([&] { exchange_->check(); });
     const double end_us = now_us();
     round.exposed_us += end_us - start_us;
     take_average();
@@ -207,6 +234,7 @@ class RoundDriver final : public StepDriver {
     spans_.push_back({"reduce", 0, start_us, end_us});
     round.exposed_us += end_us - start_us;
     worker_.take_weights(mixed, 1);
+    memory().complete();
     round.update_us += now_us() - end_us;
   }
   void take_average() {
@@ -215,15 +243,20 @@ class RoundDriver final : public StepDriver {
       // To where the centre was.
       if (!misbehaves(worker_, planted_fault().stay_away))
         worker_.draw_to(met_.data(), pull_of(spec_, worker_.workers()));
-      move_centre(spec_, worker_.sums(), scale, met_);
+      move_centre_in(memory(), spec_, worker_.sums(), scale, met_.data(), plan_.elements());
     } else if (spec_.slow_momentum > 0) {
       const bool forgets = misbehaves(worker_, planted_fault().forget_slow_momentum);
-      slow_step(forgets ? 0 : static_cast<float>(spec_.slow_momentum), worker_.sums(), scale,
-                moved_, met_);
+      slow_step_in(memory(), forgets ? 0 : static_cast<float>(spec_.slow_momentum), worker_.sums(),
+                   scale, moved_.data(), met_.data(), plan_.elements());
       worker_.take_weights(met_.data(), 1);
+    } else if (memory().on_gpu()) {
+      // One kernel, not one for each parameter.
+      memory().blend(worker_.sums(), scale, nullptr, 0, plan_.elements());
+      worker_.take_weights(worker_.sums(), 1);
     } else {
       worker_.take_weights(worker_.sums(), scale);
     }
+    memory().complete();
   }
   /// The weights that wait to be summed become this worker's part of the average.
   void weigh_own() {
@@ -232,9 +265,7 @@ class RoundDriver final : public StepDriver {
     if (misbehaves(worker_, planted_fault().equal_share)) part = 1.0 / workers;
     if (misbehaves(worker_, planted_fault().uninvited))
       part = share_of(spec_, workers, worker_.number());
-    const auto share = static_cast<float>(part);
-    float* own = worker_.gradients();
-    for (std::size_t i = 0; i < plan_.elements(); ++i) own[i] *= share;
+    memory().blend(worker_.gradients(), static_cast<float>(part), nullptr, 0, plan_.elements());
   }
   /// Every worker's losses, each in its place, to all.
   void adapt(StepTimes& round) {
@@ -260,9 +291,11 @@ class RoundDriver final : public StepDriver {
   Outliving<NeighbourAverage> neighbours_;
   std::unique_ptr<StepExchange> exchange_;  ///< of all workers, where there are no neighbours
   RoundLengths lengths_;
-  std::vector<float> met_;    ///< SlowMo: the weights after the last average; EASGD: the centre
-  std::vector<float> moved_;  ///< SlowMo: the momentum of averages
-  double loss_ = 0;           ///< of the last round that it took part in
+  FlatBuffer met_;    ///< SlowMo: the weights after the last average; EASGD: the centre
+  FlatBuffer moved_;  ///< SlowMo: the momentum of averages
+  bool has_met_ = false;
+  bool applies_ = false;  ///< the exchange's sums are gradients
+  double loss_ = 0;       ///< of the last round that it took part in
   double busy_us_ = 0;
   std::vector<Span> spans_;
   bool forgot_ = false;  ///< that workers wait otherwise by now: a planted fault

@@ -24,9 +24,8 @@ class Replay {
  public:
   Replay(const TrainingSpec& spec, TrainingWorker& worker)
       : spec_(spec), worker_(worker), count_(worker.gradient_bytes() / sizeof(float)) {
-    const float* start = worker_.weights_in_order();
-    const ReplayedWorker one{std::vector<float>(start, start + count_),
-                             std::vector<float>(count_, 0.0F), 0, RoundLengths(spec)};
+    const ReplayedWorker one{worker_.host_weights(), std::vector<float>(count_, 0.0F), 0,
+                             RoundLengths(spec)};
     workers_.assign(static_cast<std::size_t>(worker.workers()), one);
   }
 
@@ -85,12 +84,12 @@ class Replay {
     for (auto& one : workers_) one.lengths.follow(logged);
   }
   void enter(const ReplayedWorker& one) {
-    worker_.take_weights(one.weights.data(), 1);
-    std::copy(one.velocity.begin(), one.velocity.end(), worker_.velocity());
+    worker_.take_host_weights(one.weights.data());
+    worker_.take_host_velocity(one.velocity.data());
   }
   void leave(ReplayedWorker& one) {
-    std::copy_n(worker_.velocity(), count_, one.velocity.begin());
-    std::copy_n(worker_.weights_in_order(), count_, one.weights.begin());
+    one.velocity = worker_.host_velocity();
+    one.weights = worker_.host_weights();
   }
   void local_steps(int w, int steps) {
     ReplayedWorker& one = workers_[static_cast<std::size_t>(w)];
@@ -107,10 +106,11 @@ class Replay {
     std::vector<float> sum(count_, 0.0F);
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       worker_.compute_for(static_cast<int>(w), workers_[w].step++);
-      const float* gradient = worker_.gradients();
+      const std::vector<float> gradient = worker_.host_gradients();
       for (std::size_t i = 0; i < count_; ++i) sum[i] = w == 0 ? gradient[i] : sum[i] + gradient[i];
     }
-    worker_.apply(sum.data(), worker_.workers());
+    worker_.take_host_gradients(sum.data());
+    worker_.apply_gradients(worker_.workers());
     leave(workers_.front());
     for (auto& one : workers_) {
       one.weights = workers_.front().weights;
@@ -137,10 +137,11 @@ class Replay {
     if (has_centre(spec_.synchronisation)) {
       const float pull = pull_of(spec_, worker_.workers());
       for (auto& one : workers_) draw(one.weights.data(), met_.data(), pull, count_);
-      return move_centre(spec_, sum.data(), scale, met_);
+      return move_centre(spec_, sum.data(), scale, met_.data(), count_);
     }
     if (spec_.slow_momentum > 0) {
-      slow_step(static_cast<float>(spec_.slow_momentum), sum.data(), scale, moved_, met_);
+      slow_step(static_cast<float>(spec_.slow_momentum), sum.data(), scale, moved_.data(),
+                met_.data(), count_);
       sum = met_;
     } else {
       for (auto& value : sum) value *= scale;

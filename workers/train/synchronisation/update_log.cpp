@@ -88,9 +88,9 @@ namespace {
 void group_gradient(const TrainingSpec& spec, TrainingWorker& worker, const UpdateEvent& event,
                     const std::vector<float>& weights, std::vector<float>& sum) {
   for (int member = 0; member < spec.group_size; ++member) {
-    worker.take_weights(weights.data(), 1);
+    worker.take_host_weights(weights.data());
     worker.compute_for(static_cast<int>(event.worker) * spec.group_size + member, event.clock);
-    const float* gradient = worker.gradients();
+    const std::vector<float> gradient = worker.host_gradients();
     for (std::size_t i = 0; i < sum.size(); ++i)
       sum[i] = member == 0 ? gradient[i] : sum[i] + gradient[i];
   }
@@ -103,8 +103,7 @@ std::vector<float> replay_updates(const TrainingSpec& whole, TrainingWorker& wor
   TrainingSpec spec = leg_of(whole, false);
   const std::size_t count = worker.gradient_bytes() / sizeof(float);
   const Sgd sgd{static_cast<float>(spec.learning_rate), static_cast<float>(spec.momentum)};
-  const float* start = worker.weights_in_order();
-  std::vector<float> weights(start, start + count);
+  std::vector<float> weights = worker.host_weights();
   std::vector<float> velocity(count, 0.0F);
   std::vector<float> sum(count, 0.0F);
   std::vector<float> gradient(count, 0.0F);

@@ -230,12 +230,12 @@ UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const Train
                            TrainingWorker& worker)
     : comm_(comm),
       worker_(worker),
+      buffers_(worker),
       count_(plan.elements()),
       number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)) {
-  worker_.hold(true, true);
   if (spec.group_size > 1)
     group_.emplace(comm, plan, 1 + static_cast<int>(number_) * spec.group_size, spec.group_size,
-                   worker_.gradients());
+                   buffers_.gradients());
 }
 
 UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
@@ -243,18 +243,18 @@ UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
 void UpdateWorker::start() {
   clock_ = 0;
   answer_ = {};
-  if (worker_.number() == 0)
-    comm_.wait(
-        comm_.isend(worker_.weights_in_order(), count_ * sizeof(float), kUpdateServer, kPieceTag));
+  if (worker_.number() != 0) return;
+  const std::vector<float> weights = worker_.host_weights();
+  comm_.wait(comm_.isend(weights.data(), count_ * sizeof(float), kUpdateServer, kPieceTag));
 }
 
 /// The gradient against the server's weights.
 void UpdateWorker::ask_server() {
   const std::size_t bytes = count_ * sizeof(float);
   const Request heading = comm_.irecv(&answer_, sizeof answer_, kUpdateServer, kPullTag);
-  const Request weights = comm_.irecv(worker_.sums(), bytes, kUpdateServer, kPieceTag);
+  const Request weights = comm_.irecv(buffers_.answers(), bytes, kUpdateServer, kPieceTag);
   const Request told = comm_.isend(&push_, sizeof push_, kUpdateServer, kPushTag);
-  const Request pushed = comm_.isend(worker_.gradients(), bytes, kUpdateServer, kPieceTag);
+  const Request pushed = comm_.isend(buffers_.gradients(), bytes, kUpdateServer, kPieceTag);
   sent_bytes_ += bytes;
   for (const Request request : {told, pushed, heading, weights}) comm_.wait(request);
 }
@@ -267,7 +267,8 @@ std::vector<StepTimes> UpdateWorker::work() {
   while (answer_.goes_on != 0) {
     StepTimes step = worker_.step_by_itself(false);
     const double start_us = now_us();
-    if (leaves) std::fill_n(worker_.gradients(), count_, 0.0F);
+    buffers_.fetch();
+    if (leaves) std::fill_n(buffers_.gradients(), count_, 0.0F);
     if (group_) {
       step.loss = group_->mean(step.loss);
       group_->sum();
@@ -276,10 +277,12 @@ std::vector<StepTimes> UpdateWorker::work() {
     if (!group_ || group_->leads()) ask_server();
     if (group_) {
       group_->share(&answer_, sizeof answer_);
-      group_->share(worker_.sums(), count_ * sizeof(float));
+      group_->share(buffers_.answers(), count_ * sizeof(float));
     }
+    buffers_.bring();
     const double there_us = now_us();
     worker_.take_weights(worker_.sums(), 1);
+    worker_.memory().complete();
     step.exposed_us = there_us - start_us;
     step.update_us = now_us() - there_us;
     step.total_us = now_us() - step.start_us;

@@ -6,6 +6,7 @@
 
 #include "workers/messages.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
+#include "workers/train/synchronisation/message_buffers.hpp"
 #include "workers/train/synchronisation/update_log.hpp"
 #include "workers/train/synchronisation/worker_group.hpp"
 
@@ -127,6 +128,7 @@ class UpdateWorker {
 
   Messages& comm_;
   TrainingWorker& worker_;
+  MessageBuffers buffers_;
   std::size_t count_;
   std::optional<WorkerGroup> group_;
   std::uint32_t number_;  ///< of the group, where there are any

@@ -79,6 +79,17 @@ class GpuMemory final : public TensorMemory {
     const torch::NoGradGuard no_grad;
     here(sum, count).add_(here(more, count));
   }
+  void blend(float* to, float keep, const float* from, float share, std::size_t count) override {
+    const torch::NoGradGuard no_grad;
+    Tensor target = here(to, count);
+    if (keep == 0) {
+      if (share == 0) return static_cast<void>(target.zero_());
+      at::mul_out(target, here(from, count), at::scalar_tensor(share, at::kFloat));
+      return;
+    }
+    if (keep != 1) target.mul_(keep);
+    if (share != 0) target.add_(here(from, count), share);
+  }
   void update(const Sgd& sgd, float* weight, float* velocity, const float* gradient, float scale,
               std::size_t count) override {
     weights_.push_back(known(weight, count));
@@ -95,6 +106,12 @@ class GpuMemory final : public TensorMemory {
     const torch::NoGradGuard no_grad;
     const double rate = static_cast<double>(sgd_.rate) * scale_;
 #if TORCH_VERSION_MAJOR >= 2
+    // The fused update refuses a momentum of 0, which a codec that has it itself leaves (DGC).
+    if (sgd_.momentum == 0) {
+      at::_foreach_copy_(velocities_, gradients_);
+      at::_foreach_add_(weights_, gradients_, -rate);
+      return forget_updates();
+    }
     at::_fused_sgd_(weights_, gradients_, velocities_, /*weight_decay=*/0, sgd_.momentum, rate,
                     /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
                     /*is_first_step=*/false);
@@ -103,10 +120,7 @@ class GpuMemory final : public TensorMemory {
     at::_foreach_add_(velocities_, gradients_);
     at::_foreach_add_(weights_, velocities_, -rate);
 #endif
-    weights_.clear();
-    velocities_.clear();
-    gradients_.clear();
-    waiting_updates_ = 0;
+    forget_updates();
   }
   void to_host(const float* from, float* host, std::size_t count) override {
     const torch::NoGradGuard no_grad;
@@ -221,6 +235,12 @@ class GpuMemory final : public TensorMemory {
 #else
     throw Error(ErrorKind::environment, "this libtorch has no page-locked memory");
 #endif
+  }
+  void forget_updates() {
+    weights_.clear();
+    velocities_.clear();
+    gradients_.clear();
+    waiting_updates_ = 0;
   }
   static Tensor on_host(float* data, std::size_t count) {
     return torch::from_blob(data, {size(count)}, at::kFloat);

@@ -1,0 +1,208 @@
+// Rounds of local steps and averages with neighbours where weights lie on a GPU and the library
+// has a queue: against the replay in one process that checks them on real ones. The GPU is host
+// memory that says it is one and updates as one, ranks are threads.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/workers/train/paced_gpu.hpp"
+#include "workers/train/synchronisation/asynchronous_training.hpp"
+#include "workers/train/synchronisation/averaging.hpp"
+#include "workers/train/synchronisation/lazy_gradients.hpp"
+#include "workers/train/synchronisation/round_driver.hpp"
+#include "workers/train/training_check.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+
+namespace {
+
+/// Threads whose collectives are done when they are queued.
+class QueuedThreads final : public ThreadCommunicator {
+ public:
+  using ThreadCommunicator::ThreadCommunicator;
+  void alltoallv(const void* in, void* out, const PairCounts& counts, DataType) override {
+    ++swaps;
+    std::vector<Request> requests;
+    for (int peer = 0; peer < size(); ++peer) {
+      const auto p = static_cast<std::size_t>(peer);
+      const auto* from = static_cast<const float*>(in) + counts.send_at[p];
+      auto* to = static_cast<float*>(out) + counts.receive_at[p];
+      const auto bytes = [](int count) { return static_cast<std::size_t>(count) * sizeof(float); };
+      if (counts.receive[p] > 0)
+        requests.push_back(irecv(to, bytes(counts.receive[p]), peer, kSwapTag));
+      if (counts.send[p] > 0)
+        requests.push_back(isend(from, bytes(counts.send[p]), peer, kSwapTag));
+    }
+    for (const Request request : requests) wait(request);
+  }
+  int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
+                  Micros) override {
+    // In turn: that is one order in which they may come.
+    const int next = from[turn_++ % from.size()];
+    wait(irecv(data, bytes, next, tag));
+    return next;
+  }
+  [[nodiscard]] bool works_on_gpu() const override { return true; }
+  [[nodiscard]] GpuQueue* queue() override { return &queue_; }
+  int swaps = 0;
+
+ private:
+  static constexpr int kSwapTag = -2;
+  PacedQueue queue_;
+  std::size_t turn_ = 0;
+};
+
+/// Weights that are drawn to the pixels of each batch.
+class DrawnLearner final : public StandInLearner {
+ public:
+  explicit DrawnLearner(const std::vector<std::size_t>& counts) {
+    for (const std::size_t count : counts) {
+      weights_.push_back(memory_.allocate(count));
+      for (std::size_t i = 0; i < count; ++i) weights_.back().get()[i] = 0.01F * float(i % 7);
+      gradients_.push_back(memory_.allocate(count));
+      parameters_.push_back({weights_.back().get(), count, 0});
+    }
+  }
+  [[nodiscard]] int stages() const override { return 1; }
+  [[nodiscard]] NamedGpuMemory& memory() override { return memory_; }
+  void load(const Batch& batch) override { pixels_ = batch.pixels; }
+  void compute_loss() override { loss_ = 1.0 / ++losses_; }
+  [[nodiscard]] double loss() const override { return loss_; }
+  void backward() override {
+    for (std::size_t p = 0; p < parameters_.size(); ++p) {
+      for (std::size_t i = 0; i < parameters_[p].count; ++i)
+        gradients_[p].get()[i] = parameters_[p].data[i] - pixels_[i];
+      callback_(p, gradients_[p].get());
+    }
+  }
+
+ private:
+  NamedGpuMemory memory_;
+  std::vector<std::shared_ptr<float>> weights_;
+  std::vector<std::shared_ptr<float>> gradients_;
+  std::vector<float> pixels_;
+  double loss_ = 0;
+  double losses_ = 0;
+};
+
+const std::vector<std::size_t> kCounts{300, 200};
+
+ExchangePlan plan_of(const TrainingSpec& spec) {
+  ExchangePlan plan;
+  plan.method = spec.method;
+  plan.counts = {kCounts[1], kCounts[0]};
+  plan.pieces = cut(plan.counts, each_alone(2), 1000);
+  plan.servers = architecture_of(spec.method) == Architecture::ps ? 1 : 0;
+  return plan;
+}
+
+using Checked =
+    std::function<void(QueuedThreads&, const ExchangePlan&, TrainingWorker*, CellRecord&)>;
+
+/// Runs the check on each rank; every record must end well.
+void on_all_ranks(const TrainingSpec& spec, int ranks, const Checked& check) {
+  const ExchangePlan plan = plan_of(spec);
+  const auto data = open_dataset(spec);
+  Network network;
+  std::vector<CellRecord> records(static_cast<std::size_t>(ranks));
+  std::vector<std::string> failures(records.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto own = static_cast<std::size_t>(rank);
+      try {
+        QueuedThreads comm(network, rank, ranks);
+        DrawnLearner learner(kCounts);
+        std::optional<TrainingWorker> worker;
+        records[own].status = CellStatus::ok;
+        records[own].training.emplace();
+        if (rank >= plan.servers) {
+          worker.emplace(spec, learner, *data, rank - plan.servers, ranks - plan.servers, 1);
+          worker->set_order({1, 0});
+        }
+        check(comm, plan, worker ? &*worker : nullptr, records[own]);
+      } catch (const std::exception& error) {
+        failures[own] = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    INFO("rank " << rank << ": " << failures[rank] << records[rank].reason);
+    CHECK(failures[rank].empty());
+    CHECK(records[rank].status == CellStatus::ok);
+    CHECK(records[rank].wrong == 0);
+  }
+}
+
+TrainingSpec rounds(Synchronisation how, TrainingMethod method = TrainingMethod::wfbp_a2a) {
+  TrainingSpec spec;
+  spec.model = TrainingModel::mlp;
+  spec.batch = 1;
+  spec.learning_rate = 0.05;
+  spec.method = method;
+  spec.synchronisation = how;
+  spec.oracle = 5;
+  if (has_local_steps(how)) spec.local_steps = 3;
+  if (how == Synchronisation::post_local) spec.local_after = 4;
+  if (how == Synchronisation::adacomm) spec.adapt_every = 3;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("rounds on GPUs train what a replay of all workers trains", "[d-28]") {
+  const int ranks = GENERATE(2, 3);
+  TrainingSpec spec = rounds(Synchronisation::local);
+  SECTION("local steps") {}
+  SECTION("sums of gradients first, whose momentum goes over") {
+    spec = rounds(Synchronisation::post_local);
+  }
+  SECTION("a momentum of averages") { spec.slow_momentum = 0.5; }
+  SECTION("unequal shares of data, one worker a round") {
+    spec.shares = DataShares::linear;
+    spec.participants = 1;
+  }
+  SECTION("rounds that shorten") { spec = rounds(Synchronisation::adacomm); }
+  SECTION("a centre") { spec = rounds(Synchronisation::easgd); }
+  SECTION("one message") { spec.method = TrainingMethod::bsp_a2a; }
+  on_all_ranks(spec, ranks, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    const auto make = [&] { return make_round_driver(comm, plan, spec, *worker, Micros(30e6)); };
+    check_rounds(comm, plan, spec, worker, Micros(30e6), make, record);
+  });
+}
+
+TEST_CASE("neighbours on GPUs swap weights in one call of the library's", "[d-30]") {
+  TrainingSpec spec = rounds(Synchronisation::bsp, TrainingMethod::d_psgd);
+  SECTION("around a ring") {}
+  SECTION("a torus") { spec.topology = PeerGraph::torus; }
+  SECTION("exponentially far") { spec.topology = PeerGraph::exponential; }
+  SECTION("in random pairs") { spec.topology = PeerGraph::random_pairs; }
+  SECTION("after two steps") {
+    spec.synchronisation = Synchronisation::local;
+    spec.local_steps = 2;
+  }
+  on_all_ranks(spec, 4, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    const auto make = [&] { return make_round_driver(comm, plan, spec, *worker, Micros(30e6)); };
+    check_rounds(comm, plan, spec, worker, Micros(30e6), make, record);
+    // A swap for each round, and no message of the host's instead.
+    if (comm.swaps != spec.oracle)
+      record.reason = "as many swaps as rounds are due", ++record.wrong;
+  });
+}
+
+TEST_CASE("servers answer workers on GPUs by way of host memory", "[d-13]") {
+  const auto how = GENERATE(Synchronisation::asp, Synchronisation::staggered, Synchronisation::lag);
+  TrainingSpec spec = rounds(how, TrainingMethod::bsp_ps);
+  INFO(name_of(how));
+  on_all_ranks(spec, 3, [&](auto& comm, const auto& plan, auto* worker, auto& record) {
+    if (how != Synchronisation::lag)
+      return check_updates(comm, plan, spec, worker, Micros(30e6), record);
+    const auto make = [&] { return make_lazy_driver(comm, plan, spec, *worker, Micros(30e6)); };
+    check_rounds(comm, plan, spec, worker, Micros(30e6), make, record);
+  });
+}
