@@ -181,14 +181,25 @@ void OnlineLearner::take(Learning& learning, Micros mean, std::uint32_t calls) {
   if (!(mean.count() > 0)) return;
   if (learning.loop.choice().arm != learning.incumbent) {
     learning.trial.add(mean, calls);
+    // Calls go on under what is tried until all ranks have left it, and the first is summed up
+    // nowhere: they cost as well.
+    const std::uint32_t paid = calls + (learning.trial.size() == 1 ? 1 : 0);
+    learning.trying_us += (mean.count() - std::exp(learning.reference.level())) * paid;
     return;
   }
+  count_lost(learning);
   learning.reference.add(mean, calls);
   if (learning.wanted > 0) --learning.wanted;
   if (learning.reference.size() < kFirstSamples) return;
   const double noise = learning.reference.noise();
   learning.noise = std::clamp(learning.noise > 0 ? 0.8 * learning.noise + 0.2 * noise : noise,
                               kLeastNoise, kMostNoise);
+}
+
+void OnlineLearner::count_lost(Learning& learning) {
+  const double lost_us = std::max(0.0, std::exchange(learning.trying_us, 0));
+  learning.lost_us += lost_us;
+  lost_us_ += lost_us;
 }
 
 void OnlineLearner::take_samples() {
@@ -316,6 +327,7 @@ void OnlineLearner::settle(Learning& learning) {
 void OnlineLearner::begin_trial(Learning& learning, const Choice& choice) {
   learning.proposed = choice;
   learning.trial.clear();
+  learning.trying_us = 0;
   learning.stage = Stage::trial;
   learning.heard_ns = now_ns();
   ++learning.tried;
@@ -324,11 +336,6 @@ void OnlineLearner::begin_trial(Learning& learning, const Choice& choice) {
 
 void OnlineLearner::end_trial(Learning& learning, TrialVerdict verdict) {
   const double slower = learning.trial.level() - learning.reference.level();
-  const auto calls =
-      static_cast<double>(learning.trial.calls() + 1);  // the first is summed nowhere
-  const double lost_us = std::max(0.0, std::exp(slower) - 1) * std::exp(learning.reference.level());
-  learning.lost_us += lost_us * calls;
-  lost_us_ += lost_us * calls;
   if (learning.trial.size() > 0)
     learn(learning, learning.level + slower, static_cast<std::int64_t>(learning.trial.calls()));
   learning.stage = Stage::reference;

@@ -139,8 +139,9 @@ class OnlineLearner {
     std::optional<std::vector<std::size_t>>
         only{};  ///< arms that are still to be tried, last first
     int tried = 0;
-    double share = 0;    ///< of the collectives' time
-    double lost_us = 0;  ///< by trying, since the search began
+    double share = 0;      ///< of the collectives' time
+    double trying_us = 0;  ///< more than the incumbent takes, of what is tried now
+    double lost_us = 0;    ///< by trying, since the search began
     std::uint32_t read_epoch = 0;
     std::uint32_t read_calls = 0;
     double read_us = 0;
@@ -169,6 +170,7 @@ class OnlineLearner {
   [[nodiscard]] std::optional<CellObservation> seen(const Cell& cell) const;
   [[nodiscard]] std::int64_t now_ns() const;
   void take_samples();
+  void count_lost(Learning& learning);
   void take(Learning& learning, Micros mean, std::uint32_t calls);
   [[nodiscard]] bool may_try(const Learning& learning) const;
   [[nodiscard]] bool base_known();
