@@ -205,8 +205,7 @@ SpaceOptions some_channels() {
 
 }  // namespace
 
-TEST_CASE("after a change what is near the best setting is tried, from there on",
-          "[E-108][E-151]") {
+TEST_CASE("after a change what is near the best setting is tried, from there on", "[E-108]") {
   ChangingJob job(some_channels());
   job.settle(20'000);
   REQUIRE(job.channels() == 8);
