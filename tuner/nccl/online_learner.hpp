@@ -110,6 +110,10 @@ class OnlineLearner {
   [[nodiscard]] std::vector<TableEntry> entries() const;
 
  private:
+  /// Steps and calls are waited for no longer than this: a job may have no rhythm any more.
+  static constexpr std::int64_t kPatienceNs = 5'000'000'000;
+  /// Of the incumbent, after which a candidate takes its place or an earlier table is known again.
+  static constexpr std::size_t kSamplesAgain = 3;
   struct Cell {
     std::size_t function = 0;
     std::size_t bin = 0;
