@@ -16,37 +16,14 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::int64_t kMostAhead = 4096;
-/// Steps and calls are waited for no longer than this: a job may have no rhythm any more.
-constexpr std::int64_t kPatienceNs = 5'000'000'000;
-/// Calls that have changed are a reason to search anew when the steps have changed so much.
-constexpr double kChangedPace = 1.15;
 /// A size whose calls are seen for the first time is worth a task after so many of them.
 constexpr std::uint32_t kFewCalls = 3;
 /// Samples of the setting in force before the first other one is tried.
 constexpr std::size_t kFirstSamples = 4;
 /// Standard deviation of ln(us) of a sample while little is known, and bounds of what is believed.
 constexpr double kUnknownNoise = 0.15, kLeastNoise = 0.02, kMostNoise = 0.5;
-/// A gain in ln(us) that no machine's pace brings by itself, and samples of the incumbent that
-/// confirm a smaller one.
+/// A gain in ln(us) that no machine's pace brings by itself.
 constexpr double kBeyondPace = 0.35;
-constexpr std::size_t kSamplesAgain = 3;
-/// The best settings known, besides the incumbent's neighbours, that are tried after a change.
-constexpr std::size_t kRunnersUp = 3;
-/// A surrounding is as it was before when calls take as long again, to within this in ln(us).
-constexpr double kAsBefore = 0.3;
-constexpr std::size_t kMostSettlements = 4;
-
-/// Standard error of a median, a part of it.
-double median_error(const StepReading& step) {
-  return 1.2533 * step.spread /
-         std::sqrt(static_cast<double>(std::max<std::size_t>(1, step.steps)));
-}
-
-bool surely_longer(const StepReading& step, const StepReading& than) {
-  constexpr double kNoise = 0.03;
-  const double noise = std::max(kNoise, 2 * std::hypot(median_error(step), median_error(than)));
-  return step.step.count() > (1 + noise) * than.step.count();
-}
 
 /// What NCCL expects of the arms: differences alone count, so the default is its own best.
 std::vector<double> predicted_log_us(const ActionSpace& space,
@@ -181,14 +158,25 @@ void OnlineLearner::take(Learning& learning, Micros mean, std::uint32_t calls) {
   if (!(mean.count() > 0)) return;
   if (learning.loop.choice().arm != learning.incumbent) {
     learning.trial.add(mean, calls);
+    // Calls go on under what is tried until all ranks have left it, and the first is summed up
+    // nowhere: they cost as well.
+    const std::uint32_t paid = calls + (learning.trial.size() == 1 ? 1 : 0);
+    learning.trying_us += (mean.count() - std::exp(learning.reference.level())) * paid;
     return;
   }
+  count_lost(learning);
   learning.reference.add(mean, calls);
   if (learning.wanted > 0) --learning.wanted;
   if (learning.reference.size() < kFirstSamples) return;
   const double noise = learning.reference.noise();
   learning.noise = std::clamp(learning.noise > 0 ? 0.8 * learning.noise + 0.2 * noise : noise,
                               kLeastNoise, kMostNoise);
+}
+
+void OnlineLearner::count_lost(Learning& learning) {
+  const double lost_us = std::max(0.0, std::exchange(learning.trying_us, 0));
+  learning.lost_us += lost_us;
+  lost_us_ += lost_us;
 }
 
 void OnlineLearner::take_samples() {
@@ -316,6 +304,7 @@ void OnlineLearner::settle(Learning& learning) {
 void OnlineLearner::begin_trial(Learning& learning, const Choice& choice) {
   learning.proposed = choice;
   learning.trial.clear();
+  learning.trying_us = 0;
   learning.stage = Stage::trial;
   learning.heard_ns = now_ns();
   ++learning.tried;
@@ -324,11 +313,6 @@ void OnlineLearner::begin_trial(Learning& learning, const Choice& choice) {
 
 void OnlineLearner::end_trial(Learning& learning, TrialVerdict verdict) {
   const double slower = learning.trial.level() - learning.reference.level();
-  const auto calls =
-      static_cast<double>(learning.trial.calls() + 1);  // the first is summed nowhere
-  const double lost_us = std::max(0.0, std::exp(slower) - 1) * std::exp(learning.reference.level());
-  learning.lost_us += lost_us * calls;
-  lost_us_ += lost_us * calls;
   if (learning.trial.size() > 0)
     learn(learning, learning.level + slower, static_cast<std::int64_t>(learning.trial.calls()));
   learning.stage = Stage::reference;
@@ -477,60 +461,6 @@ bool OnlineLearner::all_settled() const {
   });
 }
 
-bool OnlineLearner::check_step() {
-  constexpr std::size_t kCheckSteps = 5;
-  const auto enough = [&](std::optional<StepReading>& step) {
-    step = reading();
-    return (step && step->steps >= std::max(kCheckSteps, options_.steps_per_trial)) ||
-           now_ns() - check_ns_ > kPatienceNs;
-  };
-  const auto go_on = [&](Check next) {
-    check_ = next;
-    check_ns_ = now_ns();
-  };
-  std::optional<StepReading> step;
-  switch (check_) {
-    case Check::none:
-      go_on(base_step_ && !(table_ == base_) ? Check::chosen : Check::done);
-      break;
-    case Check::chosen:
-      if (!enough(chosen_step_)) break;
-      if (!chosen_step_ || !surely_longer(*chosen_step_, *base_step_)) {
-        go_on(Check::done);
-        break;
-      }
-      // The machine may have become slower meanwhile: the old table is asked again.
-      for (auto& [cell, learning] : tasks_)
-        learning.proposed = {arm_of(learning, base_.cells[cell.function][cell.bin]), 1, false};
-      go_on(Check::old);
-      propose_wanted();
-      break;
-    case Check::old:
-      if (!enough(step)) break;
-      if (step && surely_longer(*chosen_step_, *step)) {
-        ++rolled_back_;
-        for (auto& [cell, learning] : tasks_) {
-          learning.incumbent = learning.proposed.arm;
-          learning.reference.clear();
-          const auto known = learning.known.find(learning.incumbent);
-          if (known != learning.known.end()) learning.last_us = std::exp(known->second);
-        }
-        go_on(Check::done);
-        break;
-      }
-      for (auto& [cell, learning] : tasks_) learning.proposed = {learning.incumbent, 1, false};
-      go_on(Check::again);
-      propose_wanted();
-      break;
-    case Check::again:
-      go_on(Check::done);
-      break;
-    case Check::done:
-      break;
-  }
-  return check_ == Check::done;
-}
-
 bool OnlineLearner::step() {
   const TableLeader::Progress progress = leader_.poll();
   if (progress == TableLeader::Progress::ended) return false;
@@ -563,58 +493,6 @@ bool OnlineLearner::step() {
   return true;
 }
 
-void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t epoch,
-                         Micros latency) {
-  const auto found = tasks_.find({function, bin});
-  if (found == tasks_.end() || epoch != epoch_ || !finished()) return;
-  Learning& learning = found->second;
-  if (learning.heard_epoch != epoch) {
-    learning.heard_epoch = epoch;
-    learning.trigger.restart();
-  }
-  const TriggerState& now = learning.trigger.add(latency);
-  learning.task.state.cusum_score = now.cusum_score;
-  learning.task.state.reconstruction_error = now.reconstruction_error;
-  learning.task.state.congestion = now.congestion;
-  learning.task.state.interference = now.interference;
-  if (!now.alarm) return;
-  suspicion_ =
-      fmt::format("{} takes {} than before, after {} calls of it", learning.task.key.task.text(),
-                  now.interference > 0 ? "longer" : "less time", learning.trigger.calls());
-  suspected_ns_ = now_ns();
-  faster_ = !(now.interference > 0);
-  judge_suspicion();
-}
-
-bool OnlineLearner::steps_have_changed() const {
-  // A job without steps, or which has lost its rhythm, is judged by its calls alone.
-  if (!options_.recent_step || !options_.steps || !options_.steps(epoch_)) return true;
-  if (settled_step_us_ <= 0) return false;
-  // One step alone must differ by more than steps do by themselves.
-  const auto reading = options_.steps(epoch_);
-  if (const auto latest = options_.latest_step ? options_.latest_step() : std::nullopt;
-      !faster_ && latest && reading &&
-      latest->count() >= (kChangedPace + 2 * reading->spread) * settled_step_us_)
-    return true;
-  const std::optional<Micros> now = options_.recent_step(epoch_);
-  if (!now) return true;
-  const double pace = now->count() / settled_step_us_;
-  return std::max(pace, 1 / pace) >= kChangedPace;
-}
-
-void OnlineLearner::judge_suspicion() {
-  if (suspicion_.empty()) return;
-  if (!steps_have_changed()) {
-    constexpr double kStepsToShow = 10;
-    const double waited_us = static_cast<double>(now_ns() - suspected_ns_) / 1e3;
-    if (waited_us > kStepsToShow * options_.steps(epoch_)->step.count()) suspicion_.clear();
-    return;
-  }
-  ++alarms_;
-  if (options_.on_event) options_.on_event(suspicion_ + ": settings are searched anew");
-  search_anew(faster_);
-}
-
 void OnlineLearner::tell_when_settled() {
   const bool settled = finished();
   if (settled && !told_settled_ && options_.on_event)
@@ -630,155 +508,6 @@ void OnlineLearner::tell_when_settled() {
   if (!settled) settled_step_us_ = 0;
   if (settled && settled_step_us_ <= 0 && options_.recent_step)
     if (const auto step = options_.recent_step(epoch_)) settled_step_us_ = step->count();
-}
-
-std::vector<std::size_t> OnlineLearner::near(const Learning& learning) const {
-  const ActionSpace& space = *learning.task.space;
-  std::vector<std::size_t> arms;
-  const auto add = [&](std::size_t arm) {
-    if (arm != learning.incumbent && std::find(arms.begin(), arms.end(), arm) == arms.end())
-      arms.push_back(arm);
-  };
-  // Last first: the runners-up are tried before the neighbours.
-  const Action& best = space.arms()[learning.incumbent];
-  for (std::size_t a = 0; a < space.arms().size(); ++a) {
-    const Action& other = space.arms()[a];
-    int steps = 0;
-    for (std::size_t k = 0; k < best.size(); ++k)
-      steps += std::abs(static_cast<int>(best[k]) - static_cast<int>(other[k]));
-    if (steps == 1) add(a);
-  }
-  std::vector<std::pair<double, std::size_t>> known;
-  for (const auto& [arm, log_us] : learning.known)
-    if (arm != learning.incumbent) known.emplace_back(log_us, arm);
-  std::sort(known.begin(), known.end());
-  known.resize(std::min(known.size(), kRunnersUp));
-  for (auto one = known.rbegin(); one != known.rend(); ++one) add(one->second);
-  return arms;
-}
-
-std::optional<std::size_t> OnlineLearner::unseen_kind(const Learning& learning) const {
-  const ActionSpace& space = *learning.task.space;
-  for (std::size_t a = 0; a < space.arms().size(); ++a) {
-    const Action& arm = space.arms()[a];
-    const bool own =
-        std::all_of(arm.begin() + static_cast<std::ptrdiff_t>(space.implementation_knobs()),
-                    arm.end(), [](auto value) { return value == 0; });
-    if (own && !learning.known.contains(a)) return a;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::size_t> OnlineLearner::unseen(const Learning& learning) const {
-  const auto new_one = [&](std::size_t arm) { return !learning.known.contains(arm); };
-  const std::size_t recommended = learning.loop.recommend(learning.task);
-  if (new_one(recommended)) return recommended;
-  const ActionSpace& space = *learning.task.space;
-  const Action& best = space.arms()[learning.incumbent];
-  // Every implementation, with the resources that are best so far and with its own.
-  for (std::size_t a = 0; a < space.arms().size(); ++a) {
-    if (!new_one(a)) continue;
-    bool own = true;
-    bool same = true;
-    for (std::size_t k = space.implementation_knobs(); k < best.size(); ++k) {
-      own = own && space.arms()[a][k] == 0;
-      same = same && space.arms()[a][k] == best[k];
-    }
-    if (own || same) return a;
-  }
-  std::vector<std::size_t> neighbours = near(learning);
-  const auto found = std::find_if(neighbours.begin(), neighbours.end(), new_one);
-  return found == neighbours.end() ? std::nullopt : std::optional(*found);
-}
-
-void OnlineLearner::narrow(Learning& learning) {
-  learning.only = near(learning);
-  learning.proposed = {learning.incumbent, 1, false};
-  learning.loop.reopen(learning.task);
-  learning.known.clear();
-  learning.reference.clear();
-  learning.trial.clear();
-  learning.candidate.reset();
-  learning.wanted = 2;
-  learning.tried = 0;
-  learning.lost_us = 0;
-  learning.default_us = 0;
-  learning.heard_ns = now_ns();
-  learning.stage = Stage::reference;
-}
-
-void OnlineLearner::search_anew(bool faster) {
-  if (settled_) settlements_.push_back(*std::exchange(settled_, std::nullopt));
-  if (settlements_.size() > kMostSettlements) settlements_.erase(settlements_.begin());
-  suspicion_.clear();
-  settled_step_us_ = 0;
-  rounds_ = 0;
-  search_ns_ = now_ns();
-  check_ = Check::none;
-  base_step_.reset();
-  // Whoever has gone leaves what was there before him.
-  restoring_ = faster && settlements_.size() > 1;
-  if (restoring_) return restore(settlements_[settlements_.size() - 2]);
-  base_ = table_;
-  for (auto& [cell, learning] : tasks_) search_again(learning);
-}
-
-void OnlineLearner::search_again(Learning& learning) {
-  if (learning.closed) return;
-  if (learning.searched) return narrow(learning);
-  // The first search goes on with what it knows.
-  learning.reference.clear();
-  learning.candidate.reset();
-  learning.wanted = kSamplesAgain;
-  learning.proposed = {learning.incumbent, 1, false};
-  learning.stage = Stage::reference;
-}
-
-void OnlineLearner::restore(const Settlement& settlement) {
-  for (auto& [cell, learning] : tasks_) {
-    if (learning.closed) continue;
-    learning.incumbent = arm_of(learning, settlement.table.cells[cell.function][cell.bin]);
-    learning.proposed = {learning.incumbent, 1, false};
-    learning.stage = Stage::reference;
-    learning.candidate.reset();
-    learning.reference.clear();
-    learning.wanted = kSamplesAgain;
-    learning.heard_ns = now_ns();
-  }
-}
-
-void OnlineLearner::see_restored() {
-  const bool waits = std::any_of(tasks_.begin(), tasks_.end(), [this](const auto& task) {
-    const Learning& learning = task.second;
-    return !learning.closed && learning.wanted > 0 && now_ns() - learning.heard_ns < kPatienceNs;
-  });
-  if (waits) return;
-  restoring_ = false;
-  const Settlement before = settlements_[settlements_.size() - 2];
-  base_ = table_;
-  if (!is_as_before(before)) {
-    for (auto& [cell, learning] : tasks_) search_again(learning);
-    return;
-  }
-  settlements_.resize(settlements_.size() - 2);
-  for (auto& [cell, learning] : tasks_) {
-    learning.level = learning.reference.level();
-    learning.last_us = std::exp(learning.level);
-    settle(learning);
-  }
-  check_ = Check::done;
-}
-
-bool OnlineLearner::is_as_before(const Settlement& settlement) const {
-  double differs = 0;
-  double shares = 0;
-  for (const auto& [cell, learning] : tasks_) {
-    const auto then = settlement.level.find(cell);
-    if (then == settlement.level.end() || learning.reference.size() == 0) continue;
-    differs += learning.share * std::abs(learning.reference.level() - then->second);
-    shares += learning.share;
-  }
-  return shares > 0 && differs <= kAsBefore * shares;
 }
 
 bool OnlineLearner::finished() const {

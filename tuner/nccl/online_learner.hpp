@@ -110,6 +110,10 @@ class OnlineLearner {
   [[nodiscard]] std::vector<TableEntry> entries() const;
 
  private:
+  /// Steps and calls are waited for no longer than this: a job may have no rhythm any more.
+  static constexpr std::int64_t kPatienceNs = 5'000'000'000;
+  /// Of the incumbent, after which a candidate takes its place or an earlier table is known again.
+  static constexpr std::size_t kSamplesAgain = 3;
   struct Cell {
     std::size_t function = 0;
     std::size_t bin = 0;
@@ -139,8 +143,9 @@ class OnlineLearner {
     std::optional<std::vector<std::size_t>>
         only{};  ///< arms that are still to be tried, last first
     int tried = 0;
-    double share = 0;    ///< of the collectives' time
-    double lost_us = 0;  ///< by trying, since the search began
+    double share = 0;      ///< of the collectives' time
+    double trying_us = 0;  ///< more than the incumbent takes, of what is tried now
+    double lost_us = 0;    ///< by trying, since the search began
     std::uint32_t read_epoch = 0;
     std::uint32_t read_calls = 0;
     double read_us = 0;
@@ -169,6 +174,7 @@ class OnlineLearner {
   [[nodiscard]] std::optional<CellObservation> seen(const Cell& cell) const;
   [[nodiscard]] std::int64_t now_ns() const;
   void take_samples();
+  void count_lost(Learning& learning);
   void take(Learning& learning, Micros mean, std::uint32_t calls);
   [[nodiscard]] bool may_try(const Learning& learning) const;
   [[nodiscard]] bool base_known();

@@ -228,6 +228,31 @@ TEST_CASE("the leader sees what the ranks have measured", "[E-115]") {
   CHECK(leader.observe(4, 20).calls == 0);
 }
 
+TEST_CASE("a new table restarts the sums of the sizes whose setting it changes alone",
+          "[E-115][E-108]") {
+  const Folder folder;
+  Member rank(region(folder, 1), 0);
+  Leader leader(region(folder, 1));
+  const auto adopt = [&](const CallTable& table) {
+    leader.propose(table, 1);
+    for (int i = 0; i < 5; ++i) {
+      rank.decide(4, 20);
+      leader.poll();
+    }
+    REQUIRE(rank.epoch() == leader.proposal().epoch);
+  };
+  CallTable table;
+  adopt(table);
+  for (const std::size_t bin : {20, 26}) rank.record(4, bin, rank.epoch(), 1000);
+  table.cells[4][20].channels = 4;
+  adopt(table);
+  for (const std::size_t bin : {20, 26}) rank.record(4, bin, rank.epoch(), 1000);
+  CHECK(leader.observe(4, 20).calls == 0);
+  CHECK(leader.observe(4, 26).calls == 1);
+  rank.record(4, 20, rank.epoch(), 1000);
+  CHECK(leader.observe(4, 20).calls == 1);
+}
+
 TEST_CASE("across hosts a rank at the boundary waits, is counted, and ends without its relay",
           "[E-118]") {
   const Folder folder;

@@ -154,15 +154,15 @@ struct ChangingJob {
   std::vector<CallTable> tables{};
   std::unique_ptr<OnlineLearner> learner;
 
-  explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.02) {
+  explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1) {
     LearnerOptions options;
     options.calls_per_trial = 5;
     options.space = space;
     options.learn_cost = learn_cost;
     options.least_horizon = 100;
     options.now_ns = [this] { return ns; };
-    options.steps = [this](std::uint32_t) { return StepReading{50, Micros(20'000), 0.01}; };
-    options.recent_step = [this](std::uint32_t) { return Micros(20'000 * job.pace); };
+    options.steps = [this](std::uint32_t) { return StepReading{50, Micros(200'000), 0.01}; };
+    options.recent_step = [this](std::uint32_t) { return Micros(200'000 * job.pace); };
     learner = std::make_unique<OnlineLearner>(job.region(), options);
   }
   void call() {
@@ -205,8 +205,7 @@ SpaceOptions some_channels() {
 
 }  // namespace
 
-TEST_CASE("after a change what is near the best setting is tried, from there on",
-          "[E-108][E-151]") {
+TEST_CASE("after a change what is near the best setting is tried, from there on", "[E-108]") {
   ChangingJob job(some_channels());
   job.settle(20'000);
   REQUIRE(job.channels() == 8);
@@ -241,13 +240,13 @@ TEST_CASE("trying settings costs no more than its part of the job's time", "[E-1
     job.settle(20'000);
     return job.learner->lost().count();
   };
-  // Of 100 steps of 20 ms.
-  const double bounded = lost(0.002);
+  // Of 100 steps of 200 ms.
+  const double bounded = lost(0.0005);
   const double free = lost(0);
   INFO(bounded << " and " << free << " us");
   CHECK(bounded > 0);
   // And the setting that is being tried when it is used up.
-  CHECK(bounded < 0.002 * 100 * 20'000 + 8000);
+  CHECK(bounded < 0.0005 * 100 * 200'000 + 60'000);
   CHECK(free > 1.5 * bounded);
 }
 
