@@ -427,6 +427,11 @@ TEST_CASE("runs on other numbers of nodes are compared, and told apart", "[long]
   INFO(compared.err << compared.out);
   CHECK(compared.out.find("A ssh on 2 nodes | B ssh on 4 nodes") != std::string::npos);
   CHECK(compared.out.find("64 KiB") != std::string::npos);
+  CHECK(compared.out.find("on 2 nodes: node1, node2") != std::string::npos);
+  const auto scaled =
+      rig.program("compared.sqlite", {"query", "node_scaling", "--where", "nodes=4"});
+  INFO(scaled.err << scaled.out);
+  CHECK(scaled.out.find("4 ranks on 2 nodes: node1, node2") != std::string::npos);
 }
 
 TEST_CASE("doctor: nodes and this machine's environments are not looked at together") {
