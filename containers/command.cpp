@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -260,6 +261,18 @@ std::string command_line(const std::vector<std::string>& argv) {
   quoted.reserve(argv.size());
   for (const std::string& argument : argv) quoted.push_back(shell_quote(argument));
   return join(quoted, " ");
+}
+
+std::string login_shell_line(const std::string& line) {
+  constexpr std::string_view kPlain = " _@%+=:,./-";
+  std::string encoded;
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool letter = byte < 0x80 && std::isalnum(byte) != 0;
+    encoded += letter || kPlain.find(c) != std::string_view::npos ? std::string(1, c)
+                                                                  : fmt::format("\\0{:03o}", byte);
+  }
+  return fmt::format("exec /bin/sh -c 'eval \"$(printf %b \"$1\")\"' sh '{}'", encoded);
 }
 
 }  // namespace dynamiccl

@@ -48,5 +48,8 @@ std::string find_program(const std::string& name);
 
 /// argv as one line a person can paste into a shell.
 std::string command_line(const std::vector<std::string>& argv);
+/// The same line for /bin/sh, whatever a user's login shell is: csh ends a quote with its line and
+/// looks for "!" in it, fish reads backslashes there.
+std::string login_shell_line(const std::string& line);
 
 }  // namespace dynamiccl

@@ -10,7 +10,9 @@ setting. The leader tries settings all the time. Meanwhile a fault of a random k
 milliseconds: leader or relay killed (and started anew), stopped for a while, or a host's link cut for a
 while, at times for longer than connections live. Judged after every job: no call for which two ranks got
 different settings, every rank either made all its calls or was ended by its tuner because its relay was
-lost, and nothing runs any more. Prints a line a job and a summary as JSON; exit code 1 when anything is
+lost, nothing runs any more, and without faults the leader's table is filed under the regime of all ranks, not
+only of those on its own host. The namespaces go with the script, however it ends: they are named in a mount
+namespace of its own. Prints a line a job and a summary as JSON; exit code 1 when anything is
 amiss, 77 where it cannot run.
 """
 
@@ -32,6 +34,17 @@ SOURCE = Path(__file__).resolve().parent.parent
 
 def sh(*argv, check=True):
     return subprocess.run(argv, check=check, capture_output=True, text=True)
+
+
+def in_own_mounts():
+    """Starts this script anew where the names of its network namespaces are nobody else's, once."""
+    mark = "RELAY_FAULTS_MOUNTS"
+    if mark not in os.environ:
+        os.environ[mark] = "1"
+        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, "-B", *sys.argv])
+    del os.environ[mark]
+    Path("/run/netns").mkdir(exist_ok=True)
+    sh("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
 
 
 class Hosts:
@@ -159,10 +172,25 @@ class Job:
             time.sleep(0.05)
         self.control[self.hosts.count - 1].kill()
 
-    def learnt(self):
-        """@returns rows of the table that the leader has written"""
+    def table(self):
+        """@returns the table that the leader has written; {} without one"""
         path = self.folder / "table"
-        return len(json.loads(path.read_text())["entries"]) if path.exists() else 0
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def learnt(self):
+        """@returns rows of that table"""
+        return len(self.table().get("entries", []))
+
+    def judge_regime(self):
+        """Relays pass on what the ranks of their hosts have told."""
+        said = (self.folder / "control0.txt").read_text()
+        ranks = len(self.ranks)
+        expected = f"told by {ranks} of {ranks} ranks on {self.hosts.count} nodes"
+        wrong = [] if expected in said else [f"job {self.number}: the leader does not say \"{expected}\""]
+        names = [regime["name"] for regime in self.table().get("regimes", [])]
+        if not names or any(" ranks seen" in name for name in names):
+            wrong.append(f"job {self.number}: the table's regimes are {names}")
+        return wrong
 
     def judge(self, counts):
         """@returns what is wrong, one line each"""
@@ -170,6 +198,8 @@ class Job:
         counts["learnt"] = counts.get("learnt", 0) + self.learnt()
         if (self.arguments.leave_first or self.arguments.lose_relay) and self.learnt() == 0:
             wrong.append(f"job {self.number}: what was learnt is not in the leader's table")
+        if self.arguments.calm and not self.arguments.dense:
+            wrong += self.judge_regime()
         logs = []
         for rank, process in enumerate(self.ranks):
             path = self.folder / f"log{rank}"
@@ -254,6 +284,10 @@ def main():
     if os.geteuid() != 0 or shutil.which("ip") is None or sh("ip", "netns", "list", check=False).returncode != 0:
         print("needs root and ip (iproute2) for network namespaces")
         return NOT_HERE
+    if sh("unshare", "--mount", "true", check=False).returncode != 0:
+        print("needs a mount namespace of its own")
+        return NOT_HERE
+    in_own_mounts()
     end_on_sigterm()
     rand = random.Random(arguments.seed)
     counts = {"jobs": 0, "hosts": arguments.hosts, "calls": 0, "switches": 0, "differing": 0, "ended": 0}

@@ -33,6 +33,8 @@ constexpr seconds kOneAddress{1};
 constexpr seconds kHello{5};
 /// A line that is not acknowledged by then goes with the next one.
 constexpr seconds kOneLine{2};
+/// A link that is slower than that is as good as none.
+constexpr std::size_t kSlowestBytesPerMs = 500;
 constexpr milliseconds kAgain{100};
 /// What a rank keeps while the orchestrator cannot be reached.
 constexpr std::size_t kMostWaiting = std::size_t{256} << 20;
@@ -205,7 +207,7 @@ std::optional<std::pair<FrameHeader, std::string>> FrameSocket::receive(Clock::t
     if (in_.size() >= sizeof(FrameHeader)) {
       FrameHeader header;
       std::memcpy(&header, in_.data(), sizeof(header));
-      if (header.magic != FrameHeader::kMagic || header.length > kMostFileBytes) {
+      if (header.magic != FrameHeader::kMagic || header.length > kMostPayloadBytes) {
         close();
         break;
       }
@@ -287,8 +289,22 @@ RecordLink::RecordLink(RecordsEndpoint endpoint, int rank, const char* mode)
 }
 
 RecordLink::~RecordLink() {
-  pump(Clock::now() + kAnswer);
+  pump(Clock::now() + kAnswer + time_for_waiting());
+  // Nobody catches what is thrown here; the launch's output is kept.
+  if (!waiting_.empty())
+    fmt::print(stderr,
+               "dynamiccl: rank {}: {} record{} of {} bytes did not reach where this rank was "
+               "started: {}\n",
+               rank_, waiting_.size(), waiting_.size() == 1 ? "" : "s", waiting_bytes_,
+               !refusal_.empty() ? "not taken: " + refusal_
+               : socket_.alive() ? "not acknowledged in time; the way there is slow"
+                                 : (why_.empty() ? std::string("the connection broke off") : why_) +
+                                       "; " + open_port(endpoint_));
   say_bye(Clock::now() + kOneLine);
+}
+
+std::chrono::milliseconds RecordLink::time_for_waiting() const {
+  return milliseconds(waiting_bytes_ / kSlowestBytesPerMs);
 }
 
 void RecordLink::say_bye(Clock::time_point until) {
@@ -362,16 +378,24 @@ void RecordLink::write(const std::string& line) {
   header.sequence = ++last_;
   waiting_.emplace_back(last_, frame(header, line));
   waiting_bytes_ += waiting_.back().second.size();
-  pump(Clock::now() + (waiting_bytes_ < kMostWaiting ? Clock::duration(kOneLine) : kAnswer));
+  // A long line takes its time on a slow link, and one that is cut short begins anew.
+  pump(Clock::now() + time_for_waiting() +
+       (waiting_bytes_ < kMostWaiting ? Clock::duration(kOneLine) : kAnswer));
   if (!refusal_.empty()) refuse(refusal_);
   if (waiting_bytes_ >= kMostWaiting)
     throw Error(ErrorKind::environment,
-                fmt::format("{} bytes of records wait, and where this rank was started nobody "
-                            "takes them",
-                            waiting_bytes_));
+                fmt::format("{} bytes of records wait, {} are the most, and where this rank was "
+                            "started nobody takes them; {}, or give all nodes a folder that they "
+                            "share (--out)",
+                            waiting_bytes_, kMostWaiting, open_port(endpoint_)));
 }
 
 void RecordLink::send_file(const std::string& name, const std::string& bytes) {
+  if (name.size() >= kMostFileNameBytes || bytes.size() > kMostFileBytes)
+    throw Error(ErrorKind::environment,
+                fmt::format("{} has {} bytes and cannot be sent: {} is the most; give all nodes a "
+                            "folder that they share (--out)",
+                            name, bytes.size(), kMostFileBytes));
   pump(Clock::now() + kAnswer);
   FrameHeader header;
   header.kind = FrameKind::file;

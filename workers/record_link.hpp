@@ -78,13 +78,14 @@ class RecordLink {
   /// @param mode "refuse": the only writer of this rank; "append"
   /// @throws Error(environment) when nobody answers within 30 s, or refuses
   RecordLink(RecordsEndpoint endpoint, int rank, const char* mode);
-  /// Says what is left to be said, for 30 s at most, and that nothing follows, for two more.
+  /// Says what is left to be said, for 30 s and as long as that much takes over a slow link, and
+  /// that nothing follows, for two more. What did not get through is told on stderr.
   ~RecordLink();
   RecordLink(const RecordLink&) = delete;
   RecordLink& operator=(const RecordLink&) = delete;
 
   /// Waits until the line is acknowledged, so that nothing of it is under way while a rank
-  /// measures; two seconds at most: then it goes with the next one.
+  /// measures; two seconds at most, more for what is long: then it goes with the next one.
   /// @param line without its line end
   /// @throws Error(environment) for a line that is too long, and when far too much waits
   void write(const std::string& line);
@@ -104,6 +105,8 @@ class RecordLink {
   /// Until everything is acknowledged, or that time.
   void pump(Clock::time_point until);
   void acknowledged(std::uint64_t sequence);
+  /// What waits takes so long over the slowest link.
+  [[nodiscard]] std::chrono::milliseconds time_for_waiting() const;
   /// Until it is acknowledged, or that time: a cut would take a word that is said once with it.
   void say_bye(Clock::time_point until);
 

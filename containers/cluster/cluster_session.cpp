@@ -301,7 +301,9 @@ std::vector<std::string> ClusterSession::node_argv(const std::string& node,
                                                    const std::vector<std::string>& command) const {
   if (!options_.slurm()) {
     auto argv = remote_prefix(options_, node);
-    argv.push_back(command_line(command));
+    const std::string line = command_line(command);
+    const bool plain = line.find_first_of("\n\\!") == std::string::npos;
+    argv.push_back(plain ? line : login_shell_line(line));
     return argv;
   }
   std::vector<std::string> argv{"srun",

@@ -40,8 +40,12 @@ static_assert(sizeof(FrameHeader) == 32);
 
 /// A record is as long as its samples are many; what is longer is nobody's record.
 inline constexpr std::uint64_t kMostLineBytes = std::uint64_t{64} << 20;
-/// A table beside run.json, or a rank's decisions.
+/// A table beside run.json, or a rank's decisions; its frame has the name in front.
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t kMostFileNameBytes = 256;
+/// Of any frame's payload.
+inline constexpr std::uint64_t kMostPayloadBytes =
+    (kMostLineBytes > kMostFileBytes ? kMostLineBytes : kMostFileBytes) + kMostFileNameBytes;
 /// Before the other end has said the token.
 inline constexpr std::uint64_t kMostHelloBytes = 256;
 inline constexpr std::uint64_t kMostStoredValue = std::uint64_t{1} << 20;

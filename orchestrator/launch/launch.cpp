@@ -247,7 +247,8 @@ void give_token(std::vector<Command>& commands, bool by_remote_shell, const std:
     command.environment[kRecordsToken] = token;
     if (!by_remote_shell) continue;
     auto& argv = command.argv;
-    argv.back() = fmt::format("IFS= read -r {0}; export {0}; exec {1}", kRecordsToken, argv.back());
+    argv.back() = login_shell_line(
+        fmt::format("IFS= read -r {0}; export {0}; exec {1}", kRecordsToken, argv.back()));
     argv.insert(
         argv.begin(),
         {"/bin/sh", "-c", fmt::format("printf '%s\\n' \"${}\" | \"$@\"", kRecordsToken), "sh"});

@@ -43,6 +43,8 @@ constexpr std::size_t kConnectionsBesides = 64;
 constexpr std::size_t kMostEarly = std::size_t{64} << 20;
 /// What a rank has not taken yet; its run.json and files go in one piece.
 constexpr std::size_t kMostUnsent = std::size_t{256} << 20;
+/// The headers of so much.
+constexpr std::size_t kMostUnsentBesides = std::size_t{1} << 20;
 constexpr std::size_t kMostKeys = 1 << 20;
 constexpr std::size_t kMostAddresses = 8;
 constexpr const char* kUnwritten = "its file cannot be written where it was started";
@@ -124,7 +126,8 @@ class RecordServer::Desk {
     std::string from;
     std::string in;
     std::string out;
-    std::string writer;  ///< key of it, "" = it only reads
+    std::size_t sent = 0;  ///< of `out`
+    std::string writer;    ///< key of it, "" = it only reads
     Clock::time_point came = Clock::now();
     bool known = false;  ///< has said the token
     bool ends = false;   ///< once `out` is sent
@@ -187,10 +190,15 @@ class RecordServer::Desk {
 
   void flush(Connection& connection) {
     while (connection.file >= 0 && !connection.out.empty()) {
-      const ssize_t n =
-          send(connection.file, connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
+      const ssize_t n = send(connection.file, connection.out.data() + connection.sent,
+                             connection.out.size() - connection.sent, MSG_NOSIGNAL);
       if (n > 0) {
-        connection.out.erase(0, static_cast<std::size_t>(n));
+        connection.sent += static_cast<std::size_t>(n);
+        // Not with every piece: what is left would be moved each time.
+        const bool all = connection.sent == connection.out.size();
+        if (!all && connection.sent < kMostLineBytes) continue;
+        connection.out.erase(0, connection.sent);
+        connection.sent = 0;
       } else if (n < 0 && errno == EINTR) {
         continue;
       } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -199,7 +207,8 @@ class RecordServer::Desk {
         drop(connection);
       }
     }
-    if (connection.out.size() > kMostUnsent || (connection.ends && connection.out.empty()))
+    if (connection.out.size() - connection.sent > kMostUnsent + kMostUnsentBesides ||
+        (connection.ends && connection.out.empty()))
       drop(connection);
   }
 
@@ -265,10 +274,14 @@ class RecordServer::Desk {
            connection.in.size() >= sizeof(FrameHeader)) {
       FrameHeader header;
       std::memcpy(&header, connection.in.data(), sizeof(header));
-      const std::uint64_t most = connection.known ? kMostLineBytes : kMostHelloBytes;
       if (header.magic != FrameHeader::kMagic || header.kind > kLastFrameKind ||
-          header.length > most)
+          (!connection.known && header.length > kMostHelloBytes))
         return turn_away(connection, "this is no frame of a rank");
+      const std::uint64_t most =
+          header.kind == FrameKind::file ? kMostPayloadBytes : kMostLineBytes;
+      if (header.length > most)
+        return turn_away(
+            connection, fmt::format("{} bytes in one piece; {} are the most", header.length, most));
       const auto whole = sizeof(header) + static_cast<std::size_t>(header.length);
       if (connection.in.size() < whole) return;
       const std::string payload = connection.in.substr(sizeof(header), whole - sizeof(header));
@@ -420,18 +433,49 @@ class RecordServer::Desk {
     say(connection, FrameKind::ack, 0);
   }
 
+  /// A launch that a connection cannot carry is said to its ranks, not half handed out.
+  void too_large(Connection& connection, const std::string& what) {
+    const std::string why =
+        what + "; give all nodes a folder that they share (--out), and none goes by connections";
+    if (std::find(problems_.begin(), problems_.end(), why) == problems_.end())
+      problems_.push_back(why);
+    turn_away(connection, why);
+  }
+
   /// run.json and what lies beside it: tables that cells name.
   void hand_out(Connection& connection) {
-    say(connection, FrameKind::run, 0, launch_.run_json);
+    std::vector<fs::path> files;
+    std::uintmax_t all = launch_.run_json.size();
+    if (all > kMostFileBytes)
+      return too_large(connection,
+                       fmt::format("run.json has {} bytes, {} are the most", all, kMostFileBytes));
     std::error_code problem;
     for (const auto& entry : fs::directory_iterator(launch_.folder, problem)) {
       const std::string name = entry.path().filename().string();
-      if (!entry.is_regular_file(problem) || entry.file_size(problem) > kMostFileBytes ||
-          name == "run.json" || name == kDecisionsFile || name.ends_with(".jsonl"))
+      if (!entry.is_regular_file(problem) || name == "run.json" || name == kDecisionsFile ||
+          name.ends_with(".jsonl"))
         continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      say(connection, FrameKind::file, 0,
-          name + "\n" + std::string(std::istreambuf_iterator<char>(file), {}));
+      const std::uintmax_t bytes = entry.file_size(problem);
+      if (bytes > kMostFileBytes)
+        return too_large(connection, fmt::format("{} has {} bytes, {} are the most",
+                                                 entry.path().string(), bytes, kMostFileBytes));
+      all += bytes;
+      files.push_back(entry.path());
+    }
+    if (all > kMostUnsent)
+      return too_large(connection,
+                       fmt::format("run.json and what lies beside it in {} have {} bytes together, "
+                                   "{} are the most",
+                                   launch_.folder, all, kMostUnsent));
+    say(connection, FrameKind::run, 0, launch_.run_json);
+    for (const fs::path& path : files) {
+      std::string payload = path.filename().string() + "\n";
+      const std::size_t begin = payload.size();
+      payload.resize(begin + kMostFileBytes);
+      std::ifstream file(path, std::ios::binary);
+      file.read(payload.data() + begin, static_cast<std::streamsize>(kMostFileBytes));
+      payload.resize(begin + static_cast<std::size_t>(file.gcount()));
+      say(connection, FrameKind::file, 0, payload);
     }
     say(connection, FrameKind::begun, 0);
   }

@@ -234,12 +234,22 @@ void require_figures(const ComparisonSide& side, const char* name) {
                   side.run_id));
 }
 
-[[noreturn]] void refuse_unlike(const std::vector<Difference>& unlike) {
-  throw Error(ErrorKind::input,
-              fmt::format("compare: A and B were not measured alike:{}\nA ratio of the two would "
-                          "not speak of what you changed. Measure one of them again, choose cells "
-                          "with --where, or compare anyway with --anyway",
-                          listed(unlike)));
+[[noreturn]] void refuse_unlike(const Comparison& sides, const std::vector<Difference>& unlike) {
+  const bool grown = sides.a.machines.nodes != sides.b.machines.nodes &&
+                     std::any_of(unlike.begin(), unlike.end(),
+                                 [](const Difference& d) { return d.what == "ranks"; });
+  const std::string more =
+      grown ? fmt::format(
+                  "A ran on {}, B on {}: `dynamiccl query node_scaling` holds times over "
+                  "nodes and ranks against each other. ",
+                  machines_text(sides.a.machines), machines_text(sides.b.machines))
+            : "";
+  throw Error(
+      ErrorKind::input,
+      fmt::format("compare: A and B were not measured alike:{}\nA ratio of the two would "
+                  "not speak of what you changed. {}Measure one of them again, choose cells "
+                  "with --where, or compare anyway with --anyway",
+                  listed(unlike), more));
 }
 
 }  // namespace
@@ -340,15 +350,16 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   if (!axis.empty()) dropped.insert(axis);
   result.method = differences(result.a.method, result.b.method);
   result.provenance = differences(result.a.provenance, result.b.provenance);
-  std::stable_partition(result.provenance.begin(), result.provenance.end(),
-                        [](const Difference& d) { return d.what.starts_with(kPlacement); });
+  std::stable_partition(
+      result.provenance.begin(), result.provenance.end(),
+      [](const Difference& d) { return d.what == kNodes || d.what.starts_with(kPlacement); });
   for (auto& difference : unlike_axes(result.a, result.b, axis)) {
     dropped.insert(difference.what);
     // Two runs in two environments are a question worth asking; other axes are other questions.
     auto& list = difference.what == "environment" ? result.provenance : result.method;
     list.insert(list.begin(), std::move(difference));
   }
-  if (!result.method.empty() && !options.anyway) refuse_unlike(result.method);
+  if (!result.method.empty() && !options.anyway) refuse_unlike(result, result.method);
   pair_cells(result, dropped);
   if (result.cells.empty()) {
     throw Error(ErrorKind::input,
@@ -360,7 +371,7 @@ Comparison compare_sides(ComparisonSide a, ComparisonSide b, const ComparisonOpt
   const bool none_alike =
       !options.anyway && std::all_of(result.cells.begin(), result.cells.end(),
                                      [](const auto& c) { return !unlike_in(c).empty(); });
-  if (none_alike) refuse_unlike(unlike_in(result.cells.front()));
+  if (none_alike) refuse_unlike(result, unlike_in(result.cells.front()));
   result.a.figures.clear();
   result.b.figures.clear();
   return result;

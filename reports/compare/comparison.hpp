@@ -12,6 +12,7 @@
 #include "core/statistics/verdict.hpp"
 #include "db/reader.hpp"
 #include "reports/model/figures.hpp"
+#include "reports/model/machines.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -43,6 +44,8 @@ using Facts = std::map<std::string, std::string>;
 
 /// What facts about the CPUs that ranks were let run on are called; told before all others.
 constexpr std::string_view kPlacement = "placement";
+/// What the fact is called that says how many machines the ranks were on; told with it.
+constexpr std::string_view kNodes = "nodes";
 
 /// Where the ranks of a group were let run in the launches that count (CorePlacement).
 struct Placement {
@@ -71,6 +74,7 @@ struct ComparisonSide {
   Facts method;                                 ///< how was measured: must be equal
   Facts provenance;                             ///< where and with what: told when different
   std::map<std::string, Placement> placements;  ///< by group_key; without groups that did not tell
+  Machines machines;                            ///< of all groups that are compared
   bool imported = false;                        ///< a foreign table: no launches of ours
   std::vector<std::string> trust;               ///< trust_notes() of the run
 };

@@ -112,6 +112,22 @@ void add_placements(ComparisonSide& side, const Reader& reader, const Surroundin
     side.provenance[name] = join({texts.begin(), texts.end()}, " and ");
 }
 
+/// Which machines the ranks were on. How many there were is another experiment, which run and plan
+/// do not tell: told first.
+void add_machines(ComparisonSide& side, const Reader& reader) {
+  const auto groups = machines_of_run(reader, side.run_id);
+  std::set<std::string> seen;
+  for (const auto& figure : side.figures) {
+    const auto found = groups.find(group_key(figure));
+    if (found == groups.end() || !seen.insert(found->first).second) continue;
+    side.machines.nodes.insert(found->second.nodes.begin(), found->second.nodes.end());
+    side.machines.names.insert(found->second.names.begin(), found->second.names.end());
+  }
+  std::vector<std::string> counts;
+  for (const auto nodes : side.machines.nodes) counts.push_back(std::to_string(nodes));
+  if (!counts.empty()) side.provenance[std::string(kNodes)] = join(counts, " and ");
+}
+
 /// What each environment, backend and launch was, besides the machine.
 void add_surroundings(ComparisonSide& side, const Reader& reader) {
   const Surroundings around(side);
@@ -136,6 +152,7 @@ void add_surroundings(ComparisonSide& side, const Reader& reader) {
                 side.run_id);
   }
   add_placements(side, reader, around);
+  add_machines(side, reader);
   add_profiles(facts, reader, around, side.run_id);
 }
 

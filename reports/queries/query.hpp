@@ -42,7 +42,7 @@ struct Query {
   Table (*of_runs)(const Reader&, const std::vector<std::int64_t>&, const QueryScope&) = nullptr;
   Table (*of_database)(const Reader&) = nullptr;
   std::string_view sql{};  ///< ?1 = row key of a run
-  bool every_run = false;  ///< of SQL: all runs unless some are named
+  bool every_run = false;  ///< of SQL and runs: all of them unless some are named
 
   std::string name{};
   std::string theme{};

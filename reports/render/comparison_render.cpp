@@ -77,8 +77,10 @@ std::string incomplete_text(const ComparisonSide& side) {
 }
 
 std::string side_line(const char* name, const ComparisonSide& side) {
-  return fmt::format("{}: {}, run {} ({}, {}){}{}\n", name, side.selection.label, side.run_id,
-                     side.run_name, side.started_utc, incomplete_text(side),
+  const std::string machines = machines_text(side.machines);
+  return fmt::format("{}: {}, run {} ({}, {}){}{}{}\n", name, side.selection.label, side.run_id,
+                     side.run_name, side.started_utc, machines.empty() ? "" : ", on " + machines,
+                     incomplete_text(side),
                      side.imported ? ", imported: a foreign table, no launches of ours" : "");
 }
 
@@ -204,6 +206,7 @@ ordered_json side_json(const ComparisonSide& side) {
   return {{"label", side.selection.label}, {"db", side.selection.db},
           {"run_id", side.run_id},         {"run_name", side.run_name},
           {"run_status", side.run_status}, {"started_utc", side.started_utc},
+          {"nodes", side.machines.nodes},  {"machines", side.machines.names},
           {"imported", side.imported},     {"trust", side.trust}};
 }
 

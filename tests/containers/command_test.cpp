@@ -89,6 +89,25 @@ TEST_CASE("a failed command's error names it and the end of its stderr") {
   CHECK_THROWS_AS(run_command({"/nowhere/program"}), Error);
 }
 
+TEST_CASE("a line for a node means the same to every login shell") {
+  // Quotes in quotes, line ends, and what csh and fish read differently.
+  const std::string line = "X='it''s' && printf '%s|' \"$X\" 'a\\\\n!b' '\n' \"\\\"\"; export X";
+  const std::string expected = run_command({"/bin/sh", "-c", line}).out;
+  REQUIRE(expected.find("|a\\") != std::string::npos);
+  const std::string sent = login_shell_line(line);
+  const auto quoted = sent.substr(sent.rfind(" '") + 2);
+  CHECK(quoted.find_first_of("\n!\"$`") == std::string::npos);
+  CHECK(quoted.find('\'') == quoted.size() - 1);
+  CHECK(quoted.find("\\\\") == std::string::npos);
+  for (const char* shell : {"sh", "bash", "dash", "csh", "tcsh", "fish", "zsh", "ksh"}) {
+    if (find_program(shell).empty()) continue;
+    INFO(shell);
+    const CommandResult done = run_command({shell, "-c", sent});
+    CHECK(done.err == "");
+    CHECK(done.out == expected);
+  }
+}
+
 TEST_CASE("a command line can be pasted into a shell") {
   CHECK(command_line({"docker", "exec", "a b"}) == "docker exec 'a b'");
 }

@@ -133,6 +133,7 @@ std::int64_t store_launch(Store& store, const SyntheticPlan& plan, const GroupIn
                           int block, const TimeOf& time_us, int iterations) {
   auto start = make_start(group.id, block);
   start.uuid = plan.run.id + start.uuid;
+  start.container_json = plan.container_json;
   const auto launch = store.begin_launch(plan.run.id, start);
   store.finish_launch(
       launch, make_end(),

@@ -27,6 +27,7 @@ struct SyntheticPlan {
   RunInfo run;
   std::vector<GroupInfo> groups;
   std::vector<CellInfo> cells;
+  std::string container_json{};  ///< of all launches: what their environment was
 };
 
 SyntheticPlan make_plan(const std::string& run_id, const std::vector<std::string>& environments,

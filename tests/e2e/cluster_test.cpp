@@ -193,6 +193,71 @@ TEST_CASE("records come by connections where nodes do not see the folder of laun
   CHECK((told.out + told.err).find("does not see this machine's /tmp/apart") != std::string::npos);
 }
 
+TEST_CASE("Apptainer on hosts, records by connections, whatever the login shell there", "[long]") {
+  if (geteuid() != 0 || find_program("ip").empty() || find_program("nsenter").empty())
+    SKIP("the hosts are network namespaces, made by root with ip and nsenter");
+  std::string folder = "/tmp/dyn-hosts-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string db = folder + "/hosts.sqlite";
+  for (const char* shell : {"sh", "csh", "fish"}) {
+    if (find_program(shell).empty()) continue;
+    INFO(shell);
+    fs::remove(db);
+    CommandOptions options;
+    options.timeout = std::chrono::minutes(4);
+    const auto run = run_command({"unshare",
+                                  "--mount",
+                                  "--propagation",
+                                  "private",
+                                  "bash",
+                                  DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_hosts.sh",
+                                  folder,
+                                  shell,
+                                  kProgram,
+                                  "run",
+                                  kExperiment,
+                                  "--db",
+                                  db,
+                                  "--hosts",
+                                  "node1:2,node2:2",
+                                  "--remote-shell",
+                                  folder + "/into",
+                                  "--only",
+                                  "backend == gloo",
+                                  "--set",
+                                  R"(axes.environment=["bare-metal","singularity"])",
+                                  "--set",
+                                  "cluster.records=tcp",
+                                  "--set",
+                                  "cluster.interface=eth0"},
+                                 options);
+    INFO(run.out << run.err);
+    CHECK(run.exit_code == 0);
+    const auto answer = run_command(
+        {kProgram, "query",
+         "SELECT environment, launch_status, count(*) AS n FROM v_launch GROUP BY 1, 2 ORDER BY 1",
+         "--json", "--db", db});
+    const auto rows = nlohmann::json::parse(answer.out);
+    REQUIRE_FALSE(rows.empty());
+    CHECK(rows[0] ==
+          nlohmann::json{{"environment", "bare-metal"}, {"launch_status", "ok"}, {"n", 1}});
+    if (rows.size() == 1 && run.out.find("unsupported") != std::string::npos) {
+      WARN("no Apptainer here: bare metal alone");
+      continue;
+    }
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[1] ==
+          nlohmann::json{{"environment", "singularity"}, {"launch_status", "ok"}, {"n", 1}});
+    const auto hosts = run_command(
+        {kProgram, "query",
+         "SELECT DISTINCT json_extract(facts_json, '$.system.hostname') AS host FROM launch_rank",
+         "--json", "--db", db});
+    CHECK(hosts.out.find("node1") != std::string::npos);
+    CHECK(hosts.out.find("node2") != std::string::npos);
+  }
+  fs::remove_all(folder);
+}
+
 TEST_CASE("Slurm: records come by connections to job steps too", "[long]") {
   const Rig& rig = Rig::get();
   for (const char* start : {"srun", "mpirun"}) {
@@ -362,6 +427,11 @@ TEST_CASE("runs on other numbers of nodes are compared, and told apart", "[long]
   INFO(compared.err << compared.out);
   CHECK(compared.out.find("A ssh on 2 nodes | B ssh on 4 nodes") != std::string::npos);
   CHECK(compared.out.find("64 KiB") != std::string::npos);
+  CHECK(compared.out.find("on 2 nodes: node1, node2") != std::string::npos);
+  const auto scaled =
+      rig.program("compared.sqlite", {"query", "node_scaling", "--where", "nodes=4"});
+  INFO(scaled.err << scaled.out);
+  CHECK(scaled.out.find("4 ranks on 2 nodes: node1, node2") != std::string::npos);
 }
 
 TEST_CASE("doctor: nodes and this machine's environments are not looked at together") {

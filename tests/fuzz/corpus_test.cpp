@@ -2,6 +2,7 @@
 // that is no bug. Long runs that look for new paths: scripts/fuzz.sh.
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -9,8 +10,10 @@
 
 #include "tests/fuzz/targets.hpp"
 #include "tuner/control/region.hpp"
+#include "tuner/control/wire.hpp"
 
 using namespace dynamiccl::fuzz;
+using dynamiccl::WireHeader;
 namespace fs = std::filesystem;
 
 namespace {
@@ -35,8 +38,22 @@ std::string made_region() {
   return text;
 }
 
+/// Neither are messages.
+std::string made_messages() {
+  std::string text;
+  for (const char* facts : {"", R"({"rank":1,"system":{"boot_id":"b"},"process":{"pid":7}})"}) {
+    WireHeader header;
+    if (*facts != '\0') header.kind = WireHeader::Kind::facts;
+    header.text_bytes = static_cast<std::uint32_t>(std::strlen(facts));
+    text.append(reinterpret_cast<const char*>(&header), sizeof(header));
+    text += facts;
+  }
+  return text;
+}
+
 std::vector<std::string> corpus_of(const Target& target) {
   if (std::string_view(target.name) == "region") return {made_region()};
+  if (std::string_view(target.name) == "relay-messages") return {made_messages()};
   std::vector<std::string> inputs;
   const fs::path folder = fs::path(DYNAMICCL_SOURCE_DIR "/tests/fuzz/corpus") / target.name;
   for (const auto& entry : fs::directory_iterator(folder)) {

@@ -1,5 +1,6 @@
 #include "tests/fuzz/targets.hpp"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,8 @@
 #include "profiles/profile.hpp"
 #include "tuner/control/call_table.hpp"
 #include "tuner/control/region.hpp"
+#include "tuner/control/wire.hpp"
+#include "tuner/job/job_facts.hpp"
 #include "tuner/table/table.hpp"
 
 namespace dynamiccl::fuzz {
@@ -132,6 +135,26 @@ void read_region(const std::string& input) {
   for (std::size_t i = 0; i < region->ranks(); ++i) region->slot(i).acked.load();
 }
 
+/// What a relay says to a leader.
+void read_relay_messages(const std::string& input) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw std::runtime_error("no sockets");
+  WireSocket leader(ends[0]);
+  std::vector<std::string> told;
+  const auto hear = [&] {
+    while (const auto message = leader.receive()) told.push_back(message->text);
+  };
+  for (std::size_t sent = 0; sent < input.size() && leader.alive();) {
+    const auto n =
+        send(ends[1], input.data() + sent, input.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) sent += static_cast<std::size_t>(n);
+    hear();
+  }
+  close(ends[1]);
+  hear();
+  read_job_facts("/nowhere", {}, 2, 2, told);
+}
+
 void read_provenance(const std::string& input) {
   std::vector<std::string> words;
   std::string word;
@@ -166,6 +189,7 @@ const std::vector<Target>& targets() {
                                        {"configuration-table", read_configuration_table},
                                        {"call-table", read_call_table},
                                        {"region", read_region},
+                                       {"relay-messages", read_relay_messages},
                                        {"provenance", read_provenance}};
   return all;
 }

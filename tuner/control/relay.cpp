@@ -14,6 +14,10 @@ namespace {
 constexpr std::size_t kMostWaitingRelays = 4096;
 constexpr std::int64_t kHelloPatienceNs = 10'000'000'000;
 constexpr std::int64_t kRetireNs = 1'000'000'000;
+constexpr std::size_t kMostTold = 4096;
+constexpr std::size_t kMostToldBytes = std::size_t{64} << 20;
+/// Verdicts do not wait behind more than that.
+constexpr std::size_t kMostUnsentFacts = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -73,9 +77,14 @@ WireMessage Relay::status() const {
     message.boundary = std::max(message.boundary, calls);
     message.behind = std::min(message.behind, calls);
     if (now.epoch == 0) continue;
-    message.acked += slot.acked.load(std::memory_order_acquire) == now.epoch ? 1 : 0;
+    const bool acked = slot.acked.load(std::memory_order_acquire) == now.epoch;
+    message.acked += acked ? 1 : 0;
     message.settled += slot.settled.load(std::memory_order_acquire) == now.epoch ? 1 : 0;
-    message.refused += slot.refused.load(std::memory_order_acquire) == now.epoch ? 1 : 0;
+    // One that is past the boundary will refuse with its next call, which may wait for ranks that
+    // wait there for the verdict.
+    const bool late = now.state == ProposalState::prepared && !acked && calls > now.boundary;
+    const bool refused = slot.refused.load(std::memory_order_acquire) == now.epoch;
+    message.refused += late || refused ? 1 : 0;
   }
   return message;
 }
@@ -92,7 +101,8 @@ bool Relay::step() {
   }
   header.relay_beat_ns.store(monotonic_ns(), std::memory_order_relaxed);
   const WireMessage now = status();
-  if (std::memcmp(&now, &told_, sizeof(now)) != 0) leader_.send(now);
+  if (std::memcmp(static_cast<const WireHeader*>(&now), &told_, sizeof(told_)) != 0)
+    leader_.send(now);
   told_ = now;
   if (!said_left_ && all_ranks_gone(*region_)) {
     WireMessage left = now;
@@ -100,6 +110,17 @@ bool Relay::step() {
     leader_.send(left);
     said_left_ = true;
   }
+  return true;
+}
+
+bool Relay::tell(std::uint32_t rank, const std::string& facts) {
+  if (leader_.unsent() > kMostUnsentFacts) return false;
+  WireMessage message;
+  message.kind = WireMessage::Kind::facts;
+  message.communicator = region_->header().communicator;
+  message.ranks = rank;
+  message.text = facts;
+  leader_.send(message);
   return true;
 }
 
@@ -126,7 +147,14 @@ void RelayDesk::take_in() {
   // closed is seen behind what it had said, and by nobody who does not read that.
   for (auto& [communicator, arrivals] : known_) {
     for (Arrival& arrival : arrivals)
-      while (const auto message = arrival.socket.receive()) arrival.keep(*message);
+      while (const auto message = arrival.socket.receive()) {
+        if (message->kind == WireMessage::Kind::left && left_.size() < kMostWaitingRelays)
+          left_.insert(communicator);
+        if (message->kind == WireMessage::Kind::facts)
+          keep_facts(*message);
+        else
+          arrival.keep(*message);
+      }
     std::erase_if(arrivals, [](const Arrival& arrival) { return !arrival.socket.alive(); });
   }
   std::erase_if(known_, [](const auto& entry) { return entry.second.empty(); });
@@ -136,6 +164,33 @@ std::size_t RelayDesk::waiting() const {
   std::size_t count = unknown_.size();
   for (const auto& [communicator, arrivals] : known_) count += arrivals.size();
   return count;
+}
+
+std::uint32_t RelayDesk::ranks_waiting(std::uint64_t communicator) {
+  take_in();
+  std::uint32_t ranks = 0;
+  const auto found = known_.find(communicator);
+  if (found == known_.end()) return 0;
+  for (const Arrival& arrival : found->second)
+    for (const WireMessage& message : arrival.said)
+      if (message.kind == WireMessage::Kind::status) ranks += message.ranks;
+  return ranks;
+}
+
+const RelayDesk::Told& RelayDesk::told() {
+  take_in();
+  return told_;
+}
+
+void RelayDesk::keep_facts(const WireMessage& message) {
+  const auto key = std::pair(message.communicator, message.ranks);
+  const auto known = told_.find(key);
+  const std::size_t before = known == told_.end() ? 0 : known->second.size();
+  if (told_bytes_ - before + message.text.size() > kMostToldBytes ||
+      (known == told_.end() && told_.size() >= kMostTold))
+    return;
+  told_bytes_ += message.text.size() - before;
+  told_[key] = message.text;
 }
 
 std::list<RelayDesk::Arrival> RelayDesk::arrivals(std::uint64_t communicator) {
@@ -185,6 +240,7 @@ void HostsLeader::take_in() {
 
 void HostsLeader::hear(Host& host, const WireMessage& message) {
   if (message.communicator != communicator_ || message.epoch > kMostEpoch) return;
+  if (message.kind == WireMessage::Kind::facts) desk_->keep_facts(message);
   if (message.kind == WireMessage::Kind::hello) ranks_ = message.ranks;
   if (message.kind == WireMessage::Kind::left) host.left = true;
   if (!joined_) epoch_ = std::max(epoch_, message.epoch);
@@ -194,6 +250,8 @@ void HostsLeader::hear(Host& host, const WireMessage& message) {
 HostsLeader::Progress HostsLeader::poll() {
   take_in();
   if (!joined_) {
+    // Whose ranks have left will never join.
+    if (desk_->has_left(communicator_)) return Progress::ended;
     std::uint32_t present = 0;
     for (const Host& host : hosts_) present += host.last.ranks;
     joined_ = ranks_ > 0 && present == ranks_;
@@ -302,11 +360,32 @@ namespace {
 constexpr std::int64_t kLookNs = 100'000'000;
 /// Between two tries to reach a leader: each may take two seconds.
 constexpr std::int64_t kAgainNs = 500'000'000;
+/// Between two looks for what ranks have told, doubled each time: ranks that never tell cost
+/// little.
+constexpr std::int64_t kFactsFirstNs = 20'000'000;
+constexpr std::int64_t kFactsLastNs = 10'000'000'000;
 
 }  // namespace
 
-FolderRelays::FolderRelays(std::string folder, std::string leader_host, int leader_port)
-    : folder_(std::move(folder)), host_(std::move(leader_host)), port_(leader_port) {}
+FolderRelays::FolderRelays(std::string folder, std::string leader_host, int leader_port,
+                           Facts facts)
+    : folder_(std::move(folder)),
+      host_(std::move(leader_host)),
+      port_(leader_port),
+      facts_(std::move(facts)) {}
+
+void FolderRelays::tell_facts(Relayed& one) {
+  const RegionHeader& header = one.region->header();
+  const std::size_t here = std::min<std::size_t>(header.claimed.load(), one.region->ranks());
+  if (!facts_ || one.told.size() >= here || monotonic_ns() < one.facts_at_ns) return;
+  one.facts_after_ns = std::clamp(2 * one.facts_after_ns, kFactsFirstNs, kFactsLastNs);
+  one.facts_at_ns = monotonic_ns() + one.facts_after_ns;
+  for (const auto& [rank, text] : facts_(header.communicator)) {
+    if (one.told.contains(rank)) continue;
+    if (!one.relay->tell(rank, text)) return;
+    one.told.insert(rank);
+  }
+}
 
 void FolderRelays::meet_regions() {
   if (monotonic_ns() < look_again_at_ns_) return;
@@ -341,9 +420,12 @@ void FolderRelays::keep(const std::string& path, Relayed& one) {
     one.region = Region::open(path, problem);
     one.ignored = one.region == nullptr;
   }
+  if (one.relay != nullptr) tell_facts(one);
   if (one.relay != nullptr || one.gone || one.ignored || monotonic_ns() < one.again_at_ns) return;
   try {
     one.relay = std::make_unique<Relay>(one.region, wire_connect(host_, port_));
+    one.told.clear();
+    one.facts_at_ns = one.facts_after_ns = 0;
     ++connections_;
     problems_.erase(path);
   } catch (const Error& error) {

@@ -4,7 +4,9 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tuner/control/leader.hpp"
@@ -24,6 +26,10 @@ class Relay {
   /// Cheap; call it every few milliseconds.
   /// @returns false when the leader is gone
   bool step();
+  /// Passes on what a rank of this host has told of where it runs.
+  /// @param facts a JSON object, kMostFactsBytes at most
+  /// @returns false: too much waits to be sent; try again
+  bool tell(std::uint32_t rank, const std::string& facts);
 
  private:
   void prepare(const WireMessage& message);
@@ -31,7 +37,7 @@ class Relay {
   [[nodiscard]] WireMessage status() const;
   std::shared_ptr<Region> region_;
   WireSocket leader_;
-  WireMessage told_{};
+  WireHeader told_{};
   bool said_left_ = false;
 };
 
@@ -55,6 +61,18 @@ class RelayDesk {
   std::list<Arrival> arrivals(std::uint64_t communicator);
   /// That are connected and belong to nobody yet.
   [[nodiscard]] std::size_t waiting() const;
+  /// Ranks whose relays have come for this communicator, as far as they belong to nobody yet.
+  [[nodiscard]] std::uint32_t ranks_waiting(std::uint64_t communicator);
+  /// A host's ranks have all left, as its relay said before anyone led the communicator.
+  [[nodiscard]] bool has_left(std::uint64_t communicator) const {
+    return left_.contains(communicator);
+  }
+  /// What relays have told of ranks of their hosts, by communicator and rank, the newest of each.
+  /// From elsewhere, and not looked into. Full with 4096 ranks or 64 MiB.
+  using Told = std::map<std::pair<std::uint64_t, std::uint32_t>, std::string>;
+  const Told& told();
+  /// For who has taken a relay over.
+  void keep_facts(const WireMessage& message);
 
  private:
   struct Unknown {
@@ -66,6 +84,9 @@ class RelayDesk {
   int listener_;
   std::list<Unknown> unknown_;  ///< have said nothing yet
   std::map<std::uint64_t, std::list<Arrival>> known_;
+  std::set<std::uint64_t> left_;
+  Told told_;
+  std::size_t told_bytes_ = 0;
 };
 
 /// Proposes tables to the ranks of one communicator on several hosts.
@@ -138,7 +159,9 @@ class AcrossHostsLeader : public TableLeader {
 /// Relays all communicators that come into a folder, and comes back to a leader that was lost.
 class FolderRelays {
  public:
-  FolderRelays(std::string folder, std::string leader_host, int leader_port);
+  /// What ranks of a communicator have told of where they run, by their numbers; see Relay::tell().
+  using Facts = std::function<std::map<std::uint32_t, std::string>(std::uint64_t communicator)>;
+  FolderRelays(std::string folder, std::string leader_host, int leader_port, Facts facts = {});
   /// Cheap, but for two seconds at most where the leader's host does not answer; call it every few
   /// milliseconds.
   /// @returns false when all communicators that were there have gone
@@ -154,12 +177,17 @@ class FolderRelays {
     bool gone = false;
     bool ignored = false;
     std::int64_t again_at_ns = 0;
+    std::set<std::uint32_t> told;  ///< ranks, to the leader that is connected
+    std::int64_t facts_at_ns = 0;
+    std::int64_t facts_after_ns = 0;
   };
   void meet_regions();
   void keep(const std::string& path, Relayed& one);
+  void tell_facts(Relayed& one);
   std::string folder_;
   std::string host_;
   int port_;
+  Facts facts_;
   std::map<std::string, Relayed> relayed_;
   std::map<std::string, std::string> problems_;
   std::int64_t look_again_at_ns_ = 0;

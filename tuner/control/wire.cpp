@@ -19,7 +19,6 @@
 namespace dynamiccl {
 namespace {
 
-static_assert(std::is_trivially_copyable_v<WireMessage>);
 constexpr int kConnectMs = 2000;
 /// Without them a host that is cut off would be waited for until TCP gives up, a quarter of an
 /// hour.
@@ -79,7 +78,12 @@ void WireSocket::fail() {
 }
 
 void WireSocket::send(const WireMessage& message) {
-  out_.append(reinterpret_cast<const char*>(&message), sizeof(message));
+  DYN_ASSERT(message.text.size() <= (message.kind == WireHeader::Kind::facts ? kMostFactsBytes : 0),
+             "facts alone carry a text, and no longer one than the other end takes");
+  WireHeader header = message;
+  header.text_bytes = static_cast<std::uint32_t>(message.text.size());
+  out_.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  out_ += message.text;
   // Who does not read for so long is gone.
   if (out_.size() > kMostBuffered) fail();
   flush();
@@ -94,10 +98,10 @@ void WireSocket::flush() {
   }
 }
 
-std::optional<WireMessage> WireSocket::receive() {
-  flush();
+/// @returns whether so many bytes are here
+bool WireSocket::take_in(std::size_t bytes) {
   char part[8192];
-  while (alive() && in_.size() < sizeof(WireMessage)) {
+  while (alive() && in_.size() < bytes) {
     const ssize_t n = recv(file_, part, sizeof(part), 0);
     if (n < 0 && only_later()) break;
     if (n <= 0) {
@@ -106,15 +110,23 @@ std::optional<WireMessage> WireSocket::receive() {
     }
     in_.append(part, static_cast<std::size_t>(n));
   }
-  if (in_.size() < sizeof(WireMessage)) return std::nullopt;
-  WireMessage message;
-  std::memcpy(&message, in_.data(), sizeof(message));
-  in_.erase(0, sizeof(message));
-  if (message.magic != WireMessage::kMagic) {
+  return in_.size() >= bytes;
+}
+
+std::optional<WireMessage> WireSocket::receive() {
+  flush();
+  if (!take_in(sizeof(WireHeader))) return std::nullopt;
+  WireHeader header;
+  std::memcpy(&header, in_.data(), sizeof(header));
+  const bool facts = header.kind == WireHeader::Kind::facts;
+  if (header.magic != WireHeader::kMagic || header.text_bytes > (facts ? kMostFactsBytes : 0)) {
     fail();
     in_.clear();
     return std::nullopt;
   }
+  if (!take_in(sizeof(header) + header.text_bytes)) return std::nullopt;
+  WireMessage message{header, in_.substr(sizeof(header), header.text_bytes)};
+  in_.erase(0, sizeof(header) + header.text_bytes);
   return message;
 }
 

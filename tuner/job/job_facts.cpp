@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "profiles/detect/fact_access.hpp"
 #include "tuner/control/call_table.hpp"
+#include "tuner/control/wire.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {
@@ -18,32 +20,56 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostRankFiles = 4096;
-constexpr std::uintmax_t kMostRankBytes = std::uintmax_t{256} << 10;
+/// Facts are sections of values; what reads them goes as deep as they do.
+constexpr int kDeepestFacts = 8;
 
-/// The folder may hold anything: what is no object is left out.
-std::vector<json> told_by_ranks(const std::string& folder) {
-  std::map<std::string, json> by_process;
+/// @returns what is no object, or far too deep, as null
+json object_of(const std::string& text) {
+  const json told = json::parse(
+      text, [](int depth, json::parse_event_t, const json&) { return depth <= kDeepestFacts; },
+      false);
+  return told.is_object() ? told : json();
+}
+
+/// The folder may hold anything: what is no object is left out. @param prefix of the files' names
+std::vector<json> told_in(const std::string& folder, const std::string& prefix) {
+  std::vector<json> ranks;
   std::error_code problem;
   std::size_t files = 0;
   for (fs::directory_iterator at(folder, problem), end; !problem && at != end;
        at.increment(problem)) {
     const std::string name = at->path().filename().string();
-    if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
+    if (!name.starts_with(prefix) || !name.ends_with(".json")) continue;
     if (++files > kMostRankFiles || !at->is_regular_file(problem) ||
-        at->file_size(problem) > kMostRankBytes)
+        at->file_size(problem) > kMostFactsBytes)
       continue;
-    std::ifstream file(at->path());
-    json told = json::parse(file, nullptr, false);
-    if (!told.is_object()) continue;
-    // One process speaks once, whatever communicators it has.
-    const std::string process = fact(told, "process", "pid").dump() +
-                                fact(told, "namespaces", "pid").dump() +
-                                fact_text(told, "system", "boot_id");
-    by_process[process] = std::move(told);
+    std::ifstream file(at->path(), std::ios::binary);
+    if (json told = object_of({std::istreambuf_iterator<char>(file), {}}); !told.is_null())
+      ranks.push_back(std::move(told));
+  }
+  return ranks;
+}
+
+/// One process speaks once, whatever communicators it has.
+std::vector<json> by_process(std::vector<json> told) {
+  std::map<std::string, json> processes;
+  for (json& rank : told) {
+    const std::string process = fact(rank, "process", "pid").dump() +
+                                fact(rank, "namespaces", "pid").dump() +
+                                fact_text(rank, "system", "boot_id");
+    processes[process] = std::move(rank);
   }
   std::vector<json> ranks;
-  for (auto& [process, told] : by_process) ranks.push_back(std::move(told));
+  for (auto& [process, rank] : processes) ranks.push_back(std::move(rank));
   return ranks;
+}
+
+/// What ranks of one machine share, and what one of them has told. Variables are the rank's own.
+json with_host(const json& host_facts, const json& rank) {
+  json merged = host_facts.is_object() ? host_facts : json::object();
+  merged.erase("environment");
+  merged.merge_patch(rank);
+  return merged;
 }
 
 std::map<std::string, std::string> nccl_variables(const json& rank) {
@@ -78,9 +104,28 @@ std::string JobFacts::nccl() const {
                                              nccl_version / 100 % 10, nccl_version % 100);
 }
 
+std::map<std::uint32_t, std::string> facts_to_relay(const std::string& folder,
+                                                    std::uint64_t communicator,
+                                                    const json& host_facts) {
+  std::map<std::uint32_t, std::string> texts;
+  for (const json& rank : told_in(folder, fmt::format("rank-{:016x}-", communicator))) {
+    const auto number = rank.find("rank");
+    if (number == rank.end() || !number->is_number_unsigned()) continue;
+    std::string text =
+        with_host(host_facts, rank).dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text.size() <= kMostFactsBytes) texts[number->get<std::uint32_t>()] = std::move(text);
+  }
+  return texts;
+}
+
 std::optional<JobFacts> read_job_facts(const std::string& folder, const json& host_facts, int nodes,
-                                       int ranks) {
-  std::vector<json> told = told_by_ranks(folder);
+                                       int ranks, const std::vector<std::string>& relayed) {
+  std::vector<json> all;
+  for (const std::string& text : relayed)
+    if (json rank = object_of(text); !rank.is_null()) all.push_back(std::move(rank));
+  // Last: of a process that has told in both ways, its own host's word counts.
+  for (const json& rank : told_in(folder, "rank-")) all.push_back(with_host(host_facts, rank));
+  const std::vector<json> told = by_process(std::move(all));
   if (told.empty()) return std::nullopt;
   JobFacts facts;
   facts.ranks = static_cast<int>(told.size());
@@ -91,16 +136,10 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
   facts.ranks_per_host = most_per_host(told);
   facts.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   facts.driver = fact_text(host_facts, "gpu", "driver_version");
-  std::vector<json> whole;
-  for (const json& rank : told) {
-    json merged = host_facts.is_object() ? host_facts : json::object();
-    merged.merge_patch(rank);
-    whole.push_back(std::move(merged));
-  }
   RegimeContext context;
   context.backend = Backend::nccl;
   context.library_version = facts.nccl();
-  facts.regime = derive_regime(whole, context);
+  facts.regime = derive_regime(told, context);
   facts.nodes = std::max(nodes, 1);
   if (facts.nodes > 1 && ranks > facts.ranks) {
     facts.regime.id += fmt::format("-{}of{}", facts.ranks, ranks);

@@ -16,7 +16,9 @@ using std::chrono::milliseconds;
 
 /// How often the calls are read: often enough for a neighbour to be noticed within some steps.
 constexpr milliseconds kLook{50};
-constexpr milliseconds kReadFacts{200};
+constexpr milliseconds kReadFacts{100};
+/// After the last news; then ranks of other hosts are not waited for.
+constexpr milliseconds kFactsPatience{5000};
 constexpr std::size_t kMostLeaderProblems = 16;
 /// An undecided proposal is taken back after it: ranks of other hosts may wait for a verdict.
 constexpr std::int64_t kHostsPatienceNs = 5'000'000'000;
@@ -98,6 +100,7 @@ void JobLeader::meet_regions() {
       refused_[path] = true;
       continue;
     }
+    if (!may_be_led(path, *region)) continue;
     try {
       const std::uint64_t communicator = region->header().communicator;
       learners_[path] = std::make_unique<OnlineLearner>(leader_of(std::move(region)),
@@ -107,6 +110,48 @@ void JobLeader::meet_regions() {
       problem(error.what());
     }
   }
+}
+
+/// Ranks of several hosts are led once the relays of all are there, and have told of them.
+bool JobLeader::may_be_led(const std::string& path, const Region& region) {
+  const RegionHeader& header = region.header();
+  if (header.across_hosts == 0 || options_.hosts == nullptr) return true;
+  const auto come = options_.hosts->ranks_waiting(header.communicator) +
+                    std::min(header.claimed.load(), header.ranks);
+  if (options_.hosts->has_left(header.communicator)) {
+    refused_[path] = true;
+    problem(fmt::format("communicator {:016x}: ranks of another host left before it was led",
+                        header.communicator));
+    return false;
+  }
+  if (come < header.ranks) {
+    come_.erase(path);
+    return false;
+  }
+  const auto since = come_.try_emplace(path, Clock::now()).first->second;
+  return facts_whole_ || Clock::now() - since > kFactsPatience;
+}
+
+void JobLeader::read_facts() {
+  std::vector<std::string> relayed;
+  std::uint32_t waiting = 0;
+  if (options_.hosts != nullptr) {
+    for (const auto& [rank, text] : options_.hosts->told()) relayed.push_back(text);
+    waiting = static_cast<std::uint32_t>(options_.hosts->waiting());
+  }
+  auto facts =
+      read_job_facts(folder_, options_.host_facts, watch_.nodes(), watch_.ranks(), relayed);
+  if (!facts) return;
+  facts_whole_ = facts->ranks >= watch_.ranks();
+  const int told = facts->ranks + static_cast<int>(waiting);
+  if (told != told_) news_ = Clock::now();
+  told_ = told;
+  // Until every rank has told where it is, the regime is not known.
+  const bool patient = options_.hosts != nullptr && Clock::now() - news_ < kFactsPatience;
+  if (!facts_whole_ && (facts->nodes <= 1 || patient)) return;
+  // Nobody tells the leader of one host what the others' ranks are.
+  facts_whole_ = facts_whole_ || options_.hosts == nullptr;
+  facts_ = std::move(facts);
 }
 
 std::unique_ptr<TableLeader> JobLeader::leader_of(std::shared_ptr<Region> region) const {
@@ -158,11 +203,9 @@ void JobLeader::look() {
   if (now - looked_ < kLook) return;
   looked_ = now;
   watch_.refresh();
-  if (!facts_ && now - facts_read_ > kReadFacts && watch_.ranks() > 0) {
+  if (!facts_whole_ && now - facts_read_ > kReadFacts && watch_.ranks() > 0) {
     facts_read_ = now;
-    facts_ = read_job_facts(folder_, options_.host_facts, watch_.nodes(), watch_.ranks());
-    // Until every rank has told where it is, the regime is not known.
-    if (facts_ && facts_->ranks < watch_.ranks() && facts_->nodes <= 1) facts_.reset();
+    read_facts();
   }
   hear_calls();
   if (watch_.rhythm_changes() != rhythm_changes_) {

@@ -80,6 +80,8 @@ class JobLeader {
  private:
   using Clock = std::chrono::steady_clock;
   void look();
+  void read_facts();
+  [[nodiscard]] bool may_be_led(const std::string& path, const Region& region);
   void meet_regions();
   [[nodiscard]] std::unique_ptr<TableLeader> leader_of(std::shared_ptr<Region> region) const;
   void step_learner(const std::string& path, OnlineLearner& learner);
@@ -94,8 +96,12 @@ class JobLeader {
   DecisionAuthor author_;
   JobWatch watch_;
   std::optional<JobFacts> facts_;
+  bool facts_whole_ = false;  ///< all ranks have told: no news can come
+  int told_ = 0;              ///< ranks
+  Clock::time_point news_{};  ///< the last of them told, or a relay came
   std::map<std::string, std::unique_ptr<OnlineLearner>> learners_;
   std::map<std::string, bool> refused_;
+  std::map<std::string, Clock::time_point> come_;  ///< relays of all ranks had, by then
   std::map<std::string, bool> gone_;
   std::vector<std::string> lost_;  ///< whose hosts were lost: met again when their relays are back
   /// What learners that were lost had learnt.

@@ -14,6 +14,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/facts.hpp"
+#include "tuner/job/job_facts.hpp"
 #include "tuner/nccl/job_leader.hpp"
 
 namespace {
@@ -115,7 +116,12 @@ Arguments parse(int argc, char** argv) {
 void report(JobLeader& leader) {
   for (const std::string& line : leader.summary()) fmt::print(stderr, "{}\n", line);
   for (const std::string& line : leader.problems()) fmt::print(stderr, "{}\n", line);
-  if (leader.facts()) fmt::print(stderr, "regime: {}\n", leader.facts()->regime.name);
+  if (const auto& facts = leader.facts(); facts) {
+    fmt::print(stderr, "regime: {}\n", facts->regime.name);
+    if (facts->nodes > 1)
+      fmt::print(stderr, "told by {} of {} ranks on {} nodes\n", facts->ranks,
+                 leader.watch().ranks(), facts->nodes);
+  }
   const Rhythm& rhythm = leader.watch().rhythm();
   if (rhythm.found())
     fmt::print(stderr, "step: {} calls, {:.4g} ms\n", rhythm.pattern.size(),
@@ -180,7 +186,11 @@ int relay(const Arguments& arguments) {
     throw Error(ErrorKind::input,
                 "--relay " + arguments.relay + ": HOST:PORT is needed\n" + kUsage);
   const int port = number<std::uint16_t>("--relay", arguments.relay.substr(colon + 1));
-  FolderRelays relays(arguments.folder, arguments.relay.substr(0, colon), port);
+  const auto shared = probe_facts();
+  FolderRelays relays(arguments.folder, arguments.relay.substr(0, colon), port,
+                      [&](std::uint64_t communicator) {
+                        return facts_to_relay(arguments.folder, communicator, shared);
+                      });
   const auto begin = Clock::now();
   std::map<std::string, std::string> said;
   while (!g_stop && relays.step() && !over(begin, arguments.seconds)) {

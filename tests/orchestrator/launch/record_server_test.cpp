@@ -23,6 +23,7 @@
 #include "containers/command.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
+#include "core/wire/decisions_file.hpp"
 #include "core/wire/record.hpp"
 #include "core/wire/run_config.hpp"
 #include "workers/record_link.hpp"
@@ -363,6 +364,70 @@ TEST_CASE("an address at which something else answers is left for the next, once
   CHECK(stranger.came() == 2);
   CHECK(fetch_run(endpoint).address == "127.0.0.1");
   CHECK(server.finish(kGrace).empty());
+}
+
+TEST_CASE("a file at the limit is taken with its name, and one beyond it is refused by name") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  RecordLink link(endpoint_of(server), 0, "refuse");
+  link.send_file(kDecisionsFile, std::string(kMostFileBytes, 'd'));
+  CHECK(fs::file_size(folder.path + "/" + kDecisionsFile) == kMostFileBytes);
+  CHECK_THROWS_WITH(link.send_file(kDecisionsFile, std::string(kMostFileBytes + 1, 'd')),
+                    ContainsSubstring(kDecisionsFile) && ContainsSubstring("is the most") &&
+                        ContainsSubstring("--out"));
+  link.write("still there");
+  CHECK(folder.lines(0) == std::vector<std::string>{"still there"});
+}
+
+TEST_CASE("what a connection cannot carry beside run.json is said, to ranks and in the launch") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  const auto file = [&](const std::string& name, std::uintmax_t bytes) {
+    std::ofstream(folder.path + "/" + name);
+    fs::resize_file(folder.path + "/" + name, bytes);
+  };
+  SECTION("a file at the limit is handed out") {
+    file("table", kMostFileBytes);
+    const auto run = fetch_run(endpoint_of(server));
+    REQUIRE(run.files.size() == 1);
+    CHECK(run.files[0].second.size() == kMostFileBytes);
+    CHECK(server.finish(kGrace).empty());
+  }
+  SECTION("one beyond it") {
+    file("table", kMostFileBytes + 1);
+    CHECK_THROWS_WITH(fetch_run(endpoint_of(server)),
+                      ContainsSubstring("/table has 67108865 bytes") && ContainsSubstring("--out"));
+    CHECK(server.finish(kGrace).size() == 1);
+  }
+  SECTION("too many of them") {
+    for (const char* name : {"a", "b", "c", "d", "e"}) file(name, kMostFileBytes);
+    CHECK_THROWS_WITH(
+        fetch_run(endpoint_of(server)),
+        ContainsSubstring("have 335544322 bytes together") && ContainsSubstring("--out"));
+    CHECK(server.finish(kGrace).size() == 1);
+  }
+}
+
+TEST_CASE("records that did not get through are told on a rank's stderr") {
+  const Folder folder;
+  RecordServer server({folder.path, "{}", 1});
+  auto link = std::make_unique<RecordLink>(endpoint_of(server), 0, "refuse");
+  link->write("one");
+  CHECK_THROWS_AS(link->write("two\nlines"), Error);
+  const std::string path = folder.path + "/stderr";
+  std::fflush(stderr);
+  const int kept = dup(STDERR_FILENO);
+  REQUIRE(std::freopen(path.c_str(), "w", stderr) != nullptr);
+  link.reset();
+  std::fflush(stderr);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+  std::ifstream file(path);
+  const std::string said{std::istreambuf_iterator<char>(file), {}};
+  CHECK_THAT(said, ContainsSubstring("rank 0: 1 record of 41 bytes did not reach where this rank "
+                                     "was started: not taken: a record is one line"));
+  // What got through is nothing to tell.
+  CHECK(folder.lines(0) == std::vector<std::string>{"one"});
 }
 
 TEST_CASE("signal handlers find no connection that was closed") {

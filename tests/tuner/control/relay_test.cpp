@@ -177,6 +177,146 @@ TEST_CASE("a leader of several hosts is led through the interface that learners 
   CHECK(leader.poll() == TableLeader::Progress::ended);
 }
 
+TEST_CASE("a rank past the boundary that makes no further call holds nobody up there",
+          "[E-118][E-119]") {
+  const Hosts hosts;
+  const auto desk = std::make_shared<RelayDesk>(0);
+  HostsLeader leader(desk, kCommunicator, 60 * kSecond);
+  Member here(hosts.region(0), 60 * kSecond);
+  Member there(hosts.region(1), 60 * kSecond);
+  Relay near(hosts.region(0), wire_connect("localhost", desk->port()));
+  Relay far(hosts.region(1), wire_connect("localhost", desk->port()));
+  REQUIRE(until([&] {
+    near.step();
+    far.step();
+    return leader.poll() == HostsLeader::Progress::free;
+  }));
+  leader.propose(with_channels(8), 1);
+  // As queued collectives are: three calls ahead, and there until the other rank follows.
+  for (int i = 0; i < 3; ++i) CHECK(call(there) == 0);
+  REQUIRE(until([&] {
+    near.step();
+    return unpack(hosts.region(0)->header().word.load()).state == ProposalState::prepared;
+  }));
+  CHECK(call(here) == 0);  // acknowledges, and would wait at the boundary
+  CHECK(until([&] {
+    near.step();
+    far.step();
+    static_cast<void>(leader.poll());
+    return unpack(hosts.region(0)->header().word.load()).state == ProposalState::aborted;
+  }));
+  CHECK(call(here) == 0);
+  CHECK(hosts.region(0)->slot(0).waits == 0);
+}
+
+TEST_CASE("relays tell a leader of all hosts where their ranks run", "[E-117][E-119]") {
+  const Hosts hosts;
+  const auto desk = std::make_shared<RelayDesk>(0);
+  const Member here(hosts.region(0), 5 * kSecond);
+  const Member there(hosts.region(1), 5 * kSecond);
+  int asked = 0;
+  FolderRelays relays(hosts.folders[1], "localhost", desk->port(), [&](std::uint64_t communicator) {
+    CHECK(communicator == kCommunicator);
+    // A rank may tell later than it comes.
+    std::map<std::uint32_t, std::string> told;
+    if (++asked > 2) told[1] = "{\"rank\":1}";
+    return told;
+  });
+  SECTION("before anyone leads") {
+    CHECK(until([&] {
+      relays.step();
+      return !desk->told().empty();
+    }));
+    CHECK(desk->ranks_waiting(kCommunicator) == 1);
+    CHECK(desk->told().at({kCommunicator, 1}) == "{\"rank\":1}");
+  }
+  SECTION("and to one who leads already") {
+    AcrossHostsLeader leader(hosts.region(0), desk, kSecond);
+    CHECK(until([&] {
+      relays.step();
+      return leader.poll() == TableLeader::Progress::free && asked > 2 && !desk->told().empty();
+    }));
+    CHECK(desk->told().at({kCommunicator, 1}) == "{\"rank\":1}");
+  }
+}
+
+TEST_CASE("a desk keeps no more of what relays tell than it has room for", "[E-119]") {
+  RelayDesk desk(0);
+  WireMessage facts;
+  facts.kind = WireMessage::Kind::facts;
+  facts.text = std::string(kMostFactsBytes, 'x');
+  // The newest of each rank, and 64 MiB of all.
+  for (int i = 0; i < 300; ++i) desk.keep_facts(facts);
+  CHECK(desk.told().size() == 1);
+  for (facts.ranks = 1; facts.ranks < 1000; ++facts.ranks) desk.keep_facts(facts);
+  CHECK(desk.told().size() == 256);
+  facts.ranks = 0;
+  facts.text = "{}";
+  desk.keep_facts(facts);
+  CHECK(desk.told().at({0, 0}) == "{}");
+  for (facts.ranks = 1000; facts.ranks < 10000; ++facts.ranks) desk.keep_facts(facts);
+  CHECK(desk.told().size() == 4096);
+}
+
+TEST_CASE("what is no message of a relay ends the connection", "[E-119]") {
+  int port = 0;
+  const int listener = wire_listen(port);
+  WireSocket relay = wire_connect("localhost", port);
+  std::optional<WireSocket> leader;
+  REQUIRE(until([&] {
+    if (auto one = wire_accept(listener)) leader.emplace(std::move(*one));
+    return leader.has_value();
+  }));
+  close(listener);
+  WireMessage facts;
+  facts.kind = WireMessage::Kind::facts;
+  facts.text = std::string(kMostFactsBytes, 'f');
+  std::optional<WireMessage> heard;
+  const auto hears = [&] {
+    relay.receive();
+    heard = leader->receive();
+    return heard.has_value() || !leader->alive();
+  };
+  relay.send(facts);
+  REQUIRE(until(hears));
+  REQUIRE(heard);
+  CHECK(heard->text == facts.text);
+  // As somebody else may send it: a length is believed only as far as it may go.
+  WireHeader wrong;
+  SECTION("a text that is too long") {
+    wrong.kind = WireMessage::Kind::facts;
+    wrong.text_bytes = kMostFactsBytes + 1;
+  }
+  SECTION("a text where none belongs") {
+    wrong.kind = WireMessage::Kind::status;
+    wrong.text_bytes = 1;
+  }
+  SECTION("another version") { wrong.magic = WireHeader::kMagic - 1; }
+  REQUIRE(write(relay.descriptor(), &wrong, sizeof(wrong)) == sizeof(wrong));
+  REQUIRE(until(hears));
+  CHECK_FALSE(heard);
+  CHECK_FALSE(leader->alive());
+}
+
+TEST_CASE("ranks that left before anyone led are not waited for", "[E-117][E-119]") {
+  const Hosts hosts;
+  const auto desk = std::make_shared<RelayDesk>(0);
+  const Member here(hosts.region(0), 5 * kSecond);
+  auto there = std::make_unique<Member>(hosts.region(1), 5 * kSecond);
+  FolderRelays relays(hosts.folders[1], "localhost", desk->port());
+  CHECK(until([&] {
+    relays.step();
+    return relays.connections() == 1 && desk->ranks_waiting(kCommunicator) == 1;
+  }));
+  CHECK_FALSE(desk->has_left(kCommunicator));
+  there.reset();
+  CHECK(until([&] { return !relays.step(); }));
+  CHECK(until([&] { return desk->arrivals(1).empty() && desk->waiting() == 0; }));
+  CHECK(desk->has_left(kCommunicator));
+  AcrossHostsLeader leader(hosts.region(0), desk, kSecond);
+  CHECK(leader.poll() == TableLeader::Progress::ended);
+}
+
 TEST_CASE("a leader's death is noticed by its relays, and the committed table stays",
           "[E-118][E-119]") {
   const Hosts hosts;
