@@ -16,6 +16,7 @@ namespace dynamiccl {
 namespace {
 
 constexpr std::int64_t kMostAhead = 4096;
+constexpr std::int64_t kAheadAcrossHosts = 16;
 /// A size whose calls are seen for the first time is worth a task after so many of them.
 constexpr std::uint32_t kFewCalls = 3;
 /// Samples of the setting in force before the first other one is tried.
@@ -61,6 +62,7 @@ OnlineLearner::OnlineLearner(std::unique_ptr<TableLeader> leader, const LearnerO
   // Only what the plugin can change while the job runs.
   options_.space.scopes = {KnobScope::call};
   admitted_ = admit(options_.state) == GuardVerdict::pass && !options_.context.ina_active;
+  if (leader_.region().header().across_hosts != 0) ahead_ = std::max(ahead_, kAheadAcrossHosts);
   take_over();
   began_ns_ = search_ns_ = now_ns();
 }

@@ -47,7 +47,9 @@ struct LearnerOptions {
   /// Steps under one table before it is judged, where steps are known.
   std::size_t steps_per_trial = 3;
   /// Calls between the furthest rank and a boundary at first; doubled when a proposal fails.
-  std::int64_t ahead = 16;
+  /// What is tried runs for as many calls more. Across hosts ranks wait at a boundary that is too
+  /// near: there it is 16 at least.
+  std::int64_t ahead = 8;
   /// Sizes that take less than this share of the collectives' time are left alone.
   double least_share = 0.01;
   /// Settings of a size that are tried at most; 0: the agent says.
