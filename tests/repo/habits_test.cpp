@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <map>
 #include <regex>
 #include <sstream>
@@ -82,6 +83,10 @@ TEST_CASE("no file holds more than one concept would fill") {
         std::vector<std::string>{});
   CHECK(too_long(source_files({"tests"}, {".hpp", ".cpp"}), kMaxTestLines) ==
         std::vector<std::string>{});
+}
+
+TEST_CASE("the README is short enough to be read") {
+  CHECK(std::filesystem::file_size(DYNAMICCL_SOURCE_DIR "/README.md") <= 9000);
 }
 
 TEST_CASE("headers guard themselves and open no namespace for others") {
