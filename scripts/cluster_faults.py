@@ -136,6 +136,17 @@ def break_slurmctld(run, rand):
 FAULTS = {"orchestrator": break_orchestrator, "node": break_node, "slurmctld": break_slurmctld}
 
 
+def ranks_left(rig, node, within=40):
+    """Ranks on the node once those whose program was killed have had time to see that their peers are gone: by ssh they
+    end by themselves, within launch_timeout and connect_timeout and a little."""
+    until = time.monotonic() + within
+    while True:
+        left = rig.shell(node, "pgrep -xc dynamiccl-worke || true").stdout.strip()
+        if left == "0" or time.monotonic() > until:
+            return left
+        time.sleep(1)
+
+
 def judge(run, counts):
     wrong = []
 
@@ -155,7 +166,7 @@ def judge(run, counts):
         "(SELECT count(*) FROM launch_rank r WHERE r.launch_id = l.id) <> 4")[0]["n"], 0)
     counts["attempts"] = run.rows("SELECT count(*) AS n FROM launch")[0]["n"]
     for node in ["node1", "node2"]:
-        check(f"ranks left on {node}", run.rig.shell(node, "pgrep -xc dynamiccl-worke || true").stdout.strip(), "0")
+        check(f"ranks left on {node}", ranks_left(run.rig, node), "0")
     if run.way == "slurm":
         check("jobs left", run.rig.shell("head", "squeue -h -t PENDING,RUNNING | wc -l").stdout.strip(), "0")
     cleaned = run.rig.on("head", str(run.rig.build / "dynamiccl"), "clean", "--db", "faults.sqlite")

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 
 namespace dynamiccl {
@@ -430,18 +431,11 @@ std::string tuner_file(const TrainingSpec& spec) {
 }
 
 std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
-  if (!is_tuned(spec)) return "";
-  switch (backend) {
-    case Backend::openmpi:
-    case Backend::mpich:
-    case Backend::gloo:
-      return "";
-    default:
-      return fmt::format(
-          "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
-          "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
-          spec.tuner, name_of(backend));
-  }
+  if (!is_tuned(spec) || !backend_facts(backend).on_gpu) return "";
+  return fmt::format(
+      "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
+      "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
+      spec.tuner, name_of(backend));
 }
 
 std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {

@@ -15,6 +15,7 @@
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
+#include "orchestrator/cli/commands_page.hpp"
 #include "orchestrator/cli/verbs/verbs.hpp"
 #include "orchestrator/launch/identity.hpp"
 
@@ -79,6 +80,11 @@ std::vector<std::string> take_command(std::vector<std::string>& argv) {
 }
 
 int parse_and_run(CLI::App& app, const std::vector<std::string>& argv, const Shared& shared) {
+  // `help --markdown`, whose "help" is gone by now.
+  if (argv.size() == 3 && argv[1] == "--markdown" && argv[2] == "--help") {
+    fmt::print("{}", commands_markdown(app));
+    return exit_code::kFine;
+  }
   if (const auto problem = unknown_verb(app, argv); !problem.empty())
     throw Error(ErrorKind::input, problem);
   try {

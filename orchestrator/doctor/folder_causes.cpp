@@ -8,7 +8,7 @@
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "profiles/detect/fact_access.hpp"
-#include "profiles/detect/meeting_folder.hpp"
+#include "profiles/detect/probes/meeting_folder.hpp"
 #include "profiles/detect/regime_links.hpp"
 #include "tuner/export/folder_network.hpp"
 #include "tuner/transport/ring.hpp"

@@ -50,7 +50,7 @@ std::map<std::string, std::string> inherited_settings(const Symptoms& symptoms,
     if (!variables.is_object()) continue;
     for (const char* name : kWaySettings) {
       // Each library heeds its own.
-      if ((variable_of(name) != name) != (look.backend == Backend::openmpi)) continue;
+      if ((variable_of(name) != name) != backend_facts(look.backend).mca) continue;
       if (const auto one = variables.find(variable_of(name));
           one != variables.end() && one->is_string() && !look.environment.contains(name) &&
           !look.environment.contains(variable_of(name)) && !look.mca.contains(name))

@@ -9,7 +9,7 @@
 #include "orchestrator/import/foreign_table.hpp"
 #include "orchestrator/import/import_options.hpp"
 #include "orchestrator/import/nccl_tests.hpp"
-#include "profiles/detect/variables.hpp"
+#include "profiles/detect/probes/variables.hpp"
 
 namespace dynamiccl {
 namespace {

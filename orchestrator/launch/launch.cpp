@@ -25,7 +25,7 @@
 #include "orchestrator/launch/tuned_training.hpp"
 #include "orchestrator/plan/gpu_placement.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/variables.hpp"
+#include "profiles/detect/probes/variables.hpp"
 
 namespace dynamiccl {
 namespace {

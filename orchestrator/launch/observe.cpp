@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
+#include "profiles/detect/probes/variables.hpp"
 #include "profiles/detect/promise_check.hpp"
 #include "profiles/detect/regime.hpp"
-#include "profiles/detect/variables.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -9,9 +9,9 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/observe.hpp"
-#include "profiles/detect/elf.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/variables.hpp"
+#include "profiles/detect/probes/elf.hpp"
+#include "profiles/detect/probes/variables.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {

@@ -1,6 +1,6 @@
 #include "profiles/detect/facts.hpp"
 
-#include "profiles/detect/nvml.hpp"
+#include "profiles/detect/probes/nvml.hpp"
 
 namespace dynamiccl {
 

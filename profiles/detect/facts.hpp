@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "profiles/detect/probe.hpp"
+#include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl {
 

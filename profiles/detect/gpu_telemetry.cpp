@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "profiles/detect/known.hpp"
-#include "profiles/detect/nvml_library.hpp"
+#include "profiles/detect/probes/known.hpp"
+#include "profiles/detect/probes/nvml_library.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -5,9 +5,9 @@
 #include <chrono>
 
 #include "core/vocabulary/text.hpp"
-#include "profiles/detect/cgroup.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/known.hpp"
+#include "profiles/detect/probes/cgroup.hpp"
+#include "profiles/detect/probes/known.hpp"
 
 namespace dynamiccl {
 namespace {

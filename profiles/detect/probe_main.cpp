@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "profiles/detect/probe.hpp"
+#include "profiles/detect/probes/probe.hpp"
 
 namespace {
 

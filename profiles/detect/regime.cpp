@@ -8,8 +8,8 @@
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
-#include "profiles/detect/known.hpp"
 #include "profiles/detect/link_rates.hpp"
+#include "profiles/detect/probes/known.hpp"
 #include "profiles/detect/regime_links.hpp"
 
 namespace dynamiccl {

@@ -107,7 +107,7 @@ TrainingStudies parse_training_studies(const std::string& toml_text, const std::
   });
   studies.speedups_note = by_method.text("note");
   add_labels(table("s003.arch_tradeoff"), "dimension", studies.architecture);
-  // The container study counts what a server costs (D-11).
+  // The container study counts what a server costs.
   Study lost = table("s000.architecture_tradeoff.gpus_lost_to_server_nccl");
   for (const auto& [key, technique] : {std::pair{"ps", "ps"}, std::pair{"ring", "allreduce"}})
     studies.architecture.push_back(

@@ -39,7 +39,9 @@ class TempUser {
           setuid(entry_.pw_uid) == 0 && chdir(home_.c_str()) == 0) {
         setenv("HOME", home_.c_str(), 1);
         setenv("USER", name_.c_str(), 1);
+        // Root's, which this user may not write.
         unsetenv("DYNAMICCL_CACHE");
+        unsetenv("DYNAMICCL_RUN_FOLDER");
         try {
           answer = body();
         } catch (const std::exception& error) {

@@ -1,9 +1,21 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 
+#include "core/vocabulary/text.hpp"
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
+
+namespace {
+
+/// Where `run` writes the page of the newest run: beside the database.
+std::string page_of_newest(const Program& program) {
+  const auto uuid =
+      program.value("SELECT uuid FROM run ORDER BY id DESC LIMIT 1").get<std::string>();
+  return program.folder() + "/" + uuid.substr(0, 8) + ".html";
+}
+
+}  // namespace
 
 TEST_CASE("the smoke experiment is measured, verified, stored, answered and queried") {
   const Program program;
@@ -12,6 +24,13 @@ TEST_CASE("the smoke experiment is measured, verified, stored, answered and quer
   REQUIRE(run.exit_code == 0);
   CHECK(run.out.find("bare-metal") != std::string::npos);
   CHECK(run.out.find("16 ok") != std::string::npos);
+  const auto lines = split(trim(run.out), '\n');
+  CHECK(lines.size() >= 5);
+  CHECK(lines.size() <= 30);
+  for (const auto& line : lines) CHECK(line.size() <= 100);
+  const std::string page = page_of_newest(program);
+  CHECK(run.out.find(page) != std::string::npos);
+  CHECK(std::filesystem::exists(page));
 
   const auto coverage = nlohmann::json::parse(program.run({"query", "coverage", "--json"}).out);
   REQUIRE(coverage.size() == 16);
@@ -41,8 +60,23 @@ TEST_CASE("each launch gets fresh data and a random order, the same seed gives t
   const Program program;
   const std::vector<std::string> arguments{"run", DYNAMICCL_SOURCE_DIR "/experiments/smoke.toml",
                                            "--only", "backend == gloo and architecture == ring"};
-  REQUIRE(program.run(arguments).exit_code == 0);
-  REQUIRE(program.run(arguments).exit_code == 0);
+  auto without_page = arguments;
+  without_page.emplace_back("--no-report");
+  const auto brief = program.run(without_page);
+  REQUIRE(brief.exit_code == 0);
+  CHECK_FALSE(std::filesystem::exists(page_of_newest(program)));
+  CHECK(brief.out.find(".html") == std::string::npos);
+  auto with_tables = arguments;
+  with_tables.emplace_back("--full");
+  const auto full = program.run(with_tables);
+  REQUIRE(full.exit_code == 0);
+  CHECK(std::filesystem::exists(page_of_newest(program)));
+  // A table per operation, and then the answer.
+  for (const char* table : {"ring allreduce, 2 ranks", "ring broadcast, 2 ranks"}) {
+    CHECK(brief.out.find(table) == std::string::npos);
+    CHECK(full.out.find(table) < full.out.find("next: dynamiccl"));
+  }
+  CHECK(split(full.out, '\n').size() > split(brief.out, '\n').size());
   const auto seeds = program.rows(
       "SELECT l.block, count(DISTINCT json_extract(run_config_json, '$.seed')) AS seeds, "
       "count(*) AS launches FROM launch l GROUP BY l.block");

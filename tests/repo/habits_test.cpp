@@ -1,6 +1,11 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <map>
 #include <regex>
+#include <sstream>
+#include <string>
+#include <utility>
 
 #include "tests/repo/source_tree.hpp"
 
@@ -21,13 +26,67 @@ std::vector<std::string> too_long(const std::vector<SourceFile>& files, long lim
   return result;
 }
 
+/// A function that is longer than a screen does more than one thing.
+constexpr std::size_t kMaxFunction = 60;
+
+/// What opens a block that is no statement: a namespace, C linkage.
+bool holds_declarations(const std::string& line) {
+  return line.starts_with("namespace") || line.starts_with("extern ");
+}
+
+/// Functions over the limit, from their first line to their last, as clang-format lays them out: a
+/// block ends in a line of its own, begins in the last line before of the same indentation, and
+/// what lies between is indented more.
+std::vector<std::string> long_functions(const std::vector<SourceFile>& files) {
+  std::vector<std::string> result;
+  for (const auto& file : files) {
+    std::map<std::size_t, std::pair<std::size_t, std::string>> last;  // indentation -> its line
+    std::istringstream lines(file.text);
+    std::size_t number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      const auto indent = line.find_first_not_of(' ');
+      if (indent == std::string::npos || line[indent] == '#') continue;
+      if (line == std::string(indent, ' ') + "}" && last.contains(indent)) {
+        const auto& [first, opens] = last[indent];
+        if (number - first + 1 > kMaxFunction && !holds_declarations(opens))
+          result.push_back(file.path + ":" + std::to_string(first) + ": " +
+                           std::to_string(number - first + 1) + " lines");
+      }
+      last[indent] = {number, line};
+    }
+  }
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("no function is longer than a screen") {
+  auto files = source_files(product_folders(), {".hpp", ".cpp", ".h", ".cu"});
+  // The function there that is longer is one table, a row for each setting of a training.
+  std::erase_if(files, [](const auto& file) { return file.path == "core/training/training.cpp"; });
+  CHECK(long_functions(files) == std::vector<std::string>{});
+}
+
+TEST_CASE("the count of a function's lines is from its head to its end") {
+  const auto of = [](std::size_t statements) {
+    std::string text = "namespace a {\n\nint f(int x,\n      int y) {\n";
+    for (std::size_t i = 0; i < statements; ++i) text += "  ++x;\n";
+    return std::vector<SourceFile>{{"db/a.cpp", text + "}\n\n}  // namespace a\n"}};
+  };
+  CHECK(long_functions(of(kMaxFunction - 3)) == std::vector<std::string>{});
+  CHECK(long_functions(of(kMaxFunction - 2)) == std::vector<std::string>{"db/a.cpp:3: 61 lines"});
+}
 
 TEST_CASE("no file holds more than one concept would fill") {
   CHECK(too_long(source_files(product_folders(), {".hpp", ".cpp", ".cu", ".sh"}), kMaxLines) ==
         std::vector<std::string>{});
   CHECK(too_long(source_files({"tests"}, {".hpp", ".cpp"}), kMaxTestLines) ==
         std::vector<std::string>{});
+}
+
+TEST_CASE("the README is short enough to be read") {
+  CHECK(std::filesystem::file_size(DYNAMICCL_SOURCE_DIR "/README.md") <= 9000);
 }
 
 TEST_CASE("headers guard themselves and open no namespace for others") {

@@ -3,6 +3,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <string>
 
 #include "tests/repo/source_tree.hpp"
 
@@ -20,7 +21,8 @@ const std::map<std::string, std::vector<std::string>>& layers() {
         {"core/statistics", {"core/vocabulary", "core/wire"}},
         {"core/training", {"core/vocabulary", "core/wire"}},
         {"profiles", {"core", "profiles/detect"}},
-        {"profiles/detect", {"core"}},
+        {"profiles/detect/probes", {"core"}},
+        {"profiles/detect", {"core", "profiles/detect/probes"}},
         {"containers", {"core", "profiles"}},
         {"db", {"core"}},
         {"tuner", {"core", "profiles/detect"}},
@@ -132,6 +134,8 @@ TEST_CASE("the layer rule sees what it forbids") {
   CHECK(complaints({"orchestrator/cli/a.cpp", "#include \"workers/worker.hpp\"\n"}).size() == 1);
   CHECK(complaints({"tuner/a.cpp", "#include \"profiles/profile.hpp\"\n"}).size() == 1);
   CHECK(complaints({"tuner/a.cpp", "#include \"profiles/detect/regime.hpp\"\n"}).empty());
+  CHECK(complaints({"profiles/detect/probes/a.cpp", "#include \"profiles/detect/regime.hpp\"\n"})
+            .size() == 1);
   CHECK(complaints({"orchestrator/cli/a.cpp", "#include <mpi.h>\n"}).size() == 1);
   CHECK(complaints({"orchestrator/plan/a.cpp", "#include \"orchestrator/run/executor.hpp\"\n"})
             .size() == 1);
@@ -205,6 +209,45 @@ TEST_CASE("the circle rule sees one through sources") {
       {"db/a.cpp", "#include \"db/a.hpp\"\n#include \"db/b.hpp\"\n"},
       {"db/c.cpp", "#include \"db/b.hpp\"\n"}};
   CHECK(in_circles(files) == std::vector<std::string>{"db/a", "db/b"});
+}
+
+namespace {
+
+/// A folder of sources that one can still survey holds at most this many units.
+constexpr std::size_t kMaxUnits = 30;
+
+/// The folders of more units than that, a header and its source counted once.
+std::vector<std::string> too_full(const std::vector<SourceFile>& files) {
+  std::map<std::string, std::set<std::string>> units;
+  for (const auto& file : files) {
+    const std::string unit = file.path.substr(0, file.path.rfind('.'));
+    units[unit.substr(0, unit.rfind('/'))].insert(unit);
+  }
+  std::vector<std::string> found;
+  for (const auto& [folder, within] : units)
+    if (within.size() > kMaxUnits)
+      found.push_back(folder + ": " + std::to_string(within.size()) + " units");
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("no folder holds more sources than one surveys") {
+  std::vector<std::string> folders = product_folders();
+  folders.push_back("benchmarks");
+  CHECK(too_full(source_files(folders, {".hpp", ".cpp", ".h", ".cu"})) ==
+        std::vector<std::string>{});
+}
+
+TEST_CASE("the count of a folder's sources takes a header and its source for one") {
+  std::vector<SourceFile> files;
+  for (std::size_t i = 0; i < kMaxUnits; ++i)
+    for (const char* ending : {".hpp", ".cpp"})
+      files.push_back({"db/unit" + std::to_string(i) + ending, ""});
+  files.push_back({"db/below/other.cpp", ""});
+  CHECK(too_full(files) == std::vector<std::string>{});
+  files.push_back({"db/one_more.cu", ""});
+  CHECK(too_full(files) == std::vector<std::string>{"db: 31 units"});
 }
 
 TEST_CASE("no folder of the product includes the tests") {

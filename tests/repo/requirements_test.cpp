@@ -57,6 +57,18 @@ bool says_tested(const std::string& status) {
   return status.substr(0, status.find(':')).find(", tested") != std::string::npos;
 }
 
+/// Places that name one of the requirements.
+std::vector<std::string> that_name_requirements(const std::vector<SourceFile>& files,
+                                                const std::map<std::string, std::string>& all) {
+  const std::regex id("\\b[A-H]-[0-9]+\\b");
+  std::vector<std::string> found;
+  for (const auto& file : files)
+    for (std::sregex_iterator match(file.text.begin(), file.text.end(), id), end; match != end;
+         ++match)
+      if (all.contains(match->str())) found.push_back(file.path + ": " + match->str());
+  return found;
+}
+
 }  // namespace
 
 TEST_CASE("every requirement has a status, and what lacks something says what") {
@@ -84,4 +96,17 @@ TEST_CASE("the statuses of requirements go with the tags of the tests") {
     INFO(id << ": " << status);
     CHECK(says_tested(status) == tags.contains(id));
   }
+}
+
+TEST_CASE("requirements are named by the tags of tests alone") {
+  std::vector<std::string> folders = product_folders();
+  for (const char* folder : {"benchmarks", "docs", "experiments", "scripts"})
+    folders.emplace_back(folder);
+  auto files = source_files(
+      folders, {".hpp", ".cpp", ".h", ".cu", ".sql", ".html", ".js", ".toml", ".md", ".py", ".sh"});
+  std::erase_if(files, [](const auto& file) { return file.path == "docs/requirements.md"; });
+  const auto all = statuses();
+  CHECK(that_name_requirements(files, all) == std::vector<std::string>{});
+  CHECK(that_name_requirements({{"db/a.cpp", "// counts rounds (E-87).\n"}}, all).size() == 1);
+  CHECK(that_name_requirements({{"db/a.cpp", "// 2^(L-1) of A-0 and SHA-256\n"}}, all).empty());
 }

@@ -106,6 +106,28 @@ void add_rows(std::vector<CallRow>& rows, unsigned ranks, std::size_t function,
   }
 }
 
+/// Communicator size and function -> what was measured of them.
+using RowsByFunction = std::map<std::pair<unsigned, std::size_t>, std::vector<const TableEntry*>>;
+
+/// What has no rows would rise to the ceiling uncapped.
+void cap_the_rest(NcclSettings& settings, const RowsByFunction& by_function) {
+  const std::vector<CallRow> known = settings.rows;
+  for (const CallRow& row : known) {
+    if (row.function != kAllReduce || row.cell.channels == 0) continue;
+    for (std::size_t function = 0; function < kAllReduce; ++function)
+      if (!by_function.contains({row.ranks, function}))
+        settings.rows.push_back({row.ranks,
+                                 0,
+                                 function,
+                                 row.first_bin,
+                                 row.last_bin,
+                                 {CallCell::kAny, CallCell::kAny, row.cell.channels, 0}});
+  }
+  if (settings.rows.size() > known.size())
+    settings.notes.emplace_back(
+        "collectives without rows of their own are capped as all-reduce is at the same size");
+}
+
 }  // namespace
 
 CallCell call_cell(const ActionSettings& setting) {
@@ -129,7 +151,7 @@ NcclSettings nccl_settings(const std::vector<TableEntry>& entries) {
     if (entry.key.task.backend == Backend::nccl && function_of(entry.key.task.collective))
       usable.push_back(&entry);
   const Launch launch = winning_launch(usable);
-  std::map<std::pair<unsigned, std::size_t>, std::vector<const TableEntry*>> by_function;
+  RowsByFunction by_function;
   std::size_t elsewhere = 0;
   for (const TableEntry* entry : usable) {
     if (entry->setting.launch_knobs != launch) {
@@ -161,22 +183,7 @@ NcclSettings nccl_settings(const std::vector<TableEntry>& entries) {
     ceiling = std::max<unsigned>(ceiling, row.cell.channels);
     open = open || row.cell.channels == 0;
   }
-  // What has no rows would rise to the ceiling uncapped.
-  const std::vector<CallRow> known = result.rows;
-  for (const CallRow& row : known) {
-    if (row.function != kAllReduce || row.cell.channels == 0) continue;
-    for (std::size_t function = 0; function < kAllReduce; ++function)
-      if (!by_function.contains({row.ranks, function}))
-        result.rows.push_back({row.ranks,
-                               0,
-                               function,
-                               row.first_bin,
-                               row.last_bin,
-                               {CallCell::kAny, CallCell::kAny, row.cell.channels, 0}});
-  }
-  if (result.rows.size() > known.size())
-    result.notes.emplace_back(
-        "collectives without rows of their own are capped as all-reduce is at the same size");
+  cap_the_rest(result, by_function);
   for (const auto& [name, value] : settings_of(launch, SettingScope::env))
     result.environment[name] = value;
   if (ceiling > 0) {

@@ -67,10 +67,9 @@ double socket_speed(double helper_threads, double sockets, double channels, int 
   return speed;
 }
 
-}  // namespace
-
-ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraints,
-                         const std::set<std::string>& taken, std::vector<std::string>& left_out) {
+std::vector<Knob> launch_knobs(const JobFacts& facts, const JobConstraints& constraints,
+                               const std::set<std::string>& taken,
+                               std::vector<std::string>& left_out) {
   std::vector<Knob> knobs;
   const auto add = [&](const char* name, const char* variable, std::vector<std::string> values) {
     if (taken.contains(variable)) {
@@ -102,6 +101,13 @@ ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraint
   } else {
     left_out.push_back("sums must stay the same bit by bit: channels and buffers are not changed");
   }
+  return knobs;
+}
+
+}  // namespace
+
+ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraints,
+                         const std::set<std::string>& taken, std::vector<std::string>& left_out) {
   std::size_t too_large = 0;
   std::size_t too_busy = 0;
   const auto allowed = [&](const ActionSpace& space, const Action& action) {
@@ -131,7 +137,7 @@ ActionSpace launch_space(const JobFacts& facts, const JobConstraints& constraint
     }
     return true;
   };
-  ActionSpace space("nccl launch", std::move(knobs), allowed);
+  ActionSpace space("nccl launch", launch_knobs(facts, constraints, taken, left_out), allowed);
   if (too_large > 0)
     left_out.push_back(fmt::format("{} settings would take more than {:g} MiB more of a GPU",
                                    too_large, constraints.gpu_memory_mib.value_or(0)));

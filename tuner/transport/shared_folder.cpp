@@ -15,7 +15,7 @@
 #include <ctime>
 #include <utility>
 
-#include "profiles/detect/meeting_folder.hpp"
+#include "profiles/detect/probes/meeting_folder.hpp"
 #include "tuner/transport/settings.hpp"
 
 namespace dynamiccl::transport {

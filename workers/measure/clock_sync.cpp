@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/vocabulary/digest.hpp"
-#include "profiles/detect/probe_root.hpp"
+#include "profiles/detect/probes/probe_root.hpp"
 #include "workers/tags.hpp"
 
 namespace dynamiccl {

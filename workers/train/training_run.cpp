@@ -291,6 +291,19 @@ void TrainingRun::train(CellRecord& record, const ExchangePlan& plan) {
   }
 }
 
+/// One step's times in `now`; the last one's are taken with what it leaves to be done.
+/// @returns us from its start to its end
+double timed_step(StepDriver& driving, bool is_last, StepTimes& now) {
+  if (is_last) driving.trace_next();
+  now = driving.step();
+  StepTimes end;
+  if (is_last) end = driving.finish();
+  const double total_us = now_us() - now.start_us;
+  now.exposed_us += end.exposed_us;
+  now.update_us += end.update_us;
+  return total_us;
+}
+
 void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) {
   const Protocol& protocol = config_.protocol;
   const bool has_peak = restart_peak_memory();
@@ -304,13 +317,7 @@ void TrainingRun::train_as_worker(CellRecord& record, const ExchangePlan& plan) 
     for (int i = 0; i < steps; ++i) {
       if (measured) worker_steps += driving->next_steps();
       if (measured) exchanges += driving->next_exchanges();
-      if (i + 1 == steps) driving->trace_next();
-      now = driving->step();
-      StepTimes end;
-      if (i + 1 == steps) end = driving->finish();
-      const double total_us = now_us() - now.start_us;
-      now.exposed_us += end.exposed_us;
-      now.update_us += end.update_us;
+      const double total_us = timed_step(*driving, i + 1 == steps, now);
       samples.start_us.push_back(now.start_us - epoch_us_);
       samples.total_us.push_back(total_us);
       const auto busy_us = driving->take_busy_us();

@@ -87,6 +87,37 @@ Table answer(const Reader& reader, const QueryArguments& arguments) {
   return any_query(reader, arguments.what, scope);
 }
 
+/// @param varies --vary was given
+void answer_query(const QueryArguments& arguments, bool varies, const Shared& shared) {
+  if (arguments.markdown) {
+    fmt::print("{}", queries_markdown());
+    return;
+  }
+  const Query* query = find_query(trim(arguments.what));
+  if (varies && (query == nullptr || !query->takes_vary))
+    throw Error(ErrorKind::input,
+                fmt::format("query {}: --vary goes with the queries axis, crossover and tradeoffs",
+                            arguments.what));
+  if (trim(arguments.what).empty()) {
+    fmt::print("{}", query_list(stdout_columns()));
+    return;
+  }
+  const auto format = format_of(arguments.format, shared);
+  Reader reader(shared.db);
+  reader.end_after(kLongestQuery);
+  const Table table = answer(reader, arguments);
+  fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments.what, table),
+                                              stdout_columns()),
+                                 format));
+  // An empty table alone would be read as an answer.
+  if (table.rows.empty() && !arguments.where.empty() && !shared.quiet)
+    tell(printable(fmt::format(
+        "query {}: no row meets --where {}; `dynamiccl query coverage` lists what was measured\n",
+        arguments.what, join(arguments.where, " and "))));
+  const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
+  if (for_people && query != nullptr && !query->method.empty()) fmt::print("\n{}\n", query->method);
+}
+
 }  // namespace
 
 void add_query_verb(CLI::App& app, Shared& shared) {
@@ -118,37 +149,8 @@ void add_query_verb(CLI::App& app, Shared& shared) {
            "  dynamiccl query 'SELECT environment, count(*) FROM v_launch GROUP BY environment'\n" +
            query_list(stdout_columns());
   });
-  verb->callback([arguments, vary, &shared] {
-    if (arguments->markdown) {
-      fmt::print("{}", queries_markdown());
-      return;
-    }
-    const Query* query = find_query(trim(arguments->what));
-    if (vary->count() > 0 && (query == nullptr || !query->takes_vary))
-      throw Error(
-          ErrorKind::input,
-          fmt::format("query {}: --vary goes with the queries axis, crossover and tradeoffs",
-                      arguments->what));
-    if (trim(arguments->what).empty()) {
-      fmt::print("{}", query_list(stdout_columns()));
-      return;
-    }
-    const auto format = format_of(arguments->format, shared);
-    Reader reader(shared.db);
-    reader.end_after(kLongestQuery);
-    const Table table = answer(reader, *arguments);
-    fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments->what, table),
-                                                stdout_columns()),
-                                   format));
-    // An empty table alone would be read as an answer.
-    if (table.rows.empty() && !arguments->where.empty() && !shared.quiet)
-      tell(printable(fmt::format(
-          "query {}: no row meets --where {}; `dynamiccl query coverage` lists what was measured\n",
-          arguments->what, join(arguments->where, " and "))));
-    const bool for_people = format == OutputFormat::text || format == OutputFormat::markdown;
-    if (for_people && query != nullptr && !query->method.empty())
-      fmt::print("\n{}\n", query->method);
-  });
+  verb->callback(
+      [arguments, vary, &shared] { answer_query(*arguments, vary->count() > 0, shared); });
 }
 
 void add_list_verb(CLI::App& app, Shared& shared) {

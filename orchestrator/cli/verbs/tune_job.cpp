@@ -19,7 +19,7 @@
 #include "orchestrator/tune/job/job_tuning.hpp"
 #include "orchestrator/tune/tuning.hpp"
 #include "profiles/detect/facts.hpp"
-#include "profiles/detect/variables.hpp"
+#include "profiles/detect/probes/variables.hpp"
 
 namespace dynamiccl {
 namespace {

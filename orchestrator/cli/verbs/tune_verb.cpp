@@ -245,6 +245,27 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
 }
 
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  dynamiccl tune experiments/tune_smoke.toml                    search, confirm, write a "
+    "table\n"
+    "  dynamiccl tune experiments/tune_cpu.toml --agent bandit --evaluations 200\n"
+    "  dynamiccl tune experiments/tune_cpu.toml --sweep              every setting, for "
+    "--replay\n"
+    "  dynamiccl tune experiments/tune_cpu.toml --replay --agent ppo,bandit,coordinate-descent\n"
+    "  dynamiccl tune experiments/tune_cpu.toml --replay --confirm   their choices measured "
+    "again\n"
+    "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
+    "  dynamiccl tune experiments/tune_cpu.toml --check results/tuned.json   then export it\n"
+    "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
+    "schedule\n"
+    "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py          your own job, unchanged\n"
+    "  dynamiccl tune --online -- torchrun --nproc-per-node 2 train.py  one run, accompanied\n"
+    "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply or --recheck "
+    "is "
+    "slower\n"
+    "than the default, 5 --recheck could not tell, 130 Ctrl-C.";
+
 }  // namespace
 
 void add_tune_verb(CLI::App& app, Shared& shared) {
@@ -283,26 +304,7 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   add_job_options(*verb, *arguments);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
-  verb->footer(
-      "Examples:\n"
-      "  dynamiccl tune experiments/tune_smoke.toml                    search, confirm, write a "
-      "table\n"
-      "  dynamiccl tune experiments/tune_cpu.toml --agent bandit --evaluations 200\n"
-      "  dynamiccl tune experiments/tune_cpu.toml --sweep              every setting, for "
-      "--replay\n"
-      "  dynamiccl tune experiments/tune_cpu.toml --replay --agent ppo,bandit,coordinate-descent\n"
-      "  dynamiccl tune experiments/tune_cpu.toml --replay --confirm   their choices measured "
-      "again\n"
-      "  dynamiccl tune experiments/tune_cpu.toml --apply results/tuned.json\n"
-      "  dynamiccl tune experiments/tune_cpu.toml --check results/tuned.json   then export it\n"
-      "  dynamiccl tune experiments/training_grid.toml --between-runs  backend, architecture and "
-      "schedule\n"
-      "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py          your own job, unchanged\n"
-      "  dynamiccl tune --online -- torchrun --nproc-per-node 2 train.py  one run, accompanied\n"
-      "Exit codes: 0 fine, 1 a launch failed, 2 wrong input, 3 a setting of --apply or --recheck "
-      "is "
-      "slower\n"
-      "than the default, 5 --recheck could not tell, 130 Ctrl-C.");
+  verb->footer(kExamples);
   verb->callback([arguments, &shared] {
     if (!shared.command.empty()) {
       shared.exit_code = run_job_tuning(*arguments, shared);

@@ -231,6 +231,7 @@ TEST_CASE("a tuner is refused where there is no all-reduce of the library in eac
   for (const auto backend : {Backend::openmpi, Backend::mpich, Backend::gloo})
     CHECK(tuner_misfit(spec, backend).empty());
   CHECK_THAT(tuner_misfit(spec, Backend::nccl), ContainsSubstring("tune --online"));
+  CHECK_THAT(tuner_misfit(spec, Backend::cuda_aware_mpi), ContainsSubstring("tune --online"));
   spec.tuner = "a/table.json";
   CHECK(tuner_table(spec) == "a/table.json");
   CHECK(tuner_file(spec).find('/') == std::string::npos);

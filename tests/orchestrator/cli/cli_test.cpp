@@ -1,5 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/vocabulary/text.hpp"
@@ -39,6 +41,35 @@ TEST_CASE("help shows every verb with examples on stdout") {
     const auto of_verb = run({verb, "--help"});
     CHECK(of_verb.exit_code == 0);
     CHECK(of_verb.out.find("Example") != std::string::npos);
+  }
+}
+
+TEST_CASE("docs/commands.md is what the program prints, and has every verb and option") {
+  const auto page = run({"help", "--markdown"});
+  CHECK(page.exit_code == 0);
+  std::ifstream file(DYNAMICCL_SOURCE_DIR "/docs/commands.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  CHECK(text == page.out);
+  // What a shell is offered comes from the same command table by another way.
+  const auto offered = [](const std::string& verb, const std::string& word) {
+    std::vector<std::string> words{"completion", "--index", verb.empty() ? "1" : "2", "--",
+                                   "dynamiccl"};
+    if (!verb.empty()) words.push_back(verb);
+    words.push_back(word);
+    auto lines = split(run(words).out, '\n');
+    std::erase(lines, "");
+    return lines;
+  };
+  const auto verbs = offered("", "");
+  CHECK(verbs.size() >= 16);
+  for (const auto& verb : verbs) {
+    INFO(verb);
+    const auto head = page.out.find("\n## " + verb + "\n");
+    REQUIRE(head != std::string::npos);
+    const auto section = page.out.substr(head, page.out.find("\n## ", head + 1) - head);
+    const auto options = offered(verb, "--");
+    CHECK_FALSE(options.empty());
+    for (const auto& option : options) CHECK(section.find(option) != std::string::npos);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "profiles/detect/probe.hpp"
+#include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl::test {
 

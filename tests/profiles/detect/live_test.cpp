@@ -7,9 +7,9 @@
 #include <ctime>
 #include <fstream>
 
-#include "profiles/detect/cma_test.hpp"
-#include "profiles/detect/elf.hpp"
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/probes/cma_test.hpp"
+#include "profiles/detect/probes/elf.hpp"
 #include "profiles/detect/promise_check.hpp"
 
 using namespace dynamiccl;

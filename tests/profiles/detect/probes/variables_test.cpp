@@ -1,0 +1,60 @@
+#include "profiles/detect/probes/variables.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace dynamiccl;
+
+TEST_CASE("only variables that steer communication are recorded") {
+  for (const char* name :
+       {"OMPI_MCA_btl", "NCCL_DEBUG", "UCX_TLS", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM",
+        "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "GLIBC_TUNABLES",
+        "MALLOC_TOP_PAD_"})
+    CHECK(is_recorded_variable(name));
+  for (const char* name :
+       {"HOME", "USER", "AWS_SECRET_ACCESS_KEY", "MY_NCCL_X", "PATH", "SSH_AUTH_SOCK"})
+    CHECK_FALSE(is_recorded_variable(name));
+}
+
+TEST_CASE("secrets never come through, whatever their case") {
+  for (const char* name :
+       {"NCCL_AUTH_TOKEN", "OMPI_MCA_sec_key", "UCX_PASSWORD", "SLURM_JOB_credential",
+        "NCCL_Secret", "NCCL_token", "UCX_PW", "OMPI_MCA_my_PWD", "NCCL_X_pswd"}) {
+    CAPTURE(name);
+    CHECK(recorded_value(name, "hush") == kRedacted);
+  }
+  CHECK(recorded_value("NCCL_NET", "Socket") == "Socket");
+  // A part of a word is none.
+  CHECK(recorded_value("OMPI_MCA_mpwd", "x") == "x");
+  CHECK(recorded_value("UCX_URL", "tcp://me:hush@host/x, tcp://you@b") ==
+        "tcp://<redacted>@host/x, tcp://<redacted>@b");
+  CHECK(recorded_value("UCX_URL", "tcp://host/a@b") == "tcp://host/a@b");
+}
+
+TEST_CASE("a recorded command shows everything but secrets") {
+  using Argv = std::vector<std::string>;
+  CHECK(recorded_command({"mpirun", "-x", "HF_TOKEN=hush", "-x", "NCCL_NET=Socket", "-n", "2"}) ==
+        Argv{"mpirun", "-x", "HF_TOKEN=<redacted>", "-x", "NCCL_NET=Socket", "-n", "2"});
+  CHECK(recorded_command({"mpiexec", "-genv", "UCX_PASSWORD", "hush", "-genv", "UCX_TLS", "tcp"}) ==
+        Argv{"mpiexec", "-genv", "UCX_PASSWORD", "<redacted>", "-genv", "UCX_TLS", "tcp"});
+  CHECK(recorded_command({"docker", "exec", "--env", "api_key=hush", "--env=MY_SECRET=a=b"}) ==
+        Argv{"docker", "exec", "--env", "api_key=<redacted>", "--env=MY_SECRET=<redacted>"});
+  CHECK(recorded_command({"--mca", "sec_key", "hush", "--mca", "btl", "^vader"}) ==
+        Argv{"--mca", "sec_key", "<redacted>", "--mca", "btl", "^vader"});
+  CHECK(recorded_command({"run", "--password", "hush", "--token=hush", "-xDB_PW=hush"}) ==
+        Argv{"run", "--password", "<redacted>", "--token=<redacted>", "-xDB_PW=<redacted>"});
+  CHECK(recorded_command({"--set", "name=https://me:hush@host/x"}) ==
+        Argv{"--set", "name=https://<redacted>@host/x"});
+  CHECK(recorded_command({"-x", "UCX_URL=tcp://me:hush@host"}) ==
+        Argv{"-x", "UCX_URL=tcp://<redacted>@host"});
+  // Neither a path nor an option's own value is a variable; nothing is cut short.
+  const Argv plain{"/keys/a=b", "--key", "value", "--token-file=x", std::string(5000, 'a')};
+  CHECK(recorded_command(plain) == plain);
+}
+
+TEST_CASE("values are bounded and printable") {
+  CHECK(recorded_value("NCCL_X", std::string(5000, 'a')).size() < 1100);
+  CHECK(recorded_value("NCCL_X", "a\x01\xff") == "a??");
+  std::vector<std::pair<std::string, std::string>> many;
+  for (int i = 0; i < 2000; ++i) many.emplace_back("NCCL_" + std::to_string(i), "x");
+  CHECK(recorded_variables(many).size() == 512);
+}
