@@ -1,2 +1,4 @@
 // The kernels' own text, compiled for the host.
+#include "workers/train/compression/gpu_factor_kernels.cu"
 #include "workers/train/compression/gpu_kernels.cu"
+#include "workers/train/compression/gpu_sparse_kernels.cu"
