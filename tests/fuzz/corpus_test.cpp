@@ -7,8 +7,8 @@
 #include <iterator>
 #include <random>
 
+#include "tests/fuzz/seeds.hpp"
 #include "tests/fuzz/targets.hpp"
-#include "tuner/control/region.hpp"
 
 using namespace dynamiccl::fuzz;
 namespace fs = std::filesystem;
@@ -20,24 +20,9 @@ std::string text_of_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// A region is memory of this build: made here, not kept.
-std::string made_region() {
-  std::string folder = (fs::temp_directory_path() / "corpus-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  dynamiccl::Region::Spec spec;
-  spec.communicator = 7;
-  spec.ranks = 2;
-  std::string problem;
-  std::string text;
-  if (dynamiccl::Region::open_or_make(folder, spec, problem) != nullptr)
-    text = text_of_file(dynamiccl::Region::path_of(folder, spec.communicator));
-  fs::remove_all(folder);
-  return text;
-}
-
 std::vector<std::string> corpus_of(const Target& target) {
-  if (std::string_view(target.name) == "region") return {made_region()};
-  std::vector<std::string> inputs;
+  auto inputs = made_seeds(target.name);
+  if (!inputs.empty()) return inputs;
   const fs::path folder = fs::path(DYNAMICCL_SOURCE_DIR "/tests/fuzz/corpus") / target.name;
   for (const auto& entry : fs::directory_iterator(folder)) {
     inputs.push_back(text_of_file(entry.path()));
