@@ -1,6 +1,7 @@
 #include "tests/e2e/program.hpp"
 
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,6 +82,21 @@ pid_t Program::start(std::vector<std::string> arguments) const {
     execv(pointers.front(), pointers.data());
     _exit(127);
   }
+  return pid;
+}
+
+pid_t Program::start_in_terminal(std::vector<std::string> arguments, int& terminal) const {
+  auto words = argv(std::move(arguments));
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execv(pointers.front(), pointers.data());
+    _exit(127);
+  }
+  fcntl(terminal, F_SETFD, FD_CLOEXEC);
   return pid;
 }
 

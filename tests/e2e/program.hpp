@@ -38,6 +38,9 @@ class Program {
 
   /// Starts a verb in a process group of its own and comes back at once.
   [[nodiscard]] pid_t start(std::vector<std::string> arguments) const;
+  /// The same as the foreground of a new terminal. @param terminal its other end; closing that
+  /// closes the terminal
+  [[nodiscard]] pid_t start_in_terminal(std::vector<std::string> arguments, int& terminal) const;
   /// Waits for a started one. @returns its exit code, 128 + signal when one ended it
   static int wait(pid_t pid);
   /// Waits until the SQL's first value is at least `least`. @returns false after 60 s
