@@ -9,7 +9,7 @@ seconds=${1:-3600}
 [ $# -gt 0 ] && shift
 command -v clang++ >/dev/null || { echo "fuzz.sh: clang is missing: apt-get install -y clang" >&2; exit 1; }
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  -DDYNAMICCL_FUZZ=ON -DDYNAMICCL_WERROR=OFF -DDYNAMICCL_BENCHMARKS=OFF -DDYNAMICCL_SANITIZE=fuzzer-no-link,address,undefined \
+  -DCMAKE_UNITY_BUILD=ON -DDYNAMICCL_FUZZ=ON -DDYNAMICCL_WERROR=OFF -DDYNAMICCL_BENCHMARKS=OFF -DDYNAMICCL_SANITIZE=fuzzer-no-link,address,undefined \
   -DCMAKE_PREFIX_PATH="$PWD/.deps/catch2/usr" >/dev/null
 # Every program that CMake knows, with a kept corpus or with seeds that it makes itself.
 names=${*:-$(cmake --build build/fuzz --target help | sed -n 's/^fuzz_\([a-z-]*\): .*/\1/p' | sort)}

@@ -44,6 +44,7 @@ std::vector<std::string> Program::argv(std::vector<std::string> arguments) const
   arguments.insert(arguments.begin(), program_);
   // Behind the verb: a command of its own may follow.
   if (verb != "clean") arguments.insert(arguments.begin() + 2, {"--db", db()});
+  arguments.insert(arguments.begin(), prefix_.begin(), prefix_.end());
   return arguments;
 }
 
@@ -79,7 +80,7 @@ pid_t Program::start(std::vector<std::string> arguments) const {
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
-    execv(pointers.front(), pointers.data());
+    execvp(pointers.front(), pointers.data());
     _exit(127);
   }
   return pid;
@@ -93,7 +94,7 @@ pid_t Program::start_in_terminal(std::vector<std::string> arguments, int& termin
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    execv(pointers.front(), pointers.data());
+    execvp(pointers.front(), pointers.data());
     _exit(127);
   }
   fcntl(terminal, F_SETFD, FD_CLOEXEC);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamiccl {
@@ -49,6 +50,9 @@ class Program {
   /// From here on a copy of the program runs, with this file as one of its workers.
   void replace_worker(const std::string& name, const std::string& file);
 
+  /// From here on the program is started behind these words, such as {"unshare", "--net"}.
+  void start_behind(std::vector<std::string> words) { prefix_ = std::move(words); }
+
   /// Writes a file into the folder. @returns its path
   [[nodiscard]] std::string file(const std::string& name, const std::string& text) const;
   [[nodiscard]] const std::string& folder() const { return folder_; }
@@ -61,6 +65,7 @@ class Program {
 
   std::string folder_;
   std::string program_;
+  std::vector<std::string> prefix_;
 };
 
 }  // namespace dynamiccl
