@@ -56,6 +56,7 @@ std::vector<std::string> record_frames() {
                                  said(FrameKind::get, 0, "key") + said(FrameKind::get, 0, "none");
   return {char(RankSays::writes) + rank, char(RankSays::reads) + rendezvous,
           char(RankSays::meets) + rendezvous,
+          char(RankSays::writes) + said(FrameKind::last_words, 0, "two\nlines"),
           char(RankSays::nothing) + said(FrameKind::hello, 0, "0123 name refuse")};
 }
 

@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "core/wire/record.hpp"
@@ -63,8 +66,12 @@ void talk(int port, const std::string& bytes) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (connect(file.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
-    throw std::runtime_error("no connection");
+  // Ports of ended connections come back after a minute: a long run waits for them.
+  while (connect(file.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno != EADDRNOTAVAIL)
+      throw std::runtime_error(std::string("no connection: ") + std::strerror(errno));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   char part[65536];
   for (std::size_t sent = 0; sent < bytes.size();) {
     const ssize_t n = send(file.get(), bytes.data() + sent,
