@@ -66,9 +66,11 @@ void talk(int port, const std::string& bytes) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  // Ports of ended connections come back after a minute: a long run waits for them.
-  while (connect(file.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    if (errno != EADDRNOTAVAIL)
+  // Ports of ended connections come back after a minute: a long run waits for them. Alarms of
+  // libFuzzer interrupt.
+  while (connect(file.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 &&
+         errno != EISCONN) {
+    if (errno != EADDRNOTAVAIL && errno != EINTR && errno != EALREADY)
       throw std::runtime_error(std::string("no connection: ") + std::strerror(errno));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -76,14 +78,15 @@ void talk(int port, const std::string& bytes) {
   for (std::size_t sent = 0; sent < bytes.size();) {
     const ssize_t n = send(file.get(), bytes.data() + sent,
                            std::min<std::size_t>(bytes.size() - sent, 65536), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;  // turned away
     sent += static_cast<std::size_t>(n);
     while (recv(file.get(), part, sizeof(part), MSG_DONTWAIT) > 0) {
     }
   }
   shutdown(file.get(), SHUT_WR);
-  while (recv(file.get(), part, sizeof(part), 0) > 0) {
-  }
+  for (ssize_t n = 1; n > 0 || (n < 0 && errno == EINTR);)
+    n = recv(file.get(), part, sizeof(part), 0);
 }
 
 /// One connection of the transport whose other process is the input.
