@@ -197,8 +197,8 @@ Table Reader::query(const std::string& sql, const std::vector<Value>& params) co
     if (code == SQLITE_NOMEM) refuse_too_large();
     if (code == SQLITE_INTERRUPT)
       throw Error(ErrorKind::input,
-                  "query: the statement did not end in the time that a query may take; add LIMIT "
-                  "or a WHERE, and give every recursive SELECT an end");
+                  "query: the statement did not end in the time that a query may take (--within "
+                  "SECONDS); add LIMIT or a WHERE, and give every recursive SELECT an end");
     if (code == SQLITE_ERROR || code == SQLITE_RANGE) {
       throw Error(ErrorKind::input,
                   fmt::format("query: {}; `dynamiccl query schema` lists tables and columns",

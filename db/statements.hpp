@@ -64,7 +64,11 @@ class Statements {
 
   template <class Work>
   auto read(const std::string& doing, Work&& work) const {
-    return explained(path_, doing, std::forward<Work>(work));
+    return explained(path_, doing, [&] {
+      // What another file says is no answer.
+      if (guard_) guard_->check();
+      return work();
+    });
   }
 
   template <class... Values>

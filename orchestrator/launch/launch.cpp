@@ -379,9 +379,12 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   if (const auto* failure = outcome.first_failure()) {
     finished.end.exit_code = failure->exit_code;
     finished.end.signal = signal_behind_launcher(outcome);
-    if (finished.end.status == LaunchStatus::failed && !trim(failure->stderr_tail).empty())
-      finished.end.reason += "\n    " + last_lines(failure->stderr_tail, 6);
   }
+  // Of ranks that are stuck too: what they said last may be why.
+  const bool ended_badly = outcome.timed_out || (finished.end.status == LaunchStatus::failed &&
+                                                 outcome.first_failure() != nullptr);
+  if (ended_badly && !trim(finished.end.stderr_tail).empty())
+    finished.end.reason += "\n    " + last_lines(finished.end.stderr_tail, 6);
   return finished;
 }
 

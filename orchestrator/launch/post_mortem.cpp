@@ -33,11 +33,22 @@ std::optional<std::uint64_t> counter_in(const std::string& text, std::string_vie
   return std::nullopt;
 }
 
-/// Folder of the own control group, of version 2.
-std::string own_group() {
-  for (const auto& line : split(small_file("/proc/self/cgroup"), '\n'))
-    if (line.starts_with("0::")) return "/sys/fs/cgroup" + std::string(trim(line.substr(3)));
-  return "";
+/// The file that counts what the kernel ended in the own control group, of version 2 or 1.
+std::string own_group_file() {
+  std::string file;
+  for (const auto& line : split(small_file("/proc/self/cgroup"), '\n')) {
+    // "NUMBER:CONTROLLERS:PATH"; a path may hold colons.
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto path = line.substr(second + 1);
+    const auto controllers = split(line.substr(first + 1, second - first - 1), ',');
+    // Where version 1 has the memory, version 2 counts none.
+    if (std::find(controllers.begin(), controllers.end(), "memory") != controllers.end())
+      return "/sys/fs/cgroup/memory" + path + "/memory.oom_control";
+    if (line.starts_with("0::")) file = "/sys/fs/cgroup" + path + "/memory.events";
+  }
+  return file;
 }
 
 /// The number behind a phrase: "exited on signal 9", "(signal 11)".
@@ -53,10 +64,9 @@ int number_behind(const std::string& text, std::string_view phrase) {
 }  // namespace
 
 OutOfMemoryCounts out_of_memory_counts() {
-  const auto group = own_group();
-  return {
-      counter_in(small_file("/proc/vmstat"), "oom_kill"),
-      group.empty() ? std::nullopt : counter_in(small_file(group + "/memory.events"), "oom_kill")};
+  const auto group = own_group_file();
+  return {counter_in(small_file("/proc/vmstat"), "oom_kill"),
+          group.empty() ? std::nullopt : counter_in(small_file(group), "oom_kill")};
 }
 
 int signal_behind_launcher(const ProcessOutcome& outcome) {

@@ -15,7 +15,7 @@ namespace dynamiccl {
 /// control group. nullopt where a counter cannot be read.
 struct OutOfMemoryCounts {
   std::optional<std::uint64_t> machine;  ///< /proc/vmstat, of all control groups too
-  std::optional<std::uint64_t> group;    ///< memory.events of the own control group
+  std::optional<std::uint64_t> group;    ///< memory.events or memory.oom_control of the own group
 };
 
 OutOfMemoryCounts out_of_memory_counts();

@@ -329,6 +329,8 @@ class RecordServer::Desk {
       case FrameKind::line:
         return hear_line(connection, header.sequence, payload);
       case FrameKind::last_words:
+        if (payload.find('\n') != std::string::npos)
+          return turn_away(connection, "last words are one line");
         if (!connection.writer.empty()) store(writers_.at(connection.writer), payload);
         return;
       case FrameKind::bye:

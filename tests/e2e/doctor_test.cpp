@@ -1,5 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "containers/environment.hpp"
 #include "tests/containers/real_support.hpp"
@@ -67,7 +69,69 @@ void check_faster(const json& proof) {
   CHECK(proof["ratio_high"] < 1.0);
 }
 
+/// What the doctor finds by looking at real ranks under the profile of this file. @returns the
+/// cause
+json cause_of(const Program& program, const std::string& profile, const std::string& backend,
+              const std::string& cause) {
+  const auto result = program.run({"doctor", "--profile", profile, "--backend", backend, "--json"});
+  INFO(result.err << result.out);
+  REQUIRE(result.exit_code == 4);
+  const auto all = json::parse(result.out);
+  REQUIRE(all["environments"].size() == 1);
+  CHECK(program.processes().empty());
+  for (const auto& found : all["environments"][0]["causes"])
+    if (found["cause"] == cause) return found;
+  FAIL("cause " << cause << " was not found");
+  return {};
+}
+
+std::string case_file(const std::string& name) {
+  return std::string(DYNAMICCL_SOURCE_DIR) + "/tests/orchestrator/doctor/cases/" + name + ".toml";
+}
+
+void need_open_mpi() {
+  if (!std::filesystem::exists(DYNAMICCL_BINARY_DIR "/dynamiccl-worker-openmpi"))
+    SKIP("Open MPI's worker is not built here");
+}
+
 }  // namespace
+
+TEST_CASE("an interface that is not there is found in a look at Open MPI's own failure") {
+  need_open_mpi();
+  const Program program;
+  const auto found = cause_of(program, case_file("noif"), "openmpi", "no-interface");
+  CHECK(found.dump().find("eth9") != std::string::npos);
+}
+
+TEST_CASE("an exclude list that leaves no interface is found the same way") {
+  need_open_mpi();
+  const Program program;
+  std::ifstream file(case_file("excl"));
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  // Those of this machine, in the place of a machine's with one card.
+  std::string names;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/net"))
+    names += (names.empty() ? "" : ",") + entry.path().filename().string();
+  text.replace(text.find("lo,eth0"), 7, names);
+  const auto found = cause_of(program, program.file("excl.toml", text), "openmpi", "no-interface");
+  CHECK(found.dump().find("btl_tcp_if_exclude") != std::string::npos);
+}
+
+TEST_CASE("a setting that forces the slow way is found in what ranks did") {
+  need_open_mpi();
+  const Program program;
+  const auto found = cause_of(program, case_file("tcponly"), "openmpi", "slow-setting");
+  CHECK(found.dump().find("tcp,self") != std::string::npos);
+}
+
+TEST_CASE("user namespaces apart are found in what MPICH's ranks did") {
+  need(load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"}).at("singularity-userns"));
+  const Program program;
+  const auto result = program.run({"doctor", "singularity-userns", "--backend", "mpich", "--json"});
+  INFO(result.err << result.out);
+  CHECK(result.exit_code == 4);
+  CHECK(result.out.find("user-apart") != std::string::npos);
+}
 
 TEST_CASE("CMA refused in one container is found, fixed and proved with MPICH", "[long]") {
   const Program program;

@@ -1,6 +1,7 @@
 #include "tests/e2e/program.hpp"
 
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +44,7 @@ std::vector<std::string> Program::argv(std::vector<std::string> arguments) const
   arguments.insert(arguments.begin(), program_);
   // Behind the verb: a command of its own may follow.
   if (verb != "clean") arguments.insert(arguments.begin() + 2, {"--db", db()});
+  arguments.insert(arguments.begin(), prefix_.begin(), prefix_.end());
   return arguments;
 }
 
@@ -78,9 +80,24 @@ pid_t Program::start(std::vector<std::string> arguments) const {
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
-    execv(pointers.front(), pointers.data());
+    execvp(pointers.front(), pointers.data());
     _exit(127);
   }
+  return pid;
+}
+
+pid_t Program::start_in_terminal(std::vector<std::string> arguments, int& terminal) const {
+  auto words = argv(std::move(arguments));
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execvp(pointers.front(), pointers.data());
+    _exit(127);
+  }
+  fcntl(terminal, F_SETFD, FD_CLOEXEC);
   return pid;
 }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamiccl {
@@ -38,6 +39,9 @@ class Program {
 
   /// Starts a verb in a process group of its own and comes back at once.
   [[nodiscard]] pid_t start(std::vector<std::string> arguments) const;
+  /// The same as the foreground of a new terminal. @param terminal its other end; closing that
+  /// closes the terminal
+  [[nodiscard]] pid_t start_in_terminal(std::vector<std::string> arguments, int& terminal) const;
   /// Waits for a started one. @returns its exit code, 128 + signal when one ended it
   static int wait(pid_t pid);
   /// Waits until the SQL's first value is at least `least`. @returns false after 60 s
@@ -45,6 +49,9 @@ class Program {
 
   /// From here on a copy of the program runs, with this file as one of its workers.
   void replace_worker(const std::string& name, const std::string& file);
+
+  /// From here on the program is started behind these words, such as {"unshare", "--net"}.
+  void start_behind(std::vector<std::string> words) { prefix_ = std::move(words); }
 
   /// Writes a file into the folder. @returns its path
   [[nodiscard]] std::string file(const std::string& name, const std::string& text) const;
@@ -58,6 +65,7 @@ class Program {
 
   std::string folder_;
   std::string program_;
+  std::vector<std::string> prefix_;
 };
 
 }  // namespace dynamiccl

@@ -1,5 +1,8 @@
 // Runs whose surroundings break: streams, ranks, the database.
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -16,6 +19,7 @@
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Matches;
 namespace fs = std::filesystem;
 
 namespace {
@@ -24,6 +28,8 @@ std::string experiment(const std::string& protocol) {
   return one_cell("\"bare-metal\"", "openmpi") + "[protocol]\nwarmup = 0\n" + protocol;
 }
 
+const std::string kTwoLaunches =
+    "iterations = 1000000\ncell_time_cap = \"500ms\"\nlaunches = 2\nretries = 0\n";
 // Each launch takes about a second, so that something can meet one under way.
 const std::string kSlowRun =
     "iterations = 1000000\ncell_time_cap = \"700ms\"\nlaunches = 3\nretries = 0\n";
@@ -129,19 +135,135 @@ TEST_CASE("what ranks of a killed launcher leave in shared memory goes with the 
 }
 
 TEST_CASE("of a launch without an end every rank's state is stored", "[safety]") {
-  const Program program;
+  Program program;
+  // Ranks that say something before they measure.
+  const std::string binaries = DYNAMICCL_BINARY_DIR;
+  const auto speaking =
+      program.file("speaking", "#!/bin/sh\necho \"waiting for rank zero\" >&2\nexec " + binaries +
+                                   "/dynamiccl-worker-openmpi \"$@\"\n");
+  fs::permissions(speaking, fs::perms::owner_exec, fs::perm_options::add);
+  program.replace_worker("dynamiccl-worker-openmpi", speaking);
   const pid_t pid = program.start(
       {"run", program.file("x.toml", experiment("iterations = 1000000\ncell_time_cap = \"3s\"\n"
                                                 "launches = 1\nretries = 0\n"
                                                 "launch_timeout = \"8s\"\n"))});
   const auto workers = wait_for_workers(program, 2);
   REQUIRE(workers.size() >= 2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   kill(workers.back(), SIGSTOP);
   CHECK(Program::wait(pid) == 1);
   const std::string reason = program.value("SELECT reason FROM launch");
-  CHECK_THAT(reason, ContainsSubstring("no end after 8") && ContainsSubstring(": stopped") &&
-                         ContainsSubstring("rank 1"));
+  CHECK_THAT(reason, ContainsSubstring("no end after 8"));
+  // The state of each, where in the kernel it is, the call it is in, what it said last.
+  CHECK_THAT(reason, Matches("[^]*rank 1[^;]*: stopped, in [a-z_]+[^]*") ||
+                         Matches("[^]*rank 0[^;]*: stopped, in [a-z_]+[^]*"));
+  for (const std::string rank : {"rank 0", "rank 1"})
+    CHECK_THAT(reason, ContainsSubstring(
+                           rank + " had measured 0 of 1 cells, next allreduce of 1024 bytes"));
+  CHECK_THAT(reason, ContainsSubstring("waiting for rank zero"));
   CHECK(program.processes().empty());
+}
+
+namespace {
+
+/// A control group below this process's own in which no more than so much memory may be used; gone
+/// with the object.
+class MemoryGroup {
+ public:
+  explicit MemoryGroup(std::size_t bytes) {
+    std::ifstream lines("/proc/self/cgroup");
+    for (std::string line; std::getline(lines, line);) {
+      const bool unified = line.starts_with("0::");
+      if (!unified && line.find(":memory:") == std::string::npos) continue;
+      const auto root = std::string("/sys/fs/cgroup") + (unified ? "" : "/memory");
+      const auto path = root +
+                        line.substr(line.find(unified ? "::" : ":memory:") + (unified ? 2 : 8)) +
+                        "/dynamiccl-test-" + std::to_string(getpid());
+      std::error_code refused;
+      if (!fs::create_directory(path, refused)) continue;
+      if (write(path + (unified ? "/memory.max" : "/memory.limit_in_bytes"), bytes)) {
+        if (unified) write(path + "/memory.swap.max", 0);
+        path_ = path;
+        return;
+      }
+      fs::remove(path, refused);
+    }
+  }
+  ~MemoryGroup() {
+    if (!path_.empty()) rmdir(path_.c_str());
+  }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  static bool write(const std::string& file, std::size_t value) {
+    std::ofstream stream(file, std::ios::in | std::ios::out);
+    stream << value << std::flush;
+    return static_cast<bool>(stream);
+  }
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("a rank that the kernel ended for want of memory is told as such", "[safety]") {
+  const MemoryGroup group(std::size_t{256} << 20);
+  if (group.path().empty())
+    SKIP("no control group with a memory limit can be made here (root and its controller needed)");
+  const Program program;
+  auto text = experiment(quick(1));
+  text.replace(text.find("1KiB"), 4, "512MiB");
+  const auto path = program.file("x.toml", text);
+  const auto run =
+      shell("echo $$ > " + group.path() + "/cgroup.procs && exec " + program_line(program, path));
+  INFO(run.err);
+  CHECK(run.exit_code == 1);
+  const auto launch = program.rows("SELECT signal, status, reason FROM launch");
+  REQUIRE(launch.size() == 1);
+  CHECK(launch[0]["status"] == "failed");
+  CHECK(launch[0]["signal"] == 9);
+  CHECK_THAT(launch[0]["reason"].get<std::string>(),
+             ContainsSubstring("ended by signal 9") && ContainsSubstring("for want of memory") &&
+                 ContainsSubstring("oom_kill of this control group") &&
+                 ContainsSubstring("next allreduce of"));
+  CHECK(program.processes().empty());
+}
+
+TEST_CASE("a run whose terminal closes ends by 129 and leaves nothing", "[safety]") {
+  const Program program;
+  int terminal = -1;
+  const pid_t pid =
+      program.start_in_terminal({"run", program.file("x.toml", experiment(kSlowRun))}, terminal);
+  REQUIRE(wait_for_workers(program, 2).size() >= 2);
+  close(terminal);
+  CHECK(Program::wait(pid) == 128 + SIGHUP);
+  CHECK(program.processes().empty());
+  CHECK_FALSE(fs::exists(program.db() + "-wal"));
+  CHECK(program.value("SELECT status FROM run") == "interrupted");
+  CHECK(program.value(kRunning) == 0);
+}
+
+TEST_CASE("a pipe or a device in an owner's place holds up no run and no clean", "[safety]") {
+  const Program program;
+  const std::string folder = program.folder() + "/runs";
+  for (const std::string name : {"dyn-pipe-0", "dyn-zero-0"})
+    fs::create_directories(folder + "/" + name);
+  REQUIRE(mkfifo((folder + "/dyn-pipe-0/owner").c_str(), 0600) == 0);
+  fs::create_symlink("/dev/zero", folder + "/dyn-zero-0/owner");
+  for (const std::string name : {"dyn-pipe-0", "dyn-zero-0"})
+    fs::last_write_time(folder + "/" + name,
+                        fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  const std::string limits = "ulimit -v 4000000; DYNAMICCL_RUN_FOLDER=" + folder + " timeout 60 ";
+  const auto run =
+      shell(limits + program_line(program, program.file("x.toml", experiment(quick(1)))));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  const auto clean = shell(limits + DYNAMICCL_BINARY_DIR + "/dynamiccl clean");
+  INFO(clean.err);
+  CHECK(clean.exit_code == 0);
+  CHECK_FALSE(fs::exists(folder + "/dyn-pipe-0"));
+  CHECK_FALSE(fs::exists(folder + "/dyn-zero-0"));
 }
 
 TEST_CASE("a database that is replaced under a run loses neither's launches", "[safety]") {
@@ -162,6 +284,68 @@ TEST_CASE("a database that is replaced under a run loses neither's launches", "[
                                  "--db", moved});
   CHECK(nlohmann::json::parse(ours.out)[0]["n"].get<int>() >= 1);
   CHECK(program.processes().empty());
+}
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The lines that the last started program wrote.
+std::string said_by(const Program& program) { return text_of(program.folder() + "/program.log"); }
+
+}  // namespace
+
+TEST_CASE("a database that is moved under a run keeps what it has", "[safety]") {
+  const Program program;
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kTwoLaunches))});
+  REQUIRE(program.wait_until(kOkLaunches, 1));
+  const std::string moved = program.folder() + "/moved.sqlite";
+  fs::rename(program.db(), moved);
+  CHECK(Program::wait(pid) == 1);
+  CHECK_THAT(said_by(program), ContainsSubstring("moved or deleted"));
+  CHECK_FALSE(fs::exists(program.db()));
+  CHECK_FALSE(fs::exists(program.db() + "-wal"));
+  fs::rename(moved, program.db());
+  CHECK(program.value(kOkLaunches) >= 1);
+  CHECK(program.processes().empty());
+}
+
+TEST_CASE("a database that is deleted under a run is not made again", "[safety]") {
+  const Program program;
+  const pid_t pid = program.start({"run", program.file("x.toml", experiment(kTwoLaunches))});
+  REQUIRE(program.wait_until(kOkLaunches, 1));
+  fs::remove(program.db());
+  CHECK(Program::wait(pid) == 1);
+  CHECK_THAT(said_by(program), ContainsSubstring("moved or deleted"));
+  CHECK_FALSE(fs::exists(program.db()));
+  CHECK_FALSE(fs::exists(program.db() + "-wal"));
+  CHECK(program.processes().empty());
+}
+
+TEST_CASE("a database that is cut or written over under a run is left as it is", "[safety]") {
+  const Program other;
+  REQUIRE(other.run({"run", other.file("x.toml", experiment(quick(2)))}).exit_code == 0);
+  for (const bool cut : {true, false}) {
+    INFO("cut " << cut);
+    const Program program;
+    const pid_t pid = program.start({"run", program.file("x.toml", experiment(kTwoLaunches))});
+    REQUIRE(program.wait_until(kOkLaunches, 1));
+    if (cut)
+      fs::resize_file(program.db(), 100);
+    else
+      std::fstream(program.db(), std::ios::in | std::ios::out | std::ios::binary)
+          << text_of(other.db());
+    const auto after = text_of(program.db());
+    CHECK(Program::wait(pid) == 1);
+    const auto said = said_by(program);
+    CHECK_THAT(said, ContainsSubstring(cut ? "it was cut from" : "other contents were written"));
+    CHECK(text_of(program.db()) == after);
+    CHECK_FALSE(fs::exists(program.db() + "-wal"));
+    CHECK(program.processes().empty());
+  }
 }
 
 TEST_CASE("a resume that cannot measure what is missing does not end as complete", "[safety]") {

@@ -2,18 +2,15 @@
 // that is no bug. Long runs that look for new paths: scripts/fuzz.sh.
 
 #include <catch2/catch_test_macros.hpp>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 
+#include "tests/fuzz/seeds.hpp"
 #include "tests/fuzz/targets.hpp"
-#include "tuner/control/region.hpp"
-#include "tuner/control/wire.hpp"
 
 using namespace dynamiccl::fuzz;
-using dynamiccl::WireHeader;
 namespace fs = std::filesystem;
 
 namespace {
@@ -23,38 +20,9 @@ std::string text_of_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// A region is memory of this build: made here, not kept.
-std::string made_region() {
-  std::string folder = (fs::temp_directory_path() / "corpus-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  dynamiccl::Region::Spec spec;
-  spec.communicator = 7;
-  spec.ranks = 2;
-  std::string problem;
-  std::string text;
-  if (dynamiccl::Region::open_or_make(folder, spec, problem) != nullptr)
-    text = text_of_file(dynamiccl::Region::path_of(folder, spec.communicator));
-  fs::remove_all(folder);
-  return text;
-}
-
-/// Neither are messages.
-std::string made_messages() {
-  std::string text;
-  for (const char* facts : {"", R"({"rank":1,"system":{"boot_id":"b"},"process":{"pid":7}})"}) {
-    WireHeader header;
-    if (*facts != '\0') header.kind = WireHeader::Kind::facts;
-    header.text_bytes = static_cast<std::uint32_t>(std::strlen(facts));
-    text.append(reinterpret_cast<const char*>(&header), sizeof(header));
-    text += facts;
-  }
-  return text;
-}
-
 std::vector<std::string> corpus_of(const Target& target) {
-  if (std::string_view(target.name) == "region") return {made_region()};
-  if (std::string_view(target.name) == "relay-messages") return {made_messages()};
-  std::vector<std::string> inputs;
+  auto inputs = made_seeds(target.name);
+  if (!inputs.empty()) return inputs;
   const fs::path folder = fs::path(DYNAMICCL_SOURCE_DIR "/tests/fuzz/corpus") / target.name;
   for (const auto& entry : fs::directory_iterator(folder)) {
     inputs.push_back(text_of_file(entry.path()));

@@ -2,8 +2,20 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 
+#include "tests/fuzz/seeds.hpp"
 #include "tests/fuzz/targets.hpp"
+
+/// Seeds that are no files go into the folder that the variable names.
+extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
+  const char* folder = std::getenv("DYNAMICCL_FUZZ_SEEDS");
+  if (folder == nullptr) return 0;
+  int number = 0;
+  for (const auto& seed : dynamiccl::fuzz::made_seeds(FUZZ_TARGET))
+    std::ofstream(std::string(folder) + "/" + std::to_string(number++), std::ios::binary) << seed;
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dynamiccl::fuzz;

@@ -21,6 +21,7 @@
 #include "profiles/detect/probes/variables.hpp"
 #include "profiles/detect/regime.hpp"
 #include "profiles/profile.hpp"
+#include "tests/fuzz/wire_targets.hpp"
 #include "tuner/control/call_table.hpp"
 #include "tuner/control/region.hpp"
 #include "tuner/control/wire.hpp"
@@ -185,6 +186,8 @@ const std::vector<Target>& targets() {
                                        {"profile", read_profile},
                                        {"facts", read_facts},
                                        {"records", read_records},
+                                       {"record-frames", read_record_frames},
+                                       {"transport-ring", read_transport_ring},
                                        {"run-config", read_run_config},
                                        {"configuration-table", read_configuration_table},
                                        {"call-table", read_call_table},

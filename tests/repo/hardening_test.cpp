@@ -1,5 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "containers/command.hpp"
@@ -47,4 +49,34 @@ TEST_CASE("what is built is hardened") {
     if (std::string(DYNAMICCL_BUILD_TYPE) != "Debug")
       CHECK((has(symbols, "__stack_chk_fail") && has(symbols, "_chk@")));
   }
+}
+
+// What is built here may be a debug build, whose programs have neither: then it is the optimised
+// build's own configuration that says it.
+TEST_CASE("every unit of the optimised build guards its stacks and checks its copies") {
+  namespace fs = std::filesystem;
+  std::string folder = (fs::temp_directory_path() / "hardened-XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(5);
+  const auto configured =
+      run_command({DYNAMICCL_CMAKE, "-S", DYNAMICCL_SOURCE_DIR, "--preset", "release", "-B", folder,
+                   "-DDYNAMICCL_TESTS=OFF", "-DDYNAMICCL_BENCHMARKS=OFF"},
+                  options);
+  INFO(configured.out << configured.err);
+  REQUIRE(configured.exit_code == 0);
+  const auto units = nlohmann::json::parse(std::ifstream(folder + "/compile_commands.json"));
+  fs::remove_all(folder);
+  std::size_t guarded = 0;
+  for (const auto& unit : units) {
+    const std::string file = unit["file"];
+    // CUDA's compiler is not told.
+    if (file.ends_with(".cu")) continue;
+    INFO(file);
+    const std::string command = unit["command"];
+    for (const char* flag : {" -O2", " -fstack-protector-strong", " -D_FORTIFY_SOURCE=2"})
+      CHECK(has(command, flag));
+    ++guarded;
+  }
+  CHECK(guarded > 50);
 }

@@ -39,9 +39,6 @@ void add_format_option(CLI::App& verb, std::string& format) {
   add_choice_option(verb, "--format", format, all_names<OutputFormat>(), "how it is written");
 }
 
-/// Named queries of large databases take seconds.
-constexpr std::chrono::seconds kLongestQuery{300};
-
 struct QueryArguments {
   std::string what;
   std::vector<std::string> runs;
@@ -50,8 +47,15 @@ struct QueryArguments {
   std::vector<std::string> where;
   std::string vary = "environment";
   std::string format;
+  int within_s = 300;  ///< named queries of large databases take seconds
   bool markdown = false;
 };
+
+void add_time_option(CLI::App& verb, int& seconds) {
+  verb.add_option("--within", seconds, "seconds after which an unfinished query is ended")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86400));
+}
 
 /// What databases hold of other people's text steers no terminal; CSV and JSON are for programs.
 std::string for_terminals(const std::string& text, OutputFormat format) {
@@ -104,7 +108,7 @@ void answer_query(const QueryArguments& arguments, bool varies, const Shared& sh
   }
   const auto format = format_of(arguments.format, shared);
   Reader reader(shared.db);
-  reader.end_after(kLongestQuery);
+  reader.end_after(std::chrono::seconds(arguments.within_s));
   const Table table = answer(reader, arguments);
   fmt::print("{}", for_terminals(render_table(table, format, columns_of(arguments.what, table),
                                               stdout_columns()),
@@ -138,6 +142,7 @@ void add_query_verb(CLI::App& app, Shared& shared) {
   verb->add_flag("--markdown", arguments->markdown,
                  "the page of all queries with their columns, instead of an answer");
   add_format_option(*verb, arguments->format);
+  add_time_option(*verb, arguments->within_s);
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer([] {

@@ -183,6 +183,19 @@ TEST_CASE("an old spelling is noted on stderr with its place, and the answer sta
     CHECK(plan.out.find("GLIBC_TUNABLES=glibc.malloc.mmap_threshold") != std::string::npos);
 }
 
+TEST_CASE("the doctor foretells that a /dev/shm of 16 MiB is too small for eight ranks of NCCL") {
+  const Folder folder;
+  const auto machine = folder.file("gpu.json", R"({"gpu": {"usable": 8, "nvlink": true}})");
+  const std::string cases = DYNAMICCL_SOURCE_DIR "/tests/orchestrator/doctor/cases";
+  const auto small =
+      run({"doctor", "--profile", cases + "/shm16.toml", "--ranks", "8", "--machine", machine});
+  CHECK(small.exit_code == 4);
+  INFO(small.out);
+  CHECK(small.out.find("8 ranks share a /dev/shm of 16") != std::string::npos);
+  CHECK(run({"doctor", "single-docker", "--ranks", "8", "--machine", machine})
+            .out.find("8 ranks share a /dev/shm") == std::string::npos);
+}
+
 TEST_CASE("the doctor foretells what profiles do on a machine that is only described") {
   const Folder folder;
   const auto machine = folder.file(

@@ -86,6 +86,21 @@ TEST_CASE("a query without an end ends with a sentence", "[safety]") {
   CHECK_THAT(endless.err, ContainsSubstring("add LIMIT"));
 }
 
+TEST_CASE("a query that never has a row ends in its time, with little memory", "[safety]") {
+  const Folder folder;
+  const auto db = database_with(folder, kSmallOsuTable);
+  const std::string sql =
+      "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
+  // A ceiling of address space in place of a look at the memory used.
+  const auto endless = shell(fmt::format(
+      "ulimit -v 1000000; timeout 60 {} query '{}' --within 2 --db {}", kProgram, sql, db));
+  INFO(endless.err);
+  CHECK(endless.exit_code == 2);
+  CHECK_THAT(endless.err,
+             ContainsSubstring("did not end in the time") && ContainsSubstring("--within"));
+  CHECK(run({"query", sql, "--within", "0", "--db", db}).exit_code == 2);
+}
+
 TEST_CASE("a plan that no machine could hold is refused", "[safety]") {
   const Folder folder;
   std::string sizes;

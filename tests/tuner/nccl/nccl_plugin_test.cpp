@@ -174,6 +174,11 @@ TEST_CASE("a missing, torn or foreign table leaves NCCL's choices and says so", 
   check_untouched("not written to the end");
   folder.table(whole.substr(0, whole.size() / 2) + std::string(4096, '\xff'));
   check_untouched("is no row");
+  // A sound checksum over what no NCCL could do.
+  folder.table(to_text({{0, 0, kAllReduce, 0, 47, {1, 2, 65, 0}}}));
+  check_untouched("is no row");
+  folder.table(to_text({{0, 0, kAllReduce, 0, 47, {1, 2, 255, 0}}}));
+  check_untouched("is no row");
   folder.table("");
   check_untouched("not written to the end");
   setenv("DYNAMICCL_TUNER_TABLE", folder.path.c_str(), 1);

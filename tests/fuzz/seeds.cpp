@@ -1,0 +1,105 @@
+#include "tests/fuzz/seeds.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "core/wire/record_frames.hpp"
+#include "tests/fuzz/wire_targets.hpp"
+#include "tuner/control/region.hpp"
+#include "tuner/control/wire.hpp"
+#include "tuner/transport/wire.hpp"
+
+namespace dynamiccl::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <typename Value>
+std::string bytes_of(const Value& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+/// One with a table, and one that waits for a leader across hosts.
+std::vector<std::string> regions() {
+  std::vector<std::string> made;
+  CallTable start;
+  start.cells[0][3].channels = 4;
+  for (const bool across_hosts : {false, true}) {
+    std::string folder = (fs::temp_directory_path() / "corpus-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    const Region::Spec spec{7, 2, 1, across_hosts, across_hosts ? nullptr : &start};
+    std::string problem;
+    if (Region::open_or_make(folder, spec, problem) != nullptr) {
+      std::ifstream file(Region::path_of(folder, spec.communicator), std::ios::binary);
+      made.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+    fs::remove_all(folder);
+  }
+  return made;
+}
+
+std::string said(FrameKind kind, std::uint64_t sequence, std::string_view payload) {
+  FrameHeader header;
+  header.kind = kind;
+  header.sequence = sequence;
+  return frame(header, payload);
+}
+
+std::vector<std::string> record_frames() {
+  const std::string rank = said(FrameKind::line, 1, R"({"record":"a"})") +
+                           said(FrameKind::line, 3, "early") + said(FrameKind::line, 2, "next") +
+                           said(FrameKind::file, 0, "decisions.json\n{}") +
+                           said(FrameKind::last_words, 0, "the end") + said(FrameKind::bye, 0, "");
+  const std::string rendezvous = said(FrameKind::set, 0, "key\nvalue") +
+                                 said(FrameKind::get, 0, "key") + said(FrameKind::get, 0, "none");
+  return {char(RankSays::writes) + rank, char(RankSays::reads) + rendezvous,
+          char(RankSays::meets) + rendezvous,
+          char(RankSays::writes) + said(FrameKind::last_words, 0, "two\nlines"),
+          char(RankSays::nothing) + said(FrameKind::hello, 0, "0123 name refuse")};
+}
+
+std::vector<std::string> ring_words() {
+  transport::Packet hello;
+  hello.cells = kRingCells;
+  hello.cell_bytes = kRingCellBytes;
+  std::vector<std::string> made;
+  for (const char sender : {'\0', '\1'}) {
+    std::string text = bytes_of(hello);
+    text += sender;
+    text += bytes_of(RingStep{RingStep::post, 0, 0, 6000, 0});
+    text += bytes_of(RingStep{RingStep::write, 0, 0, 4096, 6000});
+    text += bytes_of(RingStep{RingStep::test, 0, 0, 0, 0});
+    text += bytes_of(RingStep{RingStep::write, 1, 0, 1904, 6000});
+    text += bytes_of(RingStep{RingStep::test, 0, 0, 0, 0});
+    made.push_back(std::move(text));
+  }
+  return made;
+}
+
+/// A round's verdict and a rank's facts, as a relay sends them.
+std::vector<std::string> relay_messages() {
+  std::string text;
+  for (const std::string facts :
+       {"", R"({"rank":1,"system":{"boot_id":"b"},"process":{"pid":7}})"}) {
+    WireHeader header;
+    if (!facts.empty()) header.kind = WireHeader::Kind::facts;
+    header.text_bytes = static_cast<std::uint32_t>(facts.size());
+    text += bytes_of(header) + facts;
+  }
+  return {text};
+}
+
+}  // namespace
+
+std::vector<std::string> made_seeds(std::string_view target) {
+  if (target == "region") return regions();
+  if (target == "relay-messages") return relay_messages();
+  if (target == "record-frames") return record_frames();
+  if (target == "transport-ring") return ring_words();
+  return {};
+}
+
+}  // namespace dynamiccl::fuzz
