@@ -118,4 +118,22 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
   return options;
 }
 
+MachineDeclarations read_machine(TableReader& root) {
+  auto table = root.table("machine");
+  if (!table) return {};
+  MachineDeclarations machine = read_machine_keys(*table);
+  const auto file = table->text("file");
+  if (file && table->raw().size() > 1) {
+    table->complain("file", "machine.file stands alone: write all declarations here or all there");
+  } else if (file) {
+    try {
+      machine = parse_machine_file(read_input_file(*file), *file);
+    } catch (const Error& error) {
+      table->complain("file", error.what());
+    }
+  }
+  table->finish();
+  return machine;
+}
+
 }  // namespace dynamiccl

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "containers/cluster/cluster_environment.hpp"
+#include "containers/cluster/slurm_topology.hpp"
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/vocabulary/error.hpp"
@@ -184,6 +185,32 @@ TEST_CASE("what Slurm prints is read, jobs of others are left out") {
   REQUIRE(jobs.size() == 1);
   CHECK(jobs[0].id == "7");
   CHECK(jobs[0].mark == mark);
+}
+
+TEST_CASE("Slurm's lists of names are expanded, and what is none is refused") {
+  CHECK(
+      expand_names("n[08-10,2],login,a[1-2]b[1-2]") ==
+      std::vector<std::string>{"n08", "n09", "n10", "n2", "login", "a1b1", "a1b2", "a2b1", "a2b2"});
+  for (const char* bad : {"", ",", "n[1-", "n[a]", "n[1-999999999]", "n 1", "n]1[", "n[1--2]"})
+    CHECK_THROWS_AS(expand_names(bad), Error);
+}
+
+TEST_CASE("nodes stand at the switches of Slurm's topology", "[F-06]") {
+  const auto places = places_of_topology(
+      "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=node[1-2]\n"
+      "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=node3\n"
+      "SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-3] Switches=leaf[1-2]\n"
+      "SwitchName=core Level=2 LinkSpeed=1 Nodes=node[1-4] Switches=spine\n"
+      "SwitchName=odd Level=0 LinkSpeed=1 Nodes=node[9\nnothing of the kind\n");
+  REQUIRE(places.size() == 4);
+  CHECK(places.at("node1").leaf_switch == "leaf1");
+  CHECK(places.at("node3").leaf_switch == "leaf2");
+  CHECK(places.at("node2").rack == "spine");
+  CHECK(places.at("node4").leaf_switch.empty());
+  CHECK(places.at("node4").zone == "core");
+  CHECK(places.at("node1").how == "Slurm's topology");
+  CHECK(places_of_topology("").empty());
+  CHECK(places_of_topology("No topology information available\n").empty());
 }
 
 TEST_CASE("a step names its nodes, uneven shares rank by rank") {
