@@ -8,6 +8,8 @@
 #include <map>
 
 #include "containers/cluster/cluster_environment.hpp"
+#include "containers/cluster/hidden_gpus.hpp"
+#include "containers/cluster/node_links.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -49,6 +51,9 @@ std::map<std::string, std::string> answers_of(const NodeReport& report) {
   add("processor", "/cpu/model");
   add("GPUs", "/gpu/usable");
   add("GPU driver", "/gpu/driver_version");
+  // Nothing is said where only links within a machine are known, as between containers.
+  if (const auto links = links_of_node(report.facts); !links.empty())
+    answers["network"] = join(links, "; ");
   return answers;
 }
 
@@ -278,6 +283,8 @@ Preflight look_at_nodes(std::shared_ptr<ClusterSession> cluster, LaunchSite site
   if (!preflight.unavailable.empty()) return preflight;
   preflight.pairs = node_pairs(*cluster, preflight.nodes, declared);
   preflight.notes = odd_nodes(cluster->reports());
+  if (cluster->options().slurm())
+    for (const auto& line : hidden_gpus_around()) preflight.notes.push_back({"(all)", line});
   preflight.search = find_slow_nodes(preflight.nodes.size(), [&](std::size_t a, std::size_t b) {
     return pairs.measure(preflight.nodes[a], preflight.nodes[b]);
   });

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "containers/cluster/hidden_gpus.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/strict_toml.hpp"
 
@@ -52,7 +53,9 @@ void read_way(TableReader& table, ClusterOptions& options) {
 void read_options(TableReader& table, ClusterOptions& options) {
   options.options = table.texts("options");
   for (const auto& option : options.options)
-    if (!option.starts_with("-"))
+    if (const auto why = why_hides_gpus(option); !why.empty())
+      table.note("options", "cluster.options: " + why);
+    else if (!option.starts_with("-"))
       table.complain("options",
                      fmt::format("\"{}\" is no option of salloc: it begins with -", option));
 }
