@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "containers/apptainer.hpp"
+#include "containers/cluster/node_links.hpp"
 #include "containers/image.hpp"
 #include "containers/local_ranks.hpp"
 #include "containers/owner.hpp"
@@ -91,7 +92,8 @@ class ClusterEnvironment : public Environment {
                               {"placement", placement_text(placed_)},
                               {"binding", "none"}};
     for (const auto& node : placed_)
-      cluster["nodes"].push_back({{"name", node.name}, {"ranks", node.slots}});
+      cluster["nodes"].push_back(
+          {{"name", node.name}, {"ranks", node.slots}, {"links", links_of(node.name)}});
     if (!slurm_.empty()) cluster["slurm"] = slurm_;
     nlohmann::json facts = {{"engine", prefix.empty() ? "none" : "apptainer"},
                             {"cluster", cluster}};
@@ -115,6 +117,12 @@ class ClusterEnvironment : public Environment {
   }
 
  private:
+  [[nodiscard]] nlohmann::json links_of(const std::string& node) const {
+    for (const auto& report : session_->reports())
+      if (report.name == node) return links_of_node(report.facts);
+    return nullptr;
+  }
+
   std::shared_ptr<ClusterSession> session_;
   std::vector<ClusterNode> placed_;
   nlohmann::json image_;
@@ -132,6 +140,16 @@ std::string pyxis_line(const EnvironmentProfile& profile) {
   return fmt::format(
       "srun --container-image=dynamiccl-worker --container-mounts=FOLDER:FOLDER {}WORKER run.json",
       profile.network == Sharing::host ? "" : "--container-unshare=net,ipc,uts ");
+}
+
+/// What a host would be given for a profile of Docker or Podman. A network of its own would need an
+/// overlay between the engines of the hosts.
+std::string engine_line(const EnvironmentProfile& profile, const ClusterOptions& options) {
+  auto argv = remote_prefix(options, options.hosts.front().name);
+  argv.push_back(fmt::format(
+      "docker run --rm --network={} --volume=FOLDER:FOLDER dynamiccl-worker WORKER run.json",
+      profile.network == Sharing::host ? "host" : "OVERLAY"));
+  return command_line(argv);
 }
 
 }  // namespace
@@ -155,8 +173,9 @@ std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& 
       profile.kind == EnvironmentKind::cross_docker)
     return fmt::format(
         "containers of Docker or Podman are started on this machine alone; on the nodes of a "
-        "cluster use bare-metal or singularity. Where Slurm has pyxis it would be: {}",
-        pyxis_line(profile));
+        "cluster use bare-metal or singularity. {}: {}",
+        options.slurm() ? "Where Slurm has pyxis it would be" : "One per node it would be",
+        options.slurm() ? pyxis_line(profile) : engine_line(profile, options));
   if (profile.kind == EnvironmentKind::singularity &&
       (profile.launcher == LauncherPlace::inside || profile.ranks_per_container != 1))
     return "one Apptainer container does not reach over nodes: use launcher = \"outside\" and "

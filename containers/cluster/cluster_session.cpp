@@ -10,6 +10,7 @@
 #include <future>
 #include <thread>
 
+#include "containers/cluster/node_links.hpp"
 #include "containers/owner.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -289,6 +290,9 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
           "{}does not see this machine's {}: put the database or --out into a folder that all "
           "nodes share, or leave cluster.records at \"auto\"",
           report.problem.empty() ? "" : "; ", written);
+    if (const auto why = why_no_interface(report.facts, options_.interface);
+        !options_.interface.empty() && !why.empty())
+      report.problem += (report.problem.empty() ? "" : "; ") + why;
     reports_[asked[i].name] = std::move(report);
   }
   const auto all = reports();

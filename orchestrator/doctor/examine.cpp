@@ -14,6 +14,7 @@
 #include "orchestrator/doctor/gpu_path.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/launch/observe.hpp"
 #include "orchestrator/launch/process.hpp"
 #include "orchestrator/run/console.hpp"
 #include "orchestrator/run/launch_runner.hpp"
@@ -35,13 +36,6 @@ constexpr Bytes kPagesSize{std::uint64_t{64} << 20};
 constexpr Micros kPagesTime{4e6};
 constexpr int kPagesIterations = 4;
 constexpr int kPagesCalls = kPagesIterations + 3;
-
-RegimeContext context_of(const EnvironmentProfile& profile) {
-  RegimeContext context;
-  context.declared_aggregation = profile.declared_aggregation;
-  context.declared_link_bits_per_s = profile.link_bits_per_s;
-  return context;
-}
 
 LaunchRequest request_of(const EnvironmentProfile& profile, Backend backend,
                          const LaunchShape& shape, const LaunchSite& site) {
@@ -99,9 +93,9 @@ void read_facts(const ProcessOutcome& outcome, Symptoms& symptoms) {
   }
 }
 
-void check_facts(Symptoms& symptoms) {
+void check_facts(const MachineDeclarations& declared, Symptoms& symptoms) {
   if (symptoms.facts.empty()) return;
-  RegimeContext context = context_of(symptoms.profile);
+  RegimeContext context = regime_context(symptoms.profile, declared);
   // Where there are GPUs the environment is named as a library that uses them meets it.
   if (shows_gpus(symptoms.profile, symptoms.host)) context.backend = Backend::nccl;
   symptoms.regime = derive_regime(symptoms.facts, context);
@@ -171,8 +165,8 @@ void add_distinct(std::string& list, const std::string& word, std::string_view s
 }
 
 void read_records(const FinishedLaunch& finished, const EnvironmentProfile& profile,
-                  BackendLook& look) {
-  RegimeContext context = context_of(profile);
+                  const MachineDeclarations& declared, BackendLook& look) {
+  RegimeContext context = regime_context(profile, declared);
   context.backend = look.backend;
   for (const auto& file : finished.records) {
     for (const auto& record : file.records) {
@@ -259,7 +253,7 @@ BackendLook look_at(const EnvironmentProfile& profile, Backend backend, int rank
     read_settings(profile, runner.environment(profile.name, ranks).shape(), site, ranks, look);
     const auto done =
         runner.attempt(look_group(profile, backend, ranks, kLookSize), {}, 0, look_protocol());
-    read_records(done.finished, profile, look);
+    read_records(done.finished, profile, site.machine, look);
     look.timed_out = done.finished.end.status == LaunchStatus::timed_out;
     if (!done.ok()) look.failure = done.finished.end.reason;
     if (look.ran())
@@ -387,7 +381,7 @@ Symptoms examine(const EnvironmentProfile& profile, int ranks, const std::vector
     if (error.kind() == ErrorKind::bug) throw;
     symptoms.unavailable = error.what();
   }
-  check_facts(symptoms);
+  check_facts(site.machine, symptoms);
   return symptoms;
 }
 

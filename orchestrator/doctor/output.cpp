@@ -7,6 +7,7 @@
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "profiles/detect/fact_access.hpp"
+#include "profiles/detect/pair_places.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -178,6 +179,22 @@ std::string to_text(const ProofResult& proof) {
       proof.run_id.substr(0, 8), side_text(proof.before), side_text(proof.after));
 }
 
+namespace {
+
+/// Where pairs of ranks are, and what is declared beside.
+std::string places_line(const json& regime) {
+  if (!regime.is_object()) return "";
+  std::string text;
+  if (const auto pairs = pair_places_text(regime.value("pairs", json())); !pairs.empty())
+    text = fmt::format("  pairs of ranks share: {}\n", pairs);
+  const json declared = regime.value("declared", json::object());
+  for (const auto& [what, value] : declared.items())
+    text += fmt::format("  {}: {} (declared)\n", what, value.get<std::string>());
+  return text;
+}
+
+}  // namespace
+
 std::string to_text(const Diagnosis& diagnosis) {
   const Symptoms& symptoms = diagnosis.symptoms;
   std::string text = symptoms.profile.name + "\n";
@@ -185,6 +202,7 @@ std::string to_text(const Diagnosis& diagnosis) {
     text += fmt::format("  cannot run here: {}\n", symptoms.unavailable);
   if (!symptoms.regime.name.empty())
     text += fmt::format("  regime: {}\n", without_library(symptoms.regime.name));
+  text += places_line(symptoms.regime.json);
   for (const auto& look : symptoms.looks) text += look_line(look);
   if (diagnosis.gpu.path != GpuPath::none)
     text += fmt::format("  nccl, foretold: {} ({})\n", name_of(diagnosis.gpu.path),

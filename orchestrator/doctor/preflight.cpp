@@ -8,13 +8,17 @@
 #include <map>
 
 #include "containers/cluster/cluster_environment.hpp"
+#include "containers/cluster/hidden_gpus.hpp"
+#include "containers/cluster/node_links.hpp"
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/identity.hpp"
 #include "orchestrator/launch/interrupt.hpp"
 #include "orchestrator/launch/machine.hpp"
+#include "orchestrator/launch/observe.hpp"
 #include "orchestrator/run/launch_runner.hpp"
+#include "profiles/detect/pair_places.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -47,6 +51,9 @@ std::map<std::string, std::string> answers_of(const NodeReport& report) {
   add("processor", "/cpu/model");
   add("GPUs", "/gpu/usable");
   add("GPU driver", "/gpu/driver_version");
+  // Nothing is said where only links within a machine are known, as between containers.
+  if (const auto links = links_of_node(report.facts); !links.empty())
+    answers["network"] = join(links, "; ");
   return answers;
 }
 
@@ -190,6 +197,19 @@ std::optional<Backend> carrier(std::optional<Backend> asked, const LaunchSite& s
   return std::nullopt;
 }
 
+json node_pairs(const ClusterSession& cluster, const std::vector<std::string>& nodes,
+                const MachineDeclarations& declared) {
+  RankHosts hosts;
+  hosts.declared = declared;
+  const auto slurm =
+      cluster.job().empty() ? std::map<std::string, std::string>{} : slurm_facts(cluster.job());
+  const auto topology = slurm.find("topology");
+  place_hosts({}, topology == slurm.end() ? "" : topology->second, hosts);
+  std::vector<RankPlace> places;
+  for (const auto& node : nodes) places.push_back({node, nullptr});
+  return to_json(pair_places(places, hosts.places));
+}
+
 std::string suspect_text(const Preflight& preflight, const PairSuspect& suspect) {
   const auto name = [&](std::size_t node) { return preflight.nodes.at(node); };
   const auto& best = *preflight.search.reference;
@@ -257,10 +277,14 @@ Preflight look_at_nodes(std::shared_ptr<ClusterSession> cluster, LaunchSite site
   }
   // Pairs go by name.
   cluster->keep_nodes();
+  const MachineDeclarations declared = site.machine;
   Pairs pairs(cluster, std::move(site), preflight.backend, console);
   preflight.unavailable = pairs.prepare(preflight.nodes);
   if (!preflight.unavailable.empty()) return preflight;
+  preflight.pairs = node_pairs(*cluster, preflight.nodes, declared);
   preflight.notes = odd_nodes(cluster->reports());
+  if (cluster->options().slurm())
+    for (const auto& line : hidden_gpus_around()) preflight.notes.push_back({"(all)", line});
   preflight.search = find_slow_nodes(preflight.nodes.size(), [&](std::size_t a, std::size_t b) {
     return pairs.measure(preflight.nodes[a], preflight.nodes[b]);
   });
@@ -272,6 +296,8 @@ std::string to_text(const Preflight& preflight) {
   std::string text = fmt::format("{} nodes by {}: {}\n", preflight.nodes.size(), preflight.start,
                                  join(preflight.nodes, ", "));
   if (!preflight.unavailable.empty()) return text + "  " + preflight.unavailable + "\n";
+  if (const auto pairs = pair_places_text(preflight.pairs); !pairs.empty())
+    text += fmt::format("  pairs of nodes share: {}\n", pairs);
   for (const auto& note : preflight.notes)
     text += fmt::format("  NODE {}: {}\n", note.node, note.what);
   for (const auto& launch : preflight.search.launches)
@@ -299,6 +325,7 @@ json to_json(const Preflight& preflight) {
               {"backend", name_of(preflight.backend)},
               {"size_bytes", preflight.size.count()},
               {"stopped", preflight.search.stopped},
+              {"pairs", preflight.pairs},
               {"notes", json::array()},
               {"launches", json::array()},
               {"suspects", json::array()}};

@@ -28,6 +28,7 @@ struct Preflight {
   Backend backend = Backend::gloo;
   Bytes size;  ///< what the two ranks of a launch exchange in a call
   PairSearchResult search;
+  nlohmann::json pairs;  ///< where pairs of nodes stand, as to_json() of pair_places() has it
 
   /// Something to be mended before measuring.
   [[nodiscard]] bool found() const;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "containers/cluster/hidden_gpus.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/strict_toml.hpp"
 
@@ -52,7 +53,9 @@ void read_way(TableReader& table, ClusterOptions& options) {
 void read_options(TableReader& table, ClusterOptions& options) {
   options.options = table.texts("options");
   for (const auto& option : options.options)
-    if (!option.starts_with("-"))
+    if (const auto why = why_hides_gpus(option); !why.empty())
+      table.note("options", "cluster.options: " + why);
+    else if (!option.starts_with("-"))
       table.complain("options",
                      fmt::format("\"{}\" is no option of salloc: it begins with -", option));
 }
@@ -116,6 +119,24 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
     options.hosts.resize(static_cast<std::size_t>(options.nodes));
   table->finish();
   return options;
+}
+
+MachineDeclarations read_machine(TableReader& root) {
+  auto table = root.table("machine");
+  if (!table) return {};
+  MachineDeclarations machine = read_machine_keys(*table);
+  const auto file = table->text("file");
+  if (file && table->raw().size() > 1) {
+    table->complain("file", "machine.file stands alone: write all declarations here or all there");
+  } else if (file) {
+    try {
+      machine = parse_machine_file(read_input_file(*file), *file);
+    } catch (const Error& error) {
+      table->complain("file", error.what());
+    }
+  }
+  table->finish();
+  return machine;
 }
 
 }  // namespace dynamiccl

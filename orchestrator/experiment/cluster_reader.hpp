@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "containers/cluster/cluster_options.hpp"
+#include "profiles/machine_file.hpp"
 #include "profiles/table_reader.hpp"
 
 namespace dynamiccl {
@@ -18,5 +19,8 @@ std::string remote_shell_of(const std::string& program);
 
 /// Reads [cluster]; nullopt where the file has none: all ranks on this machine.
 std::optional<ClusterOptions> read_cluster(TableReader& root);
+
+/// Reads [machine], or the file that it names; nothing declared where the file has none.
+MachineDeclarations read_machine(TableReader& root);
 
 }  // namespace dynamiccl

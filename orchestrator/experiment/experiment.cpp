@@ -330,6 +330,7 @@ Experiment parse_experiment(const std::string& text, const std::string& source,
   read_protocol(root, experiment.protocol);
   read_knobs(root, experiment);
   experiment.cluster = read_cluster(root);
+  experiment.machine = read_machine(root);
   read_expressions(root, "where", names_of(all), experiment.where);
   read_expressions(root, "exclude", names_of(all), experiment.exclude);
   // Checked here with all else; `tune` reads it again with tune_options_of().

@@ -15,6 +15,7 @@
 #include "orchestrator/experiment/expression.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/experiment/tune_options.hpp"
+#include "profiles/machine_file.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
@@ -68,6 +69,7 @@ struct Experiment {
   std::vector<Expression> exclude;  ///< none may hold
   RunProtocol protocol;
   std::map<Backend, std::vector<KnobAxis>> knobs;
+  MachineDeclarations machine;            ///< of [machine]
   std::optional<ClusterOptions> cluster;  ///< the ranks' machines; nullopt = this one
   /// Every profile the axes name, with the experiment's overrides applied.
   std::map<std::string, EnvironmentProfile> profiles;

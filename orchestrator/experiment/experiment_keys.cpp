@@ -216,6 +216,12 @@ TableKeys cluster_keys() {
            {"wait", rule::duration(), "for an allocation", "a day"}}};
 }
 
+TableKeys machine_table_keys() {
+  TableKeys keys = machine_keys();
+  keys.keys.push_back({"file", rule::filled_text(), "a file of these keys, in their place"});
+  return keys;
+}
+
 /// Every axis that has no default stands in [axes] or in a [[zip]].
 Json required_axes() {
   Json all = Json::array();
@@ -248,6 +254,8 @@ const TableKeys& experiment_keys() {
        {"protocol", rule::table(protocol_keys()), "how often and how long"},
        {"knobs", knobs(), "settings of libraries, every value is swept"},
        {"cluster", rule::table(cluster_keys()), "the ranks' machines, where they are not this one"},
+       {"machine", rule::table(machine_table_keys()),
+        "what no probe sees of the machines; shown as declared"},
        {"tune", rule::table(tune_keys()), "which settings `tune` searches"},
        {"where", expressions, "keep the cells for which all hold: \"size >= 1MiB\""},
        {"exclude", expressions, "drop the cells for which any holds"},

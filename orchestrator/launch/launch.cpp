@@ -321,12 +321,18 @@ namespace {
 
 RankHosts hosts_of(const Environment& environment, const LaunchSite& site) {
   RankHosts hosts;
+  hosts.declared = site.machine;
   if (!site.cluster) {
     hosts.facts = {site.host};
     return hosts;
   }
   hosts.facts = environment.host_facts();
   hosts.count = static_cast<int>(environment.shape().hosts.size());
+  std::vector<std::pair<std::string, int>> slots;
+  for (const auto& host : environment.shape().hosts) slots.emplace_back(host.name, host.slots);
+  const auto slurm = environment.provenance().value(nlohmann::json::json_pointer("/cluster/slurm"),
+                                                    nlohmann::json::object());
+  place_hosts(slots, slurm.value("topology", ""), hosts);
   return hosts;
 }
 

@@ -15,6 +15,7 @@
 #include "orchestrator/launch/process.hpp"
 #include "orchestrator/launch/record_server.hpp"
 #include "orchestrator/plan/plan.hpp"
+#include "profiles/machine_file.hpp"
 
 namespace dynamiccl {
 
@@ -24,6 +25,7 @@ struct LaunchSite {
   std::string run_folder;     ///< holds a folder per launch; visible inside containers
   nlohmann::json host;        ///< probe_host(): what the ranks' surroundings are held against
   int cores = 1;
+  MachineDeclarations machine = {};                   ///< of [machine]
   std::shared_ptr<ClusterSession> cluster = nullptr;  ///< the ranks' machines; nullptr = this one
   std::string db;           ///< where choices of ranks are stored; "" = nowhere
   bool keep_files = false;  ///< keep a launch's folder although it was stored

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "containers/cluster/slurm_topology.hpp"
 #include "profiles/detect/probes/variables.hpp"
 #include "profiles/detect/promise_check.hpp"
 #include "profiles/detect/regime.hpp"
@@ -25,29 +26,62 @@ Seen seen_by_ranks(const std::vector<RecordFile>& files) {
   return seen;
 }
 
-void set_regime(const EnvironmentProfile& profile, Backend backend, const Seen& seen,
-                LaunchEnd& end) {
+void set_regime(const EnvironmentProfile& profile, Backend backend, const RankHosts& hosts,
+                const Seen& seen, LaunchEnd& end) {
   if (seen.facts.empty()) return;
-  RegimeContext context;
+  RegimeContext context = regime_context(profile, hosts.declared);
   context.backend = backend;
+  context.places = hosts.places;
   if (!seen.hellos.empty()) context.library_version = seen.hellos.front().library_version;
-  context.declared_aggregation = profile.declared_aggregation;
-  context.declared_link_bits_per_s = profile.link_bits_per_s;
   std::vector<nlohmann::json> facts;
-  for (const auto& record : seen.facts) facts.push_back(record.facts);
+  for (const auto& record : seen.facts) {
+    facts.push_back(record.facts);
+    if (const auto rank = static_cast<std::size_t>(record.rank); rank < hosts.of_ranks.size())
+      context.nodes.push_back(hosts.of_ranks[rank]);
+  }
   const Regime regime = derive_regime(facts, context);
   end.regime_id = regime.id;
   end.regime_name = regime.name;
   end.regime_json = regime.json.dump();
 }
 
+/// What is declared of a node replaces what was found of it, level by level.
+void declare_places(const NodePlaces& declared, NodePlaces& places) {
+  for (const auto& [node, place] : declared) {
+    NodePlace& known = places[node];
+    for (auto level : {&NodePlace::leaf_switch, &NodePlace::rack, &NodePlace::zone})
+      if (!(place.*level).empty()) known.*level = place.*level;
+    known.how = known.how.empty() ? place.how : known.how + " and " + place.how;
+  }
+}
+
 }  // namespace
+
+void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const std::string& topology,
+                 RankHosts& hosts) {
+  for (const auto& [name, count] : slots)
+    hosts.of_ranks.insert(hosts.of_ranks.end(), static_cast<std::size_t>(count), name);
+  hosts.places = places_of_topology(topology);
+  declare_places(hosts.declared.places, hosts.places);
+}
+
+RegimeContext regime_context(const EnvironmentProfile& profile,
+                             const MachineDeclarations& declared) {
+  RegimeContext context;
+  // A profile is nearer to the launch than what holds for the whole machine.
+  context.declared_aggregation =
+      profile.declared_aggregation.empty() ? declared.aggregation : profile.declared_aggregation;
+  context.declared_link_bits_per_s = profile.link_bits_per_s;
+  context.declared_topology = declared.topology;
+  context.declared_deployment = declared.deployment;
+  return context;
+}
 
 std::vector<std::string> observe(const EnvironmentProfile& profile, const RunConfig& config,
                                  const RankHosts& hosts, const std::vector<RecordFile>& records,
                                  LaunchEnd& end) {
   const Seen seen = seen_by_ranks(records);
-  set_regime(profile, config.backend, seen, end);
+  set_regime(profile, config.backend, hosts, seen, end);
   // Ranks that left nothing have been complained about; there is nothing to hold a promise against.
   if (seen.hellos.empty()) return {};
   LaunchExpectation expected;

@@ -8,6 +8,8 @@
 #include "core/wire/run_config.hpp"
 #include "db/store.hpp"
 #include "orchestrator/launch/launcher.hpp"
+#include "profiles/detect/regime_context.hpp"
+#include "profiles/machine_file.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {
@@ -16,7 +18,19 @@ namespace dynamiccl {
 struct RankHosts {
   std::vector<nlohmann::json> facts;  ///< probe_host() of each that could be asked
   int count = 1;
+  std::vector<std::string> of_ranks;  ///< the nodes' names by rank; empty: one machine
+  NodePlaces places;                  ///< where the nodes stand, as far as that is known
+  MachineDeclarations declared;       ///< of [machine]
 };
+
+/// The machines of a launch with `slots` ranks on each of them in turn, and where they stand.
+/// @param topology what `scontrol show topology` said, "" = nothing; what is declared goes before
+void place_hosts(const std::vector<std::pair<std::string, int>>& slots, const std::string& topology,
+                 RankHosts& hosts);
+
+/// What a regime is told that the ranks' facts do not hold.
+RegimeContext regime_context(const EnvironmentProfile& profile,
+                             const MachineDeclarations& declared);
 
 /// Holds what the ranks detected against the profile's promise and derives the regime into `end`.
 /// @returns one sentence per broken promise; a launch with any did not measure what it claims

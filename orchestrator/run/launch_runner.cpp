@@ -13,6 +13,7 @@
 #include "orchestrator/run/launch_folders.hpp"
 #include "orchestrator/run/runs_beside.hpp"
 #include "orchestrator/run/stored_decisions.hpp"
+#include "profiles/detect/pair_places.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -113,6 +114,7 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
                  console_.verbose() ? [](const std::string& text) { tell(printable(text)); }
                                     : std::function<void(const std::string&)>());
   if (site_.cluster && !done.ok()) site_.cluster->doubt();
+  if (site_.cluster && done.ok()) say_places(done.finished.end.regime_json);
   beside.merge(runs_beside());
   done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
   if (store_ != nullptr) {
@@ -132,6 +134,14 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   if (done.ok()) cadences_.note(group, done.finished.records);
   if (store_ == nullptr || (done.ok() && !site_.keep_files)) remove_launch_folder(launch);
   return done;
+}
+
+void LaunchRunner::say_places(const std::string& regime_json) {
+  const auto regime = nlohmann::json::parse(regime_json, nullptr, false);
+  if (!regime.is_object()) return;
+  const auto text = pair_places_text(regime.value("pairs", nlohmann::json()));
+  if (!text.empty() && said_places_.insert(text).second)
+    console_.note("pairs of ranks share: " + text);
 }
 
 void LaunchRunner::say_who_is_beside(const std::set<pid_t>& processes) {

@@ -109,6 +109,9 @@ class LaunchRunner {
   /// Once a run.
   void say_who_is_beside(const std::set<pid_t>& processes);
 
+  /// Once for each text of a run: where pairs of ranks stand that are on several nodes.
+  void say_places(const std::string& regime_json);
+
   LaunchTerms terms_;
   LaunchSite site_;
   Store* store_;
@@ -119,6 +122,7 @@ class LaunchRunner {
   std::map<std::string, Readiness> readiness_;
   std::optional<RunConfig> replayed_;
   bool said_beside_ = false;
+  std::set<std::string> said_places_;
 };
 
 }  // namespace dynamiccl

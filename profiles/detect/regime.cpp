@@ -9,6 +9,7 @@
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/link_rates.hpp"
+#include "profiles/detect/pair_places.hpp"
 #include "profiles/detect/probes/known.hpp"
 #include "profiles/detect/regime_links.hpp"
 
@@ -186,6 +187,23 @@ json features(const std::vector<json>& facts, const HostGroups& hosts,
               {"cluster_class", nvlink == true || rdma ? "specialised" : "commodity"}};
 }
 
+json places_of_pairs(const std::vector<json>& facts, const RegimeContext& context) {
+  std::vector<RankPlace> ranks;
+  for (std::size_t i = 0; i < facts.size(); ++i)
+    ranks.push_back({context.nodes.size() == facts.size()
+                         ? context.nodes[i]
+                         : fact_text(facts[i], "system", "boot_id"),
+                     facts[i]});
+  return to_json(pair_places(ranks, context.places));
+}
+
+json declared_details(const RegimeContext& context) {
+  json declared = json::object();
+  if (!context.declared_topology.empty()) declared["topology"] = context.declared_topology;
+  if (!context.declared_deployment.empty()) declared["deployment"] = context.declared_deployment;
+  return declared;
+}
+
 }  // namespace
 
 const std::vector<std::string>& regime_ingredients() {
@@ -223,7 +241,10 @@ Regime derive_regime(const std::vector<json>& facts_of_ranks, const RegimeContex
   regime.json = {{"schema", 1},
                  {"ingredients", std::move(ingredients)},
                  {"evidence", std::move(evidence)},
-                 {"features", features(facts_of_ranks, hosts, all)}};
+                 {"features", features(facts_of_ranks, hosts, all)},
+                 {"pairs", places_of_pairs(facts_of_ranks, context)}};
+  if (auto declared = declared_details(context); !declared.empty())
+    regime.json["declared"] = std::move(declared);
   return regime;
 }
 

@@ -15,8 +15,10 @@ struct Regime {
   std::string id;    ///< stable_id of the ingredients: equal regimes have equal ids
   std::string name;  ///< "cross-docker / apart: net ipc uts pid / no shared link / tcp eth-virtual
                      ///< / no GPU / openmpi-4.1"
-  /// {"ingredients": {...}, "evidence": {...}, "features": {...}}: features are the static state of
-  /// the tuner, null where not known.
+  /// {"ingredients": {...}, "evidence": {...}, "features": {...}, "pairs": {...}, "declared":
+  /// {...}}: features are the static state of the tuner, null where not known; pairs as to_json()
+  /// of pair_places() has them; what is declared of topology and deployment, where anything is. The
+  /// id is of the ingredients alone.
   nlohmann::json json;
 };
 

@@ -6,6 +6,9 @@
 #include <set>
 
 #include "containers/cluster/cluster_environment.hpp"
+#include "containers/cluster/hidden_gpus.hpp"
+#include "containers/cluster/node_links.hpp"
+#include "containers/cluster/slurm_topology.hpp"
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
 #include "core/vocabulary/error.hpp"
@@ -186,6 +189,65 @@ TEST_CASE("what Slurm prints is read, jobs of others are left out") {
   CHECK(jobs[0].mark == mark);
 }
 
+TEST_CASE("Slurm's lists of names are expanded, and what is none is refused") {
+  CHECK(
+      expand_names("n[08-10,2],login,a[1-2]b[1-2]") ==
+      std::vector<std::string>{"n08", "n09", "n10", "n2", "login", "a1b1", "a1b2", "a2b1", "a2b2"});
+  for (const char* bad : {"", ",", "n[1-", "n[a]", "n[1-999999999]", "n 1", "n]1[", "n[1--2]"})
+    CHECK_THROWS_AS(expand_names(bad), Error);
+}
+
+TEST_CASE("nodes stand at the switches of Slurm's topology", "[F-06]") {
+  const auto places = places_of_topology(
+      "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=node[1-2]\n"
+      "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=node3\n"
+      "SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-3] Switches=leaf[1-2]\n"
+      "SwitchName=core Level=2 LinkSpeed=1 Nodes=node[1-4] Switches=spine\n"
+      "SwitchName=odd Level=0 LinkSpeed=1 Nodes=node[9\nnothing of the kind\n");
+  REQUIRE(places.size() == 4);
+  CHECK(places.at("node1").leaf_switch == "leaf1");
+  CHECK(places.at("node3").leaf_switch == "leaf2");
+  CHECK(places.at("node2").rack == "spine");
+  CHECK(places.at("node4").leaf_switch.empty());
+  CHECK(places.at("node4").zone == "core");
+  CHECK(places.at("node1").how == "Slurm's topology");
+  CHECK(places_of_topology("").empty());
+  CHECK(places_of_topology("No topology information available\n").empty());
+}
+
+TEST_CASE("an option that hides GPUs from tasks is known by its name and value") {
+  for (const char* option : {"--gpus-per-task=1", "--gpu-bind=single:1", "--gpu-bind=closest",
+                             "--tres-per-task=gres/gpu:1"})
+    CHECK_THAT(why_hides_gpus(option), ContainsSubstring("NVLink"));
+  for (const char* option : {"--gpus-per-node=4", "--gpu-bind=none", "--gpu-bind=verbose,none",
+                             "--tres-per-task=cpu:2", "--account=a", ""})
+    CHECK(why_hides_gpus(option).empty());
+  setenv("SLURM_GPUS_PER_TASK", "1", 1);
+  const auto around = hidden_gpus_around();
+  unsetenv("SLURM_GPUS_PER_TASK");
+  REQUIRE(around.size() == 1);
+  CHECK_THAT(around[0], StartsWith("SLURM_GPUS_PER_TASK is set: --gpus-per-task=1 hides"));
+  CHECK(hidden_gpus_around().empty());
+}
+
+TEST_CASE("a node without the ranks' network interface is named with those that it has") {
+  const auto facts = nlohmann::json::parse(R"({"network": {"interfaces": [
+    {"name": "lo", "kind": "loopback", "up": true},
+    {"name": "eth0", "kind": "ethernet", "up": true, "tier": "10GbE", "mtu_bytes": 9000},
+    {"name": "ib0", "kind": "ipoib", "up": false},
+    {"name": "veth1", "kind": "veth", "up": true, "tier": "virtual"}, 3]}})");
+  CHECK(why_no_interface(facts, "eth0").empty());
+  CHECK(why_no_interface(facts, "ib0") ==
+        "has no network interface ib0 that is up (cluster.interface), but eth0, veth1");
+  CHECK_FALSE(why_no_interface(facts, "eth0,ib0").empty());
+  CHECK(links_of_node(facts) == std::vector<std::string>{"eth0 10GbE, mtu 9000"});
+  for (const char* damaged :
+       {"null", "[]", R"({"network": 1})", R"({"network": {"interfaces": {"a": 1}}})"}) {
+    CHECK(why_no_interface(nlohmann::json::parse(damaged), "ib0").empty());
+    CHECK(links_of_node(nlohmann::json::parse(damaged)).empty());
+  }
+}
+
 TEST_CASE("a step names its nodes, uneven shares rank by rank") {
   ClusterOptions options;
   options.start = ClusterStart::srun;
@@ -252,7 +314,8 @@ TEST_CASE("what cannot go onto nodes is refused with the command that would have
     return;
   }
   REQUIRE(reason);
-  CHECK_THAT(*reason, ContainsSubstring("--container-unshare=net,ipc,uts"));
+  CHECK_THAT(*reason, ContainsSubstring("ssh -o BatchMode=yes -o ConnectTimeout=15 node1"));
+  CHECK_THAT(*reason, ContainsSubstring("docker run --rm --network=OVERLAY"));
   CHECK_FALSE(cluster_unavailable_reason(bare(), session));
   EnvironmentProfile inside = bare();
   inside.kind = EnvironmentKind::singularity;

@@ -61,10 +61,19 @@ InactiveLimit=0
 KillWait=2
 MinJobAge=30
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
+TopologyPlugin=topology/tree
 NodeName=node[1-$nodes] CPUs=4 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes=ALL MaxTime=1 State=UP
 CONF
+}
+
+# Two leaf switches below a spine, half of the nodes at each.
+write_topology_conf() {
+  local nodes=$1 file=$2 half=$((($1 + 1) / 2))
+  echo "SwitchName=leaf1 Nodes=node[1-$half]" >"$file"
+  [ "$half" -eq "$nodes" ] || echo "SwitchName=leaf2 Nodes=node[$((half + 1))-$nodes]" >>"$file"
+  echo "SwitchName=spine Switches=leaf[1-$((nodes > half ? 2 : 1))]" >>"$file"
 }
 
 # Links into /usr, which comes from this machine, and an /etc of the cluster's own.
@@ -77,6 +86,7 @@ make_image() {
   cp -a /etc "$root/etc"
   mkdir -p "$root/etc/slurm" "$root/etc/munge" "$root/etc/ssh/ssh_config.d"
   write_slurm_conf "$1" "$root/etc/slurm/slurm.conf"
+  write_topology_conf "$1" "$root/etc/slurm/topology.conf"
   head -c 1024 /dev/urandom >"$root/etc/munge/munge.key"
   chmod 400 "$root/etc/munge/munge.key"
   chown -R munge:munge "$root"/{etc/munge,run/munge,var/lib/munge,var/log/munge}

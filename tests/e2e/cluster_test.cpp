@@ -2,6 +2,8 @@
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -79,7 +81,12 @@ class Rig {
     std::string pattern = "/tmp/dyn-rig-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
+    const auto began = std::chrono::steady_clock::now();
     const auto up = script({"up", folder_, "4", DYNAMICCL_SOURCE_DIR, DYNAMICCL_BINARY_DIR});
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    if (up.exit_code == 0)
+      std::printf("a head and 4 nodes with munge, slurmctld, slurmd and sshd: up in %.1f s\n",
+                  took.count());
     if (up.exit_code != 0) why_ = "no cluster of containers comes up here: " + up.err;
   }
   ~Rig() {
@@ -385,6 +392,7 @@ TEST_CASE("doctor: of four nodes the one with the slow link is to be drained, by
     CHECK(looked.exit_code == 4);
     const auto said = nlohmann::json::parse(looked.out);
     CHECK(said["launches"].size() <= 10);
+    CHECK(said["pairs"]["worst"] == (where[2] == "--slurm" ? "rack" : "network"));
     CHECK(drained(said) == std::vector<std::string>{"node3"});
     CHECK(said["suspects"][0]["time_ratio"]["low"] > 1.1);
     CHECK(rig.queue() == "");
@@ -411,6 +419,32 @@ TEST_CASE("doctor: a node that others have no route to is named, one that is gon
   const auto gone = rig.program("wall.sqlite", {"doctor", "--hosts", "node1,node2,gone"});
   CHECK(gone.exit_code == 4);
   CHECK(gone.out.find("gone cannot be reached") != std::string::npos);
+}
+
+TEST_CASE("pairs of ranks stand at Slurm's switches, or where a file declares them",
+          "[F-06][F-07]") {
+  const Rig& rig = Rig::get();
+  const auto pairs_of = [&](std::vector<std::string> where) {
+    where.insert(where.begin(), {"run", kExperiment, "--only", "backend == gloo"});
+    const auto run = rig.program("places.sqlite", where);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    const auto regimes = rig.program("places.sqlite", {"query", "regimes", "--json"});
+    INFO(regimes.out << regimes.err);
+    const auto row = nlohmann::json::parse(regimes.out)[0];
+    CHECK(run.err.find(row["pairs"].get<std::string>().substr(0, 6)) != std::string::npos);
+    return row;
+  };
+  // A rank on each node: of six pairs two are at one leaf switch.
+  auto row = pairs_of({"--slurm", "--nodes", "4"});
+  CHECK(row["worst_pair"] == "rack");
+  CHECK(row["pairs"] == "66.7 % rack + 33.3 % switch");
+  CHECK(row["declared"].is_null());
+  rig.file("lab.toml", "deployment = \"edge\"\n[zones]\neast = \"node1\"\nwest = \"node2\"\n");
+  row = pairs_of({"--hosts", "node1:2,node2:2", "--machine-file", "lab.toml"});
+  CHECK(row["worst_pair"] == "apart");
+  CHECK(row["pairs"].get<std::string>().starts_with("66.7 % apart"));
+  CHECK(row["declared"] == R"({"deployment":"edge"})");
 }
 
 TEST_CASE("runs on other numbers of nodes are compared, and told apart", "[long]") {

@@ -228,7 +228,8 @@ TEST_CASE("a task key reads back what it writes", "[E-126][X-66]") {
   CHECK(SizeBin::of(Bytes{UINT64_MAX}).last() == Bytes{UINT64_MAX});
 }
 
-TEST_CASE("a detected regime fills the static state, and damaged JSON only leaves it unknown") {
+TEST_CASE("a detected regime fills the static state, and damaged JSON only leaves it unknown",
+          "[E-41][E-42][F-06][F-07]") {
   const auto regime = nlohmann::json::parse(R"({
     "ingredients": {"library": "openmpi-4.1", "intra_link": "none", "inter_link": "tcp",
                     "inter_tier": "shaped-1000Mbit/s", "gpu": "none"},
@@ -243,6 +244,31 @@ TEST_CASE("a detected regime fills the static state, and damaged JSON only leave
   CHECK_FALSE(state.sharing.has_value());
   // One machine whose containers' links are capped stands for machines far apart.
   CHECK(state_from_regime(regime).tier_max == 4);
+
+  SECTION("pairs of ranks by their places") {
+    auto placed = nlohmann::json::parse(R"({
+      "ingredients": {"intra_link": "shm", "inter_link": "tcp", "inter_tier": "25GbE"},
+      "pairs": {"worst": "switch", "mix": {"die": 0.25, "node": 0.25, "switch": 0.5}},
+      "declared": {"topology": "fat-tree", "deployment": "edge"}})");
+    State of_pairs = state_from_regime(placed, 2);
+    CHECK(of_pairs.tier_max == 3);
+    CHECK(of_pairs.tier_mix == std::array<double, kTiers>{0, 0.5, 0, 0.5, 0});
+    CHECK(of_pairs.topology == Topology::fat_tree);
+    CHECK(of_pairs.setting == DeploymentSetting::edge);
+    placed["pairs"]["mix"] = {{"node", 0.5}, {"apart", 0.5}};
+    of_pairs = state_from_regime(placed, 2);
+    CHECK(of_pairs.tier_max == 4);
+    CHECK(of_pairs.tier_mix == std::array<double, kTiers>{0, 0.5, 0, 0, 0.5});
+    // Two nodes that look like one machine: no share is known, and the links say the tier.
+    placed["pairs"]["mix"] = {{"die", 1.0}};
+    CHECK(state_from_regime(placed, 2).tier_max == 3);
+    CHECK_FALSE(state_from_regime(placed, 2).tier_mix);
+    CHECK(state_from_regime(placed, 1).tier_mix == std::array<double, kTiers>{0, 1, 0, 0, 0});
+    for (const char* damaged : {R"({"moon": 1})", R"({"node": "all"})", "[]", "null"}) {
+      placed["pairs"]["mix"] = nlohmann::json::parse(damaged);
+      CHECK_FALSE(state_from_regime(placed, 1).tier_mix);
+    }
+  }
 
   for (const char* damaged : {"null", "[]", "{\"features\": 3}", "{\"features\": {}}",
                               R"({"features": {"container_runtime": 17, "is_ina_active": "yes"},

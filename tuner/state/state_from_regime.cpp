@@ -4,6 +4,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "profiles/detect/link_tier.hpp"
+#include "profiles/detect/pair_places.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -45,6 +46,38 @@ std::optional<CclLibrary> library_of(const std::string& name) {
   return CclLibrary::other;
 }
 
+/// Shares of pairs per tier; nullopt where the links or the pairs' places are not known.
+std::optional<std::array<double, kTiers>> tier_mix_of(const json& regime, int nodes) {
+  const json& mix = at(regime, "pairs", "mix");
+  if (!mix.is_object() || mix.empty()) return std::nullopt;
+  const auto inside = link_tier(regime, 1);
+  const auto outside = link_tier(regime, std::max(2, nodes));
+  std::array<double, kTiers> shares{};
+  bool reaches_out = false;
+  for (const auto& [name, share] : mix.items()) {
+    const auto place = find_named<PairPlace>(name);
+    if (!place || !share.is_number()) return std::nullopt;
+    const bool on_one_node = *place <= PairPlace::node;
+    reaches_out = reaches_out || !on_one_node;
+    auto tier = on_one_node ? inside : outside;
+    // Other zones are other datacentres, whatever link leads there.
+    if (*place == PairPlace::apart) tier = kTiers - 1;
+    if (!tier) return std::nullopt;
+    shares[static_cast<std::size_t>(*tier)] += share.get<double>();
+  }
+  // Nodes that could not be told apart, as containers as nodes of one machine.
+  if (nodes > 1 && !reaches_out) return std::nullopt;
+  return shares;
+}
+
+/// The farthest tier that any pair is on.
+int worst_of(const std::array<double, kTiers>& mix) {
+  int worst = 0;
+  for (int tier = 0; tier < kTiers; ++tier)
+    if (mix[static_cast<std::size_t>(tier)] > 0) worst = tier;
+  return worst;
+}
+
 }  // namespace
 
 State state_from_regime(const json& regime, int nodes) {
@@ -70,6 +103,12 @@ State state_from_regime(const json& regime, int nodes) {
   state.sharing = find_named<SharingMode>(sharing);
   state.nodes = nodes;
   state.tier_max = link_tier(regime, nodes);
+  state.tier_mix = tier_mix_of(regime, nodes);
+  if (state.tier_mix)
+    state.tier_max = std::max(state.tier_max.value_or(0), worst_of(*state.tier_mix));
+  // What is declared.
+  state.topology = find_named<Topology>(text(at(regime, "declared", "topology")));
+  state.setting = find_named<DeploymentSetting>(text(at(regime, "declared", "deployment")));
   return state;
 }
 
@@ -82,8 +121,8 @@ void set_placement(State& state, int gpus) {
   state.gpus_total = gpus;
   if (gpus == 0) state.copy_time = Micros(0);
   if (state.nodes.value_or(1) > 1) return;
-  state.setting = DeploymentSetting::datacenter;
-  if (!state.tier_max) return;
+  if (!state.setting) state.setting = DeploymentSetting::datacenter;
+  if (!state.tier_max || state.tier_mix) return;
   state.tier_mix.emplace();
   state.tier_mix->fill(0);
   (*state.tier_mix)[static_cast<std::size_t>(*state.tier_max)] = 1;

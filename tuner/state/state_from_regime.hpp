@@ -8,6 +8,8 @@
 namespace dynamiccl {
 
 /// Fills the fields that describe the surroundings.
+/// Pairs of ranks on one node are on the tier of the links inside, others on that of the links
+/// between, those in different zones (declared) on the last.
 /// @param regime Regime::json ("features" and "ingredients"); what it lacks or spells in a way we
 /// do not know stays unknown. Never throws for damaged JSON values.
 State state_from_regime(const nlohmann::json& regime, int nodes = 1);

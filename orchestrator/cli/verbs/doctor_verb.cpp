@@ -24,6 +24,7 @@
 #include "orchestrator/launch/machine.hpp"
 #include "orchestrator/run/run_setup.hpp"
 #include "profiles/detect/facts.hpp"
+#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -40,6 +41,7 @@ struct DoctorArguments {
   std::vector<std::string> causes;    ///< to be proved; empty = all
   std::vector<std::string> profile_folders;
   std::string machine;
+  std::string machine_file;
   std::vector<const CLI::Option*> of_proofs;       ///< mean nothing without --prove
   std::vector<const CLI::Option*> of_launches;     ///< mean nothing with --machine
   std::vector<const CLI::Option*> of_one_machine;  ///< mean nothing with nodes
@@ -145,6 +147,11 @@ int predict(const DoctorArguments& arguments, const Shared& shared) {
   return obstacles ? exit_code::kDoctor : exit_code::kFine;
 }
 
+MachineDeclarations declared_machine(const DoctorArguments& arguments) {
+  if (arguments.machine_file.empty()) return {};
+  return parse_machine_file(read_input_file(arguments.machine_file), arguments.machine_file);
+}
+
 class Doctor {
  public:
   Doctor(const DoctorArguments& arguments, const Shared& shared)
@@ -155,6 +162,7 @@ class Doctor {
     const auto backends = chosen_backends(arguments_);
     make_db_folder(shared_.db);
     site_ = launch_site(shared_.db, "");
+    site_.machine = declared_machine(arguments_);
     if (!shared_.json) fmt::print("this machine: {}\n", machine_line(site_.host));
     nlohmann::json all = nlohmann::json::array();
     for (const auto& profile : profiles) {
@@ -274,7 +282,9 @@ int look_at_cluster(const DoctorArguments& arguments, const ClusterOptions& opti
     throw Error(ErrorKind::input, "doctor: one node has nobody to be compared with; name two");
   make_db_folder(shared.db);
   Console console(shared.verbosity());
-  const auto preflight = look_at_nodes(cluster, launch_site(shared.db, ""), backend, console);
+  LaunchSite site = launch_site(shared.db, "");
+  site.machine = declared_machine(arguments);
+  const auto preflight = look_at_nodes(cluster, std::move(site), backend, console);
   cluster->release();
   if (shared.json)
     fmt::print("{}\n", to_json(preflight).dump(1));
@@ -326,6 +336,8 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
                       "program called in ssh's place, as PROGRAM HOST COMMAND..."),
       verb.add_flag("--slurm{srun}", arguments.slurm,
                     "the same with nodes of Slurm: --slurm (job steps) or --slurm=mpirun")};
+  verb.add_option("--machine-file", arguments.machine_file,
+                  "declarations of topology, deployment and in-network aggregation (TOML)");
   verb.add_option("--nodes", arguments.nodes, "how many nodes of Slurm; of --hosts the first ones")
       ->check(CLI::PositiveNumber);
   arguments.of_one_machine.push_back(prove);

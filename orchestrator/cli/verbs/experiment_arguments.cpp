@@ -36,6 +36,8 @@ void ExperimentArguments::add_to(CLI::App& verb, bool required) {
                 "start the ranks through Slurm: --slurm (job steps) or --slurm=mpirun");
   verb.add_option("--nodes", nodes, "how many nodes; all of the hosts or the allocation")
       ->check(CLI::PositiveNumber);
+  verb.add_option("--machine-file", machine_file,
+                  "declarations of topology, deployment and in-network aggregation (TOML)");
   verb.add_option("--profiles", profile_folders, "folder with further environment profiles")
       ->take_all()
       ->allow_extra_args(false);
@@ -49,6 +51,7 @@ std::vector<std::string> ExperimentArguments::words() const {
   if (!remote_shell.empty()) words.insert(words.end(), {"--remote-shell", remote_shell});
   if (!slurm.empty()) words.push_back("--slurm=" + slurm);
   if (nodes > 0) words.insert(words.end(), {"--nodes", std::to_string(nodes)});
+  if (!machine_file.empty()) words.insert(words.end(), {"--machine-file", machine_file});
   for (const auto& folder : profile_folders) words.insert(words.end(), {"--profiles", folder});
   return words;
 }
@@ -62,6 +65,8 @@ std::vector<std::string> all_overrides(const ExperimentArguments& arguments) {
         fmt::format("cluster.remote_shell={}", nlohmann::json(arguments.remote_shell).dump()));
   if (!arguments.slurm.empty()) all.push_back(fmt::format("cluster.slurm=\"{}\"", arguments.slurm));
   if (arguments.nodes > 0) all.push_back(fmt::format("cluster.nodes={}", arguments.nodes));
+  if (!arguments.machine_file.empty())
+    all.push_back(fmt::format("machine.file={}", nlohmann::json(arguments.machine_file).dump()));
   return all;
 }
 

@@ -22,6 +22,7 @@ struct ExperimentArguments {
   std::string remote_shell;
   std::string slurm;
   int nodes = 0;
+  std::string machine_file;
 
   /// @param required false for a verb that may do without an experiment
   void add_to(CLI::App& verb, bool required = true);
@@ -29,7 +30,8 @@ struct ExperimentArguments {
   [[nodiscard]] std::vector<std::string> words() const;
 };
 
-/// The experiment's overrides: --set, and what --hosts, --slurm and --nodes stand for.
+/// The experiment's overrides: --set, and what --hosts, --slurm, --nodes
+/// and --machine-file stand for.
 std::vector<std::string> all_overrides(const ExperimentArguments& arguments);
 
 /// An experiment with what this machine makes of it.

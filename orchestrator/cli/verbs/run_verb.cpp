@@ -161,6 +161,7 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
                            loaded.plan.groups.size(), loaded.plan.possible_cells(),
                            loaded.plan.cell_count(), launches_text(loaded.experiment.protocol)));
   site.cluster = loaded.cluster;
+  site.machine = loaded.experiment.machine;
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
   const auto summary = executor.run(info, resumed);
   try {

@@ -42,6 +42,7 @@ int measure_in_run(const TuneArguments& arguments, const Shared& shared, const R
   Store store(shared.db);
   LaunchSite site = launch_site(shared.db, arguments.out);
   site.cluster = cluster_session(experiment);
+  site.machine = experiment.machine;
   site.run_folder += "/" + info.id;
   make_folder(site.run_folder, "choose another place with --out");
   store.begin_run(info, {}, {});

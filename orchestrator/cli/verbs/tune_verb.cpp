@@ -75,6 +75,7 @@ int run_sweep(const TuneArguments& arguments, const Shared& shared) {
                            plan.groups.size()));
   LaunchSite site = launch_site(shared.db, arguments.out);
   site.cluster = loaded.cluster;
+  site.machine = loaded.experiment.machine;
   Executor executor(loaded.experiment, plan, std::move(site), store, console);
   const auto summary = executor.run(info, resumed);
   if (shared.json)

@@ -17,20 +17,32 @@ bool is_numbered(const std::string& name, std::string_view prefix) {
                      [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Hardware threads of each core, as CPU lists: {"0,64", "1,65", ...}.
-std::vector<std::vector<int>> cores(const ProbeRoot& root) {
+/// Hardware threads of each core, die or socket, as CPU lists: {"0,64", "1,65", ...}.
+/// @param older the list's name before Linux 5.3, "" = there was none
+std::vector<std::vector<int>> cpu_groups(const ProbeRoot& root, const std::string& list_name,
+                                         const std::string& older) {
   const std::string folder = "/sys/devices/system/cpu";
   std::set<std::vector<int>> found;
   std::size_t seen = 0;
   for (const std::string& name : root.list(folder, 4096)) {
     if (!is_numbered(name, "cpu") || ++seen > kMaxCpus) continue;
     const std::string topology = folder + "/" + name + "/topology/";
-    auto list = root.line(topology + "core_cpus_list");
-    if (!list) list = root.line(topology + "thread_siblings_list");
+    auto list = root.line(topology + list_name);
+    if (!list && !older.empty()) list = root.line(topology + older);
     if (!list) continue;
     if (const auto cpus = parse_cpu_list(*list)) found.insert(*cpus);
   }
   return {found.begin(), found.end()};
+}
+
+Known<std::vector<std::vector<int>>> known_groups(const ProbeRoot& root,
+                                                  const std::string& list_name,
+                                                  const std::string& older) {
+  auto groups = cpu_groups(root, list_name, older);
+  if (groups.empty())
+    return Known<std::vector<std::vector<int>>>::unknown("/sys/devices/system/cpu: no " +
+                                                         list_name);
+  return {std::move(groups), ""};
 }
 
 Known<nlohmann::json> numa_nodes(const ProbeRoot& root) {
@@ -80,7 +92,7 @@ nlohmann::json probe_cpu(const ProbeContext& context) {
   const auto online = root.line("/sys/devices/system/cpu/online");
   section.set("online",
               online ? parse_cpu_list(*online) : Known<std::vector<int>>::unknown(online.reason));
-  const auto threads_of_cores = cores(root);
+  const auto threads_of_cores = cpu_groups(root, "core_cpus_list", "thread_siblings_list");
   if (threads_of_cores.empty()) {
     section.unknown("cores", "/sys/devices/system/cpu: no topology");
     section.unknown("core_cpus", "/sys/devices/system/cpu: no topology");
@@ -88,6 +100,8 @@ nlohmann::json probe_cpu(const ProbeContext& context) {
     section.set("cores", threads_of_cores.size());
     section.set("core_cpus", threads_of_cores);
   }
+  section.set("die_cpus", known_groups(root, "die_cpus_list", ""));
+  section.set("socket_cpus", known_groups(root, "package_cpus_list", "core_siblings_list"));
   section.set("smt_active", root.integer("/sys/devices/system/cpu/smt/active"));
   section.set("numa_nodes", numa_nodes(root));
   section.set("governor", root.line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));

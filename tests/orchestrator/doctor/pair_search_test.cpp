@@ -199,4 +199,17 @@ TEST_CASE("nodes that differ in clock, limits or software are named with what mo
   CHECK(notes[1].what == "kernel is 5.10, on other nodes 6.1");
   CHECK(notes[2].node == "c");
   CHECK(notes[2].what == "locked memory (ulimit -l) is 64, on other nodes unlimited");
+  nodes = {report("a"), report("b"), report("c")};
+  for (auto& node : nodes)
+    node.facts["network"]["interfaces"] = {{{"name", "eth0"},
+                                            {"kind", "ethernet"},
+                                            {"up", true},
+                                            {"tier", "10GbE"},
+                                            {"mtu_bytes", 9000}}};
+  CHECK(odd_nodes(nodes).empty());
+  nodes[1].facts["network"]["interfaces"][0]["mtu_bytes"] = 1500;
+  const auto slow = odd_nodes(nodes);
+  REQUIRE(slow.size() == 1);
+  CHECK(slow[0].node == "b");
+  CHECK(slow[0].what == "network is eth0 10GbE, mtu 1500, on other nodes eth0 10GbE, mtu 9000");
 }

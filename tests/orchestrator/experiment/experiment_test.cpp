@@ -1,6 +1,10 @@
 #include "orchestrator/experiment/experiment.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
+#include <cstdio>
+#include <fstream>
 
 #include "core/vocabulary/text.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
@@ -64,7 +68,7 @@ TEST_CASE("all mistakes of an experiment are told in one go") {
                  "colective = \"allreduce\"\n"
                  "size = \"4B\"\n") ==
         "demo.toml:2:1: unknown key \"sead\"; known: axes, cluster, description, exclude, knobs, "
-        "name, "
+        "machine, name, "
         "profile, protocol, seed, tune, where, work, zip. Did you mean \"seed\"?\n"
         "demo.toml:3:1: expected axes.architecture, as in `architecture = [\"...\"]` below "
         "[axes]\n"
@@ -276,6 +280,30 @@ TEST_CASE("a training work table reads methods and settings, and checks each val
   contains(mistakes(kGood + "[[work]]\ntraining = \"deer\"\nmodel = \"cnn\"\n"), "dear");
   contains(mistakes(kGood + "[[work]]\ncollective = \"training\"\nsize = \"4B\"\n"),
            "write training = ");
+}
+
+TEST_CASE("what no probe sees is declared in [machine], or in a file that it names",
+          "[B-20][B-21][B-31]") {
+  CHECK(parsed(kGood).machine.deployment.empty());
+  const auto machine =
+      parsed(kGood + "[machine]\ntopology = \"fat-tree\"\ndeployment = \"edge\"\n" +
+             "aggregation = \"switchml\"\nswitches.leaf = [\"n1\", \"n2\"]\n")
+          .machine;
+  CHECK(machine.topology == "fat-tree");
+  CHECK(machine.deployment == "edge");
+  CHECK(machine.aggregation == "switchml");
+  CHECK(machine.places.at("n2").leaf_switch == "leaf");
+  const std::string file = "/tmp/dyn-machine-" + std::to_string(getpid()) + ".toml";
+  std::ofstream(file) << "[zones]\neast = \"n1\"\n";
+  const std::string named = "[machine]\nfile = \"" + file + "\"\n";
+  CHECK(parsed(kGood + named).machine.places.at("n1").zone == "east");
+  CHECK(mistakes(kGood + named + "topology = \"torus\"\n").find("stands alone") !=
+        std::string::npos);
+  std::ofstream(file) << "[zones]\neast = 1\n";
+  CHECK(mistakes(kGood + named).find(file + ":2:8") != std::string::npos);
+  std::remove(file.c_str());
+  CHECK(mistakes(kGood + named).find(file) != std::string::npos);
+  CHECK(mistakes(kGood + "[machine]\ndeployment = \"moon\"\n").find("demo.toml:") == 0);
 }
 
 TEST_CASE("an experiment names its hosts, or Slurm and how many nodes") {

@@ -156,6 +156,8 @@ TEST_CASE("system, CPU, memory and cgroup facts are read from their files", "[B-
   CHECK(facts["cpu"]["model"] == "Intel(R) Xeon(R) Platinum 8480C");
   CHECK(facts["cpu"]["cores"] == 4);
   CHECK(facts["cpu"]["core_cpus"][1] == json::array({1, 5}));
+  CHECK(facts["cpu"]["socket_cpus"] == json::array({{0, 1, 4, 5}, {2, 3, 6, 7}}));
+  CHECK(facts["cpu"]["die_cpus"] == facts["cpu"]["socket_cpus"]);
   CHECK(facts["cpu"]["numa_nodes"]["node1"] == "4-7");
   CHECK(facts["cpu"]["transparent_huge_pages"] == "madvise");
   CHECK(facts["memory"]["total_bytes"] == 2113454080ULL * 1024);

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace dynamiccl {
+
+/// Why ranks on a node cannot use a network interface, "" = they can, or the facts do not say.
+/// @param facts dynamiccl-probe there; never throws for damaged ones
+std::string why_no_interface(const nlohmann::json& facts, const std::string& interface);
+
+/// "eth0 10GbE, mtu 9000" of each link of a node that is up and leads out of it.
+std::vector<std::string> links_of_node(const nlohmann::json& facts);
+
+}  // namespace dynamiccl

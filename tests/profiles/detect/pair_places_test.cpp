@@ -1,0 +1,96 @@
+#include "profiles/detect/pair_places.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "profiles/detect/regime.hpp"
+#include "tests/profiles/detect/fixture_tree.hpp"
+
+using namespace dynamiccl;
+using dynamiccl::test::FixtureTree;
+using nlohmann::json;
+
+namespace {
+
+/// A rank on a node of two sockets, the first of two dies: CPUs 0-1 and 2-3, the second of one.
+RankPlace rank_on(const std::string& node, const json& affinity) {
+  return {node,
+          {{"cpu",
+            {{"die_cpus", json::array({{0, 1}, {2, 3}, {4, 5}})},
+             {"socket_cpus", json::array({{0, 1, 2, 3}, {4, 5}})}}},
+           {"process", {{"affinity", affinity}}}}};
+}
+
+PairPlace of_two(const RankPlace& a, const RankPlace& b, const NodePlaces& places = {}) {
+  const auto pairs = pair_places({a, b}, places);
+  REQUIRE(pairs.mix.size() == 1);
+  CHECK(pairs.mix.begin()->second == 1);
+  return pairs.worst();
+}
+
+}  // namespace
+
+TEST_CASE("a pair on one node shares the smallest thing that holds both bindings", "[F-06]") {
+  CHECK(of_two(rank_on("a", {0}), rank_on("a", {1})) == PairPlace::die);
+  CHECK(of_two(rank_on("a", {0}), rank_on("a", {2, 3})) == PairPlace::socket);
+  // Over two dies of a socket: on none of them, but surely in the socket.
+  CHECK(of_two(rank_on("a", {1, 2}), rank_on("a", {0})) == PairPlace::socket);
+  CHECK(of_two(rank_on("a", {0}), rank_on("a", {4})) == PairPlace::node);
+  CHECK(of_two(rank_on("a", {0, 1, 2, 3, 4, 5}), rank_on("a", {0})) == PairPlace::node);
+  for (const json& damaged : {json(), json("all"), json::array(), json::array({"x"})}) {
+    CHECK(of_two(rank_on("a", damaged), rank_on("a", damaged)) == PairPlace::node);
+    CHECK(of_two({"a", damaged}, {"a", damaged}) == PairPlace::node);
+  }
+}
+
+TEST_CASE("a pair on two nodes shares the nearest level that both are known to be on", "[F-06]") {
+  const auto between = [](const NodePlace& a, const NodePlace& b) {
+    return of_two(rank_on("a", {0}), rank_on("b", {0}), {{"a", a}, {"b", b}});
+  };
+  const NodePlace first{"s1", "r1", "z1", "declared"};
+  CHECK(between(first, first) == PairPlace::leaf_switch);
+  CHECK(between(first, {"s2", "r1", "z1", ""}) == PairPlace::rack);
+  CHECK(between(first, {"s2", "r2", "z1", ""}) == PairPlace::zone);
+  CHECK(between(first, {"s2", "r2", "z2", ""}) == PairPlace::apart);
+  CHECK(between(first, {"s2", "", "z1", ""}) == PairPlace::zone);
+  CHECK(between(first, {"s2", "r2", "", ""}) == PairPlace::network);
+  CHECK(between({"", "", "", ""}, {"", "", "", ""}) == PairPlace::network);
+  CHECK(of_two(rank_on("a", {0}), rank_on("b", {0})) == PairPlace::network);
+}
+
+TEST_CASE("the mix counts every pair once", "[F-07][E-42]") {
+  // Pairs: 1 on a die, 1 in a socket with each of those two = 2, and 3 to the other node.
+  const auto pairs =
+      pair_places({rank_on("a", {0}), rank_on("a", {1}), rank_on("a", {2}), rank_on("b", {0})},
+                  {{"a", {"s1", "", "", "declared"}}, {"b", {"s1", "", "", "Slurm's topology"}}});
+  CHECK(pairs.mix.at(PairPlace::die) == Catch::Approx(1.0 / 6));
+  CHECK(pairs.mix.at(PairPlace::socket) == Catch::Approx(2.0 / 6));
+  CHECK(pairs.mix.at(PairPlace::leaf_switch) == Catch::Approx(3.0 / 6));
+  CHECK(pairs.worst() == PairPlace::leaf_switch);
+  const auto stored = to_json(pairs);
+  CHECK(stored["worst"] == "switch");
+  CHECK(pair_places_text(stored) ==
+        "16.7 % die, 33.3 % socket, 50 % switch (nodes: Slurm's topology and declared)");
+  CHECK(to_json(pair_places({rank_on("a", {0})}, {})).is_null());
+  CHECK(to_json(pair_places({}, {})).is_null());
+  for (const char* damaged : {"null", "3", R"({"mix": 3})", R"({"mix": {"die": "all"}})"})
+    CHECK(pair_places_text(json::parse(damaged)).empty());
+}
+
+TEST_CASE("places and declarations are details of a regime and no part of its id", "[B-21][B-31]") {
+  const auto facts = FixtureTree("infiniband-sharp").facts();
+  RegimeContext context;
+  context.library_version = "4.1.4";
+  const Regime plain = derive_regime({facts, facts}, context);
+  CHECK(plain.json["pairs"]["mix"].size() == 1);
+  CHECK_FALSE(plain.json.contains("declared"));
+  context.nodes = {"node1", "node2"};
+  context.places["node1"] = context.places["node2"] = {"leaf", "", "", "declared"};
+  context.declared_topology = "fat-tree";
+  context.declared_deployment = "edge";
+  const Regime placed = derive_regime({facts, facts}, context);
+  CHECK(placed.id == plain.id);
+  CHECK(placed.name == plain.name);
+  CHECK(placed.json["pairs"]["worst"] == "switch");
+  CHECK(placed.json["declared"] == json{{"topology", "fat-tree"}, {"deployment", "edge"}});
+}
