@@ -240,6 +240,9 @@ void HostsLeader::take_in() {
 
 void HostsLeader::hear(Host& host, const WireMessage& message) {
   if (message.communicator != communicator_ || message.epoch > kMostEpoch) return;
+  // From elsewhere: they are added and subtracted.
+  const auto is_call = [](std::int64_t call) { return call >= 0 && call <= kMostBoundary; };
+  if (!is_call(message.boundary) || !is_call(message.behind)) return;
   if (message.kind == WireMessage::Kind::facts) desk_->keep_facts(message);
   if (message.kind == WireMessage::Kind::hello) ranks_ = message.ranks;
   if (message.kind == WireMessage::Kind::left) host.left = true;

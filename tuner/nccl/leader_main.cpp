@@ -7,9 +7,11 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <type_traits>
 
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -57,7 +59,10 @@ template <class Number>
 Number number(const std::string& option, const std::string& text) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < Number{})
+  bool fits = error == std::errc{} && end == text.data() + text.size() && value >= Number{};
+  // from_chars() knows "nan" and "inf".
+  if constexpr (std::is_floating_point_v<Number>) fits = fits && std::isfinite(value);
+  if (!fits)
     throw Error(ErrorKind::input,
                 option + " " + text + ": a number of 0 or more is needed\n" + kUsage);
   return value;

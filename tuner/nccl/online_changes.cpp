@@ -87,6 +87,24 @@ bool OnlineLearner::check_step() {
   return check_ == Check::done;
 }
 
+void OnlineLearner::leave_check() {
+  switch (std::exchange(check_, Check::none)) {
+    case Check::none:
+    case Check::chosen:
+      break;  // The table that the search began with is still to be held against the new one.
+    case Check::old:
+      // The old table runs to be asked alone: nothing says yet that it stays.
+      for (auto& [cell, learning] : tasks_)
+        if (learning.stage == Stage::settled) learning.proposed = {learning.incumbent, 1, false};
+      break;
+    case Check::again:
+    case Check::done:
+      base_ = table_;
+      base_step_.reset();
+      break;
+  }
+}
+
 void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t epoch,
                          Micros latency) {
   const auto found = tasks_.find({function, bin});
@@ -268,12 +286,23 @@ void OnlineLearner::see_restored() {
     return;
   }
   settlements_.resize(settlements_.size() - 2);
+  check_ = Check::done;
   for (auto& [cell, learning] : tasks_) {
-    learning.level = learning.reference.level();
-    learning.last_us = std::exp(learning.level);
+    // A size that has come only now is searched as any other.
+    if (!learning.searched) {
+      check_ = Check::none;
+      continue;
+    }
+    const auto then = before.level.find(cell);
+    if (learning.reference.size() > 0) {
+      learning.level = learning.reference.level();
+      learning.last_us = std::exp(learning.level);
+    } else if (!learning.closed) {
+      // It was not called meanwhile: what it took then stands; 0: not known.
+      learning.last_us = then == before.level.end() ? 0 : std::exp(then->second);
+    }
     settle(learning);
   }
-  check_ = Check::done;
 }
 
 bool OnlineLearner::is_as_before(const Settlement& settlement) const {

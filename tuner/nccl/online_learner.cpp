@@ -149,10 +149,7 @@ void OnlineLearner::find_tasks() {
       learning.guard = admitted_ ? GuardVerdict::pass : GuardVerdict::ina_passthrough;
     }
     tasks_.emplace(cell, std::move(learning));
-    if (check_ == Check::none) continue;
-    check_ = Check::none;
-    base_ = table_;
-    base_step_.reset();
+    leave_check();
   }
 }
 
@@ -356,7 +353,8 @@ void OnlineLearner::refer(Learning& learning) {
     return;
   }
   if (!base_known()) return;
-  if (!may_try(learning)) return settle(learning);
+  const bool enough = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
+  if (enough || !may_try(learning)) return settle(learning);
   if (learning.only) {
     while (!learning.only->empty()) {
       const std::size_t arm = learning.only->back();
@@ -366,11 +364,8 @@ void OnlineLearner::refer(Learning& learning) {
     return settle(learning);
   }
   // Kinds differ most: what they are worth is known first.
-  const bool few = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
-  if (const auto kind = unseen_kind(learning); kind && !few)
-    return begin_trial(learning, {*kind, 1, true});
-  const bool enough = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
-  if (enough || learning.loop.finished(learning.task)) {
+  if (const auto kind = unseen_kind(learning)) return begin_trial(learning, {*kind, 1, true});
+  if (learning.loop.finished(learning.task)) {
     // What an agent does not believe in is seen once, too: while the job runs anyway, that costs
     // little, and the best of a kind may surprise.
     if (const auto left = unseen(learning)) return begin_trial(learning, {*left, 1, true});
@@ -419,19 +414,16 @@ std::size_t OnlineLearner::arm_of(const Learning& learning, const CallCell& cell
   return 0;
 }
 
-CallTable OnlineLearner::table_of_incumbents() const {
-  CallTable table = table_;
-  for (const auto& [cell, learning] : tasks_)
-    table.cells[cell.function][cell.bin] = cell_of(learning, learning.incumbent);
-  return table;
-}
-
 void OnlineLearner::propose(const CallTable& table) {
   proposed_ = table;
   if (proposed_ == table_) {
     for (auto& [cell, learning] : tasks_) learning.loop.put(learning.proposed);
     return;
   }
+  ask_ranks();
+}
+
+void OnlineLearner::ask_ranks() {
   leader_.propose(proposed_, leader_.spread() + ahead_);
   proposing_ = true;
 }
@@ -450,7 +442,8 @@ void OnlineLearner::finish_proposal() {
   if (!leader_.committed()) {
     ++aborted_;
     ahead_ = std::min(2 * ahead_, kMostAhead);
-    return propose(proposed_);
+    // Even where it is what the learner takes for the table in force: it may not be.
+    return ask_ranks();
   }
   table_ = proposed_;
   epoch_ = leader_.proposal().epoch;
@@ -475,8 +468,7 @@ bool OnlineLearner::step() {
   if (unknown_table_) {
     unknown_table_ = false;
     proposed_ = CallTable{};
-    leader_.propose(proposed_, leader_.spread() + ahead_);
-    proposing_ = true;
+    ask_ranks();
     return true;
   }
   // The ranks agree by themselves on the table that they start with.

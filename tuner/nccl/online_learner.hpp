@@ -202,6 +202,8 @@ class OnlineLearner {
   [[nodiscard]] bool all_settled() const;
   /// Goes on with holding the chosen table against the old one; @return the check is over
   bool check_step();
+  /// A new size is to be searched first.
+  void leave_check();
   void restore(const Settlement& settlement);
   void see_restored();
   [[nodiscard]] bool is_as_before(const Settlement& settlement) const;
@@ -214,8 +216,8 @@ class OnlineLearner {
   void finish_proposal();
   void propose_wanted();
   void propose(const CallTable& table);
+  void ask_ranks();
   [[nodiscard]] CallCell cell_of(const Learning& learning, std::size_t arm) const;
-  [[nodiscard]] CallTable table_of_incumbents() const;
   [[nodiscard]] Agent& agent() const { return *agent_; }
 
   std::unique_ptr<TableLeader> owned_leader_;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <limits>
 #include <random>
 #include <thread>
 #include <vector>
@@ -499,6 +500,37 @@ TEST_CASE("numbers of tables and calls end where the word has no room for more",
     REQUIRE(until([&] { return (said = relay.receive()).has_value(); }));
     CHECK(said->epoch == kMostEpoch);
     CHECK(said->boundary == kMostBoundary);
+  }
+  SECTION("calls that no word holds are not believed") {
+    HostsLeader leader(desk, kCommunicator, 60 * kSecond);
+    WireSocket relay = relay_at(leader, 1);
+    WireMessage message;
+    message.kind = WireMessage::Kind::status;
+    message.communicator = kCommunicator;
+    message.ranks = 1;
+    message.epoch = 1;
+    const auto say = [&](std::int64_t boundary, std::int64_t behind) {
+      message.boundary = boundary;
+      message.behind = behind;
+      relay.send(message);
+    };
+    say(100, 90);
+    REQUIRE(until(
+        [&] { return leader.poll() == HostsLeader::Progress::free && leader.spread() == 10; }));
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    say(100, -1);
+    say(kMost, 90);
+    say(kMost, -kMost);
+    say(-1, 0);
+    for (int i = 0; i < 50; ++i) {
+      static_cast<void>(leader.poll());
+      CHECK(leader.spread() == 10);
+      usleep(1000);
+    }
+    leader.propose(with_channels(2), 5);
+    std::optional<WireMessage> said;
+    REQUIRE(until([&] { return (said = relay.receive()).has_value(); }));
+    CHECK(said->boundary == 105);
   }
   SECTION("no further one") {
     HostsLeader leader(desk, kCommunicator, 60 * kSecond);

@@ -1,13 +1,16 @@
 #include "tuner/nccl/online_learner.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 
 #include "tuner/control/member.hpp"
+#include "tuner/export/export.hpp"
 #include "tuner/nccl/job_leader.hpp"
 
 using namespace dynamiccl;
@@ -152,16 +155,20 @@ struct ChangingJob {
   Job job;
   std::int64_t ns = 1'000'000'000;
   std::vector<CallTable> tables{};
+  std::vector<std::size_t> also{};  ///< further sizes that are called, unheard by the trigger
+  /// Of the table in force.
+  std::function<StepReading()> reading = [] { return StepReading{50, Micros(200'000), 0.01}; };
   std::unique_ptr<OnlineLearner> learner;
 
-  explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1) {
+  explicit ChangingJob(const SpaceOptions& space, double learn_cost = 0.1, int most_rounds = 0) {
     LearnerOptions options;
     options.calls_per_trial = 5;
     options.space = space;
     options.learn_cost = learn_cost;
     options.least_horizon = 100;
+    options.most_rounds = most_rounds;
     options.now_ns = [this] { return ns; };
-    options.steps = [this](std::uint32_t) { return StepReading{50, Micros(200'000), 0.01}; };
+    options.steps = [this](std::uint32_t) { return reading(); };
     options.recent_step = [this](std::uint32_t) { return Micros(200'000 * job.pace); };
     learner = std::make_unique<OnlineLearner>(job.region(), options);
   }
@@ -169,6 +176,7 @@ struct ChangingJob {
     const CallCell cell = learner->table().cells[kAllReduce][26];
     const double us = job.us(26, cell);
     job.call(26);
+    for (const std::size_t bin : also) job.call(bin);
     ns += static_cast<std::int64_t>(us * 1000);
     learner->hear(kAllReduce, 26, learner->epoch(), Micros(us));
     REQUIRE(learner->step());
@@ -195,6 +203,14 @@ struct ChangingJob {
     CHECK(calls <= 50);
   }
   [[nodiscard]] int channels() const { return learner->table().cells[kAllReduce][26].channels; }
+  /// What the learner says it has learnt is what the ranks run under.
+  void check_in_force() const {
+    for (const TableEntry& entry : learner->entries()) {
+      INFO(entry.key.task.text() << " " << entry.arm);
+      const auto bin = static_cast<std::size_t>(entry.key.task.bin.log2);
+      CHECK(call_cell(entry.setting) == learner->table().cells[kAllReduce][bin]);
+    }
+  }
 };
 
 SpaceOptions some_channels() {
@@ -229,6 +245,114 @@ TEST_CASE("after a change what is near the best setting is tried, from there on"
     job.settle(20'000);
     CHECK(job.learner->rounds() > 0);
     CHECK(job.channels() == 16);
+  }
+}
+
+TEST_CASE("no more settings of a size are tried than were asked for", "[E-108]") {
+  ChangingJob job(some_channels(), 0, 2);
+  job.settle(20'000);
+  CHECK(job.learner->rounds() == 2);
+  // Nor among the neighbours after a change.
+  job.change(3, 4);
+  job.settle(20'000);
+  CHECK(job.learner->rounds() == 2);
+}
+
+TEST_CASE("sizes that are not called, or come, while an earlier table is back", "[E-108]") {
+  ChangingJob job(some_channels());
+  job.also = {22};
+  job.settle(20'000);
+  job.change(3, 4);
+  job.settle(20'000);
+  job.change(1, 8);
+  SECTION("one that is silent has what it took then") {
+    job.also = {};
+    job.settle(20'000);
+    CHECK(job.learner->rounds() == 0);
+    REQUIRE(job.learner->entries().size() == 2);
+    for (const TableEntry& entry : job.learner->entries()) {
+      INFO(entry.key.task.text());
+      CHECK(entry.evidence.tuned_us > 900);
+      CHECK(entry.evidence.tuned_us < 1100);
+    }
+  }
+  SECTION("a new one is searched") {
+    job.also = {24};
+    job.settle(20'000);
+    CHECK(job.learner->entries().size() == 3);
+    CHECK(job.learner->rounds() > 0);
+  }
+  job.check_in_force();
+}
+
+TEST_CASE("a new size while the old table is asked again", "[E-108]") {
+  ChangingJob job(some_channels());
+  StepReading chosen{4, Micros(200'000), 0.01};
+  StepReading old = chosen;
+  job.reading = [&] { return job.channels() == 8 ? chosen : old; };
+  // Too few steps for the new table to be judged.
+  for (int still = 0, rounds = 0; still < 300; ++still) {
+    job.call();
+    if (std::exchange(rounds, job.learner->rounds()) != job.learner->rounds()) still = 0;
+  }
+  REQUIRE(job.channels() == 8);
+  chosen = {50, Micros(300'000), 0.01};
+  for (int calls = 0; calls < 100 && job.channels() == 8; ++calls) job.call();
+  REQUIRE(job.channels() == 0);
+  job.also = {22};
+  SECTION("the new table comes back with it") {
+    chosen.step = Micros(200'000);
+    for (int calls = 0; calls < 100; ++calls) job.call();
+    job.settle(20'000);
+    CHECK(job.channels() == 8);
+    CHECK(job.learner->rolled_back() == 0);
+  }
+  SECTION("and is held against the old one when that has settled") {
+    for (int calls = 0; calls < 100; ++calls) job.call();
+    old.steps = 50;
+    job.settle(20'000);
+    CHECK(job.channels() == 0);
+    CHECK(job.learner->rolled_back() == 1);
+  }
+  CHECK(job.learner->tasks() == 2);
+  job.check_in_force();
+}
+
+TEST_CASE("a leader learns after one that left no known table, whose first proposal fails",
+          "[E-116]") {
+  Job job;
+  for (int calls = 0; calls < 10; ++calls) job.call(26);
+  {
+    Leader earlier(job.region());
+    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    earlier.propose(CallTable{}, 5);
+  }
+  LearnerOptions options;
+  options.space.channels = {"1", "8"};
+  OnlineLearner learner(job.region(), options);
+  CHECK(learner.step());
+  // A rank far ahead of the other one passes the boundary by itself.
+  for (int calls = 0; calls < 20; ++calls) job.ranks[0]->decide(kAllReduce, 26);
+  CHECK(learner.step());
+  CHECK(learner.aborted() == 1);
+  for (int calls = 0; calls < 20; ++calls) job.ranks[1]->decide(kAllReduce, 26);
+  for (int calls = 0; calls < 200; ++calls) {
+    job.call(26);
+    REQUIRE(learner.step());
+  }
+  CHECK(learner.epoch() > 0);
+  CHECK(learner.tasks() == 1);
+  CHECK(learner.rounds() > 0);
+}
+
+TEST_CASE("dynamiccl-leader refuses numbers that bound nothing", "[E-116]") {
+  for (const char* words : {"--learn-cost nan", "--learn-cost inf", "--seconds nan",
+                            "--seconds inf", "--seconds -1", "--learn-cost 2x"}) {
+    INFO(words);
+    // A folder without ranks: it would wait for them.
+    const int code = std::system(
+        (std::string("timeout 10 " DYNAMICCL_LEADER " . ") + words + " 2>/dev/null").c_str());
+    CHECK(WEXITSTATUS(code) == 2);
   }
 }
 
