@@ -149,10 +149,14 @@ rates() { # SECONDS
 # Ours and DDP's hooks in turn, a seed a round, until the time is over.
 hooks() { # SECONDS
   local end=$((SECONDS + $1)) round=0 longest=0 start hook rank pids link="not shaped"
-  export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo
+  # Of this part alone.
+  local -x NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo MASTER_ADDR MASTER_PORT WORLD_SIZE
   if [ -n "${LINK:-}" ]; then
     # Both directions share the loopback's queue.
-    if tc qdisc replace dev lo root tbf rate "$LINK" burst 512kb latency 100ms 2>>"$out/hooks.log"; then link=$LINK
+    if tc qdisc replace dev lo root tbf rate "$LINK" burst 512kb latency 100ms 2>>"$out/hooks.log"; then
+      link=$LINK
+      # However this ends, Ctrl-C included.
+      trap 'tc qdisc del dev lo root' EXIT
     else link="not shaped: tc or tbf is not to be had"; fi
   fi
   echo "loopback: $link" | tee "$out/hooks.md"
@@ -172,7 +176,10 @@ hooks() { # SECONDS
     [ $((SECONDS - start)) -le $longest ] || longest=$((SECONDS - start))
     say "hooks: round $round"
   done
-  [ "$link" != "${LINK:-}" ] || tc qdisc del dev lo root
+  if [ "$link" = "${LINK:-}" ]; then
+    tc qdisc del dev lo root
+    trap - EXIT
+  fi
   cat "$out/ddp-hooks.jsonl" | tee -a "$out/hooks.md"
   "$program" query --db "$db" --format markdown time_to_target 2>>"$out/hooks.log" | tee -a "$out/hooks.md" | cut -c1-230
 }

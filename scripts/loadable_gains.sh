@@ -11,9 +11,10 @@
 # is ended after half as much again; PAIRS bounds the plain program's turns (12), of which only whole ones count.
 # Leaves NAME.json (settings), NAME.check.md (twenty sizes, our worker), NAME.plain.txt and NAME.gains.txt (the plain
 # program, bare metal alone: its times, and what they say), NAME.sqlite and a folder of exported files for each of
-# them, and summary.txt.
+# them, and summary.txt. Exit code 1: a search, check, export or plain program failed; that the time was over, or that
+# there was nothing to export, is no failure.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 end=$((SECONDS + $2)) experiment=${EXPERIMENT:-experiments/tune_jobs.toml}
 shift 2
@@ -40,6 +41,9 @@ fi
 
 say() { echo "$SECONDS s: $*" | tee -a "$out/summary.txt"; }
 
+# 124: the time was over.
+failed() { [ "$1" != 0 ] && [ "$1" != 124 ]; }
+
 # What is left of the time, at most MOST seconds; 0 ends a step at once.
 limited() { # MOST COMMAND...
   local left=$((end - SECONDS)) most=$1
@@ -51,9 +55,9 @@ limited() { # MOST COMMAND...
 # The plain program, with and without the exported files, PAIRS times in an order that alternates. Eight milliseconds a
 # size: launches differ by more than the calls of one.
 plain() { # NAME BACKEND RANKS
-  local name=$1 backend=$2 ranks=$3 turn side collective launcher sides
+  local name=$1 backend=$2 ranks=$3 turn side collective launcher sides result=0
   local folder=$out/$name program=$root/build/release/plain-mpi-sizes-$backend
-  [ -x "$program" ] || { say "$name: plain-mpi-sizes-$backend is not built"; return; }
+  [ -x "$program" ] || { say "$name: plain-mpi-sizes-$backend is not built"; return 1; }
   launcher=(mpirun --bind-to none --oversubscribe -np "$ranks")
   [ "$backend" = openmpi ] || launcher=(mpirun.mpich -np "$ranks")
   : >"$out/$name.plain.txt"
@@ -67,48 +71,67 @@ plain() { # NAME BACKEND RANKS
           if [ "$side" = loaded ]; then set -a; . "$folder/$backend.env"; fi
           limited 60 "${launcher[@]}" "$program" "$collective" 8
         ) 2>>"$out/$name.plain.log" | sed "s/^/$turn $side $collective /" >>"$out/$name.plain.txt"
+        ! failed $? || { result=1; say "$name: $collective $side failed"; }
       done
     done
   done
   python3 scripts/plain_gains.py "$out/$name.plain.txt" >"$out/$name.gains.txt" 2>>"$out/$name.plain.log"
   say "$(tail -n 2 "$out/$name.gains.txt" | head -n 1)"
+  return $result
 }
 
 search() { # NAME CELLS
+  local code
   limited 3600 "$program" tune "$experiment" --only "$2" "${tune_flags[@]}" --db "$out/$1.sqlite" \
     --table "$out/$1.json" >"$out/$1.md" 2>"$out/$1.log"
-  say "$1: tune ended with $?"
+  code=$?
+  say "$1: tune ended with $code"
+  ! failed $code
 }
 
 measure() { # ENVIRONMENT BACKEND RANKS
-  local name=$1-$2-$3 cells="environment == $1 and backend == $2 and ranks == $3"
+  local name=$1-$2-$3 cells="environment == $1 and backend == $2 and ranks == $3" code result=0
   if [ -n "$tables" ]; then
-    cp "$tables/$name.json" "$out/$name.json.new" && mv "$out/$name.json.new" "$out/$name.json"
+    cp "$tables/$name.json" "$out/$name.json.new" && mv "$out/$name.json.new" "$out/$name.json" || result=1
   else
-    search "$name" "$cells"
+    search "$name" "$cells" || result=1
   fi
-  [ -e "$out/$name.json" ] || { say "$name: no settings to check"; return; }
+  [ -e "$out/$name.json" ] || { say "$name: no settings to check"; return $result; }
   limited $((check_s * 3 / 2)) "$program" tune "$experiment" --only "$cells" --check "$out/$name.json" \
     --check-seconds "$check_s" "${check_flags[@]}" --db "$out/$name.sqlite" >"$out/$name.check.md" 2>"$out/$name.check.log"
-  say "$name: --check ended with $?"
+  code=$?
+  say "$name: --check ended with $code"
+  ! failed $code || result=1
   grep "^$1 $2 $3 ranks: " "$out/$name.check.log" | tee -a "$out/summary.txt"
   if [ -n "$tables" ] && cmp -s "$tables/$name.json" "$out/$name.json"; then
     say "$name: the check came to no answer"
-    return
+    return $result
   fi
   rm -rf "${out:?}/$name"
   "$program" export "$out/$name.json" --format "$2" --out "$out/$name" >"$out/$name.export.txt" 2>&1
-  say "$name: export ended with $?: $(tail -n 1 "$out/$name.export.txt")"
-  if [ "$1" = bare-metal ] && [ -e "$out/$name/$2.env" ]; then plain "$name" "$2" "$3"; fi
+  code=$?
+  say "$name: export ended with $code: $(tail -n 1 "$out/$name.export.txt")"
+  if [ $code != 0 ] && ! grep -qE 'nothing to load|has nothing that|none was surely faster' "$out/$name.export.txt"; then result=1; fi
+  if [ "$1" = bare-metal ] && [ -e "$out/$name/$2.env" ]; then plain "$name" "$2" "$3" || result=1; fi
+  return $result
+}
+
+# Of the places that were begun.
+ended() {
+  local pid
+  for pid in "${pids[@]}"; do wait "$pid" || result=1; done
+  pids=()
 }
 
 : >"$out/summary.txt"
-pids=()
+pids=() result=0
 for ranks in $ranks_list; do
   for environment in ${ENVIRONMENTS:-bare-metal cross-docker}; do
     for backend in ${BACKENDS:-openmpi mpich}; do measure "$environment" "$backend" "$ranks" & pids+=($!); done
   done
-  [ "${TOGETHER:-0}" = 1 ] || { wait "${pids[@]}"; pids=(); }
+  [ "${TOGETHER:-0}" = 1 ] || ended
 done
-[ ${#pids[@]} -eq 0 ] || wait "${pids[@]}"
+ended
+[ $result = 0 ] || say "something of it failed"
 say "all done"
+exit $result

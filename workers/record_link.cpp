@@ -289,7 +289,7 @@ RecordLink::RecordLink(RecordsEndpoint endpoint, int rank, const char* mode)
 }
 
 RecordLink::~RecordLink() {
-  pump(Clock::now() + kAnswer + time_for_waiting());
+  pump(kAnswer, time_for_waiting());
   // Nobody catches what is thrown here; the launch's output is kept.
   if (!waiting_.empty())
     fmt::print(stderr,
@@ -349,8 +349,11 @@ void RecordLink::acknowledged(std::uint64_t sequence) {
   }
 }
 
-void RecordLink::pump(Clock::time_point until) {
-  while (!waiting_.empty() && Clock::now() < until && connected(until)) {
+void RecordLink::pump(Clock::duration patience, Clock::duration more) {
+  const auto until = Clock::now() + patience + more;
+  // More bytes take no longer to connect, only to send; a connection that broke is made anew.
+  auto reached = Clock::now() + patience;
+  while (!waiting_.empty() && Clock::now() < until && connected(reached)) {
     for (const auto& [sequence, bytes] : waiting_) {
       if (sequence <= sent_) continue;
       if (!socket_.send(bytes, until)) break;
@@ -363,6 +366,7 @@ void RecordLink::pump(Clock::time_point until) {
         socket_.close();
       }
     }
+    reached = std::min(until, Clock::now() + patience);
   }
 }
 
@@ -379,8 +383,7 @@ void RecordLink::write(const std::string& line) {
   waiting_.emplace_back(last_, frame(header, line));
   waiting_bytes_ += waiting_.back().second.size();
   // A long line takes its time on a slow link, and one that is cut short begins anew.
-  pump(Clock::now() + time_for_waiting() +
-       (waiting_bytes_ < kMostWaiting ? Clock::duration(kOneLine) : kAnswer));
+  pump(waiting_bytes_ < kMostWaiting ? Clock::duration(kOneLine) : kAnswer, time_for_waiting());
   if (!refusal_.empty()) refuse(refusal_);
   if (waiting_bytes_ >= kMostWaiting)
     throw Error(ErrorKind::environment,
@@ -396,7 +399,7 @@ void RecordLink::send_file(const std::string& name, const std::string& bytes) {
                 fmt::format("{} has {} bytes and cannot be sent: {} is the most; give all nodes a "
                             "folder that they share (--out)",
                             name, bytes.size(), kMostFileBytes));
-  pump(Clock::now() + kAnswer);
+  pump(kAnswer, {});
   FrameHeader header;
   header.kind = FrameKind::file;
   header.rank = rank_;

@@ -102,8 +102,9 @@ class RecordLink {
   using Clock = std::chrono::steady_clock;
   /// @returns false when the orchestrator cannot be reached by then
   bool connected(Clock::time_point until);
-  /// Until everything is acknowledged, or that time.
-  void pump(Clock::time_point until);
+  /// Until everything is acknowledged, or no connection was had for `patience`; `more` on top of it
+  /// at most, and only over a connection.
+  void pump(Clock::duration patience, Clock::duration more);
   void acknowledged(std::uint64_t sequence);
   /// What waits takes so long over the slowest link.
   [[nodiscard]] std::chrono::milliseconds time_for_waiting() const;

@@ -473,9 +473,13 @@ class RecordServer::Desk {
     for (const fs::path& path : files) {
       std::string payload = path.filename().string() + "\n";
       const std::size_t begin = payload.size();
-      payload.resize(begin + kMostFileBytes);
+      // Not the most that it could be: that is filled with zeros for every file and rank.
+      const std::uintmax_t size = fs::file_size(path, problem);
+      const auto bytes =
+          problem ? 0 : static_cast<std::size_t>(std::min<std::uintmax_t>(size, kMostFileBytes));
+      payload.resize(begin + bytes);
       std::ifstream file(path, std::ios::binary);
-      file.read(payload.data() + begin, static_cast<std::streamsize>(kMostFileBytes));
+      file.read(payload.data() + begin, static_cast<std::streamsize>(bytes));
       payload.resize(begin + static_cast<std::size_t>(file.gcount()));
       say(connection, FrameKind::file, 0, payload);
     }

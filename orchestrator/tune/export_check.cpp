@@ -181,6 +181,7 @@ class PlaceCheck {
     tried_ = force.named;
     looks_.clear();
     again_.clear();
+    lost_.assign(place_.tasks.size(), false);
     since_.assign(place_.tasks.size(), 0);
   }
 
@@ -226,19 +227,23 @@ class PlaceCheck {
   /// were chosen by what they did at this very size.
   [[nodiscard]] std::vector<PairedTime> seen(std::size_t i) const {
     if (since_[i] >= looks_.size()) return {};
-    if (since_[i] < again_.size())
-      if (auto own = seen(i, again_[since_[i]]); !own.empty()) return own;
+    if (auto own = own_seen(i); !own.empty()) return own;
     const bool chosen_alone = force_.named[i] && group().backend != Backend::mpich;
     const bool acts = force_.named[i] || !place_.sets[force_.set].empty();
     if (acts && !chosen_alone) return all_seen(i);
     return seen(i, looks_[since_[i]]);
   }
-  /// The same setting when sets were compared, too.
+  /// Launches of the size's own, as it seemed slower.
+  [[nodiscard]] std::vector<PairedTime> own_seen(std::size_t i) const {
+    if (since_[i] >= again_.size()) return {};
+    return seen(i, again_[since_[i]]);
+  }
+  /// All launches with the size's setting, those that compared sets too.
   [[nodiscard]] std::vector<PairedTime> all_seen(std::size_t i) const {
     auto rounds = sets_.against_default(i, force_);
     if (since_[i] >= looks_.size()) return rounds;
-    const auto exported = seen(i, looks_[since_[i]]);
-    rounds.insert(rounds.end(), exported.begin(), exported.end());
+    for (const auto& exported : {seen(i, looks_[since_[i]]), own_seen(i)})
+      rounds.insert(rounds.end(), exported.begin(), exported.end());
     return rounds;
   }
 
@@ -254,11 +259,14 @@ class PlaceCheck {
 
   /// Launches of their own for sizes that seem slower, twice as many where they still do: their
   /// first launches made them stand out of many, so that these alone say whether they lose.
-  bool measure_doubtful(const std::vector<std::size_t>& sizes, std::vector<bool>& lost) {
+  bool measure_doubtful(const std::vector<std::size_t>& sizes) {
     CheckTimes& again = again_.emplace_back();
     std::vector<std::size_t> doubtful;
+    // An algorithm that was lucky when sets were compared is judged by what it does as exported.
     for (const std::size_t i : sizes)
-      if (!lost[i] && seems_slower(all_seen(i), kHarmlessBand)) doubtful.push_back(i);
+      if (!lost_[i] &&
+          (seems_slower(all_seen(i), kHarmlessBand) || seems_slower(seen(i), kHarmlessBand)))
+        doubtful.push_back(i);
     std::vector<std::size_t> open = doubtful;
     for (const double rate : {kEarlyRate, kLosingRate}) {
       if (open.empty()) break;
@@ -269,7 +277,7 @@ class PlaceCheck {
       open.clear();
       for (std::size_t k = 0; k < doubtful.size(); ++k) {
         if (verdicts[k] == Verdict::slower || fails(rounds[k]))
-          lost[doubtful[k]] = true;
+          lost_[doubtful[k]] = true;
         else if (seems_slower(rounds[k], kHarmlessBand))
           open.push_back(doubtful[k]);
       }
@@ -293,10 +301,9 @@ class PlaceCheck {
       looks_.emplace_back();
       for (const std::size_t i : sizes) since_[i] = looks_.size() - 1;
       if (!measure_exported(sizes, launches_, looks_.back())) return false;
-      std::vector<bool> lost(place_.tasks.size(), false);
-      for (const std::size_t i : sizes) lost[i] = fails(seen(i));
-      if (!measure_doubtful(sizes, lost)) return false;
-      if (!cut(lost, sizes)) return false;
+      for (const std::size_t i : sizes) lost_[i] = fails(seen(i));
+      if (!measure_doubtful(sizes)) return false;
+      if (!cut(sizes)) return false;
       if (place_.sets[force_.set].empty() &&
           std::find(force_.named.begin(), force_.named.end(), true) == force_.named.end()) {
         drop("no algorithm is left");
@@ -323,7 +330,8 @@ class PlaceCheck {
 
   /// Takes back what lost. @param changed sizes whose setting is another one now
   /// @returns false where only other launch settings could help
-  bool cut(const std::vector<bool>& lost, std::vector<std::size_t>& changed) {
+  bool cut(std::vector<std::size_t>& changed) {
+    const std::vector<bool> lost = lost_;
     const InForce before = force_;
     const bool is_mpich = group().backend == Backend::mpich;
     for (std::size_t i = 0; i < lost.size(); ++i) {
@@ -344,7 +352,10 @@ class PlaceCheck {
     }
     changed.clear();
     for (std::size_t i = 0; i < lost.size(); ++i)
-      if (force_.named[i] != before.named[i]) changed.push_back(i);
+      if (force_.named[i] != before.named[i]) {
+        lost_[i] = false;
+        changed.push_back(i);
+      }
     return true;
   }
 
@@ -374,18 +385,41 @@ class PlaceCheck {
     return !rounds.empty() && !fails(rounds) && !seems_slower(rounds, kHarmlessBand);
   }
 
+  /// Sizes that lost, or lean to it by the launches of their own, which alone are free of what made
+  /// them stand out.
+  [[nodiscard]] std::vector<bool> losing() const {
+    std::vector<std::size_t> sizes;
+    std::vector<std::vector<PairedTime>> own;
+    for (std::size_t i = 0; i < lost_.size(); ++i)
+      if (auto rounds = own_seen(i); !rounds.empty()) {
+        sizes.push_back(i);
+        own.push_back(std::move(rounds));
+      }
+    const auto verdicts = verdicts_of(own, kCautiousRate);
+    std::vector<bool> losing = lost_;
+    for (std::size_t k = 0; k < sizes.size(); ++k)
+      if (fails(own[k]) || verdicts[k] == Verdict::slower) losing[sizes[k]] = true;
+    return losing;
+  }
+
   /// What may be exported of a check that was cut short: by all launches so far, algorithms that
   /// are surely faster, and launch settings under which no size leans to the slower side.
   bool settle() {
     const bool is_mpich = group().backend == Backend::mpich;
+    std::vector<bool> lean = losing();
     for (std::size_t i = 0; i < force_.named.size(); ++i)
-      if (force_.named[i] && !is_mpich && !surely_faster(all_seen(i))) force_.named[i] = false;
+      if (force_.named[i] && !is_mpich && (lean[i] || !surely_faster(all_seen(i)))) {
+        force_.named[i] = false;
+        // Launches with the algorithm say nothing of the library's own choice.
+        since_[i] = looks_.size();
+        lean[i] = false;
+      }
     use_all_ = true;
     std::vector<std::vector<PairedTime>> sizes;
     for (std::size_t i = 0; i < place_.tasks.size(); ++i) sizes.push_back(all_seen(i));
     const auto verdicts = verdicts_of(sizes, kCautiousRate);
     for (std::size_t i = 0; i < sizes.size(); ++i)
-      if (fails(sizes[i]) || verdicts[i] == Verdict::slower) {
+      if (lean[i] || fails(sizes[i]) || verdicts[i] == Verdict::slower) {
         drop(where(i) + " leans to the slower side, and the check was cut short");
         return false;
       }
@@ -393,6 +427,13 @@ class PlaceCheck {
       return false;
     say("the check was cut short: what is kept was measured, but not all of it as it is exported");
     return true;
+  }
+
+  [[nodiscard]] static std::vector<double> times_of_default(const std::vector<PairedTime>& rounds) {
+    std::vector<double> times;
+    for (const PairedTime& round : rounds)
+      if (round.default_us > 0) times.push_back(round.default_us);
+    return times;
   }
 
   /// Rows of what is in force, with what was seen of it.
@@ -408,7 +449,12 @@ class PlaceCheck {
       const auto [chosen, defaults] = worked(sizes[i]);
       evidence.launches = static_cast<int>(chosen.size());
       const auto ratio = ratio_of(sizes[i]);
-      if (!ratio) continue;
+      if (!ratio) {
+        // What the default can do and the setting cannot loses.
+        const auto alone = times_of_default(sizes[i]);
+        if (!alone.empty()) evidence.default_us = median(alone);
+        continue;
+      }
       evidence.default_us = median(defaults);
       evidence.tuned_us = median(chosen);
       evidence.ratio = ratio->value;
@@ -466,6 +512,7 @@ class PlaceCheck {
   std::vector<bool> tried_;         ///< algorithms that were in force once
   std::vector<CheckTimes> looks_;   ///< at the set in force
   std::vector<CheckTimes> again_;   ///< by look: sizes that seemed slower in it
+  std::vector<bool> lost_;          ///< by size: with the setting that it has
   std::vector<std::size_t> since_;  ///< by size: the first look at its setting
 };
 

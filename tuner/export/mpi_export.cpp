@@ -224,7 +224,8 @@ std::string mpich_variable(Collective collective) {
 
 bool loses(const TableEntry& check) {
   const TableEvidence& evidence = check.evidence;
-  return !(evidence.ratio > 0) || evidence.verdict == name_of(Verdict::slower);
+  const bool not_run = evidence.default_us > 0 && !(evidence.ratio > 0);
+  return not_run || evidence.verdict == name_of(Verdict::slower);
 }
 
 std::map<Collective, std::string> mpich_algorithms(const std::vector<TableEntry>& entries) {

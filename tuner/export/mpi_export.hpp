@@ -38,8 +38,9 @@ std::map<std::string, std::string> mpich_variables(const std::vector<TableEntry>
                                                    const std::vector<TableEntry>& checks,
                                                    std::vector<std::string>& notes);
 /// Was a size surely slower when it was checked (verdict SLOWER, which a check gives with the
-/// number of sizes in mind), or did it not run? A size that was merely not shown to be harmless
-/// does not lose: of a hundred sizes measured a few times each, some always seem slower.
+/// number of sizes in mind), or did it not run where the default did? A size that was merely not
+/// shown to be harmless does not lose: of a hundred sizes measured a few times each, some always
+/// seem slower.
 bool loses(const TableEntry& check);
 
 }  // namespace dynamiccl

@@ -430,6 +430,54 @@ TEST_CASE("records that did not get through are told on a rank's stderr") {
   CHECK(folder.lines(0) == std::vector<std::string>{"one"});
 }
 
+TEST_CASE("what waits takes no longer where there is nobody to connect to") {
+  const Folder folder;
+  auto server = std::make_unique<RecordServer>(RecordServer::Launch{folder.path, "{}", 1});
+  const int port = server->port();
+  RecordLink link(endpoint_of(*server), 0, "refuse");
+  link.write("one");
+  server.reset();
+  const auto began = Clock::now();
+  // Eight seconds over the slowest link.
+  link.write(std::string(4'000'000, 'x'));
+  CHECK(Clock::now() - began < std::chrono::seconds(7));
+  // Somebody who refuses ends it, not thirty seconds.
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  REQUIRE(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  REQUIRE(listen(listener, 1) == 0);
+  std::thread refusing([&] {
+    const int file = accept(listener, nullptr, nullptr);
+    FrameHeader header;
+    header.kind = FrameKind::refused;
+    const std::string bytes = frame(header, "gone");
+    static_cast<void>(send(file, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+    char rest[256];
+    while (recv(file, rest, sizeof(rest), 0) > 0) {
+    }
+    close(file);
+  });
+  CHECK_THROWS_WITH(link.write("three"), ContainsSubstring("gone"));
+  refusing.join();
+  close(listener);
+}
+
+TEST_CASE("many small files beside run.json are handed out in the time of their bytes") {
+  const Folder folder;
+  for (int i = 0; i < 300; ++i) std::ofstream(fmt::format("{}/table{}", folder.path, i)) << i;
+  RecordServer server({folder.path, "{}", 1});
+  const auto began = Clock::now();
+  const auto run = fetch_run(endpoint_of(server));
+  CHECK(Clock::now() - began < std::chrono::seconds(3));
+  CHECK(run.files.size() == 300);
+  for (const auto& [name, bytes] : run.files) CHECK("table" + bytes == name);
+}
+
 TEST_CASE("signal handlers find no connection that was closed") {
   const Folder folder;
   RecordServer server({folder.path, "{}", 1});

@@ -201,6 +201,13 @@ TEST_CASE("launch settings alone are exported, and fall with their algorithms wh
   CHECK(text_of(made, "openmpi.env").find("dynamic_rules") == std::string::npos);
   check(1 << 18, "chain", "FASTER");
   CHECK(export_table(table, ExportFormat::openmpi, {}).files.size() == 2);
+  // At which neither side worked: nothing is known of the settings.
+  check(1 << 22, "library", "");
+  table.checks.back().evidence.default_us = table.checks.back().evidence.ratio = 0;
+  CHECK(export_table(table, ExportFormat::openmpi, {}).files.size() == 2);
+  table.checks.back().evidence.default_us = 100;  // the default worked
+  CHECK_THROWS_AS(export_table(table, ExportFormat::openmpi, {}), Error);
+  table.checks.pop_back();
   check(1 << 20, "library", "SLOWER");
   // What chain does without the limit nobody measured.
   CHECK_THROWS_AS(export_table(table, ExportFormat::openmpi, {}), Error);

@@ -26,6 +26,8 @@ class QueuedThreads final : public ThreadCommunicator {
   using ThreadCommunicator::ThreadCommunicator;
   void alltoallv(const void* in, void* out, const PairCounts& counts, DataType) override {
     ++swaps;
+    for (std::size_t p = 0; p < counts.receive.size(); ++p)
+      most = std::max(most, counts.receive_at[p] + counts.receive[p]);
     std::vector<Request> requests;
     for (int peer = 0; peer < size(); ++peer) {
       const auto p = static_cast<std::size_t>(peer);
@@ -49,6 +51,7 @@ class QueuedThreads final : public ThreadCommunicator {
   [[nodiscard]] bool works_on_gpu() const override { return true; }
   [[nodiscard]] GpuQueue* queue() override { return &queue_; }
   int swaps = 0;
+  int most = 0;  ///< elements that one of them received
 
  private:
   static constexpr int kSwapTag = -2;
@@ -205,4 +208,48 @@ TEST_CASE("servers answer workers on GPUs by way of host memory", "[d-13]") {
     const auto make = [&] { return make_lazy_driver(comm, plan, spec, *worker, Micros(30e6)); };
     check_rounds(comm, plan, spec, worker, Micros(30e6), make, record);
   });
+}
+
+TEST_CASE("neighbours swap what an int does not count in parts, and average to the same bits") {
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 107;
+  const auto average = [&](std::size_t most_at_once, int& swaps, int& most) {
+    Network network;
+    std::vector<std::vector<float>> means(kRanks);
+    std::vector<std::pair<int, int>> seen(kRanks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank)
+      threads.emplace_back([&, rank] {
+        QueuedThreads comm(network, rank, kRanks);
+        NamedGpuMemory memory;
+        std::vector<float> own(kCount);
+        for (std::size_t i = 0; i < kCount; ++i)
+          own[i] = 0.1F * static_cast<float>(rank) + 0.01F * static_cast<float>(i);
+        NeighbourAverage neighbours(comm, memory, PeerGraph::ring, kCount, 1, Micros{30e6},
+                                    most_at_once);
+        for (std::uint64_t round = 0; round < 2; ++round) {
+          const float* mean = neighbours.average(round, own.data());
+          own.assign(mean, mean + kCount);
+        }
+        means[static_cast<std::size_t>(rank)] = own;
+        seen[static_cast<std::size_t>(rank)] = {comm.swaps, comm.most};
+      });
+    for (auto& thread : threads) thread.join();
+    for (const auto& [calls, elements] : seen) {
+      CHECK(calls == seen.front().first);
+      most = std::max(most, elements);
+    }
+    swaps = seen.front().first;
+    return means;
+  };
+  int swaps = 0;
+  int most = 0;
+  const auto whole = average(1 << 20, swaps, most);
+  CHECK(swaps == 2);
+  CHECK(most == 2 * kCount);
+  most = 0;
+  const auto parts = average(200, swaps, most);
+  CHECK(swaps == 2 * 3);  // of 50 elements at most
+  CHECK(most == 2 * 50);
+  CHECK(parts == whole);
 }

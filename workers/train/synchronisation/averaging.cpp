@@ -47,61 +47,73 @@ void mix_in(TensorMemory& memory, const Mixing& mixing, int worker, const float*
 }
 
 NeighbourAverage::NeighbourAverage(Communicator& comm, TensorMemory& memory, PeerGraph topology,
-                                   std::size_t count, std::uint64_t seed, Micros silence)
+                                   std::size_t count, std::uint64_t seed, Micros silence,
+                                   std::size_t most_at_once)
     : comm_(comm),
       memory_(memory),
       topology_(topology),
       count_(count),
       seed_(seed),
-      silence_(silence) {
+      silence_(silence),
+      part_(count) {
+  // The same on every worker, however many neighbours it has; there are fewer than workers.
+  if (on_queue())
+    part_ = std::clamp<std::size_t>(most_at_once / static_cast<std::size_t>(comm.size()), 1,
+                                    std::max<std::size_t>(1, count));
   out_.resize(memory_, count_);
 }
 
+bool NeighbourAverage::on_queue() const { return memory_.on_gpu() && comm_.queue() != nullptr; }
+
 const float* NeighbourAverage::average(std::uint64_t round, const float* own) {
   const int worker = comm_.rank();
-  Mixing mixing = mixing_of(topology_, comm_.size(), worker, round, seed_);
-  const std::size_t wanted = mixing.from.size() * count_;
+  const Mixing mixing = mixing_of(topology_, comm_.size(), worker, round, seed_);
+  const std::size_t wanted = mixing.from.size() * part_;
   if (in_.size() < wanted) in_.resize(memory_, wanted);
-  if (memory_.on_gpu() && comm_.queue() != nullptr) {
-    swap_on_queue(mixing, own);
-  } else {
-    swap(mixing, own);
+  Mixing counted = mixing;
+  if (planted_fault().drop_neighbour && worker == comm_.size() - 1 && !mixing.from.empty()) {
+    counted.self += mixing.from.front().weight;
+    counted.from.erase(counted.from.begin());
+  }
+  const std::size_t left_out = mixing.from.size() - counted.from.size();
+  for (std::size_t at = 0; at < count_; at += part_) {
+    const std::size_t part = std::min(part_, count_ - at);
+    if (on_queue()) {
+      swap_on_queue(mixing, own + at, part);
+    } else {
+      swap(mixing, own + at, part);
+    }
+    std::vector<const float*> of;
+    for (std::size_t n = left_out; n < mixing.from.size(); ++n) of.push_back(in_.at(n * part));
+    mix_in(memory_, counted, worker, own + at, of, out_.at(at), part);
   }
   sent_bytes_ += mixing.to.size() * count_ * sizeof(float);
-  std::vector<const float*> of;
-  for (std::size_t n = 0; n < mixing.from.size(); ++n) of.push_back(in_.at(n * count_));
-  if (planted_fault().drop_neighbour && worker == comm_.size() - 1 && !mixing.from.empty()) {
-    mixing.self += mixing.from.front().weight;
-    mixing.from.erase(mixing.from.begin());
-    of.erase(of.begin());
-  }
-  mix_in(memory_, mixing, worker, own, of, out_.data(), count_);
   return out_.data();
 }
 
-void NeighbourAverage::swap(const Mixing& mixing, const float* own) {
-  const std::size_t bytes = count_ * sizeof(float);
+void NeighbourAverage::swap(const Mixing& mixing, const float* own, std::size_t part) {
+  const std::size_t bytes = part * sizeof(float);
   memory_.complete();                             // the library takes a GPU's memory as it is
   std::vector<std::pair<Request, int>> requests;  ///< with whom
   for (std::size_t n = 0; n < mixing.from.size(); ++n) {
     const int from = mixing.from[n].worker;
-    requests.emplace_back(comm_.irecv(in_.at(n * count_), bytes, from, kGossipTag), from);
+    requests.emplace_back(comm_.irecv(in_.at(n * part), bytes, from, kGossipTag), from);
   }
   for (const int to : mixing.to) requests.emplace_back(comm_.isend(own, bytes, to, kGossipTag), to);
   for (const auto& [request, peer] : requests) comm_.wait_within(request, peer, silence_);
 }
 
 /// In one group: neighbours that each waited for the first of theirs could wait around a ring.
-void NeighbourAverage::swap_on_queue(const Mixing& mixing, const float* own) {
+void NeighbourAverage::swap_on_queue(const Mixing& mixing, const float* own, std::size_t part) {
   const auto ranks = static_cast<std::size_t>(comm_.size());
   const std::vector<int> none(ranks, 0);
   PairCounts counts{none, none, none, none};
-  const auto count = static_cast<int>(count_);
+  const auto count = static_cast<int>(part);
   for (const int to : mixing.to) counts.send[static_cast<std::size_t>(to)] = count;
   for (std::size_t n = 0; n < mixing.from.size(); ++n) {
     const auto from = static_cast<std::size_t>(mixing.from[n].worker);
     counts.receive[from] = count;
-    counts.receive_at[from] = static_cast<int>(n * count_);
+    counts.receive_at[from] = static_cast<int>(n * part);
   }
   GpuOrder& queue = *comm_.queue();
   queue.follow(memory_.stream());

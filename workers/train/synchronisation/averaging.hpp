@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/training/training.hpp"
@@ -26,8 +27,11 @@ void mix_in(TensorMemory& memory, const Mixing& mixing, int worker, const float*
 class NeighbourAverage {
  public:
   /// @param silence after which a neighbour is taken for lost, where the library can tell
+  /// @param most_at_once elements of all neighbours in one group, which counts them with an int;
+  /// more go one part after the other
   NeighbourAverage(Communicator& comm, TensorMemory& memory, PeerGraph topology, std::size_t count,
-                   std::uint64_t seed, Micros silence);
+                   std::uint64_t seed, Micros silence,
+                   std::size_t most_at_once = std::numeric_limits<int>::max());
   /// Ranks: all, each is the worker of its number.
   /// @returns the new weights, until the next call
   const float* average(std::uint64_t round, const float* own);
@@ -37,8 +41,9 @@ class NeighbourAverage {
   }
 
  private:
-  void swap(const Mixing& mixing, const float* own);
-  void swap_on_queue(const Mixing& mixing, const float* own);
+  [[nodiscard]] bool on_queue() const;
+  void swap(const Mixing& mixing, const float* own, std::size_t part);
+  void swap_on_queue(const Mixing& mixing, const float* own, std::size_t part);
 
   Communicator& comm_;
   TensorMemory& memory_;
@@ -46,6 +51,7 @@ class NeighbourAverage {
   std::size_t count_;
   std::uint64_t seed_;
   Micros silence_;
+  std::size_t part_;  ///< elements that are swapped at once
   FlatBuffer out_;
   FlatBuffer in_;  ///< of one neighbour after the other
   std::uint64_t sent_bytes_ = 0;
