@@ -239,7 +239,7 @@ bool OnlineLearner::may_try(const Learning& learning) const {
   // The sizes that matter for the step may cost the most; none takes it all.
   const double part = (learning.share + 1 / static_cast<double>(tasks_.size())) / 2;
   return lost_us < allowed_us && learning.lost_us < allowed_us * std::max(part, learning.share) &&
-         lost_us_ < options_.learn_cost * (lasted_us + horizon_us);
+         lost_us_ < options_.learn_cost * std::max(lasted_us, horizon_us);
 }
 
 void OnlineLearner::record(const Learning& learning, const LoopStep& done, std::int64_t calls,

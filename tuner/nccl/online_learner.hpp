@@ -40,9 +40,11 @@ struct LearnerOptions {
   /// A setting of a size that is neither clearly slower nor faster is given up after so many calls
   /// of it, and two bursts of them.
   std::uint32_t calls_per_trial = 20;
-  /// Part of the job's time that settings which turn out slower may cost; 0: as much as it takes.
+  /// Part of the job's time so far that settings which turn out slower may cost, all searches
+  /// together, but for those under way when it is used up; 0: as much as it takes.
   double learn_cost = 0.02;
-  /// Of so many steps at least: a job that has just begun is believed to last that long.
+  /// Of the time of so many steps at least: a job that has just begun is believed to last that
+  /// long.
   std::size_t least_horizon = 1000;
   /// Steps under one table before it is judged, where steps are known.
   std::size_t steps_per_trial = 3;

@@ -300,7 +300,8 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
       ->check(CLI::Range(0.0, 1e6))
       ->group(kGroup);
   verb.add_option("--learn-cost", arguments.learn_cost,
-                  "of --online: percent of the job's time that trying may cost (2; 0: no limit)")
+                  "of --online: percent of the job's time so far, of 1,000 steps at least, that "
+                  "trying may cost (2; 0: no limit)")
       ->check(CLI::Range(0.0, 100.0))
       ->group(kGroup);
   verb.add_option("--max-gpu-memory", arguments.most_gpu_memory,

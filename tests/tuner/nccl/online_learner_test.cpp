@@ -325,6 +325,12 @@ TEST_CASE("a leader learns after one that left no known table, whose first propo
   {
     Leader earlier(job.region());
     REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    CallTable table{};
+    table.cells[kAllReduce][26].channels = 4;
+    earlier.propose(table, 5);
+    for (int calls = 0; calls < 10; ++calls) job.call(26);
+    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    REQUIRE(earlier.committed());
     earlier.propose(CallTable{}, 5);
   }
   LearnerOptions options;
@@ -346,12 +352,13 @@ TEST_CASE("a leader learns after one that left no known table, whose first propo
 }
 
 TEST_CASE("dynamiccl-leader refuses numbers that bound nothing", "[E-116]") {
+  const Job job;
   for (const char* words : {"--learn-cost nan", "--learn-cost inf", "--seconds nan",
                             "--seconds inf", "--seconds -1", "--learn-cost 2x"}) {
     INFO(words);
-    // A folder without ranks: it would wait for them.
-    const int code = std::system(
-        (std::string("timeout 10 " DYNAMICCL_LEADER " . ") + words + " 2>/dev/null").c_str());
+    // Taken, it would lead ranks that make no call.
+    const std::string leader = "timeout 10 " DYNAMICCL_LEADER " " + job.folder + " " + words;
+    const int code = std::system((leader + " 2>/dev/null").c_str());
     CHECK(WEXITSTATUS(code) == 2);
   }
 }
@@ -372,6 +379,22 @@ TEST_CASE("trying settings costs no more than its part of the job's time", "[E-1
   // And the setting that is being tried when it is used up.
   CHECK(bounded < 0.0005 * 100 * 200'000 + 60'000);
   CHECK(free > 1.5 * bounded);
+}
+
+TEST_CASE("searches anew have no part of the job's time of their own", "[E-108]") {
+  ChangingJob job({}, 0.001);
+  job.job.wanted_channels = 2;
+  job.settle(20'000);
+  // 100 steps of 200 ms are not over yet: what was lost counts for their 20 s, and is used up.
+  const double allowed_us = 0.001 * 100 * 200'000;
+  INFO(job.learner->lost().count());
+  REQUIRE(job.learner->lost().count() >= allowed_us);
+  job.ns += 14'000'000'000;
+  REQUIRE(job.ns < 20'000'000'000);
+  job.learner->reopen();
+  REQUIRE_FALSE(job.learner->finished());
+  job.settle(20'000);
+  CHECK(job.learner->rounds() == 0);
 }
 
 TEST_CASE("a search that steps re-open comes to its end", "[E-108]") {
