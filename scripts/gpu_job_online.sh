@@ -97,7 +97,7 @@ part_neighbour() {
   accompanied $((2 * steps)) "$file" "$out/online-neighbour.log" & job=$!
   until [ "$(rounds_of "$file")" -ge "$steps" ] || ! kill -0 $job 2>/dev/null; do sleep 0.05; done
   cp "$out/job.sh" "$out/neighbour.sh"
-  sed -i 's/\bjob\([01$]\)/near\1/g; s/10 + rank/20 + rank/; s/subnet.10/subnet.20/' "$out/neighbour.sh"
+  sed -i 's/\bjob\([0-9$]\)/near\1/g; s/10 + rank/20 + rank/; s/subnet.10/subnet.20/' "$out/neighbour.sh"
   ( [ "${WALL:-loopback}" != docker ] || export MASTER_ADDR=$engine_subnet.20
     timeout 60 "$out/neighbour.sh" "${NEAR:-300}" "$out/steps-neighbour.txt" ) & neighbour=$!
   wait $job || failed=1
