@@ -463,6 +463,7 @@ TEST_CASE("what waits takes no longer where there is nobody to connect to") {
     close(file);
   });
   CHECK_THROWS_WITH(link.write("three"), ContainsSubstring("gone"));
+  shutdown(listener, SHUT_RDWR);
   refusing.join();
   close(listener);
 }
