@@ -439,7 +439,7 @@ std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
 }
 
 std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
-  if (backend != Backend::nccl && backend != Backend::cuda_aware_mpi) return "";
+  if (!backend_facts(backend).on_gpu) return "";
   const CodecRow& codec = codec_row(spec.compression);
   if (codec.codec == Codec::none) return "";
   const auto refusal = [&](const char* why) {
