@@ -91,12 +91,15 @@ FileGuard::State FileGuard::look() {
     lost_ = "another file has taken its name";
     return State::elsewhere;
   }
+  size_ = std::max(size_, status.st_size);
+  const bool other_contents = status.st_size == size_ && identity_on_disk_ && overwritten();
+  // It may have been cut while its contents were read.
+  if (other_contents && stat(path_.c_str(), &status) != 0) status.st_size = 0;
   if (status.st_size < size_) {
     lost_ = fmt::format("it was cut from {} to {} bytes", size_, status.st_size);
     return State::damaged;
   }
-  size_ = std::max(size_, status.st_size);
-  if (identity_on_disk_ && overwritten()) {
+  if (other_contents) {
     lost_ = "other contents were written over it";
     return State::damaged;
   }
