@@ -325,29 +325,6 @@ TEST_CASE("a database that is deleted under a run is not made again", "[safety]"
   CHECK(program.processes().empty());
 }
 
-TEST_CASE("a database that is cut or written over under a run is left as it is", "[safety]") {
-  const Program other;
-  REQUIRE(other.run({"run", other.file("x.toml", experiment(quick(2)))}).exit_code == 0);
-  for (const bool cut : {true, false}) {
-    INFO("cut " << cut);
-    const Program program;
-    const pid_t pid = program.start({"run", program.file("x.toml", experiment(kTwoLaunches))});
-    REQUIRE(program.wait_until(kOkLaunches, 1));
-    if (cut)
-      fs::resize_file(program.db(), 100);
-    else
-      std::fstream(program.db(), std::ios::in | std::ios::out | std::ios::binary)
-          << text_of(other.db());
-    const auto after = text_of(program.db());
-    CHECK(Program::wait(pid) == 1);
-    const auto said = said_by(program);
-    CHECK_THAT(said, ContainsSubstring(cut ? "it was cut from" : "other contents were written"));
-    CHECK(text_of(program.db()) == after);
-    CHECK_FALSE(fs::exists(program.db() + "-wal"));
-    CHECK(program.processes().empty());
-  }
-}
-
 TEST_CASE("a resume that cannot measure what is missing does not end as complete", "[safety]") {
   const Program program;
   const auto path = program.file("x.toml", experiment(kSlowRun));
