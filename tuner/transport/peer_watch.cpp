@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -28,11 +29,14 @@ std::vector<int>& tracked() {
   return *sockets;
 }
 
+std::atomic<bool> g_forked{false};
+
 void before_fork() { tracked_mutex().lock(); }
 void after_fork() { tracked_mutex().unlock(); }
 void in_child() {
   for (const int socket : tracked()) ::close(socket);
   tracked().clear();
+  g_forked.store(true);
   tracked_mutex().unlock();
 }
 
@@ -62,6 +66,8 @@ void close_tracked(Descriptor& socket) {
   all.erase(place);
   socket.reset();
 }
+
+bool forked() { return g_forked.load(); }
 
 bool send_packet(int socket, const Packet& packet, int file) {
   iovec part{const_cast<Packet*>(&packet), sizeof packet};

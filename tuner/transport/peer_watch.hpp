@@ -54,5 +54,8 @@ Received receive_packet(int socket, Packet& packet, Descriptor& file);
 std::mutex& fork_mutex();
 void track_socket(int socket);
 void close_tracked(Descriptor& socket);
+/// Whether this process was forked from one that had such sockets: it has neither these nor the
+/// threads that serve them.
+bool forked();
 
 }  // namespace dynamiccl::transport

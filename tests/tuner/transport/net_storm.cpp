@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include <fstream>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "tests/tuner/transport/loaded_net.hpp"
@@ -206,6 +208,42 @@ void read_all(int file, void* data, std::size_t bytes) {
   }
 }
 
+/// Lives on when its rank has ended, until the test does: only closed descriptors can show the end.
+[[noreturn]] void live_on() {
+  for (int file = 0; file <= 2; ++file) close(file);
+  for (int i = 0; i < 600; ++i) usleep(100'000);
+  _exit(0);
+}
+
+/// A thread that forks, at whatever moment the network is in, as long as this lives.
+class ForkOften {
+ public:
+  explicit ForkOften(bool wanted) {
+    if (!wanted) return;
+    signal(SIGCHLD, SIG_IGN);  // nobody waits for children
+    thread_ = std::thread([this] {
+      constexpr int kMostAlive = 16;
+      for (int count = 0; !over_.load(); ++count) {
+        if (fork() == 0) {
+          if (count % 2 == 0 || count >= 2 * kMostAlive) _exit(0);
+          live_on();
+        }
+        usleep(1000);
+      }
+    });
+  }
+  ForkOften(const ForkOften&) = delete;
+  ForkOften& operator=(const ForkOften&) = delete;
+  ~ForkOften() {
+    over_.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
 /// One rank's life.
 class Rank {
  public:
@@ -219,6 +257,7 @@ class Rank {
 
   double run() {
     check(net_.init(log_line), "init");
+    const ForkOften forks(options_.fork_often);
     double seconds = 0;
     int files = 0;
     for (int round = 0; round < options_.rounds; ++round) {
@@ -301,11 +340,7 @@ class Rank {
   }
 
   static void fork_child() {
-    if (fork() != 0) return;
-    // Outlives the rank until the test ends: only closed descriptors can show the rank's end.
-    for (int file = 0; file <= 2; ++file) close(file);
-    for (int i = 0; i < 600; ++i) usleep(100'000);
-    _exit(0);
+    if (fork() == 0) live_on();
   }
 
   const StormOptions& options_;

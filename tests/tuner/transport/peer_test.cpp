@@ -5,19 +5,21 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
-#include <cstdarg>
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include "tests/tuner/transport/in_child.hpp"
+#include "tests/tuner/transport/last_words.hpp"
 #include "tests/tuner/transport/loaded_net.hpp"
 #include "tuner/transport/peer_watch.hpp"
 #include "tuner/transport/ring_connection.hpp"
 #include "tuner/transport/wire.hpp"
 
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::g_said;
 using dynamiccl::testing::in_child;
+using dynamiccl::testing::keep;
 using dynamiccl::testing::LoadedNet;
 using dynamiccl::testing::plugin_library;
 using dynamiccl::testing::TestFolder;
@@ -66,16 +68,6 @@ struct Victim {
     return true;
   }
 };
-
-std::string g_said;
-void keep(int level, unsigned long, const char*, int, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  if (level <= nccl_net::kWarn) g_said = text;
-}
 
 }  // namespace
 
