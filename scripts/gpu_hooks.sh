@@ -74,7 +74,7 @@ cells() { # NAME
   [ -e "$out/ours-$1.sqlite" ] || return
   "$program" query --db "$out/ours-$1.sqlite" --format json "SELECT r.seed AS seed, v.environment AS environment,
       v.synchronisation AS synchronisation, v.compression AS compression,
-      json_extract(t.details_json, '\$.target_reached') AS reached, json_extract(t.details_json, '\$.accuracies[#-1][0]') AS steps,
+      json_extract(t.details_json, '\$.target_reached') AS reached, json_extract(t.details_json, '\$.worker_steps') AS steps,
       v.accuracy AS accuracy, v.step_us AS step_us, json_extract(t.details_json, '\$.trained_us') AS trained_us, v.settings AS settings
     FROM v_training v JOIN run r ON r.id = v.run_row JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = 0
     WHERE v.counts" >"$out/ours-$1.json"
