@@ -1,11 +1,14 @@
 // Peers that are not what they should be.
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -180,6 +183,55 @@ TEST_CASE("A hello without a ring is refused") {
     return "no answer";
   });
   CHECK_THAT(found, ContainsSubstring("not one of this transport's"));
+}
+
+TEST_CASE("A rank of another version, or that copies by another way, is refused with what to set") {
+  const TestFolder folder;
+  const auto said_of = [&](auto&& change) {
+    return in_child([&]() -> std::string {
+      setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+      const LoadedNet net(plugin_library(), 11);
+      if (net.init(keep) != 0) return "init " + g_said;
+      char handle[nccl_net::kHandleBytes] = {};
+      void* listener = nullptr;
+      if (net.listen(handle, &listener) != 0) return "listen " + g_said;
+      Handle theirs{};
+      std::memcpy(&theirs, handle, sizeof theirs);
+      change(theirs);
+      std::memcpy(handle, &theirs, sizeof theirs);
+      void* sender = nullptr;
+      const std::string said = net.connect(handle, &sender) == 0 ? "connects" : g_said;
+      net.close_listen(listener);
+      return said;
+    });
+  };
+  CHECK_THAT(said_of([](Handle& handle) { ++handle.version; }),
+             ContainsSubstring("does not use this version"));
+  CHECK_THAT(said_of([](Handle& handle) { handle.magic = 0; }),
+             ContainsSubstring("NCCL_NET_PLUGIN and DYNAMICCL_SHARED_FOLDER alike"));
+  CHECK_THAT(said_of([](Handle& handle) { handle.device = 1; }),
+             ContainsSubstring("DYNAMICCL_TRANSPORT_DEVICE=0 on all ranks"));
+  CHECK_THAT(said_of([](Handle& handle) { ++handle.name; }),
+             ContainsSubstring("Has its process ended?"));
+  CHECK(said_of([](Handle&) {}) == "connects");
+}
+
+TEST_CASE("A start removes what ranks left that were killed before it") {
+  const TestFolder folder;
+  std::string problem;
+  const auto open = SharedFolder::open(folder.path(), problem);
+  { const Descriptor before = open->listen(1, problem); }
+  { const Descriptor just_now = open->listen(2, problem); }
+  const std::string old = folder.path() + "/dynamiccl-0000000000000001.sock";
+  const timespec minute_ago[2] = {{std::time(nullptr) - 60, 0}, {std::time(nullptr) - 60, 0}};
+  REQUIRE(utimensat(AT_FDCWD, old.c_str(), minute_ago, 0) == 0);
+  CHECK(in_child([&] {
+          setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+          return std::to_string(LoadedNet(plugin_library(), 11).init(keep));
+        }) == "0");
+  CHECK(access(old.c_str(), F_OK) != 0);
+  // A rank that has bound its socket but does not listen yet looks like this.
+  CHECK(access((folder.path() + "/dynamiccl-0000000000000002.sock").c_str(), F_OK) == 0);
 }
 
 TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the first connection") {
