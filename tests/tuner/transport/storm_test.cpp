@@ -163,6 +163,20 @@ TEST_CASE("Memory that one rank lends another is copied into, and given back") {
   CHECK(result.errors == 1);
 }
 
+TEST_CASE("Memory of a GPU for a rank that shares no folder is refused when they connect") {
+  if (!fake_driver())
+    SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  options.device = true;
+  options.folders_apart = true;
+  const StormResult result = run_storm(options);
+  CHECK_FALSE(result.ok);
+  for (const char* rank : {"rank 0: connect", "rank 1: connect"})
+    CHECK_THAT(result.problem, Catch::Matchers::ContainsSubstring(rank));
+  CHECK_THAT(result.problem, Catch::Matchers::ContainsSubstring("not sent by TCP"));
+}
+
 TEST_CASE("A GPU that the peer cannot reach fails the connection, not the first message") {
   if (!fake_driver())
     SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
