@@ -3,8 +3,8 @@
 images of workers/train/dataset.cpp ("generated-hard"), sample by sample. Knows nothing of any tuner.
 
 Started once per rank with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; rank 0 prints one JSON line:
-{"hook", "seed", "reached", "seconds", "steps", "accuracy", "step_ms", "ranks"}. seconds: training alone, without looking
-at the accuracy; until the target, or until the end.
+{"hook", "seed", "reached", "seconds", "steps", "accuracy", "step_ms", "mean_ms", "ranks"}. seconds: training alone, without
+looking at the accuracy; until the target, or until the end. mean_ms: of all steps but the first eight; whole averaging periods.
 
     ddp_hooks.py --hook powersgd --target 0.6 --epochs 8 --seed 1
 """
@@ -125,9 +125,10 @@ def train(arguments, device, rank, ranks):
         if reached:
             break
     if rank == 0:
+        whole = times[8:8 + (len(times) - 8) // arguments.local_steps * arguments.local_steps]
         print(json.dumps({"hook": arguments.hook, "seed": arguments.seed, "reached": reached, "seconds": round(sum(times), 4),
                           "steps": len(times), "accuracy": found, "step_ms": round(1e3 * statistics.median(times), 4),
-                          "ranks": ranks}), flush=True)
+                          "mean_ms": round(1e3 * statistics.mean(whole), 4) if whole else None, "ranks": ranks}), flush=True)
 
 
 def main():
