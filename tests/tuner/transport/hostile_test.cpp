@@ -15,10 +15,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -489,6 +491,37 @@ TEST_CASE("A listener of another user is refused before anything is sent to it")
       });
   CHECK_THAT(found, ContainsSubstring("runs as user 12345"));
   CHECK_THAT(found, !ContainsSubstring("fell over"));
+}
+
+TEST_CASE("A forked process has neither the rank's rings nor its sockets") {
+  const TestFolder folder;
+  const auto has = [] {
+    int sockets = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string to = std::filesystem::read_symlink(entry.path(), gone).string();
+      sockets += to.rfind("socket:", 0) == 0 || to.find("eventpoll") != std::string::npos ? 1 : 0;
+    }
+    return std::to_string(sockets) + " sockets, " + (own_ring() != nullptr ? "a ring" : "no ring");
+  };
+  const std::string found = in_child([&]() -> std::string {
+    const std::string before = has();
+    setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+    const LoadedNet net(plugin_library(), 11);
+    char handle[nccl_net::kHandleBytes] = {};
+    void* listener = nullptr;
+    void* sender = nullptr;
+    void* receiver = nullptr;
+    if (net.init(keep) != 0 || net.listen(handle, &listener) != 0) return "listen " + g_said;
+    if (net.connect(handle, &sender) != 0 || sender == nullptr) return "connect " + g_said;
+    while (receiver == nullptr)
+      if (net.accept(listener, &receiver) != 0) return "accept " + g_said;
+    return (has() == before ? "nothing to lose; " : "") + in_child(has) +
+           (in_child(has) == before ? "" : ", but " + before + " before");
+  });
+  // Whatever sockets this test was started with stay.
+  CHECK_THAT(found, ContainsSubstring("no ring"));
+  CHECK_THAT(found, !ContainsSubstring("nothing to lose") && !ContainsSubstring("but"));
 }
 
 TEST_CASE("A process that was forked from one that uses the network is told so") {
