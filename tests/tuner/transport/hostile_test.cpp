@@ -33,6 +33,7 @@
 #include "tuner/transport/wire.hpp"
 
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::can_become;
 using dynamiccl::testing::g_said;
 using dynamiccl::testing::in_child;
 using dynamiccl::testing::keep;
@@ -414,7 +415,7 @@ TEST_CASE("Random words of a peer that lends its GPU's memory end a sender with 
 }
 
 TEST_CASE("A peer of another user is dropped though it knows the token and may reach the socket") {
-  if (geteuid() != 0) SKIP("a process of another user needs root");
+  if (!can_become(kOtherUser)) SKIP("a process of another user needs root");
   const std::string found = beside(
       [](const Pipe& handles, const std::string& folder) -> std::string {
         // Both users may use such a folder, as /dev/shm; the socket file is opened to all by hand.
@@ -460,7 +461,7 @@ TEST_CASE("A peer of another user is dropped though it knows the token and may r
 }
 
 TEST_CASE("A listener of another user is refused before anything is sent to it") {
-  if (geteuid() != 0) SKIP("a process of another user needs root");
+  if (!can_become(kOtherUser)) SKIP("a process of another user needs root");
   const std::string found = beside(
       [](const Pipe& handles, const std::string& folder) -> std::string {
         setenv("DYNAMICCL_SHARED_FOLDER", folder.c_str(), 1);
