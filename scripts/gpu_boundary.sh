@@ -4,7 +4,8 @@
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER PART[=ARGUMENT]...
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER check=20000 times=1 ddp=40 kills=10
 # check: NCCL's operations, each element checked, on every side, and what they leave taken; cycles: three communicators
-# made, used and destroyed so often, and what that leaves taken; times: that many alternated launches of all sides;
+# made, used and destroyed so often while one stays, and what that leaves taken (CYCLES=all: none stays, and NCCL, which
+# forgets NCCL_NET_PLUGIN then, finds the plugin by a link named libnccl-net.so); times: that many alternated launches of all sides;
 # ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst,
 # how long until the others are told; jobkills: one rank of a PyTorch job is killed, after how long does the other end by
 # itself. MODELS=resnet18,... and DDP_OPTIONS="--workers 4 --seconds 100 ..." narrow and change ddp and jobkills.
@@ -20,7 +21,7 @@
 # Runs as root with nccl_boundary and libdynamiccl-nccl-plugin.so in build/release (or PROGRAMS=FOLDER) and libnccl.so.2
 # where DYNAMICCL_NCCL_LIBRARY says, or PyTorch's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,23s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." && root=$(pwd)
 . scripts/gpu_engine.sh
@@ -174,11 +175,17 @@ cycles() { # CYCLES
   done
 }
 operations() { # SIDE VERB NUMBER
-  local side=$1 verb=$2 said loaded left
+  local side=$1 verb=$2 said loaded left which=()
   new_id
+  if [ "$verb" = cycles ] && [ "${CYCLES:-}" = all ]; then
+    which=(all)
+    mkdir -p "$shared/link"
+    case $side in host*) ln -sf "$plugin" "$shared/link/libnccl-net.so" ;; *) rm -f "$shared/link/libnccl-net.so" ;; esac
+    local EXTRA="${EXTRA:-} LD_LIBRARY_PATH=$shared/link:${LD_LIBRARY_PATH:-}"
+  fi
   # The log says which version of the interface NCCL took; standard output is the program's own.
   EXTRA="${EXTRA:-} NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET NCCL_DEBUG_FILE=$shared/nccl.%h.%p" \
-    ranks "$side" "${CHECK_SECONDS:-60}" "$programs/nccl_boundary" --id "$id" "$verb" "$3" "${SEED:-1}" || failed=1
+    ranks "$side" "${CHECK_SECONDS:-60}" "$programs/nccl_boundary" --id "$id" "$verb" "$3" "${SEED:-1}" "${which[@]}" || failed=1
   said=$(for ((rank = 0; rank < ranks; ++rank)); do cat "$work/$rank"; done | paste -sd,)
   loaded=$(cat "$shared"/nccl.* 2>/dev/null | grep -ohE 'Loaded net plugin .*|Using network .*' | sort | uniq -c | tr -s ' ' | paste -sd';' | tr -d '"')
   cp "$shared"/nccl.* "$out/" 2>/dev/null

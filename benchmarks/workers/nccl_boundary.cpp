@@ -5,8 +5,9 @@
 // random operations, sizes, places; three communicators, graphs; fails on a wrong element, and
 // where the second half leaves more descriptors, mappings, threads or memory of the GPU taken than
 // the first
-//   nccl_boundary --id FILE cycles [CYCLES] [SEED]
-// three communicators made, used and destroyed so often; fails where something is left of each
+//   nccl_boundary --id FILE cycles [CYCLES] [SEED] [all]
+// three communicators made, used and destroyed so often, while another one stays, or with "all"
+// none does; fails where something is left of each
 //   nccl_boundary --id FILE time [CALLS] [SIZES] [IDLE_SECONDS]
 // all-reduce of float32, SIZES as 1024,65536,...: median time, and the process's CPU time a call;
 // then the CPU time of so many seconds without a call
@@ -291,30 +292,33 @@ int check_all(const Job& job, std::uint64_t operations, std::uint32_t seed) {
 }
 
 /// What is there after the second cycle is there for good: threads, NCCL's and CUDA's own.
-int cycle_all(const Job& job, int cycles, std::uint32_t seed) {
+/// @param all NCCL unloads its network in every cycle, as no communicator is left
+int cycle_all(const Job& job, int cycles, std::uint32_t seed, bool all) {
   constexpr int kSettled = 2;
   constexpr std::uint64_t kOperations = 100;
   unsigned long long wrong = 0;
   Resources before;
   const auto begin = Clock::now();
+  ncclComm_t stays = all ? nullptr : communicator(job, 0);
   for (int cycle = 0; cycle < cycles; ++cycle) {
     if (cycle == kSettled) before = dynamiccl::boundary::resources();
     const auto number = static_cast<std::size_t>(cycle);
-    Checker checker(job, seed + static_cast<std::uint32_t>(cycle), number * kCommunicators);
+    Checker checker(job, seed + static_cast<std::uint32_t>(cycle), 1 + number * kCommunicators);
     checker.run(kOperations);
     checker.run_graph(2);
     wrong += checker.wrong();
   }
   const Resources after = dynamiccl::boundary::resources();
+  if (stays != nullptr) nccl(nccl_api().comm_destroy(stays), "ncclCommDestroy");
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   const std::string left =
       dynamiccl::boundary::grown(before, after, std::max(1, cycles - kSettled));
   std::printf(
-      "{\"rank\": %d, \"cycles\": %d, \"communicators\": %zu, \"wrong\": %llu, "
-      "\"seconds\": %.1f, \"begin\": %s, \"end\": %s, \"left\": \"%s\"}\n",
-      job.rank, cycles, static_cast<std::size_t>(cycles) * kCommunicators, wrong, seconds,
-      dynamiccl::boundary::text(before).c_str(), dynamiccl::boundary::text(after).c_str(),
-      left.c_str());
+      "{\"rank\": %d, \"cycles\": %d, \"one_stays\": %s, \"communicators\": %zu, "
+      "\"wrong\": %llu, \"seconds\": %.1f, \"begin\": %s, \"end\": %s, \"left\": \"%s\"}\n",
+      job.rank, cycles, all ? "false" : "true", static_cast<std::size_t>(cycles) * kCommunicators,
+      wrong, seconds, dynamiccl::boundary::text(before).c_str(),
+      dynamiccl::boundary::text(after).c_str(), left.c_str());
   return wrong == 0 && left.empty() ? 0 : 1;
 }
 
@@ -443,7 +447,8 @@ int rank_main(const Job& job, int gpu, const std::string& verb, const std::strin
   const auto seed = static_cast<std::uint32_t>(std::atoi(or_else(second, "1").c_str()));
   if (verb == "check")
     return check_all(job, std::strtoull(or_else(first, "2000").c_str(), nullptr, 10), seed);
-  if (verb == "cycles") return cycle_all(job, std::atoi(or_else(first, "12").c_str()), seed);
+  if (verb == "cycles")
+    return cycle_all(job, std::atoi(or_else(first, "12").c_str()), seed, third == "all");
   if (verb == "time")
     return time_all(job, std::atoi(or_else(first, "200").c_str()),
                     sizes_from(or_else(second, "1024,65536,1048576,4194304,16777216,67108864")),

@@ -405,9 +405,9 @@ Result DeviceConnection::test(Request& request, bool& done) {
   };
   done = finished();
   if (!done) {
-    // What was finished before the peer's end still counts.
-    if (sender_ || !peer_gone_.load(std::memory_order_acquire) || finished())
-      return nccl_net::kSuccess;
+    // What was finished before the peer's end still counts. A sender asks too: the word that its
+    // GPU writes is the peer's to write over.
+    if (!peer_gone_.load(std::memory_order_acquire) || finished()) return nccl_net::kSuccess;
     return lost("ended while messages were under way");
   }
   if (!sender_) {

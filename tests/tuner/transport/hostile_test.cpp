@@ -13,27 +13,34 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "tests/tuner/transport/in_child.hpp"
 #include "tests/tuner/transport/last_words.hpp"
 #include "tests/tuner/transport/loaded_net.hpp"
+#include "tests/tuner/transport/test_memory.hpp"
 #include "tuner/transport/peer_watch.hpp"
 #include "tuner/transport/ring.hpp"
 #include "tuner/transport/wire.hpp"
 
 using Catch::Matchers::ContainsSubstring;
+using dynamiccl::testing::can_become;
 using dynamiccl::testing::g_said;
 using dynamiccl::testing::in_child;
 using dynamiccl::testing::keep;
 using dynamiccl::testing::LoadedNet;
 using dynamiccl::testing::plugin_library;
 using dynamiccl::testing::TestFolder;
+using dynamiccl::testing::TestMemory;
 using namespace dynamiccl::transport;
 using Clock = std::chrono::steady_clock;
 namespace nccl_net = dynamiccl::nccl_net;
@@ -304,6 +311,62 @@ void hostile_receiver(const Pipe& handles, const std::string& path, std::uint32_
   _exit(0);
 }
 
+/// Where this process has the ring of its only connection.
+std::byte* own_ring() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("dynamiccl-ring") != std::string::npos)
+      return reinterpret_cast<std::byte*>(std::stoull(line, nullptr, 16));
+  return nullptr;
+}
+
+void as_device_rank(const std::string& folder) {
+  setenv("DYNAMICCL_SHARED_FOLDER", folder.c_str(), 1);
+  setenv("DYNAMICCL_TRANSPORT_DEVICE", "1", 1);
+  setenv("NCCL_NET_GDR_LEVEL", "SYS", 1);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+}
+
+/// A receiver of the network's own that lends memory of its GPU, then asks for messages at random.
+void hostile_lender(const Pipe& handles, const std::string& path, std::uint32_t seed) {
+  as_device_rank(path);
+  const LoadedNet net(plugin_library(), 11);
+  char handle[nccl_net::kHandleBytes] = {};
+  void* listener = nullptr;
+  if (net.init(keep) != 0 || net.listen(handle, &listener) != 0) _exit(1);
+  if (write(handles.ends[1], handle, sizeof handle) != sizeof handle) _exit(1);
+  void* receiver = nullptr;
+  while (receiver == nullptr)
+    if (net.accept(listener, &receiver) != 0) _exit(2);
+  const TestMemory lent(8 * kCellBytes, true);
+  void* memory = nullptr;
+  if (net.reg_mr(receiver, lent.data(), 8 * kCellBytes, nccl_net::kPointerCuda, &memory) != 0)
+    _exit(3);
+  std::byte* ring = own_ring();
+  if (ring == nullptr) _exit(4);
+  auto* slots = reinterpret_cast<Slot*>(ring + kMostCells * sizeof(Cell));
+  std::mt19937_64 random(seed);
+  const bool nearly = seed % 2 != 0;
+  const auto end = Clock::now() + kWriting;
+  for (std::uint32_t number = 0; Clock::now() < end; ++number) {
+    Slot& slot = slots[number % kSlots];
+    slot.offset.store(nearly ? random() % (5 * kCellBytes) : random());
+    slot.capacity.store(nearly ? 3 * kCellBytes : random());
+    slot.key.store(nearly ? 1 : static_cast<std::uint32_t>(random()));
+    slot.posted.store(nearly ? number + 1 : static_cast<std::uint32_t>(random() % 100));
+    // The sender's own words: it may never see that it has finished.
+    for (unsigned i = 0; seed % 3 == 0 && i < kSlots; ++i)
+      slots[i].finished.store(static_cast<std::uint32_t>(random()));
+    if (nearly && number % 8 == 7) usleep(50);
+  }
+  _exit(0);
+}
+
+std::string send_to_lender(const Pipe& handles, const std::string& folder, std::uint32_t seed) {
+  as_device_rank(folder);
+  return send_to_hostile(handles, folder, seed);
+}
+
 /// What a victim beside a hostile process found.
 template <typename Victim, typename Hostile>
 std::string beside(Victim&& victim, Hostile&& hostile) {
@@ -339,8 +402,20 @@ TEST_CASE("Random words in the ring end a sender with an error and write nowhere
   }
 }
 
+TEST_CASE("Random words of a peer that lends its GPU's memory end a sender with an error") {
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  if (path == nullptr || std::strstr(path, "fake_cuda") == nullptr)
+    SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
+  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+    INFO("seed " << seed);
+    CHECK(beside([&](const Pipe& p, const std::string& f) { return send_to_lender(p, f, seed); },
+                 [&](const Pipe& p, const std::string& f) { hostile_lender(p, f, seed); }) ==
+          "told");
+  }
+}
+
 TEST_CASE("A peer of another user is dropped though it knows the token and may reach the socket") {
-  if (geteuid() != 0) SKIP("a process of another user needs root");
+  if (!can_become(kOtherUser)) SKIP("a process of another user needs root");
   const std::string found = beside(
       [](const Pipe& handles, const std::string& folder) -> std::string {
         // Both users may use such a folder, as /dev/shm; the socket file is opened to all by hand.
@@ -386,7 +461,7 @@ TEST_CASE("A peer of another user is dropped though it knows the token and may r
 }
 
 TEST_CASE("A listener of another user is refused before anything is sent to it") {
-  if (geteuid() != 0) SKIP("a process of another user needs root");
+  if (!can_become(kOtherUser)) SKIP("a process of another user needs root");
   const std::string found = beside(
       [](const Pipe& handles, const std::string& folder) -> std::string {
         setenv("DYNAMICCL_SHARED_FOLDER", folder.c_str(), 1);
@@ -417,6 +492,37 @@ TEST_CASE("A listener of another user is refused before anything is sent to it")
       });
   CHECK_THAT(found, ContainsSubstring("runs as user 12345"));
   CHECK_THAT(found, !ContainsSubstring("fell over"));
+}
+
+TEST_CASE("A forked process has neither the rank's rings nor its sockets") {
+  const TestFolder folder;
+  const auto has = [] {
+    int sockets = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string to = std::filesystem::read_symlink(entry.path(), gone).string();
+      sockets += to.rfind("socket:", 0) == 0 || to.find("eventpoll") != std::string::npos ? 1 : 0;
+    }
+    return std::to_string(sockets) + " sockets, " + (own_ring() != nullptr ? "a ring" : "no ring");
+  };
+  const std::string found = in_child([&]() -> std::string {
+    const std::string before = has();
+    setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+    const LoadedNet net(plugin_library(), 11);
+    char handle[nccl_net::kHandleBytes] = {};
+    void* listener = nullptr;
+    void* sender = nullptr;
+    void* receiver = nullptr;
+    if (net.init(keep) != 0 || net.listen(handle, &listener) != 0) return "listen " + g_said;
+    if (net.connect(handle, &sender) != 0 || sender == nullptr) return "connect " + g_said;
+    while (receiver == nullptr)
+      if (net.accept(listener, &receiver) != 0) return "accept " + g_said;
+    return (has() == before ? "nothing to lose; " : "") + in_child(has) +
+           (in_child(has) == before ? "" : ", but " + before + " before");
+  });
+  // Whatever sockets this test was started with stay.
+  CHECK_THAT(found, ContainsSubstring("no ring"));
+  CHECK_THAT(found, !ContainsSubstring("nothing to lose") && !ContainsSubstring("but"));
 }
 
 TEST_CASE("A process that was forked from one that uses the network is told so") {

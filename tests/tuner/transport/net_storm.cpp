@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -290,7 +291,7 @@ class Rank {
     }
     connect(channels);
     if (round == 0) require(write(words_, "+", 1) == 1, "the test is gone");
-    if (options_.fork_children && round == 0) fork_child();
+    if (options_.fork_children && round == 0) make_children();
     const auto begin = Clock::now();
     auto moved = begin;
     bool all = false;
@@ -343,8 +344,20 @@ class Rank {
     for (void* listener : listeners) check(net_.close_listen(listener), "closeListen");
   }
 
-  static void fork_child() {
+  /// Children that outlive the rank: one forked, one made as shells and subprocess make them, where
+  /// no handler of fork() runs.
+  static void make_children() {
     if (fork() == 0) live_on();
+    pid_t child = 0;
+    char name[] = "sleep";
+    char seconds[] = "60";
+    char* const words[] = {name, seconds, nullptr};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    for (int file = 0; file <= 2; ++file) posix_spawn_file_actions_addclose(&actions, file);
+    const int error = posix_spawnp(&child, name, &actions, nullptr, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    require(error == 0, "no child process");
   }
 
   const StormOptions& options_;
