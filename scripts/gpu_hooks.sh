@@ -2,8 +2,8 @@
 # Time to a target accuracy beside PyTorch DDP's communication hooks: ResNet-18 on two GPUs, a Docker container for each,
 # their links shaped to 1 and 10 Gbit/s. As root; after `scripts/gpu_train.sh OUTPUT build`.
 #   scripts/gpu_hooks.sh OUTPUT_FOLDER trajectories=SECONDS steps=SECONDS [direct=SECONDS]
-# trajectories: steps until the target, SEEDS (5) of them: what a step computes does not depend on the link, so this runs
-#   outside of containers over what NCCL takes by itself, some jobs at once, and its times mean nothing.
+# trajectories: steps until the target, SEEDS (5) of them, LANES (2) at once: what a step computes does not depend on the link, so this runs
+#   outside of containers over what NCCL takes by itself, four jobs at once, and its times mean nothing.
 # steps: what a step takes behind the links, both sides in turn, the order alternating, until the time is over.
 # direct: whole trainings behind the first link, of the sides in DIRECT_HOOKS and DIRECT_OURS, against the product of the two.
 # CORES: a list for taskset, where other work has the rest. Leaves times.md (scripts/hook_times.py), trajectories.jsonl,
@@ -82,16 +82,18 @@ cells() { # NAME
 
 trajectories() { # SECONDS
   local end=$((SECONDS + $1)) seed hook lanes=()
+  # 16 bits take as many steps as 32, to within what seeds differ by.
+  local which=${TRAJECTORIES:-compression == powersgd or compression == topk or synchronisation == post-local}
   for seed in $(seq "${SEEDS:-5}"); do
     # A seed's hooks one after the other beside ours: at most twice SEEDS jobs share the GPUs.
     (
-      for hook in ${TRAJECTORY_HOOKS:-none bf16 powersgd post-local}; do
+      for hook in ${TRAJECTORY_HOOKS:-none powersgd post-local}; do
         [ $SECONDS -lt $end ] || break
-        bare_job --hook "$hook" --seed "$seed" >>"$out/trajectories.jsonl" || say "$hook, seed $seed: failed"
+        bare_job --hook "$hook" --seed "$seed" --images /tmp/hooks-images >>"$out/trajectories.jsonl" || say "$hook, seed $seed: failed"
       done
     ) & lanes+=($!)
-    ours gpu_training_hooks "seed$seed" "$1" --set "seed=$seed" & lanes+=($!)
-    [ $((seed % ${LANES:-3})) != 0 ] || { wait "${lanes[@]}"; lanes=(); }
+    ours gpu_training_hooks "seed$seed" "$1" --set "seed=$seed" --only "$which" & lanes+=($!)
+    [ $((seed % ${LANES:-2})) != 0 ] || { wait "${lanes[@]}"; lanes=(); }
     [ $SECONDS -lt $end ] || break
   done
   wait "${lanes[@]}"
