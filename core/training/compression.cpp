@@ -89,6 +89,12 @@ const CodecPair& codec_pair(CodecKind kind, SumPlace sums) {
   DYN_ASSERT(false, "every pair of a codec's kind and place of the sum has a row");
 }
 
+const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation) {
+  for (const auto& row : kCodecSynchronisations)
+    if (row.synchronisation == synchronisation) return row;
+  DYN_ASSERT(false, "every synchronisation has a row for codecs");
+}
+
 namespace {
 
 /// Settings that only some codecs read.
@@ -130,6 +136,29 @@ std::string feedback_contradiction(const CodecSpec& spec) {
   return "";
 }
 
+std::string synchronisation_misfit(const CodecRow& row, const TrainingMethodRow& method,
+                                   Synchronisation synchronisation) {
+  const auto refusal = [&](PairFit fit, std::string_view why) {
+    return fmt::format("compression = \"{}\" with synchronisation = \"{}\" ({}): {}", row.name,
+                       name_of(synchronisation), fit == PairFit::partial ? "partial" : "illegal",
+                       why);
+  };
+  const CodecSynchronisation& with = codec_synchronisation(synchronisation);
+  if (with.fit != PairFit::legal) return refusal(with.fit, with.reason);
+  if (row.codec == Codec::signsgd && synchronisation != Synchronisation::bsp)
+    return refusal(PairFit::illegal,
+                   "a vote is all workers' on one step's gradients; take ef-sign");
+  if (row.momentum && synchronisation == Synchronisation::local)
+    return refusal(PairFit::illegal,
+                   "what workers do by themselves between two meetings needs its momentum, which "
+                   "the codec would take upon itself; take topk");
+  if (!row.alike && method.sums == SumPlace::server && !is_asynchronous(synchronisation))
+    return refusal(PairFit::partial,
+                   "a server's place for a message is ready before it comes, and how long it is "
+                   "depends on its values; take topk, or ssp or asp, whose messages are announced");
+  return "";
+}
+
 }  // namespace
 
 std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name,
@@ -143,11 +172,8 @@ std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name
   if (pair.fit != PairFit::legal)
     return fmt::format("compression = \"{}\" with {} ({}): {}", row.name, method.name,
                        pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
-  if (synchronisation != Synchronisation::bsp)
-    return fmt::format(
-        "compression = \"{}\" with synchronisation = \"{}\" (partial): gradients are encoded where "
-        "all workers meet in every step; what others send is offered as plain values alone",
-        row.name, name_of(synchronisation));
+  if (auto reason = synchronisation_misfit(row, method, synchronisation); !reason.empty())
+    return reason;
   if (method.engine)
     return fmt::format(
         "compression = \"{}\" with {} (partial): the library's own engine sends what it computes; "

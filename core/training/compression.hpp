@@ -228,12 +228,10 @@ inline constexpr std::array kCodecPairs{
     CodecPair{CodecKind::quantised, SumPlace::all_reduce, PairFit::legal, ""},
     CodecPair{CodecKind::sparse, SumPlace::all_reduce, PairFit::legal, ""},
     CodecPair{CodecKind::low_rank, SumPlace::all_reduce, PairFit::legal, ""},
-    CodecPair{CodecKind::dense, SumPlace::server, PairFit::partial,
-              "servers take plain values here; take a method that all-reduces"},
-    CodecPair{CodecKind::quantised, SumPlace::server, PairFit::partial,
-              "servers take plain values here; take a method that all-reduces"},
-    CodecPair{CodecKind::sparse, SumPlace::server, PairFit::partial,
-              "servers take plain values here; take a method that all-reduces"},
+    // Workers push frames, which servers decode; answers are plain.
+    CodecPair{CodecKind::dense, SumPlace::server, PairFit::legal, ""},
+    CodecPair{CodecKind::quantised, SumPlace::server, PairFit::legal, ""},
+    CodecPair{CodecKind::sparse, SumPlace::server, PairFit::legal, ""},
     CodecPair{CodecKind::low_rank, SumPlace::server, PairFit::illegal,
               "the second factor is computed from the sum of the first, which workers would have "
               "to pull in between; take a method that all-reduces"},
@@ -251,6 +249,36 @@ inline constexpr std::array kCodecPairs{
               "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"}};
 
 const CodecPair& codec_pair(CodecKind kind, SumPlace sums);
+
+/// A synchronisation, and why nothing is encoded with it; empty where something is.
+struct CodecSynchronisation {
+  Synchronisation synchronisation;
+  PairFit fit;
+  std::string_view reason;
+};
+
+// Every synchronisation has a row: a test asks.
+inline constexpr std::array kCodecSynchronisations{
+    CodecSynchronisation{Synchronisation::bsp, PairFit::legal, ""},
+    // What is encoded is how far a worker's weights went since all were the same.
+    CodecSynchronisation{Synchronisation::local, PairFit::legal, ""},
+    // Each gradient by itself; what is answered, weights, is plain.
+    CodecSynchronisation{Synchronisation::ssp, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::asp, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::staggered, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::backup, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::post_local, PairFit::partial,
+                         "what encoding left of gradients is not what it left of weights, and the "
+                         "switch would lose it; take local"},
+    CodecSynchronisation{Synchronisation::lag, PairFit::partial,
+                         "the server keeps what each worker sent last, plainly; take ssp or bsp"},
+    CodecSynchronisation{Synchronisation::adacomm, PairFit::partial,
+                         "its rule compares losses of plain averages; take local"},
+    CodecSynchronisation{Synchronisation::easgd, PairFit::partial,
+                         "workers are drawn to a centre from weights of their own, of which no "
+                         "difference is common; take local"}};
+
+const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation);
 
 /// Why the compression, and what belongs to it alone, does not go with the rest; empty when it
 /// does.

@@ -450,6 +450,11 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
     return refusal(
         "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
         "have no place in; take backend nccl, or openmpi or mpich in host memory");
+  if (is_asynchronous(spec.synchronisation)) return "";  // encoded by the host, for its messages
+  if (method_row(spec.method).sums == SumPlace::server)
+    return refusal(
+        "servers' sums go by way of host memory in every step, where nothing is encoded behind a "
+        "GPU's pass; take wfbp-a2a or mg-wfbp, or bsp-ps with ssp or asp");
   if (!codec.alike)
     return refusal(
         "how much each worker sends depends on its values, and the host, which tells NCCL, would "

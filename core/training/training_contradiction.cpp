@@ -165,6 +165,20 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
   return "";
 }
 
+/// What is made of all workers' sums, or of a group's, is made of plain ones.
+std::string coded_average_contradiction(const TrainingSpec& spec) {
+  if (spec.compression == Codec::none) return "";
+  const char* with = nullptr;
+  if (spec.slow_momentum > 0) with = "slow_momentum";
+  if (weighs_workers(spec)) with = "shares or participants";
+  if (spec.group_size > 1) with = "group_size";
+  if (with == nullptr) return "";
+  return fmt::format(
+      "compression = \"{}\" with {} (partial): averages with weights or momentum of their own, and "
+      "a group's sums, are plain; leave one out",
+      name_of(spec.compression), with);
+}
+
 }  // namespace
 
 std::string training_contradiction(const TrainingSpec& spec) {
@@ -173,6 +187,7 @@ std::string training_contradiction(const TrainingSpec& spec) {
                                               spec.packing != Packing::none);
       !reason.empty())
     return reason;
+  if (auto reason = coded_average_contradiction(spec); !reason.empty()) return reason;
   if (architecture_of(spec.method) == Architecture::ring) {
     const char* asks_for_servers = nullptr;
     if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";

@@ -43,14 +43,27 @@ TEST_CASE("every codec has a row, every kind and place of the sum a judgement") 
   }
 }
 
+TEST_CASE("every synchronisation has a judgement of codecs", "[d-91]") {
+  for (const auto& named : NameTable<Synchronisation>::entries) {
+    int rows = 0;
+    for (const auto& row : kCodecSynchronisations)
+      rows += row.synchronisation == named.value ? 1 : 0;
+    CHECK(rows == 1);
+    const auto& row = codec_synchronisation(named.value);
+    CHECK((row.fit == PairFit::legal) == row.reason.empty());
+  }
+}
+
 TEST_CASE("codecs that do not go with the rest are refused with the reason", "[d-91]") {
   const auto refusal = [](const TrainingSpec& spec) { return training_contradiction(spec); };
   for (const CodecRow& row : kCodecs) {
     CHECK(refusal(spec_of(row.codec)).empty());
     CHECK_FALSE(trains_as_one(spec_of(row.codec)) != (row.codec == Codec::none));
   }
-  CHECK_THAT(refusal(spec_of(Codec::topk, TrainingMethod::bsp_ps)),
-             ContainsSubstring("partial") && ContainsSubstring("servers take plain values"));
+  for (const auto method : {TrainingMethod::bsp_ps, TrainingMethod::bytescheduler_ps})
+    CHECK(refusal(spec_of(Codec::topk, method)).empty());
+  CHECK_THAT(refusal(spec_of(Codec::threshold, TrainingMethod::bsp_ps)),
+             ContainsSubstring("partial") && ContainsSubstring("how long it is"));
   CHECK_THAT(refusal(spec_of(Codec::powersgd, TrainingMethod::bsp_ps)),
              ContainsSubstring("illegal"));
   CHECK_THAT(refusal(spec_of(Codec::int8, TrainingMethod::d_psgd)), ContainsSubstring("CHOCO"));
@@ -60,7 +73,21 @@ TEST_CASE("codecs that do not go with the rest are refused with the reason", "[d
   TrainingSpec spec = spec_of(Codec::onebit, TrainingMethod::bsp_a2a);
   spec.synchronisation = Synchronisation::local;
   spec.local_steps = 4;
-  CHECK_THAT(refusal(spec), ContainsSubstring("partial") && ContainsSubstring("local"));
+  CHECK(refusal(spec).empty());
+  spec.compression = Codec::signsgd;
+  CHECK_THAT(refusal(spec), ContainsSubstring("illegal") && ContainsSubstring("vote"));
+  spec.compression = Codec::dgc;
+  CHECK_THAT(refusal(spec), ContainsSubstring("illegal") && ContainsSubstring("momentum"));
+  spec.compression = Codec::onebit;
+  spec.slow_momentum = 0.5;
+  CHECK_THAT(refusal(spec), ContainsSubstring("partial") && ContainsSubstring("slow_momentum"));
+  spec = spec_of(Codec::onebit, TrainingMethod::bsp_a2a);
+  spec.synchronisation = Synchronisation::easgd;
+  spec.local_steps = 4;
+  CHECK_THAT(refusal(spec), ContainsSubstring("partial") && ContainsSubstring("centre"));
+  spec = spec_of(Codec::threshold, TrainingMethod::bsp_ps);
+  spec.synchronisation = Synchronisation::ssp;
+  CHECK(refusal(spec).empty());
   spec = spec_of(Codec::onebit);
   spec.packing = Packing::exponents;
   CHECK_THAT(refusal(spec), ContainsSubstring("leave one out"));

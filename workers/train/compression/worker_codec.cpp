@@ -10,8 +10,9 @@
 namespace dynamiccl {
 namespace {
 
-/// Takes from `residual`, which holds the values, what their 16-bit frame says.
-void take_away_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count, float* residual) {
+/// Adds `scale` (1 or -1) times what a 16-bit frame says.
+void add_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count, float scale,
+                float* sum) {
   std::array<float, 1024> decoded;
   for (std::size_t at = 0; at < count; at += decoded.size()) {
     const std::size_t some = std::min(decoded.size(), count - at);
@@ -20,7 +21,7 @@ void take_away_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count,
     } else {
       decode_bfloat16(frame + 2 * at, some, decoded.data());
     }
-    for (std::size_t i = 0; i < some; ++i) residual[at + i] -= decoded[i];
+    for (std::size_t i = 0; i < some; ++i) sum[at + i] += scale * decoded[i];
   }
 }
 
@@ -88,9 +89,7 @@ bool WorkerCodec::is_factored(const CodedPart& part) const {
 }
 
 std::size_t WorkerCodec::frame_limit(const CodedPart& part) const {
-  // A threshold may keep every value, with its place.
-  if (settings_.codec == Codec::threshold) return 4 + 8 * part.count;
-  return static_cast<std::size_t>(codec_bytes(settings_, part.count, part.rows, step_).value_or(0));
+  return frame_room(settings_, part, step_);
 }
 
 /// Momentum correction: what is accumulated is the velocity, not the gradient.
@@ -183,7 +182,7 @@ void WorkerCodec::keep_residual(const CodedPart& part, const float* values,
   float* residual = &residual_[part.offset];
   std::copy_n(values, part.count, residual);
   if (settings_.codec == Codec::fp16 || settings_.codec == Codec::bf16)
-    return take_away_16_bit(settings_.codec, frame, part.count, residual);
+    return add_16_bit(settings_.codec, frame, part.count, -1, residual);
   if (settings_.codec == Codec::randomk) {
     const std::size_t drawn = kept(part);
     const std::uint32_t shared = key(part, false);
@@ -248,6 +247,24 @@ void WorkerCodec::decode_factors(const CodedPart& part, const float* left, const
   // Each is short of the mean.
   const float share = 1.0F / static_cast<float>(workers_);
   for (std::size_t i = 0; i < part.count; ++i) residual[i] -= share * values[i];
+}
+
+std::size_t frame_room(const CodecSettings& settings, const CodedPart& part, std::uint64_t step) {
+  // A threshold may keep every value, with its place.
+  if (settings.codec == Codec::threshold) return 4 + 8 * part.count;
+  return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
+}
+
+void add_part(const CodecSettings& settings, const CodedPart& part, std::uint32_t key,
+              std::size_t kept, const std::uint8_t* frame, float* sum) {
+  if (settings.codec == Codec::fp16 || settings.codec == Codec::bf16)
+    return add_16_bit(settings.codec, frame, part.count, 1, sum);
+  if (settings.codec != Codec::randomk) return add_frame(settings, part, kept, frame, 1, sum);
+  for (std::size_t i = 0; i < kept; ++i) {
+    float value = 0;
+    std::memcpy(&value, frame + sizeof value * i, sizeof value);
+    sum[drawn_place(i, kept, part.count, key)] += value;
+  }
 }
 
 std::size_t frame_kept(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,

@@ -103,7 +103,11 @@ class RoundDriver final : public StepDriver {
     return worker_.answer_bytes() + exchange_->extra_bytes() +
            (met_.size() + moved_.size()) * sizeof(float);
   }
+  std::optional<CodingFigures> take_coding() override {
+    return exchange_ ? exchange_->take_coding() : std::nullopt;
+  }
   void restarted() override {
+    if (exchange_) exchange_->restart();
     lengths_ = RoundLengths(spec_);
     has_met_ = false;
     loss_ = 0;
@@ -174,7 +178,7 @@ class RoundDriver final : public StepDriver {
   /// The weights before a round, where averages go on from them.
   void prepare(StepTimes& round) {
     if (has_met_) return;
-    if (spec_.slow_momentum <= 0 && !has_centre(spec_.synchronisation)) return;
+    if (spec_.slow_momentum <= 0 && !has_centre(spec_.synchronisation) && !is_coded()) return;
     const double start_us = now_us();
     const std::size_t count = plan_.elements();
     met_.resize(memory(), count);
@@ -188,6 +192,8 @@ class RoundDriver final : public StepDriver {
     round.update_us += now_us() - start_us;
   }
   TensorMemory& memory() { return worker_.memory(); }
+  /// What is exchanged is how far weights went since the last meeting.
+  [[nodiscard]] bool is_coded() const { return plan_.codec.codec != Codec::none; }
   /// What the exchange sums is gradients, applied by who applies them in a step that all do
   /// together, or weights, which are nobody's to apply.
   void apply_sums(bool gradients) {
@@ -212,6 +218,7 @@ class RoundDriver final : public StepDriver {
     if (neighbours_) return average_neighbours(round, own);
     const std::size_t gradients = plan_.counts.size();
     if (weighs_workers(spec_)) weigh_own();
+    if (is_coded()) take_way_in(memory(), met_.data(), worker_.gradients(), plan_.elements());
     apply_sums(false);
     exchange_->start_step();
     for (std::size_t g = 0; g < gradients; ++g) {
@@ -248,6 +255,9 @@ class RoundDriver final : public StepDriver {
       const bool forgets = misbehaves(worker_, planted_fault().forget_slow_momentum);
       slow_step_in(memory(), forgets ? 0 : static_cast<float>(spec_.slow_momentum), worker_.sums(),
                    scale, moved_.data(), met_.data(), plan_.elements());
+      worker_.take_weights(met_.data(), 1);
+    } else if (is_coded()) {
+      go_way_in(memory(), worker_.sums(), scale, met_.data(), plan_.elements());
       worker_.take_weights(met_.data(), 1);
     } else if (memory().on_gpu()) {
       // One kernel, not one for each parameter.
@@ -291,7 +301,7 @@ class RoundDriver final : public StepDriver {
   Outliving<NeighbourAverage> neighbours_;
   std::unique_ptr<StepExchange> exchange_;  ///< of all workers, where there are no neighbours
   RoundLengths lengths_;
-  FlatBuffer met_;    ///< SlowMo: the weights after the last average; EASGD: the centre
+  FlatBuffer met_;    ///< SlowMo, codecs: the weights after the last average; EASGD: the centre
   FlatBuffer moved_;  ///< SlowMo: the momentum of averages
   bool has_met_ = false;
   bool applies_ = false;  ///< the exchange's sums are gradients
