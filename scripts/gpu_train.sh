@@ -10,6 +10,7 @@
 # rounds, codecs, served: the same of local steps and gossip, of encoded gradients, of servers that answer each worker by
 # itself; rates: what codecs' kernels do a second; hooks: time to a target accuracy beside PyTorch DDP's hooks, over
 # NCCL's sockets, each GPU a host of its own, LINK (say 1gbit) the loopback's rate where tc and tbf are to be had;
+# containers: the container study's training, beside the published order;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
 # of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl, steps-*.json,
@@ -17,7 +18,7 @@
 # All of the machine's GPUs take part, or the first RANKS; where RANKS are more than there are, ranks take turns on them,
 # each a host of its own to NCCL. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -160,13 +161,14 @@ hooks() { # SECONDS
     else link="not shaped: tc or tbf is not to be had"; fi
   fi
   echo "loopback: $link" | tee "$out/hooks.md"
+  python3 -c 'import numpy' 2>>"$out/hooks.log" || { failed=1; say "hooks: python3 has no numpy"; return; }
   while [ $((SECONDS + longest)) -lt $end ]; do
     start=$SECONDS round=$((round + 1))
     for hook in none bf16 fp16 powersgd post-local; do
       export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2
       pids=()
       for rank in 0 1; do
-        RANK=$rank LOCAL_RANK=$rank NCCL_HOSTID=rank-$rank OMP_NUM_THREADS=1 timeout 200 python3 scripts/ddp_hooks.py --hook $hook \
+        RANK=$rank LOCAL_RANK=$rank NCCL_HOSTID=rank-$rank OMP_NUM_THREADS=1 timeout $((end - SECONDS > 20 ? end - SECONDS : 20)) python3 scripts/ddp_hooks.py --hook $hook \
           --seed $round ${HOOK_ARGUMENTS:-} >>"$out/ddp-hooks.jsonl" 2>>"$out/ddp.log" &
         pids+=($!)
       done
@@ -182,6 +184,26 @@ hooks() { # SECONDS
   fi
   cat "$out/ddp-hooks.jsonl" | tee -a "$out/hooks.md"
   "$program" query --db "$db" --format markdown time_to_target 2>>"$out/hooks.log" | tee -a "$out/hooks.md" | cut -c1-230
+}
+
+# The container study's training, methods and libraries beside the published order. In Docker containers too where dockerd
+# starts here.
+containers() { # SECONDS
+  local end=$((SECONDS + $1)) environments='["bare-metal"]' query
+  . scripts/gpu_engine.sh
+  if command -v dockerd >/dev/null && engine_up 2>>"$out/containers.log"; then
+    trap engine_down EXIT
+    environments='["bare-metal", "single-docker"]'
+  fi
+  export DYNAMICCL_IMAGE_SOURCE=${DYNAMICCL_IMAGE_SOURCE:-host-root}
+  experiment experiments/gpu_container_training.toml $((end - SECONDS)) containers --set "axes.environment=$environments" "${given[@]}"
+  if [ -n "${engine:-}" ]; then engine_down; trap - EXIT; fi
+  for query in training rankings published_training ps_against_ring scheduling_tradeoff flags; do
+    { echo "## $query"; "$program" query --db "$db" --format markdown "$query"; } 2>>"$out/containers.log" >>"$out/containers.md"
+  done
+  "$program" query --db "$db" --format markdown "SELECT algorithm, environment, backend, cell_knobs, status, reason FROM v_measurement
+    WHERE status <> 'ok' AND run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1)" 2>>"$out/containers.log" >>"$out/containers.md"
+  cut -c1-230 "$out/containers.md"
 }
 
 # train_gpu_tests, whose ranks share GPUs over sockets where there are too few: at 2 and 4 ranks on any machine.
@@ -240,11 +262,12 @@ for part in "$@"; do
     rounds | codecs | served) set_up; lossy "$seconds" "$name" "gpu_training_$name" ;;
     rates) set_up; rates "$seconds" ;;
     hooks) set_up; hooks "$seconds" ;;
+    containers) set_up; containers "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, rates, hooks, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, rates, hooks, containers, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

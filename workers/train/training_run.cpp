@@ -44,13 +44,13 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
 /// it keeps back; where averages have a momentum that and the weights that it goes from; a centre;
 /// the gradient that was sent last; the weights from which a way is encoded. Where values decide
-/// how many are sent, all may be, with their places.
+/// how many are sent, all may be, with their places and how many of each gradient there are.
 std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
   return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
          (codec.codec == Codec::dgc ? 1 : 0) + (has_centre(spec.synchronisation) ? 1 : 0) +
          (spec.synchronisation == Synchronisation::lag ? 1 : 0) +
          (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +
-         (codec_row(codec.codec).alike ? 0 : 1);
+         (codec_row(codec.codec).alike ? 0 : 2);
 }
 
 /// Rounds of neighbours that are checked, whatever the cell says.

@@ -98,16 +98,16 @@ int UpdateServer::receive() {
   return worker;
 }
 
-/// After its heading.
+/// After its heading, which says how long it is where it is encoded.
 void UpdateServer::take_gradient(int from) {
   void* into = gradient_.data();
+  std::size_t bytes = gradient_.size() * sizeof(float);
   if (decoder_) {
     frames_.resize(head_.bytes);
     into = frames_.data();
-  } else {
-    DYN_ASSERT(head_.bytes == gradient_.size() * sizeof(float), "plain gradients are whole");
+    bytes = frames_.size();
   }
-  comm_.wait_within(comm_.irecv(into, head_.bytes, from, kPieceTag), from, silence_);
+  comm_.wait_within(comm_.irecv(into, bytes, from, kPieceTag), from, silence_);
   if (!decoder_) return;
   const double start_us = now_us();
   std::fill(gradient_.begin(), gradient_.end(), 0.0F);

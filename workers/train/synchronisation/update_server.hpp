@@ -23,7 +23,7 @@ struct PushHead {
   std::uint32_t clock = 0;    ///< steps that this worker did before
   std::uint32_t version = 0;  ///< of the weights that it computed with
   float loss = 0;
-  std::uint32_t bytes = 0;  ///< of the gradient that follows, as it travels
+  std::uint32_t bytes = 0;  ///< of the gradient that follows, where it is encoded
 };
 struct AnswerHead {
   std::uint32_t version = 0;  ///< updates that the weights have seen
