@@ -1,5 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -269,6 +270,17 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
   CHECK(rows.real(0, "encode_us") == 7.0);
   CHECK(rows.real(0, "decode_us") == 3.0);
   CHECK_THAT(*rows.real(0, "over_plain"), WithinRel(0.5, 1e-9));
+  const Table orders = named_query(reader, "cost_orders", {});
+  const TableView costs(orders);
+  REQUIRE(costs.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    // 250 parameters, one worker: 32 bits each, or of 2.5 kept a value and a place.
+    const bool plain = costs.text(i, "compression") == "none";
+    CHECK(costs.text(i, "published_order") == (plain ? "32 N" : "k n (log N + 32)"));
+    const double bytes = plain ? 1000 : 2.5 * (std::log2(250.0) + 32) / 8;
+    CHECK_THAT(*costs.real(i, "order_bytes"), WithinRel(bytes, 1e-6));
+    CHECK_THAT(*costs.real(i, "over_order"), WithinRel(80 / bytes, 1e-6));
+  }
   const Table sizes = named_query(reader, "messages", {});
   const TableView messages(sizes);
   REQUIRE(messages.size() == 2);
