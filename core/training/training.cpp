@@ -211,6 +211,15 @@ const std::vector<KnobRow>& knob_rows() {
           &TrainingSpec::lag_threshold),
       number_row("adapt_every", "adacomm: steps after which the loss sets how long rounds are",
                  &TrainingSpec::adapt_every, 1),
+      {"gossip_pull",
+       "d-psgd with compression: part of the way to the neighbours' known weights that a worker "
+       "goes in a round (CHOCO-SGD)",
+       [](TrainingSpec& s, const std::string& v) {
+         s.gossip_pull = real("gossip_pull", v);
+         if (s.gossip_pull <= 0 || s.gossip_pull > 1)
+           refuse("gossip_pull", v, "a number above 0, up to 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.gossip_pull); }},
       {"elastic", "easgd: part of the way that the centre goes to the workers' mean in a round",
        [](TrainingSpec& s, const std::string& v) {
          s.elastic = real("elastic", v);
@@ -327,7 +336,10 @@ int adapted_steps(int steps, int first, double first_loss, double loss) {
 }
 
 CodecSettings codec_settings(const TrainingSpec& spec) {
-  return resolve_codec(spec, spec.momentum);
+  CodecSettings settings = resolve_codec(spec, spec.momentum);
+  // Replicas of neighbours know what was not sent.
+  if (method_row(spec.method).sums == SumPlace::neighbours) settings.feedback = false;
+  return settings;
 }
 
 double optimizer_momentum(const TrainingSpec& spec) {
@@ -450,7 +462,12 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
     return refusal(
         "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
         "have no place in; take backend nccl, or openmpi or mpich in host memory");
+  if (method_row(spec.method).sums == SumPlace::neighbours)
+    return refusal(
+        "replicas of neighbours' weights are kept in host memory; take a library of the host");
   if (is_asynchronous(spec.synchronisation)) return "";  // encoded by the host, for its messages
+  if (!codec.on_gpus && codec.alike)
+    return refusal("its loops are the host's alone; take topk, or a library of the host");
   if (method_row(spec.method).sums == SumPlace::server)
     return refusal(
         "servers' sums go by way of host memory in every step, where nothing is encoded behind a "

@@ -57,6 +57,9 @@ std::string misplaced_synchronisation_setting(const TrainingSpec& spec) {
       {spec.elastic != usual.elastic && how != Synchronisation::easgd, "elastic",
        "synchronisation = \"easgd\""},
       {spec.switch_after != usual.switch_after && !spec.switch_to, "switch_after", "switch_to"},
+      {spec.gossip_pull != usual.gossip_pull &&
+           (row.sums != SumPlace::neighbours || spec.compression == Codec::none),
+       "gossip_pull", "d-psgd with compression"},
       {spec.topology != usual.topology && row.sums != SumPlace::neighbours, "topology",
        "methods that average with neighbours (d-psgd)"},
       {spec.slow_momentum > 0 && !(averages && plainly && !spec.switch_to), "slow_momentum",
@@ -172,6 +175,13 @@ std::string coded_average_contradiction(const TrainingSpec& spec) {
   if (spec.slow_momentum > 0) with = "slow_momentum";
   if (weighs_workers(spec)) with = "shares or participants";
   if (spec.group_size > 1) with = "group_size";
+  if (method_row(spec.method).sums == SumPlace::neighbours &&
+      spec.topology == PeerGraph::random_pairs)
+    return fmt::format(
+        "compression = \"{}\" with topology = \"random-pairs\" (partial): what is known of "
+        "neighbours is a replica of each, and they change in every round; take ring, torus or "
+        "exponential",
+        name_of(spec.compression));
   if (with == nullptr) return "";
   return fmt::format(
       "compression = \"{}\" with {} (partial): averages with weights or momentum of their own, and "

@@ -86,7 +86,8 @@ struct CheckedRounds {
   std::string broken;         ///< what it decided otherwise than it should have
 };
 
-CheckedRounds rounds_of_worker(const TrainingSpec& spec, TrainingWorker& worker,
+CheckedRounds rounds_of_worker(const ExchangePlan& plan, const TrainingSpec& spec,
+                               TrainingWorker& worker,
                                const std::function<std::unique_ptr<StepDriver>()>& driver) {
   CheckedRounds checked;
   RoundLog log;
@@ -107,7 +108,7 @@ CheckedRounds rounds_of_worker(const TrainingSpec& spec, TrainingWorker& worker,
   const bool lazy = spec.synchronisation == Synchronisation::lag;
   const ReplayedRounds replayed =
       lazy ? replay_lazily(spec, worker, spec.oracle)
-           : replay_rounds(spec, worker, spec.oracle, log, checked.broken);
+           : replay_rounds(plan, spec, worker, spec.oracle, log, checked.broken);
   checked.expected = replayed.weights[own];
   if (!replayed.centre.empty()) {
     checked.trained.insert(checked.trained.end(), checked.shared.begin(), checked.shared.end());
@@ -128,7 +129,7 @@ void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSp
   if (worker == nullptr) {
     make_step_server(comm, plan, spec, silence)->serve(spec.oracle);
   } else {
-    checked = rounds_of_worker(spec, *worker, driver);
+    checked = rounds_of_worker(plan, spec, *worker, driver);
   }
   compare_weights(comm, "the workers' replay in one process", spec.oracle, checked.trained,
                   checked.expected, record,

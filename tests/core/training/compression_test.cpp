@@ -66,7 +66,14 @@ TEST_CASE("codecs that do not go with the rest are refused with the reason", "[d
              ContainsSubstring("partial") && ContainsSubstring("how long it is"));
   CHECK_THAT(refusal(spec_of(Codec::powersgd, TrainingMethod::bsp_ps)),
              ContainsSubstring("illegal"));
-  CHECK_THAT(refusal(spec_of(Codec::int8, TrainingMethod::d_psgd)), ContainsSubstring("CHOCO"));
+  CHECK(refusal(spec_of(Codec::int8, TrainingMethod::d_psgd)).empty());
+  CHECK_FALSE(codec_settings(spec_of(Codec::topk, TrainingMethod::d_psgd)).feedback);
+  for (const auto& [codec, why] : {std::pair{Codec::signsgd, "ef-sign"},
+                                   {Codec::dgc, "momentum is of gradients"},
+                                   {Codec::randomk, "overshoot"},
+                                   {Codec::threshold, "one size"},
+                                   {Codec::powersgd, "second factor"}})
+    CHECK_THAT(refusal(spec_of(codec, TrainingMethod::d_psgd)), ContainsSubstring(why));
   CHECK_THAT(refusal(spec_of(Codec::int8, TrainingMethod::dear)),
              ContainsSubstring("half of a sum"));
   CHECK_THAT(refusal(spec_of(Codec::int8, TrainingMethod::ddp)), ContainsSubstring("own engine"));

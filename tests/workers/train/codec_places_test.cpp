@@ -43,6 +43,12 @@ const std::vector<Place>& places() {
        [](TrainingSpec& spec) { waits(spec, Synchronisation::local).local_steps = 2; }},
       {"local, served", TrainingMethod::bsp_ps, 1,
        [](TrainingSpec& spec) { waits(spec, Synchronisation::local).local_steps = 3; }},
+      {"neighbours", TrainingMethod::d_psgd},
+      {"neighbours, local", TrainingMethod::d_psgd, 0,
+       [](TrainingSpec& spec) {
+         spec.topology = PeerGraph::exponential;
+         waits(spec, Synchronisation::local).local_steps = 2;
+       }},
       {"ssp", TrainingMethod::bsp_ps, 1,
        [](TrainingSpec& spec) { waits(spec, Synchronisation::ssp).staleness = 1; }},
       {"asp", TrainingMethod::bsp_ps, 1,
@@ -108,8 +114,8 @@ void check_placed(const CellRecord& record, const PlacedCell& cell, int workers)
       codec_row(cell.codec).sum == CodecSum::gathered)
     CHECK(record.training->max_difference == 0);
   const auto& memory = record.training->details.at("memory");
-  // What is gathered of all workers grows with them.
-  if (workers == 2 || cell.place->method != TrainingMethod::bsp_a2a)
+  // What is gathered of all workers grows with them, and what comes of neighbours with those.
+  if (workers == 2 || cell.place->servers > 0)
     CHECK(memory.at("held_bytes") <= memory.at("limit_bytes"));
   if (record.training->role == "server") return;
   const auto& compression = record.training->details.at("compression");
@@ -140,7 +146,10 @@ void run_and_check(Backend backend, int workers, const std::vector<PlacedCell>& 
           add_digest(records[i], digests[i]);
         }
       }
-      for (const auto& each : digests) CHECK(each.size() == 1);
+      for (std::size_t i = 0; i < together.size(); ++i) {
+        const bool apart = together[i].place->method == TrainingMethod::d_psgd;
+        CHECK(digests[i].size() == (apart ? static_cast<std::size_t>(workers) : 1));
+      }
     }
   }
 }
@@ -197,8 +206,10 @@ TEST_CASE("planted faults of codecs fail the cell in every place", "[d-91][long]
                                     Planted{"other-seed", Codec::randomk, 1, replay},
                                     Planted{"drop-residual", Codec::topk, 5, replay},
                                     Planted{"drop-residual", Codec::onebit, 6, replay},
-                                    Planted{"drop-residual", Codec::ef_sign, 7, log},
-                                    Planted{"shift-place", Codec::topk, 8, log});
+                                    Planted{"drop-residual", Codec::ef_sign, 9, log},
+                                    Planted{"shift-place", Codec::topk, 10, log},
+                                    Planted{"shift-place", Codec::topk, 7, replay},
+                                    Planted{"drop-neighbour", Codec::onebit, 8, replay});
   INFO(planted.fault << " of " << name_of(planted.codec) << ", " << places()[planted.place].name);
   auto job = placed_job(Backend::gloo, 2, {{&places()[planted.place], planted.codec}});
   check_fault_is_seen(*job, planted.fault, planted.seen);

@@ -99,7 +99,7 @@ class CodedReducer final : public Reducer {
   void sum_gathered(std::size_t index) {
     const std::size_t bytes = encode_all(index);
     std::vector<const std::uint8_t*> frames =
-        plan_.codec.codec == Codec::threshold ? gather_unlike(index, bytes) : gather_alike(bytes);
+        codec_row(plan_.codec.codec).alike ? gather_alike(bytes) : gather_unlike(index, bytes);
     messages_.count(index, words_of(bytes) * kWord);
     messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : messages_.parts(index)) {

@@ -159,6 +159,14 @@ std::size_t WorkerCodec::encode_values(const CodedPart& part, const float* value
       return encode_drawn(part, values, frame);
     case Codec::threshold:
       return encode_above(values, count, static_cast<float>(settings_.threshold), frame);
+    case Codec::stc:
+      return encode_sparse_ternary(values, count, kept(part), frame);
+    case Codec::sbc:
+      return encode_sparse_binary(values, count, kept(part), frame);
+    case Codec::three_lc:
+      return encode_three_levels(values, count, frame);
+    case Codec::adacomp:
+      return encode_binned(values, &residual_[part.offset], count, frame);
     case Codec::none:
     case Codec::powersgd:
       break;
@@ -250,8 +258,10 @@ void WorkerCodec::decode_factors(const CodedPart& part, const float* left, const
 }
 
 std::size_t frame_room(const CodecSettings& settings, const CodedPart& part, std::uint64_t step) {
-  // A threshold may keep every value, with its place.
+  // All values may be kept, with their places, or in digits without a run.
   if (settings.codec == Codec::threshold) return 4 + 8 * part.count;
+  if (settings.codec == Codec::adacomp) return 8 + 4 * part.count + (part.count + 7) / 8;
+  if (settings.codec == Codec::three_lc) return 8 + (part.count + 4) / 5;
   return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
 }
 
@@ -269,13 +279,16 @@ void add_part(const CodecSettings& settings, const CodedPart& part, std::uint32_
 
 std::size_t frame_kept(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
                        const std::uint8_t* frame) {
-  if (settings.codec == Codec::threshold) return sparse_kept(frame);
+  if (!codec_row(settings.codec).alike) return sparse_kept(frame);
   return kept_values(density_at(settings, step), part.count);
 }
 
 std::size_t frame_bytes(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
                         const std::uint8_t* frame) {
   if (settings.codec == Codec::threshold) return 4 + 8 * sparse_kept(frame);
+  if (settings.codec == Codec::three_lc) return 8 + sparse_kept(frame);
+  if (settings.codec == Codec::adacomp)
+    return 8 + 4 * sparse_kept(frame) + (sparse_kept(frame) + 7) / 8;
   return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
 }
 
@@ -301,6 +314,14 @@ void add_frame(const CodecSettings& settings, const CodedPart& part, std::size_t
       return add_sparse(frame, kept, part.count, scale, sum);
     case Codec::threshold:
       return add_sparse(frame + 4, kept, part.count, scale, sum);
+    case Codec::stc:
+      return add_signed_places(frame, kept, part.count, scale, sum);
+    case Codec::sbc:
+      return add_places(frame, kept, part.count, scale, sum);
+    case Codec::three_lc:
+      return add_three_levels(frame, part.count, scale, sum);
+    case Codec::adacomp:
+      return add_signed_places(frame + 4, kept, part.count, scale, sum);
     default:
       DYN_ASSERT(false, "frames of a reduced codec are not added one by one");
   }
