@@ -159,7 +159,7 @@ TEST_CASE("encoded gradients train over every library and number of workers", "[
   run_and_check(backend, workers, all_codecs());
 }
 
-TEST_CASE("one codec of each kind trains, Gloo, briefly", "[d-58][d-69][d-91][d-95]") {
+TEST_CASE("one codec of each kind trains, Gloo, briefly", "[c-48][d-58][d-69][d-91][d-95]") {
   run_and_check(Backend::gloo, 2,
                 {{Codec::onebit, TrainingMethod::wfbp_a2a},
                  {Codec::topk, TrainingMethod::bsp_a2a},
