@@ -450,39 +450,6 @@ std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
       spec.tuner, name_of(backend));
 }
 
-std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
-  if (!backend_facts(backend).on_gpu) return "";
-  const CodecRow& codec = codec_row(spec.compression);
-  if (codec.codec == Codec::none) return "";
-  const auto refusal = [&](const char* why) {
-    return fmt::format("compression = \"{}\" on GPUs over {} (partial): {}", codec.name,
-                       name_of(backend), why);
-  };
-  if (backend != Backend::nccl)
-    return refusal(
-        "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
-        "have no place in; take backend nccl, or openmpi or mpich in host memory");
-  if (method_row(spec.method).sums == SumPlace::neighbours)
-    return refusal(
-        "replicas of neighbours' weights are kept in host memory; take a library of the host");
-  if (is_asynchronous(spec.synchronisation)) return "";  // encoded by the host, for its messages
-  if (!codec.on_gpus && codec.alike)
-    return refusal("its loops are the host's alone; take topk, or a library of the host");
-  if (method_row(spec.method).sums == SumPlace::server)
-    return refusal(
-        "servers' sums go by way of host memory in every step, where nothing is encoded behind a "
-        "GPU's pass; take wfbp-a2a or mg-wfbp, or bsp-ps with ssp or asp");
-  if (!codec.alike)
-    return refusal(
-        "how much each worker sends depends on its values, and the host, which tells NCCL, would "
-        "have to wait for the GPU in the middle of the backward pass; take topk or dgc");
-  if (method_row(spec.method).order == SendOrder::by_urgency)
-    return refusal(
-        "the method chooses a message when the last one has come back, and encoded gradients are "
-        "queued in an order that is known before; take wfbp-a2a or mg-wfbp");
-  return "";
-}
-
 int servers_of(const TrainingSpec& spec, int ranks) {
   if (architecture_of(spec.method) == Architecture::ring) return 0;
   if (spec.servers > 0) return spec.servers;

@@ -300,10 +300,10 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
   const TableView costs(orders);
   REQUIRE(costs.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
-    // 250 parameters, one worker: 32 bits each, or of 2.5 kept a value and a place.
+    // 250 parameters: 32 bits each, or of 2.5 kept a value and a place, of two workers.
     const bool plain = costs.text(i, "compression") == "none";
     CHECK(costs.text(i, "published_order") == (plain ? "32 N" : "k n (log N + 32)"));
-    const double bytes = plain ? 1000 : 2.5 * (std::log2(250.0) + 32) / 8;
+    const double bytes = plain ? 1000 : 2 * 2.5 * (std::log2(250.0) + 32) / 8;
     CHECK_THAT(*costs.real(i, "order_bytes"), WithinRel(bytes, 1e-6));
     CHECK_THAT(*costs.real(i, "over_order"), WithinRel(80 / bytes, 1e-6));
   }

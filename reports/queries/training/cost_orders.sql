@@ -2,7 +2,9 @@
 -- row: one training cell, over its launches: the survey's order of communication of its architecture, synchronisation and
 --   compression, evaluated for one round of the busiest rank, beside the bytes that were sent and counted
 -- columns:
---   run_id environment backend architecture model batch method synchronisation compression
+--   run_id environment backend architecture model batch method
+--   synchronisation | text | when workers wait for each other
+--   compression | text | codec of what travels
 --   workers launches
 --   published_order | text | bits a round; NULL: the survey has no such cell
 --   order_bytes | bytes, real | the order evaluated: N parameters, n workers, b bits, k kept, tau local steps, p neighbours
