@@ -9,6 +9,7 @@
 # check: every method trains what one process would; cuda-mpi: the same over CUDA-aware MPI; test: train_gpu_tests;
 # rounds, codecs, served: the same of local steps and gossip, of encoded gradients, of servers that answer each worker by
 # itself; rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
+# containers: the container study's training, beside the published order;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
 # of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl, steps-*.json,
@@ -16,7 +17,7 @@
 # All of the machine's GPUs take part, or the first RANKS; where RANKS are more than there are, ranks take turns on them,
 # each a host of its own to NCCL. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -145,6 +146,26 @@ rates() { # SECONDS
     ORDER BY compression, rank" 2>>"$out/rates.log" | tee -a "$out/rates.md"
 }
 
+# The container study's training, methods and libraries beside the published order. In Docker containers too where dockerd
+# starts here.
+containers() { # SECONDS
+  local end=$((SECONDS + $1)) environments='["bare-metal"]' query
+  . scripts/gpu_engine.sh
+  if command -v dockerd >/dev/null && engine_up 2>>"$out/containers.log"; then
+    trap engine_down EXIT
+    environments='["bare-metal", "single-docker"]'
+  fi
+  export DYNAMICCL_IMAGE_SOURCE=${DYNAMICCL_IMAGE_SOURCE:-host-root}
+  experiment experiments/gpu_container_training.toml $((end - SECONDS)) containers --set "axes.environment=$environments" "${given[@]}"
+  if [ -n "${engine:-}" ]; then engine_down; trap - EXIT; fi
+  for query in training rankings published_training ps_against_ring scheduling_tradeoff flags; do
+    { echo "## $query"; "$program" query --db "$db" --format markdown "$query"; } 2>>"$out/containers.log" >>"$out/containers.md"
+  done
+  "$program" query --db "$db" --format markdown "SELECT algorithm, environment, backend, cell_knobs, status, reason FROM v_measurement
+    WHERE status <> 'ok' AND run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1)" 2>>"$out/containers.log" >>"$out/containers.md"
+  cut -c1-230 "$out/containers.md"
+}
+
 # train_gpu_tests, whose ranks share GPUs over sockets where there are too few: at 2 and 4 ranks on any machine.
 tests() { # SECONDS
   timeout --kill-after=40 "$1" build/trainer/tests/train_gpu_tests --durations yes >"$out/test.log" 2>&1 || failed=1
@@ -200,11 +221,12 @@ for part in "$@"; do
     test) set_up; tests "$seconds" ;;
     rounds | codecs | served) set_up; lossy "$seconds" "$name" "gpu_training_$name" ;;
     rates) set_up; rates "$seconds" ;;
+    containers) set_up; containers "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, rates, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, rates, containers, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

@@ -74,7 +74,15 @@ std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::siz
       return 2 * kNumber * kept_values(density_at(settings, step), count);
     case Codec::randomk:
       return kNumber * kept_values(density_at(settings, step), count);
+    case Codec::stc: {
+      const std::size_t kept = kept_values(density_at(settings, step), count);
+      return kNumber * (1 + kept) + (kept + 7) / 8;
+    }
+    case Codec::sbc:
+      return kNumber * (1 + kept_values(density_at(settings, step), count));
     case Codec::threshold:
+    case Codec::three_lc:
+    case Codec::adacomp:
       return std::nullopt;
     case Codec::powersgd:
       if (!is_factored(settings.rank, rows, count)) return count * kNumber;
@@ -89,6 +97,12 @@ const CodecPair& codec_pair(CodecKind kind, SumPlace sums) {
   DYN_ASSERT(false, "every pair of a codec's kind and place of the sum has a row");
 }
 
+const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation) {
+  for (const auto& row : kCodecSynchronisations)
+    if (row.synchronisation == synchronisation) return row;
+  DYN_ASSERT(false, "every synchronisation has a row for codecs");
+}
+
 namespace {
 
 /// Settings that only some codecs read.
@@ -99,9 +113,10 @@ std::string misplaced_setting(const CodecSpec& spec) {
     return fmt::format("{}: belongs to {}; leave it out", key, to);
   };
   if (!row.by_density && spec.density != usual.density)
-    return belongs("density", "compression = \"topk\", \"randomk\" and \"dgc\"");
+    return belongs("density", "compression = \"topk\", \"randomk\", \"dgc\", \"stc\" and \"sbc\"");
   if (!row.by_density && spec.density_warmup > 0)
-    return belongs("density_warmup", "compression = \"topk\", \"randomk\" and \"dgc\"");
+    return belongs("density_warmup",
+                   "compression = \"topk\", \"randomk\", \"dgc\", \"stc\" and \"sbc\"");
   if (spec.compression != Codec::qsgd && spec.bits != usual.bits)
     return belongs("bits", "compression = \"qsgd\"");
   if (spec.compression != Codec::powersgd && spec.rank != usual.rank)
@@ -130,6 +145,51 @@ std::string feedback_contradiction(const CodecSpec& spec) {
   return "";
 }
 
+/// What weights of neighbours need of a codec: less of a way each time, without help.
+std::string gossip_misfit(const CodecSpec& spec) {
+  const CodecRow& row = codec_row(spec.compression);
+  const auto refusal = [&](const char* fit, const char* why) {
+    return fmt::format("compression = \"{}\" with neighbours ({}): {}", row.name, fit, why);
+  };
+  if (spec.error_feedback == FeedbackWish::on)
+    return refusal("illegal",
+                   "replicas know what was not sent, which error feedback would send twice; leave "
+                   "error_feedback out");
+  if (row.feedback == FeedbackUse::never)
+    return refusal("illegal", "signs alone do not say how far weights went; take ef-sign");
+  if (row.momentum)
+    return refusal("illegal", "momentum is of gradients, and weights are sent; take topk");
+  if (row.codec == Codec::randomk)
+    return refusal("illegal",
+                   "its values are made larger by what is left out, so that replicas overshoot; "
+                   "take topk");
+  if (!row.alike) return refusal("partial", "neighbours expect messages of one size; take topk");
+  return "";
+}
+
+std::string synchronisation_misfit(const CodecRow& row, const TrainingMethodRow& method,
+                                   Synchronisation synchronisation) {
+  const auto refusal = [&](PairFit fit, std::string_view why) {
+    return fmt::format("compression = \"{}\" with synchronisation = \"{}\" ({}): {}", row.name,
+                       name_of(synchronisation), fit == PairFit::partial ? "partial" : "illegal",
+                       why);
+  };
+  const CodecSynchronisation& with = codec_synchronisation(synchronisation);
+  if (with.fit != PairFit::legal) return refusal(with.fit, with.reason);
+  if (row.codec == Codec::signsgd && synchronisation != Synchronisation::bsp)
+    return refusal(PairFit::illegal,
+                   "a vote is all workers' on one step's gradients; take ef-sign");
+  if (row.momentum && synchronisation == Synchronisation::local)
+    return refusal(PairFit::illegal,
+                   "what workers do by themselves between two meetings needs its momentum, which "
+                   "the codec would take upon itself; take topk");
+  if (!row.alike && method.sums == SumPlace::server && !is_asynchronous(synchronisation))
+    return refusal(PairFit::partial,
+                   "a server's place for a message is ready before it comes, and how long it is "
+                   "depends on its values; take topk, or ssp or asp, whose messages are announced");
+  return "";
+}
+
 }  // namespace
 
 std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name,
@@ -143,11 +203,10 @@ std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name
   if (pair.fit != PairFit::legal)
     return fmt::format("compression = \"{}\" with {} ({}): {}", row.name, method.name,
                        pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
-  if (synchronisation != Synchronisation::bsp)
-    return fmt::format(
-        "compression = \"{}\" with synchronisation = \"{}\" (partial): gradients are encoded where "
-        "all workers meet in every step; what others send is offered as plain values alone",
-        row.name, name_of(synchronisation));
+  if (method.sums == SumPlace::neighbours)
+    if (auto reason = gossip_misfit(spec); !reason.empty()) return reason;
+  if (auto reason = synchronisation_misfit(row, method, synchronisation); !reason.empty())
+    return reason;
   if (method.engine)
     return fmt::format(
         "compression = \"{}\" with {} (partial): the library's own engine sends what it computes; "

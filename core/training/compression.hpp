@@ -29,7 +29,11 @@ enum class Codec {
   randomk,
   threshold,
   dgc,
-  powersgd
+  powersgd,
+  stc,
+  sbc,
+  three_lc,
+  adacomp
 };
 
 enum class CodecKind {
@@ -77,6 +81,7 @@ struct CodecRow {
   bool momentum = false;    ///< takes the optimizer's momentum upon itself
   bool by_density = false;  ///< `density` says how many values it keeps
   bool alike = true;        ///< a frame is as long on every worker, whatever its values
+  bool on_gpus = true;      ///< kernels encode and decode it too
 };
 
 // A new codec is a name above, a row here, its bytes in codec_bytes() and its loops.
@@ -137,7 +142,8 @@ inline constexpr std::array kCodecs{
              .words = "fixed-threshold sparsification",
              .kind = CodecKind::sparse,
              .feedback = FeedbackUse::usual,
-             .alike = false},
+             .alike = false,
+             .on_gpus = false},
     CodecRow{.codec = Codec::dgc,
              .name = "dgc",
              .words = "DGC",
@@ -151,7 +157,34 @@ inline constexpr std::array kCodecs{
              .kind = CodecKind::low_rank,
              .sum = CodecSum::reduced,
              .feedback = FeedbackUse::usual,
-             .draws = true}};
+             .draws = true},
+    CodecRow{.codec = Codec::stc,
+             .name = "stc",
+             .words = "sparse ternary compression (STC)",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .by_density = true,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::sbc,
+             .name = "sbc",
+             .words = "sparse binary compression (SBC)",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::usual,
+             .by_density = true,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::three_lc,
+             .name = "3lc",
+             .words = "3LC",
+             .feedback = FeedbackUse::usual,
+             .alike = false,
+             .on_gpus = false},
+    CodecRow{.codec = Codec::adacomp,
+             .name = "adacomp",
+             .words = "AdaComp",
+             .kind = CodecKind::sparse,
+             .feedback = FeedbackUse::always,
+             .alike = false,
+             .on_gpus = false}};
 
 template <>
 struct NameTable<Codec> {
@@ -200,6 +233,8 @@ CodecSettings resolve_codec(const CodecSpec& spec, double momentum);
 inline constexpr double kWarmDensity = 0.25;
 /// QSGD takes a norm of so many values each.
 inline constexpr std::size_t kQsgdBucket = 512;
+/// AdaComp's bins, of which each has a largest value.
+inline constexpr std::size_t kAdaBin = 500;
 
 /// Share of the values kept in a step, which counts from 0: exponentially down to `density`.
 double density_at(const CodecSettings& settings, std::uint64_t step);
@@ -228,29 +263,52 @@ inline constexpr std::array kCodecPairs{
     CodecPair{CodecKind::quantised, SumPlace::all_reduce, PairFit::legal, ""},
     CodecPair{CodecKind::sparse, SumPlace::all_reduce, PairFit::legal, ""},
     CodecPair{CodecKind::low_rank, SumPlace::all_reduce, PairFit::legal, ""},
-    CodecPair{CodecKind::dense, SumPlace::server, PairFit::partial,
-              "servers take plain values here; take a method that all-reduces"},
-    CodecPair{CodecKind::quantised, SumPlace::server, PairFit::partial,
-              "servers take plain values here; take a method that all-reduces"},
-    CodecPair{CodecKind::sparse, SumPlace::server, PairFit::partial,
-              "servers take plain values here; take a method that all-reduces"},
+    // Workers push frames, which servers decode; answers are plain.
+    CodecPair{CodecKind::dense, SumPlace::server, PairFit::legal, ""},
+    CodecPair{CodecKind::quantised, SumPlace::server, PairFit::legal, ""},
+    CodecPair{CodecKind::sparse, SumPlace::server, PairFit::legal, ""},
     CodecPair{CodecKind::low_rank, SumPlace::server, PairFit::illegal,
               "the second factor is computed from the sum of the first, which workers would have "
               "to pull in between; take a method that all-reduces"},
-    CodecPair{CodecKind::dense, SumPlace::neighbours, PairFit::partial,
-              "neighbours send weights, not gradients, and encoded weights need a replica of each "
-              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"},
-    CodecPair{CodecKind::quantised, SumPlace::neighbours, PairFit::partial,
-              "neighbours send weights, not gradients, and encoded weights need a replica of each "
-              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"},
-    CodecPair{CodecKind::sparse, SumPlace::neighbours, PairFit::partial,
-              "neighbours send weights, not gradients, and encoded weights need a replica of each "
-              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"},
+    // CHOCO-SGD: what is encoded is how far weights went from what neighbours know of them.
+    CodecPair{CodecKind::dense, SumPlace::neighbours, PairFit::legal, ""},
+    CodecPair{CodecKind::quantised, SumPlace::neighbours, PairFit::legal, ""},
+    CodecPair{CodecKind::sparse, SumPlace::neighbours, PairFit::legal, ""},
     CodecPair{CodecKind::low_rank, SumPlace::neighbours, PairFit::partial,
-              "neighbours send weights, not gradients, and encoded weights need a replica of each "
-              "neighbour (CHOCO-SGD), which is not offered; take a method that all-reduces"}};
+              "the second factor is computed from the sum of the first over all workers, whom "
+              "neighbours do not know; take topk or qsgd"}};
 
 const CodecPair& codec_pair(CodecKind kind, SumPlace sums);
+
+/// A synchronisation, and why nothing is encoded with it; empty where something is.
+struct CodecSynchronisation {
+  Synchronisation synchronisation;
+  PairFit fit;
+  std::string_view reason;
+};
+
+// Every synchronisation has a row: a test asks.
+inline constexpr std::array kCodecSynchronisations{
+    CodecSynchronisation{Synchronisation::bsp, PairFit::legal, ""},
+    // What is encoded is how far a worker's weights went since all were the same.
+    CodecSynchronisation{Synchronisation::local, PairFit::legal, ""},
+    // Each gradient by itself; what is answered, weights, is plain.
+    CodecSynchronisation{Synchronisation::ssp, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::asp, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::staggered, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::backup, PairFit::legal, ""},
+    CodecSynchronisation{Synchronisation::post_local, PairFit::partial,
+                         "what encoding left of gradients is not what it left of weights, and the "
+                         "switch would lose it; take local"},
+    CodecSynchronisation{Synchronisation::lag, PairFit::partial,
+                         "the server keeps what each worker sent last, plainly; take ssp or bsp"},
+    CodecSynchronisation{Synchronisation::adacomm, PairFit::partial,
+                         "its rule compares losses of plain averages; take local"},
+    CodecSynchronisation{Synchronisation::easgd, PairFit::partial,
+                         "workers are drawn to a centre from weights of their own, of which no "
+                         "difference is common; take local"}};
+
+const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisation);
 
 /// Why the compression, and what belongs to it alone, does not go with the rest; empty when it
 /// does.

@@ -211,6 +211,15 @@ const std::vector<KnobRow>& knob_rows() {
           &TrainingSpec::lag_threshold),
       number_row("adapt_every", "adacomm: steps after which the loss sets how long rounds are",
                  &TrainingSpec::adapt_every, 1),
+      {"gossip_pull",
+       "d-psgd with compression: part of the way to the neighbours' known weights that a worker "
+       "goes in a round (CHOCO-SGD)",
+       [](TrainingSpec& s, const std::string& v) {
+         s.gossip_pull = real("gossip_pull", v);
+         if (s.gossip_pull <= 0 || s.gossip_pull > 1)
+           refuse("gossip_pull", v, "a number above 0, up to 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.gossip_pull); }},
       {"elastic", "easgd: part of the way that the centre goes to the workers' mean in a round",
        [](TrainingSpec& s, const std::string& v) {
          s.elastic = real("elastic", v);
@@ -327,7 +336,10 @@ int adapted_steps(int steps, int first, double first_loss, double loss) {
 }
 
 CodecSettings codec_settings(const TrainingSpec& spec) {
-  return resolve_codec(spec, spec.momentum);
+  CodecSettings settings = resolve_codec(spec, spec.momentum);
+  // Replicas of neighbours know what was not sent.
+  if (method_row(spec.method).sums == SumPlace::neighbours) settings.feedback = false;
+  return settings;
 }
 
 double optimizer_momentum(const TrainingSpec& spec) {
@@ -436,29 +448,6 @@ std::string tuner_misfit(const TrainingSpec& spec, Backend backend) {
       "tuner = \"{}\": the trainer sets the calls of openmpi, mpich and gloo; {} takes its "
       "settings from the plugin, in a job of its own (tune --online -- COMMAND)",
       spec.tuner, name_of(backend));
-}
-
-std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
-  if (!backend_facts(backend).on_gpu) return "";
-  const CodecRow& codec = codec_row(spec.compression);
-  if (codec.codec == Codec::none) return "";
-  const auto refusal = [&](const char* why) {
-    return fmt::format("compression = \"{}\" on GPUs over {} (partial): {}", codec.name,
-                       name_of(backend), why);
-  };
-  if (backend != Backend::nccl)
-    return refusal(
-        "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
-        "have no place in; take backend nccl, or openmpi or mpich in host memory");
-  if (!codec.alike)
-    return refusal(
-        "how much each worker sends depends on its values, and the host, which tells NCCL, would "
-        "have to wait for the GPU in the middle of the backward pass; take topk or dgc");
-  if (method_row(spec.method).order == SendOrder::by_urgency)
-    return refusal(
-        "the method chooses a message when the last one has come back, and encoded gradients are "
-        "queued in an order that is known before; take wfbp-a2a or mg-wfbp");
-  return "";
 }
 
 int servers_of(const TrainingSpec& spec, int ranks) {

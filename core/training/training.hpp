@@ -166,6 +166,9 @@ struct TrainingSpec : CodecSpec {
   int local_steps = 1;
   int local_after = 0;  ///< "local_after": post-local's steps with sums of gradients
   PeerGraph topology = PeerGraph::ring;  ///< "topology": of neighbours
+  /// "gossip_pull": with encoded weights of neighbours, the part of the way from what is known of a
+  /// worker's own weights to what is known of its neighbours' that it goes in a round
+  double gossip_pull = 0.5;
   /// "slow_momentum": of the way from one average of the weights to the next (SlowMo); 0: none.
   double slow_momentum = 0;
   DataShares shares = DataShares::equal;  ///< "shares"

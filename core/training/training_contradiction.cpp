@@ -57,6 +57,9 @@ std::string misplaced_synchronisation_setting(const TrainingSpec& spec) {
       {spec.elastic != usual.elastic && how != Synchronisation::easgd, "elastic",
        "synchronisation = \"easgd\""},
       {spec.switch_after != usual.switch_after && !spec.switch_to, "switch_after", "switch_to"},
+      {spec.gossip_pull != usual.gossip_pull &&
+           (row.sums != SumPlace::neighbours || spec.compression == Codec::none),
+       "gossip_pull", "d-psgd with compression"},
       {spec.topology != usual.topology && row.sums != SumPlace::neighbours, "topology",
        "methods that average with neighbours (d-psgd)"},
       {spec.slow_momentum > 0 && !(averages && plainly && !spec.switch_to), "slow_momentum",
@@ -165,6 +168,27 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
   return "";
 }
 
+/// What is made of all workers' sums, or of a group's, is made of plain ones.
+std::string coded_average_contradiction(const TrainingSpec& spec) {
+  if (spec.compression == Codec::none) return "";
+  const char* with = nullptr;
+  if (spec.slow_momentum > 0) with = "slow_momentum";
+  if (weighs_workers(spec)) with = "shares or participants";
+  if (spec.group_size > 1) with = "group_size";
+  if (method_row(spec.method).sums == SumPlace::neighbours &&
+      spec.topology == PeerGraph::random_pairs)
+    return fmt::format(
+        "compression = \"{}\" with topology = \"random-pairs\" (partial): what is known of "
+        "neighbours is a replica of each, and they change in every round; take ring, torus or "
+        "exponential",
+        name_of(spec.compression));
+  if (with == nullptr) return "";
+  return fmt::format(
+      "compression = \"{}\" with {} (partial): averages with weights or momentum of their own, and "
+      "a group's sums, are plain; leave one out",
+      name_of(spec.compression), with);
+}
+
 }  // namespace
 
 std::string training_contradiction(const TrainingSpec& spec) {
@@ -173,6 +197,7 @@ std::string training_contradiction(const TrainingSpec& spec) {
                                               spec.packing != Packing::none);
       !reason.empty())
     return reason;
+  if (auto reason = coded_average_contradiction(spec); !reason.empty()) return reason;
   if (architecture_of(spec.method) == Architecture::ring) {
     const char* asks_for_servers = nullptr;
     if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
@@ -194,6 +219,39 @@ std::string training_contradiction(const TrainingSpec& spec) {
     return "looks without epochs: they are parts of an epoch; say at most how many epochs";
   if (spec.steps > 0 && spec.epochs > 0)
     return "steps and epochs: each says how much is trained; leave one out";
+  return "";
+}
+
+std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
+  if (!backend_facts(backend).on_gpu) return "";
+  const CodecRow& codec = codec_row(spec.compression);
+  if (codec.codec == Codec::none) return "";
+  const auto refusal = [&](const char* why) {
+    return fmt::format("compression = \"{}\" on GPUs over {} (partial): {}", codec.name,
+                       name_of(backend), why);
+  };
+  if (backend != Backend::nccl)
+    return refusal(
+        "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
+        "have no place in; take backend nccl, or openmpi or mpich in host memory");
+  if (method_row(spec.method).sums == SumPlace::neighbours)
+    return refusal(
+        "replicas of neighbours' weights are kept in host memory; take a library of the host");
+  if (is_asynchronous(spec.synchronisation)) return "";  // encoded by the host, for its messages
+  if (!codec.on_gpus && codec.alike)
+    return refusal("its loops are the host's alone; take topk, or a library of the host");
+  if (method_row(spec.method).sums == SumPlace::server)
+    return refusal(
+        "servers' sums go by way of host memory in every step, where nothing is encoded behind a "
+        "GPU's pass; take wfbp-a2a or mg-wfbp, or bsp-ps with ssp or asp");
+  if (!codec.alike)
+    return refusal(
+        "how much each worker sends depends on its values, and the host, which tells NCCL, would "
+        "have to wait for the GPU in the middle of the backward pass; take topk or dgc");
+  if (method_row(spec.method).order == SendOrder::by_urgency)
+    return refusal(
+        "the method chooses a message when the last one has come back, and encoded gradients are "
+        "queued in an order that is known before; take wfbp-a2a or mg-wfbp");
   return "";
 }
 

@@ -1,5 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -239,8 +240,31 @@ TEST_CASE("what sending takes from computing stands beside what it costs alone",
   CHECK_THAT(*rows.real(2, "lost_share"), WithinRel(0.4, 1e-9));
 }
 
+TEST_CASE("a large model in fewer than 8 bits is warned of, in 8 it is not", "[F-25]") {
+  const auto note_with = [](double message_bytes) {
+    const ScratchFolder folder;
+    Store store(folder.file("a.sqlite"));
+    TrainingFigures figures;
+    figures.role = "worker";
+    figures.details["compression"] = {{"nominal_bytes", 438e6},
+                                      {"message_bytes", message_bytes},
+                                      {"formula_bytes", message_bytes},
+                                      {"encode_us", 7},
+                                      {"decode_us", 3},
+                                      {"error_feedback", true}};
+    store_training(
+        store, {{{"wfbp-a2a", R"({"model":"bert-base","batch":"8","compression":"int8"})"}}, {50}},
+        figures, 1);
+    const Reader reader(folder.file("a.sqlite"));
+    const Table table = named_query(reader, "compression", {});
+    return TableView(table).text(0, "note");
+  };
+  CHECK(note_with(438e6 / 32).find("large model") != std::string::npos);
+  CHECK(note_with(438e6 / 4).find("large model") == std::string::npos);
+}
+
 TEST_CASE("encoded gradients stand beside plain ones, and their steps are no best",
-          "[D-80][D-90]") {
+          "[C-46][D-80][D-90][D-97]") {
   const ScratchFolder folder;
   Store store(folder.file("a.sqlite"));
   TrainingFigures figures;
@@ -268,7 +292,21 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
   CHECK_THAT(*rows.real(0, "smaller"), WithinRel(12.5, 1e-9));
   CHECK(rows.real(0, "encode_us") == 7.0);
   CHECK(rows.real(0, "decode_us") == 3.0);
+  CHECK(rows.real(0, "coding_exposed_us") == 10.0);  // bsp waits for all of it
+  CHECK(rows.text(0, "note").find("OmniReduce") != std::string::npos);
+  CHECK(rows.text(0, "note").find("large model") == std::string::npos);
   CHECK_THAT(*rows.real(0, "over_plain"), WithinRel(0.5, 1e-9));
+  const Table orders = named_query(reader, "cost_orders", {});
+  const TableView costs(orders);
+  REQUIRE(costs.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    // 250 parameters: 32 bits each, or of 2.5 kept a value and a place, of two workers.
+    const bool plain = costs.text(i, "compression") == "none";
+    CHECK(costs.text(i, "published_order") == (plain ? "32 N" : "k n (log N + 32)"));
+    const double bytes = plain ? 1000 : 2 * 2.5 * (std::log2(250.0) + 32) / 8;
+    CHECK_THAT(*costs.real(i, "order_bytes"), WithinRel(bytes, 1e-6));
+    CHECK_THAT(*costs.real(i, "over_order"), WithinRel(80 / bytes, 1e-6));
+  }
   const Table sizes = named_query(reader, "messages", {});
   const TableView messages(sizes);
   REQUIRE(messages.size() == 2);

@@ -86,7 +86,8 @@ struct CheckedRounds {
   std::string broken;         ///< what it decided otherwise than it should have
 };
 
-CheckedRounds rounds_of_worker(const TrainingSpec& spec, TrainingWorker& worker,
+CheckedRounds rounds_of_worker(const ExchangePlan& plan, const TrainingSpec& spec,
+                               TrainingWorker& worker,
                                const std::function<std::unique_ptr<StepDriver>()>& driver) {
   CheckedRounds checked;
   RoundLog log;
@@ -107,7 +108,7 @@ CheckedRounds rounds_of_worker(const TrainingSpec& spec, TrainingWorker& worker,
   const bool lazy = spec.synchronisation == Synchronisation::lag;
   const ReplayedRounds replayed =
       lazy ? replay_lazily(spec, worker, spec.oracle)
-           : replay_rounds(spec, worker, spec.oracle, log, checked.broken);
+           : replay_rounds(plan, spec, worker, spec.oracle, log, checked.broken);
   checked.expected = replayed.weights[own];
   if (!replayed.centre.empty()) {
     checked.trained.insert(checked.trained.end(), checked.shared.begin(), checked.shared.end());
@@ -128,7 +129,7 @@ void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSp
   if (worker == nullptr) {
     make_step_server(comm, plan, spec, silence)->serve(spec.oracle);
   } else {
-    checked = rounds_of_worker(spec, *worker, driver);
+    checked = rounds_of_worker(plan, spec, *worker, driver);
   }
   compare_weights(comm, "the workers' replay in one process", spec.oracle, checked.trained,
                   checked.expected, record,
@@ -150,14 +151,23 @@ void check_rounds(Communicator& comm, const ExchangePlan& plan, const TrainingSp
                            spec.oracle, apart));
 }
 
-void check_coded(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker& worker,
-                 const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record) {
-  const std::size_t count = plan.elements();
+namespace {
+
+/// What a worker has after each of so many rounds, and what it is to have by one round of the
+/// replay from what it had before.
+struct CodedRounds {
+  std::vector<float> trained;
+  std::vector<float> expected;
+  double tolerance = kOracleTolerance;
+};
+
+CodedRounds coded_rounds(const ExchangePlan& plan, const TrainingSpec& spec, TrainingWorker& worker,
+                         const std::function<std::unique_ptr<StepDriver>()>& driver) {
   std::vector<std::vector<float>> weights{worker.host_weights()};
-  std::vector<std::vector<float>> velocities{std::vector<float>(count, 0.0F)};
+  std::vector<std::vector<float>> velocities{std::vector<float>(plan.elements(), 0.0F)};
   {
     const auto driving = driver();
-    for (int i = 0; i < steps; ++i) {
+    for (int i = 0; i < spec.oracle; ++i) {
       driving->step();
       driving->finish();
       weights.push_back(worker.host_weights());
@@ -165,23 +175,41 @@ void check_coded(Communicator& comm, const ExchangePlan& plan, int steps, Traini
     }
   }
   worker.reset();
-  CodecReplay replay(plan, worker);
-  std::vector<float> trained;
-  std::vector<float> expected;
-  double tolerance = kOracleTolerance;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(steps); ++i) {
+  CodecReplay replay(plan, spec, worker);
+  CodedRounds rounds;
+  for (std::size_t i = 0; i + 1 < weights.size(); ++i) {
     worker.take_host_weights(weights[i].data());
-    worker.take_host_velocity(velocities[i].data());
-    replay.step(i);
-    tolerance = std::max(tolerance, kOracleTolerance + replay.order_slack());
+    // Where servers are optimizers, momentum is theirs, and the replay's own.
+    if (!plan.server_sgd) worker.take_host_velocity(velocities[i].data());
+    replay.round();
+    rounds.tolerance = std::max(rounds.tolerance, kOracleTolerance + replay.order_slack());
     const auto after = worker.host_weights();
-    expected.insert(expected.end(), after.begin(), after.end());
-    trained.insert(trained.end(), weights[i + 1].begin(), weights[i + 1].end());
+    rounds.expected.insert(rounds.expected.end(), after.begin(), after.end());
+    rounds.trained.insert(rounds.trained.end(), weights[i + 1].begin(), weights[i + 1].end());
   }
   worker.reset();
+  return rounds;
+}
+
+}  // namespace
+
+void check_coded(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                 TrainingWorker* worker, const std::function<std::unique_ptr<StepDriver>()>& driver,
+                 CellRecord& record) {
+  const int steps = spec.oracle;
+  CodedRounds rounds;
+  if (worker == nullptr) {
+    const auto server = make_outliving<GradientServer>(comm, plan);
+    server->take_weights();
+    server->serve(steps);
+  } else {
+    rounds = coded_rounds(plan, spec, *worker, driver);
+  }
+  const auto& [trained, expected, tolerance] = rounds;
   compare_weights(comm, "the workers' replay in one process", steps, trained, expected, record,
                   tolerance);
-  const std::uint64_t unlike = unlike_first(comm, plan.first_worker(), trained.size(), trained);
+  const std::uint64_t unlike = unlike_first(
+      comm, plan.first_worker(), plan.elements() * static_cast<std::size_t>(steps), trained);
   record.checked += trained.size();
   record.wrong += unlike;
   if (const double apart = sum_over_ranks(comm, {static_cast<double>(unlike)})[0]; apart > 0)

@@ -37,9 +37,11 @@ Outliving<StepServer> make_step_server(Communicator& comm, const ExchangePlan& p
 
 /// The same of steps with encoded gradients. The one process starts each step from the weights and
 /// momentum that this rank really had, as a rounding may turn a sign; what each worker kept back is
-/// the process' own from the first step on. No servers.
-void check_coded(Communicator& comm, const ExchangePlan& plan, int steps, TrainingWorker& worker,
-                 const std::function<std::unique_ptr<StepDriver>()>& driver, CellRecord& record);
+/// the process' own from the first step on.
+/// @param worker nullptr on a dedicated server
+void check_coded(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
+                 TrainingWorker* worker, const std::function<std::unique_ptr<StepDriver>()>& driver,
+                 CellRecord& record);
 
 /// Weights against those that an oracle has for this rank: the record gets the difference, and
 /// fails where it is more than `tolerance`, of weights beyond 1 relative to them. Ranks: all,

@@ -43,11 +43,17 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
 
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
 /// it keeps back; where averages have a momentum that and the weights that it goes from; a centre;
-/// the gradient that was sent last.
+/// the gradient that was sent last; the weights from which a way is encoded, and
+/// with neighbours two replicas and what one sent. Where values decide
+/// how many are sent, all may be, with their places and how many of each gradient there are.
 std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
   return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
          (codec.codec == Codec::dgc ? 1 : 0) + (has_centre(spec.synchronisation) ? 1 : 0) +
-         (spec.synchronisation == Synchronisation::lag ? 1 : 0);
+         (spec.synchronisation == Synchronisation::lag ? 1 : 0) +
+         (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +
+         (codec_row(codec.codec).alike ? 0 : 2) +
+         (codec.codec != Codec::none && method_row(spec.method).sums == SumPlace::neighbours ? 3
+                                                                                             : 0);
 }
 
 /// Rounds of neighbours that are checked, whatever the cell says.
@@ -455,6 +461,7 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
     collector.restart();
   }
   const std::uint64_t before = training.sent_bytes();
+  training.take_coding();
   EpochTrainer trainer;
   trainer.train = [&](int count) { return phase(count, record.measured, true); };
   trainer.switch_over = [&] { training.switch_over(); };
@@ -470,9 +477,13 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
   }
   traffic.conclude(*record.training, static_cast<double>(spec_.batch) * rounds, rounds, payload);
   training.describe(*record.training);
+  if (const auto coding = training.take_coding()) note_coding(record, plan, *coding);
   const std::size_t unit = plan.elements() * sizeof(float);
-  describe_memory(*record.training, unit, training.held_bytes(),
-                  is_server() ? static_cast<std::size_t>(workers_ + 1) * unit : unit);
+  // A slot for each worker, the answer, and a gradient as it was encoded.
+  const int slots = workers_ + 1 + (plan.codec.codec != Codec::none ? 1 : 0);
+  describe_memory(
+      *record.training, unit, training.held_bytes(),
+      unit * (is_server() ? static_cast<std::size_t>(slots) : copies_of(spec_, plan.codec)));
 }
 
 /// Before anything is measured, against one process that does every worker's part.
@@ -481,8 +492,9 @@ void TrainingRun::check(CellRecord& record, const ExchangePlan& plan) {
   const auto make = [&] { return driver(plan); };
   if (answers_singly(spec_)) {
     check_updates(comm_, plan, spec_, own_worker(), silence(), record);
-  } else if (spec_.compression != Codec::none) {
-    check_coded(comm_, plan, spec_.oracle, *worker_, make, record);
+  } else if (spec_.compression != Codec::none &&
+             method_row(spec_.method).sums != SumPlace::neighbours) {
+    check_coded(comm_, plan, spec_, own_worker(), make, record);
   } else if (goes_by_rounds(spec_) || spec_.synchronisation == Synchronisation::lag) {
     check_rounds(comm_, plan, spec_, own_worker(), silence(), make, record);
   } else {

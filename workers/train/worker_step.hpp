@@ -110,8 +110,10 @@ class TrainingWorker {
   /// Which flat buffers there are: gradients in the order of the backward pass, and a second place
   /// for what servers answer. set_order() makes the first.
   void hold(bool gradients, bool answers);
-  /// A GPU's gradients leave their buffer before answers come into it.
-  [[nodiscard]] bool needs_answers(int servers) const { return servers > 0 && !memory_.on_gpu(); }
+  /// A GPU's gradients leave their buffer before answers come into it, and so do encoded ones.
+  [[nodiscard]] bool needs_answers(int servers) const {
+    return servers > 0 && !memory_.on_gpu() && spec_.compression == Codec::none;
+  }
   /// The weights in the order of gradients, in the gradients' buffer.
   const float* weights_in_order();
   [[nodiscard]] TensorMemory& memory() { return memory_; }

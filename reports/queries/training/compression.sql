@@ -15,16 +15,20 @@
 --   step_us | us, real | one training step
 --   encode_us | us, real | of that step, mean, the slowest worker
 --   decode_us | us, real | of that step, mean, the slowest worker
+--   coding_exposed_us | us, real | of encoding and decoding what is not hidden, at most
 --   exposed_us
 --   over_plain | real | step over the fastest plain one's, median of blocks
 --   last_loss | real | mean of the last ten steps
 --   accuracy | real | on held-out samples
 --   max_difference | real | from one process that encodes every worker's gradients
 --   settings
+--   note | text | what the surveys have to say against it, or for another library
 -- A lossy step is no measure of training: query time_to_target ranks by the time until an accuracy. wire_bytes: of an
 -- all-reduce what a ring sends, of gathered frames one to each other worker. encode_us and decode_us run on the thread
 -- that sends, beside the backward pass unless the method waits for its end: exposed_us is what is not hidden. More than
 -- 32 times smaller needs codecs that leave values out.
+-- note: a survey accepts 8 bits for large models (100 million parameters or more) and warns of more aggressive codecs; of
+-- sparse payloads it says that libraries which add them as such beat gathering, which grows with the workers.
 WITH coded AS (
   SELECT v.*, json_extract(t.details_json, '$.compression') AS figures,
          (SELECT max(json_extract(e.details_json, '$.compression.encode_us')) FROM training e
@@ -57,9 +61,22 @@ SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.m
        json_extract(a.figures, '$.message_bytes') AS message_bytes,
        json_extract(a.figures, '$.formula_bytes') AS formula_bytes,
        1.0 * json_extract(a.figures, '$.nominal_bytes') / json_extract(a.figures, '$.message_bytes') AS smaller,
-       a.wire_bytes, a.counted_bytes, a.step_us, a.encode_us, a.decode_us, a.exposed_us, b.over AS over_plain,
-       a.last_loss, a.accuracy, a.max_difference, a.settings
+       a.wire_bytes, a.counted_bytes, a.step_us, a.encode_us, a.decode_us,
+       CASE WHEN a.method LIKE 'bsp-%' OR a.method = 'd-psgd' THEN a.encode_us + a.decode_us
+         ELSE min(a.encode_us + a.decode_us, a.exposed_us) END AS coding_exposed_us, a.exposed_us, b.over AS over_plain,
+       a.last_loss, a.accuracy, a.max_difference, a.settings,
+       nullif(concat_notes.aggressive || CASE WHEN concat_notes.aggressive <> '' AND concat_notes.sparse <> '' THEN '; ' ELSE '' END
+         || concat_notes.sparse, '') AS note
 FROM numbered a
+JOIN (SELECT cell_id AS noted_cell, block AS noted_block, run_row AS noted_run, launch_id AS noted_launch,
+        CASE WHEN json_extract(figures, '$.nominal_bytes') >= 4e8
+               AND json_extract(figures, '$.nominal_bytes') > 4.5 * json_extract(figures, '$.message_bytes')
+          THEN 'fewer than 8 bits a value of a large model: watch its accuracy' ELSE '' END AS aggressive,
+        CASE WHEN compression IN ('topk', 'dgc', 'threshold', 'stc', 'sbc', 'adacomp') AND architecture <> 'ps' AND method <> 'd-psgd'
+          THEN 'a library that adds sparse values (SparcML, OmniReduce, Ok-Topk) would not gather those of all workers'
+          ELSE '' END AS sparse
+      FROM coded) concat_notes
+  ON noted_cell = a.cell_id AND noted_block = a.block AND noted_launch = a.launch_id
 JOIN numbered b ON b.cell_id = a.cell_id AND b.over_place = (b.n + 1) / 2
 WHERE a.place = (a.n + 1) / 2
 ORDER BY a.environment, a.backend, a.model, a.batch, a.workers, a.step_us

@@ -74,7 +74,7 @@ TEST_CASE("what cannot be had on GPUs is refused by name, with the reason", "[d-
     INFO(row.name);
     spec.compression = row.codec;
     const std::string reason = gpu_misfit(spec, Backend::nccl);
-    CHECK(reason.empty() == (row.codec != Codec::threshold));
+    CHECK(reason.empty() == row.on_gpus);
     CHECK(gpu_misfit(spec, Backend::gloo).empty());
     CHECK(gpu_misfit(spec, Backend::cuda_aware_mpi).empty() == (row.codec == Codec::none));
   }
@@ -82,7 +82,17 @@ TEST_CASE("what cannot be had on GPUs is refused by name, with the reason", "[d-
   CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("threshold") &&
                                                   ContainsSubstring("partial") &&
                                                   ContainsSubstring("take topk"));
+  spec.compression = Codec::stc;
+  CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("the host's alone"));
   spec.compression = Codec::int8;
+  for (const auto method : {TrainingMethod::bsp_ps, TrainingMethod::d_psgd}) {
+    spec.method = method;
+    CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("partial"));
+  }
+  spec.method = TrainingMethod::bsp_ps;
+  spec.synchronisation = Synchronisation::asp;  // its messages are the host's
+  CHECK(gpu_misfit(spec, Backend::nccl).empty());
+  spec.synchronisation = Synchronisation::bsp;
   spec.method = TrainingMethod::bytescheduler_a2a;
   CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("take wfbp-a2a"));
   spec.compression = Codec::none;

@@ -102,7 +102,8 @@ TEST_CASE("frames have the formula's bytes and nothing is written beyond them",
 
 TEST_CASE("what was sent and what was kept make up the gradients", "[d-91]") {
   const Codec codec = GENERATE(Codec::int8, Codec::onebit, Codec::ef_sign, Codec::terngrad,
-                               Codec::qsgd, Codec::natural, Codec::topk, Codec::threshold);
+                               Codec::qsgd, Codec::natural, Codec::topk, Codec::threshold,
+                               Codec::stc, Codec::sbc, Codec::three_lc, Codec::adacomp);
   INFO(name_of(codec));
   constexpr std::size_t kCount = 3000;
   ExchangePlan plan = plan_of(codec, {kCount});
@@ -242,6 +243,55 @@ TEST_CASE("a threshold takes all from it on, and a wrong place is refused", "[d-
   std::memcpy(frame.data() + 4, &beyond, sizeof beyond);
   CHECK_THROWS_WITH(add_sparse(frame.data() + 4, kept, values.size(), 1, decoded.data()),
                     ContainsSubstring("beyond its end"));
+}
+
+TEST_CASE("STC sends signs of the largest and their mean, SBC one side alone", "[d-73][d-82]") {
+  const std::vector<float> values{0.5F, -4, 0, 3, -2, 0.25F, 1, -1};
+  const auto decoded = [&](Codec codec) {
+    ExchangePlan plan = plan_of(codec, {values.size()});
+    plan.codec.density = 3.0 / 8;
+    WorkerCodec worker(plan, 0, 1);
+    const CodedPart part = coded_parts(plan, 0)[0];
+    return Coded(worker, part, values).decoded;
+  };
+  CHECK(decoded(Codec::stc) == std::vector<float>{0, -3, 0, 3, -3, 0, 0, 0});
+  // 4 + 2 + 1 of the negative ones, 3 + 1 + 0.5 of the positive.
+  const float mean = -7.0F / 3;
+  CHECK(decoded(Codec::sbc) == std::vector<float>{0, mean, 0, 0, mean, 0, 0, mean});
+}
+
+TEST_CASE("3LC packs five levels and runs of zeros into bytes", "[d-84]") {
+  std::vector<float> values(200, 0.1F);
+  values[0] = 1;
+  values[3] = -0.6F;
+  values[199] = -1;
+  const ExchangePlan plan = plan_of(Codec::three_lc, {values.size()});
+  WorkerCodec worker(plan, 0, 1);
+  const CodedPart part = coded_parts(plan, 0)[0];
+  const Coded coded(worker, part, values);
+  // Both ends, and 38 bytes of zeros between them as runs of 14, 14 and 10.
+  CHECK(coded.bytes == 8 + 5);
+  std::vector<float> expected(200, 0.0F);
+  expected[0] = 1;
+  expected[3] = expected[199] = -1;
+  CHECK(coded.decoded == expected);
+}
+
+TEST_CASE("AdaComp sends what would reach its bin's largest with one more gradient",
+          "[d-71][d-82]") {
+  std::vector<float> values(kAdaBin + 2, 0.1F);
+  values[1] = 1;
+  values[2] = -0.5F;  // twice it is the largest
+  values[3] = 0.49F;
+  values[kAdaBin] = -2;
+  const ExchangePlan plan = plan_of(Codec::adacomp, {values.size()});
+  WorkerCodec worker(plan, 0, 1);
+  const CodedPart part = coded_parts(plan, 0)[0];
+  const Coded coded(worker, part, values);
+  std::vector<float> expected(values.size(), 0.0F);
+  expected[1] = 1.5F;  // the mean of both bins' largest
+  expected[2] = expected[kAdaBin] = -1.5F;
+  CHECK(coded.decoded == expected);
 }
 
 TEST_CASE("random-k draws other places in each step, the same on all workers", "[d-68]") {

@@ -201,7 +201,7 @@ class HostCodecs {
 std::vector<Codec> of_gpus() {
   std::vector<Codec> codecs;
   for (const CodecRow& row : kCodecs)
-    if (row.codec != Codec::none && row.alike) codecs.push_back(row.codec);
+    if (row.codec != Codec::none && row.on_gpus) codecs.push_back(row.codec);
   return codecs;
 }
 

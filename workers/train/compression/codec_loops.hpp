@@ -55,6 +55,29 @@ std::size_t encode_largest(const float* values, std::size_t count, std::size_t k
                            std::uint8_t* frame);
 /// Those of at least this magnitude: how many, their places in order, the values.
 std::size_t encode_above(const float* values, std::size_t count, float least, std::uint8_t* frame);
+/// STC: the largest as their sign and mean magnitude: the mean, the places, a bit for each.
+std::size_t encode_sparse_ternary(const float* values, std::size_t count, std::size_t kept,
+                                  std::uint8_t* frame);
+/// Of such a frame. @throws Error(data) for a place beyond `count`
+void add_signed_places(const std::uint8_t* frame, std::size_t kept, std::size_t count, float scale,
+                       float* sum);
+/// SBC: of the largest that are positive and the largest that are negative those with the larger
+/// mean: the mean, with its sign, and the places.
+std::size_t encode_sparse_binary(const float* values, std::size_t count, std::size_t kept,
+                                 std::uint8_t* frame);
+/// Of such a frame. @throws Error(data) for a place beyond `count`
+void add_places(const std::uint8_t* frame, std::size_t kept, std::size_t count, float scale,
+                float* sum);
+/// 3LC: -1, 0 or 1 times the largest magnitude, to the nearest; five of them in a byte of base 3,
+/// runs of zeros in one: how many bytes follow, the largest magnitude, the bytes.
+std::size_t encode_three_levels(const float* values, std::size_t count, std::uint8_t* frame);
+void add_three_levels(const std::uint8_t* frame, std::size_t count, float scale, float* sum);
+/// AdaComp: of each bin of kAdaBin values those that with one more gradient would reach the bin's
+/// largest, as their sign and the mean of the bins' largest: how many, the mean, places, signs.
+/// @param values residual and gradient
+/// @param residual what was kept back before
+std::size_t encode_binned(const float* values, const float* residual, std::size_t count,
+                          std::uint8_t* frame);
 /// Places and values; what lies beyond `count` is refused.
 /// @throws Error(data)
 void add_sparse(const std::uint8_t* frame, std::size_t kept, std::size_t count, float scale,

@@ -4,35 +4,48 @@
 #include <cmath>
 
 #include "workers/collectives/sum.hpp"
+#include "workers/train/compression/codec_loops.hpp"
+#include "workers/train/synchronisation/averaging.hpp"
 
 namespace dynamiccl {
 
-CodecReplay::CodecReplay(const ExchangePlan& plan, TrainingWorker& worker)
-    : plan_(plan), worker_(worker), sums_(plan.elements()) {
-  const auto workers = static_cast<std::size_t>(worker.workers());
-  for (std::size_t w = 0; w < workers; ++w)
-    codecs_.emplace_back(plan, static_cast<int>(w), worker.workers());
-  gradients_.assign(workers, std::vector<float>(plan.elements()));
-  frames_.resize(workers);
+ReplayedSum::ReplayedSum(const ExchangePlan& plan, int workers)
+    : plan_(plan), sums_(plan.elements()) {
+  for (int w = 0; w < workers; ++w) codecs_.emplace_back(plan, w, workers);
+  values_.assign(codecs_.size(), std::vector<float>(plan.elements()));
+  frames_.resize(codecs_.size());
 }
 
-void CodecReplay::step(std::uint64_t step) {
-  for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    worker_.compute_for(static_cast<int>(w), step);
-    gradients_[w] = worker_.host_gradients();
-    codecs_[w].begin_step();
+void ReplayedSum::pass(int worker, std::vector<float>& gradient) {
+  WorkerCodec& codec = codecs_[static_cast<std::size_t>(worker)];
+  codec.begin_step();
+  std::vector<std::uint8_t>& frame = frames_.front();
+  for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) {
+    for (const auto& part : coded_parts(plan_, piece)) {
+      frame.resize(codec.frame_limit(part));
+      float* values = &gradient[part.offset];
+      codec.encode(part, values, frame.data());
+      std::fill_n(values, part.count, 0.0F);
+      add_part(plan_.codec, part, shared_key(plan_.seed, codec.step(), part),
+               frame_kept(plan_.codec, part, codec.step(), frame.data()), frame.data(), values);
+    }
   }
+}
+
+const std::vector<float>& ReplayedSum::sum() {
+  for (auto& codec : codecs_) codec.begin_step();
   for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) sum_piece(piece);
   note_slack();
-  worker_.take_host_gradients(sums_.data());
-  worker_.apply_gradients(worker_.workers());
+  return sums_;
 }
 
-void CodecReplay::sum_piece(std::size_t piece) {
+void ReplayedSum::sum_piece(std::size_t piece) {
   const CodecRow& row = codec_row(plan_.codec.codec);
   for (const auto& part : coded_parts(plan_, piece)) {
     if (row.kind == CodecKind::low_rank) {
       sum_factored(part);
+    } else if (plan_.servers > 0) {
+      sum_decoded(part);
     } else if (row.sum == CodecSum::reduced) {
       sum_reduced(part);
     } else {
@@ -41,22 +54,37 @@ void CodecReplay::sum_piece(std::size_t piece) {
   }
 }
 
-void CodecReplay::sum_gathered(const CodedPart& part) {
+void ReplayedSum::sum_gathered(const CodedPart& part) {
   std::vector<const std::uint8_t*> frames;
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
     frames_[w].resize(codecs_[w].frame_limit(part));
-    codecs_[w].encode(part, &gradients_[w][part.offset], frames_[w].data());
+    codecs_[w].encode(part, &values_[w][part.offset], frames_[w].data());
     frames.push_back(frames_[w].data());
   }
   sum_frames(plan_.codec, part, codecs_.front().step(), frames, &sums_[part.offset]);
 }
 
-void CodecReplay::sum_reduced(const CodedPart& part) {
+/// A server's sum, of plain values.
+void ReplayedSum::sum_decoded(const CodedPart& part) {
+  const std::uint64_t step = codecs_.front().step();
+  float* sum = &sums_[part.offset];
+  std::fill_n(sum, part.count, 0.0F);
+  std::vector<std::uint8_t>& frame = frames_.front();
+  for (std::size_t w = 0; w < codecs_.size(); ++w) {
+    frame.resize(codecs_[w].frame_limit(part));
+    codecs_[w].encode(part, &values_[w][part.offset], frame.data());
+    add_part(plan_.codec, part, shared_key(plan_.seed, step, part),
+             frame_kept(plan_.codec, part, step, frame.data()), frame.data(), sum);
+  }
+  if (plan_.codec.codec == Codec::signsgd) take_vote(sum, part.count, workers());
+}
+
+void ReplayedSum::sum_reduced(const CodedPart& part) {
   const DataType type = reduced_type(plan_.codec.codec);
   std::size_t bytes = 0;
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
     frames_[w].resize(codecs_[w].frame_limit(part));
-    bytes = codecs_[w].encode(part, &gradients_[w][part.offset], frames_[w].data());
+    bytes = codecs_[w].encode(part, &values_[w][part.offset], frames_[w].data());
     if (w > 0)
       sum_elements(frames_[0].data(), frames_[0].data(), frames_[w].data(),
                    bytes / element_bytes(type), type);
@@ -67,7 +95,7 @@ void CodecReplay::sum_reduced(const CodedPart& part) {
                  &sums_[part.offset]);
 }
 
-void CodecReplay::sum_factored(const CodedPart& part) {
+void ReplayedSum::sum_factored(const CodedPart& part) {
   const auto rank = static_cast<std::size_t>(plan_.codec.rank);
   const bool factored = codecs_.front().is_factored(part);
   const std::size_t lefts = factored ? rank * part.rows : part.count;
@@ -79,33 +107,84 @@ void CodecReplay::sum_factored(const CodedPart& part) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = w == 0 ? own[i] : sum[i] + own[i];
   };
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
-    codecs_[w].encode_left(part, &gradients_[w][part.offset], own.data());
+    codecs_[w].encode_left(part, &values_[w][part.offset], own.data());
     add(left, w);
   }
   const std::vector<float> sum = left;
   for (std::size_t w = 0; w < codecs_.size(); ++w) {
     left = sum;
-    codecs_[w].encode_right(part, &gradients_[w][part.offset], left.data(), own.data());
+    codecs_[w].encode_right(part, &values_[w][part.offset], left.data(), own.data());
     add(right, w);
   }
   for (std::size_t w = 0; w < codecs_.size(); ++w)
-    codecs_[w].decode_factors(part, left.data(), right.data(), &gradients_[w][part.offset]);
-  std::copy_n(&gradients_[0][part.offset], part.count, &sums_[part.offset]);
+    codecs_[w].decode_factors(part, left.data(), right.data(), &values_[w][part.offset]);
+  std::copy_n(&values_[0][part.offset], part.count, &sums_[part.offset]);
 }
 
 /// Each of N - 1 additions rounds to 16 bits what is at most the sum of all magnitudes.
-void CodecReplay::note_slack() {
+void ReplayedSum::note_slack() {
   const Codec codec = plan_.codec.codec;
   if ((codec != Codec::fp16 && codec != Codec::bf16) || codecs_.size() < 3) return;
+  if (plan_.servers > 0) return;  // in rank order
   const double rounding = codec == Codec::bf16 ? 1.0 / 256 : 1.0 / 2048;
   double largest = 0;
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     double magnitudes = 0;
-    for (const auto& gradient : gradients_) magnitudes += std::abs(gradient[i]);
+    for (const auto& values : values_) magnitudes += std::abs(values[i]);
     largest = std::max(largest, magnitudes);
   }
   const auto workers = static_cast<double>(codecs_.size());
-  order_slack_ = worker_.rate() * largest * rounding * (workers - 1) / workers;
+  order_slack_ = largest * rounding * (workers - 1);
+}
+
+CodecReplay::CodecReplay(const ExchangePlan& plan, const TrainingSpec& spec, TrainingWorker& worker)
+    : spec_(spec), worker_(worker), sum_(plan, worker.workers()) {
+  if (spec.synchronisation == Synchronisation::local)
+    velocities_.assign(static_cast<std::size_t>(worker.workers()),
+                       std::vector<float>(plan.elements(), 0.0F));
+}
+
+void CodecReplay::round() {
+  if (velocities_.empty()) {
+    step_of_all();
+  } else {
+    local_steps();
+  }
+}
+
+void CodecReplay::step_of_all() {
+  for (int w = 0; w < sum_.workers(); ++w) {
+    worker_.compute_for(w, step_);
+    sum_.values(w) = worker_.host_gradients();
+  }
+  ++step_;
+  worker_.take_host_gradients(sum_.sum().data());
+  worker_.apply_gradients(worker_.workers());
+}
+
+void CodecReplay::local_steps() {
+  std::vector<float> common = worker_.host_weights();
+  const std::size_t count = common.size();
+  for (int w = 0; w < sum_.workers(); ++w) {
+    auto& velocity = velocities_[static_cast<std::size_t>(w)];
+    worker_.take_host_weights(common.data());
+    worker_.take_host_velocity(velocity.data());
+    for (int i = 0; i < spec_.local_steps; ++i) {
+      worker_.compute_for(w, step_ + static_cast<std::uint64_t>(i));
+      worker_.apply_gradients(1);
+    }
+    velocity = worker_.host_velocity();
+    sum_.values(w) = worker_.host_weights();
+    take_way(common.data(), sum_.values(w).data(), count);
+  }
+  step_ += static_cast<std::uint64_t>(spec_.local_steps);
+  go_way(sum_.sum().data(), static_cast<float>(1.0 / worker_.workers()), common.data(), count);
+  worker_.take_host_weights(common.data());
+}
+
+double CodecReplay::order_slack() const {
+  const double share = 1.0 / worker_.workers();
+  return sum_.order_slack() * share * (velocities_.empty() ? worker_.rate() : 1);
 }
 
 }  // namespace dynamiccl

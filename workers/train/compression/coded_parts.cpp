@@ -30,9 +30,10 @@ std::optional<std::uint64_t> message_bytes(const ExchangePlan& plan, std::size_t
     if (!some) return std::nullopt;
     bytes += *some;
   }
-  // Gathered in words.
+  // Gathered in words; servers and neighbours take each worker's frames as they are.
   constexpr std::uint64_t kWord = 4;
-  const bool gathered = codec_row(plan.codec.codec).sum == CodecSum::gathered;
+  const bool gathered = codec_row(plan.codec.codec).sum == CodecSum::gathered &&
+                        plan.servers == 0 && method_row(plan.method).sums == SumPlace::all_reduce;
   return gathered ? (bytes + kWord - 1) / kWord * kWord : bytes;
 }
 

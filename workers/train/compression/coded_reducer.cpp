@@ -1,13 +1,11 @@
 #include "workers/train/compression/coded_reducer.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
-#include "workers/measure/clock.hpp"
 #include "workers/tags.hpp"
-#include "workers/train/compression/worker_codec.hpp"
+#include "workers/train/compression/message_codec.hpp"
 #include "workers/train/exchange/agreed_order.hpp"
 #include "workers/train/worker_step.hpp"
 
@@ -33,34 +31,18 @@ class Words {
   std::vector<std::uint32_t> words_;
 };
 
-/// Tests plant these on the last worker.
-bool is_faulty(bool fault, const Communicator& comm) {
-  return fault && comm.rank() == comm.size() - 1;
-}
-
-ExchangePlan seeded(const ExchangePlan& plan, const Communicator& comm) {
-  ExchangePlan own = plan;
-  if (is_faulty(planted_fault().other_seed, comm)) ++own.seed;
-  return own;
-}
-
 class CodedReducer final : public Reducer {
  public:
   CodedReducer(Communicator& comm, const ExchangePlan& plan, float* gradients)
       : comm_(comm),
-        plan_(seeded(plan, comm)),
+        messages_(plan, comm.rank(), comm.size()),
+        plan_(messages_.plan()),
         gradients_(gradients),
-        codec_(plan_, comm.rank(), comm.size()),
-        order_(comm, plan.pieces.size()) {
-    for (std::size_t i = 0; i < plan_.pieces.size(); ++i) parts_.push_back(coded_parts(plan_, i));
-  }
+        codec_(messages_.codec()),
+        order_(comm, plan.pieces.size()) {}
 
-  void begin_step() override {
-    if (is_faulty(planted_fault().drop_residual, comm_)) codec_.forget();
-    codec_.begin_step();
-    ++coding_.steps;
-  }
-  void restart() override { codec_.restart(); }
+  void begin_step() override { messages_.begin_step(); }
+  void restart() override { messages_.restart(); }
 
   bool start(std::size_t index) override {
     switch (codec_row(plan_.codec.codec).kind) {
@@ -82,28 +64,11 @@ class CodedReducer final : public Reducer {
   [[nodiscard]] std::size_t extra_bytes() const override {
     return codec_.state_bytes() + own_.size_bytes() + all_.size_bytes();
   }
-  std::optional<CodingFigures> take_coding() override {
-    return std::exchange(coding_, CodingFigures{});
-  }
+  std::optional<CodingFigures> take_coding() override { return messages_.take_coding(); }
 
  private:
   float* values_of(const CodedPart& part) { return gradients_ + part.offset; }
 
-  /// Runs `work` and adds its time.
-  template <class F>
-  static void timed(double& sum_us, F&& work) {
-    const double start_us = now_us();
-    work();
-    sum_us += now_us() - start_us;
-  }
-
-  /// What this worker gave to the library for the piece, beside what the formula has for it.
-  void count(std::size_t index, std::size_t bytes) {
-    coding_.message_bytes += bytes;
-    const auto formula = message_bytes(plan_, index, codec_.step());
-    coding_.formula_bytes += formula.value_or(bytes);
-    coding_.by_formula &= formula.has_value();
-  }
   void all_reduce(void* data, std::size_t count, DataType type) {
     const auto ranks = static_cast<std::uint64_t>(comm_.size());
     if (ranks > 1 && count > 0) comm_.allreduce(data, data, count, type);
@@ -112,25 +77,17 @@ class CodedReducer final : public Reducer {
   }
 
   std::size_t encode_all(std::size_t index) {
-    std::size_t limit = 0;
-    for (const auto& part : parts_[index]) limit += codec_.frame_limit(part);
-    std::uint8_t* frames = own_.bytes(limit);
-    std::size_t bytes = 0;
-    timed(coding_.encode_us, [&] {
-      for (const auto& part : parts_[index])
-        bytes += codec_.encode(part, values_of(part), frames + bytes);
-    });
-    return bytes;
+    return messages_.encode(index, gradients_, own_.bytes(messages_.frame_limit(index)));
   }
 
   void sum_reduced(std::size_t index) {
     const std::size_t bytes = encode_all(index);
-    count(index, bytes);
+    messages_.count(index, bytes);
     const DataType type = reduced_type(plan_.codec.codec);
     all_reduce(own_.bytes(bytes), bytes / element_bytes(type), type);
-    timed(coding_.decode_us, [&] {
+    messages_.timed(&CodingFigures::decode_us, [&] {
       const std::uint8_t* frame = own_.bytes(bytes);
-      for (const auto& part : parts_[index]) {
+      for (const auto& part : messages_.parts(index)) {
         const std::size_t kept = kept_values(density_at(plan_.codec, codec_.step()), part.count);
         decode_reduced(plan_.codec, part, shared_key(plan_.seed, codec_.step(), part), kept, frame,
                        values_of(part));
@@ -139,30 +96,13 @@ class CodedReducer final : public Reducer {
     });
   }
 
-  /// A wrong place in what this worker sends.
-  void shift_places(std::size_t index) {
-    if (plan_.codec.codec != Codec::topk) return;
-    std::uint8_t* frame = own_.bytes(0);
-    for (const auto& part : parts_[index]) {
-      const std::size_t kept = frame_kept(plan_.codec, part, codec_.step(), frame);
-      for (std::size_t i = 0; i < kept; ++i) {
-        std::uint32_t place = 0;
-        std::memcpy(&place, frame + kWord * i, kWord);
-        place = (place + 1) % static_cast<std::uint32_t>(part.count);
-        std::memcpy(frame + kWord * i, &place, kWord);
-      }
-      frame += frame_bytes(plan_.codec, part, codec_.step(), frame);
-    }
-  }
-
   void sum_gathered(std::size_t index) {
     const std::size_t bytes = encode_all(index);
-    if (is_faulty(planted_fault().shift_place, comm_)) shift_places(index);
     std::vector<const std::uint8_t*> frames =
-        plan_.codec.codec == Codec::threshold ? gather_unlike(index, bytes) : gather_alike(bytes);
-    count(index, words_of(bytes) * kWord);
-    timed(coding_.decode_us, [&] {
-      for (const auto& part : parts_[index]) {
+        codec_row(plan_.codec.codec).alike ? gather_alike(bytes) : gather_unlike(index, bytes);
+    messages_.count(index, words_of(bytes) * kWord);
+    messages_.timed(&CodingFigures::decode_us, [&] {
+      for (const auto& part : messages_.parts(index)) {
         sum_frames(plan_.codec, part, codec_.step(), frames, values_of(part));
         for (auto& frame : frames) frame += frame_bytes(plan_.codec, part, codec_.step(), frame);
       }
@@ -218,7 +158,7 @@ class CodedReducer final : public Reducer {
 
   /// Two all-reduces, of left factors and of right ones.
   void sum_factors(std::size_t index) {
-    const auto& parts = parts_[index];
+    const auto& parts = messages_.parts(index);
     const auto rank = static_cast<std::size_t>(plan_.codec.rank);
     std::size_t lefts = 0;
     std::size_t rights = 0;
@@ -230,22 +170,23 @@ class CodedReducer final : public Reducer {
     float* left = own_.floats(lefts);
     float* right = all_.floats(rights);
     std::size_t at = 0;
-    timed(coding_.encode_us, [&] {
+    messages_.timed(&CodingFigures::encode_us, [&] {
       for (const auto& part : parts) at += codec_.encode_left(part, values_of(part), left + at);
     });
     all_reduce(left, lefts, DataType::float32);
     std::size_t left_at = at = 0;
-    timed(coding_.encode_us, [&] {
+    messages_.timed(&CodingFigures::encode_us, [&] {
       for (const auto& part : parts) {
         at += codec_.encode_right(part, values_of(part), left + left_at, right + at);
         left_at += codec_.is_factored(part) ? rank * part.rows : part.count;
       }
     });
     all_reduce(right, rights, DataType::float32);
-    count(index, (lefts + rights) * sizeof(float));
-    if (is_faulty(planted_fault().swap_factors, comm_)) std::reverse(right, right + rights);
+    messages_.count(index, (lefts + rights) * sizeof(float));
+    if (planted_fault().swap_factors && comm_.rank() == comm_.size() - 1)
+      std::reverse(right, right + rights);
     left_at = at = 0;
-    timed(coding_.decode_us, [&] {
+    messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : parts) {
         const bool factored = codec_.is_factored(part);
         codec_.decode_factors(part, left + left_at, right + at, values_of(part));
@@ -256,14 +197,13 @@ class CodedReducer final : public Reducer {
   }
 
   Communicator& comm_;
-  ExchangePlan plan_;
+  MessageCodec messages_;
+  const ExchangePlan& plan_;
   float* gradients_;
-  WorkerCodec codec_;
+  WorkerCodec& codec_;
   AgreedOrder order_;
-  std::vector<std::vector<CodedPart>> parts_;  ///< of each piece
-  Words own_;                                  ///< this worker's frames, or left factors
-  Words all_;                                  ///< all workers' frames, or right factors
-  CodingFigures coding_;
+  Words own_;  ///< this worker's frames, or left factors
+  Words all_;  ///< all workers' frames, or right factors
 };
 
 }  // namespace

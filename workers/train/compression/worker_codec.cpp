@@ -10,8 +10,9 @@
 namespace dynamiccl {
 namespace {
 
-/// Takes from `residual`, which holds the values, what their 16-bit frame says.
-void take_away_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count, float* residual) {
+/// Adds `scale` (1 or -1) times what a 16-bit frame says.
+void add_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count, float scale,
+                float* sum) {
   std::array<float, 1024> decoded;
   for (std::size_t at = 0; at < count; at += decoded.size()) {
     const std::size_t some = std::min(decoded.size(), count - at);
@@ -20,7 +21,7 @@ void take_away_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count,
     } else {
       decode_bfloat16(frame + 2 * at, some, decoded.data());
     }
-    for (std::size_t i = 0; i < some; ++i) residual[at + i] -= decoded[i];
+    for (std::size_t i = 0; i < some; ++i) sum[at + i] += scale * decoded[i];
   }
 }
 
@@ -88,9 +89,7 @@ bool WorkerCodec::is_factored(const CodedPart& part) const {
 }
 
 std::size_t WorkerCodec::frame_limit(const CodedPart& part) const {
-  // A threshold may keep every value, with its place.
-  if (settings_.codec == Codec::threshold) return 4 + 8 * part.count;
-  return static_cast<std::size_t>(codec_bytes(settings_, part.count, part.rows, step_).value_or(0));
+  return frame_room(settings_, part, step_);
 }
 
 /// Momentum correction: what is accumulated is the velocity, not the gradient.
@@ -160,6 +159,14 @@ std::size_t WorkerCodec::encode_values(const CodedPart& part, const float* value
       return encode_drawn(part, values, frame);
     case Codec::threshold:
       return encode_above(values, count, static_cast<float>(settings_.threshold), frame);
+    case Codec::stc:
+      return encode_sparse_ternary(values, count, kept(part), frame);
+    case Codec::sbc:
+      return encode_sparse_binary(values, count, kept(part), frame);
+    case Codec::three_lc:
+      return encode_three_levels(values, count, frame);
+    case Codec::adacomp:
+      return encode_binned(values, &residual_[part.offset], count, frame);
     case Codec::none:
     case Codec::powersgd:
       break;
@@ -183,7 +190,7 @@ void WorkerCodec::keep_residual(const CodedPart& part, const float* values,
   float* residual = &residual_[part.offset];
   std::copy_n(values, part.count, residual);
   if (settings_.codec == Codec::fp16 || settings_.codec == Codec::bf16)
-    return take_away_16_bit(settings_.codec, frame, part.count, residual);
+    return add_16_bit(settings_.codec, frame, part.count, -1, residual);
   if (settings_.codec == Codec::randomk) {
     const std::size_t drawn = kept(part);
     const std::uint32_t shared = key(part, false);
@@ -250,15 +257,38 @@ void WorkerCodec::decode_factors(const CodedPart& part, const float* left, const
   for (std::size_t i = 0; i < part.count; ++i) residual[i] -= share * values[i];
 }
 
+std::size_t frame_room(const CodecSettings& settings, const CodedPart& part, std::uint64_t step) {
+  // All values may be kept, with their places, or in digits without a run.
+  if (settings.codec == Codec::threshold) return 4 + 8 * part.count;
+  if (settings.codec == Codec::adacomp) return 8 + 4 * part.count + (part.count + 7) / 8;
+  if (settings.codec == Codec::three_lc) return 8 + (part.count + 4) / 5;
+  return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
+}
+
+void add_part(const CodecSettings& settings, const CodedPart& part, std::uint32_t key,
+              std::size_t kept, const std::uint8_t* frame, float* sum) {
+  if (settings.codec == Codec::fp16 || settings.codec == Codec::bf16)
+    return add_16_bit(settings.codec, frame, part.count, 1, sum);
+  if (settings.codec != Codec::randomk) return add_frame(settings, part, kept, frame, 1, sum);
+  for (std::size_t i = 0; i < kept; ++i) {
+    float value = 0;
+    std::memcpy(&value, frame + sizeof value * i, sizeof value);
+    sum[drawn_place(i, kept, part.count, key)] += value;
+  }
+}
+
 std::size_t frame_kept(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
                        const std::uint8_t* frame) {
-  if (settings.codec == Codec::threshold) return sparse_kept(frame);
+  if (!codec_row(settings.codec).alike) return sparse_kept(frame);
   return kept_values(density_at(settings, step), part.count);
 }
 
 std::size_t frame_bytes(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
                         const std::uint8_t* frame) {
   if (settings.codec == Codec::threshold) return 4 + 8 * sparse_kept(frame);
+  if (settings.codec == Codec::three_lc) return 8 + sparse_kept(frame);
+  if (settings.codec == Codec::adacomp)
+    return 8 + 4 * sparse_kept(frame) + (sparse_kept(frame) + 7) / 8;
   return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
 }
 
@@ -284,6 +314,14 @@ void add_frame(const CodecSettings& settings, const CodedPart& part, std::size_t
       return add_sparse(frame, kept, part.count, scale, sum);
     case Codec::threshold:
       return add_sparse(frame + 4, kept, part.count, scale, sum);
+    case Codec::stc:
+      return add_signed_places(frame, kept, part.count, scale, sum);
+    case Codec::sbc:
+      return add_places(frame, kept, part.count, scale, sum);
+    case Codec::three_lc:
+      return add_three_levels(frame, part.count, scale, sum);
+    case Codec::adacomp:
+      return add_signed_places(frame + 4, kept, part.count, scale, sum);
     default:
       DYN_ASSERT(false, "frames of a reduced codec are not added one by one");
   }

@@ -67,6 +67,12 @@ class WorkerCodec {
 /// Adds what a gathered frame says, `scale` times it.
 void add_frame(const CodecSettings& settings, const CodedPart& part, std::size_t kept,
                const std::uint8_t* frame, float scale, float* sum);
+/// Adds what a worker's frame says, of any codec but low rank.
+/// @param key of random-k's draw
+void add_part(const CodecSettings& settings, const CodedPart& part, std::uint32_t key,
+              std::size_t kept, const std::uint8_t* frame, float* sum);
+/// Room for a frame of the part.
+std::size_t frame_room(const CodecSettings& settings, const CodedPart& part, std::uint64_t step);
 /// Values that a frame of the part has, sparse codecs.
 std::size_t frame_kept(const CodecSettings& settings, const CodedPart& part, std::uint64_t step,
                        const std::uint8_t* frame);

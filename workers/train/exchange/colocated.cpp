@@ -1,6 +1,7 @@
 #include "workers/train/exchange/colocated.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "workers/collectives/sum.hpp"
@@ -15,12 +16,13 @@ namespace {
 /// earlier one at most, and that has been pushed to him.
 class Colocated final : public Reducer {
  public:
-  Colocated(Messages& comm, const ExchangePlan& plan, const float* gradients, float* sums,
-            std::unique_ptr<Reducer> push_pull)
+  Colocated(Messages& comm, const ExchangePlan& plan, float* gradients, float* sums,
+            std::unique_ptr<Reducer> push_pull, MessageCodec* messages)
       : comm_(comm),
         plan_(plan),
         gradients_(gradients),
         sums_(sums),
+        messages_(messages),
         push_pull_(std::move(push_pull)),
         order_(comm, plan.pieces.size()),
         places_(plan.pieces.size(), 0) {
@@ -29,7 +31,13 @@ class Colocated final : public Reducer {
       places_[i] = shard_elements_;
       shard_elements_ += plan.pieces[i].count;
     }
-    slots_.resize(shard_elements_ * static_cast<std::size_t>(comm.size() - 1));
+    if (messages_ != nullptr) {
+      decoder_.emplace(plan_);
+      frames_.resize(plan.pieces.size());
+    }
+    // Of encoded gradients the sum alone.
+    const int slots = decoder_ ? 1 : comm.size() - 1;
+    slots_.resize(shard_elements_ * static_cast<std::size_t>(slots));
     if (!plan.server_sgd) return;
     weights_.resize(shard_elements_);
     velocity_.resize(shard_elements_);
@@ -41,10 +49,10 @@ class Colocated final : public Reducer {
     for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
       if (!is_own(i)) continue;
       ++to_sum_;
+      if (decoder_) frames_[i].resize(static_cast<std::size_t>(comm_.size()));
       for (int worker = 0; worker < comm_.size(); ++worker) {
         const bool is_other = worker != comm_.rank();
-        receiving_[i].push_back(is_other ? comm_.irecv(slot(i, worker), bytes_of(i), worker, tag(i))
-                                         : Request{});
+        receiving_[i].push_back(is_other ? receive(i, worker) : Request{});
       }
     }
   }
@@ -76,7 +84,10 @@ class Colocated final : public Reducer {
         std::copy_n(weights + plan_.pieces[i].offset, plan_.pieces[i].count, &weights_[places_[i]]);
   }
   [[nodiscard]] std::size_t extra_bytes() const override {
-    return (slots_.size() + weights_.size()) * sizeof(float) + push_pull_->extra_bytes();
+    std::size_t bytes = (slots_.size() + weights_.size()) * sizeof(float);
+    for (const auto& of_piece : frames_)
+      for (const auto& frames : of_piece) bytes += frames.size();
+    return bytes + push_pull_->extra_bytes();
   }
 
  private:
@@ -99,7 +110,32 @@ class Colocated final : public Reducer {
     return slot(piece, worker);
   }
 
-  bool sum_and_answer(std::size_t index) {
+  Request receive(std::size_t piece, int worker) {
+    if (!decoder_) return comm_.irecv(slot(piece, worker), bytes_of(piece), worker, tag(piece));
+    auto& frames = frames_[piece][static_cast<std::size_t>(worker)];
+    frames.resize(messages_->frame_limit(piece));
+    return comm_.irecv(frames.data(), frames.size(), worker, tag(piece));
+  }
+  /// In the first slot: every worker's frames in rank order, this one's own among them.
+  const float* decoded_sum(std::size_t index) {
+    auto& own = frames_[index][static_cast<std::size_t>(comm_.rank())];
+    own.resize(messages_->frame_limit(index));
+    messages_->count(index, messages_->encode(index, gradients_, own.data()));
+    float* sum = slots_.data() + places_[index];
+    std::fill_n(sum, plan_.pieces[index].count, 0.0F);
+    for (int worker = 0; worker < comm_.size(); ++worker) {
+      const auto at = static_cast<std::size_t>(worker);
+      if (worker != comm_.rank()) comm_.wait(receiving_[index][at]);
+      const auto& frames = frames_[index][at];
+      messages_->timed(&CodingFigures::decode_us, [&] {
+        decoder_->add(index, messages_->codec().step(), frames.data(), frames.size(), sum);
+      });
+    }
+    decoder_->conclude(index, comm_.size(), sum);
+    return sum;
+  }
+
+  const float* plain_sum(std::size_t index) {
     const Piece& piece = plan_.pieces[index];
     float* answer = sums_ + piece.offset;
     const float* sum = part_of(index, 0);
@@ -110,8 +146,15 @@ class Colocated final : public Reducer {
       sum_elements(into, sum, part_of(index, worker), piece.count, DataType::float32);
       sum = into;
     }
+    return sum;
+  }
+
+  bool sum_and_answer(std::size_t index) {
+    const Piece& piece = plan_.pieces[index];
+    float* answer = sums_ + piece.offset;
+    const float* sum = decoder_ ? decoded_sum(index) : plain_sum(index);
     // Whoever waits for the answer here may overwrite it while it is still being sent.
-    const float* sent = in_place() ? sum : answer;
+    const float* sent = in_place() || decoder_ ? sum : answer;
     if (plan_.server_sgd) {
       float* weights = &weights_[places_[index]];
       sgd_update(*plan_.server_sgd, weights, &velocity_[places_[index]], sum,
@@ -130,13 +173,16 @@ class Colocated final : public Reducer {
 
   Messages& comm_;
   const ExchangePlan& plan_;
-  const float* gradients_;
+  float* gradients_;
   float* sums_;
+  MessageCodec* messages_;  ///< nullptr: plain values
   std::unique_ptr<Reducer> push_pull_;
   AgreedOrder order_;
   std::vector<std::size_t> places_;  ///< of each piece in this rank's shard
   std::size_t shard_elements_ = 0;
-  std::vector<float> slots_;    ///< the shard once per other worker, in rank order
+  std::vector<float> slots_;               ///< the shard once per other worker, in rank order
+  std::optional<MessageDecoder> decoder_;  ///< of what is encoded
+  std::vector<std::vector<std::vector<std::uint8_t>>> frames_;  ///< by piece and worker
   std::vector<float> weights_;  ///< of the shard, where the server is the optimizer
   std::vector<float> velocity_;
   std::vector<std::vector<Request>> receiving_;  ///< by piece and worker
@@ -148,9 +194,10 @@ class Colocated final : public Reducer {
 }  // namespace
 
 std::unique_ptr<Reducer> make_colocated_reducer(Messages& comm, const ExchangePlan& plan,
-                                                const float* gradients, float* sums,
-                                                std::unique_ptr<Reducer> push_pull) {
-  return std::make_unique<Colocated>(comm, plan, gradients, sums, std::move(push_pull));
+                                                float* gradients, float* sums,
+                                                std::unique_ptr<Reducer> push_pull,
+                                                MessageCodec* messages) {
+  return std::make_unique<Colocated>(comm, plan, gradients, sums, std::move(push_pull), messages);
 }
 
 }  // namespace dynamiccl

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "workers/messages.hpp"
+#include "workers/train/compression/message_codec.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/reducer.hpp"
 
@@ -16,7 +17,8 @@ namespace dynamiccl {
 /// @param sums the answers; may be `gradients`
 /// @param push_pull of the pieces that other ranks sum
 std::unique_ptr<Reducer> make_colocated_reducer(Messages& comm, const ExchangePlan& plan,
-                                                const float* gradients, float* sums,
-                                                std::unique_ptr<Reducer> push_pull);
+                                                float* gradients, float* sums,
+                                                std::unique_ptr<Reducer> push_pull,
+                                                MessageCodec* messages = nullptr);
 
 }  // namespace dynamiccl

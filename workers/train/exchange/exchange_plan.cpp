@@ -127,7 +127,7 @@ GradientPath choose_path(const std::vector<TriedPath>& tried) {
 
 std::optional<Sgd> server_sgd(const TrainingSpec& spec) {
   if (spec.optimizer == OptimizerPlace::worker) return std::nullopt;
-  return Sgd{static_cast<float>(spec.learning_rate), static_cast<float>(spec.momentum)};
+  return Sgd{static_cast<float>(spec.learning_rate), static_cast<float>(optimizer_momentum(spec))};
 }
 
 /// A whole message where the method does not cut; servers take pieces, so that they share the load.

@@ -15,6 +15,7 @@ struct GradientServer::Shard {
   std::size_t pushed = 0;  ///< workers whose piece of this step has come
   std::vector<Request> receiving;
   std::vector<Request> sending;
+  std::vector<std::vector<std::uint8_t>> frames;  ///< of each worker, where they are encoded
 };
 
 GradientServer::GradientServer(Messages& comm, const ExchangePlan& plan)
@@ -33,7 +34,13 @@ GradientServer::GradientServer(Messages& comm, const ExchangePlan& plan)
     shard_elements_ += shard.count;
     shards_.push_back(std::move(shard));
   }
-  buffer_.resize(shard_elements_ * static_cast<std::size_t>(workers_ + 1));
+  if (plan_.codec.codec != Codec::none) {
+    decoder_.emplace(plan_);
+    for (auto& shard : shards_) shard.frames.resize(static_cast<std::size_t>(workers_));
+  }
+  // Of encoded gradients the sum alone.
+  const int slots = decoder_ ? 1 : workers_;
+  buffer_.resize(shard_elements_ * static_cast<std::size_t>(slots + 1));
   if (plan_.server_sgd) velocity_.resize(shard_elements_);
   headers_.resize(shards_.size() * static_cast<std::size_t>(workers_));
   header_requests_.resize(headers_.size());
@@ -42,16 +49,30 @@ GradientServer::GradientServer(Messages& comm, const ExchangePlan& plan)
 GradientServer::~GradientServer() = default;
 
 float* GradientServer::slot(std::size_t shard, int worker) {
-  // Slot `workers_` holds the answer.
-  return buffer_.data() + static_cast<std::size_t>(worker) * shard_elements_ +
-         shards_[shard].offset;
+  // The last slot, which `workers_` stands for, holds the answer.
+  const int row = decoder_ && worker == workers_ ? 1 : worker;
+  return buffer_.data() + static_cast<std::size_t>(row) * shard_elements_ + shards_[shard].offset;
+}
+
+std::pair<void*, std::size_t> GradientServer::place(std::size_t shard, int worker) {
+  Shard& s = shards_[shard];
+  if (!decoder_) return {slot(shard, worker), s.count * sizeof(float)};
+  auto& frames = s.frames[static_cast<std::size_t>(worker)];
+  frames.resize(decoder_->frame_limit(s.piece, step_));
+  return {frames.data(), frames.size()};
+}
+
+std::size_t GradientServer::held_bytes() const {
+  std::size_t bytes = buffer_.size() * sizeof(float);
+  for (const auto& shard : shards_)
+    for (const auto& frames : shard.frames) bytes += frames.size();
+  return bytes;
 }
 
 void GradientServer::post(std::size_t shard, int worker) {
-  const Shard& s = shards_[shard];
-  shards_[shard].receiving[static_cast<std::size_t>(worker)] =
-      comm_.irecv(slot(shard, worker), s.count * sizeof(float), plan_.servers + worker,
-                  kPieceTag + static_cast<int>(s.piece));
+  const auto [data, bytes] = place(shard, worker);
+  shards_[shard].receiving[static_cast<std::size_t>(worker)] = comm_.irecv(
+      data, bytes, plan_.servers + worker, kPieceTag + static_cast<int>(shards_[shard].piece));
 }
 
 void send_weights(Messages& comm, const ExchangePlan& plan, const float* weights) {
@@ -64,6 +85,7 @@ void send_weights(Messages& comm, const ExchangePlan& plan, const float* weights
 }
 
 void GradientServer::take_weights() {
+  step_ = 0;
   if (!plan_.server_sgd) return;
   std::fill(velocity_.begin(), velocity_.end(), 0.0F);
   for (std::size_t s = 0; s < shards_.size(); ++s)
@@ -101,12 +123,28 @@ std::vector<GradientServer::Step> GradientServer::serve(int steps) {
     }
     record.end_us = now_us();
     times.push_back(record);
+    ++step_;
   }
   for (auto& shard : shards_) {
     for (const Request request : shard.sending) comm_.wait(request);
     shard.sending.clear();
   }
   return times;
+}
+
+/// Every worker's message, in rank order.
+void GradientServer::add_up(std::size_t shard, float* sum) {
+  const Shard& s = shards_[shard];
+  if (!decoder_) {
+    if (sum != slot(shard, 0)) std::copy_n(slot(shard, 0), s.count, sum);
+    for (int worker = 1; worker < workers_; ++worker)
+      sum_elements(sum, sum, slot(shard, worker), s.count, DataType::float32);
+    return;
+  }
+  std::fill_n(sum, s.count, 0.0F);
+  for (const auto& frames : s.frames)
+    decoder_->add(s.piece, step_, frames.data(), frames.size(), sum);
+  decoder_->conclude(s.piece, workers_, sum);
 }
 
 void GradientServer::complete(std::size_t shard, Step& step) {
@@ -118,9 +156,7 @@ void GradientServer::complete(std::size_t shard, Step& step) {
   float* answer = slot(shard, workers_);
   // An optimizer's answer is its weights: it adds up in the first worker's slot.
   float* sum = plan_.server_sgd ? slot(shard, 0) : answer;
-  if (sum == answer) std::copy_n(slot(shard, 0), s.count, sum);
-  for (int worker = 1; worker < workers_; ++worker)
-    sum_elements(sum, sum, slot(shard, worker), s.count, DataType::float32);
+  add_up(shard, sum);
   if (plan_.server_sgd)
     sgd_update(*plan_.server_sgd, answer, &velocity_[s.offset], sum,
                static_cast<float>(1.0 / workers_), s.count);

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "workers/messages.hpp"
+#include "workers/train/compression/message_codec.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/step_server.hpp"
 
@@ -15,7 +18,8 @@ void send_weights(Messages& comm, const ExchangePlan& plan, const float* weights
 
 /// A dedicated server's side: sums every worker's pieces in rank order, so that sums are the same
 /// bits in every run, and sends them back, or the weights that it updates with them. Holds one slot
-/// per worker and the answer: (N + 1) times its shard, and momentum where it is the optimizer.
+/// per worker and the answer: (N + 1) times its shard, and momentum where it is the optimizer. What
+/// workers encoded it decodes in rank order; answers are plain.
 class GradientServer final : public StepServer {
  public:
   GradientServer(Messages& comm, const ExchangePlan& plan);
@@ -25,14 +29,17 @@ class GradientServer final : public StepServer {
   void take_weights() override;
   std::vector<Step> serve(int steps) override;
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
-  [[nodiscard]] std::size_t held_bytes() const override { return buffer_.size() * sizeof(float); }
+  [[nodiscard]] std::size_t held_bytes() const override;
   [[nodiscard]] std::size_t shard_bytes() const override { return shard_elements_ * sizeof(float); }
 
  private:
   struct Shard;
   void post(std::size_t shard, int worker);
   void complete(std::size_t shard, Step& step);
+  void add_up(std::size_t shard, float* sum);
   float* slot(std::size_t shard, int worker);
+  /// Where a worker's message of the shard comes: its frames, or plain values.
+  std::pair<void*, std::size_t> place(std::size_t shard, int worker);
 
   Messages& comm_;
   ExchangePlan plan_;
@@ -41,8 +48,10 @@ class GradientServer final : public StepServer {
   std::vector<std::size_t> shard_of_piece_;
   std::size_t shard_elements_ = 0;
   std::vector<float> buffer_;
-  std::vector<float> velocity_;         ///< of the shard, where the server is the optimizer
-  std::vector<std::uint32_t> headers_;  ///< of a step: which piece comes, by round and worker
+  std::optional<MessageDecoder> decoder_;  ///< of what is encoded
+  std::uint64_t step_ = 0;                 ///< since workers began
+  std::vector<float> velocity_;            ///< of the shard, where the server is the optimizer
+  std::vector<std::uint32_t> headers_;     ///< of a step: which piece comes, by round and worker
   std::vector<Request> header_requests_;
   std::uint64_t sent_bytes_ = 0;
 };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include "workers/tags.hpp"
 #include "workers/train/compression/coded_reducer.hpp"
+#include "workers/train/compression/message_codec.hpp"
 #include "workers/train/exchange/agreed_order.hpp"
 #include "workers/train/exchange/colocated.hpp"
 #include "workers/train/exchange/lanes.hpp"
@@ -99,21 +101,26 @@ class SplitAllReduce final : public Reducer {
 };
 
 /// Push to the piece's server, pull of the sum. Several pieces are under way at once. A dedicated
-/// server is told which piece comes: workers push in orders of their own.
+/// server is told which piece comes: workers push in orders of their own. Where gradients are
+/// encoded, that is what is pushed; answers are plain.
 class PushPull final : public Reducer {
  public:
-  PushPull(Messages& comm, const ExchangePlan& plan, const float* gradients, float* sums)
+  /// @param messages of this worker, who begins their steps and counts; nullptr: plain values
+  PushPull(Messages& comm, const ExchangePlan& plan, float* gradients, float* sums,
+           MessageCodec* messages)
       : comm_(comm),
         plan_(plan),
         gradients_(gradients),
         sums_(sums),
-        headers_(plan.pieces.size()) {}
+        messages_(messages),
+        headers_(plan.pieces.size()),
+        frames_(messages == nullptr ? 0 : plan.pieces.size()) {}
 
   bool start(std::size_t index) override {
     // Answers come in while later pieces go out, as far as their places are free.
     while (in_place() && pushing() >= kPushedAtOnce) finish_push();
     const Piece& piece = plan_.pieces[index];
-    const std::size_t bytes = piece.count * sizeof(float);
+    const auto [pushed, bytes] = message_of(index);
     const int tag = kPieceTag + static_cast<int>(index);
     headers_[index] = static_cast<std::uint32_t>(index);
     Open open;
@@ -122,7 +129,8 @@ class PushPull final : public Reducer {
     if (!in_place()) take_answer(open);
     if (!plan_.colocated)
       open.header = comm_.isend(&headers_[index], sizeof headers_[index], piece.server, kPushTag);
-    open.push = comm_.isend(gradients_ + piece.offset, bytes, piece.server, tag);
+    open.bytes = bytes;
+    open.push = comm_.isend(pushed, bytes, piece.server, tag);
     open_.push_back(open);
     sent_bytes_ += bytes;
     pushing_bytes_ += bytes;
@@ -145,13 +153,29 @@ class PushPull final : public Reducer {
 
   [[nodiscard]] bool idle() const override { return open_.empty(); }
   void progress() override { comm_.progress(); }
+  [[nodiscard]] std::size_t extra_bytes() const override {
+    std::size_t bytes = 0;
+    for (const auto& frames : frames_) bytes += frames.size();
+    return bytes;
+  }
 
  private:
+  /// What is pushed of a piece.
+  std::pair<const void*, std::size_t> message_of(std::size_t index) {
+    const Piece& piece = plan_.pieces[index];
+    if (messages_ == nullptr) return {gradients_ + piece.offset, piece.count * sizeof(float)};
+    auto& frames = frames_[index];
+    frames.resize(messages_->frame_limit(index));
+    const std::size_t bytes = messages_->encode(index, gradients_, frames.data());
+    messages_->count(index, bytes);
+    return {frames.data(), bytes};
+  }
   struct Open {
     std::size_t piece = 0;
     Request answer{};
     std::optional<Request> header;
     Request push{};
+    std::size_t bytes = 0;  ///< pushed
     bool pushed = false;
   };
   /// Enough for the link to be in use while one is waited for.
@@ -160,7 +184,8 @@ class PushPull final : public Reducer {
   [[nodiscard]] std::ptrdiff_t pushing() const {
     return std::count_if(open_.begin(), open_.end(), is_pushed_still);
   }
-  [[nodiscard]] bool in_place() const { return gradients_ == sums_; }
+  /// What is encoded has left its place before it is sent.
+  [[nodiscard]] bool in_place() const { return gradients_ == sums_ && messages_ == nullptr; }
   void take_answer(Open& open) {
     const Piece& piece = plan_.pieces[open.piece];
     open.answer = comm_.irecv(sums_ + piece.offset, piece.count * sizeof(float), piece.server,
@@ -171,16 +196,53 @@ class PushPull final : public Reducer {
     comm_.wait(open.push);
     open.pushed = true;
     if (in_place()) take_answer(open);
-    pushing_bytes_ -= plan_.pieces[open.piece].count * sizeof(float);
+    pushing_bytes_ -= open.bytes;
   }
 
   Messages& comm_;
   const ExchangePlan& plan_;
-  const float* gradients_;
+  float* gradients_;
   float* sums_;
+  MessageCodec* messages_;
   std::vector<std::uint32_t> headers_;
+  std::vector<std::vector<std::uint8_t>> frames_;  ///< of each piece, while they are sent
   std::size_t pushing_bytes_ = 0;
   std::deque<Open> open_;
+};
+
+/// Pushes whose messages begin their steps and are counted together, whoever sends them.
+class EncodedPushes final : public Reducer {
+ public:
+  EncodedPushes(std::unique_ptr<MessageCodec> messages, std::unique_ptr<Reducer> pushes)
+      : messages_(std::move(messages)), pushes_(std::move(pushes)) {}
+
+  void begin_step() override {
+    messages_->begin_step();
+    pushes_->begin_step();
+  }
+  void finish_step() override { pushes_->finish_step(); }
+  bool start(std::size_t piece) override {
+    const bool done = pushes_->start(piece);
+    sent_bytes_ = pushes_->sent_bytes();
+    return done;
+  }
+  std::size_t finish_oldest() override { return pushes_->finish_oldest(); }
+  [[nodiscard]] std::size_t pushing_bytes() const override { return pushes_->pushing_bytes(); }
+  void finish_push() override { pushes_->finish_push(); }
+  void progress() override { pushes_->progress(); }
+  [[nodiscard]] bool idle() const override { return pushes_->idle(); }
+  void agree(std::vector<std::size_t>& chosen) override { pushes_->agree(chosen); }
+  [[nodiscard]] bool chooses() const override { return pushes_->chooses(); }
+  void take_weights(const float* weights) override { pushes_->take_weights(weights); }
+  void restart() override { messages_->restart(); }
+  std::optional<CodingFigures> take_coding() override { return messages_->take_coding(); }
+  [[nodiscard]] std::size_t extra_bytes() const override {
+    return messages_->state_bytes() + pushes_->extra_bytes();
+  }
+
+ private:
+  std::unique_ptr<MessageCodec> messages_;
+  std::unique_ptr<Reducer> pushes_;
 };
 
 }  // namespace
@@ -188,9 +250,17 @@ class PushPull final : public Reducer {
 std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
                                       float* gradients, float* sums, CallSettings* settings) {
   if (plan.servers > 0) {
-    auto push_pull = std::make_unique<PushPull>(comm, plan, gradients, sums);
-    if (!plan.colocated) return push_pull;
-    return make_colocated_reducer(comm, plan, gradients, sums, std::move(push_pull));
+    const int first = plan.first_worker();
+    std::unique_ptr<MessageCodec> messages;
+    if (plan.codec.codec != Codec::none)
+      messages = std::make_unique<MessageCodec>(plan, comm.rank() - first, comm.size() - first);
+    std::unique_ptr<Reducer> reducer =
+        std::make_unique<PushPull>(comm, plan, gradients, sums, messages.get());
+    if (plan.colocated)
+      reducer =
+          make_colocated_reducer(comm, plan, gradients, sums, std::move(reducer), messages.get());
+    if (!messages) return reducer;
+    return std::make_unique<EncodedPushes>(std::move(messages), std::move(reducer));
   }
   if (plan.codec.codec != Codec::none) return make_coded_reducer(comm, plan, gradients);
   if (method_row(plan.method).split) return std::make_unique<SplitAllReduce>(comm, plan, gradients);

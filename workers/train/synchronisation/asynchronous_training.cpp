@@ -80,6 +80,10 @@ std::size_t AsynchronousTraining::held_bytes() const {
   return server_ ? server_->held_bytes() : steps_->held_bytes();
 }
 
+std::optional<CodingFigures> AsynchronousTraining::take_coding() {
+  return server_ ? std::nullopt : steps_->take_coding();
+}
+
 void AsynchronousTraining::describe(TrainingFigures& figures) const {
   if (!server_) return;
   const Staleness found = staleness_of(groups_of(spec_, comm_.size() - 1), server_->log());
@@ -120,7 +124,7 @@ void check_updates(Communicator& comm, const ExchangePlan& plan, const TrainingS
   if (worker != nullptr) {
     worker->reset();
     // One process is enough for the replay.
-    expected = worker->number() == 0 ? replay_updates(spec, *worker, log) : served;
+    expected = worker->number() == 0 ? replay_updates(plan, spec, *worker, log) : served;
     worker->reset();
   }
   compare_weights(comm, "the replay of the server's log", spec.oracle, served, expected, record);

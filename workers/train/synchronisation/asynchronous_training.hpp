@@ -30,6 +30,8 @@ class AsynchronousTraining {
   [[nodiscard]] std::uint64_t sent_bytes() const;
   /// Gradients and answers that this rank holds beyond weights, momentum and one gradient.
   [[nodiscard]] std::size_t held_bytes() const;
+  /// What this worker's codec did since the last call; nullopt on the server and without one.
+  std::optional<CodingFigures> take_coding();
   /// Staleness, for the server's record.
   void describe(TrainingFigures& figures) const;
   [[nodiscard]] const UpdateServer* server() const { return server_.get(); }

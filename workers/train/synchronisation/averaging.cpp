@@ -123,6 +123,25 @@ void NeighbourAverage::swap_on_queue(const Mixing& mixing, const float* own, std
   memory_.complete_or_fail([&] { comm_.check_queued(); });
 }
 
+void take_way(const float* common, float* weights, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) weights[i] -= common[i];
+}
+
+void take_way_in(TensorMemory& memory, const float* common, float* weights, std::size_t count) {
+  if (!memory.on_gpu()) return take_way(common, weights, count);
+  memory.blend(weights, 1, common, -1, count);
+}
+
+void go_way(const float* sum, float scale, float* common, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) common[i] += sum[i] * scale;
+}
+
+void go_way_in(TensorMemory& memory, const float* sum, float scale, float* common,
+               std::size_t count) {
+  if (!memory.on_gpu()) return go_way(sum, scale, common, count);
+  memory.blend(common, 1, sum, scale, count);
+}
+
 void slow_step(float momentum, const float* mean, float scale, float* moved, float* weights,
                std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {

@@ -57,6 +57,15 @@ class NeighbourAverage {
   std::uint64_t sent_bytes_ = 0;
 };
 
+/// `weights` become how far they are from `common`, which all workers have.
+void take_way(const float* common, float* weights, std::size_t count);
+/// The same in any memory.
+void take_way_in(TensorMemory& memory, const float* common, float* weights, std::size_t count);
+/// `common` goes `scale` times the sum of all workers' ways.
+void go_way(const float* sum, float scale, float* common, std::size_t count);
+void go_way_in(TensorMemory& memory, const float* sum, float scale, float* common,
+               std::size_t count);
+
 /// What workers that have met keep of how far they came in the rounds before (SlowMo): `moved` is
 /// momentum times itself and the way from `weights` to `mean`, and `weights` go that way.
 void slow_step(float momentum, const float* mean, float scale, float* moved, float* weights,

@@ -11,8 +11,7 @@ class MessageBuffers {
  public:
   explicit MessageBuffers(TrainingWorker& worker)
       : worker_(worker), count_(worker.gradient_bytes() / sizeof(float)) {
-    // A GPU's gradients have left their buffer when answers come into it.
-    worker_.hold(true, !staged());
+    worker_.hold(true, worker_.needs_answers(/*servers=*/1));
     if (staged()) host_.resize(worker_.memory(), 2 * count_);
   }
   MessageBuffers(const MessageBuffers&) = delete;

@@ -11,6 +11,7 @@
 #include "workers/train/exchange/queued_exchange.hpp"
 #include "workers/train/outliving.hpp"
 #include "workers/train/synchronisation/averaging.hpp"
+#include "workers/train/synchronisation/choco.hpp"
 #include "workers/train/synchronisation/round_lengths.hpp"
 
 namespace dynamiccl {
@@ -40,7 +41,9 @@ class RoundDriver final : public StepDriver {
               TrainingWorker& worker, Micros silence)
       : comm_(comm), plan_(plan), spec_(spec), worker_(worker), lengths_(spec) {
     worker_.hold(true, worker_.needs_answers(plan_.servers));
-    if (has_neighbours(spec_)) {
+    if (has_neighbours(spec_) && is_coded()) {
+      choco_ = make_outliving<ChocoAverage>(comm, plan_, spec_, silence);
+    } else if (has_neighbours(spec_)) {
       neighbours_ = make_outliving<NeighbourAverage>(comm, worker_.memory(), spec_.topology,
                                                      plan_.elements(), worker_.seed(), silence);
     } else {
@@ -96,14 +99,22 @@ class RoundDriver final : public StepDriver {
     return exchange_ ? exchange_->take_spans() : std::exchange(spans_, {});
   }
   [[nodiscard]] std::uint64_t sent_bytes() const override {
+    if (choco_) return choco_->sent_bytes();
     return exchange_ ? exchange_->sent_bytes() : neighbours_->sent_bytes();
   }
   [[nodiscard]] std::size_t extra_bytes() const override {
+    if (choco_) return choco_->held_bytes();
     if (!exchange_) return neighbours_->held_bytes();
     return worker_.answer_bytes() + exchange_->extra_bytes() +
            (met_.size() + moved_.size()) * sizeof(float);
   }
+  std::optional<CodingFigures> take_coding() override {
+    if (choco_) return choco_->take_coding();
+    return exchange_ ? exchange_->take_coding() : std::nullopt;
+  }
   void restarted() override {
+    if (exchange_) exchange_->restart();
+    if (choco_) choco_->restart();
     lengths_ = RoundLengths(spec_);
     has_met_ = false;
     loss_ = 0;
@@ -151,7 +162,7 @@ class RoundDriver final : public StepDriver {
     return misfit_of_rounds(spec_, log, losses);
   }
   void look(TrainingFigures& figures, int rounds) override {
-    if (!neighbours_) return;
+    if (!has_neighbours(spec_)) return;
     auto& gossip = figures.details["gossip"];
     gossip["topology"] = name_of(spec_.topology);
     gossip["spectral_gap"] = spectral_gap(spec_.topology, comm_.size());
@@ -173,8 +184,9 @@ class RoundDriver final : public StepDriver {
   }
   /// The weights before a round, where averages go on from them.
   void prepare(StepTimes& round) {
-    if (has_met_) return;
-    if (spec_.slow_momentum <= 0 && !has_centre(spec_.synchronisation)) return;
+    if (choco_ && !choco_->has_begun()) choco_->begin(worker_.host_weights());
+    if (has_met_ || choco_) return;
+    if (spec_.slow_momentum <= 0 && !has_centre(spec_.synchronisation) && !is_coded()) return;
     const double start_us = now_us();
     const std::size_t count = plan_.elements();
     met_.resize(memory(), count);
@@ -188,6 +200,8 @@ class RoundDriver final : public StepDriver {
     round.update_us += now_us() - start_us;
   }
   TensorMemory& memory() { return worker_.memory(); }
+  /// What is exchanged is how far weights went since the last meeting.
+  [[nodiscard]] bool is_coded() const { return plan_.codec.codec != Codec::none; }
   /// What the exchange sums is gradients, applied by who applies them in a step that all do
   /// together, or weights, which are nobody's to apply.
   void apply_sums(bool gradients) {
@@ -209,9 +223,10 @@ class RoundDriver final : public StepDriver {
     const float* own = worker_.weights_in_order();
     const double start_us = now_us();
     round.update_us += start_us - before_us;
-    if (neighbours_) return average_neighbours(round, own);
+    if (neighbours_ || choco_) return average_neighbours(round, own);
     const std::size_t gradients = plan_.counts.size();
     if (weighs_workers(spec_)) weigh_own();
+    if (is_coded()) take_way_in(memory(), met_.data(), worker_.gradients(), plan_.elements());
     apply_sums(false);
     exchange_->start_step();
     for (std::size_t g = 0; g < gradients; ++g) {
@@ -228,7 +243,8 @@ class RoundDriver final : public StepDriver {
   }
   void average_neighbours(StepTimes& round, const float* own) {
     const double start_us = now_us();
-    const float* mixed = neighbours_->average(lengths_.rounds(), own);
+    if (choco_) choco_->average(worker_.gradients());
+    const float* mixed = choco_ ? own : neighbours_->average(lengths_.rounds(), own);
     const double end_us = now_us();
     busy_us_ += end_us - start_us;
     spans_.push_back({"reduce", 0, start_us, end_us});
@@ -248,6 +264,9 @@ class RoundDriver final : public StepDriver {
       const bool forgets = misbehaves(worker_, planted_fault().forget_slow_momentum);
       slow_step_in(memory(), forgets ? 0 : static_cast<float>(spec_.slow_momentum), worker_.sums(),
                    scale, moved_.data(), met_.data(), plan_.elements());
+      worker_.take_weights(met_.data(), 1);
+    } else if (is_coded()) {
+      go_way_in(memory(), worker_.sums(), scale, met_.data(), plan_.elements());
       worker_.take_weights(met_.data(), 1);
     } else if (memory().on_gpu()) {
       // One kernel, not one for each parameter.
@@ -289,9 +308,10 @@ class RoundDriver final : public StepDriver {
   TrainingSpec spec_;
   TrainingWorker& worker_;
   Outliving<NeighbourAverage> neighbours_;
+  Outliving<ChocoAverage> choco_;           ///< of neighbours whose messages are encoded
   std::unique_ptr<StepExchange> exchange_;  ///< of all workers, where there are no neighbours
   RoundLengths lengths_;
-  FlatBuffer met_;    ///< SlowMo: the weights after the last average; EASGD: the centre
+  FlatBuffer met_;    ///< SlowMo, codecs: the weights after the last average; EASGD: the centre
   FlatBuffer moved_;  ///< SlowMo: the momentum of averages
   bool has_met_ = false;
   bool applies_ = false;  ///< the exchange's sums are gradients

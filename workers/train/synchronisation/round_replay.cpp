@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
+#include "workers/train/compression/codec_replay.hpp"
 #include "workers/train/sgd.hpp"
 #include "workers/train/synchronisation/averaging.hpp"
+#include "workers/train/synchronisation/choco.hpp"
 #include "workers/train/synchronisation/round_lengths.hpp"
 
 namespace dynamiccl {
@@ -22,11 +25,15 @@ struct ReplayedWorker {
 
 class Replay {
  public:
-  Replay(const TrainingSpec& spec, TrainingWorker& worker)
+  Replay(const ExchangePlan& plan, const TrainingSpec& spec, TrainingWorker& worker)
       : spec_(spec), worker_(worker), count_(worker.gradient_bytes() / sizeof(float)) {
     const ReplayedWorker one{worker_.host_weights(), std::vector<float>(count_, 0.0F), 0,
                              RoundLengths(spec)};
     workers_.assign(static_cast<std::size_t>(worker.workers()), one);
+    if (plan.codec.codec == Codec::none) return;
+    coded_.emplace(plan, worker.workers());
+    known_.resize(workers_.size());
+    for (auto& state : known_) state.begin(one.weights);
   }
 
   void switch_over() {
@@ -148,7 +155,29 @@ class Replay {
     }
     for (auto& worker : workers_) worker.weights = sum;
   }
+  /// CHOCO-SGD: each worker takes what was sent of itself and of its neighbours, by number.
+  void average_replicas() {
+    std::vector<std::vector<float>> sent;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      sent.push_back(workers_[w].weights);
+      take_way(known_[w].replica.data(), sent[w].data(), count_);
+      coded_->pass(static_cast<int>(w), sent[w]);
+    }
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const Mixing mixing =
+          mixing_of(spec_.topology, worker_.workers(), static_cast<int>(w), 0, worker_.seed());
+      std::vector<double> shares(workers_.size(), 0);
+      shares[w] = mixing.self;
+      for (const auto& from : mixing.from)
+        shares[static_cast<std::size_t>(from.worker)] = from.weight;
+      for (std::size_t of = 0; of < workers_.size(); ++of)
+        if (of == w || shares[of] > 0)
+          choco_take(known_[w], sent[of], static_cast<float>(shares[of]), of == w);
+      choco_go(known_[w], static_cast<float>(spec_.gossip_pull), workers_[w].weights.data());
+    }
+  }
   void average_neighbours(std::uint64_t round) {
+    if (coded_) return average_replicas();
     std::vector<std::vector<float>> before;
     for (const auto& worker : workers_) before.push_back(worker.weights);
     for (std::size_t w = 0; w < workers_.size(); ++w) {
@@ -168,15 +197,18 @@ class Replay {
   std::vector<ReplayedWorker> workers_;
   std::vector<float> met_;  ///< SlowMo: the weights after the last average; EASGD: the centre
   std::vector<float> moved_;
+  std::optional<ReplayedSum> coded_;         ///< CHOCO-SGD's codecs
+  std::vector<ChocoState> known_;            ///< to each worker
   std::vector<std::vector<double>> losses_;  ///< by which the next round was adapted
   RoundLengths before_{TrainingSpec{}};      ///< as they were then
 };
 
 }  // namespace
 
-ReplayedRounds replay_rounds(const TrainingSpec& spec, TrainingWorker& worker, int rounds,
-                             const RoundLog& log, std::string& broken) {
-  Replay replay(spec, worker);
+ReplayedRounds replay_rounds(const ExchangePlan& plan, const TrainingSpec& spec,
+                             TrainingWorker& worker, int rounds, const RoundLog& log,
+                             std::string& broken) {
+  Replay replay(plan, spec, worker);
   const auto legs = static_cast<std::size_t>(spec.switch_to ? 2 : 1);
   const auto in_leg = static_cast<std::size_t>(rounds);
   for (std::size_t leg = 0; leg < legs; ++leg) {

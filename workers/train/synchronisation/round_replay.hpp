@@ -13,7 +13,8 @@ namespace dynamiccl {
 /// @param rounds of each leg, where workers go over to another way of waiting
 /// @param log of the rounds that are replayed, which has the length of each; may be empty
 /// @param broken gets what of the log the losses do not bear out; untouched where all is well
-ReplayedRounds replay_rounds(const TrainingSpec& spec, TrainingWorker& worker, int rounds,
-                             const RoundLog& log, std::string& broken);
+ReplayedRounds replay_rounds(const ExchangePlan& plan, const TrainingSpec& spec,
+                             TrainingWorker& worker, int rounds, const RoundLog& log,
+                             std::string& broken);
 
 }  // namespace dynamiccl

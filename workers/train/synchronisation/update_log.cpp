@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "workers/train/compression/codec_replay.hpp"
 #include "workers/train/sgd.hpp"
 
 namespace dynamiccl {
@@ -98,11 +100,14 @@ void group_gradient(const TrainingSpec& spec, TrainingWorker& worker, const Upda
 
 }  // namespace
 
-std::vector<float> replay_updates(const TrainingSpec& whole, TrainingWorker& worker,
-                                  const UpdateLog& log) {
+std::vector<float> replay_updates(const ExchangePlan& plan, const TrainingSpec& whole,
+                                  TrainingWorker& worker, const UpdateLog& log) {
   TrainingSpec spec = leg_of(whole, false);
+  std::optional<ReplayedSum> coded;
+  if (plan.codec.codec != Codec::none) coded.emplace(plan, worker.workers());
   const std::size_t count = worker.gradient_bytes() / sizeof(float);
-  const Sgd sgd{static_cast<float>(spec.learning_rate), static_cast<float>(spec.momentum)};
+  const Sgd sgd{static_cast<float>(spec.learning_rate),
+                static_cast<float>(optimizer_momentum(spec))};
   std::vector<float> weights = worker.host_weights();
   std::vector<float> velocity(count, 0.0F);
   std::vector<float> sum(count, 0.0F);
@@ -117,8 +122,10 @@ std::vector<float> replay_updates(const TrainingSpec& whole, TrainingWorker& wor
       wanted = gradients_of_update(spec, groups);
     }
     if (event.kind == Kind::answered || event.kind == Kind::ended) given[event.worker] = weights;
-    if (event.kind != Kind::applied) continue;
+    if (event.kind != Kind::applied && !(coded && event.kind == Kind::dropped)) continue;
     group_gradient(spec, worker, event, given[event.worker], gradient);
+    if (coded) coded->pass(static_cast<int>(event.worker), gradient);
+    if (event.kind == Kind::dropped) continue;  // its codec thinks that it was sent
     for (std::size_t i = 0; i < count; ++i) sum[i] = used == 0 ? gradient[i] : sum[i] + gradient[i];
     if (++used < wanted) continue;
     const auto scale = static_cast<float>(1.0 / (adds_up(spec) ? wanted : worker.workers()));

@@ -42,9 +42,10 @@ std::string broken_rule(const TrainingSpec& spec, int workers, const UpdateLog& 
 
 /// What one process gets that computes and applies in the log's order, each worker's gradients at
 /// the weights that it had been given: the weights, in the order of gradients. `worker` is at the
-/// start; whose weights are its learner's afterwards is open.
-std::vector<float> replay_updates(const TrainingSpec& spec, TrainingWorker& worker,
-                                  const UpdateLog& log);
+/// start; whose weights are its learner's afterwards is open. Where the plan has a codec, each
+/// worker's gradients go through it in the order of its steps, those that were dropped too.
+std::vector<float> replay_updates(const ExchangePlan& plan, const TrainingSpec& spec,
+                                  TrainingWorker& worker, const UpdateLog& log);
 
 /// How stale the gradients that were used were, for the records: over those applied, how many
 /// others the server applied between the worker's weights and its gradient.

@@ -24,6 +24,7 @@ UpdateServer::UpdateServer(Messages& comm, const ExchangePlan& plan, const Train
       gradient_(plan.elements()),
       served_(static_cast<std::size_t>(workers_)) {
   for (auto& served : served_) served.slot.resize(plan.elements());
+  if (plan.codec.codec != Codec::none) decoder_.emplace(plan);
   serve_as(leg_of(whole_, false));
 }
 
@@ -87,9 +88,7 @@ int UpdateServer::receive() {
   } else {
     from = comm_.receive_any(&head_, sizeof head_, awaited(), kPushTag, silence_);
   }
-  const Request gradient =
-      comm_.irecv(gradient_.data(), gradient_.size() * sizeof(float), from, kPieceTag);
-  comm_.wait_within(gradient, from, silence_);
+  take_gradient(from);
   const int worker = (from - rank_of(0)) / spec_.group_size;
   Served& served = served_[static_cast<std::size_t>(worker)];
   DYN_ASSERT(head_.worker == static_cast<std::uint32_t>(worker) && head_.clock == served.clock,
@@ -97,6 +96,23 @@ int UpdateServer::receive() {
   settle(served);
   served.computes = false;
   return worker;
+}
+
+/// After its heading, which says how long it is where it is encoded.
+void UpdateServer::take_gradient(int from) {
+  void* into = gradient_.data();
+  std::size_t bytes = gradient_.size() * sizeof(float);
+  if (decoder_) {
+    frames_.resize(head_.bytes);
+    into = frames_.data();
+    bytes = frames_.size();
+  }
+  comm_.wait_within(comm_.irecv(into, bytes, from, kPieceTag), from, silence_);
+  if (!decoder_) return;
+  const double start_us = now_us();
+  std::fill(gradient_.begin(), gradient_.end(), 0.0F);
+  decoder_->add_all(head_.clock, frames_.data(), frames_.size(), gradient_.data());
+  decode_us_ += now_us() - start_us;
 }
 
 void UpdateServer::settle(Served& served) {
@@ -107,9 +123,9 @@ void UpdateServer::settle(Served& served) {
 
 void UpdateServer::update(int gradients) {
   const float* sum = together_ ? sum_.data() : gradient_.data();
-  sgd_update({static_cast<float>(spec_.learning_rate), static_cast<float>(spec_.momentum)},
-             weights_.data(), velocity_.data(), sum, static_cast<float>(1.0 / gradients),
-             weights_.size());
+  const auto momentum = static_cast<float>(optimizer_momentum(spec_));
+  sgd_update({static_cast<float>(spec_.learning_rate), momentum}, weights_.data(), velocity_.data(),
+             sum, static_cast<float>(1.0 / gradients), weights_.size());
   ++version_;
 }
 
@@ -204,8 +220,9 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
   int came = 0;
   while (done.size() < wanted_rounds) {
     const std::uint32_t before = version_;
-    update_us_ = 0;
+    update_us_ = decode_us_ = 0;
     take(receive());
+    update_us_ += decode_us_;
     round.loss += head_.loss;
     round.update_us += update_us_;
     ++came;
@@ -229,6 +246,7 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
 UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                            TrainingWorker& worker)
     : comm_(comm),
+      plan_(plan),
       worker_(worker),
       buffers_(worker),
       count_(plan.elements()),
@@ -236,6 +254,7 @@ UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const Train
   if (spec.group_size > 1)
     group_.emplace(comm, plan, 1 + static_cast<int>(number_) * spec.group_size, spec.group_size,
                    buffers_.gradients());
+  if (plan.codec.codec != Codec::none) messages_.emplace(plan, worker.number(), worker.workers());
 }
 
 UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
@@ -243,19 +262,43 @@ UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
 void UpdateWorker::start() {
   clock_ = 0;
   answer_ = {};
+  if (messages_) messages_->restart();
   if (worker_.number() != 0) return;
   const std::vector<float> weights = worker_.host_weights();
   comm_.wait(comm_.isend(weights.data(), count_ * sizeof(float), kUpdateServer, kPieceTag));
 }
 
+std::optional<CodingFigures> UpdateWorker::take_coding() {
+  if (!messages_) return std::nullopt;
+  return messages_->take_coding();
+}
+
+/// The gradient as it travels: all messages of the plan as one.
+std::pair<const void*, std::size_t> UpdateWorker::message() {
+  if (!messages_) return {buffers_.gradients(), count_ * sizeof(float)};
+  messages_->begin_step();
+  std::size_t limit = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += messages_->frame_limit(i);
+  frames_.resize(limit);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    const std::size_t some = messages_->encode(i, buffers_.gradients(), frames_.data() + bytes);
+    messages_->count(i, some);
+    bytes += some;
+  }
+  return {frames_.data(), bytes};
+}
+
 /// The gradient against the server's weights.
 void UpdateWorker::ask_server() {
+  const auto [pushed_data, pushed_bytes] = message();
+  push_.bytes = static_cast<std::uint32_t>(pushed_bytes);
   const std::size_t bytes = count_ * sizeof(float);
   const Request heading = comm_.irecv(&answer_, sizeof answer_, kUpdateServer, kPullTag);
   const Request weights = comm_.irecv(buffers_.answers(), bytes, kUpdateServer, kPieceTag);
   const Request told = comm_.isend(&push_, sizeof push_, kUpdateServer, kPushTag);
-  const Request pushed = comm_.isend(buffers_.gradients(), bytes, kUpdateServer, kPieceTag);
-  sent_bytes_ += bytes;
+  const Request pushed = comm_.isend(pushed_data, pushed_bytes, kUpdateServer, kPieceTag);
+  sent_bytes_ += pushed_bytes;
   for (const Request request : {told, pushed, heading, weights}) comm_.wait(request);
 }
 
@@ -273,7 +316,7 @@ std::vector<StepTimes> UpdateWorker::work() {
       step.loss = group_->mean(step.loss);
       group_->sum();
     }
-    push_ = {number_, clock_++, answer_.version, static_cast<float>(step.loss)};
+    push_ = {number_, clock_++, answer_.version, static_cast<float>(step.loss), 0};
     if (!group_ || group_->leads()) ask_server();
     if (group_) {
       group_->share(&answer_, sizeof answer_);

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "workers/messages.hpp"
+#include "workers/train/compression/message_codec.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/synchronisation/message_buffers.hpp"
 #include "workers/train/synchronisation/update_log.hpp"
@@ -21,6 +23,7 @@ struct PushHead {
   std::uint32_t clock = 0;    ///< steps that this worker did before
   std::uint32_t version = 0;  ///< of the weights that it computed with
   float loss = 0;
+  std::uint32_t bytes = 0;  ///< of the gradient that follows, where it is encoded
 };
 struct AnswerHead {
   std::uint32_t version = 0;  ///< updates that the weights have seen
@@ -39,7 +42,7 @@ struct UpdateRound {
 /// it comes (with backup workers: the first of each step together) and answers each worker by
 /// itself, as soon as the synchronisation lets that one go on. Weights and momentum, and a slot per
 /// worker for what it is answered. A group of workers is one worker to it, whose gradient is the
-/// group's sum. Host memory.
+/// group's sum. It decodes what workers encoded; answers are plain weights. Host memory.
 class UpdateServer {
  public:
   /// @param silence after which workers that owe a gradient are taken for lost
@@ -54,7 +57,8 @@ class UpdateServer {
   [[nodiscard]] const std::vector<float>& weights() const { return weights_; }
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   [[nodiscard]] std::size_t held_bytes() const {
-    return (static_cast<std::size_t>(workers_) + 1) * weights_.size() * sizeof(float);
+    return (static_cast<std::size_t>(workers_) + 1) * weights_.size() * sizeof(float) +
+           frames_.size();
   }
 
  private:
@@ -68,6 +72,7 @@ class UpdateServer {
     std::vector<Request> sending;
   };
   int receive();
+  void take_gradient(int from);
   void take(int worker);
   void update(int gradients);
   [[nodiscard]] bool may_go_on(const Served& served) const;
@@ -92,6 +97,8 @@ class UpdateServer {
   std::vector<float> velocity_;
   std::vector<float> sum_;
   std::vector<float> gradient_;
+  std::optional<MessageDecoder> decoder_;  ///< of what is encoded
+  std::vector<std::uint8_t> frames_;       ///< of the gradient that came last
   std::vector<Served> served_;
   std::vector<int> waiting_;   ///< in the order in which they came
   std::uint64_t allowed_ = 0;  ///< steps of this phase that workers were let begin
@@ -100,6 +107,7 @@ class UpdateServer {
   int turn_ = 0;  ///< staggered: whose gradient is the next
   PushHead head_;
   double update_us_ = 0;
+  double decode_us_ = 0;
   UpdateLog log_;
   std::uint64_t sent_bytes_ = 0;
 };
@@ -120,15 +128,22 @@ class UpdateWorker {
     return sent_bytes_ + (group_ ? group_->sent_bytes() : 0);
   }
   [[nodiscard]] std::size_t held_bytes() const {
-    return worker_.answer_bytes() + (group_ ? group_->held_bytes() : 0);
+    return worker_.answer_bytes() + (group_ ? group_->held_bytes() : 0) +
+           (messages_ ? messages_->state_bytes() + frames_.size() : 0);
   }
+  /// Since the last call; nullopt where nothing is encoded.
+  std::optional<CodingFigures> take_coding();
 
  private:
   void ask_server();
+  std::pair<const void*, std::size_t> message();
 
   Messages& comm_;
+  ExchangePlan plan_;
   TrainingWorker& worker_;
   MessageBuffers buffers_;
+  std::optional<MessageCodec> messages_;  ///< where gradients are encoded
+  std::vector<std::uint8_t> frames_;
   std::size_t count_;
   std::optional<WorkerGroup> group_;
   std::uint32_t number_;  ///< of the group, where there are any

@@ -1,0 +1,59 @@
+-- title: Published cost orders
+-- row: one training cell, over its launches: the survey's order of communication of its architecture, synchronisation and
+--   compression, evaluated for one round of the busiest rank, beside the bytes that were sent and counted
+-- columns:
+--   run_id environment backend architecture model batch method
+--   synchronisation | text | when workers wait for each other
+--   compression | text | codec of what travels
+--   workers launches
+--   published_order | text | bits a round; NULL: the survey has no such cell
+--   order_bytes | bytes, real | the order evaluated: N parameters, n workers, b bits, k kept, tau local steps, p neighbours
+--   wire_bytes | bytes, real | payload sent by the busiest rank in a round
+--   over_order | real | wire over order bytes
+--   counted_bytes | bytes, real | what the kernel counted; NULL where bytes go another way
+--   settings
+-- An order says how bytes grow, not how many: a ring all-reduce sends 2 (n - 1) / n of its 32 N bits. Servers are taken to be the
+-- busiest, as their order is the larger one. Its logarithm counts the bits of a place; here a place takes 32. Codecs whose
+-- values say how many are kept, and low rank, have no order.
+WITH cells AS (
+  SELECT v.*, (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.details_json, '$.pieces') p) AS parameters,
+         coalesce(CAST(json_extract(v.settings, '$.density') AS REAL), 0.01) AS density,
+         coalesce(CAST(json_extract(v.settings, '$.local_steps') AS REAL), 1) AS tau,
+         CASE v.compression WHEN 'fp16' THEN 16 WHEN 'bf16' THEN 16 WHEN 'int8' THEN 8 WHEN 'natural' THEN 8
+           WHEN 'terngrad' THEN 2 WHEN 'onebit' THEN 1 WHEN 'ef-sign' THEN 1 WHEN 'signsgd' THEN 1 WHEN '3lc' THEN 1.6
+           WHEN 'qsgd' THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4) END AS bits,
+         v.compression IN ('topk', 'randomk', 'dgc', 'stc', 'sbc') AS sparse,
+         CASE WHEN v.method = 'd-psgd' THEN 'gossip' WHEN v.architecture = 'ps' THEN 'PS' ELSE 'AR' END AS place,
+         CASE replace(v.synchronisation, 'gossip ', '') WHEN 'bsp' THEN 'BSP' WHEN 'ssp' THEN 'SSP' WHEN 'local' THEN 'LSGD'
+           ELSE NULL END AS sync,
+         min(v.workers - 1, CASE coalesce(json_extract(v.settings, '$.topology'), 'ring') WHEN 'ring' THEN 2 WHEN 'torus' THEN 4
+           WHEN 'random-pairs' THEN 1 ELSE ceil(log2(v.workers)) END) AS peers
+  FROM v_training v
+  JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
+    SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row)
+  WHERE v.run_row = ?1 AND v.counts
+),
+ordered AS (
+  SELECT *,
+    CASE WHEN place = 'PS' AND sync = 'BSP' AND (compression = 'none' OR bits IS NOT NULL OR sparse) THEN '32 n N'
+         WHEN place = 'PS' AND sync = 'SSP' AND compression = 'none' THEN '32 n N'
+         WHEN place = 'PS' AND sync = 'LSGD' AND compression = 'none' THEN '32 n N'
+         WHEN place = 'AR' AND sync IN ('BSP', 'LSGD') AND compression = 'none' THEN '32 N'
+         WHEN place = 'AR' AND sync = 'BSP' AND bits IS NOT NULL THEN 'b N'
+         WHEN place = 'AR' AND sync = 'BSP' AND sparse THEN 'k n (log N + 32)'
+         WHEN place = 'gossip' AND sync IN ('BSP', 'LSGD') AND compression = 'none' THEN '32 N p'
+    END AS published_order
+  FROM cells
+),
+evaluated AS (
+  SELECT *, CASE published_order WHEN '32 n N' THEN 32.0 * workers * parameters WHEN '32 N' THEN 32.0 * parameters
+      WHEN 'b N' THEN bits * parameters WHEN '32 N p' THEN 32.0 * parameters * peers
+      WHEN 'k n (log N + 32)' THEN density * parameters * workers * (log2(parameters) + 32) END / 8 AS order_bytes
+  FROM ordered
+)
+SELECT run_id, environment, backend, architecture, model, batch, method, synchronisation, compression, workers,
+       count(*) AS launches, published_order, order_bytes, avg(wire_bytes) AS wire_bytes, avg(wire_bytes) / order_bytes AS over_order,
+       avg(counted_bytes) AS counted_bytes, settings
+FROM evaluated
+GROUP BY cell_id, environment, backend, workers
+ORDER BY environment, backend, model, batch, workers, place, sync, compression, method
