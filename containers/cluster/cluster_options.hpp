@@ -68,9 +68,9 @@ struct ClusterOptions {
   std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's
   std::vector<std::string> options;  ///< further ones of salloc: "--account=physics"
   ClusterJobs jobs = ClusterJobs::one;
-  int jobs_ahead = 100;              ///< that wait in Slurm's queue at most, where each launch has one
-  std::string interface;             ///< the ranks' network, "" = that of the default route
-  int wait_s = 86400;                ///< how long to wait for an allocation
+  int jobs_ahead = 100;   ///< that wait in Slurm's queue at most, where each launch has one
+  std::string interface;  ///< the ranks' network, "" = that of the default route
+  int wait_s = 86400;     ///< how long to wait for an allocation
 
   [[nodiscard]] bool slurm() const { return start != ClusterStart::ssh; }
   [[nodiscard]] bool job_per_launch() const { return slurm() && jobs != ClusterJobs::one; }

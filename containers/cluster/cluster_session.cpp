@@ -107,11 +107,11 @@ void require_room(const ClusterOptions& options, const SlurmAllocation& around) 
                             "cluster.jobs at \"one\"",
                             name_of(options.jobs), around.job));
   if (static_cast<std::size_t>(options.nodes) > around.nodes.size())
-    throw Error(ErrorKind::input,
-                fmt::format("{} nodes are asked for (--nodes, cluster.nodes), but Slurm job {} has "
-                            "{}: {}",
-                            options.nodes, around.job, around.nodes.size(),
-                            placement_text(around.nodes)));
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{} nodes are asked for (--nodes, cluster.nodes), but Slurm job {} has "
+                    "{}: {}",
+                    options.nodes, around.job, around.nodes.size(), placement_text(around.nodes)));
 }
 
 }  // namespace

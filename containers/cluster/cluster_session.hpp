@@ -60,7 +60,8 @@ class ClusterSession {
   [[nodiscard]] const std::string& job() const { return allocation_.job; }
   [[nodiscard]] bool own_job() const { return allocation_.ours; }
 
-  /// So many launches are still to come: where each has a job of its own, these are asked for ahead.
+  /// So many launches are still to come: where each has a job of its own, these are asked for
+  /// ahead.
   void expect(std::size_t launches) { queue_.expect(launches); }
   /// A launch is over. Where each has a job of its own, the next hold() goes on to the next one.
   void launched() { spent_ = options_.job_per_launch(); }
@@ -91,7 +92,8 @@ class ClusterSession {
   [[nodiscard]] std::vector<NodeResult> on_nodes(const std::vector<ClusterNode>& nodes,
                                                  const std::vector<std::string>& command,
                                                  const CommandOptions& options) const;
-  /// Gives the allocation back, and the jobs that were asked for ahead. @throws Error(environment) when Slurm keeps it
+  /// Gives the allocation back, and the jobs that were asked for ahead. @throws Error(environment)
+  /// when Slurm keeps it
   void release();
 
  private:

@@ -279,7 +279,8 @@ std::string job_number(const std::string& job) {
   if (job.find('_') == std::string::npos) return job;
   const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%A"});
   const std::string number(trim(queue.out));
-  const bool digits = !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  const bool digits =
+      !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
   return digits ? number : job;
 }
 

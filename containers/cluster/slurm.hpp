@@ -14,7 +14,7 @@ namespace dynamiccl {
 struct SlurmAllocation {
   std::string job;  ///< its number
   std::vector<ClusterNode> nodes;
-  bool ours = false;  ///< made by this program, which gives it back
+  bool ours = false;      ///< made by this program, which gives it back
   std::string task = {};  ///< "12_3" of an array's, which scancel knows by this name alone; else ""
 
   [[nodiscard]] const std::string& cancelled_by() const { return task.empty() ? job : task; }
@@ -47,7 +47,8 @@ struct SlurmJob {
 /// Lines of `squeue --format=kQueueFormat`; those of others are left out.
 inline constexpr const char* kQueueFormat = "%i|%T|%j|%r|%k";
 std::vector<SlurmJob> parse_queue(const std::string& text);
-/// Jobs of this user that carry our mark, each task of an array by itself. @throws Error(environment) when Slurm does not answer
+/// Jobs of this user that carry our mark, each task of an array by itself. @throws
+/// Error(environment) when Slurm does not answer
 std::vector<SlurmJob> own_jobs();
 
 /// "2(x2),1" -> 2, 2, 1. @throws Error(environment) for anything else
@@ -108,7 +109,8 @@ void end_steps(const std::string& job);
 /// The array that a task belongs to, "12" of "12_3" and "12_[4-9%1]"; of others their own number.
 std::string array_of(const std::string& job);
 
-/// Cancels a job, or all tasks of an array, and waits until it is gone. @throws Error(environment) when it stays
+/// Cancels a job, or all tasks of an array, and waits until it is gone. @throws Error(environment)
+/// when it stays
 void cancel_job(const std::string& job);
 
 /// The variables by which launchers know that they are inside an allocation.

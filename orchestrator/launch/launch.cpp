@@ -222,7 +222,8 @@ std::vector<Command> make_commands(
   // itself.
   if (has_tuned_training(group) && group.backend == Backend::openmpi)
     request.mca.try_emplace("coll_tuned_use_dynamic_rules", "1");
-  if (const auto declared = declared_text(site.machine); !declared.empty() && has_tuned_training(group))
+  if (const auto declared = declared_text(site.machine);
+      !declared.empty() && has_tuned_training(group))
     request.environment[kDeclaredVariable] = declared;
   if (site.cluster) reach_over_nodes(request, site.cluster->options());
   if (run_json.starts_with(kRecordsScheme)) request.inherited = {kRecordsToken};
@@ -256,10 +257,11 @@ void hold_ranks(std::vector<Command>& commands, const std::string& token) {
       token.empty() ? "" : fmt::format("IFS= read -r {0} <&3; export {0}; ", kRecordsToken);
   for (Command& command : commands) {
     auto& line = command.argv.back();
-    line = login_shell_line(fmt::format(
-        "exec 3<&0; {}{} </dev/null 3<&- & rank=$!; (read -r gone <&3; kill -KILL $rank) >/dev/null "
-        "2>&1 & watch=$!; wait $rank; code=$?; kill $watch; exit $code",
-        secret, line));
+    line = login_shell_line(
+        fmt::format("exec 3<&0; {}{} </dev/null 3<&- & rank=$!; (read -r gone <&3; kill -KILL "
+                    "$rank) >/dev/null "
+                    "2>&1 & watch=$!; wait $rank; code=$?; kill $watch; exit $code",
+                    secret, line));
     command.input = token.empty() ? "" : token + "\n";
   }
 }

@@ -156,12 +156,12 @@ class Child {
     std::array<int, 2> ends{-1, -1};
     if (!command.input || pipe2(ends.data(), O_CLOEXEC) != 0)
       return std::unique_ptr<std::FILE, Close>(std::fopen("/dev/null", "re"));
-    std::unique_ptr<std::FILE, Close> read_end(fdopen(ends[0], "r"));
+    std::unique_ptr<std::FILE, Close> from(fdopen(ends[0], "r"));
     held_input_.reset(fdopen(ends[1], "w"));
     // A line, which a pipe takes at once.
     std::fputs(command.input->c_str(), held_input_.get());
     std::fflush(held_input_.get());
-    return read_end;
+    return from;
   }
 
   /// Instead of bp::limit_handles, which in 1.74 also closes the stdout and stderr it has just

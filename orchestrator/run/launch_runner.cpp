@@ -149,8 +149,7 @@ void LaunchRunner::note_cluster(FinishedLaunch& finished) {
   if (finished.end.status == LaunchStatus::ok) return;
   // What Slurm does to a job explains what becomes of its ranks, and of this program in it.
   if (const auto why = site_.cluster->why_job_ended(); !why.empty())
-    finished.end.reason =
-        why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
+    finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
   site_.cluster->doubt();
 }
 

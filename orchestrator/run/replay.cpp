@@ -97,7 +97,8 @@ PlannedGroup group_of(const TableView& row, const RunConfig& config) {
 /// A regime keeps what was declared of its machines, in-network aggregation as an ingredient.
 MachineDeclarations declared_then(const json& regime) {
   const auto text = [&](const char* pointer) {
-    const json value = regime.is_object() ? regime.value(json::json_pointer(pointer), json()) : json();
+    const json value =
+        regime.is_object() ? regime.value(json::json_pointer(pointer), json()) : json();
     return value.is_string() ? value.get<std::string>() : std::string();
   };
   MachineDeclarations machine;
