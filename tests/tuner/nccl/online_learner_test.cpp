@@ -258,6 +258,20 @@ TEST_CASE("no more settings of a size are tried than were asked for", "[E-108]")
   CHECK(job.learner->rounds() == 2);
 }
 
+TEST_CASE("beside an agent that wants nothing tried, nothing is", "[E-108]") {
+  Job job;
+  LearnerOptions options;
+  options.agent = "default";
+  OnlineLearner learner(job.region(), options);
+  for (int calls = 0; calls < 2'000 && !learner.finished(); ++calls) {
+    job.call(26);
+    REQUIRE(learner.step());
+  }
+  CHECK(learner.finished());
+  CHECK(learner.rounds() == 0);
+  CHECK(learner.epoch() == 0);
+}
+
 TEST_CASE("sizes that are not called, or come, while an earlier table is back", "[E-108]") {
   ChangingJob job(some_channels());
   job.also = {22};
