@@ -6,7 +6,6 @@
 
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/regime.hpp"
-#include "profiles/machine_file.hpp"
 #include "tests/profiles/detect/fixture_tree.hpp"
 
 using namespace dynamiccl;
@@ -99,11 +98,7 @@ TEST_CASE("places and declarations are details of a regime and no part of its id
 }
 
 TEST_CASE("declarations reach processes that name their regime themselves", "[B-31]") {
-  MachineDeclarations machine;
-  CHECK(declared_text(machine).empty());
-  machine.topology = "fat-tree";
-  machine.aggregation = "sharp";
-  setenv(kDeclaredVariable, declared_text(machine).c_str(), 1);
+  setenv(kDeclaredVariable, R"({"topology": "fat-tree", "aggregation": "sharp"})", 1);
   auto facts = probe_facts({.declared = {}, .nvml = false});
   CHECK(facts["declared"] == json{{"topology", "fat-tree"}, {"aggregation", "sharp"}});
   setenv(kDeclaredVariable, R"({"topology": 3, "deployment": "edge", "more": "x"})", 1);
