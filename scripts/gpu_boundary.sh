@@ -4,8 +4,8 @@
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER PART[=ARGUMENT]...
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER check=20000 times=1 ddp=40 kills=10
 # check: NCCL's operations, each element checked, on every side, and what they leave taken; cycles: three communicators
-# made, used and destroyed so often while one stays, and what that leaves taken (CYCLES=all: none stays, and NCCL, which
-# forgets NCCL_NET_PLUGIN then, finds the plugin by a link named libnccl-net.so); times: that many alternated launches of all sides;
+# made, used and destroyed so often while one stays, and what that leaves taken (CYCLES=all: none stays, and NCCL would
+# forget NCCL_NET_PLUGIN without NCCL_NET_PLUGIN_REF_COUNT=1); times: that many alternated launches of all sides;
 # ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst,
 # how long until the others are told; jobkills: one rank of a PyTorch job is killed, after how long does the other end by
 # itself. MODELS=resnet18,... and DDP_OPTIONS="--workers 4 --seconds 100 ..." narrow and change ddp and jobkills.
@@ -101,7 +101,7 @@ exec "$@"
 RANK
 
 folder_variables() { # CHANNELS
-  echo "NCCL_NET_PLUGIN=$plugin NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=$1 NCCL_MAX_CTAS=$1"
+  echo "NCCL_NET_PLUGIN=$plugin NCCL_NET_PLUGIN_REF_COUNT=1 NCCL_NET=DynamICCL DYNAMICCL_SHARED_FOLDER=$shared NCCL_MIN_CTAS=$1 NCCL_MAX_CTAS=$1"
 }
 side_variables() { # SIDE: NAME=VALUE lines
   case $1 in
@@ -177,12 +177,7 @@ cycles() { # CYCLES
 operations() { # SIDE VERB NUMBER
   local side=$1 verb=$2 said loaded left which=()
   new_id
-  if [ "$verb" = cycles ] && [ "${CYCLES:-}" = all ]; then
-    which=(all)
-    mkdir -p "$shared/link"
-    case $side in host*) ln -sf "$plugin" "$shared/link/libnccl-net.so" ;; *) rm -f "$shared/link/libnccl-net.so" ;; esac
-    local EXTRA="${EXTRA:-} LD_LIBRARY_PATH=$shared/link:${LD_LIBRARY_PATH:-}"
-  fi
+  if [ "$verb" = cycles ] && [ "${CYCLES:-}" = all ]; then which=(all); fi
   # The log says which version of the interface NCCL took; standard output is the program's own.
   EXTRA="${EXTRA:-} NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET NCCL_DEBUG_FILE=$shared/nccl.%h.%p" \
     ranks "$side" "${CHECK_SECONDS:-60}" "$programs/nccl_boundary" --id "$id" "$verb" "$3" "${SEED:-1}" "${which[@]}" || failed=1

@@ -320,7 +320,8 @@ Result Transport::opened(std::unique_ptr<Connection> made, const std::string& pr
 }
 
 void Transport::close(Connection* connection) {
-  if (connection == nullptr) return;
+  // A forked process would wait for threads that it has not got.
+  if (connection == nullptr || forked()) return;
   delete connection;
   if (open_.fetch_sub(1) == 1) report();
 }
@@ -330,7 +331,7 @@ void Transport::forget_file(Listener& listener) const {
 }
 
 void Transport::close(Listener* listener) {
-  if (listener == nullptr) return;
+  if (listener == nullptr || forked()) return;  // the file is the other process's
   for (Descriptor& caller : listener->callers) close_tracked(caller);
   close_tracked(listener->socket);
   forget_file(*listener);

@@ -111,6 +111,7 @@ TEST_CASE("a setting names the folders that ranks and programs lie in") {
   CHECK(request.environment.at("NCCL_NET_PLUGIN") == "/b/libdynamiccl-nccl-plugin.so");
   CHECK(request.environment.at("DYNAMICCL_SHARED_FOLDER") == "/r");
   CHECK(request.environment.at("NCCL_NET") == "DynamICCL");
+  CHECK(request.environment.at("NCCL_NET_PLUGIN_REF_COUNT") == "1");
 }
 
 TEST_CASE("a launcher inside its container stands behind the prefix") {

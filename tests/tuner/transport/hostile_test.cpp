@@ -533,14 +533,20 @@ TEST_CASE("A process that was forked from one that uses the network is told so")
     char handle[nccl_net::kHandleBytes] = {};
     void* listener = nullptr;
     if (net.init(keep) != 0 || net.listen(handle, &listener) != 0) return "listen " + g_said;
-    return in_child([&]() -> std::string {
+    const std::string child = in_child([&]() -> std::string {
       void* other = nullptr;
       if (net.listen(handle, &other) == 0) return "listens";
       const std::string said = g_said;
       g_said.clear();
-      return net.connect(handle, &other) == 0 ? "connects" : said + g_said;
+      if (net.connect(handle, &other) == 0) return "connects";
+      net.close_listen(listener);
+      return said + g_said;
     });
+    // What the child gives up stays the rank's.
+    void* sender = nullptr;
+    return net.connect(handle, &sender) == 0 && sender != nullptr ? child : "lost: " + g_said;
   });
+  CHECK_THAT(found, !ContainsSubstring("lost"));
   CHECK_THAT(found, ContainsSubstring("was forked from one that uses the network"));
   CHECK_THAT(found, ContainsSubstring("spawn"));
 }
