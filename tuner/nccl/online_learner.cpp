@@ -467,7 +467,7 @@ bool OnlineLearner::step() {
   }
   if (unknown_table_) {
     unknown_table_ = false;
-    proposed_ = CallTable{};
+    proposed_ = options_.start;
     ask_ranks();
     return true;
   }

@@ -368,6 +368,39 @@ TEST_CASE("a leader learns after one that left no known table, whose first propo
   CHECK(learner.rounds() > 0);
 }
 
+TEST_CASE("after one that left no known table, the job's own table comes back first", "[E-116]") {
+  Job job;
+  for (int calls = 0; calls < 10; ++calls) job.call(26);
+  {
+    Leader earlier(job.region());
+    CallTable table{};
+    table.cells[kAllReduce][26].channels = 4;
+    earlier.propose(table, 5);
+    for (int calls = 0; calls < 10; ++calls) job.call(26);
+    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    earlier.propose(CallTable{}, 5);
+    // A rank far ahead of the other one passes the boundary by itself.
+    for (int calls = 0; calls < 20; ++calls) job.ranks[0]->decide(kAllReduce, 26);
+    REQUIRE(earlier.poll() == TableLeader::Progress::free);
+    REQUIRE_FALSE(earlier.committed());
+    for (int calls = 0; calls < 20; ++calls) job.ranks[1]->decide(kAllReduce, 26);
+  }
+  LearnerOptions options;
+  options.agent = "default";
+  options.start.cells[kAllReduce][26].channels = 8;
+  options.start.cells[kAllReduce][10].channels = 1;  // not called yet
+  options.space.channels = {"1", "8"};
+  OnlineLearner learner(job.region(), options);
+  for (int calls = 0; calls < 200 && !learner.finished(); ++calls) {
+    job.call(26);
+    REQUIRE(learner.step());
+  }
+  CHECK(learner.finished());
+  CHECK(learner.table().cells[kAllReduce][26].channels == 8);
+  CHECK(learner.table().cells[kAllReduce][10].channels == 1);
+  CHECK(job.ranks[0]->decide(kAllReduce, 26).channels == 8);
+}
+
 TEST_CASE("dynamiccl-leader refuses numbers that bound nothing", "[E-116]") {
   const Job job;
   for (const char* words : {"--learn-cost nan", "--learn-cost inf", "--seconds nan",
