@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "profiles/strict_toml.hpp"
@@ -89,6 +90,14 @@ MachineDeclarations parse_machine_file(const std::string& text, const std::strin
   table.finish();
   mistakes.raise();
   return machine;
+}
+
+std::string declared_text(const MachineDeclarations& machine) {
+  nlohmann::json told = nlohmann::json::object();
+  if (!machine.topology.empty()) told["topology"] = machine.topology;
+  if (!machine.deployment.empty()) told["deployment"] = machine.deployment;
+  if (!machine.aggregation.empty()) told["aggregation"] = machine.aggregation;
+  return told.empty() ? "" : told.dump();
 }
 
 }  // namespace dynamiccl

@@ -16,6 +16,10 @@ struct MachineDeclarations {
   NodePlaces places;        ///< of the nodes, by their names
 };
 
+/// What of it processes are told that name their regime themselves, {"topology": "fat-tree"}; ""
+/// where there is nothing.
+std::string declared_text(const MachineDeclarations& machine);
+
 /// The keys of [machine], and of a file of declarations, but for `file`.
 TableKeys machine_keys();
 

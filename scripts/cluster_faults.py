@@ -136,9 +136,8 @@ def break_slurmctld(run, rand):
 FAULTS = {"orchestrator": break_orchestrator, "node": break_node, "slurmctld": break_slurmctld}
 
 
-def ranks_left(rig, node, within=40):
-    """Ranks on the node once those whose program was killed have had time to see that their peers are gone: by ssh they
-    end by themselves, within launch_timeout and connect_timeout and a little."""
+def ranks_left(rig, node, within=5):
+    """Ranks on the node; those by ssh end with the connection, which takes a moment to be noticed."""
     until = time.monotonic() + within
     while True:
         left = rig.shell(node, "pgrep -xc dynamiccl-worke || true").stdout.strip()

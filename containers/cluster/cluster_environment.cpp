@@ -94,7 +94,10 @@ class ClusterEnvironment : public Environment {
     for (const auto& node : placed_)
       cluster["nodes"].push_back(
           {{"name", node.name}, {"ranks", node.slots}, {"links", links_of(node.name)}});
-    if (!slurm_.empty()) cluster["slurm"] = slurm_;
+    if (!slurm_.empty()) {
+      cluster["slurm"] = slurm_;
+      cluster["jobs"] = name_of(session_->options().jobs);
+    }
     nlohmann::json facts = {{"engine", prefix.empty() ? "none" : "apptainer"},
                             {"cluster", cluster}};
     if (!prefix.empty()) {
@@ -213,9 +216,13 @@ EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartReque
   EnvironmentPlan plan;
   plan.name = name;
   plan.folder = RunFolder::path_of(name);
-  if (options.slurm() && session.job().empty())
-    plan.allocate =
-        allocation_argv(options, nodes.front().slots, {request.run_id, "HOST", "OWNER"});
+  if (options.slurm() && session.job().empty()) {
+    const SlurmMark mark{request.run_id, "HOST", "OWNER"};
+    const int slots = nodes.front().slots;
+    plan.allocate = options.job_per_launch()
+                        ? submission_argv(options, slots, mark, options.jobs_ahead, "JOB-BEFORE")
+                        : allocation_argv(options, slots, mark);
+  }
   plan.shape = cluster_shape(options, placed, session.job().empty() ? kUnknownJob : session.job(),
                              name, prefix_on_nodes(profile, request, name));
   if (profile.kind == EnvironmentKind::singularity) plan.mounts = planned_mounts({}, "", request);

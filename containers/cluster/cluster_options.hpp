@@ -38,6 +38,21 @@ struct NameTable<RecordsWay> {
                                       Named{RecordsWay::tcp, "tcp"}};
 };
 
+/// Of how many jobs of Slurm the launches of a run are.
+enum class ClusterJobs {
+  one,        ///< job steps of one allocation
+  afterany,   ///< a job for each launch, which waits for the end of the one before
+  singleton,  ///< the same, one of this user's jobs of that name at a time, of whichever run
+  array,      ///< tasks of a job array, one at a time
+};
+template <>
+struct NameTable<ClusterJobs> {
+  static constexpr std::string_view what = "order of Slurm's jobs";
+  static constexpr std::array entries{
+      Named{ClusterJobs::one, "one"}, Named{ClusterJobs::afterany, "afterany"},
+      Named{ClusterJobs::singleton, "singleton"}, Named{ClusterJobs::array, "array"}};
+};
+
 /// [cluster] of an experiment: which machines beside this one, and how ranks get there.
 struct ClusterOptions {
   ClusterStart start = ClusterStart::ssh;
@@ -52,16 +67,21 @@ struct ClusterOptions {
   std::string partition;
   std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's
   std::vector<std::string> options;  ///< further ones of salloc: "--account=physics"
-  std::string interface;             ///< the ranks' network, "" = that of the default route
-  int wait_s = 86400;                ///< how long to wait for an allocation
+  ClusterJobs jobs = ClusterJobs::one;
+  int jobs_ahead = 100;   ///< that wait in Slurm's queue at most, where each launch has one
+  std::string interface;  ///< the ranks' network, "" = that of the default route
+  int wait_s = 86400;     ///< how long to wait for an allocation
 
   [[nodiscard]] bool slurm() const { return start != ClusterStart::ssh; }
+  [[nodiscard]] bool job_per_launch() const { return slurm() && jobs != ClusterJobs::one; }
 };
 
 /// What of it decides what is measured, for the ids of groups: the names of nodes do not.
 inline std::string placement_key(const ClusterOptions& options, std::size_t nodes) {
   std::string key = std::string(name_of(options.start)) + " on " + std::to_string(nodes) + " nodes";
   if (options.ranks_per_node > 0) key += ", " + std::to_string(options.ranks_per_node) + " a node";
+  // In which order they are asked for is all the same to what is measured.
+  if (options.job_per_launch()) key += ", a job each";
   if (!options.interface.empty()) key += " by " + options.interface;
   return key;
 }

@@ -98,6 +98,22 @@ void give_back(const std::string& job) {
   }
 }
 
+/// The allocation around this process can hold what is asked for.
+void require_room(const ClusterOptions& options, const SlurmAllocation& around) {
+  if (options.job_per_launch())
+    throw Error(ErrorKind::input,
+                fmt::format("cluster.jobs = \"{}\" asks for jobs of their own, but this program "
+                            "runs in Slurm job {}: start it outside of any job, or leave "
+                            "cluster.jobs at \"one\"",
+                            name_of(options.jobs), around.job));
+  if (static_cast<std::size_t>(options.nodes) > around.nodes.size())
+    throw Error(
+        ErrorKind::input,
+        fmt::format("{} nodes are asked for (--nodes, cluster.nodes), but Slurm job {} has "
+                    "{}: {}",
+                    options.nodes, around.job, around.nodes.size(), placement_text(around.nodes)));
+}
+
 }  // namespace
 
 std::string problems_text(const std::vector<NodeReport>& reports) {
@@ -113,10 +129,13 @@ std::vector<std::string> remote_prefix(const ClusterOptions& options, const std:
 }
 
 ClusterSession::ClusterSession(ClusterOptions options, int slots_per_node)
-    : options_(std::move(options)), slots_per_node_(std::max(1, slots_per_node)) {
+    : options_(std::move(options)),
+      slots_per_node_(std::max(1, slots_per_node)),
+      queue_(options_, slots_per_node_) {
   if (!options_.slurm()) {
     allocation_.nodes = options_.hosts;
   } else if (auto around = surrounding_allocation()) {
+    require_room(options_, *around);
     allocation_ = *around;
     if (options_.nodes > 0 && static_cast<std::size_t>(options_.nodes) < allocation_.nodes.size())
       allocation_.nodes.resize(static_cast<std::size_t>(options_.nodes));
@@ -161,8 +180,7 @@ SlurmAllocation ClusterSession::left_allocation(const std::string& run_id,
                                job.waits() ? ", which still waits: " + job.reason : ""));
     try {
       if (!wait_for_job(job.id, options_, progress)) continue;
-      SlurmAllocation found{job.id, nodes_of_job(job.id), true};
-      for (auto& node : found.nodes) node.slots = slots_per_node_;
+      SlurmAllocation found{job.id, whole_nodes(job.id, options_, slots_per_node_), true};
       // Whatever its steps are, nobody waits for them any more.
       end_steps(job.id);
       return found;
@@ -178,16 +196,23 @@ SlurmAllocation ClusterSession::left_allocation(const std::string& run_id,
 void ClusterSession::get_allocation(const std::string& run_id, const Progress& progress) {
   if (const auto reason = slurm_unavailable_reason()) throw Error(ErrorKind::environment, *reason);
   if (!allocation_.job.empty()) {
-    if (job_runs(allocation_.job)) return;
+    if (!spent_ && job_runs(allocation_.job)) return;
+    const std::string why = spent_ ? "" : dynamiccl::why_job_ended(allocation_.job);
     if (!allocation_.ours)
-      throw Error(
-          ErrorKind::environment,
-          fmt::format("Slurm job {}, in which this program was started, is over", allocation_.job));
-    release();
+      throw Error(ErrorKind::environment,
+                  fmt::format("Slurm job {}, in which this program was started, is over: {}",
+                              allocation_.job, why));
+    if (!why.empty() && progress.say != nullptr) progress.say(why);
+    release_allocation();
   }
   if (keeps_nodes_ && !were_well_.empty())
     throw Error(ErrorKind::environment,
                 "Slurm has ended the job whose nodes are compared; start again for other nodes");
+  if (options_.job_per_launch()) {
+    // What a node has said holds for the jobs after it too.
+    allocation_ = queue_.next(own_mark(run_id), progress);
+    return;
+  }
   reports_.clear();
   surveyed_.clear();
   allocation_ = left_allocation(run_id, progress);
@@ -248,7 +273,7 @@ void ClusterSession::replace_nodes(const std::string& run_id,
   if (progress.say != nullptr) progress.say("nodes were lost: " + problems_text(reports()));
   if (allocation_.ours) {
     // Slurm may take its time to notice; until then every step of this job fails.
-    release();
+    release_allocation();
     get_allocation(run_id, progress);
     survey(folders, programs);
     return;
@@ -348,9 +373,19 @@ std::vector<NodeResult> ClusterSession::on_nodes(const std::vector<ClusterNode>&
   return results;
 }
 
+std::string ClusterSession::why_job_ended() const {
+  return allocation_.job.empty() ? "" : dynamiccl::why_job_ended(allocation_.job);
+}
+
 void ClusterSession::release() {
+  queue_.cancel();
+  release_allocation();
+}
+
+void ClusterSession::release_allocation() {
+  spent_ = false;
   if (!allocation_.ours || allocation_.job.empty()) return;
-  const std::string job = allocation_.job;
+  const std::string job = allocation_.cancelled_by();
   allocation_ = {};
   cancel_job(job);
 }

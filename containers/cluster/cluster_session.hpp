@@ -9,6 +9,7 @@
 
 #include "containers/cluster/cluster_options.hpp"
 #include "containers/cluster/slurm.hpp"
+#include "containers/cluster/slurm_queue.hpp"
 #include "containers/command.hpp"
 #include "containers/progress.hpp"
 
@@ -59,6 +60,14 @@ class ClusterSession {
   [[nodiscard]] const std::string& job() const { return allocation_.job; }
   [[nodiscard]] bool own_job() const { return allocation_.ours; }
 
+  /// So many launches are still to come: where each has a job of its own, these are asked for
+  /// ahead.
+  void expect(std::size_t launches) { queue_.expect(launches); }
+  /// A launch is over. Where each has a job of its own, the next hold() goes on to the next one.
+  void launched() { spent_ = options_.job_per_launch(); }
+  /// Why Slurm has ended, or is ending, the job that is held; "" = it has not.
+  [[nodiscard]] std::string why_job_ended() const;
+
   /// Makes the nodes ready: takes over an allocation that an earlier start of this run has left in
   /// the queue, or gets one, and asks every node whether it sees `folders` and the workers.
   /// Idempotent, quick when done before; an allocation that has ended meanwhile is asked for anew.
@@ -83,10 +92,12 @@ class ClusterSession {
   [[nodiscard]] std::vector<NodeResult> on_nodes(const std::vector<ClusterNode>& nodes,
                                                  const std::vector<std::string>& command,
                                                  const CommandOptions& options) const;
-  /// Gives the allocation back. @throws Error(environment) when Slurm keeps it
+  /// Gives the allocation back, and the jobs that were asked for ahead. @throws Error(environment)
+  /// when Slurm keeps it
   void release();
 
  private:
+  void release_allocation();
   void get_allocation(const std::string& run_id, const Progress& progress);
   /// @returns an allocation of the same run whose owner is dead
   [[nodiscard]] SlurmAllocation left_allocation(const std::string& run_id,
@@ -102,6 +113,8 @@ class ClusterSession {
   ClusterOptions options_;
   int slots_per_node_;
   SlurmAllocation allocation_;
+  SlurmQueue queue_;    ///< empty with ClusterJobs::one
+  bool spent_ = false;  ///< the allocation has had its launch
   std::vector<std::string> narrowed_;
   std::map<std::string, NodeReport> reports_;  ///< by node
   std::vector<std::string> surveyed_;          ///< folders and programs of the last survey

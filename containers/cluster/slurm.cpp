@@ -46,6 +46,18 @@ std::vector<ClusterNode> with_slots(const std::vector<std::string>& names,
   return nodes;
 }
 
+void ask_for_nodes(const ClusterOptions& options, int slots_per_node, const SlurmMark& mark,
+                   std::vector<std::string>& argv) {
+  argv.insert(argv.end(), {fmt::format("--nodes={}", options.nodes),
+                           fmt::format("--ntasks-per-node={}", slots_per_node),
+                           "--job-name=dynamiccl", "--comment=" + mark_text(mark)});
+  if (!options.partition.empty()) argv.push_back("--partition=" + options.partition);
+  if (!options.time_limit.empty()) argv.push_back("--time=" + options.time_limit);
+  if (options.gpus_per_node > 0)
+    argv.push_back(fmt::format("--gpus-per-node={}", options.gpus_per_node));
+  argv.insert(argv.end(), options.options.begin(), options.options.end());
+}
+
 /// Value of a `Name=value` word of scontrol's one-line form.
 std::string word_of(const std::string& text, const std::string& name) {
   for (const std::string& word : split(text, ' '))
@@ -99,7 +111,7 @@ std::vector<SlurmJob> parse_queue(const std::string& text) {
 
 std::vector<SlurmJob> own_jobs() {
   return parse_queue(
-      checked_output("Slurm does not answer", {"squeue", "--me", "--noheader",
+      checked_output("Slurm does not answer", {"squeue", "--me", "--array", "--noheader",
                                                "--states=PENDING,RUNNING,"
                                                "SUSPENDED,CONFIGURING,STOPPED",
                                                std::string("--format=") + kQueueFormat}));
@@ -147,17 +159,23 @@ std::optional<SlurmAllocation> surrounding_allocation() {
 
 std::vector<std::string> allocation_argv(const ClusterOptions& options, int slots_per_node,
                                          const SlurmMark& mark) {
-  std::vector<std::string> argv{"salloc",
-                                "--no-shell",
-                                fmt::format("--nodes={}", options.nodes),
-                                fmt::format("--ntasks-per-node={}", slots_per_node),
-                                "--job-name=dynamiccl",
-                                "--comment=" + mark_text(mark)};
-  if (!options.partition.empty()) argv.push_back("--partition=" + options.partition);
-  if (!options.time_limit.empty()) argv.push_back("--time=" + options.time_limit);
-  if (options.gpus_per_node > 0)
-    argv.push_back(fmt::format("--gpus-per-node={}", options.gpus_per_node));
-  argv.insert(argv.end(), options.options.begin(), options.options.end());
+  std::vector<std::string> argv{"salloc", "--no-shell"};
+  ask_for_nodes(options, slots_per_node, mark, argv);
+  return argv;
+}
+
+std::vector<std::string> submission_argv(const ClusterOptions& options, int slots_per_node,
+                                         const SlurmMark& mark, int count,
+                                         const std::string& after) {
+  // One that Slurm has put back into its queue would come to its turn out of order.
+  std::vector<std::string> argv{"sbatch", "--parsable", "--no-requeue"};
+  if (options.jobs == ClusterJobs::array) argv.push_back(fmt::format("--array=0-{}%1", count - 1));
+  if (options.jobs == ClusterJobs::singleton) argv.emplace_back("--dependency=singleton");
+  if (options.jobs == ClusterJobs::afterany && !after.empty())
+    argv.push_back("--dependency=afterany:" + after);
+  argv.insert(argv.end(), {"--output=/dev/null", "--error=/dev/null"});
+  ask_for_nodes(options, slots_per_node, mark, argv);
+  argv.emplace_back("--wrap=exec sleep infinity");
   return argv;
 }
 
@@ -180,13 +198,25 @@ SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, cons
     throw command_failure("Slurm gave no allocation", argv, waiting, result);
   SlurmAllocation allocation{match[1].str(), {}, true};
   try {
-    allocation.nodes = nodes_of_job(allocation.job);
-    for (auto& node : allocation.nodes) node.slots = slots_per_node;
+    allocation.nodes = whole_nodes(allocation.job, options, slots_per_node);
   } catch (...) {
     run_command({"scancel", allocation.job});
     throw;
   }
   return allocation;
+}
+
+std::vector<ClusterNode> whole_nodes(const std::string& job, const ClusterOptions& options,
+                                     int slots_per_node) {
+  auto nodes = nodes_of_job(job);
+  if (nodes.size() < static_cast<std::size_t>(options.nodes))
+    throw Error(ErrorKind::environment,
+                fmt::format("Slurm gave job {} {} of the {} nodes that were asked for ({}): groups "
+                            "on fewer nodes are others; ask for {} with --nodes, or leave a range "
+                            "of nodes out of cluster.options",
+                            job, nodes.size(), options.nodes, placement_text(nodes), nodes.size()));
+  for (auto& node : nodes) node.slots = slots_per_node;
+  return nodes;
 }
 
 std::vector<ClusterNode> nodes_of_job(const std::string& job) {
@@ -204,6 +234,58 @@ bool job_runs(const std::string& job) {
   return result.exit_code == 0 && trim(result.out) == "RUNNING";
 }
 
+namespace {
+
+/// Of a job's state and what Slurm says of it; "" of one that runs undisturbed.
+std::string ending_of(const std::string& job, const std::string& details) {
+  const std::string state = word_of(details, "JobState");
+  const std::string reason = word_of(details, "Reason");
+  const std::string preempted = word_of(details, "PreemptTime");
+  if (state == "TIMEOUT" || reason == "TimeLimit")
+    return fmt::format("Slurm job {} has reached its time limit of {} (cluster.time_limit)", job,
+                       word_of(details, "TimeLimit"));
+  if (state == "PREEMPTED" || reason == "Preempted" ||
+      (!preempted.empty() && preempted != "None" && preempted != "N/A"))
+    return fmt::format("Slurm job {} was preempted: another job goes before it", job);
+  if (state == "NODE_FAIL" || reason == "NodeDown" || reason == "NodeFail")
+    return fmt::format("Slurm job {} has lost a node", job);
+  if (state == "PENDING" || state == "REQUEUED" || state == "REQUEUE_HOLD" ||
+      state == "REQUEUE_FED" || state == "CONFIGURING")
+    return fmt::format("Slurm has put job {} back into its queue ({} restarts)", job,
+                       word_of(details, "Restarts"));
+  if (state == "CANCELLED") return fmt::format("Slurm job {} was cancelled", job);
+  if (state == "RUNNING") return "";
+  return fmt::format("Slurm job {} is over ({})", job, state.empty() ? "unknown by now" : state);
+}
+
+}  // namespace
+
+std::string why_job_ended(const std::string& job) {
+  std::string why;
+  // Until its last process is gone a job is COMPLETING, whatever it will be.
+  for (int round = 0; round < 20; ++round) {
+    const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
+    // slurmctld may be away: nothing is known.
+    if (details.exit_code != 0 && details.err.find("Invalid job id") == std::string::npos)
+      return "";
+    why = ending_of(job, details.out);
+    if (why.find("(COMPLETING)") == std::string::npos) return why;
+    usleep(100000);
+  }
+  return why;
+}
+
+std::string job_number(const std::string& job) {
+  if (job.find('_') == std::string::npos) return job;
+  const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%A"});
+  const std::string number(trim(queue.out));
+  const bool digits =
+      !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? number : job;
+}
+
+std::string array_of(const std::string& job) { return job.substr(0, job.find('_')); }
+
 int asked_nodes(const std::string& job) {
   const auto details = run_command({"scontrol", "--oneliner", "show", "job", job});
   // "2", and "2-2" while it waits.
@@ -212,6 +294,7 @@ int asked_nodes(const std::string& job) {
 
 bool wait_for_job(const std::string& job, const ClusterOptions& options, const Progress& progress) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.wait_s);
+  unsigned pause_us = 50000;
   for (;;) {
     const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T|%r"});
     const auto words = split(std::string(trim(queue.out)), '|');
@@ -227,7 +310,8 @@ bool wait_for_job(const std::string& job, const ClusterOptions& options, const P
       throw Error(ErrorKind::environment,
                   fmt::format("Slurm job {} did not start within {} s (cluster.wait): {}", job,
                               options.wait_s, words.back()));
-    usleep(500000);
+    usleep(pause_us);
+    pause_us = std::min(2 * pause_us, 500000U);
   }
 }
 
@@ -249,9 +333,12 @@ void cancel_job(const std::string& job) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (std::chrono::steady_clock::now() < deadline) {
     const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%T"});
-    const std::string state(trim(queue.out));
     // A job that Slurm has forgotten is an error to squeue.
-    if (state.empty() || state == "COMPLETING" || state == "CANCELLED") return;
+    const auto states = split(std::string(trim(queue.out)), '\n');
+    if (std::all_of(states.begin(), states.end(), [](const std::string& state) {
+          return state.empty() || state == "COMPLETING" || state == "CANCELLED";
+        }))
+      return;
     usleep(100000);
   }
   throw Error(ErrorKind::environment, fmt::format("Slurm job {} is still there: scancel {}: {}",
@@ -303,12 +390,18 @@ std::vector<std::string> clean_jobs() {
   } catch (const Error&) {
     return {};  // the programs are here, but no cluster is
   }
-  std::vector<std::string> lines;
+  std::map<std::string, std::pair<std::string, int>> left;  ///< of arrays and jobs: run and tasks
   const std::string here = host_name();
-  for (const auto& job : jobs) {
-    if (job.mark.host != here || owner_alive(job.mark.owner)) continue;
-    cancel_job(job.id);
-    lines.push_back(fmt::format("Slurm job {} of run {}", job.id, job.mark.run));
+  for (const auto& job : jobs)
+    if (job.mark.host == here && !owner_alive(job.mark.owner)) {
+      left[array_of(job.id)].first = job.mark.run;
+      ++left[array_of(job.id)].second;
+    }
+  std::vector<std::string> lines;
+  for (const auto& [job, found] : left) {
+    cancel_job(job);
+    lines.push_back(fmt::format("Slurm job {} of run {}{}", job, found.first,
+                                found.second > 1 ? fmt::format(", {} tasks", found.second) : ""));
   }
   return lines;
 }

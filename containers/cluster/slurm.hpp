@@ -14,7 +14,10 @@ namespace dynamiccl {
 struct SlurmAllocation {
   std::string job;  ///< its number
   std::vector<ClusterNode> nodes;
-  bool ours = false;  ///< made by this program, which gives it back
+  bool ours = false;      ///< made by this program, which gives it back
+  std::string task = {};  ///< "12_3" of an array's, which scancel knows by this name alone; else ""
+
+  [[nodiscard]] const std::string& cancelled_by() const { return task.empty() ? job : task; }
 };
 
 /// What jobs of this program carry as their comment, so that they are found again whoever is left:
@@ -44,7 +47,8 @@ struct SlurmJob {
 /// Lines of `squeue --format=kQueueFormat`; those of others are left out.
 inline constexpr const char* kQueueFormat = "%i|%T|%j|%r|%k";
 std::vector<SlurmJob> parse_queue(const std::string& text);
-/// Jobs of this user that carry our mark. @throws Error(environment) when Slurm does not answer
+/// Jobs of this user that carry our mark, each task of an array by itself. @throws
+/// Error(environment) when Slurm does not answer
 std::vector<SlurmJob> own_jobs();
 
 /// "2(x2),1" -> 2, 2, 1. @throws Error(environment) for anything else
@@ -61,16 +65,35 @@ std::optional<SlurmAllocation> surrounding_allocation();
 std::vector<std::string> allocation_argv(const ClusterOptions& options, int slots_per_node,
                                          const SlurmMark& mark);
 
+/// argv that submits jobs which hold the nodes of one launch each until they are cancelled: with
+/// ClusterJobs::array `count` of them, else one.
+/// @param after that job has to end before; "" = none
+std::vector<std::string> submission_argv(const ClusterOptions& options, int slots_per_node,
+                                         const SlurmMark& mark, int count,
+                                         const std::string& after);
+
 /// Waits until the allocation is there, at most options.wait_s.
 /// @throws Error(environment) with Slurm's own words, or when interrupted
 SlurmAllocation allocate(const ClusterOptions& options, int slots_per_node, const SlurmMark& mark,
                          const Progress& progress);
+
+/// The nodes of a running job, with as many slots each.
+/// @throws Error(environment) where they are fewer than options.nodes, and as nodes_of_job
+std::vector<ClusterNode> whole_nodes(const std::string& job, const ClusterOptions& options,
+                                     int slots_per_node);
 
 /// The nodes of a running job. @throws Error(environment)
 std::vector<ClusterNode> nodes_of_job(const std::string& job);
 
 /// True while Slurm says that the job runs.
 bool job_runs(const std::string& job);
+
+/// One clause on why a job, or all that runs in it, has come to an end without this program: its
+/// time limit, a job that goes before, a node; "" while Slurm says that it runs as it should.
+std::string why_job_ended(const std::string& job);
+
+/// The number by which Slurm knows a task of an array, "12_3", once it runs; of others their own.
+std::string job_number(const std::string& job);
 
 /// How many nodes a job has asked for; 0 where Slurm does not say.
 int asked_nodes(const std::string& job);
@@ -83,7 +106,11 @@ bool wait_for_job(const std::string& job, const ClusterOptions& options, const P
 /// Ends the steps of a job that runs; the job stays.
 void end_steps(const std::string& job);
 
-/// Cancels a job and waits until it is gone. @throws Error(environment) when it stays
+/// The array that a task belongs to, "12" of "12_3" and "12_[4-9%1]"; of others their own number.
+std::string array_of(const std::string& job);
+
+/// Cancels a job, or all tasks of an array, and waits until it is gone. @throws Error(environment)
+/// when it stays
 void cancel_job(const std::string& job);
 
 /// The variables by which launchers know that they are inside an allocation.

@@ -78,6 +78,11 @@ std::string place_text(const LaunchSite& site) {
     return fmt::format("{} by {}: {}", count,
                        options.remote_shell.empty() ? "ssh" : options.remote_shell,
                        placement_text(nodes));
+  if (options.job_per_launch())
+    return fmt::format(
+        "{} of Slurm jobs of their own, one for each launch and one at a time ({}), "
+        "started by {}",
+        count, name_of(options.jobs), name_of(options.start));
   return fmt::format("{} of {}, started by {}, one at a time", count,
                      site.cluster->job().empty()
                          ? "a Slurm allocation that `run` asks for and gives back"

@@ -98,6 +98,8 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
   options.nodes = count("nodes");
   options.ranks_per_node = count("ranks_per_node");
   options.gpus_per_node = count("gpus_per_node");
+  options.jobs = table->name<ClusterJobs>("jobs").value_or(ClusterJobs::one);
+  options.jobs_ahead = static_cast<int>(table->integer("jobs_ahead").value_or(options.jobs_ahead));
   options.partition = table->text("partition").value_or("");
   options.time_limit = table->text("time_limit").value_or("");
   options.interface = table->text("interface").value_or("");
@@ -105,7 +107,7 @@ std::optional<ClusterOptions> read_cluster(TableReader& root) {
   if (const auto wait = table->duration("wait")) options.wait_s = static_cast<int>(wait->seconds());
   read_options(*table, options);
   if (!slurm) {
-    for (const char* key : {"partition", "time_limit", "options", "wait"})
+    for (const char* key : {"partition", "time_limit", "options", "wait", "jobs", "jobs_ahead"})
       if (table->has(key))
         table->complain(key, fmt::format("cluster.{} is for Slurm: add slurm = true", key));
     if (!table->has("hosts"))

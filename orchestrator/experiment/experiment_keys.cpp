@@ -197,6 +197,7 @@ TableKeys tune_keys() {
 TableKeys cluster_keys() {
   constexpr int kMostNodes = 65536;
   constexpr int kMostGpus = 1024;
+  constexpr int kMostJobs = 100'000;
   return {{{"hosts", rule::text().some(), "\"node1:4\", ..., or a file of them; by ssh"},
            {"slurm", rule::toggle({"srun", "mpirun"}),
             "who starts the ranks: job steps or MPI's launcher; true: srun", "false"},
@@ -209,6 +210,12 @@ TableKeys cluster_keys() {
            {"nodes", rule::whole(0, kMostNodes), "0: all", "0"},
            {"ranks_per_node", rule::whole(0, kMostNodes), "0: equal shares", "0"},
            {"gpus_per_node", rule::whole(0, kMostGpus), "what each node is asked for", "0"},
+           {"jobs", rule::word<ClusterJobs>(),
+            "all launches as job steps of one allocation, or a job of Slurm for each, in their "
+            "order: each after the one before, one of a name at a time, or an array of one at a "
+            "time",
+            "one"},
+           {"jobs_ahead", rule::whole(1, kMostJobs), "jobs that wait in the queue at most", "100"},
            {"partition", rule::text(), "of Slurm"},
            {"time_limit", rule::text(), "as Slurm takes it: \"2:00:00\""},
            {"options", rule::text().some(), "of salloc: \"--account=A\""},

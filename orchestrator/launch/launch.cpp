@@ -222,6 +222,9 @@ std::vector<Command> make_commands(
   // itself.
   if (has_tuned_training(group) && group.backend == Backend::openmpi)
     request.mca.try_emplace("coll_tuned_use_dynamic_rules", "1");
+  if (const auto declared = declared_text(site.machine);
+      !declared.empty() && has_tuned_training(group))
+    request.environment[kDeclaredVariable] = declared;
   if (site.cluster) reach_over_nodes(request, site.cluster->options());
   if (run_json.starts_with(kRecordsScheme)) request.inherited = {kRecordsToken};
   return launcher_for(group.backend, shape).build(request);
@@ -240,18 +243,26 @@ void require_no_folder(const std::vector<WorkCell>& cells) {
                       cell.algorithm));
 }
 
-/// The launch's secret goes where only this user can read it: into the launcher's environment, and
-/// by ssh, which hands on none, through its input.
-void give_token(std::vector<Command>& commands, bool by_remote_shell, const std::string& token) {
+/// The launch's secret goes into the launcher's environment, where only this user can read it.
+void give_token(std::vector<Command>& commands, const std::string& token) {
+  for (Command& command : commands) command.environment[kRecordsToken] = token;
+}
+
+/// A rank whose shell is on another machine outlives what has started it there. So its shell keeps
+/// the connection's input open beside it and ends it when that closes, for whatever reason. By this
+/// input comes the launch's secret too, as a remote shell hands on no variable.
+/// @param token of the launch, "" = none
+void hold_ranks(std::vector<Command>& commands, const std::string& token) {
+  const std::string secret =
+      token.empty() ? "" : fmt::format("IFS= read -r {0} <&3; export {0}; ", kRecordsToken);
   for (Command& command : commands) {
-    command.environment[kRecordsToken] = token;
-    if (!by_remote_shell) continue;
-    auto& argv = command.argv;
-    argv.back() = login_shell_line(
-        fmt::format("IFS= read -r {0}; export {0}; exec {1}", kRecordsToken, argv.back()));
-    argv.insert(
-        argv.begin(),
-        {"/bin/sh", "-c", fmt::format("printf '%s\\n' \"${}\" | \"$@\"", kRecordsToken), "sh"});
+    auto& line = command.argv.back();
+    line = login_shell_line(
+        fmt::format("exec 3<&0; {}{} </dev/null 3<&- & rank=$!; (read -r gone <&3; kill -KILL "
+                    "$rank) >/dev/null "
+                    "2>&1 & watch=$!; wait $rank; code=$?; kill $watch; exit $code",
+                    secret, line));
+    command.input = token.empty() ? "" : token + "\n";
   }
 }
 
@@ -308,9 +319,10 @@ PreparedLaunch prepare_launch(const PlannedGroup& group, const EnvironmentProfil
                                       const std::map<std::string, std::string>& env) {
                                     return environment.wrap_rank(rank, command, env);
                                   });
-  if (launch.records != nullptr)
-    give_token(launch.commands, shape.step_prefix.empty() && needs_rendezvous(group.backend),
-               launch.records->token());
+  const std::string token = launch.records == nullptr ? "" : launch.records->token();
+  if (!token.empty()) give_token(launch.commands, token);
+  if (site.cluster && shape.step_prefix.empty() && needs_rendezvous(group.backend))
+    hold_ranks(launch.commands, token);
   launch.start.argv = recorded_argv(launch.commands);
   launch.start.environment_json = recorded_environment(launch.commands);
   launch.start.container_json = environment.provenance().dump();

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,9 @@ namespace dynamiccl {
 struct Command {
   std::vector<std::string> argv;
   std::map<std::string, std::string> environment;
+  /// Its stdin: this, and then open for as long as this process lives, so that the other end of a
+  /// connection learns of its death; nullopt = nothing.
+  std::optional<std::string> input = std::nullopt;
 };
 
 /// What a launcher turns into commands. Pure data.

@@ -12,7 +12,9 @@
 #include <boost/process/extend.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <list>
+#include <memory>
 #include <thread>
 
 #include "containers/processes.hpp"
@@ -100,10 +102,11 @@ class Child {
     for (const auto& [name, value] : command.environment) environment[name] = value;
     environment[kMarkerVariable] = options.marker;
     std::error_code error;
+    const auto input = open_input(command);
     process_ = bp::child(
         bp::exe = program.string(),
         bp::args = std::vector<std::string>(command.argv.begin() + 1, command.argv.end()),
-        bp::env = environment, bp::std_in<bp::null, bp::std_out> out_, bp::std_err > err_,
+        bp::env = environment, bp::std_in<input.get(), bp::std_out> out_, bp::std_err > err_,
         ChildSetup{}, io, error, bp::on_exit([this, on_exit](int, const std::error_code&) {
           running_ = false;
           record_status(process_.native_exit_code());
@@ -144,6 +147,22 @@ class Child {
 
  private:
   using Buffer = std::array<char, 8192>;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  /// What the child reads from; of a held one the other end stays open here.
+  std::unique_ptr<std::FILE, Close> open_input(const Command& command) {
+    std::array<int, 2> ends{-1, -1};
+    if (!command.input || pipe2(ends.data(), O_CLOEXEC) != 0)
+      return std::unique_ptr<std::FILE, Close>(std::fopen("/dev/null", "re"));
+    std::unique_ptr<std::FILE, Close> from(fdopen(ends[0], "r"));
+    held_input_.reset(fdopen(ends[1], "w"));
+    // A line, which a pipe takes at once.
+    std::fputs(command.input->c_str(), held_input_.get());
+    std::fflush(held_input_.get());
+    return from;
+  }
 
   /// Instead of bp::limit_handles, which in 1.74 also closes the stdout and stderr it has just
   /// redirected; without either, siblings would hold each other's pipes open.
@@ -173,6 +192,7 @@ class Child {
     }
   }
 
+  std::unique_ptr<std::FILE, Close> held_input_;
   bp::async_pipe out_;
   bp::async_pipe err_;
   Buffer out_buffer_{};

@@ -154,8 +154,10 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
     runner_->cadences().note(plan_, store_.settled_batches(*resumed));
   } else {
     store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
+    if (!batch_job_.empty()) store_.add_event(info.id, std::nullopt, "slurm-job", batch_job_);
   }
   try {
+    if (site_.cluster) site_.cluster->expect(remaining());
     prepare_environments();
     console_.expect(remaining());
     run_blocks();

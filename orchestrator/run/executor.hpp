@@ -44,6 +44,8 @@ class Executor {
 
   /// Every launch gets this run.json instead of one in a new order: the replay of a stored launch.
   void replay(const RunConfig& stored) { replayed_ = stored; }
+  /// What a new run is found again by when the batch job around it is started anew; "" = nothing.
+  void begins_in(const std::string& job) { batch_job_ = job; }
 
  private:
   void refuse_changed_plan(const std::string& run) const;
@@ -72,6 +74,7 @@ class Executor {
   Store& store_;
   Console& console_;
   RunSummary summary_;
+  std::string batch_job_;
   std::optional<RunConfig> replayed_;
   std::set<LaunchKey> finished_;
   std::optional<LaunchRunner> runner_;  ///< of the run that is under way

@@ -113,7 +113,7 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
       run_launch(launch, profile, *environment, site_, protocol,
                  console_.verbose() ? [](const std::string& text) { tell(printable(text)); }
                                     : std::function<void(const std::string&)>());
-  if (site_.cluster && !done.ok()) site_.cluster->doubt();
+  if (site_.cluster) note_cluster(done.finished);
   if (site_.cluster && done.ok()) say_places(done.finished.end.regime_json);
   beside.merge(runs_beside());
   done.finished.end.noise_flags_json = with_runs_beside(done.finished.end.noise_flags_json, beside);
@@ -142,6 +142,15 @@ void LaunchRunner::say_places(const std::string& regime_json) {
   const auto text = pair_places_text(regime.value("pairs", nlohmann::json()));
   if (!text.empty() && said_places_.insert(text).second)
     console_.note("pairs of ranks share: " + text);
+}
+
+void LaunchRunner::note_cluster(FinishedLaunch& finished) {
+  site_.cluster->launched();
+  if (finished.end.status == LaunchStatus::ok) return;
+  // What Slurm does to a job explains what becomes of its ranks, and of this program in it.
+  if (const auto why = site_.cluster->why_job_ended(); !why.empty())
+    finished.end.reason = why + (finished.end.reason.empty() ? "" : "; ") + finished.end.reason;
+  site_.cluster->doubt();
 }
 
 void LaunchRunner::say_who_is_beside(const std::set<pid_t>& processes) {

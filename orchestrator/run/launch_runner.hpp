@@ -105,6 +105,8 @@ class LaunchRunner {
   [[nodiscard]] const EnvironmentProfile& profile_of(const PlannedGroup& group) const;
   /// The nodes of a cluster, where ranks go to one; what has ended meanwhile is asked for anew.
   void hold_nodes();
+  /// After a launch on nodes: what its job has come to.
+  void note_cluster(FinishedLaunch& finished);
   void note_left_over(const std::string& problem);
   /// Once a run.
   void say_who_is_beside(const std::set<pid_t>& processes);

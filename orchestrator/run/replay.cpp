@@ -72,7 +72,7 @@ Table launch_row(const Reader& reader, const std::string& uuid) {
       "SELECT l.block, l.argv_json, l.run_config_json, l.environment_json, l.container_json, "
       "r.uuid AS run_id, r.name, r.spec_path, r.seed, r.tool_version, r.host_json, "
       "r.protocol_json, e.spec_text, e.overrides_json, g.key AS group_id, g.knobs_json, "
-      "p.environment, p.profile_json, x.name AS regime, k.library, "
+      "p.environment, p.profile_json, x.name AS regime, l.regime_json, k.library, "
       "k.facts_json -> '$.libraries.loaded' AS libraries FROM launch l "
       "JOIN plan_group g ON g.id = l.group_id JOIN run r ON r.id = g.run_id "
       "JOIN experiment e ON e.id = r.experiment_id JOIN profile p ON p.id = g.profile_id "
@@ -92,6 +92,22 @@ PlannedGroup group_of(const TableView& row, const RunConfig& config) {
   for (const auto& [name, value] : knobs.items()) group.knobs[name] = value.get<std::string>();
   for (const auto& cell : config.cells) group.cells.push_back({cell, ""});
   return group;
+}
+
+/// A regime keeps what was declared of its machines, in-network aggregation as an ingredient.
+MachineDeclarations declared_then(const json& regime) {
+  const auto text = [&](const char* pointer) {
+    const json value =
+        regime.is_object() ? regime.value(json::json_pointer(pointer), json()) : json();
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  MachineDeclarations machine;
+  machine.topology = text("/declared/topology");
+  machine.deployment = text("/declared/deployment");
+  constexpr std::string_view mark = "declared:";
+  if (const auto ina = text("/ingredients/ina"); ina.starts_with(mark))
+    machine.aggregation = ina.substr(mark.size());
+  return machine;
 }
 
 Experiment experiment_of(const TableView& row, const RunConfig& config, const std::string& uuid) {
@@ -277,6 +293,7 @@ StoredLaunch load_launch(const Reader& reader, const std::string& name) {
     launch.argv.push_back(word.get<std::string>());
   launch.tool_version = row.text(0, "tool_version");
   launch.regime = row.text(0, "regime");
+  launch.machine = declared_then(stored_json(row.text(0, "regime_json")));
   launch.host = stored_json(row.text(0, "host_json"));
   launch.variables = stored_json(row.text(0, "environment_json"));
   launch.container = stored_json(row.text(0, "container_json"));

@@ -21,6 +21,7 @@ struct StoredLaunch {
   std::vector<std::string> argv;
   std::string tool_version;
   std::string regime;
+  MachineDeclarations machine;  ///< what its regime names as declared; places of nodes are not kept
   nlohmann::json host;
   nlohmann::json variables;
   nlohmann::json container;

@@ -204,6 +204,19 @@ json declared_details(const RegimeContext& context) {
   return declared;
 }
 
+/// What ranks were told of [machine] stands in for what the context does not say.
+RegimeContext with_told(RegimeContext context, const std::vector<json>& facts_of_ranks) {
+  if (facts_of_ranks.empty()) return context;
+  const auto& first = facts_of_ranks.front();
+  const auto told = [&](std::string& known, const char* name) {
+    if (known.empty()) known = fact_text(first, "declared", name);
+  };
+  told(context.declared_topology, "topology");
+  told(context.declared_deployment, "deployment");
+  told(context.declared_aggregation, "aggregation");
+  return context;
+}
+
 }  // namespace
 
 const std::vector<std::string>& regime_ingredients() {
@@ -213,7 +226,8 @@ const std::vector<std::string>& regime_ingredients() {
   return kNames;
 }
 
-Regime derive_regime(const std::vector<json>& facts_of_ranks, const RegimeContext& context) {
+Regime derive_regime(const std::vector<json>& facts_of_ranks, const RegimeContext& given) {
+  const RegimeContext context = with_told(given, facts_of_ranks);
   const HostGroups hosts = ranks_by_host(facts_of_ranks);
   const InterLink outside = inter_link(facts_of_ranks, context);
   const std::map<std::string, Ingredient> all{

@@ -302,6 +302,33 @@ TEST_CASE("the plan of an allocation says what Slurm is asked for") {
   CHECK_THAT(line, ContainsSubstring("--partition=short --account=physics"));
 }
 
+TEST_CASE("jobs of their own are put in order as Slurm knows it") {
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  options.time_limit = "5";
+  const auto line = [&](ClusterJobs jobs, const std::string& after) {
+    options.jobs = jobs;
+    return join(submission_argv(options, 2, {"run-7", "login", "1.2"}, 30, after), " ");
+  };
+  CHECK(line(ClusterJobs::array, "") ==
+        "sbatch --parsable --no-requeue --array=0-29%1 --output=/dev/null --error=/dev/null "
+        "--nodes=2 --ntasks-per-node=2 --job-name=dynamiccl --comment=dynamiccl run=run-7 "
+        "host=login owner=1.2 --time=5 --wrap=exec sleep infinity");
+  CHECK_THAT(line(ClusterJobs::afterany, "12"), ContainsSubstring(" --dependency=afterany:12 "));
+  CHECK(line(ClusterJobs::afterany, "").find("--dependency") == std::string::npos);
+  CHECK_THAT(line(ClusterJobs::singleton, "12"), ContainsSubstring(" --dependency=singleton "));
+  CHECK(array_of("12_3") == "12");
+  CHECK(array_of("12_[4-9%1]") == "12");
+  CHECK(array_of("12") == "12");
+  CHECK(submitted_job("12\n") == "12");
+  CHECK(submitted_job("12;east\n") == "12");
+  CHECK_THROWS_WITH(submitted_job("sbatch: queued"),
+                    ContainsSubstring("instead of a job's number"));
+  // Whoever measures in jobs of their own measures something else, in whatever order they come.
+  CHECK(placement_key(options, 2) == "srun on 2 nodes, a job each");
+}
+
 TEST_CASE("what cannot go onto nodes is refused with the command that would have been used") {
   EnvironmentProfile docker = bare();
   docker.kind = EnvironmentKind::cross_docker;

@@ -65,6 +65,10 @@ TopologyPlugin=topology/tree
 NodeName=node[1-$nodes] CPUs=4 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes=ALL MaxTime=1 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=CANCEL State=UP
+PartitionName=high Nodes=ALL PriorityTier=10 State=UP
 CONF
 }
 

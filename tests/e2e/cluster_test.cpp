@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "containers/command.hpp"
 #include "core/vocabulary/text.hpp"
@@ -101,7 +102,7 @@ class Rig {
   static CommandResult script(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"bash", DYNAMICCL_SOURCE_DIR "/tests/e2e/cluster_rig.sh"});
     CommandOptions options;
-    options.timeout = std::chrono::minutes(5);
+    options.timeout = std::chrono::minutes(15);
     return run_command(arguments, options);
   }
 
@@ -174,6 +175,22 @@ TEST_CASE("a host that cannot be reached is named before anything is started") {
   const auto run = rig.program("gone.sqlite", {"run", kExperiment, "--hosts", "node1:2,gone:2"});
   CHECK(run.exit_code != 0);
   CHECK((run.out + run.err).find("gone cannot be reached") != std::string::npos);
+}
+
+TEST_CASE("ranks by ssh end with the program that has started them, however it ends") {
+  const Rig& rig = Rig::get();
+  for (const char* out : {"", " --out /tmp/held"}) {
+    INFO(out);
+    const std::string line =
+        std::string(kProgram) + " run " + kExperiment +
+        " --db held.sqlite --only 'backend == gloo' --hosts node1:2,node2:2 --set "
+        "protocol.iterations=10000000 --set protocol.cell_time_cap=60s" +
+        out +
+        " >held.log 2>&1 & run=$!; for i in $(seq 200); do ssh node2 pgrep -f dynamiccl-worker "
+        ">/dev/null && break; sleep 0.1; done; sleep 0.5; kill -KILL $run; sleep 1; "
+        "for node in node1 node2; do ssh $node pgrep -xc dynamiccl-worke; done";
+    CHECK(trim(rig.on("head", {"bash", "-c", line}).out) == "0\n0");
+  }
 }
 
 TEST_CASE("records come by connections where nodes do not see the folder of launches") {
@@ -265,6 +282,42 @@ TEST_CASE("Apptainer on hosts, records by connections, whatever the login shell 
   fs::remove_all(folder);
 }
 
+TEST_CASE("Apptainer under srun: a container for each rank, on both nodes", "[long]") {
+  if (geteuid() != 0 || find_program("nsenter").empty() || find_program("slurmd").empty() ||
+      find_program("munged").empty())
+    SKIP("the nodes are network namespaces with slurmd and munged, made by root");
+  std::string folder = "/tmp/dyn-ns-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string db = folder + "/nodes.sqlite";
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(8);
+  const auto run = run_command(
+      {"unshare", "--mount", "--propagation", "private", "bash",
+       DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_slurm.sh", folder, kProgram, "run", kExperiment,
+       "--db", db, "--slurm", "--nodes", "2", "--set",
+       R"(axes.environment=["bare-metal","singularity"])", "--set", "cluster.interface=eth0",
+       // By their boot id UCX takes these nodes for one, whose shared memory containers have not.
+       "--set", R"(knobs.mpich.env.UCX_TLS=["tcp,self"])"},
+      options);
+  INFO(run.out << run.err);
+  CHECK(run.exit_code == 0);
+  const auto answer = run_command(
+      {kProgram, "query",
+       "SELECT environment, backend, count(DISTINCT json_extract(facts_json, "
+       "'$.system.hostname')) AS nodes FROM v_launch v JOIN launch_rank r ON r.launch_id = "
+       "v.launch_row WHERE launch_status = 'ok' GROUP BY 1, 2 ORDER BY 1, 2",
+       "--json", "--db", db});
+  INFO(answer.out << answer.err);
+  const auto rows = nlohmann::json::parse(answer.out);
+  if (run.out.find("unsupported") != std::string::npos && rows.size() == 3) {
+    WARN("no Apptainer here: bare metal alone");
+  } else {
+    REQUIRE(rows.size() == 6);
+    for (const auto& row : rows) CHECK(row["nodes"] == 2);
+  }
+  fs::remove_all(folder);
+}
+
 TEST_CASE("Slurm: records come by connections to job steps too", "[long]") {
   const Rig& rig = Rig::get();
   for (const char* start : {"srun", "mpirun"}) {
@@ -327,6 +380,164 @@ TEST_CASE("Slurm: a batch script runs the experiment in its own allocation", "[l
   INFO(job.err);
   CHECK(job.exit_code == 0);
   check_measured(rig, "batch.sqlite", "srun");
+}
+
+TEST_CASE("the quickstart's matrix over four nodes: each library by each way to start it",
+          "[long]") {
+  const Rig& rig = Rig::get();
+  const std::vector<std::vector<std::string>> ways{
+      {"--slurm=srun"}, {"--slurm=mpirun"}, {"--hosts", "node1,node2,node3,node4"}};
+  for (const auto& way : ways) {
+    INFO(way.front());
+    const std::string db = "matrix" + way.front().substr(2) + ".sqlite";
+    std::vector<std::string> words{"run",     DYNAMICCL_SOURCE_DIR "/experiments/quickstart.toml",
+                                   "--nodes", "4",
+                                   "--only",  "environment == bare-metal and size <= 1MiB",
+                                   "--set",   "axes.ranks=4",
+                                   "--set",   "protocol.launches=1",
+                                   "--set",   "protocol.warmup=2",
+                                   "--set",   "protocol.iterations=5",
+                                   "--set",   "protocol.launch_timeout=180s",
+                                   "--set",   R"(axes.backend=["openmpi","mpich","gloo"])"};
+    words.insert(words.end(), way.begin(), way.end());
+    const auto run = rig.program(db, words);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    const auto cells =
+        rig.rows(db,
+                 "SELECT backend, count(*) AS n, sum(status = 'ok' AND checked > 0 AND "
+                 "wrong = 0) AS verified FROM "
+                 "v_measurement GROUP BY backend ORDER BY backend");
+    REQUIRE(cells.size() == 3);
+    for (const auto& row : cells) {
+      std::printf("%s, %s: %d cells, %d verified\n", way.front().c_str(),
+                  row["backend"].get<std::string>().c_str(), row["n"].get<int>(),
+                  row["verified"].get<int>());
+      CHECK(row["n"] == row["verified"]);
+    }
+    const auto nodes =
+        rig.rows(db,
+                 "SELECT count(DISTINCT json_extract(facts_json, '$.system.hostname')) AS n "
+                 "FROM launch_rank");
+    CHECK(nodes[0]["n"] == 4);
+    CHECK(rig.queue() == "");
+  }
+}
+
+TEST_CASE("Slurm: a job for each launch, one at a time, in whichever way they are put in order") {
+  const Rig& rig = Rig::get();
+  for (const std::string jobs : {"array", "afterany", "singleton"}) {
+    INFO(jobs);
+    const std::string db = jobs + ".sqlite";
+    const auto run =
+        rig.program(db, {"run", kExperiment, "--slurm", "--nodes", "2", "--only", "backend == gloo",
+                         "--set", "protocol.launches=3", "--set", "cluster.jobs=" + jobs});
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    const auto rows =
+        rig.rows(db,
+                 "SELECT block, json_extract(container_json, '$.cluster.slurm.job') AS job, "
+                 "json_extract(container_json, '$.cluster.jobs') AS jobs FROM launch "
+                 "WHERE status = 'ok' ORDER BY id");
+    REQUIRE(rows.size() == 3);
+    std::set<std::string> numbers;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CHECK(rows[i]["block"] == i);
+      CHECK(rows[i]["jobs"] == jobs);
+      numbers.insert(rows[i]["job"].get<std::string>());
+    }
+    CHECK(numbers.size() == 3);
+    CHECK(rig.queue() == "");
+  }
+}
+
+TEST_CASE("Slurm: jobs that a killed run has left in the queue are taken over, or cancelled",
+          "[long]") {
+  const Rig& rig = Rig::get();
+  const std::string run = std::string(kProgram) + " run " + kExperiment +
+                          " --db queued.sqlite --only 'backend == gloo' --slurm --nodes 2 --set "
+                          "cluster.jobs=array --set protocol.launches=5";
+  const std::string kill = run +
+                           " >queued.log 2>&1 & run=$!; for i in $(seq 200); do "
+                           "squeue -h -t RUNNING | grep -q . && break; sleep 0.1; done; "
+                           "sleep 1; kill -KILL $run; squeue -h -r | wc -l";
+  CHECK(trim(rig.on("head", {"bash", "-c", kill}).out) != "0");
+  const auto resumed = rig.on("head", {"bash", "-c", run + " --resume"});
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK((resumed.out + resumed.err).find("takes over ") != std::string::npos);
+  CHECK(rig.rows("queued.sqlite",
+                 "SELECT count(*) AS n, count(DISTINCT block) AS blocks FROM "
+                 "launch WHERE status = 'ok'")[0] == nlohmann::json{{"n", 5}, {"blocks", 5}});
+  CHECK(rig.queue() == "");
+  const std::string again = run + " --set seed=2" + kill.substr(run.size());
+  static_cast<void>(rig.on("head", {"bash", "-c", again}));
+  const auto cleaned = rig.on("head", {kProgram, "clean"});
+  CHECK(cleaned.out.find("Slurm job") != std::string::npos);
+  CHECK(rig.queue() == "");
+}
+
+TEST_CASE("Slurm: a batch job that is put back into the queue goes on where it was", "[long]") {
+  const Rig& rig = Rig::get();
+  rig.file("requeued.sh",
+           "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n#SBATCH --requeue\n"
+           "#SBATCH --open-mode=append\n#SBATCH --output=requeued.log\n"
+           "exec " +
+               std::string(kProgram) + " run " + kExperiment +
+               " --slurm --db requeued.sqlite --only 'backend == gloo' --set protocol.launches=12 "
+               "--set cluster.records=folder\n");
+  const std::string line =
+      "job=$(sbatch --parsable requeued.sh); for i in $(seq 300); do grep -q 'block 2: ok' "
+      "requeued.log && break; sleep 0.1; done; scontrol requeue $job; for i in $(seq 1200); do "
+      "squeue -h -j $job 2>/dev/null | grep -q . || break; sleep 0.2; done; cat requeued.log";
+  const auto job = rig.on("head", {"bash", "-c", line});
+  INFO(job.out << job.err);
+  CHECK(job.out.find(" again: run ") != std::string::npos);
+  CHECK(rig.rows("requeued.sqlite", "SELECT count(*) AS n FROM run")[0]["n"] == 1);
+  CHECK(rig.rows("requeued.sqlite",
+                 "SELECT count(*) AS n, count(DISTINCT block) AS blocks FROM "
+                 "launch WHERE status = 'ok'")[0] == nlohmann::json{{"n", 12}, {"blocks", 12}});
+}
+
+TEST_CASE("Slurm: a time limit, a job that goes before and a missing node are named, and resumed",
+          "[long]") {
+  const Rig& rig = Rig::get();
+  const std::string words =
+      " --only 'backend == gloo' --slurm --nodes 2 --set protocol.iterations=1000000 --set "
+      "protocol.retries=0 --set protocol.launches=1";
+  const std::string run = std::string(kProgram) + " run " + kExperiment + words;
+  const auto reason = [&](const std::string& db) {
+    return rig
+        .rows(db,
+              "SELECT coalesce(max(reason), '') AS text FROM launch "
+              "WHERE status <> 'ok'")[0]["text"]
+        .get<std::string>();
+  };
+  SECTION("preempted") {
+    const auto broken = rig.on(
+        "head", {"bash", "-c",
+                 run + " --db before.sqlite --set cluster.partition=low --set "
+                       "protocol.cell_time_cap=30s & run=$!; for i in $(seq 300); do "
+                       "squeue -h -s | grep -q dynamiccl- && break; sleep 0.1; done; sleep 1; "
+                       "srun --partition=high --nodes=4 --exclusive true; wait $run"});
+    INFO(broken.out << broken.err);
+    CHECK(reason("before.sqlite").find("was preempted") != std::string::npos);
+  }
+  SECTION("more nodes than the job around it has") {
+    const auto refused =
+        rig.on("head", {"bash", "-c", "salloc --nodes=1 " + run + " --db few.sqlite"});
+    CHECK(refused.err.find("2 nodes are asked for") != std::string::npos);
+    CHECK(refused.err.find("has 1: node") != std::string::npos);
+    CHECK_FALSE(fs::exists(rig.shared() + "/few.sqlite"));
+  }
+  SECTION("a range of nodes of which Slurm gives fewer") {
+    const auto few =
+        rig.on("head", {"bash", "-c",
+                        "salloc --no-shell --nodes=3 --exclusive; " + run +
+                            " --db range.sqlite --set 'cluster.options=[\"--nodes=1-2\"]'; scancel "
+                            "$(squeue -h -o %i)"});
+    CHECK((few.out + few.err).find("1 of the 2 nodes") != std::string::npos);
+  }
 }
 
 TEST_CASE("Slurm: what a killed run leaves in the queue is cancelled by clean") {

@@ -55,3 +55,11 @@ TEST_CASE("mistakes of a machine file are named with their places") {
   refused("zones = \"east\"", "lab.toml:1:9");
   refused("[switches", "lab.toml:1:");
 }
+
+TEST_CASE("what processes are told of declarations holds no places", "[B-31]") {
+  CHECK(declared_text({}).empty());
+  MachineDeclarations machine;
+  machine.topology = "fat-tree";
+  machine.places["node1"].leaf_switch = "leaf1";
+  CHECK(declared_text(machine) == R"({"topology":"fat-tree"})");
+}

@@ -171,7 +171,8 @@ int replay(const ReplayArguments& arguments, const Shared& shared) {
   if (launch.plan.trains()) use_training_image();
   if (const auto reason = unavailable_reason(launch.profile()))
     throw Error(ErrorKind::environment, about(launch) + ": cannot be replayed here: " + *reason);
-  const LaunchSite site = launch_site(shared.db, "");
+  LaunchSite site = launch_site(shared.db, "");
+  site.machine = launch.machine;
   prepare(launch.profile(), preparation_progress());
   const auto before = differences_now(launch, site, load_profiles(profile_folders({})));
   say_before(launch, before, shared);

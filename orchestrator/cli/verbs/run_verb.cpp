@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
@@ -48,6 +50,32 @@ RunInfo run_info(const RunArguments& arguments, const Experiment& experiment,
   if (!arguments.experiment.only.empty())
     info.overrides.push_back("only=" + arguments.experiment.only);
   return info;
+}
+
+/// What a run is known by that was begun in the Slurm job around this process; "" outside of any.
+std::string job_key(const RunInfo& info) {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  if (job == nullptr) return "";
+  return fmt::format("job {}, experiment {}", job,
+                     stable_id(info.spec_text + join(info.overrides, "\n")));
+}
+
+/// The run that this Slurm job had begun before Slurm put it back into its queue: the job's script
+/// starts from its beginning again, but what is stored is not to be measured twice.
+std::optional<std::string> run_of_requeued_job(const RunInfo& info, Store& store,
+                                               const std::string& db) {
+  const char* restarts = std::getenv("SLURM_RESTART_COUNT");
+  if (restarts == nullptr || std::atoi(restarts) < 1) return std::nullopt;
+  const Table begun = Reader(db).query(
+      "SELECT r.uuid, r.status FROM event e JOIN run r ON r.id = e.run_id "
+      "WHERE e.kind = 'slurm-job' AND e.message = ?1 ORDER BY r.id DESC LIMIT 1",
+      {job_key(info)});
+  const TableView rows(begun);
+  if (rows.size() == 0) return std::nullopt;
+  const std::string run = rows.text(0, "uuid");
+  // Slurm starts no job again before its processes are gone, on whichever node they were.
+  if (rows.text(0, "status") == "running") store.end_run(run, "interrupted");
+  return run;
 }
 
 std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,
@@ -155,7 +183,12 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   for (const auto& folder : remove_rowless_folders(Reader(shared.db), site.run_folder))
     console.note("removed a launch's folder that a killed run had left: " + folder);
   const auto info = run_info(arguments, loaded.experiment, shared);
-  const auto resumed = run_to_resume(arguments, info, store, shared.db);
+  auto resumed = run_of_requeued_job(info, store, shared.db);
+  if (resumed)
+    console.note(fmt::format("Slurm has started job {} again: run {} goes on",
+                             std::getenv("SLURM_JOB_ID"), *resumed));
+  else
+    resumed = run_to_resume(arguments, info, store, shared.db);
   console.note(fmt::format("{} {}: {} groups, {} cells to measure of {}, each {}",
                            resumed ? "resuming" : "run", resumed.value_or(info.id),
                            loaded.plan.groups.size(), loaded.plan.possible_cells(),
@@ -163,6 +196,7 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   site.cluster = loaded.cluster;
   site.machine = loaded.experiment.machine;
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
+  executor.begins_in(job_key(info));
   const auto summary = executor.run(info, resumed);
   try {
     print_answer(summary, arguments, shared);

@@ -20,6 +20,8 @@
 #include "orchestrator/tune/tuning.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/probes/variables.hpp"
+#include "profiles/machine_file.hpp"
+#include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -326,6 +328,9 @@ void add_job_options(CLI::App& verb, TuneArguments& arguments) {
 }
 
 int run_job_tuning(const TuneArguments& arguments, const Shared& shared) {
+  if (const auto& file = arguments.experiment.machine_file; !file.empty())
+    setenv(kDeclaredVariable,
+           declared_text(parse_machine_file(read_input_file(file), file)).c_str(), 1);
   if (shared.command.front().empty())
     throw Error(ErrorKind::input,
                 "no command stands behind --: dynamiccl tune -- torchrun train.py");

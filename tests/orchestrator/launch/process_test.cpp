@@ -50,6 +50,16 @@ std::vector<pid_t> pids_in(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a held input says its line and stays open, another one is empty") {
+  Command held = shell("IFS= read -r line; echo \"got $line\"; timeout 0.5 cat; echo $?");
+  held.input = "a secret\n";
+  const Command none = shell("cat; echo $?");
+  const auto outcome = run_processes({held, none}, options_for(10));
+  REQUIRE(outcome.results.size() == 2);
+  CHECK(outcome.results[0].stdout_tail == "got a secret\n124\n");
+  CHECK(outcome.results[1].stdout_tail == "0\n");
+}
+
 TEST_CASE("output, exit codes and added variables of a command come back") {
   Command command = shell("echo out $GREETING; echo err >&2; exit 3");
   command.environment["GREETING"] = "hello";

@@ -2,7 +2,9 @@
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
 
+#include "profiles/detect/facts.hpp"
 #include "profiles/detect/regime.hpp"
 #include "tests/profiles/detect/fixture_tree.hpp"
 
@@ -93,4 +95,20 @@ TEST_CASE("places and declarations are details of a regime and no part of its id
   CHECK(placed.name == plain.name);
   CHECK(placed.json["pairs"]["worst"] == "switch");
   CHECK(placed.json["declared"] == json{{"topology", "fat-tree"}, {"deployment", "edge"}});
+}
+
+TEST_CASE("declarations reach processes that name their regime themselves", "[B-31]") {
+  setenv(kDeclaredVariable, R"({"topology": "fat-tree", "aggregation": "sharp"})", 1);
+  auto facts = probe_facts({.declared = {}, .nvml = false});
+  CHECK(facts["declared"] == json{{"topology", "fat-tree"}, {"aggregation", "sharp"}});
+  setenv(kDeclaredVariable, R"({"topology": 3, "deployment": "edge", "more": "x"})", 1);
+  CHECK(probe_facts({.declared = {}, .nvml = false})["declared"] == json{{"deployment", "edge"}});
+  setenv(kDeclaredVariable, "[", 1);
+  CHECK_FALSE(probe_facts({.declared = {}, .nvml = false}).contains("declared"));
+  unsetenv(kDeclaredVariable);
+  RegimeContext context;
+  CHECK(derive_regime({facts, facts}, context).json["declared"] == json{{"topology", "fat-tree"}});
+  // Who is told by its caller keeps to it.
+  context.declared_topology = "torus";
+  CHECK(derive_regime({facts}, context).json["declared"] == json{{"topology", "torus"}});
 }

@@ -1,0 +1,88 @@
+#!/bin/bash
+# Slurm over namespaces of this machine (network, host name, processes), for engines that containers may not use: munge and
+# slurmctld on node0, a slurmd each on node1 and node2.
+#
+#   unshare --mount --propagation private bash namespace_slurm.sh FOLDER COMMAND...
+#
+# Runs COMMAND on node0. All see the same files. FOLDER must be short (sockets). The namespaces' names are gone with the
+# mount namespace, their processes with this script.
+set -euo pipefail
+folder=$1
+shift
+mkdir -p /run/netns "$folder/munge"
+exec </dev/null
+mount -t tmpfs tmpfs /run/netns
+holders=()
+trap 'kill -KILL "${holders[@]}" 2>/dev/null || true' EXIT
+ip netns add hub
+ip -n hub link add bridge0 type bridge
+ip -n hub link set bridge0 up
+
+head -c 1024 /dev/urandom >"$folder/munge/key"
+chmod 400 "$folder/munge/key"
+chown -R munge:munge "$folder/munge"
+chmod 755 "$folder/munge" "$folder"
+setpriv --reuid munge --regid munge --clear-groups munged --foreground --num-threads=1 --key-file "$folder/munge/key" \
+  --socket "$folder/munge/socket" --pid-file "$folder/munge/pid" --log-file "$folder/munge/log" \
+  --seed-file "$folder/munge/seed" &
+holders+=($!)
+
+export SLURM_CONF=$folder/slurm.conf
+cat >"$SLURM_CONF" <<CONF
+ClusterName=namespaces
+SlurmctldHost=node0(10.88.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$folder/munge/socket
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+MpiDefault=none
+SlurmdParameters=config_overrides
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd-%n.pid
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool-%n
+TmpFS=$folder/tmp-%n
+SlurmctldLogFile=$folder/slurmctld.log
+SlurmdLogFile=$folder/slurmd-%n.log
+KillWait=2
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
+NodeName=node1 NodeAddr=10.88.0.2 CPUs=4 State=UNKNOWN
+NodeName=node2 NodeAddr=10.88.0.3 CPUs=4 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+CONF
+mkdir -p "$folder"/{state,spool-node1,spool-node2,tmp-node1,tmp-node2}
+
+# What runs on each node dies with its first process.
+start_node() {
+  local n=$1 daemon=$2
+  ip netns add "n$n"
+  ip -n hub link add "v$n" type veth peer name eth0 netns "n$n"
+  ip -n hub link set "v$n" master bridge0 up
+  ip -n "n$n" link set lo up
+  ip -n "n$n" link set eth0 up
+  ip -n "n$n" addr add "10.88.0.$((n + 1))/24" dev eth0
+  nsenter --net="/run/netns/n$n" unshare --uts --pid --fork --kill-child --mount-proc sh -c \
+    'hostname "$1"; for i in 0 1 2; do echo "10.88.0.$((i + 1)) node$i"; done >"$2/hosts"
+     mount --bind "$2/hosts" /etc/hosts; "$3" -D >"$2/$1.out" 2>&1 & touch "$2/$1.up"; exec sleep 900' sh \
+    "node$n" "$folder" "$daemon" &
+  holders+=($!)
+}
+start_node 0 slurmctld
+start_node 1 slurmd
+start_node 2 slurmd
+cat >"$folder/on-head" <<HEAD
+#!/bin/sh
+exec nsenter --target "\$(pgrep -P ${holders[1]})" --net --uts --mount --pid -- "\$@"
+HEAD
+chmod 755 "$folder/on-head"
+for _ in $(seq 150); do
+  [ "$("$folder/on-head" sinfo --noheader --Node --states idle --format %N 2>/dev/null | wc -l)" = 2 ] && break || sleep 0.1
+done
+"$folder/on-head" "$@"
