@@ -29,7 +29,12 @@ def kind_of(knobs):
 
 def launches_of(path):
     """{(environment, backend): {block: {kind: (step times, frozen after)}}}"""
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        db.execute("SELECT 1 FROM run LIMIT 1")
+    except sqlite3.Error as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        return {}
     run = db.execute("SELECT id FROM run WHERE id IN (SELECT run_row FROM v_training) ORDER BY id DESC LIMIT 1").fetchone()
     found = collections.defaultdict(lambda: collections.defaultdict(dict))
     if run is None:

@@ -72,7 +72,7 @@ warmup = 1
 iterations = 5
 launches = 3
 [tune]
-confirm_launches = 2
+confirm_launches = 3
 )");
   // An ordinary run has measured every way; a search of its own knows it from there.
   REQUIRE(program.run({"run", file, "--no-report"}).exit_code == 0);
