@@ -3,10 +3,11 @@
 images of workers/train/dataset.cpp ("generated-hard"), sample by sample. Knows nothing of any tuner.
 
 Started once per rank with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; rank 0 prints one JSON line:
-{"hook", "seed", "reached", "seconds", "steps", "accuracy", "step_ms", "ranks"}. seconds: training alone, without looking
-at the accuracy; until the target, or until the end.
+{"hook", "seed", "reached", "seconds", "steps", "accuracy", "step_ms", "mean_ms", "ranks", "accuracies"}. seconds: training
+alone, without looking at the accuracy; until the target, or until the end. mean_ms: of all steps but the first eight; whole
+averaging periods. accuracies: steps and accuracy at each look.
 
-    ddp_hooks.py --hook powersgd --target 0.6 --epochs 8 --seed 1
+    ddp_hooks.py --hook powersgd --target 0.58 --epochs 3 --seed 1
 """
 import argparse
 import json
@@ -62,6 +63,18 @@ def images(count):
     return torch.from_numpy(pixels), torch.from_numpy(told.astype(numpy.int64))
 
 
+def images_of(arguments, rank, count):
+    """The same from arguments.images, where an earlier run has left them."""
+    path = arguments.images and f"{arguments.images}.{count}"
+    if path and os.path.exists(path):
+        return torch.load(path)
+    made = images(count)
+    if path and rank == 0:
+        torch.save(made, f"{path}.{os.getpid()}")
+        os.replace(f"{path}.{os.getpid()}", path)
+    return made
+
+
 def hooked(model, hook, optimizer, arguments):
     """The optimizer that goes with the hook, which the model has afterwards."""
     if hook == "bf16":
@@ -89,7 +102,7 @@ def accuracy(model, pixels, labels):
 
 def train(arguments, device, rank, ranks):
     held_out = min(arguments.samples, max(512, arguments.samples // 8))
-    pixels, labels = (each.to(device) for each in images(arguments.samples + held_out))
+    pixels, labels = (each.to(device) for each in images_of(arguments, rank, arguments.samples + held_out))
     torch.manual_seed(arguments.seed)
     bare = resnet([2, 2, 2, 2], 1, True).to(device)
     model = nn.parallel.DistributedDataParallel(bare, gradient_as_bucket_view=True, broadcast_buffers=False)
@@ -98,7 +111,7 @@ def train(arguments, device, rank, ranks):
     optimizer = hooked(model, arguments.hook, optimizer, arguments)
     per_epoch = arguments.samples // (ranks * arguments.batch)
     look_every = max(1, per_epoch // arguments.looks)
-    times, found, reached = [], 0.0, False
+    times, found, reached, curve = [], 0.0, False, []
     for epoch in range(arguments.epochs):
         # The same order on every rank.
         order = torch.randperm(arguments.samples, generator=torch.Generator().manual_seed(1000 * arguments.seed + epoch)).to(device)
@@ -119,26 +132,30 @@ def train(arguments, device, rank, ranks):
             seen = torch.tensor([accuracy(bare, pixels[arguments.samples:], labels[arguments.samples:])], device=device)
             dist.broadcast(seen, 0)
             found = seen.item()
+            curve.append([len(times), found])
             if found >= arguments.target:
                 reached = True
                 break
         if reached:
             break
     if rank == 0:
+        whole = times[8:8 + (len(times) - 8) // arguments.local_steps * arguments.local_steps]
         print(json.dumps({"hook": arguments.hook, "seed": arguments.seed, "reached": reached, "seconds": round(sum(times), 4),
                           "steps": len(times), "accuracy": found, "step_ms": round(1e3 * statistics.median(times), 4),
-                          "ranks": ranks}), flush=True)
+                          "mean_ms": round(1e3 * statistics.mean(whole), 4) if whole else None, "ranks": ranks,
+                          "accuracies": curve}), flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--hook", default="none", choices=["none", "bf16", "fp16", "powersgd", "post-local"])
-    parser.add_argument("--target", type=float, default=0.6)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--looks", type=int, default=4)
-    parser.add_argument("--samples", type=int, default=16384)
+    parser.add_argument("--target", type=float, default=0.58)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--looks", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=49152)
+    parser.add_argument("--images", help="begin of a file's name: images are kept there for the next run")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=0.02)
+    parser.add_argument("--learning-rate", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rank", type=int, default=2)
     parser.add_argument("--local-after", type=int, default=64)

@@ -3,7 +3,7 @@
 
 Started once per rank with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; rank 0 prints one JSON
 line per model and bucket size: {"model", "bucket_mb", "median_ms", "mean_ms", "steps", "ranks"}; bucket_mb 0 is a rank
-by itself.
+by itself. With --workers also how often such a process was started.
 
     ddp_steps.py --models resnet18,resnet50,bert-base,bert-large --steps 20 --warmup 5
 """
@@ -106,8 +106,38 @@ class Bert(nn.Module):
         return nn.functional.linear(x, self.words.weight, self.bias)
 
 
-def make(name, device):
-    batch = BATCH[name]
+class Batches(torch.utils.data.IterableDataset):
+    """An epoch of one loading process: batches made on the CPU like those that make() puts on the GPU."""
+
+    def __init__(self, data, target, count):
+        self.floats, self.shape, self.target = data.is_floating_point(), tuple(data.shape), target.cpu()
+        self.count = count
+
+    def __iter__(self):
+        for _ in range(self.count):
+            yield (torch.randn(self.shape, device="cpu") if self.floats
+                   else torch.randint(30522, self.shape, device="cpu")), self.target
+
+
+class Loader:
+    """Batches without end from processes that PyTorch forks beside the running job, anew for every epoch."""
+
+    def __init__(self, data, target, workers, epoch):
+        self.device, self.started, self.workers = data.device, 0, workers
+        self.loader = torch.utils.data.DataLoader(Batches(data, target, epoch), batch_size=None, num_workers=workers,
+                                                  pin_memory=data.device.type == "cuda")
+        self.batches = iter(())
+
+    def next(self):
+        batch = next(self.batches, None)
+        if batch is None:
+            self.batches = iter(self.loader)
+            self.started += self.workers
+            batch = next(self.batches)
+        return [part.to(self.device, non_blocking=True) for part in batch]
+
+
+def make(name, device, batch):
     torch.set_default_device(device)
     if name.startswith("resnet"):
         cifar = name == "resnet18-cifar"
@@ -127,14 +157,23 @@ def measure(name, device, arguments, bucket_mb):
     steps, warmup = arguments.steps, arguments.warmup
     each = open(arguments.each, "a") if arguments.each and dist.get_rank() == 0 else None
     torch.manual_seed(1)
-    model, data, target = make(name, device)
+    model, data, target = make(name, device, arguments.batch or BATCH[name])
+    loader = None
+    if arguments.workers:
+        torch.set_default_device("cpu")  # forked processes must not touch the GPU
+        loader = Loader(data, target, arguments.workers, arguments.epoch)
     if bucket_mb:
         model = nn.parallel.DistributedDataParallel(
             model, gradient_as_bucket_view=arguments.best, broadcast_buffers=not arguments.best, bucket_cap_mb=bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=arguments.momentum,
                                 fused=True if arguments.best and device.type == "cuda" else None)
     times = []
+    begun = time.monotonic()
     for step in range(warmup + steps):
+        if arguments.seconds and step % 20 == 0 and any_says(time.monotonic() - begun > arguments.seconds, device):
+            break
+        if loader is not None:
+            data, target = loader.next()
         dist.barrier()
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -152,7 +191,14 @@ def measure(name, device, arguments, bucket_mb):
             each.flush()
     slowest = torch.tensor(times, device=device)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    return slowest.tolist()
+    return slowest.tolist(), 0 if loader is None else loader.started
+
+
+def any_says(said, device):
+    """Whether any rank says so: all of them end with the same step."""
+    any_rank = torch.tensor([1.0 if said else 0.0], device=device)
+    dist.all_reduce(any_rank, op=dist.ReduceOp.MAX)
+    return any_rank.item() > 0
 
 
 def main():
@@ -160,6 +206,12 @@ def main():
     parser.add_argument("--models", default="resnet18,resnet50,bert-base,bert-large")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0,
+                        help="the steps of a model end after so many seconds; the line says how many there were")
+    parser.add_argument("--batch", type=int, default=0, help="of a rank; default: the model's own")
+    parser.add_argument("--workers", type=int, default=0,
+                        help="batches come from so many processes, which PyTorch's DataLoader forks")
+    parser.add_argument("--epoch", type=int, default=25, help="batches of such a process before the next one is forked")
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32")
     parser.add_argument("--buckets", default="25", help="DDP's bucket caps in MB, e.g. 25,100: each is measured")
@@ -184,12 +236,13 @@ def main():
         buckets.append(0)
     for name in arguments.models.split(","):
         for bucket_mb in buckets:
-            times = measure(name, device, arguments, bucket_mb)
-            if dist.get_rank() == 0:
+            times, started = measure(name, device, arguments, bucket_mb)
+            if dist.get_rank() == 0 and times:
+                workers = {"workers": arguments.workers, "workers_started": started} if arguments.workers else {}
                 print(json.dumps({"label": arguments.label, "model": name, "bucket_mb": bucket_mb,
                                   "median_ms": round(statistics.median(times), 3),
                                   "mean_ms": round(statistics.fmean(times), 3), "steps": len(times),
-                                  "ranks": dist.get_world_size()}), flush=True)
+                                  "ranks": dist.get_world_size(), **workers}), flush=True)
             if cuda:
                 torch.cuda.empty_cache()
     dist.destroy_process_group()

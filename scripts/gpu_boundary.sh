@@ -3,31 +3,42 @@
 # of one machine in mount, PID, network, IPC and UTS namespaces of their own, joined by a veth pair and one folder.
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER PART[=ARGUMENT]...
 #   scripts/gpu_boundary.sh OUTPUT_FOLDER check=20000 times=1 ddp=40 kills=10
-# check: NCCL's operations, each element checked, on every side; times: that many alternated launches of all sides;
-# ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst;
-# jobkills: one rank of a PyTorch job is killed, after how long does the other end by itself.
+# check: NCCL's operations, each element checked, on every side, and what they leave taken; cycles: three communicators
+# made, used and destroyed so often while one stays, and what that leaves taken (CYCLES=all: none stays, and NCCL, which
+# forgets NCCL_NET_PLUGIN then, finds the plugin by a link named libnccl-net.so); times: that many alternated launches of all sides;
+# ddp: BERT-Large's step in plain PyTorch DDP (scripts/ddp_steps.py), that many steps; kills: one rank killed in the midst,
+# how long until the others are told; jobkills: one rank of a PyTorch job is killed, after how long does the other end by
+# itself. MODELS=resnet18,... and DDP_OPTIONS="--workers 4 --seconds 100 ..." narrow and change ddp and jobkills.
 # SIDES="sockets host8 ..." narrows the sides: sockets (NCCL's default), sockets8 (2 threads, 8 channels), sockets16 (4
 # threads, 4 sockets each, 8 channels), host2, host8, host16 (own GPU visible alone, channels), device2, device8, device16
 # (all device nodes; the experiment that may stop for good), a "t" behind these: channels capped per call by the tuner, with
 # the table TABLE or its own; nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
 # WALL=docker: Docker containers instead of bare namespaces, each with the device node of its own GPU ("device*": of all), a
 # bridge, and the folder. RANKS=4: more ranks than GPUs take turns on them (WALL=docker; the sides sockets* and host*).
+# GPUS_EACH=2: check with processes that drive as many GPUs each, all of whose nodes they have (WALL=docker). API=10: NCCL finds
+# the plugin's network by that version of its interface at most. EXTRA="NAME=VALUE ...": for every rank of every side.
 # IDLE=2: times also takes the CPU time of so many seconds without a call. AT_ONCE=8: kills are made in that many jobs beside each other.
 # Runs as root with nccl_boundary and libdynamiccl-nccl-plugin.so in build/release (or PROGRAMS=FOLDER) and libnccl.so.2
 # where DYNAMICCL_NCCL_LIBRARY says, or PyTorch's.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.." && root=$(pwd)
 . scripts/gpu_engine.sh
 programs=$(cd "${PROGRAMS:-build/release}" && pwd)
-ranks=${RANKS:-2} gpus=$(nvidia-smi -L | wc -l) wall=${WALL:-namespaces}
+ranks=${RANKS:-2} each=${GPUS_EACH:-1} gpus=$(nvidia-smi -L | wc -l) wall=${WALL:-namespaces}
 plugin=$programs/libdynamiccl-nccl-plugin.so
 export DYNAMICCL_NCCL_LIBRARY=${DYNAMICCL_NCCL_LIBRARY:-$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null)}
 export NCCL_NVLS_ENABLE=0
 work=$(mktemp -d /tmp/boundary-XXXX)
 shared=$work/shared
 mkdir -m 700 "$shared"
+# NCCL takes the newest version that it finds: in this copy the newer ones have other names.
+if [ -n "${API:-}" ]; then
+  hide=()
+  for ((version = API + 1; version <= 11; ++version)); do hide+=(-e "s/ncclNetPlugin_v$version/noneNetPlugin_v$version/g"); done
+  sed "${hide[@]}" "$plugin" >"$shared/plugin-v$API.so" && plugin=$shared/plugin-v$API.so
+fi
 failed=0
 holders=()
 start=$SECONDS
@@ -61,7 +72,7 @@ containers() {
   engine_up || { tail -n 5 "$engine/log"; return 1; }
   for ((rank = 0; rank < ranks; ++rank)); do
     engine_container "own$rank" $((10 + rank)) $((rank % gpus)) "${mounts[@]}" || return 1
-    case " ${SIDES:-device} " in *" device"*)
+    case " ${SIDES:-device} $each" in *" device"* | *[!1])
       engine_container "all$rank" $((110 + rank)) "$(seq -s, 0 $((gpus - 1)))" "${mounts[@]}" || return 1 ;;
     esac
   done
@@ -111,7 +122,10 @@ isolated_rank() { # RANK DEVICES(own|all) SECONDS VARIABLE=VALUE... -- COMMAND..
   shift
   if [ "$wall" = docker ]; then
     local settings=() variable first=10
-    [ "$devices" = own ] || { first=110; variables+=("CUDA_VISIBLE_DEVICES=$((rank % gpus))"); }
+    [ "$devices" = own ] || first=110
+    if [ "$each" != 1 ]; then variables+=("LOCAL_GPUS=$each"); elif [ "$devices" = all ]; then
+      variables+=("CUDA_VISIBLE_DEVICES=$((rank % gpus))")
+    fi
     for variable in "${variables[@]}" NCCL_SOCKET_IFNAME=eth0 "MASTER_ADDR=$engine_subnet.$first" "RANK=$rank" LOCAL_RANK=0 \
       "WORLD_SIZE=$ranks" "DYNAMICCL_NCCL_LIBRARY=$DYNAMICCL_NCCL_LIBRARY" "PATH=$PATH"; do settings+=(--env "$variable"); done
     docker exec "${settings[@]}" "$devices$rank" timeout -k 2 "$seconds" "$@"
@@ -127,6 +141,7 @@ ranks() { # SIDE SECONDS COMMAND...
   local rank pids=() code=0 variables devices=own
   read -ra variables <<<"$(side_variables "$side")"
   case $side in device*) devices=all ;; esac
+  [ "$each" = 1 ] || devices=all
   port=$((${port:-29600} + 1))
   for ((rank = 0; rank < ranks; ++rank)); do
     if [ "$side" = nvlink ] || [ "$side" = shm ]; then
@@ -150,12 +165,35 @@ new_id() { id=$shared/id.$((ids = ${ids:-0} + 1)); }
 check() { # OPERATIONS
   local side
   for side in ${SIDES:-sockets host2 host8 device8}; do
-    new_id
-    ranks "$side" "${CHECK_SECONDS:-60}" "$programs/nccl_boundary" --id "$id" check "$1" "${SEED:-1}" || failed=1
-    local said=$(for ((rank = 0; rank < ranks; ++rank)); do cat "$work/$rank"; done | paste -sd,)
-    say "check $side: $said; open files left in the folder: $(find "$shared" -name 'dynamiccl-*' | wc -l)"
-    echo "{\"side\": \"$side\", \"wall\": \"$wall\", \"ranks\": [$said]}" >>"$out/check.jsonl"
+    operations "$side" check "$1"
   done
+}
+cycles() { # CYCLES
+  local side
+  for side in ${SIDES:-sockets host8}; do
+    operations "$side" cycles "$1"
+  done
+}
+operations() { # SIDE VERB NUMBER
+  local side=$1 verb=$2 said loaded left which=()
+  new_id
+  if [ "$verb" = cycles ] && [ "${CYCLES:-}" = all ]; then
+    which=(all)
+    mkdir -p "$shared/link"
+    case $side in host*) ln -sf "$plugin" "$shared/link/libnccl-net.so" ;; *) rm -f "$shared/link/libnccl-net.so" ;; esac
+    local EXTRA="${EXTRA:-} LD_LIBRARY_PATH=$shared/link:${LD_LIBRARY_PATH:-}"
+  fi
+  # The log says which version of the interface NCCL took; standard output is the program's own.
+  EXTRA="${EXTRA:-} NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET NCCL_DEBUG_FILE=$shared/nccl.%h.%p" \
+    ranks "$side" "${CHECK_SECONDS:-60}" "$programs/nccl_boundary" --id "$id" "$verb" "$3" "${SEED:-1}" "${which[@]}" || failed=1
+  said=$(for ((rank = 0; rank < ranks; ++rank)); do cat "$work/$rank"; done | paste -sd,)
+  loaded=$(cat "$shared"/nccl.* 2>/dev/null | grep -ohE 'Loaded net plugin .*|Using network .*' | sort | uniq -c | tr -s ' ' | paste -sd';' | tr -d '"')
+  cp "$shared"/nccl.* "$out/" 2>/dev/null
+  rm -f "$shared"/nccl.*
+  left=$(find "$shared" -name 'dynamiccl-*' | wc -l)
+  say "$verb $side: $said; files left in the folder: $left; NCCL:$loaded"
+  [ "$left" = 0 ] || failed=1
+  echo "{\"what\": \"$verb\", \"side\": \"$side\", \"wall\": \"$wall\", \"gpus_each\": $each, \"extra\": \"${EXTRA:-}\", \"nccl\": \"$loaded\", \"files_left\": $left, \"ranks\": [$said]}" >>"$out/check.jsonl"
 }
 times() { # LAUNCHES
   local side launch
@@ -173,21 +211,20 @@ ddp() { # STEPS
   local side launch
   for ((launch = 0; launch < ${LAUNCHES:-1}; ++launch)); do
     for side in ${SIDES:-sockets sockets8 host8 device8 nvlink}; do
-      ranks "$side" "${DDP_SECONDS:-90}" python3 "$root/scripts/ddp_steps.py" --label "$side" --models "${MODELS:-bert-large}" --steps "$1" --warmup 5 ||
-        failed=1
+      ranks "$side" "${DDP_SECONDS:-90}" python3 "$root/scripts/ddp_steps.py" --label "$side" --models "${MODELS:-bert-large}" --steps "$1" --warmup 5 ${DDP_OPTIONS:-} || failed=1
       cat "$work/0" >>"$out/ddp.jsonl"
-      say "ddp $side $(cat "$work/0")"
+      say "ddp $side $(cat "$work/0"); files left in the folder: $(find "$shared" -name 'dynamiccl-*' | wc -l)"
     done
   done
 }
 one_kill() { # SIDE VICTIM SECONDS: the exit code of ranks(): 0 when every survivor was told
-  ranks "$1" 60 bash -c '"$@" & child=$!; [ "$RANK" != '"$2"' ] || { sleep '"$3"'; kill -9 $child; exit 0; }; wait $child; code=$?; echo "survivor: code $code"; [ $code = 10 ]' \
+  ranks "$1" 60 bash -c '"$@" & child=$!; [ "$RANK" != '"$2"' ] || { sleep '"$3"'; echo "killed $(date +%s.%N)"; kill -9 $child; exit 0; }; wait $child; code=$?; echo "survivor: code $code"; [ $code = 10 ]' \
     _ "$programs/nccl_boundary" --id "$id" loop
 }
 kills() { # KILLS
-  local side i told jobs job
+  local side i told jobs job after
   for side in ${SIDES:-host8 device8}; do
-    told=0 jobs=()
+    told=0 jobs=() after=
     for ((i = 0; i < $1; ++i)); do
       new_id
       # The victims die at their own moments, from before the ranks are connected to the midst of their work.
@@ -196,8 +233,13 @@ kills() { # KILLS
       for job in "${jobs[@]}"; do wait "$job" && told=$((told + 1)); done
       jobs=()
     done
-    say "kills $side: in $told of $1 every survivor was told by ncclCommGetAsyncError"
-    echo "{\"side\": \"$side\", \"wall\": \"$wall\", \"ranks\": $ranks, \"kills\": $1, \"told\": $told, \"files_left\": $(find "$shared" -name 'dynamiccl-*' | wc -l)}" >>"$out/kills.jsonl"
+    # Seconds from a kill until the last survivor was told, least to most.
+    after=$(for ((i = 0; i < $1; ++i)); do
+      cat "$work/kill.$i"/[0-9]* 2>/dev/null | awk '/^killed /{k=$2} /^told /{if ($2>t) t=$2} END{if (k && t) printf "%.2f\n", t-k}'
+    done | sort -n | paste -sd,)
+    say "kills $side: in $told of $1 every survivor was told by ncclCommGetAsyncError; seconds after the kill: $after"
+    echo "$after" | tr ',' '\n' | awk '$1 > 10 {late = 1} END {exit late}' || failed=1
+    echo "{\"side\": \"$side\", \"wall\": \"$wall\", \"ranks\": $ranks, \"kills\": $1, \"told\": $told, \"seconds_after\": [$after], \"files_left\": $(find "$shared" -name 'dynamiccl-*' | wc -l)}" >>"$out/kills.jsonl"
     [ $told = "$1" ] || failed=1
   done
 }
@@ -206,7 +248,7 @@ kills() { # KILLS
 one_jobkill() { # SIDE VICTIM SECONDS
   ranks "$1" 150 bash -c '"$@" & child=$!; [ "$RANK" != '"$2"' ] || { sleep '"$3"'; kill -9 $child; date +%s.%N; exit 0; }
     wait $child; code=$?; echo "$(date +%s.%N) $code"; exit $code' \
-    _ python3 "$root/scripts/ddp_steps.py" --models "${MODELS:-resnet18}" --steps 1000000 --warmup 5 >/dev/null
+    _ python3 "$root/scripts/ddp_steps.py" --models "${MODELS:-resnet18}" --steps 1000000 --warmup 5 ${DDP_OPTIONS:-} >/dev/null
 }
 jobkills() { # KILLS
   local side i
@@ -244,8 +286,8 @@ else
 fi
 for part in "$@"; do
   case ${part%%=*} in
-    check | times | ddp | kills | jobkills) "${part%%=*}" "${part#*=}" ;;
-    *) echo "no part \"$part\"; known: check, times, ddp, kills, jobkills" >&2; failed=1 ;;
+    check | cycles | times | ddp | kills | jobkills) "${part%%=*}" "${part#*=}" ;;
+    *) echo "no part \"$part\"; known: check, cycles, times, ddp, kills, jobkills" >&2; failed=1 ;;
   esac
 done
 say "end; left in the folder: $(find "$shared" -name 'dynamiccl-*' | wc -l)"

@@ -8,8 +8,7 @@
 #   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER build check=60 ratio=200
 # check: every method trains what one process would; cuda-mpi: the same over CUDA-aware MPI; test: train_gpu_tests;
 # rounds, codecs, served: the same of local steps and gossip, of encoded gradients, of servers that answer each worker by
-# itself; rates: what codecs' kernels do a second; hooks: time to a target accuracy beside PyTorch DDP's hooks, over
-# NCCL's sockets, each GPU a host of its own, LINK (say 1gbit) the loopback's rate where tc and tbf are to be had;
+# itself; rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
 # of launches with its 95 % interval), train.sqlite.xz (all launches), texts.tar.gz (ddp-*.jsonl, steps-*.json,
@@ -17,7 +16,7 @@
 # All of the machine's GPUs take part, or the first RANKS; where RANKS are more than there are, ranks take turns on them,
 # each a host of its own to NCCL. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -158,44 +157,6 @@ rates() { # SECONDS
     ORDER BY compression, rank" 2>>"$out/rates.log" | tee -a "$out/rates.md"
 }
 
-# Ours and DDP's hooks in turn, a seed a round, until the time is over.
-hooks() { # SECONDS
-  local end=$((SECONDS + $1)) round=0 longest=0 start hook rank pids link="not shaped"
-  # Of this part alone.
-  local -x NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo MASTER_ADDR MASTER_PORT WORLD_SIZE
-  if [ -n "${LINK:-}" ]; then
-    # Both directions share the loopback's queue.
-    if tc qdisc replace dev lo root tbf rate "$LINK" burst 512kb latency 100ms 2>>"$out/hooks.log"; then
-      link=$LINK
-      # However this ends, Ctrl-C included.
-      trap 'tc qdisc del dev lo root' EXIT
-    else link="not shaped: tc or tbf is not to be had"; fi
-  fi
-  echo "loopback: $link" | tee "$out/hooks.md"
-  while [ $((SECONDS + longest)) -lt $end ]; do
-    start=$SECONDS round=$((round + 1))
-    for hook in none bf16 fp16 powersgd post-local; do
-      export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2
-      pids=()
-      for rank in 0 1; do
-        RANK=$rank LOCAL_RANK=$rank NCCL_HOSTID=rank-$rank OMP_NUM_THREADS=1 timeout 200 python3 scripts/ddp_hooks.py --hook $hook \
-          --seed $round ${HOOK_ARGUMENTS:-} >>"$out/ddp-hooks.jsonl" 2>>"$out/ddp.log" &
-        pids+=($!)
-      done
-      for rank in "${pids[@]}"; do wait "$rank" || { failed=1; say "hooks: $hook failed"; tail -n 5 "$out/ddp.log"; }; done
-    done
-    experiment experiments/gpu_training_hooks.toml $((end - SECONDS + 60)) hooks --set "seed=$round" "${given[@]}" || break
-    [ $((SECONDS - start)) -le $longest ] || longest=$((SECONDS - start))
-    say "hooks: round $round"
-  done
-  if [ "$link" = "${LINK:-}" ]; then
-    tc qdisc del dev lo root
-    trap - EXIT
-  fi
-  cat "$out/ddp-hooks.jsonl" | tee -a "$out/hooks.md"
-  "$program" query --db "$db" --format markdown time_to_target 2>>"$out/hooks.log" | tee -a "$out/hooks.md" | cut -c1-230
-}
-
 # train_gpu_tests, whose ranks share GPUs over sockets where there are too few: at 2 and 4 ranks on any machine.
 tests() { # SECONDS
   timeout --kill-after=40 "$1" build/trainer/tests/train_gpu_tests --durations yes >"$out/test.log" 2>&1 || failed=1
@@ -251,12 +212,11 @@ for part in "$@"; do
     test) set_up; tests "$seconds" ;;
     rounds | codecs | served) set_up; lossy "$seconds" "$name" "gpu_training_$name" ;;
     rates) set_up; rates "$seconds" ;;
-    hooks) set_up; hooks "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, rates, hooks, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, rates, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

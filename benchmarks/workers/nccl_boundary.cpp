@@ -2,13 +2,19 @@
 // across the boundary, how long they take, and what happens when a peer is killed. Started once per
 // rank with RANK and WORLD_SIZE set.
 //   nccl_boundary --id FILE check [OPERATIONS] [SEED]
-// random operations, sizes, places; three communicators, graphs
+// random operations, sizes, places; three communicators, graphs; fails on a wrong element, and
+// where the second half leaves more descriptors, mappings, threads or memory of the GPU taken than
+// the first
+//   nccl_boundary --id FILE cycles [CYCLES] [SEED] [all]
+// three communicators made, used and destroyed so often, while another one stays, or with "all"
+// none does; fails where something is left of each
 //   nccl_boundary --id FILE time [CALLS] [SIZES] [IDLE_SECONDS]
 // all-reduce of float32, SIZES as 1024,65536,...: median time, and the process's CPU time a call;
 // then the CPU time of so many seconds without a call
 //   nccl_boundary --id FILE loop
-// all-reduces until a peer is gone; exit code 10 when NCCL said so
-// FILE lies in a folder that all ranks share; a new name for every start.
+// all-reduces until a peer is gone; exit code 10 when NCCL said so, and at which second since 1970
+// FILE lies in a folder that all ranks share; a new name for every start. LOCAL_GPUS=2: the process
+// has that many ranks, a thread and a GPU for each, of WORLD_SIZE times as many (check alone).
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,16 +32,19 @@
 #include <vector>
 
 #include "benchmarks/workers/boundary_kernels.hpp"
+#include "benchmarks/workers/boundary_resources.hpp"
 #include "workers/backends/nccl_api.hpp"
 
 namespace {
 
 using dynamiccl::nccl_api;
 using dynamiccl::NcclApi;
+using dynamiccl::boundary::Resources;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostElements = (std::size_t{4} << 20) + 3;
 constexpr std::size_t kCommunicators = 3;
+constexpr int kSomeUses = 8;  ///< NCCL's and CUDA's own buffers may come late in many operations
 
 void cuda(cudaError_t result, const char* what) {
   if (result != cudaSuccess)
@@ -51,6 +60,7 @@ struct Job {
   int rank = 0;
   int ranks = 1;
   std::string id_file;
+  int local = 1;  ///< ranks of this process
 };
 
 ncclUniqueId unique_id(const Job& job, std::size_t number) {
@@ -82,10 +92,11 @@ ncclComm_t communicator(const Job& job, std::size_t number) {
 /// Random operations, the same on all ranks, each with every element checked.
 class Checker {
  public:
-  Checker(const Job& job, std::uint32_t seed) : job_(job), random_(seed) {
+  /// @param first number of the first communicator of this start
+  Checker(const Job& job, std::uint32_t seed, std::size_t first = 0) : job_(job), random_(seed) {
     for (std::size_t c = 0; c < kCommunicators; ++c) {
       Lane& lane = lanes_[c];
-      lane.comm = communicator(job, c);
+      lane.comm = communicator(job, first + c);
       cuda(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), "stream");
       const std::size_t bytes = kMostElements * sizeof(float) * static_cast<std::size_t>(job.ranks);
       cuda(cudaMalloc(&lane.send, bytes), "send buffer");
@@ -97,6 +108,7 @@ class Checker {
   ~Checker() {
     for (Lane& lane : lanes_) {
       nccl_api().comm_destroy(lane.comm);
+      cudaStreamDestroy(lane.stream);
       cudaFree(lane.send);
       cudaFree(lane.receive);
     }
@@ -119,7 +131,7 @@ class Checker {
     Lane& lane = lanes_[0];
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    cuda(cudaStreamBeginCapture(lane.stream, cudaStreamCaptureModeGlobal), "capture");
+    cuda(cudaStreamBeginCapture(lane.stream, cudaStreamCaptureModeThreadLocal), "capture");
     for (std::uint32_t i = 0; i < 6; ++i) operate(lane, 900'000 + i);
     cuda(cudaStreamEndCapture(lane.stream, &graph), "end of capture");
     cuda(cudaGraphInstantiate(&executable, graph, 0), "graph");
@@ -252,17 +264,62 @@ class Checker {
 
 int check_all(const Job& job, std::uint64_t operations, std::uint32_t seed) {
   unsigned long long wrong = 0;
+  Resources before;
+  Resources after;
   const auto begin = Clock::now();
   {
     Checker checker(job, seed);
-    checker.run(operations);
+    // NCCL connects when it first needs to: what the first half leaves is what stays.
+    checker.run(operations / 2);
+    checker.run_graph(20);
+    before = dynamiccl::boundary::resources();
+    checker.run(operations - operations / 2);
     checker.run_graph(20);
     wrong = checker.wrong();
+    after = dynamiccl::boundary::resources();
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  std::printf("{\"rank\": %d, \"operations\": %llu, \"wrong\": %llu, \"seconds\": %.1f}\n",
-              job.rank, static_cast<unsigned long long>(operations + 120), wrong, seconds);
-  return wrong == 0 ? 0 : 1;
+  // Other ranks of this process, or on this GPU, take and give back at moments of their own.
+  const std::string left =
+      job.local == 1 ? dynamiccl::boundary::grown(before, after, kSomeUses) : std::string();
+  std::printf(
+      "{\"rank\": %d, \"operations\": %llu, \"wrong\": %llu, \"seconds\": %.1f, "
+      "\"half\": %s, \"end\": %s, \"left\": \"%s\"}\n",
+      job.rank, static_cast<unsigned long long>(operations + 240), wrong, seconds,
+      dynamiccl::boundary::text(before).c_str(), dynamiccl::boundary::text(after).c_str(),
+      left.c_str());
+  return wrong == 0 && left.empty() ? 0 : 1;
+}
+
+/// What is there after the second cycle is there for good: threads, NCCL's and CUDA's own.
+/// @param all NCCL unloads its network in every cycle, as no communicator is left
+int cycle_all(const Job& job, int cycles, std::uint32_t seed, bool all) {
+  constexpr int kSettled = 2;
+  constexpr std::uint64_t kOperations = 100;
+  unsigned long long wrong = 0;
+  Resources before;
+  const auto begin = Clock::now();
+  ncclComm_t stays = all ? nullptr : communicator(job, 0);
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    if (cycle == kSettled) before = dynamiccl::boundary::resources();
+    const auto number = static_cast<std::size_t>(cycle);
+    Checker checker(job, seed + static_cast<std::uint32_t>(cycle), 1 + number * kCommunicators);
+    checker.run(kOperations);
+    checker.run_graph(2);
+    wrong += checker.wrong();
+  }
+  const Resources after = dynamiccl::boundary::resources();
+  if (stays != nullptr) nccl(nccl_api().comm_destroy(stays), "ncclCommDestroy");
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const std::string left =
+      dynamiccl::boundary::grown(before, after, std::max(1, cycles - kSettled));
+  std::printf(
+      "{\"rank\": %d, \"cycles\": %d, \"one_stays\": %s, \"communicators\": %zu, "
+      "\"wrong\": %llu, \"seconds\": %.1f, \"begin\": %s, \"end\": %s, \"left\": \"%s\"}\n",
+      job.rank, cycles, all ? "false" : "true", static_cast<std::size_t>(cycles) * kCommunicators,
+      wrong, seconds, dynamiccl::boundary::text(before).c_str(),
+      dynamiccl::boundary::text(after).c_str(), left.c_str());
+  return wrong == 0 && left.empty() ? 0 : 1;
 }
 
 /// Of all threads of this process, user and system, microseconds.
@@ -354,7 +411,9 @@ int loop(const Job& job) {
       ncclResult_t state = ncclSuccess;
       nccl(nccl_api().comm_get_async_error(comm, &state), "ncclCommGetAsyncError");
       if (state != ncclSuccess && state != ncclInProgress) {
-        std::printf("rank %d was told: %s\n", job.rank, nccl_api().get_error_string(state));
+        const auto now = std::chrono::system_clock::now().time_since_epoch();
+        std::printf("rank %d was told: %s\ntold %.3f\n", job.rank,
+                    nccl_api().get_error_string(state), std::chrono::duration<double>(now).count());
         std::fflush(stdout);
         nccl_api().comm_abort(comm);
         return 10;
@@ -378,32 +437,68 @@ int environment(const char* name) {
   return std::atoi(text);
 }
 
+/// One rank's work, on the GPU of that number.
+int rank_main(const Job& job, int gpu, const std::string& verb, const std::string& first,
+              const std::string& second, const std::string& third) {
+  const auto or_else = [](const std::string& word, const char* otherwise) {
+    return word.empty() ? std::string(otherwise) : word;
+  };
+  cuda(cudaSetDevice(gpu), "cudaSetDevice");
+  const auto seed = static_cast<std::uint32_t>(std::atoi(or_else(second, "1").c_str()));
+  if (verb == "check")
+    return check_all(job, std::strtoull(or_else(first, "2000").c_str(), nullptr, 10), seed);
+  if (verb == "cycles")
+    return cycle_all(job, std::atoi(or_else(first, "12").c_str()), seed, third == "all");
+  if (verb == "time")
+    return time_all(job, std::atoi(or_else(first, "200").c_str()),
+                    sizes_from(or_else(second, "1024,65536,1048576,4194304,16777216,67108864")),
+                    std::atoi(or_else(third, "0").c_str()));
+  if (verb == "loop") return loop(job);
+  throw std::runtime_error("no verb " + verb);
+}
+
+/// The ranks of this process beside each other. What one of them cannot do, the others wait for in
+/// vain: the process ends.
+template <typename Work>
+int in_threads(int count, Work&& work) {
+  std::vector<int> codes(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        codes[static_cast<std::size_t>(i)] = work(i);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "nccl_boundary, GPU %d: %s\n", i, error.what());
+        std::fflush(nullptr);
+        _exit(1);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(codes.begin(), codes.end());
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   if (count < 4 || std::strcmp(words[1], "--id") != 0) {
-    std::fprintf(stderr, "nccl_boundary --id FILE check|time|loop; see the head of its source\n");
+    std::fprintf(stderr,
+                 "nccl_boundary --id FILE check|cycles|time|loop; see the head of its source\n");
     return 2;
   }
   try {
-    const Job job{environment("RANK"), environment("WORLD_SIZE"), words[2]};
-    const std::string verb = words[3];
-    const auto word = [&](int i, const char* otherwise) {
-      return std::string(count > i ? words[i] : otherwise);
-    };
-    const char* device = std::getenv("LOCAL_RANK");
-    cuda(cudaSetDevice(device == nullptr ? 0 : std::atoi(device)), "cudaSetDevice");
-    if (verb == "check")
-      return check_all(job, std::strtoull(word(4, "2000").c_str(), nullptr, 10),
-                       static_cast<std::uint32_t>(std::strtoul(word(5, "1").c_str(), nullptr, 10)));
-    if (verb == "time")
-      return time_all(
-          job, std::atoi(word(4, "200").c_str()),
-          sizes_from(word(5, "1024,65536,1048576,4194304,16777216,67108864,268435456,1073741824")),
-          std::atoi(word(6, "0").c_str()));
-    if (verb == "loop") return loop(job);
-    std::fprintf(stderr, "no verb %s\n", verb.c_str());
-    return 2;
+    const auto word = [&](int i) { return std::string(count > i ? words[i] : ""); };
+    const int rank = environment("RANK");
+    const int ranks = environment("WORLD_SIZE");
+    const int local = std::getenv("LOCAL_GPUS") == nullptr ? 1 : environment("LOCAL_GPUS");
+    if (local == 1) {
+      const int gpu = std::getenv("LOCAL_RANK") == nullptr ? 0 : environment("LOCAL_RANK");
+      return rank_main({rank, ranks, word(2), 1}, gpu, word(3), word(4), word(5), word(6));
+    }
+    if (word(3) != "check") throw std::runtime_error("LOCAL_GPUS goes with check alone");
+    return in_threads(local, [&](int gpu) {
+      return rank_main({rank * local + gpu, ranks * local, word(2), local}, gpu, word(3), word(4),
+                       word(5), word(6));
+    });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "nccl_boundary: %s\n", error.what());
     return 1;

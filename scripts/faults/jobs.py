@@ -210,6 +210,7 @@ class NetJob(Job):
         self.ranks_count = random.choice([2, 3])
         words = ["--ranks", self.ranks_count, "--channels", random.choice([1, 2, 4]), "--messages", 60, "--rounds", 60]
         words += ["--patience", 12, "--seed", number, "--folder", self.folder]
+        words += random.choice([[], ["--fork-often"]])
         words += ["--library", f"{world.program_folder}/libdynamiccl-nccl-plugin.so"]
         threads = {"DYNAMICCL_TRANSPORT_THREADS": random.choice(["0", "1"])}
         self.storm = self.start([f"{world.test_folder}/net_storm", *map(str, words)], threads)

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
 
@@ -264,6 +265,49 @@ TEST_CASE("a pipe or a device in an owner's place holds up no run and no clean",
   CHECK(clean.exit_code == 0);
   CHECK_FALSE(fs::exists(folder + "/dyn-pipe-0"));
   CHECK_FALSE(fs::exists(folder + "/dyn-zero-0"));
+}
+
+TEST_CASE("clean removes the socket files of killed ranks, and those alone", "[safety]") {
+  const Program program;
+  const std::string shared = program.folder() + "/shared";
+  const std::string meeting = program.folder() + "/meeting";
+  for (const auto& path : {shared, meeting}) {
+    fs::create_directory(path);
+    fs::permissions(path, fs::perms::owner_all);
+  }
+  const auto files = [&] {
+    return std::distance(fs::directory_iterator(shared), fs::directory_iterator());
+  };
+  // Each rank makes two socket files and waits for its peers, of which there is none.
+  const std::string rank = "cd " + meeting +
+                           " && mkfifo rank0.handles rank1.handles rank2.handles;" +
+                           DYNAMICCL_BINARY_DIR + "/tests/net_storm --library " +
+                           DYNAMICCL_BINARY_DIR + "/libdynamiccl-nccl-plugin.so --folder " +
+                           shared + " --meeting " + meeting + " --ranks 3 --as-rank ";
+  const auto start = [&](const std::string& number, long wanted) {
+    const pid_t pid = std::stoi(shell(rank + number + " >/dev/null 2>&1 & echo $!").out);
+    for (int i = 0; i < 500 && files() < wanted; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(files() == wanted);
+    return pid;
+  };
+  const pid_t killed = start("0", 2);
+  const pid_t alive = start("1", 4);
+  std::ofstream(shared + "/dynamiccl-notes.txt") << "mine";
+  REQUIRE(kill(killed, SIGKILL) == 0);
+  const std::string clean = "DYNAMICCL_RUN_FOLDER=" + program.folder() +
+                            "/runs DYNAMICCL_SHARED_FOLDER=" + shared + " " + DYNAMICCL_BINARY_DIR +
+                            "/dynamiccl clean --db " + program.db();
+  CommandResult cleaned;
+  // The kernel may take a moment to close a killed rank's sockets.
+  for (int i = 0; i < 100 && files() == 5; ++i) cleaned = shell(clean);
+  INFO(cleaned.err);
+  CHECK_THAT(cleaned.out, ContainsSubstring("removed 2 socket files of ended ranks in " + shared));
+  CHECK(files() == 3);
+  kill(alive, SIGKILL);
+  for (int i = 0; i < 100 && files() != 1; ++i) cleaned = shell(clean);
+  CHECK(fs::exists(shared + "/dynamiccl-notes.txt"));
+  CHECK(files() == 1);
 }
 
 TEST_CASE("a database that is replaced under a run loses neither's launches", "[safety]") {

@@ -61,23 +61,6 @@ esac
        tree.path});
 }
 
-/// The part `hooks` of scripts/gpu_train.sh, its programs replaced by what prints what they see.
-CommandResult hooks(const Folder& out, const std::string& experiment, const std::string& after) {
-  return run_command(
-      {"bash", "-c",
-       "out=$0 failed=0 program=true db= given=() LINK=1gbit\n"
-       "say() { :; }\n"
-       "tc() { echo \"tc $2\" >>\"$out/seen\"; }\n"
-       "timeout() { echo \"rank over ${NCCL_SOCKET_IFNAME:-any}\" >>\"$out/seen\"; }\n"
-       "experiment() { env | grep ^NCCL_ >>\"$out/seen\"; " +
-           experiment +
-           "; }\n"
-           "eval \"$(sed -n '/^hooks() {/,/^}/p' \"$1\")\"\n"
-           "hooks 1\n" +
-           after,
-       out.path, kScripts + "gpu_train.sh"});
-}
-
 }  // namespace
 
 TEST_CASE("what loadable files gain is no success where one of its steps failed") {
@@ -96,15 +79,38 @@ TEST_CASE("what loadable files gain is no success where one of its steps failed"
   CHECK(gains("EXPORT=2 SAYS='of the table none was surely faster and harmless'").exit_code == 0);
 }
 
-TEST_CASE("the part with DDP's hooks leaves NCCL's variables and the loopback as they were") {
-  const Folder ended;
-  CHECK(hooks(ended, "false", "env | grep -c ^NCCL_ >\"$out/left\"").exit_code >= 0);
-  CHECK_THAT(ended.text("seen"),
-             ContainsSubstring("tc replace") && ContainsSubstring("rank over lo") &&
-                 ContainsSubstring("NCCL_P2P_DISABLE=1") && ContainsSubstring("tc del"));
-  CHECK(ended.text("seen").find("tc del") == ended.text("seen").rfind("tc del"));
-  CHECK(ended.text("left") == "0\n");
-  const Folder stopped;
-  hooks(stopped, "kill -INT $$; sleep 1", "");
-  CHECK_THAT(stopped.text("seen"), ContainsSubstring("tc replace") && ContainsSubstring("tc del"));
+TEST_CASE("time to an accuracy is steps until then times a step behind the link") {
+  const Folder folder;
+  const auto ran = [&](const std::string& lines) {
+    return run_command({"bash", "-c",
+                        "cd \"$0\" && " + lines + "; python3 " + kScripts + "hook_times.py .",
+                        folder.path});
+  };
+  const auto result = ran(
+      R"(for seed in 1 2; do
+  echo "{\"hook\": \"none\", \"seed\": $seed, \"steps\": 1000, \"accuracy\": 0.6, \"reached\": true}"
+  echo "{\"hook\": \"post-local\", \"seed\": $seed, \"steps\": 264, \"accuracy\": 0.6, \"reached\": true}"
+done >trajectories.jsonl
+echo '{"link": "1gbit", "hook": "none", "seed": 1, "mean_ms": 100}
+{"link": "1gbit", "hook": "post-local", "seed": 1, "mean_ms": 10}' >steps.jsonl
+echo '{"rows": [{"seed": 1, "environment": "bare-metal", "synchronisation": "bsp", "compression": "powersgd", "reached": 1,
+  "steps": 800, "accuracy": 0.61, "trained_us": 5},
+ {"seed": 2, "environment": "bare-metal", "synchronisation": "bsp", "compression": "powersgd", "reached": 0,
+  "steps": 2048, "accuracy": 0.55, "trained_us": 5}]}' >ours-seed1.json
+echo '[{"seed": 1, "environment": "cross-docker-1gbit", "synchronisation": "bsp", "compression": "none", "steps": 10,
+  "trained_us": 1100000}, {"seed": 1, "environment": "cross-docker-1gbit", "synchronisation": "bsp",
+  "compression": "powersgd", "steps": 40, "trained_us": 200000}]' >ours-steps.json)");
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.out,
+             ContainsSubstring("| DDP | none | 2 of 2 | 1000 [1000, 1000] | 100.00 | 100.00 "));
+  // 64 plain steps and 200 local ones.
+  CHECK_THAT(
+      result.out,
+      ContainsSubstring(
+          "| DDP | post-local | 2 of 2 | 264 [264, 264] | 10.00 | 8.40 [8.40, 8.40] | 0.084 "));
+  // The seed that missed the target is counted and has no time.
+  CHECK_THAT(result.out,
+             ContainsSubstring("| ours | powersgd | 1 of 2 | 800 | 5.00 | 4.00 | 0.040 |"));
+  CHECK_THAT(result.out, ContainsSubstring("| none | 1 | 1.100 |"));
 }

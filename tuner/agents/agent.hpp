@@ -71,6 +71,9 @@ class Agent {
   }
   /// One measurement; also of an arm that somebody else chose.
   virtual void learn(const Task& task, std::size_t arm, const Trial& trial) = 0;
+  /// Does it ever want anything but the default measured? Where not, nobody else tries settings
+  /// on its behalf.
+  [[nodiscard]] virtual bool explores() const { return true; }
   /// Nothing more to learn: the key is frozen.
   [[nodiscard]] virtual bool finished(const Task& task) const = 0;
   /// The setting to use, from all that is known; the default when nothing better is known.

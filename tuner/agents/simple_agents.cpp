@@ -25,6 +25,7 @@ namespace {
 class DefaultAgent final : public Agent {
  public:
   [[nodiscard]] std::string_view name() const override { return "default"; }
+  [[nodiscard]] bool explores() const override { return false; }
   Choice act(const Task&) override { return {0, 1, false}; }
   void learn(const Task&, std::size_t, const Trial&) override {}
   [[nodiscard]] bool finished(const Task&) const override { return true; }

@@ -177,6 +177,35 @@ bool over(Clock::time_point begin, double seconds) {
   return seconds > 0 && seconds_since(begin) > seconds;
 }
 
+/// Looks once a second whether ranks can still come: who removes the folder before any has been
+/// heard leaves nobody to wait for.
+class FolderWatch {
+ public:
+  explicit FolderWatch(std::string folder) : folder_(std::move(folder)) {}
+  /// @throws Error(environment) when the folder was there and is gone
+  void look() {
+    if (seconds_since(looked_) < 1) return;
+    looked_ = Clock::now();
+    std::error_code code;
+    const bool there = std::filesystem::is_directory(folder_, code);
+    missing_ = !there && seen_ ? missing_ + 1 : 0;
+    seen_ = seen_ || there;
+    // Ranks that start anew may make it again.
+    constexpr int kLooks = 5;
+    if (missing_ >= kLooks)
+      throw Error(ErrorKind::environment,
+                  folder_ +
+                      ": the folder was removed before any rank was heard in it; start the "
+                      "leader again with the job");
+  }
+
+ private:
+  std::string folder_;
+  bool seen_ = false;
+  int missing_ = 0;
+  Clock::time_point looked_{};
+};
+
 /// Says each problem once, as it comes.
 void say_new(const std::map<std::string, std::string>& problems,
              std::map<std::string, std::string>& said) {
@@ -216,9 +245,15 @@ int lead(Arguments arguments) {
   arguments.leader.on_event = [&](const std::string& text) {
     fmt::print(stderr, "{:8.3f} s: {}\n", seconds_since(begin), text);
   };
+  // The host's facts take a while: the folder may be gone when they are there.
+  FolderWatch folder(arguments.folder);
+  folder.look();
   arguments.leader.host_facts = probe_facts();
   JobLeader leader(arguments.folder, arguments.leader);
   while (!g_stop && leader.step()) {
+    // Ranks of other hosts need no folder here.
+    if (!leader.leads() && !leader.watch().heard() && arguments.leader.hosts == nullptr)
+      folder.look();
     if (over(begin, arguments.seconds)) break;
     usleep(2000);
   }

@@ -354,7 +354,7 @@ void OnlineLearner::refer(Learning& learning) {
   }
   if (!base_known()) return;
   const bool enough = options_.most_rounds > 0 && learning.tried >= options_.most_rounds;
-  if (enough || !may_try(learning)) return settle(learning);
+  if (enough || !agent().explores() || !may_try(learning)) return settle(learning);
   if (learning.only) {
     while (!learning.only->empty()) {
       const std::size_t arm = learning.only->back();

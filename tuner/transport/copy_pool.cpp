@@ -10,7 +10,11 @@
 #include <algorithm>
 #include <ctime>
 #include <limits>
+#include <string>
+#include <system_error>
 #include <thread>
+
+#include "tuner/transport/settings.hpp"
 
 namespace dynamiccl::transport {
 namespace {
@@ -47,13 +51,23 @@ void CopyPool::start(unsigned threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (threads_.load() != 0) return;
   const unsigned count = std::min(threads, kMostThreads);
-  threads_.store(count);
-  for (unsigned id = 0; id < count; ++id)
-    std::thread([this, id] {
-      block_signals();
-      pthread_setname_np(pthread_self(), "dynamiccl-copy");
-      run(id);
-    }).detach();
+  for (unsigned id = 0; id < count; ++id) {
+    // Before the thread runs: who removes a connection waits for all that may look at it.
+    threads_.store(id + 1);
+    try {
+      std::thread([this, id] {
+        block_signals();
+        pthread_setname_np(pthread_self(), "dynamiccl-copy");
+        run(id);
+      }).detach();
+    } catch (const std::system_error& error) {
+      threads_.store(id);
+      say(nccl_net::kWarn, std::string("only ") + std::to_string(id) + " of " +
+                               std::to_string(count) + " copy threads: " + error.what() +
+                               ". Raise this container's limit of processes.");
+      return;
+    }
+  }
 }
 
 bool CopyPool::add(Movable& movable) {

@@ -24,7 +24,8 @@ class CopyPool {
  public:
   static CopyPool& instance();
 
-  /// Threads start with the first connection; later calls do nothing.
+  /// Threads start with the first connection, as many as the system allows; later calls do nothing
+  /// where there are some.
   void start(unsigned threads);
   [[nodiscard]] unsigned threads() const { return threads_.load(std::memory_order_relaxed); }
   /// @returns false when there are too many connections

@@ -244,21 +244,28 @@ Result DeviceConnection::forget_memory(Memory* memory) {
   return nccl_net::kSuccess;
 }
 
-void DeviceConnection::on_packet(const Packet& packet, Descriptor file) {
-  if (packet.message == Message::offer && sender_) {
+bool DeviceConnection::on_packet(const Packet& packet, Descriptor file) {
+  if (packet.message == Message::offer && sender_)
     on_offer(packet, file);
-    return;
-  }
+  else if (packet.message == Message::withdraw && sender_)
+    on_withdraw(packet.key);
+  else
+    on_answer(packet);
+  return true;
+}
+
+void DeviceConnection::on_withdraw(std::uint32_t key) {
   const InContext here(driver_, context_);
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (packet.message == Message::withdraw && sender_) {
-    const auto place = imports_.find(packet.key);
-    if (place == imports_.end()) return;
-    driver_.stream_synchronize(stream_);
-    unmap(place->second);
-    imports_.erase(place);
-    return;
-  }
+  const auto place = imports_.find(key);
+  if (place == imports_.end()) return;
+  driver_.stream_synchronize(stream_);
+  unmap(place->second);
+  imports_.erase(place);
+}
+
+void DeviceConnection::on_answer(const Packet& packet) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   const auto place = offers_.find(packet.key);
   if (place == offers_.end()) return;
   place->second.error = static_cast<CudaResult>(packet.value);
@@ -398,9 +405,9 @@ Result DeviceConnection::test(Request& request, bool& done) {
   };
   done = finished();
   if (!done) {
-    // What was finished before the peer's end still counts.
-    if (sender_ || !peer_gone_.load(std::memory_order_acquire) || finished())
-      return nccl_net::kSuccess;
+    // What was finished before the peer's end still counts. A sender asks too: the word that its
+    // GPU writes is the peer's to write over.
+    if (!peer_gone_.load(std::memory_order_acquire) || finished()) return nccl_net::kSuccess;
     return lost("ended while messages were under way");
   }
   if (!sender_) {

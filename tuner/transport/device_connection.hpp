@@ -91,7 +91,9 @@ class DeviceConnection final : public Connection, private PeerClient {
   bool find_import(std::uint32_t key, Import& import);
   Result copy(Request& request, Slot& slot, CudaPointer target);
   Result lost(const char* what);
-  void on_packet(const Packet& packet, Descriptor file) override;
+  bool on_packet(const Packet& packet, Descriptor file) override;
+  void on_withdraw(std::uint32_t key);
+  void on_answer(const Packet& packet);
   void on_offer(const Packet& packet, const Descriptor& file);
   void on_hang_up() override;
 

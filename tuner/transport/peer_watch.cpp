@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,6 +20,8 @@
 
 namespace dynamiccl::transport {
 namespace {
+
+constexpr int kPacketsAtOnce = 16;
 
 std::mutex& tracked_mutex() {
   static std::mutex* const mutex = new std::mutex;
@@ -28,11 +32,14 @@ std::vector<int>& tracked() {
   return *sockets;
 }
 
+std::atomic<bool> g_forked{false};
+
 void before_fork() { tracked_mutex().lock(); }
 void after_fork() { tracked_mutex().unlock(); }
 void in_child() {
   for (const int socket : tracked()) ::close(socket);
   tracked().clear();
+  g_forked.store(true);
   tracked_mutex().unlock();
 }
 
@@ -63,6 +70,8 @@ void close_tracked(Descriptor& socket) {
   socket.reset();
 }
 
+bool forked() { return g_forked.load(); }
+
 bool send_packet(int socket, const Packet& packet, int file) {
   iovec part{const_cast<Packet*>(&packet), sizeof packet};
   msghdr message{};
@@ -89,7 +98,7 @@ Received receive_packet(int socket, Packet& packet, Descriptor& file) {
   message.msg_iovlen = 1;
   Ancillary ancillary{};
   message.msg_control = ancillary.bytes;
-  message.msg_controllen = sizeof ancillary.bytes;
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // in the padding there were room for another
   const ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0) return errno == EAGAIN || errno == EINTR ? Received::nothing : Received::closed;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
@@ -121,13 +130,21 @@ bool PeerWatch::start(std::string& problem) {
     problem = "cannot watch peers" + errno_text(errno);
     return false;
   }
-  std::thread([this] {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    pthread_setname_np(pthread_self(), "dynamiccl-peers");
-    run();
-  }).detach();
+  try {
+    std::thread([this] {
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, nullptr);
+      pthread_setname_np(pthread_self(), "dynamiccl-peers");
+      run();
+    }).detach();
+  } catch (const std::system_error& error) {
+    // Without it a peer's death would go unnoticed.
+    close_tracked(epoll_);
+    problem = std::string("cannot start the thread that watches peers: ") + error.what() +
+              ". Raise this container's limit of processes.";
+    return false;
+  }
   return true;
 }
 
@@ -163,15 +180,14 @@ void PeerWatch::serve(int socket) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto client = clients_.find(socket);
   if (client == clients_.end()) return;
-  for (;;) {
+  // A peer that talks all the time must not keep others, or who closes its connection, waiting.
+  for (int i = 0; i < kPacketsAtOnce; ++i) {
     Packet packet;
     Descriptor file;
     const Received received = receive_packet(socket, packet, file);
     if (received == Received::nothing) return;
-    if (received == Received::packet) {
-      client->second->on_packet(packet, std::move(file));
+    if (received == Received::packet && client->second->on_packet(packet, std::move(file)))
       continue;
-    }
     PeerClient& ended = *client->second;
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr);
     clients_.erase(client);

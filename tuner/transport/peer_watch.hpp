@@ -13,7 +13,8 @@ namespace dynamiccl::transport {
 /// Who is told what comes over the socket that ties two ranks together.
 class PeerClient {
  public:
-  virtual void on_packet(const Packet& packet, Descriptor file) = 0;
+  /// @returns false when the peer is not listened to any more
+  virtual bool on_packet(const Packet& packet, Descriptor file) = 0;
   /// The peer closed its end, or its process ended.
   virtual void on_hang_up() = 0;
 
@@ -54,5 +55,8 @@ Received receive_packet(int socket, Packet& packet, Descriptor& file);
 std::mutex& fork_mutex();
 void track_socket(int socket);
 void close_tracked(Descriptor& socket);
+/// Whether this process was forked from one that had such sockets: it has neither these nor the
+/// threads that serve them.
+bool forked();
 
 }  // namespace dynamiccl::transport

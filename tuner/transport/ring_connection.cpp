@@ -48,9 +48,10 @@ RingConnection::~RingConnection() {
   close_tracked(socket_);
 }
 
-void RingConnection::on_packet(const Packet& /*packet*/, Descriptor /*file*/) {
+bool RingConnection::on_packet(const Packet& /*packet*/, Descriptor /*file*/) {
   // Nothing is agreed on after the start.
   broken_.store(true, std::memory_order_release);
+  return false;
 }
 
 bool RingConnection::cell_ready(std::uint32_t cell) const noexcept {

@@ -44,7 +44,7 @@ class RingConnection final : public Connection, private Movable, private PeerCli
   [[nodiscard]] bool cell_ready(std::uint32_t cell) const noexcept;
   Result post(Request*& request, std::byte* data, std::size_t bytes);
   Result failure(const Request& request);
-  void on_packet(const Packet& packet, Descriptor file) override;
+  bool on_packet(const Packet& packet, Descriptor file) override;
   void on_hang_up() override { peer_gone_.store(true, std::memory_order_release); }
 
   const bool sender_;

@@ -94,9 +94,17 @@ bool Transport::offered() const {
   return ready_ && !settings_.folder.empty();
 }
 
+std::string Transport::trouble() const {
+  return forked() ? "this process was forked from one that uses the network already, whose threads "
+                    "and sockets it lacks. Start processes that call NCCL before the first "
+                    "communicator, or by spawn."
+                  : problem_;
+}
+
 Result Transport::listen(void* text, Listener*& listener) {
   listener = nullptr;
-  if (!problem_.empty()) return fail(nccl_net::kSystemError, problem_);
+  const std::string trouble = this->trouble();
+  if (!trouble.empty()) return fail(nccl_net::kSystemError, trouble);
   auto made = std::make_unique<Listener>();
   Handle& handle = made->handle;
   handle.magic = kWireMagic;
@@ -131,7 +139,8 @@ Result Transport::listen(void* text, Listener*& listener) {
 
 Result Transport::connect(const void* text, Connection*& connection) {
   connection = nullptr;
-  if (!problem_.empty()) return fail(nccl_net::kSystemError, problem_);
+  const std::string trouble = this->trouble();
+  if (!trouble.empty()) return fail(nccl_net::kSystemError, trouble);
   const Handle handle = read_handle(text);
   if (handle.magic != kWireMagic || handle.version != kWireVersion)
     return fail(nccl_net::kInvalidUsage,

@@ -53,6 +53,8 @@ class Transport {
   };
 
   Transport() = default;
+  /// Why no connection can be made here; empty: none.
+  [[nodiscard]] std::string trouble() const;
   Result connect_folder(const Handle& handle, Connection*& connection);
   Result connect_tcp(const Handle& handle, std::unique_ptr<TcpConnecting>& pending,
                      Connection*& connection);

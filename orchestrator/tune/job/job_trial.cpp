@@ -136,12 +136,23 @@ class Observer {
     return times;
   }
 
+  [[nodiscard]] bool is_time_to_look() {
+    if (Clock::now() - looked_ < std::chrono::milliseconds(50)) return false;
+    looked_ = Clock::now();
+    return true;
+  }
+
   bool has_enough() {
     const double elapsed = std::chrono::duration<double>(Clock::now() - began_).count();
-    if (request_.steps == 0) return false;
+    if (request_.steps == 0) {
+      // Where nothing is learnt nobody else looks for the step before the job is over, and a
+      // sequence that is first found then has outlived nothing. What was found before may be of
+      // the job's start.
+      if (is_time_to_look()) static_cast<void>(leader_.watch().rhythm());
+      return false;
+    }
     if (!measured_) {
-      if (Clock::now() - looked_ < std::chrono::milliseconds(50)) return false;
-      looked_ = Clock::now();
+      if (!is_time_to_look()) return false;
       const auto times = leader_.watch().step_times();
       // Copies alone are how jobs begin; so are a few calls in a moment.
       const bool training = leader_.watch().reduces();

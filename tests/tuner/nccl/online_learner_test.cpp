@@ -7,7 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
+#include <sstream>
+#include <string>
 
 #include "tuner/control/member.hpp"
 #include "tuner/export/export.hpp"
@@ -258,6 +261,20 @@ TEST_CASE("no more settings of a size are tried than were asked for", "[E-108]")
   CHECK(job.learner->rounds() == 2);
 }
 
+TEST_CASE("beside an agent that wants nothing tried, nothing is", "[E-108]") {
+  Job job;
+  LearnerOptions options;
+  options.agent = "default";
+  OnlineLearner learner(job.region(), options);
+  for (int calls = 0; calls < 2'000 && !learner.finished(); ++calls) {
+    job.call(26);
+    REQUIRE(learner.step());
+  }
+  CHECK(learner.finished());
+  CHECK(learner.rounds() == 0);
+  CHECK(learner.epoch() == 0);
+}
+
 TEST_CASE("sizes that are not called, or come, while an earlier table is back", "[E-108]") {
   ChangingJob job(some_channels());
   job.also = {22};
@@ -361,6 +378,22 @@ TEST_CASE("dynamiccl-leader refuses numbers that bound nothing", "[E-116]") {
     const int code = std::system((leader + " 2>/dev/null").c_str());
     CHECK(WEXITSTATUS(code) == 2);
   }
+}
+
+TEST_CASE("dynamiccl-leader ends when its folder is removed before any rank came", "[E-116]") {
+  const fs::path folder = fs::temp_directory_path() / ("no-ranks-" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const std::string leader = "timeout 60 " DYNAMICCL_LEADER " " + folder.string() + " 2>" +
+                             folder.string() + ".said & sleep 0.5; rm -r " + folder.string() +
+                             "; wait $!";
+  const int status = std::system(leader.c_str());
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+  std::stringstream said;
+  said << std::ifstream(folder.string() + ".said").rdbuf();
+  INFO(said.str());
+  CHECK(said.str().find("was removed before any rank was heard") != std::string::npos);
+  fs::remove(folder.string() + ".said");
 }
 
 TEST_CASE("trying settings costs no more than its part of the job's time", "[E-108]") {

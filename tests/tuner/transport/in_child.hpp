@@ -38,6 +38,11 @@ std::string in_child(Work&& work) {
   return text;
 }
 
+/// Whether a process may be made of that user: as root, where the user exists to this container.
+inline bool can_become(uid_t user) {
+  return in_child([user] { return setresuid(user, user, user) == 0 ? "yes" : "no"; }) == "yes";
+}
+
 /// A folder of this test's own, gone at its end.
 class TestFolder {
  public:

@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
@@ -18,6 +20,7 @@
 #include <fstream>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "tests/tuner/transport/loaded_net.hpp"
@@ -206,6 +209,46 @@ void read_all(int file, void* data, std::size_t bytes) {
   }
 }
 
+/// Lives on when its rank has ended, until the test does: only closed descriptors can show the end.
+[[noreturn]] void live_on() {
+  constexpr int kMostFiles = 1024;
+  struct stat status {};
+  // The test's own pipes must not wait for this one.
+  for (int file = 0; file < kMostFiles; ++file)
+    if (file <= 2 || (fstat(file, &status) == 0 && S_ISFIFO(status.st_mode))) close(file);
+  for (int i = 0; i < 600; ++i) usleep(100'000);
+  _exit(0);
+}
+
+/// A thread that forks, at whatever moment the network is in, as long as this lives.
+class ForkOften {
+ public:
+  explicit ForkOften(bool wanted) {
+    if (!wanted) return;
+    signal(SIGCHLD, SIG_IGN);  // nobody waits for children
+    thread_ = std::thread([this] {
+      constexpr int kMostAlive = 16;
+      for (int count = 0; !over_.load(); ++count) {
+        if (fork() == 0) {
+          if (count % 2 == 0 || count >= 2 * kMostAlive) _exit(0);
+          live_on();
+        }
+        usleep(1000);
+      }
+    });
+  }
+  ForkOften(const ForkOften&) = delete;
+  ForkOften& operator=(const ForkOften&) = delete;
+  ~ForkOften() {
+    over_.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
 /// One rank's life.
 class Rank {
  public:
@@ -219,6 +262,7 @@ class Rank {
 
   double run() {
     check(net_.init(log_line), "init");
+    const ForkOften forks(options_.fork_often);
     double seconds = 0;
     int files = 0;
     for (int round = 0; round < options_.rounds; ++round) {
@@ -247,7 +291,7 @@ class Rank {
     }
     connect(channels);
     if (round == 0) require(write(words_, "+", 1) == 1, "the test is gone");
-    if (options_.fork_children && round == 0) fork_child();
+    if (options_.fork_children && round == 0) make_children();
     const auto begin = Clock::now();
     auto moved = begin;
     bool all = false;
@@ -300,12 +344,20 @@ class Rank {
     for (void* listener : listeners) check(net_.close_listen(listener), "closeListen");
   }
 
-  static void fork_child() {
-    if (fork() != 0) return;
-    // Outlives the rank until the test ends: only closed descriptors can show the rank's end.
-    for (int file = 0; file <= 2; ++file) close(file);
-    for (int i = 0; i < 600; ++i) usleep(100'000);
-    _exit(0);
+  /// Children that outlive the rank: one forked, one made as shells and subprocess make them, where
+  /// no handler of fork() runs.
+  static void make_children() {
+    if (fork() == 0) live_on();
+    pid_t child = 0;
+    char name[] = "sleep";
+    char seconds[] = "60";
+    char* const words[] = {name, seconds, nullptr};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    for (int file = 0; file <= 2; ++file) posix_spawn_file_actions_addclose(&actions, file);
+    const int error = posix_spawnp(&child, name, &actions, nullptr, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    require(error == 0, "no child process");
   }
 
   const StormOptions& options_;

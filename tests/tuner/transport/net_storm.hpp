@@ -23,7 +23,8 @@ struct StormOptions {
   int rounds = 1;      ///< of connecting, sending and closing
   int kill_rank = -1;  ///< killed after kill_ms; -1: none
   int kill_ms = 0;
-  bool fork_children = false;  ///< each rank forks a child that lives on, as data loaders do
+  bool fork_children = false;  ///< each rank makes children that live on, as data loaders do
+  bool fork_often = false;     ///< each rank forks all the time; every other child ends at once
   bool folders_apart = false;  ///< each rank has a folder of its own: they meet by TCP
   bool device = false;         ///< messages lie in memory of a GPU (libcuda.so.1 must be loadable)
   int patience_s = 60;  ///< with which a rank waits for a connection, and for anything to move

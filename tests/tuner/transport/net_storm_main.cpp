@@ -2,7 +2,8 @@
 // checked.
 //   net_storm [--library FILE] [--folder DIR] [--version 8..11] [--ranks N] [--channels N]
 //   [--messages N] [--most-bytes N]
-//             [--bytes N] [--kills N] [--rounds N] [--fork] [--tcp] [--device] [--seed N]
+//             [--bytes N] [--kills N] [--rounds N] [--fork] [--fork-often] [--tcp] [--device]
+//             [--seed N]
 //             [--patience SECONDS] [--verbose] [--as-rank N --meeting DIR]
 // --bytes: messages alike, whose time is shown; --kills: that many storms, in each of which one
 // rank is killed at a random moment, and the others must be told within 10 s; --as-rank: one rank
@@ -78,8 +79,8 @@ int main(int count, char** words) {
   std::string meeting;
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
-    const bool flag =
-        word == "--fork" || word == "--tcp" || word == "--device" || word == "--verbose";
+    const bool flag = word == "--fork" || word == "--fork-often" || word == "--tcp" ||
+                      word == "--device" || word == "--verbose";
     if (!flag && i + 1 >= count) {
       std::fprintf(stderr, "%s needs a value\n", word.c_str());
       return 2;
@@ -88,6 +89,8 @@ int main(int count, char** words) {
     const long number = std::atol(value.c_str());
     if (word == "--fork")
       options.fork_children = true;
+    else if (word == "--fork-often")
+      options.fork_often = true;
     else if (word == "--tcp")
       options.folders_apart = true;
     else if (word == "--device")

@@ -1,23 +1,34 @@
 // Peers that are not what they should be.
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cerrno>
 #include <chrono>
-#include <cstdarg>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <vector>
 
 #include "tests/tuner/transport/in_child.hpp"
+#include "tests/tuner/transport/last_words.hpp"
 #include "tests/tuner/transport/loaded_net.hpp"
 #include "tuner/transport/peer_watch.hpp"
 #include "tuner/transport/ring_connection.hpp"
 #include "tuner/transport/wire.hpp"
 
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Matches;
+using dynamiccl::testing::can_become;
+using dynamiccl::testing::g_said;
 using dynamiccl::testing::in_child;
+using dynamiccl::testing::keep;
 using dynamiccl::testing::LoadedNet;
 using dynamiccl::testing::plugin_library;
 using dynamiccl::testing::TestFolder;
@@ -67,16 +78,6 @@ struct Victim {
   }
 };
 
-std::string g_said;
-void keep(int level, unsigned long, const char*, int, const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  if (level <= nccl_net::kWarn) g_said = text;
-}
-
 }  // namespace
 
 TEST_CASE("A message longer than its receive ends the connection and writes nothing outside") {
@@ -98,6 +99,61 @@ TEST_CASE("A piece that claims another size ends the connection and writes nothi
     CHECK(victim.connection->test(*request, done) == nccl_net::kRemoteError);
     CHECK(victim.untouched_outside());
   }
+}
+
+TEST_CASE("A peer that talks where nothing is to be said is listened to no more") {
+  Victim victim;
+  Request* request = victim.post();
+  CHECK(send_packet(victim.socket.get(), Packet{}));
+  int result = nccl_net::kSuccess;
+  bool done = false;
+  for (int i = 0; i < 5000 && result == nccl_net::kSuccess; ++i) {
+    result = victim.connection->test(*request, done);
+    std::this_thread::sleep_for(1ms);
+  }
+  CHECK(result == nccl_net::kRemoteError);
+  // Nobody reads on, however much it sends: no thread of this process is kept busy.
+  const auto fill = [&] {
+    while (send_packet(victim.socket.get(), Packet{})) {
+    }
+    return errno;
+  };
+  CHECK(fill() == EAGAIN);
+  std::this_thread::sleep_for(50ms);
+  CHECK_FALSE(send_packet(victim.socket.get(), Packet{}));
+  CHECK(errno == EAGAIN);
+}
+
+TEST_CASE("A packet that brings more files than one leaves none behind") {
+  int ends[2] = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+  const Descriptor here(ends[0]);
+  const Descriptor there(ends[1]);
+  const auto files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  Packet packet;
+  iovec part{&packet, sizeof packet};
+  const int given[3] = {0, 0, 0};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof given)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof given);
+  std::memcpy(CMSG_DATA(header), given, sizeof given);
+  REQUIRE(sendmsg(there.get(), &message, 0) == static_cast<ssize_t>(sizeof packet));
+  const auto before = files();
+  {
+    Descriptor file;
+    CHECK(receive_packet(here.get(), packet, file) == Received::closed);
+  }
+  CHECK(files() == before);
 }
 
 TEST_CASE("What a peer wrote before its end is received, what it did not is an error") {
@@ -188,6 +244,83 @@ TEST_CASE("A hello without a ring is refused") {
     return "no answer";
   });
   CHECK_THAT(found, ContainsSubstring("not one of this transport's"));
+}
+
+TEST_CASE("A rank of another version, or that copies by another way, is refused with what to set") {
+  const TestFolder folder;
+  const auto said_of = [&](auto&& change) {
+    return in_child([&]() -> std::string {
+      setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+      const LoadedNet net(plugin_library(), 11);
+      if (net.init(keep) != 0) return "init " + g_said;
+      char handle[nccl_net::kHandleBytes] = {};
+      void* listener = nullptr;
+      if (net.listen(handle, &listener) != 0) return "listen " + g_said;
+      Handle theirs{};
+      std::memcpy(&theirs, handle, sizeof theirs);
+      change(theirs);
+      std::memcpy(handle, &theirs, sizeof theirs);
+      void* sender = nullptr;
+      const std::string said = net.connect(handle, &sender) == 0 ? "connects" : g_said;
+      net.close_listen(listener);
+      return said;
+    });
+  };
+  CHECK_THAT(said_of([](Handle& handle) { ++handle.version; }),
+             ContainsSubstring("does not use this version"));
+  CHECK_THAT(said_of([](Handle& handle) { handle.magic = 0; }),
+             ContainsSubstring("NCCL_NET_PLUGIN and DYNAMICCL_SHARED_FOLDER alike"));
+  CHECK_THAT(said_of([](Handle& handle) { handle.device = 1; }),
+             ContainsSubstring("DYNAMICCL_TRANSPORT_DEVICE=0 on all ranks"));
+  CHECK_THAT(said_of([](Handle& handle) { ++handle.name; }),
+             ContainsSubstring("Has its process ended?"));
+  CHECK(said_of([](Handle&) {}) == "connects");
+}
+
+TEST_CASE("Without leave for threads a connection is an error each time, never one that waits") {
+  constexpr uid_t kUser = 12346;
+  if (!can_become(kUser)) SKIP("root makes the user whom a limit of processes holds for");
+  const TestFolder folder;
+  REQUIRE(chown(folder.path().c_str(), kUser, kUser) == 0);
+  const std::string found = in_child([&]() -> std::string {
+    const rlimit none{1, 1};
+    if (setrlimit(RLIMIT_NPROC, &none) != 0 || setresuid(kUser, kUser, kUser) != 0) return "user";
+    setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+    setenv("DYNAMICCL_TRANSPORT_THREADS", "2", 1);
+    const LoadedNet net(plugin_library(), 11);
+    if (net.init(keep) != 0) return "init " + g_said;
+    char handle[nccl_net::kHandleBytes] = {};
+    void* listener = nullptr;
+    if (net.listen(handle, &listener) != 0) return "listen " + g_said;
+    std::string said = g_said + "; ";
+    for (int i = 0; i < 2; ++i) {
+      void* sender = nullptr;
+      if (net.connect(handle, &sender) == 0) return said + "connects";
+      said += g_said + "; ";
+    }
+    net.close_listen(listener);
+    return said;
+  });
+  CHECK_THAT(found, ContainsSubstring("only 0 of 2 copy threads"));
+  CHECK_THAT(found, Matches(".*(cannot start the thread that watches peers.*){2}"));
+}
+
+TEST_CASE("A start removes what ranks left that were killed before it") {
+  const TestFolder folder;
+  std::string problem;
+  const auto open = SharedFolder::open(folder.path(), problem);
+  { const Descriptor before = open->listen(1, problem); }
+  { const Descriptor just_now = open->listen(2, problem); }
+  const std::string old = folder.path() + "/dynamiccl-0000000000000001.sock";
+  const timespec minute_ago[2] = {{std::time(nullptr) - 60, 0}, {std::time(nullptr) - 60, 0}};
+  REQUIRE(utimensat(AT_FDCWD, old.c_str(), minute_ago, 0) == 0);
+  CHECK(in_child([&] {
+          setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+          return std::to_string(LoadedNet(plugin_library(), 11).init(keep));
+        }) == "0");
+  CHECK(access(old.c_str(), F_OK) != 0);
+  // A rank that has bound its socket but does not listen yet looks like this.
+  CHECK(access((folder.path() + "/dynamiccl-0000000000000002.sock").c_str(), F_OK) == 0);
 }
 
 TEST_CASE("Without a folder NCCL takes its own network; a wrong one fails the first connection") {

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -93,6 +95,52 @@ TEST_CASE("A killed rank is an error for the others, though its children live on
   }
 }
 
+TEST_CASE("Children that ranks fork at any moment neither end a connection nor keep it") {
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  set_threads("2");
+  options.fork_often = true;
+  options.rounds = 4;
+  for (const bool apart : {false, true}) {
+    options.folders_apart = apart;
+    const StormResult result = run_storm(options);
+    INFO((apart ? "TCP: " : "folder: ") << result.problem);
+    CHECK(result.ok);
+  }
+  options.rounds = 1;
+  options.messages = 1'000'000;
+  options.patience_s = 10;
+  for (int i = 0; i < 4; ++i) {
+    options.folders_apart = i == 3;
+    options.kill_rank = i % 2;
+    options.kill_ms = 20 + i * 40;
+    const StormResult result = run_storm(options);
+    INFO("kill " << i << ": " << result.problem);
+    CHECK(result.ok);
+    CHECK(result.errors == 1);
+    CHECK(result.slowest_error_s < 10);
+  }
+}
+
+TEST_CASE("Ranks that share no folder are all refused where TCP is turned off") {
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  options.ranks = 3;
+  options.folders_apart = true;
+  setenv("DYNAMICCL_TRANSPORT_TCP", "0", 1);
+  const StormResult result = run_storm(options);
+  unsetenv("DYNAMICCL_TRANSPORT_TCP");
+  CHECK_FALSE(result.ok);
+  for (const char* rank : {"rank 0: connect", "rank 1: connect", "rank 2: connect"})
+    CHECK_THAT(result.problem, Catch::Matchers::ContainsSubstring(rank));
+  CHECK_THAT(result.problem, Catch::Matchers::ContainsSubstring("TCP is turned off"));
+  // As after a kill: the next start, or `clean`, takes the socket files away.
+  for (const char* rank : {"/0", "/1", "/2"}) {
+    dynamiccl::transport::sweep_folder(folder.path() + rank, std::chrono::seconds(0));
+    CHECK(std::filesystem::is_empty(folder.path() + rank));
+  }
+}
+
 TEST_CASE("Memory that one rank lends another is copied into, and given back") {
   if (!fake_driver())
     SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
@@ -113,6 +161,20 @@ TEST_CASE("Memory that one rank lends another is copied into, and given back") {
   INFO(result.problem);
   CHECK(result.ok);
   CHECK(result.errors == 1);
+}
+
+TEST_CASE("Memory of a GPU for a rank that shares no folder is refused when they connect") {
+  if (!fake_driver())
+    SKIP("needs the stand-in for CUDA's driver in LD_LIBRARY_PATH, as ctest sets it");
+  const TestFolder folder;
+  StormOptions options = storm_in(folder);
+  options.device = true;
+  options.folders_apart = true;
+  const StormResult result = run_storm(options);
+  CHECK_FALSE(result.ok);
+  for (const char* rank : {"rank 0: connect", "rank 1: connect"})
+    CHECK_THAT(result.problem, Catch::Matchers::ContainsSubstring(rank));
+  CHECK_THAT(result.problem, Catch::Matchers::ContainsSubstring("not sent by TCP"));
 }
 
 TEST_CASE("A GPU that the peer cannot reach fails the connection, not the first message") {

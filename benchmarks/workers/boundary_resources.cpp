@@ -1,0 +1,59 @@
+#include "benchmarks/workers/boundary_resources.hpp"
+
+#include <cuda_runtime.h>
+#include <dirent.h>
+
+#include <fstream>
+#include <stdexcept>
+
+namespace dynamiccl::boundary {
+namespace {
+
+constexpr std::size_t kLeastPiece = std::size_t{2} << 20;
+
+int entries(const char* path) {
+  int count = 0;
+  DIR* folder = opendir(path);
+  if (folder == nullptr) throw std::runtime_error(std::string("cannot read ") + path);
+  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.' ? 1 : 0;
+  closedir(folder);
+  return count;
+}
+
+}  // namespace
+
+Resources resources() {
+  Resources now;
+  std::size_t all = 0;
+  if (cudaDeviceSynchronize() != cudaSuccess || cudaMemGetInfo(&now.gpu_free, &all) != cudaSuccess)
+    throw std::runtime_error("the GPU does not say how much of its memory is free");
+  now.descriptors = entries("/proc/self/fd");
+  now.threads = entries("/proc/self/task");
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line); ++now.mappings)
+    now.rings += line.find("dynamiccl-ring") != std::string::npos ? 1 : 0;
+  return now;
+}
+
+std::string text(const Resources& r) {
+  return "{\"descriptors\": " + std::to_string(r.descriptors) +
+         ", \"mappings\": " + std::to_string(r.mappings) +
+         ", \"rings\": " + std::to_string(r.rings) + ", \"threads\": " + std::to_string(r.threads) +
+         ", \"gpu_free_mib\": " + std::to_string(r.gpu_free >> 20) + "}";
+}
+
+std::string grown(const Resources& before, const Resources& after, int uses) {
+  std::string names;
+  const auto add = [&](const char* name) {
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  if (after.descriptors > before.descriptors) add("descriptors");
+  if (after.rings > before.rings) add("rings");
+  if (after.mappings - before.mappings >= uses) add("mappings");
+  if (after.threads - before.threads >= uses) add("threads");
+  if (after.gpu_free + static_cast<std::size_t>(uses) * kLeastPiece <= before.gpu_free)
+    add("memory of the GPU");
+  return names;
+}
+
+}  // namespace dynamiccl::boundary

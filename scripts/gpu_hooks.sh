@@ -1,0 +1,167 @@
+#!/bin/bash
+# Time to a target accuracy beside PyTorch DDP's communication hooks: ResNet-18 on two GPUs, a Docker container for each,
+# their links shaped to 1 and 10 Gbit/s. As root; after `scripts/gpu_train.sh OUTPUT build`.
+#   scripts/gpu_hooks.sh OUTPUT_FOLDER trajectories=SECONDS steps=SECONDS [direct=SECONDS]
+# trajectories: steps until the target, SEEDS (5) of them, LANES (2) at once: what a step computes does not depend on the link, so this runs
+#   outside of containers over what NCCL takes by itself, four jobs at once, and its times mean nothing.
+# steps: what a step takes behind the links, both sides in turn, the order alternating, until the time is over.
+# direct: whole trainings behind the first link, of the sides in DIRECT_HOOKS and DIRECT_OURS, against the product of the two.
+# CORES: a list for taskset, where other work has the rest. Leaves times.md (scripts/hook_times.py), trajectories.jsonl,
+# steps.jsonl, direct.jsonl, ours-*.sqlite and logs.
+set -uo pipefail
+[ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+out=$(mkdir -p "$1" && cd "$1" && pwd); shift
+cd "$(dirname "$0")/.." || exit
+unset BUNDLE
+. scripts/gpu_setup.sh
+. scripts/gpu_engine.sh
+# Both sides on the NCCL that PyTorch loads.
+DYNAMICCL_NCCL_LIBRARY=$(python3 -c 'import os, nvidia.nccl; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))')
+export DYNAMICCL_NCCL_LIBRARY DYNAMICCL_NCCL_PROFILER=0 OMP_NUM_THREADS=1
+hooks=(none bf16 fp16 powersgd post-local)
+failed=0
+[ -z "${CORES:-}" ] || taskset -pc "$CORES" $$ >/dev/null
+say() { echo "== $* ($SECONDS s)"; }
+trap engine_down EXIT
+
+# One DDP job outside of containers; its JSON line goes to standard output.
+bare_job() { # ARGUMENT...
+  local rank pids=() port=$((20000 + RANDOM % 20000))
+  for rank in 0 1; do
+    CUDA_VISIBLE_DEVICES=$rank RANK=$rank LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+      timeout 240 python3 scripts/ddp_hooks.py "$@" 2>>"$out/ddp.log" &
+    pids+=($!)
+  done
+  for rank in "${pids[@]}"; do wait "$rank" || return 1; done
+}
+
+# The same in the two containers.
+boxed_job() { # ARGUMENT...
+  local rank pids=() port=$((20000 + RANDOM % 20000))
+  for rank in 0 1; do
+    docker exec --env RANK=$rank --env LOCAL_RANK=0 --env WORLD_SIZE=2 --env MASTER_ADDR=$engine_subnet.10 \
+      --env MASTER_PORT=$port --env NCCL_SOCKET_IFNAME=eth0 --env GLOO_SOCKET_IFNAME=eth0 --env OMP_NUM_THREADS=1 --env PATH="$PATH" \
+      hooks$rank timeout 240 python3 "$root/scripts/ddp_hooks.py" "$@" 2>>"$out/ddp.log" &
+    pids+=($!)
+  done
+  for rank in "${pids[@]}"; do wait "$rank" || return 1; done
+}
+
+# The same token bucket as profiles/environments/cross-docker-*gbit.toml: on both ends of each container's link.
+shape() { # RATE
+  local rank pid host bits
+  bits=$(numfmt --from=si "$(echo "${1%bit}" | tr '[:lower:]' '[:upper:]')")
+  local bucket=$((bits / 8 / 500)); [ $bucket -ge 262144 ] || bucket=262144
+  for rank in 0 1; do
+    pid=$(docker inspect --format '{{.State.Pid}}' hooks$rank)
+    host=$(grep -lx "$(docker exec hooks$rank cat /sys/class/net/eth0/iflink)" /sys/class/net/*/ifindex | cut -d/ -f5)
+    tc qdisc replace dev "$host" root tbf rate "${bits}bit" burst "${bucket}b" latency 50ms &&
+      nsenter --target "$pid" --net tc qdisc replace dev eth0 root tbf rate "${bits}bit" burst "${bucket}b" latency 50ms || return
+  done
+}
+
+# Ours: an experiment, whole; its training cells as lines of JSON.
+ours() { # FILE NAME SECONDS ARGUMENT...
+  local file=$1 name=$2 seconds=$3; shift 3
+  timeout --signal=INT --kill-after=30 "$seconds" "$program" run "experiments/$file.toml" --no-report --db "$out/ours-$name.sqlite" "$@" \
+    >>"$out/ours-$name.md" 2>>"$out/ours-$name.log"
+  local code=$?
+  [ $code = 0 ] || say "ours $name: exit code $code: $(tail -n 1 "$out/ours-$name.log" | cut -c1-200)"
+  return $code
+}
+
+cells() { # NAME
+  [ -e "$out/ours-$1.sqlite" ] || return
+  "$program" query --db "$out/ours-$1.sqlite" --format json "SELECT r.seed AS seed, v.environment AS environment,
+      v.synchronisation AS synchronisation, v.compression AS compression,
+      json_extract(t.details_json, '\$.target_reached') AS reached, json_extract(t.details_json, '\$.worker_steps') AS steps,
+      v.accuracy AS accuracy, v.step_us AS step_us, json_extract(t.details_json, '\$.trained_us') AS trained_us, v.settings AS settings
+    FROM v_training v JOIN run r ON r.id = v.run_row JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = 0
+    WHERE v.counts" >"$out/ours-$1.json"
+}
+
+trajectories() { # SECONDS
+  local end=$((SECONDS + $1)) seed hook lanes=()
+  # 16 bits take as many steps as 32, to within what seeds differ by.
+  local which=${TRAJECTORIES:-compression == powersgd or compression == topk or synchronisation == post-local}
+  for seed in $(seq "${SEEDS:-5}"); do
+    # A seed's hooks one after the other beside ours: at most twice SEEDS jobs share the GPUs.
+    (
+      for hook in ${TRAJECTORY_HOOKS:-none powersgd post-local}; do
+        [ $SECONDS -lt $end ] || break
+        bare_job --hook "$hook" --seed "$seed" --images /tmp/hooks-images >>"$out/trajectories.jsonl" || say "$hook, seed $seed: failed"
+      done
+    ) & lanes+=($!)
+    ours gpu_training_hooks "seed$seed" "$1" --set "seed=$seed" --only "$which" & lanes+=($!)
+    [ $((seed % ${LANES:-2})) != 0 ] || { wait "${lanes[@]}"; lanes=(); }
+    [ $SECONDS -lt $end ] || break
+  done
+  wait "${lanes[@]}"
+  for seed in $(seq "${SEEDS:-5}"); do cells "seed$seed"; done
+  wc -l "$out/trajectories.jsonl"
+}
+
+containers_up() {
+  [ -z "${engine:-}" ] || return 0
+  engine_up || { tail -n 5 "$engine/log"; failed=1; return 1; }
+  local rank
+  for rank in 0 1; do
+    engine_container hooks$rank $((10 + rank)) $rank --cap-add SYS_NICE --volume "$root/scripts:$root/scripts:ro" || return
+  done
+}
+
+theirs() { # LINK FILE MORE...
+  local link=$1 file=$2 hook more=(); shift 2
+  shape "$link" || { say "the links cannot be shaped: tc or its token bucket is not to be had"; failed=1; return 1; }
+  for hook in "${hooks[@]}"; do
+    more=()
+    # From the first step on, as the trajectory says how many came before.
+    [ "$hook" != post-local ] || more=(--local-after 0)
+    boxed_job --hook "$hook" "$@" "${more[@]}" | sed "s/^{/{\"link\": \"$link\", /" >>"$out/$file" || say "$hook at $link: failed"
+  done
+}
+
+steps() { # SECONDS
+  local end=$((SECONDS + $1)) round=0 link start longest=0
+  containers_up || return
+  while [ $((SECONDS + longest)) -lt $end ]; do
+    round=$((round + 1)) start=$SECONDS
+    for link in ${LINKS:-1gbit 10gbit}; do
+      [ $((round % 2)) = 0 ] || theirs "$link" steps.jsonl --samples 2560 --epochs 1 --target 2 --seed "$round" || return
+      ours gpu_training_link_steps "steps" $((end - SECONDS + 60)) --set "seed=$round" --only "environment == cross-docker-$link" || failed=1
+      [ $((round % 2)) = 1 ] || theirs "$link" steps.jsonl --samples 2560 --epochs 1 --target 2 --seed "$round" || return
+    done
+    [ $((SECONDS - start)) -le $longest ] || longest=$((SECONDS - start))
+    say "steps: round $round"
+  done
+  cells steps
+}
+
+direct() { # SECONDS
+  local end=$((SECONDS + $1)) seed=0 link=${LINKS:-1gbit 10gbit} hook
+  link=${link%% *}
+  containers_up || return
+  shape "$link" || return
+  while [ $SECONDS -lt $end ] && [ $seed -lt "${SEEDS:-5}" ]; do
+    seed=$((seed + 1))
+    for hook in ${DIRECT_HOOKS:-powersgd}; do
+      boxed_job --hook "$hook" --seed $seed | sed "s/^{/{\"link\": \"$link\", /" >>"$out/direct.jsonl" || say "direct $hook: failed"
+    done
+    ours gpu_training_hooks direct $((end - SECONDS + 30)) --set "seed=$seed" --set "axes.environment=\"cross-docker-$link\"" \
+      --set 'knobs.nccl.env={}' --only "compression in ${DIRECT_OURS:-[powersgd]}" || break
+  done
+  cells direct
+}
+
+for part in "$@"; do
+  name=${part%%=*} seconds=${part#*=}
+  say "$name"
+  case $name in
+    trajectories | steps | direct) "$name" "$seconds" ;;
+    *) echo "no part \"$name\"; known: trajectories, steps, direct" >&2; failed=1 ;;
+  esac
+done
+python3 scripts/hook_times.py "$out" | tee "$out/times.md"
+rm -rf "$out/runs"
+say "end"
+exit $failed
