@@ -38,6 +38,7 @@ class DefaultAgent final : public Agent {
 class PriorAgent final : public Agent {
  public:
   [[nodiscard]] std::string_view name() const override { return "prior"; }
+  [[nodiscard]] bool explores() const override { return false; }
   Choice act(const Task& task) override { return {recommend(task), 1, false}; }
   void learn(const Task&, std::size_t, const Trial&) override {}
   [[nodiscard]] bool finished(const Task&) const override { return true; }
