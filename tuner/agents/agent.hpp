@@ -117,8 +117,8 @@ struct AgentOptions {
   }
 };
 
-/// "default", "prior", "random", "exhaustive", "coordinate-descent", "bandit", "ppo", and for comparison
-/// "ppo-online" (its heads' weights follow its own rewards) and "ppo-untrained".
+/// "default", "prior", "random", "exhaustive", "coordinate-descent", "bandit", "ppo", and for
+/// comparison "ppo-online" (its heads' weights follow its own rewards) and "ppo-untrained".
 std::vector<std::string> agent_names();
 /// Does the agent act by the policy file of AgentOptions::policy_path?
 bool reads_policy(const std::string& name);

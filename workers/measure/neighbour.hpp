@@ -29,7 +29,8 @@ class Neighbour {
   Neighbour& operator=(const Neighbour&) = delete;
 
   [[nodiscard]] const std::string& kind() const { return kind_; }  ///< "" = none
-  /// Ends it. @returns seconds of CPU time that it has taken, user and kernel; 0 where there is none
+  /// Ends it. @returns seconds of CPU time that it has taken, user and kernel; 0 where there is
+  /// none
   double end();
 
  private:
