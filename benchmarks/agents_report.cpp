@@ -3,12 +3,13 @@
 //
 //   scripts/agents_report.sh                     unpacks what the repository stores and calls this
 //   agents_report [--seeds N] [--policy NAME=FILE]... [--rows FILE.csv]
-//                 [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
+//                 [--terms LIST]... [--sweep EXPERIMENT DB RUN]... [--grid NAME DB]...
 //
 // EXPERIMENT is the file that `tune --sweep` measured into DB as RUN (or "last"); NAME the
 // experiment of an ordinary run over settings in DB. Databases of earlier versions are migrated in
 // place: give copies.
-// --policy adds the ppo agent with another policy file to the comparison.
+// --policy adds the ppo agent with another policy file to the comparison; --terms adds ppo and
+// bandit with other terms of the search (tune --terms).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +17,11 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
 #include "db/store.hpp"
 #include "orchestrator/cli/verbs/experiment_arguments.hpp"
@@ -38,6 +41,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> policies;  ///< name, file
   std::vector<std::array<std::string, 3>> sweeps;             ///< experiment, database, run
   std::vector<std::pair<std::string, std::string>> grids;     ///< experiment's name, database
+  std::vector<std::string> terms;                             ///< each a list
   std::string rows;
 };
 
@@ -104,6 +108,15 @@ void search_part(Part& part, const Options& options) {
   for (const SampledTask& task : part.tasks)
     replayed.parts = std::min(replayed.parts, task.arm_us[0].size());
   part.scores = replay(part.tasks, replayed, nullptr);
+  replayed.agents = {kPpo, "bandit"};
+  for (const std::string& terms : options.terms) {
+    replayed.agent.terms = parse_terms(terms);
+    for (ReplayScore& score : replay(part.tasks, replayed, nullptr)) {
+      score.agent += "+" + terms;
+      part.scores.push_back(std::move(score));
+    }
+  }
+  replayed.agent.terms = default_terms();
   replayed.agents = {kPpo};
   for (const auto& [name, file] : options.policies) {
     replayed.agent.policy_path = file;
@@ -131,6 +144,8 @@ std::string csv_rows(const std::vector<Part>& parts) {
 
 void print_report(const std::vector<Part>& parts, const Options& options) {
   std::vector<std::string> candidates = kCandidates;
+  for (const std::string& terms : options.terms)
+    for (const char* agent : {kPpo, "bandit"}) candidates.push_back(agent + ("+" + terms));
   for (const auto& [name, file] : options.policies) candidates.push_back(name);
   std::vector<std::vector<ReplayScore>> all;
   for (const Part& part : parts) all.push_back(part.scores);
@@ -159,6 +174,56 @@ void print_report(const std::vector<Part>& parts, const Options& options) {
   }
 }
 
+const ReplayScore& score_of(const Part& part, const std::string& agent) {
+  return *std::find_if(part.scores.begin(), part.scores.end(),
+                       [&](const ReplayScore& score) { return score.agent == agent; });
+}
+
+/// Each list of terms against the same agent as shipped, seed by seed: what it does to the choices'
+/// time, to slower choices and to evaluations, with intervals of 95 %.
+void print_terms(const std::vector<Part>& parts, const Options& options) {
+  if (options.terms.empty()) return;
+  fmt::print(
+      "\n## Terms of the search, each against the same agent as shipped\n\n"
+      "| search | agent and terms | time of as shipped | SLOWER choices a seed, more | "
+      "evaluations, "
+      "more |\n|---|---|---|---|---|\n");
+  const auto print = [&](const std::string& name, std::span<const Part> of) {
+    for (const std::string& terms : options.terms)
+      for (const char* agent : {kPpo, "bandit"}) {
+        std::vector<double> log_time(static_cast<std::size_t>(options.seeds), 0);
+        std::vector<double> slower = log_time;
+        std::vector<double> evaluations = log_time;
+        int tasks = 0;
+        for (const Part& part : of) {
+          const ReplayScore& base = score_of(part, agent);
+          const ReplayScore& with = score_of(part, agent + ("+" + terms));
+          tasks += base.tasks;
+          for (std::size_t s = 0; s < log_time.size(); ++s) {
+            log_time[s] += base.by_seed[s].log_faster - with.by_seed[s].log_faster;
+            slower[s] += with.by_seed[s].slower - base.by_seed[s].slower;
+            evaluations[s] += with.by_seed[s].evaluations - base.by_seed[s].evaluations;
+          }
+        }
+        for (double& one : log_time) one /= std::max(1, tasks);
+        const auto figure = [](const std::vector<double>& values, auto&& shown) {
+          const double centre = mean(values);
+          const auto n = static_cast<double>(values.size());
+          const double reach =
+              student_t_quantile(0.975, n - 1) * standard_deviation(values) / std::sqrt(n);
+          return fmt::format("{:.3f} [{:.3f}, {:.3f}]", shown(centre), shown(centre - reach),
+                             shown(centre + reach));
+        };
+        const auto plain = [](double x) { return x; };
+        fmt::print("| {} | {} + {} | {} | {} | {} |\n", name, agent, terms,
+                   figure(log_time, [](double x) { return std::exp(x); }), figure(slower, plain),
+                   figure(evaluations, plain));
+      }
+  };
+  print("all", parts);
+  for (const Part& part : parts) print(part.name, {&part, 1});
+}
+
 Options parse(const std::vector<std::string>& words) {
   Options options;
   const auto value = [&](std::size_t i) {
@@ -178,6 +243,10 @@ Options parse(const std::vector<std::string>& words) {
       if (equals == std::string::npos)
         throw Error(ErrorKind::input, "--policy " + both + ": expected NAME=FILE");
       options.policies.emplace_back(both.substr(0, equals), both.substr(equals + 1));
+      i += 2;
+    } else if (words[i] == "--terms") {
+      options.terms.push_back(value(i + 1));
+      parse_terms(options.terms.back());
       i += 2;
     } else if (words[i] == "--rows") {
       options.rows = value(i + 1);
@@ -210,6 +279,7 @@ int main(int argc, char** argv) {
       for (Part& part : grid_parts(name, db)) parts.push_back(std::move(part));
     for (Part& part : parts) search_part(part, options);
     print_report(parts, options);
+    print_terms(parts, options);
     if (!options.rows.empty()) {
       std::ofstream file(options.rows);
       file << csv_rows(parts);

@@ -3,9 +3,10 @@
 # is best. Needs nothing of the machines that measured them.
 #   scripts/agents_report.sh [OUTPUT_FOLDER [BUILD_FOLDER [NAME=POLICY_FILE]...]]
 #   scripts/agents_report.sh results/agents build/release
-# Leaves report.md and rows.csv (agent by seed and part) in OUTPUT_FOLDER. SEEDS=N for another number.
+# Leaves report.md and rows.csv (agent by seed and part) in OUTPUT_FOLDER. SEEDS=N for another number; TERMS="hints
+# hints,wall" adds ppo and bandit with these terms of the search (tune --terms), each against itself without.
 set -eu
-case ${1:-} in -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 out=${1:-results/agents}
 build=${2:-build/release}
 [ $# -lt 2 ] || shift
@@ -19,6 +20,7 @@ unpack() { xz -dc "$1" >"$databases/$2.sqlite"; }
 unpack reports/measured/agents-2026-11/loadable.sqlite.xz loadable
 unpack reports/measured/h200x2-2026-11/tuned-cross.sqlite.xz nccl
 policies=
+for terms in ${TERMS:-}; do policies="$policies --terms $terms"; done
 for policy in "$@"; do policies="$policies --policy $policy"; done
 # shellcheck disable=SC2086 # one word per option
 "$build/agents_report" --seeds "${SEEDS:-10}" --rows "$out/rows.csv" $policies \

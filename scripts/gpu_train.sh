@@ -25,6 +25,8 @@ if [ "$1" = --pack ]; then
   dpkg -L libfmt-dev libfmt9 nlohmann-json3-dev libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200 |
     grep -E '^/usr/(include|share/cmake|lib)/|^/lib/' | grep -v '/pkgconfig/' |
     while read -r path; do if [ -f "$path" ]; then echo ".${path#/usr}"; fi; done | sort -u >"$2/files"
+  # MPICH's headers; its library comes with the programs.
+  [ ! -e /usr/include/x86_64-linux-gnu/mpich/mpi.h ] || ls -d /usr/include/x86_64-linux-gnu/mpich/*.h | sed 's#^/usr#.#' >>"$2/files"
   tar -C /usr --dereference -cf - --files-from "$2/files" | xz -T1 -6 >"$2/train-deps.tar.xz" && rm "$2/files"
   ls -l "$2/train-deps.tar.xz"
   exit
@@ -50,8 +52,13 @@ build() {
     # the launcher's choice. Warnings of another compiler's release and of other headers are no reason to stop.
     options=(-DCMAKE_BUILD_TYPE=Release -DDYNAMICCL_WERROR=OFF -DDYNAMICCL_WORKERS_ONLY=ON -DDYNAMICCL_REQUIRE_GPU=ON
       "-DCMAKE_PREFIX_PATH=$deps;$torch" -DCMAKE_SKIP_RPATH=ON
-      "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$deps/lib/$(gcc -print-multiarch):$deps/lib:$torch/lib"
+      "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$deps/lib/$(gcc -print-multiarch):$deps/lib:$torch/lib:$root/build/release/lib,--allow-shlib-undefined"
       ${nccl:+-DDYNAMICCL_NCCL_INCLUDE=$nccl})
+    local mpich_include mpich_library=$root/build/release/lib/libmpich.so.12
+    mpich_include=$deps/include/$(gcc -print-multiarch)/mpich
+    if [ -e "$mpich_include/mpi.h" ] && [ -e "$mpich_library" ]; then
+      options+=("-DDYNAMICCL_mpich_INCLUDE=$mpich_include" "-DDYNAMICCL_mpich_LIBRARY=$mpich_library")
+    fi
     command -v ninja >/dev/null && options+=(-G Ninja)
     cmake -S . -B build/trainer "${options[@]}" >"$out/build.log" 2>&1 || { tail -n 15 "$out/build.log"; return 1; }
     # Where the machine has MPI's headers, or Catch2, there is more to build.
@@ -60,6 +67,11 @@ build() {
     grep -q '^Catch2_DIR:PATH=/' build/trainer/CMakeCache.txt && targets+=(train_gpu_tests)
     cmake --build build/trainer -j "$(nproc)" --target "${targets[@]}" >>"$out/build.log" 2>&1 ||
       { grep -E -m 20 'error|Error' "$out/build.log"; tail -n 15 "$out/build.log"; return 1; }
+    # Of use for CPU cells alone: the others do without.
+    if [ -e "$mpich_include/mpi.h" ] && [ -e "$mpich_library" ]; then
+      cmake --build build/trainer -j "$(nproc)" --target dynamiccl-trainer-mpich >>"$out/build.log" 2>&1 ||
+        { say "build: no trainer for MPICH"; grep -E -m 5 'error|undefined' "$out/build.log"; }
+    fi
     cp build/trainer/dynamiccl-{trainer,worker}* build/trainer/libdynamiccl-nccl-plugin.so build/release/ || return 1
   fi
   say "build: done"

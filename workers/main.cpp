@@ -11,6 +11,7 @@
 
 #include "workers/backend_table.hpp"
 #include "workers/measure/clock.hpp"
+#include "workers/measure/neighbour.hpp"
 #include "workers/own_folder.hpp"
 #include "workers/record_writer.hpp"
 #include "workers/worker.hpp"
@@ -109,6 +110,8 @@ int work(const std::string& path, double started_unix_s) {
 int main(int argc, char** argv) {
   const double started_unix_s = dynamiccl::unix_now_s();
   const std::string_view argument = argc == 2 ? argv[1] : "";
+  if (argc > 2 && argv[1] == std::string_view(dynamiccl::kNeighbourArgument))
+    return dynamiccl::be_neighbour(argc - 2, argv + 2);
   if (argc != 2 || argument == "--help" || argument == "-h") {
     const bool asked = argc == 2;
     fmt::print(asked ? stdout : stderr, fmt::runtime(dynamiccl::kHelp), argv[0],

@@ -11,10 +11,12 @@
 #include "core/wire/decisions_file.hpp"
 #include "profiles/detect/facts.hpp"
 #include "profiles/detect/gpu_telemetry.hpp"
+#include "workers/device/device.hpp"
 #include "workers/measure/cell_runner.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/measure/clock_sync.hpp"
 #include "workers/measure/memory_watch.hpp"
+#include "workers/measure/neighbour.hpp"
 #include "workers/measure/peak_memory.hpp"
 #include "workers/record_writer.hpp"
 #include "workers/transport.hpp"
@@ -37,10 +39,13 @@ HelloRecord hello_of(const Communicator& comm, const RunConfig& config, double s
 }
 
 /// Before the cells, so that a launch that dies in them still tells where it ran.
-FactsRecord facts_of(const Communicator& comm, const RunConfig& config) {
+FactsRecord facts_of(Communicator& comm, const RunConfig& config) {
   ProbeOptions options;
   options.nvml = backend_facts(config.backend).on_gpu;
-  return {comm.rank(), probe_facts(options)};
+  FactsRecord record{comm.rank(), probe_facts(options)};
+  // Ranks that share one take turns on it.
+  if (const Device* own = comm.device()) record.facts["gpu"]["own_pci"] = own->pci();
+  return record;
 }
 
 CellRecord no_training(const WorkCell& cell, int rank, int position) {
@@ -74,6 +79,7 @@ void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
 
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
                    MakeTraining make_training, RecordWriter& writer) {
+  Neighbour neighbour(comm, wanted_neighbour());
   ClockSync clocks(comm);
   const nlohmann::json noise_before = probe_noise();
   const double cpu_before_s = own_cpu_s();
@@ -116,6 +122,8 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
     memory = pages.conclude();
   }
   TransportRecord transport = proof.conclude(watch);
+  if (!neighbour.kind().empty())
+    transport.details["neighbour"] = {{"kind", neighbour.kind()}, {"cpu_s", neighbour.end()}};
   transport.details["memory"] = std::move(memory);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
   if (auto level = comm.thread_level(); !level.empty())

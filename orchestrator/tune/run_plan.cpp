@@ -9,18 +9,11 @@
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "reports/model/table_view.hpp"
+#include "tuner/agents/advice.hpp"
 #include "tuner/state/state_from_regime.hpp"
 
 namespace dynamiccl {
 namespace {
-
-/// Between the published models that are called low and high, as intensity() counts: BERT-Base at
-/// the published 128 tokens and ResNet-50. The published 249 and 470 are in units of their own.
-double high_intensity() {
-  constexpr int kPublishedTokens = 128;
-  return std::sqrt(facts_of(TrainingModel::bert_base, kPublishedTokens).intensity() *
-                   facts_of(TrainingModel::resnet50, kPublishedTokens).intensity());
-}
 
 // How far a schedule that the study calls a winner, or weak, is ahead or behind in ln(time), where
 // communication takes as long as computation.
@@ -29,9 +22,9 @@ constexpr double kWeak = 0.10;
 
 bool is_training(const WorkCell& cell) { return cell.collective == Collective::training; }
 
-/// All that makes two cells the same work in the same place.
-std::string work_text(const PlannedGroup& group, const WorkCell& cell) {
-  std::string text = fmt::format("{}|{}|", group.environment, group.ranks);
+/// All that makes two cells the same work; in the same place, unless that is a choice, too.
+std::string work_text(const PlannedGroup& group, const WorkCell& cell, bool any_environment) {
+  std::string text = fmt::format("{}|{}|", any_environment ? "" : group.environment, group.ranks);
   for (const auto& [name, value] : group.knobs) text += fmt::format("{}={};", name, value);
   text += fmt::format("|{}|{}|{}|{}|", name_of(cell.collective), cell.size.count(),
                       name_of(cell.datatype), cell.in_place);
@@ -77,6 +70,7 @@ class Axis {
 struct Workload {
   std::vector<RunChoice> choices;
   std::vector<Action> actions;  ///< by choice
+  Axis environment;             ///< one value unless the environment is a choice, too
   Axis backend;
   Axis architecture;
   Axis schedule;
@@ -91,8 +85,8 @@ TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigu
   };
   task.search.task.space = std::make_shared<const ActionSpace>(
       ActionSpace(fmt::format("ways to run {}", name_of(first.cell.collective)),
-                  {work.backend.knob("backend"), work.architecture.knob("architecture"),
-                   work.schedule.knob("schedule")},
+                  {work.environment.knob("environment"), work.backend.knob("backend"),
+                   work.architecture.knob("architecture"), work.schedule.knob("schedule")},
                   exists));
   for (const Action& action : task.search.task.space->arms()) {
     const auto place = std::find(work.actions.begin(), work.actions.end(), action);
@@ -135,14 +129,13 @@ double schedule_log_offset(const WorkCell& cell, int ranks) {
   if (!is_training(cell)) return 0;
   const TrainingSpec spec = training_spec(cell);
   const double intensity = facts_of(spec.model, spec.sequence).intensity();
-  // f(N) / (M I) against the published models' at 32 workers and 64 samples, where it mattered.
-  const double usual = 2.0 / (64 * high_intensity());
-  const double weight = std::min(1.0, c2c_predicted(spec, workers_of(spec, ranks)) / usual);
+  const double weight = std::min(1.0, c2c_predicted(spec, workers_of(spec, ranks)) / usual_c2c());
+  const bool high = intensity >= published_intensity_split();
   switch (method_row(spec.method).published) {
     case PublishedStanding::best_below_intensity:
-      return weight * (intensity < high_intensity() ? kWinner : kWinner / 2);
+      return weight * (high ? kWinner / 2 : kWinner);
     case PublishedStanding::best_above_intensity:
-      return weight * (intensity < high_intensity() ? 0 : kWinner);
+      return weight * (high ? kWinner : 0);
     case PublishedStanding::better:
       return weight * kWinner / 2;
     case PublishedStanding::worse:
@@ -154,7 +147,7 @@ double schedule_log_offset(const WorkCell& cell, int ranks) {
 }
 
 TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
-                       const ReferenceFigures& published) {
+                       const ReferenceFigures& published, bool any_environment) {
   TunePlan result;
   result.options = options;
   std::vector<std::string> order;
@@ -165,10 +158,11 @@ TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
     for (const PlannedCell& cell : group.cells) {
       if (!cell.impossible.empty()) continue;
       base.cells.push_back(cell);
-      const std::string key = work_text(group, cell.work);
+      const std::string key = work_text(group, cell.work, any_environment);
       if (!works.contains(key)) order.push_back(key);
       Workload& work = works[key];
-      const Action action{work.backend.index(std::string(name_of(group.backend))),
+      const Action action{work.environment.index(group.environment),
+                          work.backend.index(std::string(name_of(group.backend))),
                           work.architecture.index(std::string(name_of(group.architecture))),
                           work.schedule.index(cell.work.algorithm)};
       // Knobs that neither work nor way says (segments, say): the first stands for the way.

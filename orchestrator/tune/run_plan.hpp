@@ -10,13 +10,14 @@ namespace dynamiccl {
 
 /// Whole ways to run each workload of an experiment, for the bandit that chooses between runs:
 /// backend, architecture and schedule (training method or algorithm) are the arms, a workload in an
-/// environment is the task. The first way in the file is the default. The prior is the published
-/// figures' (architecture, backend, environment) and, for training, what the ratio of communication
-/// to computation says of the schedules.
+/// environment is the task. Where the environment is a choice, too, it is another part of the arm,
+/// and the workload alone is the task. The first way in the file is the default. The prior is the
+/// published figures' (architecture, backend, environment) and, for training, what the ratio of
+/// communication to computation says of the schedules.
 /// @throws Error(input) when no workload can be run in two ways here, or when two workloads differ
 /// in nothing that a task's key holds
 TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
-                       const ReferenceFigures& published);
+                       const ReferenceFigures& published, bool any_environment = false);
 
 /// ln of the published time of a way to run, up to a constant; 0 where nothing is published.
 double published_log_time(const ReferenceFigures& published, const PlannedGroup& group);

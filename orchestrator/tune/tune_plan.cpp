@@ -177,8 +177,10 @@ std::string TuneTask::text(const TunePlan& plan, std::size_t arm) const {
   const ActionSpace& space = *search.task.space;
   if (runs.empty()) return space.text(space.arms().at(arm));
   const PlannedGroup& base = plan.base.groups[runs.at(arm).group];
-  return fmt::format("{} {} {}", name_of(base.backend), name_of(base.architecture),
-                     runs[arm].cell.algorithm);
+  const auto place = space.knob_index("environment");
+  const bool several = place && space.knobs()[*place].values.size() > 1;
+  return fmt::format("{}{} {} {}", several ? base.environment + " " : "", name_of(base.backend),
+                     name_of(base.architecture), runs[arm].cell.algorithm);
 }
 
 std::size_t TunePlan::arm_count() const {

@@ -100,15 +100,49 @@ Ingredient small_shm(const HostGroups& hosts) {
   return {!large, large ? "no /dev/shm is below 32 MiB" : "a /dev/shm is below 32 MiB"};
 }
 
+/// A bus address as all who name it write it: "00000000:1B:00.0" is "1b:00.0" of domain 0.
+std::string short_address(std::string pci) {
+  std::transform(pci.begin(), pci.end(), pci.begin(), [](char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  });
+  const auto first = pci.find_first_not_of("0:");
+  return first == std::string::npos ? pci : pci.substr(first);
+}
+
+/// The GPU that a rank computes on: its UUID, or host and bus address where NVML names none; ""
+/// where the rank has said none.
+std::string own_gpu(const std::string& host, const json& facts) {
+  const std::string own = short_address(fact_text(facts, "gpu", "own_pci"));
+  if (own.empty()) return "";
+  const json& nvml = fact(facts, "gpu", "nvml");
+  if (nvml.is_object() && nvml.contains("devices") && nvml["devices"].is_array())
+    for (const json& device : nvml["devices"]) {
+      if (!device.is_object()) continue;
+      const json pci = device.value("pci", json());
+      const json uuid = device.value("uuid", json());
+      if (pci.is_string() && uuid.is_string() && short_address(pci.get<std::string>()) == own)
+        return uuid.get<std::string>();
+    }
+  return host + " " + own;
+}
+
 Ingredient gpu_mode(const HostGroups& hosts, const RegimeContext& context) {
   if (!uses_gpu(context.backend)) return {"none", "the backend uses no GPU"};
   std::set<std::string> modes;
+  std::set<std::string> gpus;
+  std::string shared;
   for (const auto& [host, ranks] : hosts)
     for (const json* facts : ranks) {
       const std::string mode = fact_text(*facts, "gpu", "sharing_mode");
       modes.insert(mode.empty() ? "unknown" : mode);
+      const std::string gpu = own_gpu(host, *facts);
+      if (!gpu.empty() && !gpus.insert(gpu).second) shared = gpu;
     }
-  return {modes.size() == 1 ? *modes.begin() : "mixed", "MIG instances, MPS control pipe"};
+  const std::string mode = modes.size() == 1 ? *modes.begin() : "mixed";
+  // Without MPS and MIG, kernels of two processes on one GPU take turns.
+  if (mode == "dedicated" && !shared.empty())
+    return {"time-slice", "ranks share the GPU " + shared};
+  return {mode, "MIG instances, MPS control pipe, the ranks' own GPUs"};
 }
 
 std::string apart_text(const json& names) {

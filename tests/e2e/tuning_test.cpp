@@ -53,6 +53,48 @@ TEST_CASE("a sweep is replayed, and what agents chose is measured on fresh launc
   CHECK(program.processes().empty());
 }
 
+TEST_CASE(
+    "whole ways to run a workload are chosen between runs, and held against prior and fixed way",
+    "[H-23][E-166]") {
+  const Program program;
+  const std::string file = program.file("ways.toml", R"(name = "ways"
+[axes]
+environment = "bare-metal"
+backend = ["openmpi", "gloo"]
+architecture = "ring"
+ranks = 2
+[[work]]
+collective = "allreduce"
+size = "1MiB"
+algorithm = ["library", "own_ring"]
+[protocol]
+warmup = 1
+iterations = 5
+launches = 3
+[tune]
+confirm_launches = 3
+)");
+  // An ordinary run has measured every way; a search of its own knows it from there.
+  REQUIRE(program.run({"run", file, "--no-report"}).exit_code == 0);
+  const auto replay = program.run({"tune", file, "--between-runs", "--replay", "--from", "last",
+                                   "--seeds", "2", "--agent", "default,prior,bandit,exhaustive"});
+  INFO(replay.err);
+  REQUIRE(replay.exit_code == 0);
+  for (const char* row : {"prior", "bandit", "exhaustive", "best-fixed"})
+    CHECK(replay.out.find(row) != std::string::npos);
+  const auto live = program.run({"tune", file, "--between-runs", "--evaluations", "2"});
+  INFO(live.err);
+  REQUIRE(live.exit_code == 0);
+  CHECK(live.err.find("12 measurements of earlier runs are known") != std::string::npos);
+  CHECK(run_of(program, "between-runs", "r.status") == "complete");
+  CHECK(program
+            .value("SELECT count(DISTINCT task_key) FROM decision WHERE kind = 'final' AND "
+                   "tuning_id IN (SELECT id FROM tuning WHERE mode = 'live')")
+            .get<int>() == 1);
+  CHECK(program.run({"tune", file, "--environments"}).exit_code == 2);
+  CHECK(program.processes().empty());
+}
+
 TEST_CASE("a search leaves a table whose settings are loaded again") {
   const Program program;
   const std::string file = small_search(program);

@@ -43,6 +43,27 @@ ReplayOptions options(const std::vector<std::string>& agents) {
 
 }  // namespace
 
+TEST_CASE("the prior alone measures nothing, and the best fixed setting is one for all tasks",
+          "[H-23]") {
+  std::vector<SampledTask> tasks{sampled(20, 3, 0.01, 1), sampled(22, 3, 0.01, 2),
+                                 sampled(24, 5, 0.01, 3)};
+  for (SampledTask& task : tasks) {
+    task.search.task.prior_log_us.assign(task.arm_us.size(), 1);
+    task.search.task.prior_log_us[5] = 0.5;
+  }
+  ReplayOptions asked = options({"prior"});
+  asked.best_fixed = true;
+  const auto scores = replay(tasks, asked, nullptr);
+  REQUIRE(scores.size() == 2);
+  CHECK(scores[0].choices.front() == std::vector<std::size_t>{5, 5, 5});
+  CHECK(scores[0].evaluations == Catch::Approx(3));  // the references alone
+  CHECK(scores[1].agent == kBestFixed);
+  // Arm 3 is 0.6 of the default in two tasks and 1.2 in one, arm 5 the other way round.
+  CHECK(scores[1].choices.front() == std::vector<std::size_t>{3, 3, 3});
+  CHECK(scores[1].gain_share == Catch::Approx((0.4 + 0.4 - 0.2) / 1.2).margin(0.05));
+  CHECK(scores[1].slower == asked.seeds);
+}
+
 TEST_CASE("exhaustive finds all that the oracle finds, the default nothing", "[E-136]") {
   const std::vector<SampledTask> tasks{sampled(20, 3, 0.01, 1), sampled(22, 5, 0.01, 2),
                                        sampled(24, 0, 0.01, 3)};

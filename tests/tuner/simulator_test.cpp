@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
+#include "tuner/agents/advice.hpp"
 #include "tuner/simulator/fit.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/simulator/vector_simulator.hpp"
@@ -79,6 +80,24 @@ TEST_CASE("the transport model peaks only because congestion falls with the knob
   const double share = combined_bandwidth(loaded, {}) / combined_bandwidth(model, {});
   CHECK(share < 0.8);
   CHECK(share >= 1 - kMaxInterferenceLoss);
+}
+
+TEST_CASE("jobs that scale by themselves are drawn less often", "[E-155]") {
+  const SimCatalog catalog;
+  FastRandom random(5);
+  int scaling = 0;
+  int alike = 0;  // as large, as intense, of other batches
+  for (int i = 0; i < 20000; ++i) {
+    const SimFamily family = sample_family(catalog, CurriculumStage::first, {}, random);
+    const State& state = family.state;
+    if (family.space->context.ranks < 32 || *state.model_intensity < published_intensity_split())
+      continue;
+    ++(*state.local_batch >= 64 ? scaling : alike);
+  }
+  // Two of eight batches are 64 or 128; a quarter of these stays.
+  CHECK(alike > 300);
+  CHECK(scaling < 0.16 * alike);
+  CHECK(scaling > 0.04 * alike);
 }
 
 TEST_CASE("containers cost what the study measured", "[B-37][B-38][B-39][B-40]") {

@@ -41,6 +41,29 @@ TransportRecord transport_of(Backend backend, const std::vector<std::string>& fl
 
 }  // namespace
 
+TEST_CASE("cells are measured beside a neighbour that works as long as they do", "[E-140][D-112]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  for (const char* kind : {"compute", "link", "training"}) {
+    INFO(name_of(backend) << " beside " << kind);
+    const TransportRecord record = transport_of(backend, {}, {{"DYNAMICCL_NEIGHBOUR", kind}});
+    REQUIRE(record.details.contains("neighbour"));
+    CHECK(record.details["neighbour"]["kind"] == kind);
+    CHECK(record.details["neighbour"]["cpu_s"].get<double>() > 0.005);
+  }
+}
+
+TEST_CASE("without a neighbour none is started, and an unknown one is named") {
+  const Backend backend = kBackends.front();
+  CHECK(
+      !transport_of(backend, {}, {{"DYNAMICCL_NEIGHBOUR", "none"}}).details.contains("neighbour"));
+  Job job(backend, 2);
+  job.environment = {{"DYNAMICCL_NEIGHBOUR", "gem"}};
+  job.config.cells = {cell_of(Collective::allreduce, 4)};
+  job.start();
+  CHECK(job.wait(kTimeoutS) != 0);
+  CHECK_THAT(job.errors(), ContainsSubstring("known are none, compute, link, training"));
+}
+
 TEST_CASE("a launch leaves who, where, every cell in order, the transport and an end", "[a-01]") {
   const auto backend = GENERATE(from_range(kBackends));
   Job job(backend, 2);

@@ -16,6 +16,7 @@ struct SpaceContext {
   int ranks = 2;
   int nodes = 1;
   Bytes size{};  ///< segments of at least this size are the same as none; 0 = unknown
+  int nics = 1;  ///< network cards of a node that its ranks may use
   bool nvlink = false;
   bool peer_to_peer = false;  ///< GPUs may map each other's memory
   bool shared_memory = true;  ///< the ranks share /dev/shm
@@ -58,6 +59,8 @@ struct SpaceOptions {
 ///   Open MPI, MPICH: algorithms for another number of ranks (two_proc, power of two, even);
 ///   segment
 ///     and fan-out only where the algorithm reads them.
+///   Between nodes: over how many network cards a message goes, where a node has several (NCCL,
+///     MPICH's UCX); by what ranks are numbered (Open MPI, per launch).
 ///   All: the allocator's settings for messages below 128 KiB, whose temporary buffers glibc keeps
 ///     anyway, and huge pages where asking for them changes nothing.
 /// A backend without an actuator gives the default alone; so does in-network aggregation.

@@ -1,4 +1,5 @@
 #include <array>
+#include <sstream>
 
 #include "core/vocabulary/text.hpp"
 #include "tuner/agents/agent.hpp"
@@ -32,6 +33,7 @@ std::unique_ptr<Agent> make_untrained_agent(const AgentOptions& options) {
 
 constexpr std::array kAgents{
     AgentRow{"default", [](const AgentOptions&) { return make_default_agent(); }},
+    AgentRow{"prior", [](const AgentOptions&) { return make_prior_agent(); }},
     AgentRow{"random", make_random_agent},
     AgentRow{"exhaustive", make_exhaustive_agent},
     AgentRow{"coordinate-descent",
@@ -48,6 +50,17 @@ constexpr std::array kAgents{
 };
 
 }  // namespace
+
+std::vector<SearchTerm> default_terms() { return {}; }
+
+std::vector<SearchTerm> parse_terms(const std::string& text) {
+  std::vector<SearchTerm> terms;
+  if (text.empty() || text == "none") return terms;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');)
+    terms.push_back(parse_named<SearchTerm>(word));
+  return terms;
+}
 
 std::vector<std::string> agent_names() {
   std::vector<std::string> names;

@@ -33,6 +33,8 @@ struct BeliefOptions {
   double other_collective = 0.1;
   double noise_sd = 0.10;     ///< between launches of one arm, until repeats say
   double launch_share = 0.6;  ///< of its square: common to all that one launch measured
+  double hint_weight = 0;     ///< ln(time) of one hint that holds wholly
+  bool boldness = false;      ///< boldness_of() scales what arms of a task differ by
   double prior_weight = 0.3;  ///< trust in the differences that the analytic prior claims, 0 to 1
 };
 
@@ -43,6 +45,7 @@ struct BeliefTask {
   int collective = 0;
   int group_size = 1;
   double log2_size = 0;
+  double boldness = 1;  ///< on the standard deviations of what arms differ by
 };
 struct BeliefArm {
   std::vector<std::uint32_t> implementation;  ///< digests of the values, one per knob
@@ -133,7 +136,8 @@ class TimeBelief {
   /// What two tasks share, whatever the arms.
   struct TaskKernel {
     double level = 0;   ///< covariance of their levels
-    double shared = 0;  ///< correlation of an arm's standing
+    double shared = 0;  ///< correlation of an arm's standing, by `bold`
+    double bold = 1;
     bool same = false;
   };
   [[nodiscard]] TaskKernel task_kernel(const BeliefTask& a, const BeliefTask& b) const;

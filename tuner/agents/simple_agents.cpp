@@ -33,6 +33,22 @@ class DefaultAgent final : public Agent {
   void reopen(const RegimeKey&) override {}
 };
 
+/// What the prior thinks fastest, and nothing measured: of a search, all that it gains over this is
+/// its own.
+class PriorAgent final : public Agent {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "prior"; }
+  [[nodiscard]] bool explores() const override { return false; }
+  Choice act(const Task& task) override { return {recommend(task), 1, false}; }
+  void learn(const Task&, std::size_t, const Trial&) override {}
+  [[nodiscard]] bool finished(const Task&) const override { return true; }
+  [[nodiscard]] std::size_t recommend(const Task& task) const override {
+    const auto& prior = task.prior_log_us;
+    return static_cast<std::size_t>(std::min_element(prior.begin(), prior.end()) - prior.begin());
+  }
+  void reopen(const RegimeKey&) override {}
+};
+
 class RandomAgent final : public Agent {
  public:
   explicit RandomAgent(const AgentOptions& options) : options_(options), random_(options.seed) {}
@@ -105,6 +121,7 @@ class ExhaustiveAgent final : public Agent {
 }  // namespace
 
 std::unique_ptr<Agent> make_default_agent() { return std::make_unique<DefaultAgent>(); }
+std::unique_ptr<Agent> make_prior_agent() { return std::make_unique<PriorAgent>(); }
 std::unique_ptr<Agent> make_random_agent(const AgentOptions& options) {
   return std::make_unique<RandomAgent>(options);
 }

@@ -16,6 +16,8 @@
 namespace dynamiccl {
 namespace {
 
+constexpr std::size_t kMostDevices = 64;
+
 using nlohmann::json;
 namespace fs = std::filesystem;
 
@@ -104,6 +106,20 @@ std::string JobFacts::nccl() const {
                                              nccl_version / 100 % 10, nccl_version % 100);
 }
 
+namespace {
+
+/// RDMA devices that each rank sees, of the rank with the fewest; 1 where they are not known.
+int fewest_devices(const std::vector<json>& told) {
+  std::size_t fewest = kMostDevices;
+  for (const json& rank : told) {
+    const json& devices = fact(rank, "rdma", "devices");
+    fewest = std::min(fewest, devices.is_array() ? devices.size() : 1);
+  }
+  return static_cast<int>(std::max<std::size_t>(1, fewest));
+}
+
+}  // namespace
+
 std::map<std::uint32_t, std::string> facts_to_relay(const std::string& folder,
                                                     std::uint64_t communicator,
                                                     const json& host_facts) {
@@ -154,6 +170,7 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
   // Where NCCL counts nodes, or the ranks of one host share nothing that is known.
   facts.network = facts.nodes > 1 || intra == "none" || intra == "folder" || intra == "unknown";
   facts.rdma = fact(facts.regime.json, "features", "kernel_bypass") == true;
+  facts.nics = fewest_devices(told);
   return facts;
 }
 

@@ -28,6 +28,7 @@ struct JobFacts {
   bool shared_memory = false;
   bool network = false;                    ///< some messages go through sockets or InfiniBand
   bool rdma = false;                       ///< the network has RDMA
+  int nics = 1;                            ///< RDMA devices of the host with the fewest
   [[nodiscard]] std::string nccl() const;  ///< "2.28.9"; "unknown"
 };
 

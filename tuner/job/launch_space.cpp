@@ -17,6 +17,9 @@ constexpr const char* kChannels = "NCCL_MIN_CTAS";
 constexpr const char* kBuffer = "NCCL_BUFFSIZE";
 constexpr const char* kNetwork = "NCCL_NET";
 constexpr const char* kQueuePairs = "NCCL_IB_QPS_PER_CONNECTION";
+constexpr const char* kCards = "NCCL_NETDEVS_POLICY";
+/// The first release that knows kCards.
+constexpr int kCardsSince = 22800;
 
 /// NCCL refuses more sockets than this per connection (MAX_SOCKETS in net_socket.cc).
 constexpr double kMostSockets = 64;
@@ -93,6 +96,13 @@ std::vector<Knob> launch_knobs(const JobFacts& facts, const JobConstraints& cons
   if (sockets) add("socket_threads", kThreads, {"1", "2", "4"});
   if (sockets) add("sockets", kSockets, {"2", "4"});
   if (facts.network && facts.rdma) add("queue_pairs", kQueuePairs, {"2", "4"});
+  // Over how many cards a GPU's messages go; ranks keep the order that the job gave them.
+  if (facts.network && facts.rdma && facts.nics > 1 && facts.nccl_version >= kCardsSince) {
+    std::vector<std::string> most;
+    for (int cards = 1; cards <= facts.nics; cards *= 2)
+      most.push_back(fmt::format("MAX:{}", cards));
+    add("nic_stripe", kCards, std::move(most));
+  }
   if (may_reorder) {
     add("channels", kChannels,
         facts.network ? std::vector<std::string>{"2", "4", "8", "16"}

@@ -297,6 +297,59 @@ ReplayScore score_agent(const std::vector<SampledTask>& tasks, const std::vector
   return score;
 }
 
+/// The setting that all tasks have and that is fastest over all of them, by task; none where no
+/// setting but the default is common to all.
+std::vector<std::size_t> fixed_choice(const std::vector<SampledTask>& tasks,
+                                      const ReplayOptions& options) {
+  std::map<std::string, std::pair<double, std::vector<std::size_t>>> sums;  // ln(us), arms
+  for (const SampledTask& task : tasks) {
+    const ActionSpace& space = *task.search.task.space;
+    for (std::size_t a = 0; a < task.arm_us.size(); ++a) {
+      const auto seen = launches_of(task.arm_us[a], 0, options.parts);
+      if (seen.empty()) continue;
+      auto& [sum, arms] = sums[space.text(space.arms()[a])];
+      sum += std::log(median(seen));
+      arms.push_back(a);
+    }
+  }
+  std::erase_if(sums, [&](const auto& one) { return one.second.second.size() != tasks.size(); });
+  const auto best = std::min_element(sums.begin(), sums.end(), [](const auto& a, const auto& b) {
+    return a.second.first < b.second.first;
+  });
+  return best == sums.end() ? std::vector<std::size_t>(tasks.size(), 0) : best->second.second;
+}
+
+ReplayScore score_fixed(const std::vector<SampledTask>& tasks, const std::vector<Judged>& judged,
+                        const ReplayOptions& options) {
+  ReplayScore score;
+  score.agent = kBestFixed;
+  score.seeds = options.seeds;
+  score.evaluations_to_95 = INFINITY;
+  const std::vector<std::size_t> arms = fixed_choice(tasks, options);
+  SeedScore seed;
+  double saved = 0;
+  double possible = 0;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const double ratio = judged[t].score_us[arms[t]] / judged[t].score_us[0];
+    score.worst_ratio = std::max(score.worst_ratio, ratio);
+    if (ratio > 1 + judged[t].band) ++seed.slower;
+    seed.evaluations += static_cast<int>(tasks[t].arm_us.size());
+    if (!judged[t].worth) continue;
+    ++score.tasks;
+    score.oracle_log_faster += judged[t].log_faster(judged[t].oracle);
+    seed.log_faster += judged[t].log_faster(arms[t]);
+    saved += judged[t].saved(arms[t]);
+    possible += judged[t].saved(judged[t].oracle);
+  }
+  score.evaluations = seed.evaluations;
+  score.share_of_exhaustive = 1;
+  score.gain_share = score.gain_share_lowest = possible > 0 ? saved / possible : NAN;
+  score.slower = seed.slower * options.seeds;
+  score.choices.assign(static_cast<std::size_t>(options.seeds), arms);
+  score.by_seed.assign(static_cast<std::size_t>(options.seeds), seed);
+  return score;
+}
+
 std::vector<Judged> judge_all(const std::vector<SampledTask>& tasks, const ReplayOptions& options) {
   std::vector<Judged> judged;
   for (const SampledTask& task : tasks) judged.push_back(judge_task(task, options));
@@ -331,6 +384,7 @@ std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const Rep
   std::vector<ReplayScore> scores;
   for (std::size_t a = 0; a < runs.size(); ++a)
     scores.push_back(score_agent(tasks, judged, options, options.agents[a], runs[a]));
+  if (options.best_fixed) scores.push_back(score_fixed(tasks, judged, options));
   return scores;
 }
 

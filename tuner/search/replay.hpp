@@ -31,7 +31,12 @@ struct ReplayOptions {
   /// In how many parts launches are split: 3, or 2 where fresh launches will score (see replay()).
   std::size_t parts = 3;
   GuardLimits limits;
+  /// Also score kBestFixed: the one setting, of those that all tasks have, that is fastest over all
+  /// of them by the launches that the oracle chooses on. It needs every measurement, and no task's
+  /// own.
+  bool best_fixed = false;
 };
+inline constexpr const char* kBestFixed = "best-fixed";
 
 /// How an agent did with one seed.
 struct SeedScore {
@@ -86,6 +91,7 @@ struct ReplayStep {
 /// measured again (confirmation.hpp), halves do: the second says what is worth it, and its scores
 /// are provisional. Searches run side by side on all processors; seeds make each what it is.
 /// @param on_step  called one at a time, in order for each agent and seed, theirs interleaved
+/// @returns by agent, in their order, then kBestFixed where it is asked for
 /// @throws Error(input) for a task with fewer launches of its default than parts
 std::vector<ReplayScore> replay(const std::vector<SampledTask>& tasks, const ReplayOptions& options,
                                 const std::function<void(const ReplayStep&)>& on_step);

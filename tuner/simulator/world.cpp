@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "tuner/agents/advice.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/state/wire_fraction.hpp"
 
@@ -56,7 +57,8 @@ void draw_job(State& state, CurriculumStage stage, FastRandom& random) {
       draw({Schedule::none, Schedule::wfbp, Schedule::mg_wfbp, Schedule::partitioned}, random);
   state.fault_tolerance = FaultTolerance::none;
   state.watched = true;
-  state.model_intensity = std::exp(random.uniform(std::log(50.0), std::log(500.0)));
+  // As facts_of() counts: small CNNs to ResNet-50 and beyond.
+  state.model_intensity = std::exp(random.uniform(std::log(50.0), std::log(2000.0)));
   state.parameters = std::pow(10, random.uniform(6.5, 9));
   state.local_batch = 1 << random.below(8);
   state.c2c_ratio =
@@ -238,8 +240,12 @@ SimFamily sample_family(const SimCatalog& catalog, CurriculumStage stage, const 
   const int tier = draw_tier(stage, random);
   do {
     family.space = &catalog.spaces()[random.below(catalog.spaces().size())];
-  } while (tier > 1 && family.space->context.ranks < 4);
-  draw_job(family.state, stage, random);
+    if (tier > 1 && family.space->context.ranks < 4) continue;
+    family.state = State{};
+    draw_job(family.state, stage, random);
+    // What scales by itself has little to teach: three of four are drawn anew.
+  } while ((tier > 1 && family.space->context.ranks < 4) ||
+           (scales_by_itself(family.state, family.space->context.ranks) && random.chance(0.75)));
   draw_surroundings(family, tier, random);
   draw_truth(family, tier, random);
   family.interference_rate = random.chance(0.5) ? 0.03 : 0;

@@ -19,6 +19,7 @@ struct TuneArguments {
   ExperimentArguments experiment;
   std::string agent;
   std::string policy;
+  std::string terms;  ///< of the search; "" = default_terms()
   std::string table = "results/tuned.json";
   std::string out;
   std::string from;
@@ -34,6 +35,7 @@ struct TuneArguments {
   bool confirm = false;
   bool resume = false;
   bool between_runs = false;
+  bool any_environment = false;  ///< the environment is an arm between runs, too
   bool own = false;
 
   // Of `tune -- COMMAND`.

@@ -77,7 +77,8 @@ StoredSweep load_sweep(const TuneArguments& arguments, const std::string& db) {
   options.huge_pages = measured_huge_pages(reader, sweep.run_id);
   options.own = arguments.own;
   if (arguments.between_runs) keep_measured_cells(loaded.plan, reader, sweep.run_id);
-  sweep.plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
+  sweep.plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures(),
+                                                      arguments.any_environment)
                                       : make_tune_plan(loaded.experiment, loaded.plan, options);
   sweep.tasks = load_samples(reader, sweep.plan, sweep.run_id);
   sweep.experiment = std::move(loaded.experiment);
@@ -147,6 +148,7 @@ int run_replay(const TuneArguments& arguments, const Shared& shared) {
   options.agent = agent_options(arguments);
   options.budget = sweep.plan.options.budget;
   if (arguments.confirm) options.parts = 2;
+  options.best_fixed = arguments.between_runs && !arguments.confirm;
   console.note(fmt::format("replaying sweep {}: {} tasks, {} settings, {} seeds", sweep.run_id,
                            sweep.tasks.size(), sweep.plan.arm_count(), options.seeds));
   Table table;

@@ -49,7 +49,8 @@ Loaded load(const TuneArguments& arguments) {
   TuneOptions options = tune_options_of(loaded.experiment);
   options.huge_pages = no_huge_pages_reason().empty();
   options.own = arguments.own;
-  TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures())
+  TunePlan plan = arguments.between_runs ? make_run_plan(loaded.plan, options, published_figures(),
+                                                         arguments.any_environment)
                                          : make_tune_plan(loaded.experiment, loaded.plan, options);
   return {std::move(loaded.experiment), std::move(plan), loaded.cluster};
 }
@@ -222,6 +223,8 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
       (arguments.sweep || !arguments.apply.empty() || !arguments.check.empty()))
     throw Error(ErrorKind::input,
                 "tune: --between-runs goes with neither --sweep nor --apply nor --check");
+  if (arguments.any_environment && !arguments.between_runs)
+    throw Error(ErrorKind::input, "tune: --environments goes with --between-runs");
   if (arguments.resume && !arguments.sweep)
     throw Error(ErrorKind::input, "tune: --resume continues a --sweep");
   if (arguments.confirm && (!arguments.replay || arguments.between_runs))
@@ -243,6 +246,9 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--seed", arguments.seed, "random seed of the agent (1)");
   verb.add_option("--policy", arguments.policy,
                   "policy file of the ppo agent (the one that comes along)");
+  verb.add_option("--terms", arguments.terms,
+                  "what bandit and ppo go by beside measurements: " +
+                      join(all_names<SearchTerm>(), ", ") + ", or none (docs/tuning.md)");
   verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
 }
 
@@ -280,6 +286,9 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
                  "calls");
   verb->add_flag("--between-runs", arguments->between_runs,
                  "choose backend, architecture and schedule of each workload (agent: bandit)");
+  verb->add_flag("--environments", arguments->any_environment,
+                 "with --between-runs: the environment is a choice, too, the file's first the "
+                 "default");
   verb->add_flag("--sweep", arguments->sweep, "measure every setting of every cell and store it");
   verb->add_flag("--resume", arguments->resume, "complete the newest unfinished sweep of FILE");
   verb->add_flag("--replay", arguments->replay,

@@ -115,7 +115,8 @@ std::vector<nlohmann::json> nvml_devices(const Known<nlohmann::json>& nvml) {
   return devices;
 }
 
-/// Dedicated, MIG or MPS. Time-slicing shows only when two ranks name the same GPU.
+/// Dedicated, MIG or MPS. Time-slicing shows only when two ranks name the same GPU: derive_regime()
+/// compares what they say of their own.
 Known<std::string> sharing_mode(const ProbeContext& context, std::size_t usable,
                                 const Known<nlohmann::json>& nvml) {
   if (usable == 0) return Known<std::string>::unknown("no usable GPU");

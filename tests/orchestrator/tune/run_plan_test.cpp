@@ -68,6 +68,38 @@ TEST_CASE("every way to run a workload is an arm of one task, the file's first t
                                   first.cells.front().work.algorithm);
 }
 
+TEST_CASE("the environment is an arm between runs where it may be chosen", "[E-166]") {
+  const std::string text = R"(name = "demo"
+[axes]
+environment = ["bare-metal", "single-docker", "cross-docker"]
+backend = ["openmpi", "gloo"]
+architecture = "ring"
+ranks = 3
+[[work]]
+training = "bsp-a2a"
+model = "cnn"
+batch = 32
+)";
+  const Experiment experiment = testing::parsed(text);
+  const Plan plan = make_plan(experiment, {}, nullptr);
+  const TunePlan apart = make_run_plan(plan, tune_options_of(experiment), published_figures());
+  REQUIRE(apart.tasks.size() == 3);
+  CHECK(apart.tasks[0].arms() == 2);
+  CHECK(apart.tasks[0].text(apart, 1) == "gloo ring bsp-a2a");
+  const TunePlan chosen =
+      make_run_plan(plan, tune_options_of(experiment), published_figures(), true);
+  REQUIRE(chosen.tasks.size() == 1);
+  CHECK(chosen.tasks[0].arms() == 6);
+  CHECK(chosen.tasks[0].text(chosen, 0) == "bare-metal openmpi ring bsp-a2a");
+  // Each arm runs in its own environment, and the published figures of that one are its prior.
+  const auto& prior = chosen.tasks[0].search.task.prior_log_us;
+  const std::size_t near = arm_named(chosen, "bare-metal openmpi ring bsp-a2a");
+  const std::size_t far = arm_named(chosen, "cross-docker openmpi ring bsp-a2a");
+  CHECK(prior[near] < prior[far]);
+  CHECK(chosen.base.groups[chosen.tasks[0].runs[far].group].environment == "cross-docker");
+  CHECK(plan_for(chosen, {{0, far}}, "x").groups.front().environment == "cross-docker");
+}
+
 TEST_CASE("times are compared per unit of work: a server does none") {
   const TunePlan plan = planned_run(training());
   const TuneTask& task = plan.tasks[0];

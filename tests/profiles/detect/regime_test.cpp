@@ -171,6 +171,33 @@ TEST_CASE("a container that sees one GPU only cannot use NVLink") {
         std::string::npos);
 }
 
+TEST_CASE("ranks that name the same GPU take turns on it", "[B-23][E-49]") {
+  auto first = FixtureTree("nvswitch").facts();
+  first["gpu"]["nvml"] = {{"devices",
+                           {{{"pci", "00000000:1B:00.0"}, {"uuid", "GPU-one"}},
+                            {{"pci", "00000000:1C:00.0"}, {"uuid", "GPU-two"}}}}};
+  first["gpu"]["sharing_mode"] = "dedicated";
+  auto second = first;
+  first["gpu"]["own_pci"] = "0000:1b:00.0";
+  second["gpu"]["own_pci"] = "0000:1c:00.0";
+  const auto nccl = with(Backend::nccl, "2.28.9");
+  const auto gpu = [&] { return derive_regime({first, second}, nccl).json; };
+  CHECK(gpu()["ingredients"]["gpu"] == "dedicated");
+  second["gpu"]["own_pci"] = "0000:1b:00.0";
+  CHECK(gpu()["ingredients"]["gpu"] == "time-slice");
+  CHECK(gpu()["evidence"]["gpu"] == "ranks share the GPU GPU-one");
+  // One container each, so that each numbers its GPUs anew.
+  second["namespaces"]["mnt"] = 99;
+  CHECK(gpu()["ingredients"]["gpu"] == "time-slice");
+  // Where NVML names none, address and host do; other hosts have other GPUs at the same address.
+  first["gpu"]["nvml"] = second["gpu"]["nvml"] = nullptr;
+  CHECK(gpu()["ingredients"]["gpu"] == "time-slice");
+  first["gpu"]["sharing_mode"] = second["gpu"]["sharing_mode"] = "mps";
+  CHECK(gpu()["ingredients"]["gpu"] == "mps");
+  CHECK(derive_regime({first, second}, with(Backend::gloo, "0.5")).json["ingredients"]["gpu"] ==
+        "none");
+}
+
 TEST_CASE("aggregation is detected, or declared and marked, or possible", "[B-20]") {
   auto ib = FixtureTree("infiniband-sharp").facts();
   const auto nccl = with(Backend::nccl, "2.28.9");

@@ -1,0 +1,255 @@
+#include "workers/measure/neighbour.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/usable_cores.hpp"
+#include "workers/messages.hpp"
+#include "workers/network_interface.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::array<std::string_view, 3> kKinds{"compute", "link", "training"};
+/// Three matrices of 1 MiB: beyond a core's first caches, as a layer's are.
+constexpr std::size_t kOrder = 512;
+constexpr std::size_t kStepBytes = 8 << 20;
+constexpr std::chrono::milliseconds kStepComputes{20};
+constexpr int kWaitS = 30;
+
+/// Address of the interface that ranks meet on when nobody names another.
+in_addr own_address() {
+  in_addr address{htonl(INADDR_LOOPBACK)};
+  const std::string wanted = default_interface();
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return address;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next)
+    if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET && wanted == one->ifa_name)
+      address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
+  freeifaddrs(all);
+  return address;
+}
+
+struct Place {
+  in_addr address{};
+  int port = 0;
+};
+
+/// A listening socket and where it is; the child inherits it.
+std::pair<int, Place> listen_here() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr = own_address();
+  socklen_t length = sizeof at;
+  auto* generic = reinterpret_cast<sockaddr*>(&at);
+  if (listener < 0 || bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||
+      getsockname(listener, generic, &length) != 0) {
+    if (listener >= 0) close(listener);
+    throw Error(ErrorKind::environment,
+                "no listening socket for the neighbour of this rank; is the interface up?");
+  }
+  return {listener, {at.sin_addr, ntohs(at.sin_port)}};
+}
+
+/// Where the next rank's neighbour listens. Collective.
+Place next_of(Communicator& comm, const Place& own) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto rank = static_cast<std::size_t>(comm.rank());
+  std::vector<double> places(2 * ranks, 0);
+  places[2 * rank] = ntohl(own.address.s_addr);
+  places[2 * rank + 1] = own.port;
+  places = max_over_ranks(comm, std::move(places));
+  const std::size_t next = (rank + 1) % ranks;
+  return {{htonl(static_cast<std::uint32_t>(places[2 * next]))},
+          static_cast<int>(places[2 * next + 1])};
+}
+
+/// Matrices of one thread.
+struct Matrices {
+  std::vector<float> a = std::vector<float>(kOrder * kOrder, 1.0F);
+  std::vector<float> b = std::vector<float>(kOrder * kOrder, 0.5F);
+  std::vector<float> c = std::vector<float>(kOrder * kOrder, 0.0F);
+  /// Rows of c, one after the other, begun again after the last.
+  void multiply_row() {
+    float* out = &c[row_ * kOrder];
+    for (std::size_t k = 0; k < kOrder; ++k) {
+      const float factor = a[row_ * kOrder + k];
+      const float* in = &b[k * kOrder];
+      for (std::size_t j = 0; j < kOrder; ++j) out[j] += factor * in[j];
+    }
+    for (std::size_t j = 0; j < kOrder; ++j) out[j] *= 0.5F;  // stays finite
+    row_ = (row_ + 1) % kOrder;
+  }
+
+ private:
+  std::size_t row_ = 0;
+};
+
+void compute_for(Matrices& matrices, std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) matrices.multiply_row();
+}
+
+int joined(const Place& place) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr = place.address;
+  at.sin_port = htons(static_cast<std::uint16_t>(place.port));
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  for (int tries = 0; tries < kWaitS * 10; ++tries) {
+    if (connect(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) return socket;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return -1;
+}
+
+bool send_bytes(int socket, const std::vector<char>& data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const auto sent =
+        ::send(socket, data.data(), std::min(data.size(), bytes - done), MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    done += static_cast<std::size_t>(sent);
+  }
+  return true;
+}
+
+bool receive_bytes(int socket, std::vector<char>& data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const auto got = ::recv(socket, data.data(), std::min(data.size(), bytes - done), 0);
+    if (got <= 0) return false;
+    done += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+/// Until a peer is gone: computing (of "training"), then a message to the next neighbour and one
+/// from the neighbour before.
+int exchange(bool computes, int listener, const Place& next) {
+  int before = -1;
+  std::jthread accepting([&] { before = accept(listener, nullptr, nullptr); });
+  const int after = joined(next);
+  if (after < 0) _exit(1);
+  accepting.join();
+  if (before < 0) return 1;
+  Matrices matrices;
+  const std::vector<char> out(std::size_t{256} << 10, 'x');
+  std::vector<char> in(out.size());
+  for (bool alive = true; alive;) {
+    if (computes) compute_for(matrices, kStepComputes);
+    std::jthread sending([&] { send_bytes(after, out, kStepBytes); });
+    alive = receive_bytes(before, in, kStepBytes);
+    if (!alive) shutdown(after, SHUT_RDWR);
+  }
+  return 0;
+}
+
+[[noreturn]] void compute(int threads) {
+  const auto forever = [] {
+    Matrices matrices;
+    for (;;) matrices.multiply_row();
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(forever);
+  forever();
+  std::abort();  // not reached
+}
+
+/// This program again, as a neighbour: forked from a library's threads nothing else is safe.
+pid_t start(std::vector<std::string> arguments) {
+  std::vector<char*> argv;
+  std::string self = "/proc/self/exe";
+  argv.push_back(self.data());
+  for (std::string& one : arguments) argv.push_back(one.data());
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0)
+    throw Error(ErrorKind::environment, "no process for the neighbour of this rank: fork failed");
+  if (child > 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  execv(self.c_str(), argv.data());
+  _exit(1);
+}
+
+int number(const char* text) {
+  int value = -1;
+  const std::string_view all(text);
+  std::from_chars(all.data(), all.data() + all.size(), value);
+  return value;
+}
+
+}  // namespace
+
+std::string wanted_neighbour() {
+  const char* kind = std::getenv(kNeighbourVariable);
+  return kind == nullptr ? "" : kind;
+}
+
+Neighbour::Neighbour(Communicator& comm, const std::string& kind) {
+  if (kind.empty() || kind == "none") return;
+  if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end())
+    throw Error(ErrorKind::input,
+                fmt::format("{} = {}: known are none, {}, {}, {}", kNeighbourVariable, kind,
+                            kKinds[0], kKinds[1], kKinds[2]));
+  if (comm.device() != nullptr)
+    throw Error(ErrorKind::input, fmt::format("{} = {}: neighbours are beside ranks on CPUs; on a "
+                                              "GPU a job of your own is one",
+                                              kNeighbourVariable, kind));
+  kind_ = kind;
+  if (kind == "compute") {
+    const int threads = std::max(1, usable_cores() / comm.size());
+    child_ = start({kNeighbourArgument, kind, std::to_string(threads)});
+    return;
+  }
+  const auto [listener, own] = listen_here();
+  const Place next = next_of(comm, own);
+  child_ = start({kNeighbourArgument, kind, std::to_string(listener),
+                  std::to_string(next.address.s_addr), std::to_string(next.port)});
+  close(listener);
+}
+
+double Neighbour::end() {
+  if (child_ <= 0) return 0;
+  kill(child_, SIGKILL);
+  rusage usage{};
+  wait4(child_, nullptr, 0, &usage);
+  child_ = -1;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+Neighbour::~Neighbour() { end(); }
+
+int be_neighbour(int count, char** arguments) {
+  const std::string_view kind = count > 0 ? arguments[0] : "";
+  if (kind == "compute" && count == 2) compute(std::max(1, number(arguments[1])));
+  if ((kind == "link" || kind == "training") && count == 4)
+    return exchange(
+        kind == "training", number(arguments[1]),
+        {{static_cast<in_addr_t>(std::strtoul(arguments[2], nullptr, 10))}, number(arguments[3])});
+  return 2;
+}
+
+}  // namespace dynamiccl
