@@ -82,8 +82,7 @@ TEST_CASE("settings that go through a shared folder bring its lines and its moun
   Export made = export_table(table, ExportFormat::nccl, options);
   std::string conf = text_of(made, "nccl.conf");
   for (const char* line :
-       {"NCCL_NET=DynamICCL\n", "NCCL_NET_PLUGIN=/opt/plugin.so\n",
-        "NCCL_NET_PLUGIN_REF_COUNT=1\n",
+       {"NCCL_NET=DynamICCL\n", "NCCL_NET_PLUGIN=/opt/plugin.so\n", "NCCL_NET_PLUGIN_REF_COUNT=1\n",
         "NCCL_TUNER_PLUGIN=/opt/plugin.so\n", "DYNAMICCL_SHARED_FOLDER=/tuned/folder\n",
         "NCCL_MIN_CTAS=8\n", "NCCL_MAX_CTAS=8\n"})
     CHECK(conf.find(line) != std::string::npos);
