@@ -188,7 +188,7 @@ operations() { # SIDE VERB NUMBER
   left=$(find "$shared" -name 'dynamiccl-*' | wc -l)
   say "$verb $side: $said; files left in the folder: $left; NCCL:$loaded"
   [ "$left" = 0 ] || failed=1
-  echo "{\"what\": \"$verb\", \"side\": \"$side\", \"wall\": \"$wall\", \"gpus_each\": $each, \"extra\": \"${EXTRA:-}\", \"nccl\": \"$loaded\", \"files_left\": $left, \"ranks\": [$said]}" >>"$out/check.jsonl"
+  echo "{\"what\": \"$verb\", \"side\": \"$side\", \"wall\": \"$wall\", \"gpus_each\": $each, \"extra\": $(printf %s "${EXTRA:-}" | python3 -c 'import json, sys; print(json.dumps(sys.stdin.read()))'), \"nccl\": \"$loaded\", \"files_left\": $left, \"ranks\": [$said]}" >>"$out/check.jsonl"
 }
 times() { # LAUNCHES
   local side launch

@@ -81,22 +81,24 @@ cells() { # NAME
 }
 
 trajectories() { # SECONDS
-  local end=$((SECONDS + $1)) seed hook lanes=()
+  local end=$((SECONDS + $1)) seed hook lane lanes=()
   # 16 bits take as many steps as 32, to within what seeds differ by.
   local which=${TRAJECTORIES:-compression == powersgd or compression == topk or synchronisation == post-local}
   for seed in $(seq "${SEEDS:-5}"); do
-    # A seed's hooks one after the other beside ours: at most twice SEEDS jobs share the GPUs.
+    # A seed's hooks one after the other beside ours: at most twice LANES jobs share the GPUs.
     (
       for hook in ${TRAJECTORY_HOOKS:-none powersgd post-local}; do
         [ $SECONDS -lt $end ] || break
-        bare_job --hook "$hook" --seed "$seed" --images /tmp/hooks-images >>"$out/trajectories.jsonl" || say "$hook, seed $seed: failed"
+        bare_job --hook "$hook" --seed "$seed" --images /tmp/hooks-images >>"$out/trajectories.jsonl" ||
+          { say "$hook, seed $seed: failed"; exit 1; }
       done
     ) & lanes+=($!)
-    ours gpu_training_hooks "seed$seed" "$1" --set "seed=$seed" --only "$which" & lanes+=($!)
-    [ $((seed % ${LANES:-2})) != 0 ] || { wait "${lanes[@]}"; lanes=(); }
-    [ $SECONDS -lt $end ] || break
+    ours gpu_training_hooks "seed$seed" $((end - SECONDS)) --set "seed=$seed" --only "$which" & lanes+=($!)
+    [ $((seed % ${LANES:-2})) = 0 ] || [ "$seed" = "${SEEDS:-5}" ] || continue
+    for lane in "${lanes[@]}"; do wait "$lane" || failed=1; done
+    lanes=()
+    [ $((end - SECONDS)) -gt 30 ] || break
   done
-  wait "${lanes[@]}"
   for seed in $(seq "${SEEDS:-5}"); do cells "seed$seed"; done
   wc -l "$out/trajectories.jsonl"
 }
@@ -117,7 +119,7 @@ theirs() { # LINK FILE MORE...
     more=()
     # From the first step on, as the trajectory says how many came before.
     [ "$hook" != post-local ] || more=(--local-after 0)
-    boxed_job --hook "$hook" "$@" "${more[@]}" | sed "s/^{/{\"link\": \"$link\", /" >>"$out/$file" || say "$hook at $link: failed"
+    boxed_job --hook "$hook" "$@" "${more[@]}" | sed "s/^{/{\"link\": \"$link\", /" >>"$out/$file" || { failed=1; say "$hook at $link: failed"; }
   done
 }
 
@@ -145,7 +147,8 @@ direct() { # SECONDS
   while [ $SECONDS -lt $end ] && [ $seed -lt "${SEEDS:-5}" ]; do
     seed=$((seed + 1))
     for hook in ${DIRECT_HOOKS:-powersgd}; do
-      boxed_job --hook "$hook" --seed $seed | sed "s/^{/{\"link\": \"$link\", /" >>"$out/direct.jsonl" || say "direct $hook: failed"
+      boxed_job --hook "$hook" --seed $seed | sed "s/^{/{\"link\": \"$link\", /" >>"$out/direct.jsonl" ||
+        { failed=1; say "direct $hook: failed"; }
     done
     ours gpu_training_hooks direct $((end - SECONDS + 30)) --set "seed=$seed" --set "axes.environment=\"cross-docker-$link\"" \
       --set 'knobs.nccl.env={}' --only "compression in ${DIRECT_OURS:-[powersgd]}" || break

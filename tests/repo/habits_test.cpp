@@ -161,6 +161,17 @@ TEST_CASE("a training method's row is asked, not its name") {
   CHECK(that_name_methods({{"workers/a.cpp", "parse_named<TrainingMethod>(text)\n"}}).empty());
 }
 
+TEST_CASE("no file holds what a merge left to be decided") {
+  std::vector<std::string> found;
+  for (const auto& file : source_files(
+           {"benchmarks", "cmake", "containers", "core", "db", "docs", "experiments",
+            "orchestrator", "profiles", "reports", "scripts", "tests", "tuner", "workers"},
+           {".cpp", ".hpp", ".cu", ".cmake", ".txt", ".md", ".sh", ".py", ".sql", ".toml"}))
+    for (const char* marker : {"\n<<<<<<< ", "\n>>>>>>> "})
+      if (file.text.find(marker) != std::string::npos) found.push_back(file.path);
+  CHECK(found == std::vector<std::string>{});
+}
+
 TEST_CASE("a backend's row is asked where several would be compared") {
   const auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu"});
   CHECK(that_list_backends(files) == std::vector<std::string>{});

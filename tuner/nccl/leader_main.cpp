@@ -177,19 +177,21 @@ bool over(Clock::time_point begin, double seconds) {
   return seconds > 0 && seconds_since(begin) > seconds;
 }
 
-/// Looks once a second whether ranks can still come: who removes the folder before any has been
+/// Looks twice a second whether ranks can still come: who removes the folder before any has been
 /// heard leaves nobody to wait for.
 class FolderWatch {
  public:
   explicit FolderWatch(std::string folder) : folder_(std::move(folder)) {}
   /// @throws Error(environment) when the folder was there and is gone
   void look() {
-    if (seconds_since(looked_) < 1) return;
+    if (seconds_since(looked_) < 0.5) return;
     looked_ = Clock::now();
+    // Another error than that nothing is there, say of a network's file system, passes.
     std::error_code code;
-    const bool there = std::filesystem::is_directory(folder_, code);
-    missing_ = !there && seen_ ? missing_ + 1 : 0;
-    seen_ = seen_ || there;
+    const auto found = std::filesystem::status(folder_, code).type();
+    missing_ = found == std::filesystem::file_type::not_found && seen_ ? missing_ + 1 : 0;
+    if (found == std::filesystem::file_type::directory && !std::exchange(seen_, true))
+      fmt::print(stderr, "looking for ranks in {}\n", folder_);
     // Ranks that start anew may make it again.
     constexpr int kLooks = 5;
     if (missing_ >= kLooks)

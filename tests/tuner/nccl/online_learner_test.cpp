@@ -414,19 +414,21 @@ TEST_CASE("dynamiccl-leader refuses numbers that bound nothing", "[E-116]") {
 }
 
 TEST_CASE("dynamiccl-leader ends when its folder is removed before any rank came", "[E-116]") {
-  const fs::path folder = fs::temp_directory_path() / ("no-ranks-" + std::to_string(getpid()));
+  const Job job;
+  const std::string folder = job.folder + "/ranks";
+  const std::string said = job.folder + "/said";
   fs::create_directories(folder);
-  const std::string leader = "timeout 60 " DYNAMICCL_LEADER " " + folder.string() + " 2>" +
-                             folder.string() + ".said & sleep 0.5; rm -r " + folder.string() +
-                             "; wait $!";
+  // Removed only when the leader has seen it; a leader that waits on is ended, with 124.
+  const std::string leader = "timeout 120 " DYNAMICCL_LEADER " " + folder + " 2>" + said +
+                             " & until grep -q 'looking for ranks' " + said +
+                             "; do sleep 0.1; done; rm -r " + folder + "; wait $!";
   const int status = std::system(leader.c_str());
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 1);
-  std::stringstream said;
-  said << std::ifstream(folder.string() + ".said").rdbuf();
-  INFO(said.str());
-  CHECK(said.str().find("was removed before any rank was heard") != std::string::npos);
-  fs::remove(folder.string() + ".said");
+  std::stringstream text;
+  text << std::ifstream(said).rdbuf();
+  INFO(text.str());
+  CHECK(text.str().find("was removed before any rank was heard") != std::string::npos);
 }
 
 TEST_CASE("trying settings costs no more than its part of the job's time", "[E-108]") {

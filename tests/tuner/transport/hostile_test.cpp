@@ -1,5 +1,6 @@
 // Peers in processes of their own that write what they like: into the shared ring, to the socket;
 // peers of another user.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -416,8 +417,10 @@ TEST_CASE("Random words of a peer that lends its GPU's memory end a sender with 
 
 TEST_CASE("A peer of another user is dropped though it knows the token and may reach the socket") {
   if (!can_become(kOtherUser)) SKIP("a process of another user needs root");
+  const Pipe closed;  // a byte when the peer has seen its end
+  REQUIRE(fcntl(closed.ends[0], F_SETFL, O_NONBLOCK) == 0);
   const std::string found = beside(
-      [](const Pipe& handles, const std::string& folder) -> std::string {
+      [&](const Pipe& handles, const std::string& folder) -> std::string {
         // Both users may use such a folder, as /dev/shm; the socket file is opened to all by hand.
         if (chmod(folder.c_str(), 01777) != 0) return "chmod";
         setenv("DYNAMICCL_SHARED_FOLDER", folder.c_str(), 1);
@@ -433,12 +436,16 @@ TEST_CASE("A peer of another user is dropped though it knows the token and may r
         if (chmod((folder + name).c_str(), 0666) != 0) return "no socket file";
         if (write(handles.ends[1], handle, sizeof handle) != sizeof handle) return "no pipe";
         void* receiver = nullptr;
-        for (const auto end = Clock::now() + std::chrono::milliseconds(700); Clock::now() < end;)
+        bool dropped = false;
+        char byte = 0;
+        // The listener stays open, so that its end is not what the peer sees.
+        for (const auto end = Clock::now() + std::chrono::seconds(60);
+             Clock::now() < end && !dropped; dropped = read(closed.ends[0], &byte, 1) == 1)
           if (net.accept(listener, &receiver) != 0 || receiver != nullptr) return "let in";
         net.close_listen(listener);
-        return "dropped";
+        return dropped ? "dropped" : "still there";
       },
-      [](const Pipe& handles, const std::string& path) {
+      [&](const Pipe& handles, const std::string& path) {
         const Handle theirs = take(handles);
         if (setresuid(kOtherUser, kOtherUser, kOtherUser) != 0) _exit(2);
         std::string problem;
@@ -450,9 +457,10 @@ TEST_CASE("A peer of another user is dropped though it knows the token and may r
         if (ring == nullptr || !send_packet(socket.get(), hello_to(theirs), ring->file())) _exit(4);
         // Dropped: the listener's rank closes it.
         char byte = 0;
-        for (int i = 0; i < 1000; ++i) {
+        for (int i = 0; i < 50'000; ++i) {
           const ssize_t size = recv(socket.get(), &byte, 1, MSG_DONTWAIT);
-          if (size == 0 || (size < 0 && errno != EAGAIN)) _exit(0);
+          if (size == 0 || (size < 0 && errno != EAGAIN))
+            _exit(write(closed.ends[1], &byte, 1) == 1 ? 0 : 6);
           usleep(1000);
         }
         _exit(5);
