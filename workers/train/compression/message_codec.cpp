@@ -83,6 +83,12 @@ std::size_t MessageDecoder::frame_limit(std::size_t piece, std::uint64_t step) c
   return limit;
 }
 
+std::size_t MessageDecoder::frame_limit(std::uint64_t step) const {
+  std::size_t limit = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += frame_limit(i, step);
+  return limit;
+}
+
 std::size_t MessageDecoder::add(std::size_t piece, std::uint64_t step, const std::uint8_t* frames,
                                 std::size_t bytes, float* sum) const {
   std::size_t at = 0;

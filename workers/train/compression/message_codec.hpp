@@ -61,6 +61,8 @@ class MessageDecoder {
   explicit MessageDecoder(const ExchangePlan& plan);
   /// Room for the piece's frames in that step of the worker who made them.
   [[nodiscard]] std::size_t frame_limit(std::size_t piece, std::uint64_t step) const;
+  /// Of all pieces together.
+  [[nodiscard]] std::size_t frame_limit(std::uint64_t step) const;
   /// Adds what the frames say.
   /// @param frames of one worker, `bytes` long
   /// @param sum of the piece's own elements
