@@ -55,6 +55,7 @@ std::size_t MessageCodec::encode(std::size_t piece, float* gradients, std::uint8
 
 void MessageCodec::count(std::size_t piece, std::size_t bytes) {
   coding_.message_bytes += bytes;
+  coding_.plain_bytes += plan_.pieces[piece].count * sizeof(float);
   const auto formula = message_bytes(plan_, piece, codec_.step());
   coding_.formula_bytes += formula.value_or(bytes);
   coding_.by_formula &= formula.has_value();

@@ -27,7 +27,8 @@ class MessageCodec {
   /// @param gradients the flat buffer, in which the piece's values become what is encoded
   /// @returns the frames' bytes, one part's behind the other's
   std::size_t encode(std::size_t piece, float* gradients, std::uint8_t* frames);
-  /// Counts what this worker gives to the library for the piece, beside the formula's bytes.
+  /// Counts what this worker gives to the library for the piece, beside the formula's bytes. Not
+  /// for what it sums itself.
   void count(std::size_t piece, std::size_t bytes);
   /// Runs `work` and adds its time.
   template <class F>
