@@ -61,6 +61,19 @@ void MessageCodec::count(std::size_t piece, std::size_t bytes) {
   coding_.by_formula &= formula.has_value();
 }
 
+std::size_t MessageCodec::encode_all(float* gradients, std::vector<std::uint8_t>& frames) {
+  std::size_t limit = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += frame_limit(i);
+  frames.resize(limit);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    const std::size_t some = encode(i, gradients, frames.data() + bytes);
+    count(i, some);
+    bytes += some;
+  }
+  return bytes;
+}
+
 /// A wrong place in what this worker sends.
 void MessageCodec::shift_places(std::size_t piece, std::uint8_t* frames) {
   if (plan_.codec.codec != Codec::topk) return;

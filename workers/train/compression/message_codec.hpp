@@ -30,6 +30,11 @@ class MessageCodec {
   /// Counts what this worker gives to the library for the piece, beside the formula's bytes. Not
   /// for what it sums itself.
   void count(std::size_t piece, std::size_t bytes);
+  /// All of the plan's pieces as one message, which is counted.
+  /// @param gradients the flat buffer, as for encode()
+  /// @param frames takes the message and has room for more
+  /// @returns the message's bytes
+  std::size_t encode_all(float* gradients, std::vector<std::uint8_t>& frames);
   /// Runs `work` and adds its time.
   template <class F>
   void timed(double CodingFigures::*sum_us, F&& work) {

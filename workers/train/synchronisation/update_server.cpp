@@ -261,7 +261,6 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
 UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                            TrainingWorker& worker)
     : comm_(comm),
-      plan_(plan),
       worker_(worker),
       buffers_(worker),
       count_(plan.elements()),
@@ -292,15 +291,7 @@ std::optional<CodingFigures> UpdateWorker::take_coding() {
 std::pair<const void*, std::size_t> UpdateWorker::message() {
   if (!messages_) return {buffers_.gradients(), count_ * sizeof(float)};
   messages_->begin_step();
-  std::size_t limit = 0;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += messages_->frame_limit(i);
-  frames_.resize(limit);
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
-    const std::size_t some = messages_->encode(i, buffers_.gradients(), frames_.data() + bytes);
-    messages_->count(i, some);
-    bytes += some;
-  }
+  const std::size_t bytes = messages_->encode_all(buffers_.gradients(), frames_);
   return {frames_.data(), bytes};
 }
 

@@ -140,7 +140,6 @@ class UpdateWorker {
   std::pair<const void*, std::size_t> message();
 
   Messages& comm_;
-  ExchangePlan plan_;
   TrainingWorker& worker_;
   MessageBuffers buffers_;
   std::optional<MessageCodec> messages_;  ///< where gradients are encoded
