@@ -263,6 +263,27 @@ TEST_CASE("a large model in fewer than 8 bits is warned of, in 8 it is not", "[F
   CHECK(note_with(438e6 / 4).find("large model") == std::string::npos);
 }
 
+TEST_CASE("bytes of a colocated server are compared without what it takes from itself", "[D-90]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  figures.details["compression"] = {{"nominal_bytes", 1000}, {"message_bytes", 50},
+                                    {"plain_bytes", 500},    {"formula_bytes", 50},
+                                    {"encode_us", 7},        {"decode_us", 3},
+                                    {"error_feedback", true}};
+  const std::string knobs =
+      R"({"model":"mlp","batch":"8","compression":"onebit","placement":"colocated"})";
+  store_training(store, {{{"wfbp-ps", knobs}}, {50}}, figures, 2);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "compression", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.integer(0, "nominal_bytes") == 1000);
+  CHECK(rows.real(0, "message_bytes") == 50.0);
+  CHECK_THAT(*rows.real(0, "smaller"), WithinRel(10.0, 1e-9));
+  CHECK(rows.text(0, "note").empty());
+}
+
 TEST_CASE("encoded gradients stand beside plain ones, and their steps are no best",
           "[C-46][D-80][D-90][D-97]") {
   const ScratchFolder folder;

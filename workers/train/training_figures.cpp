@@ -164,6 +164,7 @@ void describe(TrainingFigures& figures, const ExchangePlan& plan, const CodingFi
   auto& compression = figures.details["compression"];
   compression["nominal_bytes"] = plan.elements() * sizeof(float);
   compression["message_bytes"] = static_cast<double>(coding.message_bytes) / steps;
+  compression["plain_bytes"] = static_cast<double>(coding.plain_bytes) / steps;
   compression["formula_bytes"] =
       coding.by_formula ? json(static_cast<double>(coding.formula_bytes) / steps) : json();
   compression["encode_us"] = coding.encode_us / steps;

@@ -7,9 +7,9 @@
 --   error_feedback | integer | 1 = what encoding takes is added to the next gradient
 --   workers launches
 --   nominal_bytes | bytes, integer | all gradients as plain values
---   message_bytes | bytes, real | given to the library by the first worker in a step
+--   message_bytes | bytes, real | given to the library by the first worker in a step; not what a colocated server takes from itself
 --   formula_bytes | bytes, real | the same by formula; NULL: depends on the values
---   smaller | real | nominal over given bytes
+--   smaller | real | the given messages as plain values over given bytes; NULL: none are given
 --   wire_bytes | bytes, real | payload sent by the busiest rank in a step
 --   counted_bytes | bytes, real | what the kernel counted; NULL where bytes go another way
 --   step_us | us, real | one training step
@@ -31,6 +31,9 @@
 -- sparse payloads it says that libraries which add them as such beat gathering, which grows with the workers.
 WITH coded AS (
   SELECT v.*, json_extract(t.details_json, '$.compression') AS figures,
+         -- Of older runs everything was counted.
+         1.0 * coalesce(json_extract(t.details_json, '$.compression.plain_bytes'),
+                        json_extract(t.details_json, '$.compression.nominal_bytes')) AS plain_bytes,
          (SELECT max(json_extract(e.details_json, '$.compression.encode_us')) FROM training e
           WHERE e.measurement_id = v.measurement_row) AS encode_us,
          (SELECT max(json_extract(e.details_json, '$.compression.decode_us')) FROM training e
@@ -48,6 +51,13 @@ plain AS (
 ),
 numbered AS (
   SELECT c.*, c.step_us / p.plain_us AS over,
+         CASE WHEN json_extract(c.figures, '$.nominal_bytes') >= 4e8
+                AND c.plain_bytes > 4.5 * json_extract(c.figures, '$.message_bytes')
+           THEN 'fewer than 8 bits a value of a large model: watch its accuracy' ELSE '' END AS aggressive,
+         CASE WHEN c.compression IN ('topk', 'dgc', 'threshold', 'stc', 'sbc', 'adacomp') AND c.architecture <> 'ps'
+                AND c.method <> 'd-psgd'
+           THEN 'a library that adds sparse values (SparcML, OmniReduce, Ok-Topk) would not gather those of all workers'
+           ELSE '' END AS sparse,
          row_number() OVER (PARTITION BY c.cell_id ORDER BY c.step_us) AS place,
          row_number() OVER (PARTITION BY c.cell_id ORDER BY c.step_us / p.plain_us) AS over_place,
          count(*) OVER (PARTITION BY c.cell_id) AS n
@@ -60,23 +70,13 @@ SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.m
        json_extract(a.figures, '$.nominal_bytes') AS nominal_bytes,
        json_extract(a.figures, '$.message_bytes') AS message_bytes,
        json_extract(a.figures, '$.formula_bytes') AS formula_bytes,
-       1.0 * json_extract(a.figures, '$.nominal_bytes') / json_extract(a.figures, '$.message_bytes') AS smaller,
+       a.plain_bytes / nullif(json_extract(a.figures, '$.message_bytes'), 0) AS smaller,
        a.wire_bytes, a.counted_bytes, a.step_us, a.encode_us, a.decode_us,
        CASE WHEN a.method LIKE 'bsp-%' OR a.method = 'd-psgd' THEN a.encode_us + a.decode_us
          ELSE min(a.encode_us + a.decode_us, a.exposed_us) END AS coding_exposed_us, a.exposed_us, b.over AS over_plain,
        a.last_loss, a.accuracy, a.max_difference, a.settings,
-       nullif(concat_notes.aggressive || CASE WHEN concat_notes.aggressive <> '' AND concat_notes.sparse <> '' THEN '; ' ELSE '' END
-         || concat_notes.sparse, '') AS note
+       nullif(a.aggressive || CASE WHEN a.aggressive <> '' AND a.sparse <> '' THEN '; ' ELSE '' END || a.sparse, '') AS note
 FROM numbered a
-JOIN (SELECT cell_id AS noted_cell, block AS noted_block, run_row AS noted_run, launch_id AS noted_launch,
-        CASE WHEN json_extract(figures, '$.nominal_bytes') >= 4e8
-               AND json_extract(figures, '$.nominal_bytes') > 4.5 * json_extract(figures, '$.message_bytes')
-          THEN 'fewer than 8 bits a value of a large model: watch its accuracy' ELSE '' END AS aggressive,
-        CASE WHEN compression IN ('topk', 'dgc', 'threshold', 'stc', 'sbc', 'adacomp') AND architecture <> 'ps' AND method <> 'd-psgd'
-          THEN 'a library that adds sparse values (SparcML, OmniReduce, Ok-Topk) would not gather those of all workers'
-          ELSE '' END AS sparse
-      FROM coded) concat_notes
-  ON noted_cell = a.cell_id AND noted_block = a.block AND noted_launch = a.launch_id
 JOIN numbered b ON b.cell_id = a.cell_id AND b.over_place = (b.n + 1) / 2
 WHERE a.place = (a.n + 1) / 2
 ORDER BY a.environment, a.backend, a.model, a.batch, a.workers, a.step_us

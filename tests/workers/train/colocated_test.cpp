@@ -116,6 +116,31 @@ std::string train_colocated(Network& network, const ExchangePlan& plan, int rank
   return exchange.extra_bytes() == slots * shard ? "" : "memory is miscounted";
 }
 
+/// One rank's steps with a codec. @returns what was miscounted, "" when nothing was
+std::string count_encoded(Network& network, const ExchangePlan& plan, int rank, int ranks) {
+  const std::size_t count = plan.elements();
+  ThreadCommunicator comm(network, rank, ranks);
+  std::vector<float> gradients(count);
+  std::vector<float> sums(count);
+  GradientExchange exchange(comm, plan, gradients.data(), sums.data());
+  for (int step = 0; step < kColocatedSteps; ++step) {
+    for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient_of(rank, step, i);
+    exchange.start_step();
+    compute(exchange, plan.counts.size(), rank, step);
+    for (std::size_t i = 0; i < plan.counts.size(); ++i) exchange.wait(i);
+  }
+  exchange.flush();
+  const auto coding = exchange.take_coding();
+  if (!coding || coding->steps != kColocatedSteps) return "steps are miscounted";
+  const std::size_t shard = plan.shard_bytes(rank);
+  // Answers are plain sums.
+  const std::uint64_t answered = kColocatedSteps * static_cast<std::size_t>(ranks - 1) * shard;
+  if (coding->message_bytes != comm.sent - answered) return "messages are not what was pushed";
+  if (coding->formula_bytes != coding->message_bytes) return "the formula is of other messages";
+  const std::uint64_t plain = kColocatedSteps * (count * sizeof(float) - shard);
+  return coding->plain_bytes == plain ? "" : "plain values are of other messages";
+}
+
 void check_all_ranks(const ExchangePlan& plan, int ranks, bool in_place) {
   Network network;
   std::vector<std::string> problems(static_cast<std::size_t>(ranks));
@@ -149,6 +174,29 @@ TEST_CASE("colocated servers add in rank order and send every piece once", "[d-0
   plan.server_sgd = kSgd;
   check_all_ranks(plan, ranks, false);
   check_all_ranks(plan, ranks, true);
+}
+
+TEST_CASE("encoded bytes are counted where they leave their rank", "[d-91]") {
+  const int ranks = GENERATE(1, 2, 3);
+  const int servers = GENERATE(1, 2, 3);
+  if (servers > ranks) return;
+  INFO(servers << " servers, " << ranks << " workers");
+  ExchangePlan plan = colocated_plan(TrainingMethod::wfbp_ps, servers);
+  plan.codec.codec = Codec::onebit;
+  Network network;
+  std::vector<std::string> problems(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      auto& problem = problems[static_cast<std::size_t>(rank)];
+      try {
+        problem = count_encoded(network, plan, rank, ranks);
+      } catch (const std::exception& error) {
+        problem = error.what();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  for (const auto& problem : problems) CHECK(problem == "");
 }
 
 TEST_CASE("a colocated server receives and moves on while its rank computes", "[d-03]") {

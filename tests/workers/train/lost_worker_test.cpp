@@ -56,7 +56,7 @@ class Queued : public IdleCommunicator {
       if (std::find(from.begin(), from.end(), *each) == from.end()) continue;
       const int rank = *each;
       senders_.erase(each);
-      const PushHead head{static_cast<std::uint32_t>(rank - 1), clocks_[rank]++, 0, 0};
+      const PushHead head{static_cast<std::uint32_t>(rank - 1), clocks_[rank]++, 0, 0, told_bytes};
       std::memcpy(data, &head, sizeof head);
       // The rank has other things to do for longer than anybody may be silent.
       std::this_thread::sleep_for(std::chrono::microseconds(static_cast<long>(busy.count())));
@@ -78,6 +78,7 @@ class Queued : public IdleCommunicator {
   [[nodiscard]] std::size_t started_large() const { return under_way_.size(); }
   bool silent = false;
   Micros busy{0};
+  std::uint64_t told_bytes = 0;  ///< of each encoded gradient
 
  private:
   static constexpr std::uint32_t kYes = 1;
@@ -134,6 +135,25 @@ TEST_CASE("a worker that is silent while others go on is named", "[d-13][d-14]")
   UpdateServer server(comm, plan, served(Synchronisation::asp), kShort);
   server.start();
   CHECK_THROWS_WITH(server.serve(9), ContainsSubstring("none of the ranks 2 has sent"));
+}
+
+TEST_CASE("a server makes no more room than an encoded gradient can need", "[d-91]") {
+  auto plan = plan_of(TrainingMethod::bsp_ps);
+  plan.codec.codec = Codec::onebit;
+  auto spec = served(Synchronisation::asp);
+  spec.compression = Codec::onebit;
+  const std::uint64_t limit = MessageDecoder(plan).frame_limit(0);
+  const auto serve = [&](std::uint64_t told_bytes) {
+    Queued comm(0, {1, 2});
+    comm.told_bytes = told_bytes;
+    UpdateServer server(comm, plan, spec, kShort);
+    server.start();
+    return server.serve(1).size();
+  };
+  CHECK(serve(limit) == 1);
+  for (const std::uint64_t bytes : {limit + 1, (std::uint64_t{1} << 32) + limit})
+    CHECK_THROWS_WITH(serve(bytes), ContainsSubstring("rank 1 tells of an encoded gradient of " +
+                                                      std::to_string(bytes) + " bytes"));
 }
 
 TEST_CASE("buffers of messages under way outlive the error that ends their cell", "[d-13][d-06]") {

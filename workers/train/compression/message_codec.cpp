@@ -55,9 +55,23 @@ std::size_t MessageCodec::encode(std::size_t piece, float* gradients, std::uint8
 
 void MessageCodec::count(std::size_t piece, std::size_t bytes) {
   coding_.message_bytes += bytes;
+  coding_.plain_bytes += plan_.pieces[piece].count * sizeof(float);
   const auto formula = message_bytes(plan_, piece, codec_.step());
   coding_.formula_bytes += formula.value_or(bytes);
   coding_.by_formula &= formula.has_value();
+}
+
+std::size_t MessageCodec::encode_all(float* gradients, std::vector<std::uint8_t>& frames) {
+  std::size_t limit = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += frame_limit(i);
+  frames.resize(limit);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    const std::size_t some = encode(i, gradients, frames.data() + bytes);
+    count(i, some);
+    bytes += some;
+  }
+  return bytes;
 }
 
 /// A wrong place in what this worker sends.
@@ -80,6 +94,12 @@ MessageDecoder::MessageDecoder(const ExchangePlan& plan) : plan_(plan), parts_(p
 std::size_t MessageDecoder::frame_limit(std::size_t piece, std::uint64_t step) const {
   std::size_t limit = 0;
   for (const auto& part : parts_[piece]) limit += frame_room(plan_.codec, part, step);
+  return limit;
+}
+
+std::size_t MessageDecoder::frame_limit(std::uint64_t step) const {
+  std::size_t limit = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += frame_limit(i, step);
   return limit;
 }
 

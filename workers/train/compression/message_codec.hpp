@@ -27,8 +27,14 @@ class MessageCodec {
   /// @param gradients the flat buffer, in which the piece's values become what is encoded
   /// @returns the frames' bytes, one part's behind the other's
   std::size_t encode(std::size_t piece, float* gradients, std::uint8_t* frames);
-  /// Counts what this worker gives to the library for the piece, beside the formula's bytes.
+  /// Counts what this worker gives to the library for the piece, beside the formula's bytes. Not
+  /// for what it sums itself.
   void count(std::size_t piece, std::size_t bytes);
+  /// All of the plan's pieces as one message, which is counted.
+  /// @param gradients the flat buffer, as for encode()
+  /// @param frames takes the message and has room for more
+  /// @returns the message's bytes
+  std::size_t encode_all(float* gradients, std::vector<std::uint8_t>& frames);
   /// Runs `work` and adds its time.
   template <class F>
   void timed(double CodingFigures::*sum_us, F&& work) {
@@ -61,6 +67,8 @@ class MessageDecoder {
   explicit MessageDecoder(const ExchangePlan& plan);
   /// Room for the piece's frames in that step of the worker who made them.
   [[nodiscard]] std::size_t frame_limit(std::size_t piece, std::uint64_t step) const;
+  /// Of all pieces together.
+  [[nodiscard]] std::size_t frame_limit(std::uint64_t step) const;
   /// Adds what the frames say.
   /// @param frames of one worker, `bytes` long
   /// @param sum of the piece's own elements

@@ -287,6 +287,7 @@ class GpuCodec final : public QueuedCodec {
     const std::size_t bytes = messages_[piece].bytes;
     const bool gathered = codec_row(plan_.codec.codec).sum == CodecSum::gathered;
     coding_.message_bytes += gathered ? kFrameWord * frame_words(bytes) : bytes;
+    coding_.plain_bytes += plan_.pieces[piece].count * sizeof(float);
     coding_.formula_bytes += message_bytes(plan_, piece, step_).value_or(bytes);
   }
   void all_reduce(void* data, std::size_t count, DataType type) {

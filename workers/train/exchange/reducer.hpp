@@ -12,7 +12,8 @@ struct CodingFigures {
   int steps = 0;
   double encode_us = 0;
   double decode_us = 0;
-  std::uint64_t message_bytes = 0;  ///< given to the library
+  std::uint64_t message_bytes = 0;  ///< given to the library: not what stays on the rank
+  std::uint64_t plain_bytes = 0;    ///< the same as plain values
   std::uint64_t formula_bytes = 0;  ///< the same by formula
   bool by_formula = true;           ///< false: bytes depend on values, for which no formula knows
 };

@@ -22,7 +22,6 @@ void choco_go(const ChocoState& state, float pull, float* weights) {
 ChocoAverage::ChocoAverage(Communicator& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                            Micros silence)
     : comm_(comm),
-      plan_(plan),
       pull_(static_cast<float>(spec.gossip_pull)),
       silence_(silence),
       mixing_(mixing_of(spec.topology, comm.size(), comm.rank(), 0, 0)),
@@ -51,16 +50,7 @@ std::size_t ChocoAverage::encode(const float* weights) {
   std::copy_n(weights, values_.size(), values_.begin());
   take_way(state_.replica.data(), values_.data(), values_.size());
   messages_.begin_step();
-  std::size_t limit = 0;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += messages_.frame_limit(i);
-  own_.resize(limit);
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
-    const std::size_t some = messages_.encode(i, values_.data(), own_.data() + bytes);
-    messages_.count(i, some);
-    bytes += some;
-  }
-  return bytes;
+  return messages_.encode_all(values_.data(), own_);
 }
 
 void ChocoAverage::swap(std::size_t bytes) {

@@ -52,7 +52,6 @@ class ChocoAverage {
   void swap(std::size_t bytes);
 
   Communicator& comm_;
-  ExchangePlan plan_;
   float pull_;
   Micros silence_;
   Mixing mixing_;

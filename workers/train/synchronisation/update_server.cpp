@@ -1,7 +1,10 @@
 #include "workers/train/synchronisation/update_server.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/vocabulary/error.hpp"
 #include "workers/measure/clock.hpp"
 #include "workers/tags.hpp"
 
@@ -98,12 +101,24 @@ int UpdateServer::receive() {
   return worker;
 }
 
+/// For the encoded gradient that the heading tells of.
+void UpdateServer::make_room(int from) {
+  const std::size_t limit = decoder_->frame_limit(head_.clock);
+  if (head_.bytes > limit)
+    throw Error(
+        ErrorKind::data,
+        fmt::format("rank {} tells of an encoded gradient of {} bytes, {} makes {} at most; "
+                    "start all ranks from one version",
+                    from, head_.bytes, name_of(whole_.compression), limit));
+  frames_.resize(head_.bytes);
+}
+
 /// After its heading, which says how long it is where it is encoded.
 void UpdateServer::take_gradient(int from) {
   void* into = gradient_.data();
   std::size_t bytes = gradient_.size() * sizeof(float);
   if (decoder_) {
-    frames_.resize(head_.bytes);
+    make_room(from);
     into = frames_.data();
     bytes = frames_.size();
   }
@@ -246,7 +261,6 @@ std::vector<UpdateRound> UpdateServer::serve(int rounds) {
 UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const TrainingSpec& spec,
                            TrainingWorker& worker)
     : comm_(comm),
-      plan_(plan),
       worker_(worker),
       buffers_(worker),
       count_(plan.elements()),
@@ -277,22 +291,14 @@ std::optional<CodingFigures> UpdateWorker::take_coding() {
 std::pair<const void*, std::size_t> UpdateWorker::message() {
   if (!messages_) return {buffers_.gradients(), count_ * sizeof(float)};
   messages_->begin_step();
-  std::size_t limit = 0;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) limit += messages_->frame_limit(i);
-  frames_.resize(limit);
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
-    const std::size_t some = messages_->encode(i, buffers_.gradients(), frames_.data() + bytes);
-    messages_->count(i, some);
-    bytes += some;
-  }
+  const std::size_t bytes = messages_->encode_all(buffers_.gradients(), frames_);
   return {frames_.data(), bytes};
 }
 
 /// The gradient against the server's weights.
 void UpdateWorker::ask_server() {
   const auto [pushed_data, pushed_bytes] = message();
-  push_.bytes = static_cast<std::uint32_t>(pushed_bytes);
+  push_.bytes = pushed_bytes;
   const std::size_t bytes = count_ * sizeof(float);
   const Request heading = comm_.irecv(&answer_, sizeof answer_, kUpdateServer, kPullTag);
   const Request weights = comm_.irecv(buffers_.answers(), bytes, kUpdateServer, kPieceTag);

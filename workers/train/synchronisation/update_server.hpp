@@ -23,7 +23,7 @@ struct PushHead {
   std::uint32_t clock = 0;    ///< steps that this worker did before
   std::uint32_t version = 0;  ///< of the weights that it computed with
   float loss = 0;
-  std::uint32_t bytes = 0;  ///< of the gradient that follows, where it is encoded
+  std::uint64_t bytes = 0;  ///< of the gradient that follows, where it is encoded
 };
 struct AnswerHead {
   std::uint32_t version = 0;  ///< updates that the weights have seen
@@ -73,6 +73,7 @@ class UpdateServer {
   };
   int receive();
   void take_gradient(int from);
+  void make_room(int from);
   void take(int worker);
   void update(int gradients);
   [[nodiscard]] bool may_go_on(const Served& served) const;
@@ -139,7 +140,6 @@ class UpdateWorker {
   std::pair<const void*, std::size_t> message();
 
   Messages& comm_;
-  ExchangePlan plan_;
   TrainingWorker& worker_;
   MessageBuffers buffers_;
   std::optional<MessageCodec> messages_;  ///< where gradients are encoded
