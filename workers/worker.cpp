@@ -80,6 +80,7 @@ void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
                    MakeTraining make_training, RecordWriter& writer) {
   Neighbour neighbour(comm, wanted_neighbour());
+  const double beside_since_us = now_us();
   ClockSync clocks(comm);
   const nlohmann::json noise_before = probe_noise();
   const double cpu_before_s = own_cpu_s();
@@ -122,8 +123,11 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
     memory = pages.conclude();
   }
   TransportRecord transport = proof.conclude(watch);
-  if (!neighbour.kind().empty())
-    transport.details["neighbour"] = {{"kind", neighbour.kind()}, {"cpu_s", neighbour.end()}};
+  if (!neighbour.kind().empty()) {
+    const double beside_s = (now_us() - beside_since_us) / 1e6;
+    transport.details["neighbour"] = {
+        {"kind", neighbour.kind()}, {"cpu_s", neighbour.end(comm)}, {"beside_s", beside_s}};
+  }
   transport.details["memory"] = std::move(memory);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
   if (auto level = comm.thread_level(); !level.empty())
