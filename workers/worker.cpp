@@ -77,6 +77,12 @@ void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
   writer.link()->send_file(kDecisionsFile, std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
+/// Collective.
+nlohmann::json end_of(Neighbour& neighbour, Communicator& comm, double since_us) {
+  const double beside_s = (now_us() - since_us) / 1e6;
+  return {{"kind", neighbour.kind()}, {"cpu_s", neighbour.end(comm)}, {"beside_s", beside_s}};
+}
+
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
                    MakeTraining make_training, RecordWriter& writer) {
   Neighbour neighbour(comm, wanted_neighbour());
@@ -123,11 +129,8 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
     memory = pages.conclude();
   }
   TransportRecord transport = proof.conclude(watch);
-  if (!neighbour.kind().empty()) {
-    const double beside_s = (now_us() - beside_since_us) / 1e6;
-    transport.details["neighbour"] = {
-        {"kind", neighbour.kind()}, {"cpu_s", neighbour.end(comm)}, {"beside_s", beside_s}};
-  }
+  if (!neighbour.kind().empty())
+    transport.details["neighbour"] = end_of(neighbour, comm, beside_since_us);
   transport.details["memory"] = std::move(memory);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
   if (auto level = comm.thread_level(); !level.empty())
