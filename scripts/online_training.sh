@@ -11,21 +11,26 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 end=$((SECONDS + $2)) experiment=${EXPERIMENT:-experiments/online_training.toml}
 cd "$(dirname "$0")/.." || exit
 . scripts/gpu_setup.sh
-if ! docker version >/dev/null 2>&1; then
-  engine=$(mktemp -d /tmp/online-engine-XXXX)
-  export DOCKER_HOST=unix://$engine/s.sock
-  setsid dockerd --data-root "$engine/data" --exec-root "$engine/exec" --host "$DOCKER_HOST" \
-    --pidfile "$engine/pid" >"$engine/log" 2>&1 &
-  trap 'kill "$(cat "$engine/pid")" 2>/dev/null' EXIT
-  for _ in $(seq 60); do docker version >/dev/null 2>&1 && break; sleep 0.5; done
-fi
+. scripts/gpu_engine.sh
+pids=()
+cleanup() {
+  [ ${#pids[@]} = 0 ] || { kill "${pids[@]}" 2>/dev/null; wait "${pids[@]}" 2>/dev/null; }
+  engine_down
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+if ! docker version >/dev/null 2>&1; then engine_up || { tail -n 5 "$engine/log" >&2; exit 1; }; fi
+# In the background, so that `one` hears at once that it shall end; containers go with the program.
 limited() {
   local left=$((end - SECONDS))
   [ "$left" -gt 5 ] || return 124
-  timeout --signal=INT --kill-after=30 "$left" "$@"
+  timeout --signal=INT --kill-after=30 "$left" "$@" &
+  running=$!
+  wait $running
 }
 one() { # BACKEND ENVIRONMENT
-  local name=$1-$2 code place="environment == $2 and backend == $1"
+  local name=$1-$2 code running= place="environment == $2 and backend == $1"
+  trap '[ -z "$running" ] || { kill $running; wait $running; }; exit 130' TERM
   limited "$program" tune "$experiment" --own --only "$place and collective == allreduce" --db "$out/$name.sqlite" \
     --table "$out/$name.json" >"$out/$name.tune.md" 2>"$out/$name.log"
   code=$?
@@ -36,10 +41,11 @@ one() { # BACKEND ENVIRONMENT
   echo "$name: training ended with $code"
   [ $code = 0 ] || [ $code = 124 ] || [ $code = 130 ]
 }
-result=0 pids=()
+result=0
 for backend in ${BACKENDS:-gloo mpich}; do
   for environment in ${ENVIRONMENTS:-cross-docker cross-docker-1gbit}; do one "$backend" "$environment" & pids+=($!); done
 done
 for pid in "${pids[@]}"; do wait "$pid" || result=1; done
+pids=()
 python3 scripts/online_steps.py "$out"/*.sqlite | tee "$out/summary.md"
 exit $result

@@ -77,9 +77,16 @@ void bring_decisions(const RunConfig& config, const RecordWriter& writer) {
   writer.link()->send_file(kDecisionsFile, std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
+/// Collective.
+nlohmann::json end_of(Neighbour& neighbour, Communicator& comm, double since_us) {
+  const double beside_s = (now_us() - since_us) / 1e6;
+  return {{"kind", neighbour.kind()}, {"cpu_s", neighbour.end(comm)}, {"beside_s", beside_s}};
+}
+
 void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
                    MakeTraining make_training, RecordWriter& writer) {
   Neighbour neighbour(comm, wanted_neighbour());
+  const double beside_since_us = now_us();
   ClockSync clocks(comm);
   const nlohmann::json noise_before = probe_noise();
   const double cpu_before_s = own_cpu_s();
@@ -123,7 +130,7 @@ void measure_cells(Communicator& comm, const RunConfig& config, double epoch_us,
   }
   TransportRecord transport = proof.conclude(watch);
   if (!neighbour.kind().empty())
-    transport.details["neighbour"] = {{"kind", neighbour.kind()}, {"cpu_s", neighbour.end()}};
+    transport.details["neighbour"] = end_of(neighbour, comm, beside_since_us);
   transport.details["memory"] = std::move(memory);
   if (!gpu.empty()) transport.details["gpu"] = std::move(gpu);
   if (auto level = comm.thread_level(); !level.empty())

@@ -187,34 +187,6 @@ TEST_CASE("NCCL's unsafe combinations do not exist", "[E-72][X-55][X-56]") {
   CHECK_FALSE(offers(make_space(gather), "algorithm", "pat"));
 }
 
-TEST_CASE("striping over network cards and the ranks' order are settings between nodes alone",
-          "[E-73][E-75]") {
-  const auto context = [](Backend backend, int nodes, int nics) {
-    return SpaceContext{.backend = backend,
-                        .collective = Collective::allreduce,
-                        .ranks = 16,
-                        .nodes = nodes,
-                        .nics = nics,
-                        .shared_memory = false};
-  };
-  for (const Backend backend : {Backend::nccl, Backend::mpich}) {
-    CAPTURE(name_of(backend));
-    const ActionSpace several = make_space(context(backend, 2, 4));
-    for (const char* cards : {"1", "2", "4"}) CHECK(offers(several, "nic_stripe", cards));
-    CHECK_FALSE(offers(several, "nic_stripe", "8"));
-    CHECK_FALSE(make_space(context(backend, 1, 4)).knob_index("nic_stripe"));
-    CHECK_FALSE(make_space(context(backend, 2, 1)).knob_index("nic_stripe"));
-    const auto set = several.setting(action_of(several, {{"nic_stripe", "2"}})).launch_knobs;
-    CHECK(set == (backend == Backend::nccl
-                      ? std::map<std::string, std::string>{{"env.NCCL_NETDEVS_POLICY", "MAX:2"}}
-                      : std::map<std::string, std::string>{{"env.UCX_MAX_RNDV_RAILS", "2"}}));
-  }
-  const ActionSpace ordered = make_space(context(Backend::openmpi, 2, 1));
-  CHECK(ordered.setting(action_of(ordered, {{"rank_order", "node"}})).launch_knobs ==
-        std::map<std::string, std::string>{{"mca.rmaps_base_ranking_policy", "node"}});
-  CHECK_FALSE(make_space(context(Backend::openmpi, 1, 1)).knob_index("rank_order"));
-}
-
 TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch") {
   SpaceContext machine{.backend = Backend::nccl,
                        .collective = Collective::allreduce,

@@ -11,6 +11,7 @@
 #include "tuner/agents/bandit.hpp"
 #include "tuner/agents/narrowing.hpp"
 #include "tuner/state/state_from_regime.hpp"
+#include "tuner/state/state_from_training.hpp"
 
 using namespace dynamiccl;
 
@@ -213,6 +214,47 @@ TEST_CASE("boldness: where it pays to search and where defaults do",
   CHECK(boldness_of(with_c2c(3)) > 1.2);
   CHECK(boldness_of(with_c2c(0.3)) < 0.8);
   CHECK_THAT(boldness_of(with_c2c(1)), Catch::Matchers::WithinAbs(1, 1e-9));
+}
+
+TEST_CASE("what a training cell's tuner knows turns on what speaks of models and schedules",
+          "[E-151][E-153][E-156][E-158][E-163][E-176]") {
+  const auto trained = [](TrainingMethod method, TrainingModel model, int batch, int ranks) {
+    TrainingSpec spec;
+    spec.method = method;
+    spec.model = model;
+    spec.batch = batch;
+    Task task;
+    SpaceContext context;
+    context.collective = Collective::allreduce;
+    context.ranks = ranks;
+    SpaceOptions options;
+    options.scopes = {KnobScope::communicator, KnobScope::call};
+    task.space = std::make_shared<const ActionSpace>(make_space(context, options));
+    task.key = {"a",
+                {.collective = Collective::allreduce,
+                 .bin = SizeBin::of(Bytes{1 << 18}),
+                 .group_size = ranks}};
+    set_task(task.state, task.key.task, Bytes{1 << 18}, Bytes{1 << 18});
+    set_training(task.state, spec, ranks);
+    return task;
+  };
+  using enum TrainingMethod;
+  using enum TrainingModel;
+  const Task plain = trained(bsp_a2a, resnet50, 32, 4);
+  const Task ready = trained(wfbp_a2a, resnet50, 32, 32);
+  CHECK(boldness("unscheduled").applies(plain));
+  CHECK(!boldness("unscheduled").applies(ready));
+  CHECK(boldness("many wfbp ranks").applies(ready));
+  CHECK(!boldness("many wfbp ranks").applies(plain));
+  CHECK(boldness("scaling").applies(trained(bsp_a2a, resnet50, 64, 32)));
+  CHECK(!boldness("scaling").applies(plain));
+  CHECK(boldness("small batch").applies(trained(bsp_a2a, bert_base, 8, 4)));
+  CHECK(!boldness("small batch").applies(plain));
+  CHECK(plain.state.c2c_ratio.value_or(0) > 0);
+  // Algorithms of an MPI library's call have shapes.
+  Task waited = plain;
+  waited.state.critical = true;
+  CHECK(hinted_log_us(waited, 1) != hinted_log_us(plain, 1));
 }
 
 TEST_CASE("hints move the prior's mean, boldness its spread, and neither does without its term",

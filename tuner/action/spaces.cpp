@@ -136,33 +136,6 @@ void add_launch_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
                        .values = with_default(values, {})});
 }
 
-/// Powers of two up to the node's cards.
-Strings stripes(int nics) {
-  Strings values{"default"};
-  for (int cards = 1; cards <= nics; cards *= 2) values.push_back(std::to_string(cards));
-  return values;
-}
-
-bool may_stripe(const SpaceContext& context) { return context.nodes > 1 && context.nics > 1; }
-
-/// What acts between nodes alone: on one node these have no value but the default.
-void add_placement_knobs(std::vector<Knob>& knobs, const SpaceContext& context) {
-  const Backend library = table_backend(context.backend);
-  if (library == Backend::mpich && may_stripe(context))
-    knobs.push_back({.name = "nic_stripe",
-                     .role = KnobRole::resource,
-                     .scope = KnobScope::launch,
-                     .target = "env.UCX_MAX_RNDV_RAILS",
-                     .values = stripes(context.nics)});
-  // Neighbours of a ring on one node, or dealt out over the nodes.
-  if (library == Backend::openmpi && context.nodes > 1)
-    knobs.push_back({.name = "rank_order",
-                     .role = KnobRole::resource,
-                     .scope = KnobScope::launch,
-                     .target = "mca.rmaps_base_ranking_policy",
-                     .values = {"default", "node"}});
-}
-
 /// Pipeline depth and shards of our own ring and server.
 void add_own_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
                    const SpaceOptions& options) {
@@ -212,10 +185,7 @@ ActionSpace library_space(const SpaceContext& context, const SpaceOptions& optio
                        .values = with_default(options.fanouts, {"2", "8"}),
                        .target_by_algorithm = {{"knomial", prefix + "knomial_radix"}}});
   }
-  if (may_change(options, KnobScope::launch)) {
-    add_placement_knobs(knobs, context);
-    add_launch_knobs(knobs, context, options);
-  }
+  if (may_change(options, KnobScope::launch)) add_launch_knobs(knobs, context, options);
 
   const auto allowed = [&](const ActionSpace& space, const Action& action) {
     const std::string_view algorithm = space.value(action, "algorithm");
@@ -261,10 +231,6 @@ void for_this_collective(Knob& knob, const SpaceContext& context, const std::str
 }
 
 void expand(Knob& knob, const SpaceContext& context) {
-  if (knob.name == "nic_stripe")
-    for (std::size_t i = 1; i < knob.values.size(); ++i)
-      knob.expansions[knob.values[i]] = {
-          {SettingScope::env, "NCCL_NETDEVS_POLICY", "MAX:" + knob.values[i]}};
   if (knob.name == "algorithm") for_this_collective(knob, context, "ring");
   if (knob.name == "protocol") for_this_collective(knob, context, "LL,Simple");
   constexpr SettingScope env = SettingScope::env;
@@ -326,8 +292,6 @@ ActionSpace nccl_space(const SpaceContext& context, const SpaceOptions& options)
       with_default(options.chunks, {"1048576", "4194304", "16777216"}));
   add("socket_threads", resource, launch, "", "env.NCCL_SOCKET_NTHREADS",
       with_default(options.socket_threads, {"1", "2", "4"}));
-  if (may_stripe(context))
-    add("nic_stripe", resource, launch, "", "env.NCCL_NETDEVS_POLICY", stripes(context.nics));
   if (may_change(options, launch)) add_launch_knobs(knobs, context, options);
   return ActionSpace(fmt::format("nccl {}", name_of(context.collective)), std::move(knobs),
                      [&](const ActionSpace& space, const Action& action) {

@@ -16,7 +16,6 @@ struct SpaceContext {
   int ranks = 2;
   int nodes = 1;
   Bytes size{};  ///< segments of at least this size are the same as none; 0 = unknown
-  int nics = 1;  ///< network cards of a node that its ranks may use
   bool nvlink = false;
   bool peer_to_peer = false;  ///< GPUs may map each other's memory
   bool shared_memory = true;  ///< the ranks share /dev/shm

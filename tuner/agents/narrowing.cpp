@@ -1,6 +1,8 @@
 #include "tuner/agents/narrowing.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 namespace dynamiccl {

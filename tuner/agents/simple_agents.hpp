@@ -9,9 +9,9 @@ namespace dynamiccl {
 
 /// Never changes anything: the library's own choice.
 std::unique_ptr<Agent> make_default_agent();
-/// Uniform over the arms not yet tried; the floor that any search must beat.
 /// Recommends what Task::prior_log_us has lowest, the default without a prior.
 std::unique_ptr<Agent> make_prior_agent();
+/// Uniform over the arms not yet tried; the floor that any search must beat.
 std::unique_ptr<Agent> make_random_agent(const AgentOptions& options);
 /// Every arm `repeats` times, in rounds: the oracle.
 std::unique_ptr<Agent> make_exhaustive_agent(const AgentOptions& options);

@@ -5,6 +5,8 @@ namespace {
 
 Schedule schedule_of(const TrainingSpec& spec) {
   const TrainingMethodRow& row = method_row(spec.method);
+  // One message of all gradients goes when the last is there, whatever the order.
+  if (row.grouping == MessageGrouping::together) return Schedule::none;
   if (row.grouping == MessageGrouping::merged || row.grouping == MessageGrouping::buckets)
     return Schedule::mg_wfbp;
   if (row.grouping == MessageGrouping::parts || row.order == SendOrder::by_urgency)

@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -97,11 +99,14 @@ struct Matrices {
       for (std::size_t j = 0; j < kOrder; ++j) out[j] += factor * in[j];
     }
     for (std::size_t j = 0; j < kOrder; ++j) out[j] *= 0.5F;  // stays finite
+    seen_ = out[0];
     row_ = (row_ + 1) % kOrder;
   }
 
  private:
   std::size_t row_ = 0;
+  /// Volatile: what nobody reads need not be computed, and a loop without effects need not run.
+  volatile float seen_ = 0;
 };
 
 void compute_for(Matrices& matrices, std::chrono::milliseconds time) {
@@ -109,14 +114,29 @@ void compute_for(Matrices& matrices, std::chrono::milliseconds time) {
   while (std::chrono::steady_clock::now() < end) matrices.multiply_row();
 }
 
+/// Told once to the rank that waits for it: the neighbour works.
+void say_ready(int pipe) {
+  const char word = 1;
+  if (write(pipe, &word, 1) != 1) _exit(1);
+  close(pipe);
+}
+
+/// @returns a connection from the neighbour before; -1 when none came in time
+int accepted(int listener) {
+  pollfd one{listener, POLLIN, 0};
+  return poll(&one, 1, kWaitS * 1000) == 1 ? accept(listener, nullptr, nullptr) : -1;
+}
+
 int joined(const Place& place) {
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_addr = place.address;
   at.sin_port = htons(static_cast<std::uint16_t>(place.port));
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   for (int tries = 0; tries < kWaitS * 10; ++tries) {
+    // A socket of its own for each try: what a failed connect leaves is unspecified.
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     if (connect(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0) return socket;
+    close(socket);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return -1;
@@ -143,13 +163,12 @@ bool receive_bytes(int socket, std::vector<char>& data, std::size_t bytes) {
 
 /// Until a peer is gone: computing (of "training"), then a message to the next neighbour and one
 /// from the neighbour before.
-int exchange(bool computes, int listener, const Place& next) {
-  int before = -1;
-  std::jthread accepting([&] { before = accept(listener, nullptr, nullptr); });
+int exchange(bool computes, int ready, int listener, const Place& next) {
+  // The neighbour before waits in the listener's queue until it is accepted.
   const int after = joined(next);
-  if (after < 0) _exit(1);
-  accepting.join();
+  const int before = after < 0 ? -1 : accepted(listener);
   if (before < 0) return 1;
+  say_ready(ready);
   Matrices matrices;
   const std::vector<char> out(std::size_t{256} << 10, 'x');
   std::vector<char> in(out.size());
@@ -162,19 +181,31 @@ int exchange(bool computes, int listener, const Place& next) {
   return 0;
 }
 
-[[noreturn]] void compute(int threads) {
+[[noreturn]] void compute(int ready, int threads) {
   const auto forever = [] {
     Matrices matrices;
     for (;;) matrices.multiply_row();
   };
+  say_ready(ready);
   std::vector<std::thread> others;
   for (int i = 1; i < threads; ++i) others.emplace_back(forever);
   forever();
   std::abort();  // not reached
 }
 
-/// This program again, as a neighbour: forked from a library's threads nothing else is safe.
-pid_t start(std::vector<std::string> arguments) {
+/// A neighbour and the pipe by which it says that it works.
+struct Started {
+  pid_t child = -1;
+  int ready = -1;
+};
+
+/// This program again, as a neighbour: forked from a library's threads nothing else is safe. Its
+/// arguments: the kind, its end of the pipe, `arguments`.
+Started start(const std::string& kind, std::vector<std::string> arguments) {
+  std::array<int, 2> ends{-1, -1};
+  if (pipe(ends.data()) != 0)
+    throw Error(ErrorKind::environment, "no pipe to the neighbour of this rank");
+  arguments.insert(arguments.begin(), {kNeighbourArgument, kind, std::to_string(ends[1])});
   std::vector<char*> argv;
   std::string self = "/proc/self/exe";
   argv.push_back(self.data());
@@ -182,13 +213,33 @@ pid_t start(std::vector<std::string> arguments) {
   argv.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child < 0)
+  if (child != 0) close(ends[1]);
+  if (child < 0) {
+    close(ends[0]);
     throw Error(ErrorKind::environment, "no process for the neighbour of this rank: fork failed");
-  if (child > 0) return child;
+  }
+  if (child > 0) return {child, ends[0]};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   execv(self.c_str(), argv.data());
   _exit(1);
+}
+
+/// Waits until it works. @returns false when it has ended, or has not come so far in time
+bool is_ready(int pipe) {
+  pollfd one{pipe, POLLIN, 0};
+  char word = 0;
+  // Longer than it waits for its peers, which ends it.
+  int seen = -1;
+  do seen = poll(&one, 1, (2 * kWaitS + 5) * 1000);
+  while (seen < 0 && errno == EINTR);
+  return seen == 1 && read(pipe, &word, 1) == 1;
+}
+
+bool has_ended(pid_t child) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
 }
 
 int number(const char* text) {
@@ -217,18 +268,48 @@ Neighbour::Neighbour(Communicator& comm, const std::string& kind) {
                                               kNeighbourVariable, kind));
   kind_ = kind;
   if (kind == "compute") {
-    const int threads = std::max(1, usable_cores() / comm.size());
-    child_ = start({kNeighbourArgument, kind, std::to_string(threads)});
+    await(comm, {std::to_string(std::max(1, usable_cores() / comm.size()))});
     return;
   }
   const auto [listener, own] = listen_here();
   const Place next = next_of(comm, own);
-  child_ = start({kNeighbourArgument, kind, std::to_string(listener),
-                  std::to_string(next.address.s_addr), std::to_string(next.port)});
+  await(comm,
+        {std::to_string(listener), std::to_string(next.address.s_addr), std::to_string(next.port)});
   close(listener);
 }
 
-double Neighbour::end() {
+void Neighbour::await(Communicator& comm, std::vector<std::string> arguments) {
+  const Started started = start(kind_, std::move(arguments));
+  child_ = started.child;
+  const bool ready = is_ready(started.ready);
+  close(started.ready);
+  const bool missing = max_over_ranks(comm, {ready ? 0.0 : 1.0})[0] > 0;
+  if (!missing) return;
+  stop();  // a constructor that throws has no destructor that would
+  throw Error(ErrorKind::environment,
+              fmt::format("{} = {}: {}; nothing was measured", kNeighbourVariable, kind_,
+                          ready ? "another rank's neighbour did not come to work"
+                                : "the neighbour of this rank did not come to work: it ended, or "
+                                  "found no peers within 30 s (may ranks connect to each other?)"));
+}
+
+double Neighbour::end(Communicator& comm) {
+  if (child_ <= 0) return 0;
+  // Before any is stopped: those that exchange end when a peer does.
+  const bool ended = has_ended(child_);
+  const bool lost = max_over_ranks(comm, {ended ? 1.0 : 0.0})[0] > 0;
+  const double cpu_s = stop();
+  if (lost)
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("{} = {}: {} before the cells were over, so that they were not all "
+                    "measured beside it; measure them again (was it out of memory?)",
+                    kNeighbourVariable, kind_,
+                    ended ? "the neighbour of this rank ended" : "another rank's neighbour ended"));
+  return cpu_s;
+}
+
+double Neighbour::stop() {
   if (child_ <= 0) return 0;
   kill(child_, SIGKILL);
   rusage usage{};
@@ -240,15 +321,16 @@ double Neighbour::end() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-Neighbour::~Neighbour() { end(); }
+Neighbour::~Neighbour() { stop(); }
 
 int be_neighbour(int count, char** arguments) {
   const std::string_view kind = count > 0 ? arguments[0] : "";
-  if (kind == "compute" && count == 2) compute(std::max(1, number(arguments[1])));
-  if ((kind == "link" || kind == "training") && count == 4)
+  if (kind == "compute" && count == 3)
+    compute(number(arguments[1]), std::max(1, number(arguments[2])));
+  if ((kind == "link" || kind == "training") && count == 5)
     return exchange(
-        kind == "training", number(arguments[1]),
-        {{static_cast<in_addr_t>(std::strtoul(arguments[2], nullptr, 10))}, number(arguments[3])});
+        kind == "training", number(arguments[1]), number(arguments[2]),
+        {{static_cast<in_addr_t>(std::strtoul(arguments[3], nullptr, 10))}, number(arguments[4])});
   return 2;
 }
 

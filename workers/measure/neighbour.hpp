@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 #include <string>
+#include <vector>
 
 #include "workers/communicator.hpp"
 
@@ -17,23 +18,28 @@ inline constexpr const char* kNeighbourArgument = "--neighbour";
 ///   compute   multiplies matrices, with a thread for each core that the rank has to itself
 ///   link      sends to the next rank's neighbour as fast as the network takes it
 ///   training  both in turn, as a job's ranks do in their steps: 20 ms of multiplying, then 8 MiB
-///   to
-///             the next and 8 MiB from the one before
+///             to the next and 8 MiB from the one before
 class Neighbour {
  public:
   /// Collective. @param kind "" or "none": none is started
-  /// @throws Error(input) for another kind, Error(environment) where no process can be had
+  /// Returns when every rank's neighbour works.
+  /// @throws Error(input) for another kind, Error(environment) where no process can be had or one
+  /// does not come to work
   Neighbour(Communicator& comm, const std::string& kind);
   ~Neighbour();
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
 
   [[nodiscard]] const std::string& kind() const { return kind_; }  ///< "" = none
-  /// Ends it. @returns seconds of CPU time that it has taken, user and kernel; 0 where there is
-  /// none
-  double end();
+  /// Ends it, every rank's at once. Collective where there is one. @returns seconds of CPU time
+  /// that it has taken, user and kernel; 0 where there is none
+  /// @throws Error(environment) when any rank's had ended by itself: cells were without it
+  double end(Communicator& comm);
 
  private:
+  void await(Communicator& comm, std::vector<std::string> arguments);
+  double stop();
+
   std::string kind_;
   pid_t child_ = -1;
 };

@@ -98,6 +98,7 @@ class CallTuner final : public StepTuner {
   std::vector<std::uint32_t> fixed_;  ///< by a table
   std::optional<StepLearner> learner_;
   std::optional<DecisionFile> decisions_;
+  std::vector<std::string> terms_;  ///< what the agent goes by beside measurements
   std::vector<std::string> notes_;
   int written_ = 0;
   double thinking_us_ = 0;
@@ -202,6 +203,8 @@ std::vector<std::uint32_t> CallTuner::from_table() {
 void CallTuner::start_learning() {
   StepLearnerOptions options;
   options.agent_options.seed = config_.seed;
+  options.agent_options.terms = parse_terms(spec_.tuner_terms);
+  for (const SearchTerm term : options.agent_options.terms) terms_.emplace_back(name_of(term));
   if (crosses_barrier(spec_.method)) {
     options.trial_steps = kCrossingTrial;
     options.trial_skips = 1;
@@ -260,6 +263,7 @@ void CallTuner::describe(TrainingFigures& figures) const {
          {"thinking_us", thinking_us_},
          {"notes", notes_}};
   if (!learner_) return;
+  all["terms"] = terms_;
   all["steps"] = learner_->steps();
   all["frozen_after_steps"] = learner_->frozen_after();
   all["alarms"] = learner_->alarms();

@@ -277,6 +277,8 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
 void add_job_options(CLI::App& verb, TuneArguments& arguments) {
   constexpr const char* kGroup = "With a command of your own (tune -- COMMAND)";
   std::vector<std::string> agents = agent_names();
+  // What measures nothing has nothing to learn inside a launch; of these the default says so.
+  std::erase(agents, "prior");
   agents.emplace_back("none");
   add_choice_option(verb, "--call-agent", arguments.call_agent, agents,
                     "who chooses per call inside the launches (ppo)")

@@ -99,6 +99,10 @@ std::vector<BesideChoice> choices_of(const std::vector<CellFigure>& figures) {
       const auto same = settings.find(choice.blind_text);
       if (same == settings.end()) continue;
       choice.blind = same->second;
+      // Launches that chose nothing are what a choice is judged by.
+      if (launches_of(*choice.own, true).launches.empty() ||
+          launches_of(*choice.blind, true).launches.empty())
+        continue;
       if (choice.own != choice.blind)
         choice.ratio = time_ratio(launches_of(*choice.own, true), launches_of(*choice.blind, true));
       choices.push_back(std::move(choice));
