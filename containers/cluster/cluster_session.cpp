@@ -320,10 +320,12 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
       report.problem += (report.problem.empty() ? "" : "; ") + why;
     reports_[asked[i].name] = std::move(report);
   }
+}
+
+bool ClusterSession::records_over_tcp() const {
   const auto all = reports();
-  records_over_tcp_ =
-      options_.records == RecordsWay::tcp ||
-      std::any_of(all.begin(), all.end(), [](const NodeReport& report) { return report.apart; });
+  return options_.records == RecordsWay::tcp ||
+         std::any_of(all.begin(), all.end(), [](const NodeReport& report) { return report.apart; });
 }
 
 std::vector<std::string> ClusterSession::node_argv(const std::string& node,

@@ -81,9 +81,9 @@ class ClusterSession {
   void doubt();
   /// What nodes() said in hold(), in their order; of those that were asked.
   [[nodiscard]] std::vector<NodeReport> reports() const;
-  /// Since hold(): some node does not see the folder that launches write into, so that what ranks
-  /// measure comes by connections.
-  [[nodiscard]] bool records_over_tcp() const { return records_over_tcp_; }
+  /// Since hold(): some of nodes() does not see the folder that launches write into, so that what
+  /// ranks measure comes by connections.
+  [[nodiscard]] bool records_over_tcp() const;
 
   /// argv that runs a command on a node.
   [[nodiscard]] std::vector<std::string> node_argv(const std::string& node,
@@ -121,7 +121,6 @@ class ClusterSession {
   std::set<std::string> were_well_;            ///< in some survey of these
   bool waited_ = false;                        ///< for hosts that were lost
   bool keeps_nodes_ = false;
-  bool records_over_tcp_ = false;
 };
 
 /// argv that runs a shell's command line on a host, without ever asking anybody for anything; that

@@ -53,6 +53,8 @@ class NearHosts {
     std::ofstream(shell()) << "#!/bin/sh\nhost=$1; shift\n"
                            << "echo \"$host\" >>" << folder_ << "/asked\n"
                            << "[ -e " << folder_ << "/dead-$host ] && exit 255\n"
+                           << "[ -e " << folder_ << "/apart-$host ] && rm -f " << folder_
+                           << "/.seen-by-all-*\n"
                            << "exec sh -c \"$*\"\n";
     fs::permissions(shell(), fs::perms::owner_all);
   }
@@ -60,6 +62,8 @@ class NearHosts {
   [[nodiscard]] std::string shell() const { return folder_ + "/shell"; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   void kill(const std::string& host) const { std::ofstream(folder_ + "/dead-" + host) << "\n"; }
+  /// From now on this host, asked alone, does not see the folder.
+  void part(const std::string& host) const { std::ofstream(folder_ + "/apart-" + host) << "\n"; }
   /// Since the last time.
   [[nodiscard]] std::set<std::string> asked() const {
     std::set<std::string> hosts;
@@ -406,4 +410,17 @@ TEST_CASE("records go by connections where they are told to, and the folder is a
   ClusterSession by_tcp(options, 1);
   CHECK(hosts.hold(by_tcp).empty());
   CHECK(by_tcp.records_over_tcp());
+}
+
+TEST_CASE("records go by connections as the nodes of this launch need it, not those asked last") {
+  const NearHosts hosts;
+  hosts.part("b");
+  ClusterSession session(hosts.options(), 1);
+  const std::vector<std::pair<std::string, bool>> launches{
+      {"b", true}, {"a", false}, {"b", true}, {"a", false}};
+  for (const auto& [host, over_tcp] : launches) {
+    session.narrow_to({host});
+    CHECK(hosts.hold(session).empty());
+    CHECK(session.records_over_tcp() == over_tcp);
+  }
 }
