@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -66,6 +67,8 @@ class Executor {
   void fail_environment(const std::string& environment, const std::string& reason);
   [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
   [[nodiscard]] std::size_t remaining() const;
+  /// After which every launch of the plan is ended.
+  [[nodiscard]] std::chrono::seconds longest_launch() const;
   [[nodiscard]] std::string label(const PlannedGroup& group, int block) const;
 
   const Experiment& experiment_;

@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -92,18 +93,21 @@ class NearHosts {
   std::string folder_ = fs::temp_directory_path() / "near-hosts-XXXXXX";
 };
 
-/// A queue that holds one job of a run that was killed, which waits for ever; scancel ends it. The
-/// real one is in tests/e2e.
+/// A queue that holds one job of a run that was killed, which stays as it is until scancel ends it;
+/// further ones end at once. The real one is in tests/e2e.
 class WaitingQueue {
  public:
-  explicit WaitingQueue(const std::string& run) {
+  explicit WaitingQueue(const std::string& run, const std::string& state = "PENDING|Resources",
+                        const std::string& run_time = "0:00") {
     REQUIRE(mkdtemp(folder_.data()) != nullptr);
     SlurmMark mark = own_mark(run);
     mark.owner = "1.1.0.0";
     std::ofstream(folder_ + "/mark") << mark_text(mark);
-    program("squeue", "[ -e " + folder_ + "/cancelled ] && exit 0\n[ \"$1\" = --me ] && echo " +
+    program("squeue", "[ -e " + folder_ + "/cancelled ] && exit 0\ncase \"$*\" in\n*--me*) echo " +
                           "\"7|PENDING|dynamiccl|Resources|$(cat " + folder_ +
-                          "/mark)\" || echo 'PENDING|Resources'");
+                          "/mark)\";;\n*%M*) echo " + run_time + ";;\n*) echo '" + state +
+                          "';;\nesac");
+    program("sbatch", "echo 9");
     program("scontrol", "case \"$*\" in *show*) echo NumNodes=2-2;; esac");
     program("scancel", "echo \"$1\" >>" + folder_ + "/cancelled");
     program("salloc", "exit 1");
@@ -153,6 +157,20 @@ TEST_CASE("a Slurm job that was taken over and does not start is given back") {
   ClusterSession session(options, 1);
   CHECK_THROWS_WITH(session.hold("run-7", {queue.folder()}, {}, progress),
                     ContainsSubstring(expected));
+  CHECK(queue.cancelled() == "7");
+}
+
+TEST_CASE("a Slurm job that is left out of a run's jobs is cancelled") {
+  const bool suspended = GENERATE(true, false);
+  CAPTURE(suspended);
+  const WaitingQueue queue("run-7", suspended ? "SUSPENDED|None" : "RUNNING|None", "1-00:05:00");
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  options.jobs = ClusterJobs::array;
+  SlurmQueue jobs(options, 1);
+  CHECK_THROWS_WITH(jobs.next(own_mark("run-7"), {}),
+                    StartsWith("5 jobs have ended before a launch came to them"));
   CHECK(queue.cancelled() == "7");
 }
 
@@ -313,15 +331,19 @@ TEST_CASE("jobs of their own are put in order as Slurm knows it") {
   options.time_limit = "5";
   const auto line = [&](ClusterJobs jobs, const std::string& after) {
     options.jobs = jobs;
-    return join(submission_argv(options, 2, {"run-7", "login", "1.2"}, 30, after), " ");
+    return join(submission_argv(options, 2, {"run-7", "login", "1.2"}, 30, after, "900"), " ");
   };
   CHECK(line(ClusterJobs::array, "") ==
         "sbatch --parsable --no-requeue --array=0-29%1 --output=/dev/null --error=/dev/null "
         "--nodes=2 --ntasks-per-node=2 --job-name=dynamiccl --comment=dynamiccl run=run-7 "
-        "host=login owner=1.2 --time=5 --wrap=exec sleep infinity");
+        "host=login owner=1.2 --time=5 --wrap=exec sleep 900");
   CHECK_THAT(line(ClusterJobs::afterany, "12"), ContainsSubstring(" --dependency=afterany:12 "));
   CHECK(line(ClusterJobs::afterany, "").find("--dependency") == std::string::npos);
   CHECK_THAT(line(ClusterJobs::singleton, "12"), ContainsSubstring(" --dependency=singleton "));
+  CHECK(slurm_seconds("5:07") == 307);
+  CHECK(slurm_seconds("02:05:07") == 7507);
+  CHECK(slurm_seconds("1-02:05:07") == 93907);
+  CHECK(slurm_seconds("INVALID") == 0);
   CHECK(array_of("12_3") == "12");
   CHECK(array_of("12_[4-9%1]") == "12");
   CHECK(array_of("12") == "12");
