@@ -163,8 +163,8 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
     runner_->cadences().note(plan_, store_.settled_batches(*resumed));
   } else {
     store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
-    if (!batch_job_.empty()) store_.add_event(info.id, std::nullopt, "slurm-job", batch_job_);
   }
+  if (!batch_job_.empty()) store_.add_event(summary_.run_id, std::nullopt, "slurm-job", batch_job_);
   try {
     if (site_.cluster) site_.cluster->expect(remaining(), longest_launch());
     prepare_environments();

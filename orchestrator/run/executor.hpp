@@ -45,7 +45,7 @@ class Executor {
 
   /// Every launch gets this run.json instead of one in a new order: the replay of a stored launch.
   void replay(const RunConfig& stored) { replayed_ = stored; }
-  /// What a new run is found again by when the batch job around it is started anew; "" = nothing.
+  /// What a run is found again by when the batch job around it is started anew; "" = nothing.
   void begins_in(const std::string& job) { batch_job_ = job; }
 
  private:
