@@ -252,9 +252,6 @@ long run_time_s(const std::string& job) {
   return slurm_seconds(std::string(trim(queue.out)));
 }
 
-namespace {
-
-/// Of a job's state and what Slurm says of it; "" of one that runs undisturbed.
 std::string ending_of(const std::string& job, const std::string& details) {
   const std::string state = word_of(details, "JobState");
   const std::string reason = word_of(details, "Reason");
@@ -275,8 +272,6 @@ std::string ending_of(const std::string& job, const std::string& details) {
   if (state == "RUNNING") return "";
   return fmt::format("Slurm job {} is over ({})", job, state.empty() ? "unknown by now" : state);
 }
-
-}  // namespace
 
 std::string why_job_ended(const std::string& job) {
   std::string why;

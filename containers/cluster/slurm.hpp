@@ -98,6 +98,9 @@ long slurm_seconds(const std::string& text);
 /// time limit, a job that goes before, a node; "" while Slurm says that it runs as it should.
 std::string why_job_ended(const std::string& job);
 
+/// The same of what `scontrol --oneliner show job` says of the job.
+std::string ending_of(const std::string& job, const std::string& details);
+
 /// The number by which Slurm knows a task of an array, "12_3", once it runs; of others their own.
 std::string job_number(const std::string& job);
 

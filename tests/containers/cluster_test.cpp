@@ -211,6 +211,28 @@ TEST_CASE("what Slurm prints is read, jobs of others are left out") {
   CHECK(jobs[0].mark == mark);
 }
 
+TEST_CASE("why a job has ended is read from what Slurm says of it") {
+  const auto ending = [](const std::string& words) {
+    return ending_of(
+        "7", "JobId=7 JobName=dynamiccl Restarts=2 " + words + " TimeLimit=00:01:00 NumNodes=2\n");
+  };
+  CHECK(ending("JobState=RUNNING Reason=None PreemptTime=None") == "");
+  CHECK(ending("JobState=TIMEOUT Reason=TimeLimit") ==
+        "Slurm job 7 has reached its time limit of 00:01:00 (cluster.time_limit)");
+  CHECK(ending("JobState=COMPLETING Reason=TimeLimit") == ending("JobState=TIMEOUT Reason=None"));
+  CHECK(ending("JobState=PREEMPTED Reason=None") ==
+        "Slurm job 7 was preempted: another job goes before it");
+  // While it has its grace.
+  CHECK(ending("JobState=RUNNING Reason=None PreemptTime=2026-11-26T03:00:00") ==
+        ending("JobState=PREEMPTED Reason=None"));
+  CHECK(ending("JobState=NODE_FAIL Reason=NodeDown") == "Slurm job 7 has lost a node");
+  CHECK(ending("JobState=PENDING Reason=BeginTime") ==
+        "Slurm has put job 7 back into its queue (2 restarts)");
+  CHECK(ending("JobState=CANCELLED Reason=None") == "Slurm job 7 was cancelled");
+  CHECK(ending("JobState=COMPLETED Reason=None") == "Slurm job 7 is over (COMPLETED)");
+  CHECK(ending_of("7", "") == "Slurm job 7 is over (unknown by now)");
+}
+
 TEST_CASE("Slurm's lists of names are expanded, and what is none is refused") {
   CHECK(
       expand_names("n[08-10,2],login,a[1-2]b[1-2]") ==

@@ -499,8 +499,7 @@ TEST_CASE("Slurm: a batch job that is put back into the queue goes on where it w
                  "launch WHERE status = 'ok'")[0] == nlohmann::json{{"n", 12}, {"blocks", 12}});
 }
 
-TEST_CASE("Slurm: a time limit, a job that goes before and a missing node are named, and resumed",
-          "[long]") {
+TEST_CASE("Slurm: a job that goes before and missing nodes are named", "[long]") {
   const Rig& rig = Rig::get();
   const std::string words =
       " --only 'backend == gloo' --slurm --nodes 2 --set protocol.iterations=1000000 --set "
