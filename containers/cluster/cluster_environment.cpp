@@ -219,9 +219,10 @@ EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartReque
   if (options.slurm() && session.job().empty()) {
     const SlurmMark mark{request.run_id, "HOST", "OWNER"};
     const int slots = nodes.front().slots;
-    plan.allocate = options.job_per_launch()
-                        ? submission_argv(options, slots, mark, options.jobs_ahead, "JOB-BEFORE")
-                        : allocation_argv(options, slots, mark);
+    plan.allocate =
+        options.job_per_launch()
+            ? submission_argv(options, slots, mark, options.jobs_ahead, "JOB-BEFORE", "SECONDS")
+            : allocation_argv(options, slots, mark);
   }
   plan.shape = cluster_shape(options, placed, session.job().empty() ? kUnknownJob : session.job(),
                              name, prefix_on_nodes(profile, request, name));

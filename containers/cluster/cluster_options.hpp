@@ -66,7 +66,7 @@ struct ClusterOptions {
   int gpus_per_node = 0;
   std::string partition;
   std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's
-  std::vector<std::string> options;  ///< further ones of salloc: "--account=physics"
+  std::vector<std::string> options;  ///< further ones of salloc or sbatch: "--account=physics"
   ClusterJobs jobs = ClusterJobs::one;
   int jobs_ahead = 100;   ///< that wait in Slurm's queue at most, where each launch has one
   std::string interface;  ///< the ranks' network, "" = that of the default route

@@ -179,7 +179,10 @@ SlurmAllocation ClusterSession::left_allocation(const std::string& run_id,
       progress.say(fmt::format("takes over Slurm job {} of this run{}", job.id,
                                job.waits() ? ", which still waits: " + job.reason : ""));
     try {
-      if (!wait_for_job(job.id, options_, progress)) continue;
+      if (!wait_for_job(job.id, options_, progress)) {
+        give_back(job.id);
+        continue;
+      }
       SlurmAllocation found{job.id, whole_nodes(job.id, options_, slots_per_node_), true};
       // Whatever its steps are, nobody waits for them any more.
       end_steps(job.id);
@@ -196,6 +199,9 @@ SlurmAllocation ClusterSession::left_allocation(const std::string& run_id,
 void ClusterSession::get_allocation(const std::string& run_id, const Progress& progress) {
   if (const auto reason = slurm_unavailable_reason()) throw Error(ErrorKind::environment, *reason);
   if (!allocation_.job.empty()) {
+    // Images, say, were built since: it could end in the middle of a launch.
+    if (!spent_ && options_.job_per_launch() && allocation_.ours)
+      spent_ = run_time_s(allocation_.job) > SlurmQueue::kStart.count();
     if (!spent_ && job_runs(allocation_.job)) return;
     const std::string why = spent_ ? "" : dynamiccl::why_job_ended(allocation_.job);
     if (!allocation_.ours)
@@ -320,10 +326,12 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
       report.problem += (report.problem.empty() ? "" : "; ") + why;
     reports_[asked[i].name] = std::move(report);
   }
+}
+
+bool ClusterSession::records_over_tcp() const {
   const auto all = reports();
-  records_over_tcp_ =
-      options_.records == RecordsWay::tcp ||
-      std::any_of(all.begin(), all.end(), [](const NodeReport& report) { return report.apart; });
+  return options_.records == RecordsWay::tcp ||
+         std::any_of(all.begin(), all.end(), [](const NodeReport& report) { return report.apart; });
 }
 
 std::vector<std::string> ClusterSession::node_argv(const std::string& node,
@@ -378,7 +386,12 @@ std::string ClusterSession::why_job_ended() const {
 }
 
 void ClusterSession::release() {
-  queue_.cancel();
+  try {
+    queue_.cancel();
+  } catch (const Error&) {
+    release_allocation();
+    throw;
+  }
   release_allocation();
 }
 

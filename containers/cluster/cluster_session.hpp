@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -60,9 +61,11 @@ class ClusterSession {
   [[nodiscard]] const std::string& job() const { return allocation_.job; }
   [[nodiscard]] bool own_job() const { return allocation_.ours; }
 
-  /// So many launches are still to come: where each has a job of its own, these are asked for
-  /// ahead.
-  void expect(std::size_t launches) { queue_.expect(launches); }
+  /// So many launches are still to come, none of which takes longer than that: where each has a job
+  /// of its own, these are asked for ahead.
+  void expect(std::size_t launches, std::chrono::seconds longest) {
+    queue_.expect(launches, longest);
+  }
   /// A launch is over. Where each has a job of its own, the next hold() goes on to the next one.
   void launched() { spent_ = options_.job_per_launch(); }
   /// Why Slurm has ended, or is ending, the job that is held; "" = it has not.
@@ -81,9 +84,9 @@ class ClusterSession {
   void doubt();
   /// What nodes() said in hold(), in their order; of those that were asked.
   [[nodiscard]] std::vector<NodeReport> reports() const;
-  /// Since hold(): some node does not see the folder that launches write into, so that what ranks
-  /// measure comes by connections.
-  [[nodiscard]] bool records_over_tcp() const { return records_over_tcp_; }
+  /// Since hold(): some of nodes() does not see the folder that launches write into, so that what
+  /// ranks measure comes by connections.
+  [[nodiscard]] bool records_over_tcp() const;
 
   /// argv that runs a command on a node.
   [[nodiscard]] std::vector<std::string> node_argv(const std::string& node,
@@ -92,8 +95,8 @@ class ClusterSession {
   [[nodiscard]] std::vector<NodeResult> on_nodes(const std::vector<ClusterNode>& nodes,
                                                  const std::vector<std::string>& command,
                                                  const CommandOptions& options) const;
-  /// Gives the allocation back, and the jobs that were asked for ahead. @throws Error(environment)
-  /// when Slurm keeps it
+  /// Gives the allocation back, and the jobs that were asked for ahead, each whatever becomes of
+  /// the other. @throws Error(environment) when Slurm keeps one
   void release();
 
  private:
@@ -121,7 +124,6 @@ class ClusterSession {
   std::set<std::string> were_well_;            ///< in some survey of these
   bool waited_ = false;                        ///< for hosts that were lost
   bool keeps_nodes_ = false;
-  bool records_over_tcp_ = false;
 };
 
 /// argv that runs a shell's command line on a host, without ever asking anybody for anything; that

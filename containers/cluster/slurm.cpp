@@ -165,8 +165,8 @@ std::vector<std::string> allocation_argv(const ClusterOptions& options, int slot
 }
 
 std::vector<std::string> submission_argv(const ClusterOptions& options, int slots_per_node,
-                                         const SlurmMark& mark, int count,
-                                         const std::string& after) {
+                                         const SlurmMark& mark, int count, const std::string& after,
+                                         const std::string& held_s) {
   // One that Slurm has put back into its queue would come to its turn out of order.
   std::vector<std::string> argv{"sbatch", "--parsable", "--no-requeue"};
   if (options.jobs == ClusterJobs::array) argv.push_back(fmt::format("--array=0-{}%1", count - 1));
@@ -175,7 +175,8 @@ std::vector<std::string> submission_argv(const ClusterOptions& options, int slot
     argv.push_back("--dependency=afterany:" + after);
   argv.insert(argv.end(), {"--output=/dev/null", "--error=/dev/null"});
   ask_for_nodes(options, slots_per_node, mark, argv);
-  argv.emplace_back("--wrap=exec sleep infinity");
+  // Not for ever: a program that is killed leaves all of them, and nobody who cancels them.
+  argv.push_back("--wrap=exec sleep " + held_s);
   return argv;
 }
 
@@ -234,9 +235,23 @@ bool job_runs(const std::string& job) {
   return result.exit_code == 0 && trim(result.out) == "RUNNING";
 }
 
-namespace {
+long slurm_seconds(const std::string& text) {
+  static const std::regex form(R"((?:(?:(\d{1,5})-)?(\d{1,2}):)?(\d{1,2}):(\d{1,2}))");
+  std::smatch match;
+  if (!std::regex_match(text, match, form)) return 0;
+  const auto part = [&](int i) {
+    return match[static_cast<std::size_t>(i)].matched
+               ? std::stol(match[static_cast<std::size_t>(i)])
+               : 0L;
+  };
+  return ((part(1) * 24 + part(2)) * 60 + part(3)) * 60 + part(4);
+}
 
-/// Of a job's state and what Slurm says of it; "" of one that runs undisturbed.
+long run_time_s(const std::string& job) {
+  const auto queue = run_command({"squeue", "--noheader", "--jobs=" + job, "--format=%M"});
+  return slurm_seconds(std::string(trim(queue.out)));
+}
+
 std::string ending_of(const std::string& job, const std::string& details) {
   const std::string state = word_of(details, "JobState");
   const std::string reason = word_of(details, "Reason");
@@ -257,8 +272,6 @@ std::string ending_of(const std::string& job, const std::string& details) {
   if (state == "RUNNING") return "";
   return fmt::format("Slurm job {} is over ({})", job, state.empty() ? "unknown by now" : state);
 }
-
-}  // namespace
 
 std::string why_job_ended(const std::string& job) {
   std::string why;

@@ -65,12 +65,13 @@ std::optional<SlurmAllocation> surrounding_allocation();
 std::vector<std::string> allocation_argv(const ClusterOptions& options, int slots_per_node,
                                          const SlurmMark& mark);
 
-/// argv that submits jobs which hold the nodes of one launch each until they are cancelled: with
-/// ClusterJobs::array `count` of them, else one.
+/// argv that submits jobs which hold the nodes of one launch each until they are cancelled, or for
+/// `held_s`: with ClusterJobs::array `count` of them, else one.
 /// @param after that job has to end before; "" = none
+/// @param held_s seconds, or a word in their place where it is only shown
 std::vector<std::string> submission_argv(const ClusterOptions& options, int slots_per_node,
-                                         const SlurmMark& mark, int count,
-                                         const std::string& after);
+                                         const SlurmMark& mark, int count, const std::string& after,
+                                         const std::string& held_s);
 
 /// Waits until the allocation is there, at most options.wait_s.
 /// @throws Error(environment) with Slurm's own words, or when interrupted
@@ -88,9 +89,17 @@ std::vector<ClusterNode> nodes_of_job(const std::string& job);
 /// True while Slurm says that the job runs.
 bool job_runs(const std::string& job);
 
+/// For how many seconds a job has run, by Slurm; 0 where it does not say.
+long run_time_s(const std::string& job);
+/// Seconds of Slurm's "5:07", "02:05:07" and "1-02:05:07"; 0 of anything else.
+long slurm_seconds(const std::string& text);
+
 /// One clause on why a job, or all that runs in it, has come to an end without this program: its
 /// time limit, a job that goes before, a node; "" while Slurm says that it runs as it should.
 std::string why_job_ended(const std::string& job);
+
+/// The same of what `scontrol --oneliner show job` says of the job.
+std::string ending_of(const std::string& job, const std::string& details);
 
 /// The number by which Slurm knows a task of an array, "12_3", once it runs; of others their own.
 std::string job_number(const std::string& job);

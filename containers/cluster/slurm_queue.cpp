@@ -79,7 +79,8 @@ void SlurmQueue::submit(const SlurmMark& mark, const Progress& progress) {
   int count = static_cast<int>(std::clamp<std::size_t>(
       expected_, 1, static_cast<std::size_t>(std::max(1, options_.jobs_ahead))));
   if (array) count = std::min(count, most_tasks());
-  const auto first = submission_argv(options_, slots_per_node_, mark, count, "");
+  const std::string held_s = std::to_string((longest_ + kSpare).count());
+  const auto first = submission_argv(options_, slots_per_node_, mark, count, "", held_s);
   if (progress.say != nullptr)
     progress.say(fmt::format("submits {} job{}, one at a time: {}", count, count == 1 ? "" : "s",
                              command_line(first)));
@@ -92,7 +93,7 @@ void SlurmQueue::submit(const SlurmMark& mark, const Progress& progress) {
   for (int job = 1; job < count; ++job) {
     if (progress.interrupted && progress.interrupted()) return;
     const auto further =
-        run_command(submission_argv(options_, slots_per_node_, mark, 1, waiting_.back()));
+        run_command(submission_argv(options_, slots_per_node_, mark, 1, waiting_.back(), held_s));
     // A limit on a user's jobs: the others come when these are through.
     if (further.exit_code != 0) return;
     waiting_.push_back(submitted_job(further.out));
@@ -109,11 +110,18 @@ SlurmAllocation SlurmQueue::next(const SlurmMark& mark, const Progress& progress
     waiting_.pop_front();
     if (!runs) {
       ended = why_job_ended(job);
+      // It may be suspended, say: what nobody knows of any more must not stay.
+      run_command({"scancel", job});
       if (progress.say != nullptr) progress.say(ended);
       ++dead;
       continue;
     }
     SlurmAllocation found{job_number(job), {}, true, job};
+    if (run_time_s(found.job) > kStart.count()) {
+      // Left by a program that was killed: it would end in the middle of a launch.
+      run_command({"scancel", job});
+      continue;
+    }
     try {
       found.nodes = whole_nodes(found.job, options_, slots_per_node_);
     } catch (...) {

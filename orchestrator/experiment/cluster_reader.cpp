@@ -56,8 +56,9 @@ void read_options(TableReader& table, ClusterOptions& options) {
     if (const auto why = why_hides_gpus(option); !why.empty())
       table.note("options", "cluster.options: " + why);
     else if (!option.starts_with("-"))
-      table.complain("options",
-                     fmt::format("\"{}\" is no option of salloc: it begins with -", option));
+      table.complain(
+          "options",
+          fmt::format("\"{}\" is no option of salloc or sbatch: it begins with -", option));
 }
 
 }  // namespace

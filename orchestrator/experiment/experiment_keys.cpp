@@ -218,7 +218,8 @@ TableKeys cluster_keys() {
            {"jobs_ahead", rule::whole(1, kMostJobs), "jobs that wait in the queue at most", "100"},
            {"partition", rule::text(), "of Slurm"},
            {"time_limit", rule::text(), "as Slurm takes it: \"2:00:00\""},
-           {"options", rule::text().some(), "of salloc: \"--account=A\""},
+           {"options", rule::text().some(),
+            "of salloc, or of sbatch where each launch has a job: \"--account=A\""},
            {"interface", rule::text(), "the ranks' network: \"ib0\""},
            {"wait", rule::duration(), "for an allocation", "a day"}}};
 }

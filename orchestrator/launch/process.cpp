@@ -10,9 +10,11 @@
 #include <boost/asio.hpp>
 #include <boost/process.hpp>
 #include <boost/process/extend.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <list>
 #include <memory>
 #include <thread>
@@ -103,6 +105,12 @@ class Child {
     environment[kMarkerVariable] = options.marker;
     std::error_code error;
     const auto input = open_input(command);
+    if (input == nullptr) {
+      // An empty one in its place would tell whoever reads it that this program is gone.
+      result.start_error = fmt::format("{}: its input cannot be opened: {}", command.argv.front(),
+                                       std::strerror(errno));
+      return;
+    }
     process_ = bp::child(
         bp::exe = program.string(),
         bp::args = std::vector<std::string>(command.argv.begin() + 1, command.argv.end()),
@@ -151,13 +159,15 @@ class Child {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
-  /// What the child reads from; of a held one the other end stays open here.
+  /// What the child reads from; of a held one the other end stays open here. nullptr with errno set
+  /// where there is none.
   std::unique_ptr<std::FILE, Close> open_input(const Command& command) {
     std::array<int, 2> ends{-1, -1};
-    if (!command.input || pipe2(ends.data(), O_CLOEXEC) != 0)
-      return std::unique_ptr<std::FILE, Close>(std::fopen("/dev/null", "re"));
+    if (!command.input) return std::unique_ptr<std::FILE, Close>(std::fopen("/dev/null", "re"));
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return nullptr;
     std::unique_ptr<std::FILE, Close> from(fdopen(ends[0], "r"));
     held_input_.reset(fdopen(ends[1], "w"));
+    if (from == nullptr || held_input_ == nullptr) return nullptr;
     // A line, which a pipe takes at once.
     std::fputs(command.input->c_str(), held_input_.get());
     std::fflush(held_input_.get());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +43,14 @@ std::size_t Executor::remaining() const {
     for (const auto& group : plan_.groups) count += wanted(group, block) ? 1 : 0;
   }
   return count;
+}
+
+std::chrono::seconds Executor::longest_launch() const {
+  double longest_s = 0;
+  for (const auto& group : plan_.groups)
+    longest_s =
+        std::max(longest_s, launch_timeout(experiment_.protocol, launch_cells(group, 0)).seconds());
+  return std::chrono::seconds(static_cast<long>(std::ceil(longest_s)));
 }
 
 void Executor::leave_out(const std::string& environment, const std::string& reason) {
@@ -154,10 +163,10 @@ RunSummary Executor::run(const RunInfo& info, const std::optional<std::string>& 
     runner_->cadences().note(plan_, store_.settled_batches(*resumed));
   } else {
     store_.begin_run(info, group_rows(experiment_, plan_), cell_rows(plan_));
-    if (!batch_job_.empty()) store_.add_event(info.id, std::nullopt, "slurm-job", batch_job_);
   }
+  if (!batch_job_.empty()) store_.add_event(summary_.run_id, std::nullopt, "slurm-job", batch_job_);
   try {
-    if (site_.cluster) site_.cluster->expect(remaining());
+    if (site_.cluster) site_.cluster->expect(remaining(), longest_launch());
     prepare_environments();
     console_.expect(remaining());
     run_blocks();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -44,7 +45,7 @@ class Executor {
 
   /// Every launch gets this run.json instead of one in a new order: the replay of a stored launch.
   void replay(const RunConfig& stored) { replayed_ = stored; }
-  /// What a new run is found again by when the batch job around it is started anew; "" = nothing.
+  /// What a run is found again by when the batch job around it is started anew; "" = nothing.
   void begins_in(const std::string& job) { batch_job_ = job; }
 
  private:
@@ -66,6 +67,8 @@ class Executor {
   void fail_environment(const std::string& environment, const std::string& reason);
   [[nodiscard]] bool wanted(const PlannedGroup& group, int block) const;
   [[nodiscard]] std::size_t remaining() const;
+  /// After which every launch of the plan is ended.
+  [[nodiscard]] std::chrono::seconds longest_launch() const;
   [[nodiscard]] std::string label(const PlannedGroup& group, int block) const;
 
   const Experiment& experiment_;

@@ -196,10 +196,11 @@ GroupLaunch LaunchRunner::not_started(const PlannedGroup& group, const LaunchPla
 
 void LaunchRunner::hold_nodes() {
   if (!site_.cluster) return;
-  const std::string before = site_.cluster->job();
   site_.cluster->hold(run_id_, {site_.worker_folder, site_.run_folder}, {}, preparation_progress());
-  // Environments name the job whose steps their ranks are.
-  if (!before.empty() && site_.cluster->job() != before) stop_environments();
+  // Environments name the job whose steps their ranks are. A hold that failed has left them as they
+  // were, and the session without any job.
+  if (std::exchange(job_of_pool_, site_.cluster->job()) != site_.cluster->job())
+    stop_environments();
 }
 
 void LaunchRunner::stop_environments() {

@@ -120,6 +120,7 @@ class LaunchRunner {
   Console& console_;
   std::string run_id_;
   EnvironmentPool pool_;
+  std::string job_of_pool_;  ///< of Slurm, in which what is in pool_ was started
   CadenceBook cadences_;
   std::map<std::string, Readiness> readiness_;
   std::optional<RunConfig> replayed_;

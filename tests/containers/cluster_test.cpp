@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -53,6 +54,8 @@ class NearHosts {
     std::ofstream(shell()) << "#!/bin/sh\nhost=$1; shift\n"
                            << "echo \"$host\" >>" << folder_ << "/asked\n"
                            << "[ -e " << folder_ << "/dead-$host ] && exit 255\n"
+                           << "[ -e " << folder_ << "/apart-$host ] && rm -f " << folder_
+                           << "/.seen-by-all-*\n"
                            << "exec sh -c \"$*\"\n";
     fs::permissions(shell(), fs::perms::owner_all);
   }
@@ -60,6 +63,8 @@ class NearHosts {
   [[nodiscard]] std::string shell() const { return folder_ + "/shell"; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   void kill(const std::string& host) const { std::ofstream(folder_ + "/dead-" + host) << "\n"; }
+  /// From now on this host, asked alone, does not see the folder.
+  void part(const std::string& host) const { std::ofstream(folder_ + "/apart-" + host) << "\n"; }
   /// Since the last time.
   [[nodiscard]] std::set<std::string> asked() const {
     std::set<std::string> hosts;
@@ -88,18 +93,21 @@ class NearHosts {
   std::string folder_ = fs::temp_directory_path() / "near-hosts-XXXXXX";
 };
 
-/// A queue that holds one job of a run that was killed, which waits for ever; scancel ends it. The
-/// real one is in tests/e2e.
+/// A queue that holds one job of a run that was killed, which stays as it is until scancel ends it;
+/// further ones end at once. The real one is in tests/e2e.
 class WaitingQueue {
  public:
-  explicit WaitingQueue(const std::string& run) {
+  explicit WaitingQueue(const std::string& run, const std::string& state = "PENDING|Resources",
+                        const std::string& run_time = "0:00") {
     REQUIRE(mkdtemp(folder_.data()) != nullptr);
     SlurmMark mark = own_mark(run);
     mark.owner = "1.1.0.0";
     std::ofstream(folder_ + "/mark") << mark_text(mark);
-    program("squeue", "[ -e " + folder_ + "/cancelled ] && exit 0\n[ \"$1\" = --me ] && echo " +
+    program("squeue", "[ -e " + folder_ + "/cancelled ] && exit 0\ncase \"$*\" in\n*--me*) echo " +
                           "\"7|PENDING|dynamiccl|Resources|$(cat " + folder_ +
-                          "/mark)\" || echo 'PENDING|Resources'");
+                          "/mark)\";;\n*%M*) echo " + run_time + ";;\n*) echo '" + state +
+                          "';;\nesac");
+    program("sbatch", "echo 9");
     program("scontrol", "case \"$*\" in *show*) echo NumNodes=2-2;; esac");
     program("scancel", "echo \"$1\" >>" + folder_ + "/cancelled");
     program("salloc", "exit 1");
@@ -152,6 +160,20 @@ TEST_CASE("a Slurm job that was taken over and does not start is given back") {
   CHECK(queue.cancelled() == "7");
 }
 
+TEST_CASE("a Slurm job that is left out of a run's jobs is cancelled") {
+  const bool suspended = GENERATE(true, false);
+  CAPTURE(suspended);
+  const WaitingQueue queue("run-7", suspended ? "SUSPENDED|None" : "RUNNING|None", "1-00:05:00");
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  options.jobs = ClusterJobs::array;
+  SlurmQueue jobs(options, 1);
+  CHECK_THROWS_WITH(jobs.next(own_mark("run-7"), {}),
+                    StartsWith("5 jobs have ended before a launch came to them"));
+  CHECK(queue.cancelled() == "7");
+}
+
 TEST_CASE("hosts are read as launchers write them") {
   const std::vector<ClusterNode> expected{{"node1", 4}, {"user@node2.lan", 1}};
   CHECK(parse_hosts("node1:4,user@node2.lan", "x") == expected);
@@ -187,6 +209,28 @@ TEST_CASE("what Slurm prints is read, jobs of others are left out") {
   REQUIRE(jobs.size() == 1);
   CHECK(jobs[0].id == "7");
   CHECK(jobs[0].mark == mark);
+}
+
+TEST_CASE("why a job has ended is read from what Slurm says of it") {
+  const auto ending = [](const std::string& words) {
+    return ending_of(
+        "7", "JobId=7 JobName=dynamiccl Restarts=2 " + words + " TimeLimit=00:01:00 NumNodes=2\n");
+  };
+  CHECK(ending("JobState=RUNNING Reason=None PreemptTime=None") == "");
+  CHECK(ending("JobState=TIMEOUT Reason=TimeLimit") ==
+        "Slurm job 7 has reached its time limit of 00:01:00 (cluster.time_limit)");
+  CHECK(ending("JobState=COMPLETING Reason=TimeLimit") == ending("JobState=TIMEOUT Reason=None"));
+  CHECK(ending("JobState=PREEMPTED Reason=None") ==
+        "Slurm job 7 was preempted: another job goes before it");
+  // While it has its grace.
+  CHECK(ending("JobState=RUNNING Reason=None PreemptTime=2026-11-26T03:00:00") ==
+        ending("JobState=PREEMPTED Reason=None"));
+  CHECK(ending("JobState=NODE_FAIL Reason=NodeDown") == "Slurm job 7 has lost a node");
+  CHECK(ending("JobState=PENDING Reason=BeginTime") ==
+        "Slurm has put job 7 back into its queue (2 restarts)");
+  CHECK(ending("JobState=CANCELLED Reason=None") == "Slurm job 7 was cancelled");
+  CHECK(ending("JobState=COMPLETED Reason=None") == "Slurm job 7 is over (COMPLETED)");
+  CHECK(ending_of("7", "") == "Slurm job 7 is over (unknown by now)");
 }
 
 TEST_CASE("Slurm's lists of names are expanded, and what is none is refused") {
@@ -309,15 +353,19 @@ TEST_CASE("jobs of their own are put in order as Slurm knows it") {
   options.time_limit = "5";
   const auto line = [&](ClusterJobs jobs, const std::string& after) {
     options.jobs = jobs;
-    return join(submission_argv(options, 2, {"run-7", "login", "1.2"}, 30, after), " ");
+    return join(submission_argv(options, 2, {"run-7", "login", "1.2"}, 30, after, "900"), " ");
   };
   CHECK(line(ClusterJobs::array, "") ==
         "sbatch --parsable --no-requeue --array=0-29%1 --output=/dev/null --error=/dev/null "
         "--nodes=2 --ntasks-per-node=2 --job-name=dynamiccl --comment=dynamiccl run=run-7 "
-        "host=login owner=1.2 --time=5 --wrap=exec sleep infinity");
+        "host=login owner=1.2 --time=5 --wrap=exec sleep 900");
   CHECK_THAT(line(ClusterJobs::afterany, "12"), ContainsSubstring(" --dependency=afterany:12 "));
   CHECK(line(ClusterJobs::afterany, "").find("--dependency") == std::string::npos);
   CHECK_THAT(line(ClusterJobs::singleton, "12"), ContainsSubstring(" --dependency=singleton "));
+  CHECK(slurm_seconds("5:07") == 307);
+  CHECK(slurm_seconds("02:05:07") == 7507);
+  CHECK(slurm_seconds("1-02:05:07") == 93907);
+  CHECK(slurm_seconds("INVALID") == 0);
   CHECK(array_of("12_3") == "12");
   CHECK(array_of("12_[4-9%1]") == "12");
   CHECK(array_of("12") == "12");
@@ -406,4 +454,17 @@ TEST_CASE("records go by connections where they are told to, and the folder is a
   ClusterSession by_tcp(options, 1);
   CHECK(hosts.hold(by_tcp).empty());
   CHECK(by_tcp.records_over_tcp());
+}
+
+TEST_CASE("records go by connections as the nodes of this launch need it, not those asked last") {
+  const NearHosts hosts;
+  hosts.part("b");
+  ClusterSession session(hosts.options(), 1);
+  const std::vector<std::pair<std::string, bool>> launches{
+      {"b", true}, {"a", false}, {"b", true}, {"a", false}};
+  for (const auto& [host, over_tcp] : launches) {
+    session.narrow_to({host});
+    CHECK(hosts.hold(session).empty());
+    CHECK(session.records_over_tcp() == over_tcp);
+  }
 }

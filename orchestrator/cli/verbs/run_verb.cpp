@@ -52,30 +52,37 @@ RunInfo run_info(const RunArguments& arguments, const Experiment& experiment,
   return info;
 }
 
-/// What a run is known by that was begun in the Slurm job around this process; "" outside of any.
+/// What a run is known by that was begun in the Slurm job around this process, to be followed by
+/// which start of the job it was; "" outside of any.
 std::string job_key(const RunInfo& info) {
   const char* job = std::getenv("SLURM_JOB_ID");
   if (job == nullptr) return "";
-  return fmt::format("job {}, experiment {}", job,
+  return fmt::format("job {}, experiment {}, start ", job,
                      stable_id(info.spec_text + join(info.overrides, "\n")));
 }
 
-/// The run that this Slurm job had begun before Slurm put it back into its queue: the job's script
-/// starts from its beginning again, but what is stored is not to be measured twice.
-std::optional<std::string> run_of_requeued_job(const RunInfo& info, Store& store,
-                                               const std::string& db) {
+/// How often Slurm has put the job around this process back into its queue.
+int job_restarts() {
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
-  if (restarts == nullptr || std::atoi(restarts) < 1) return std::nullopt;
+  return restarts != nullptr ? std::max(0, std::atoi(restarts)) : 0;
+}
+
+/// The run that this Slurm job had begun before Slurm put it back into its queue: the job's script
+/// starts from its beginning again, but what is stored is not to be measured twice. A script that
+/// measures the same several times comes to its runs in their order again.
+std::optional<std::string> run_of_requeued_job(const std::string& job, const std::string& db) {
+  if (job.empty() || job_restarts() < 1) return std::nullopt;
   const Table begun = Reader(db).query(
-      "SELECT r.uuid, r.status FROM event e JOIN run r ON r.id = e.run_id "
-      "WHERE e.kind = 'slurm-job' AND e.message = ?1 ORDER BY r.id DESC LIMIT 1",
-      {job_key(info)});
-  const TableView rows(begun);
-  if (rows.size() == 0) return std::nullopt;
-  const std::string run = rows.text(0, "uuid");
-  // Slurm starts no job again before its processes are gone, on whichever node they were.
-  if (rows.text(0, "status") == "running") store.end_run(run, "interrupted");
-  return run;
+      "SELECT uuid, (SELECT count(*) FROM event WHERE kind = 'slurm-job' AND message = ?2) AS "
+      "calls "
+      "FROM run WHERE id IN (SELECT run_id FROM event WHERE kind = 'slurm-job' AND "
+      "substr(message, 1, length(?1)) = ?1) ORDER BY id",
+      {job, job + std::to_string(job_restarts())});
+  const TableView runs(begun);
+  if (runs.size() == 0) return std::nullopt;
+  // Of the script since it was started again.
+  const auto calls = static_cast<std::size_t>(runs.integer(0, "calls"));
+  return calls < runs.size() ? std::optional(runs.text(calls, "uuid")) : std::nullopt;
 }
 
 std::optional<std::string> run_to_resume(const RunArguments& arguments, const RunInfo& info,
@@ -183,7 +190,8 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   for (const auto& folder : remove_rowless_folders(Reader(shared.db), site.run_folder))
     console.note("removed a launch's folder that a killed run had left: " + folder);
   const auto info = run_info(arguments, loaded.experiment, shared);
-  auto resumed = run_of_requeued_job(info, store, shared.db);
+  const std::string job = job_key(info);
+  auto resumed = run_of_requeued_job(job, shared.db);
   if (resumed)
     console.note(fmt::format("Slurm has started job {} again: run {} goes on",
                              std::getenv("SLURM_JOB_ID"), *resumed));
@@ -196,7 +204,7 @@ int run_experiment(const RunArguments& arguments, const Shared& shared) {
   site.cluster = loaded.cluster;
   site.machine = loaded.experiment.machine;
   Executor executor(loaded.experiment, loaded.plan, std::move(site), store, console);
-  executor.begins_in(job_key(info));
+  if (!job.empty()) executor.begins_in(job + std::to_string(job_restarts()));
   const auto summary = executor.run(info, resumed);
   try {
     print_answer(summary, arguments, shared);

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
@@ -397,4 +399,27 @@ TEST_CASE("the list of queries tells each to its end") {
   CHECK(list.exit_code == 0);
   CHECK(list.out.find("highest from what links and model were measured to cost") !=
         std::string::npos);
+}
+
+TEST_CASE("a job that Slurm starts again comes to its runs in their order, then to new ones") {
+  const Folder folder;
+  // Without a GPU nothing of it is measured: it is all about which run it is.
+  const auto path = folder.file("x.toml", kExperiment);
+  const auto db = folder.path("x.sqlite");
+  const auto run_in_job = [&](const std::string& restarts) {
+    CommandOptions job;
+    job.environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_RESTART_COUNT", restarts}};
+    const auto done = run_command({kProgram, "run", path, "--set", "axes.backend=nccl", "--set",
+                                   "protocol.launches=1", "--no-report", "--json", "--db", db},
+                                  job);
+    INFO(done.err);
+    return nlohmann::json::parse(done.out)["run_id"].get<std::string>();
+  };
+  std::vector<std::string> first;
+  for (int call = 0; call < 3; ++call) first.push_back(run_in_job("0"));
+  CHECK(std::set<std::string>(first.begin(), first.end()).size() == 3);
+  for (const char* restarts : {"1", "2"})
+    for (const auto& known : first) CHECK(run_in_job(restarts) == known);
+  const auto further = run_in_job("2");
+  CHECK(std::find(first.begin(), first.end(), further) == first.end());
 }

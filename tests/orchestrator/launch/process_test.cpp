@@ -1,12 +1,16 @@
 #include "orchestrator/launch/process.hpp"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "core/vocabulary/text.hpp"
@@ -58,6 +62,34 @@ TEST_CASE("a held input says its line and stays open, another one is empty") {
   REQUIRE(outcome.results.size() == 2);
   CHECK(outcome.results[0].stdout_tail == "got a secret\n124\n");
   CHECK(outcome.results[1].stdout_tail == "0\n");
+}
+
+TEST_CASE("a held input that cannot be opened is named, an empty one never stands in its place") {
+  Command held = shell("IFS= read -r line; echo \"got $line\"");
+  held.input = "a secret\n";
+  rlimit usual{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+  const auto open =
+      static_cast<rlim_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+  std::vector<ProcessResult> results;
+  // From too few for a loop to enough for all: in between the input alone is too much.
+  for (rlim_t more = 0; more < 32; ++more) {
+    const rlimit tight{open + more, usual.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+    try {
+      const auto outcome = run_processes({held}, options_for(10));
+      results.insert(results.end(), outcome.results.begin(), outcome.results.end());
+    } catch (const std::exception&) {
+      // The loop's own.
+    }
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+  }
+  CHECK(std::any_of(results.begin(), results.end(), [](const ProcessResult& result) {
+    return result.start_error == "/bin/sh: its input cannot be opened: Too many open files";
+  }));
+  for (const auto& result : results)
+    CHECK((result.stdout_tail == "got a secret\n" || result.exit_code != 0 ||
+           !result.start_error.empty()));
 }
 
 TEST_CASE("output, exit codes and added variables of a command come back") {
