@@ -38,6 +38,29 @@ namespace nccl_net = dynamiccl::nccl_net;
 
 namespace {
 
+/// The plugin, whose init reads the variable.
+std::string library_for(const TestFolder& folder) {
+  setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
+  return plugin_library();
+}
+
+/// A rank that listens in the folder, and what its handle says.
+struct Listening {
+  LoadedNet net;
+  char handle[nccl_net::kHandleBytes] = {};
+  void* listener = nullptr;
+  Handle theirs{};
+  std::string problem{};  ///< "" = it listens
+
+  Listening(const TestFolder& folder, int version) : net(library_for(folder), version) {
+    if (net.init(keep) != 0)
+      problem = "init " + g_said;
+    else if (net.listen(handle, &listener) != 0)
+      problem = "listen " + g_said;
+    std::memcpy(&theirs, handle, sizeof theirs);
+  }
+};
+
 /// A receiver whose peer is this test: it holds the other end of the ring and of the socket.
 struct Victim {
   std::unique_ptr<Ring> theirs;
@@ -184,14 +207,9 @@ TEST_CASE("More messages than there are slots wait, none is lost") {
 TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in") {
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
-    setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
-    const LoadedNet net(plugin_library(), 11);
-    if (net.init(keep) != 0) return "init " + g_said;
-    char handle[nccl_net::kHandleBytes] = {};
-    void* listener = nullptr;
-    if (net.listen(handle, &listener) != 0) return "listen " + g_said;
-    Handle theirs{};
-    std::memcpy(&theirs, handle, sizeof theirs);
+    Listening here(folder, 11);
+    if (!here.problem.empty()) return here.problem;
+    auto& [net, handle, listener, theirs, none] = here;
     std::string problem;
     const auto open = SharedFolder::open(folder.path(), problem);
     int error = 0;
@@ -222,14 +240,9 @@ TEST_CASE("Strangers at the socket are dropped, and the right peer still gets in
 TEST_CASE("A hello without a ring is refused") {
   const TestFolder folder;
   const std::string found = in_child([&]() -> std::string {
-    setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
-    const LoadedNet net(plugin_library(), 10);
-    if (net.init(keep) != 0) return "init " + g_said;
-    char handle[nccl_net::kHandleBytes] = {};
-    void* listener = nullptr;
-    if (net.listen(handle, &listener) != 0) return "listen " + g_said;
-    Handle theirs{};
-    std::memcpy(&theirs, handle, sizeof theirs);
+    Listening here(folder, 10);
+    if (!here.problem.empty()) return here.problem;
+    auto& [net, handle, listener, theirs, none] = here;
     std::string problem;
     int error = 0;
     const Descriptor peer = SharedFolder::open(folder.path(), problem)->connect(theirs.name, error);
@@ -250,14 +263,9 @@ TEST_CASE("A rank of another version, or that copies by another way, is refused 
   const TestFolder folder;
   const auto said_of = [&](auto&& change) {
     return in_child([&]() -> std::string {
-      setenv("DYNAMICCL_SHARED_FOLDER", folder.path().c_str(), 1);
-      const LoadedNet net(plugin_library(), 11);
-      if (net.init(keep) != 0) return "init " + g_said;
-      char handle[nccl_net::kHandleBytes] = {};
-      void* listener = nullptr;
-      if (net.listen(handle, &listener) != 0) return "listen " + g_said;
-      Handle theirs{};
-      std::memcpy(&theirs, handle, sizeof theirs);
+      Listening here(folder, 11);
+      if (!here.problem.empty()) return here.problem;
+      auto& [net, handle, listener, theirs, none] = here;
       change(theirs);
       std::memcpy(handle, &theirs, sizeof theirs);
       void* sender = nullptr;
