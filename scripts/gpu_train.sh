@@ -72,7 +72,11 @@ build() {
       cmake --build build/trainer -j "$(nproc)" --target dynamiccl-trainer-mpich >>"$out/build.log" 2>&1 ||
         { say "build: no trainer for MPICH"; grep -E -m 5 'error|undefined' "$out/build.log"; }
     fi
-    cp build/trainer/dynamiccl-{trainer,worker}* build/trainer/libdynamiccl-nccl-plugin.so build/release/ || return 1
+    # By renaming: a job that has the old file mapped keeps it.
+    local file
+    for file in build/trainer/dynamiccl-{trainer,worker}* build/trainer/libdynamiccl-nccl-plugin.so; do
+      [ ! -f "$file" ] || { cp "$file" build/release/.new && mv build/release/.new "build/release/${file##*/}"; } || return 1
+    done
   fi
   say "build: done"
 }
@@ -130,10 +134,12 @@ cuda_mpi() { # SECONDS
     WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/cuda-mpi.md"
 }
 
-# Cells that lose something of plain SGD, on the first two GPUs: three ranks where one is a server without a GPU.
+# Cells that lose something of plain SGD, on the first two GPUs, or with RANKS workers: three ranks where one is a server
+# without a GPU.
 lossy() { # SECONDS NAME EXPERIMENT
-  local seconds=$1 name=$2 file=$3
-  experiment "experiments/$file.toml" "$seconds" "$name" "${given[@]}"
+  local seconds=$1 name=$2 file=$3 ranks=()
+  [ -z "${RANKS:-}" ] || ranks=(--set "axes.ranks=$gpus" "${shared[@]}")
+  experiment "experiments/$file.toml" "$seconds" "$name" "${ranks[@]}" "${given[@]}"
   {
     "$program" query --db "$db" --format markdown "SELECT model, method, synchronisation, compression, settings, max_difference,
         wrong, step_us, counts FROM v_training
