@@ -22,8 +22,8 @@ usage() { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
   # What a Debian machine builds trainers with, as files below one prefix, links resolved.
-  dpkg -L libfmt-dev libfmt9 nlohmann-json3-dev libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200 |
-    grep -E '^/usr/(include|share/cmake|lib)/|^/lib/' | grep -v '/pkgconfig/' |
+  dpkg -L libfmt-dev libfmt9 nlohmann-json3-dev libeigen3-dev libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200 |
+    grep -E '^/usr/(include|share/cmake|share/eigen3|lib)/|^/lib/' | grep -v '/pkgconfig/' |
     while read -r path; do if [ -f "$path" ]; then echo ".${path#/usr}"; fi; done | sort -u >"$2/files"
   # MPICH's headers; its library comes with the programs.
   [ ! -e /usr/include/x86_64-linux-gnu/mpich/mpi.h ] || ls -d /usr/include/x86_64-linux-gnu/mpich/*.h | sed 's#^/usr#.#' >>"$2/files"
