@@ -29,14 +29,6 @@ bool is_training(const WorkCell& cell) { return cell.collective == Collective::t
 constexpr std::array<std::string_view, 8> kTargetSettings{
     "target", "epochs", "samples", "looks", "evaluate", "pace", "slow_factor", "slow_worker"};
 
-// How workers wait for each other and what their gradients travel as: parts of a way.
-constexpr std::array<std::string_view, 24> kWaySettings{
-    "synchronisation", "staleness",   "backups",        "local_steps",   "local_after",
-    "topology",        "gossip_pull", "shares",         "slow_momentum", "participants",
-    "lag_threshold",   "adapt_every", "elastic",        "group_size",    "switch_to",
-    "switch_after",    "compression", "density",        "bits",          "rank",
-    "threshold",       "clip",        "error_feedback", "density_warmup"};
-
 /// Steps that lose something say nothing by their time: they need an accuracy to reach.
 bool is_comparable(const WorkCell& cell) {
   if (!is_training(cell)) return true;
@@ -141,19 +133,6 @@ void refuse_twins(const TunePlan& plan) {
 }
 
 }  // namespace
-
-std::string way_text(const WorkCell& cell) {
-  if (!is_training(cell)) return "";
-  std::string text;
-  for (const std::string_view name : kWaySettings) {
-    const auto knob = cell.knobs.find(std::string(name));
-    if (knob == cell.knobs.end()) continue;
-    const bool plain = name == "synchronisation" || name == "compression";
-    text += (text.empty() ? "" : " ") +
-            (plain ? knob->second : fmt::format("{}={}", name, knob->second));
-  }
-  return text;
-}
 
 double published_log_time(const ReferenceFigures& published, const PlannedGroup& group) {
   const std::string_view family =

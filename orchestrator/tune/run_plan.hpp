@@ -22,10 +22,6 @@ namespace dynamiccl {
 TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
                        const ReferenceFigures& published, bool any_environment = false);
 
-/// How workers of a training cell wait for each other and what gradients travel as, where that is
-/// not plain SGD's: "local local_steps=8"; "" for plain SGD, and for collectives.
-std::string way_text(const WorkCell& cell);
-
 /// ln of the published time of a way to run, up to a constant; 0 where nothing is published.
 double published_log_time(const ReferenceFigures& published, const PlannedGroup& group);
 

@@ -8,7 +8,6 @@
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
-#include "orchestrator/tune/run_plan.hpp"
 #include "orchestrator/tune/work_time.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/export/mpi_export.hpp"

@@ -3,10 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "core/training/training.hpp"
 
 namespace dynamiccl {
+namespace {
+
+// How workers wait for each other and what their gradients travel as: parts of a way.
+constexpr std::array<std::string_view, 24> kWaySettings{
+    "synchronisation", "staleness",   "backups",        "local_steps",   "local_after",
+    "topology",        "gossip_pull", "shares",         "slow_momentum", "participants",
+    "lag_threshold",   "adapt_every", "elastic",        "group_size",    "switch_to",
+    "switch_after",    "compression", "density",        "bits",          "rank",
+    "threshold",       "clip",        "error_feedback", "density_warmup"};
+
+}  // namespace
+
+std::string way_text(const WorkCell& cell) {
+  if (cell.collective != Collective::training) return "";
+  std::string text;
+  for (const std::string_view name : kWaySettings) {
+    const auto knob = cell.knobs.find(std::string(name));
+    if (knob == cell.knobs.end()) continue;
+    const bool plain = name == "synchronisation" || name == "compression";
+    text += (text.empty() ? "" : " ") +
+            (plain ? knob->second : fmt::format("{}={}", name, knob->second));
+  }
+  return text;
+}
 
 bool trains_to_target(const WorkCell& cell) {
   return cell.collective == Collective::training && training_spec(cell).target > 0;

@@ -8,6 +8,10 @@
 
 namespace dynamiccl {
 
+/// How workers of a training cell wait for each other and what gradients travel as, where that is
+/// not plain SGD's: "local local_steps=8"; "" for plain SGD, and for collectives.
+std::string way_text(const WorkCell& cell);
+
 /// Whether a cell is done when a model reaches an accuracy: its time is the one until then, not a
 /// step's.
 bool trains_to_target(const WorkCell& cell);

@@ -171,6 +171,18 @@ TEST_CASE("synchronous steps with plain gradients over the slowest links are war
   CHECK_THAT(render_full_answer(Reader(less.file()), "last"), !ContainsSubstring("tier 4"));
 }
 
+TEST_CASE("the page has accuracy over time and over the bytes that were sent", "[G-23]") {
+  TrainedCase one = local();
+  one.figures.wire_bytes = 1000;
+  one.figures.details["accuracies"] = {{5, 0.3}, {10, 0.61}};
+  one.figures.details["epochs"] = 2;
+  const TrainedRun run({plain(), one});
+  const std::string page = render_report_html(Reader(run.file()), "last");
+  // Ten measured rounds of 900 us in the median launch, 1 % longer.
+  CHECK_THAT(page, ContainsSubstring(R"("way":"bsp-a2a local, local_steps 8")") &&
+                       ContainsSubstring("5000.0,0.3],") && ContainsSubstring("10000.0,0.61]"));
+}
+
 TEST_CASE("ways to wait are found in the surveys' tables by their names", "[D-37]") {
   CHECK(waiting_mode("ps", "ssp", "none").profile == "PS SSP");
   CHECK(waiting_mode("ring", "post-local", "none").profile == "AR LSGD");
