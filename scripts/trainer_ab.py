@@ -11,6 +11,7 @@ Both sides run the same experiment file, with settings that both know. OUTPUT ke
 ratios.md; a second call with the same OUTPUT adds blocks.
 """
 import argparse
+import concurrent.futures
 import csv
 import json
 import math
@@ -117,7 +118,12 @@ def measure(arguments):
                 sides = [("old", arguments.old), ("new", arguments.new)]
                 if (block + number) % 2:
                     sides.reverse()
-                times = {side: launch(tree, side, file, arguments) for side, tree in sides}
+                if arguments.at_once:
+                    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                        both = list(pool.map(lambda one: launch(one[1], one[0], file, arguments), sides))
+                    times = {side: measured for (side, _), measured in zip(sides, both)}
+                else:
+                    times = {side: launch(tree, side, file, arguments) for side, tree in sides}
                 for cell in sorted(times["old"].keys() & times["new"].keys()):
                     old, new = times["old"][cell], times["new"][cell]
                     out.writerow([*cell, block, old[0], new[0], old[1], new[1]])
@@ -172,6 +178,7 @@ def main():
     parser.add_argument("--models", default="cnn,mlp")
     parser.add_argument("--methods", default="", help="all, unless named")
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--at-once", action="store_true", help="both at the same time: alike disturbed where others build")
     parser.add_argument("--batch", type=int, default=32)
     arguments = parser.parse_args()
     os.makedirs(arguments.output, exist_ok=True)
