@@ -129,7 +129,7 @@ std::string Job::errors() const {
 }
 
 HelloRecord wait_for_hello(const Job& job, int rank) {
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 18000; ++i) {
     const auto hello = job.records_of<HelloRecord>(rank);
     if (!hello.empty()) return hello[0];
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -228,7 +228,7 @@ void start_and_reach_second_cell(Job& job) {
   job.config.cells.push_back(endless);
   job.start();
   for (int rank = 0; rank < job.config.ranks; ++rank) {
-    for (int i = 0; i < 6000 && job.records_of<CellRecord>(rank).empty(); ++i)
+    for (int i = 0; i < 18000 && job.records_of<CellRecord>(rank).empty(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const auto records = job.records_of<CellRecord>(rank);
     INFO(job.errors());
