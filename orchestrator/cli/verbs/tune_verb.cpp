@@ -299,6 +299,23 @@ constexpr const char* kExamples =
     "slower\n"
     "than the default, 5 --recheck could not tell, 130 Ctrl-C.";
 
+/// What `tune` was asked for: terms, somebody's own job, or an experiment.
+int tune_as_asked(TuneArguments& arguments, const Shared& shared) {
+  if (arguments.terms == kListTerms) return list_terms(shared);
+  if (!shared.command.empty()) return run_job_tuning(arguments, shared);
+  if (arguments.experiment.file.empty())
+    throw Error(ErrorKind::input,
+                "tune needs an experiment file, or a command of yours behind --:\n"
+                "  dynamiccl tune experiments/tune_smoke.toml\n"
+                "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py");
+  arguments.agent = !arguments.agents.empty() ? arguments.agents.front()
+                    : arguments.between_runs  ? "bandit"
+                                              : "ppo";
+  if (arguments.agents.size() > 1 && !arguments.replay)
+    throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
+  return run_tune(arguments, shared);
+}
+
 }  // namespace
 
 void add_tune_verb(CLI::App& app, Shared& shared) {
@@ -341,27 +358,7 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(kExamples);
-  verb->callback([arguments, &shared] {
-    if (arguments->terms == kListTerms) {
-      shared.exit_code = list_terms(shared);
-      return;
-    }
-    if (!shared.command.empty()) {
-      shared.exit_code = run_job_tuning(*arguments, shared);
-      return;
-    }
-    if (arguments->experiment.file.empty())
-      throw Error(ErrorKind::input,
-                  "tune needs an experiment file, or a command of yours behind --:\n"
-                  "  dynamiccl tune experiments/tune_smoke.toml\n"
-                  "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py");
-    arguments->agent = !arguments->agents.empty() ? arguments->agents.front()
-                       : arguments->between_runs  ? "bandit"
-                                                  : "ppo";
-    if (arguments->agents.size() > 1 && !arguments->replay)
-      throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
-    shared.exit_code = run_tune(*arguments, shared);
-  });
+  verb->callback([arguments, &shared] { shared.exit_code = tune_as_asked(*arguments, shared); });
 }
 
 }  // namespace dynamiccl
