@@ -1,5 +1,6 @@
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -136,10 +137,13 @@ TEST_CASE("processes of a killed run on this host are ended") {
       run_command({"setsid", "--fork", "sleep", "4714"}, marked);
       environment.release();
     });
-    const auto left = marked_processes(name).size();
+    // It may not have become what it is to be yet.
+    const std::vector<std::string> wanted{"sleep"};
+    for (int i = 0; i < 500 && marked_processes(name) != wanted; ++i) usleep(20000);
+    const bool left = marked_processes(name) == wanted;
     const auto removed = clean_leftovers();
     CHECK(marked_processes(name).empty());
     CHECK_FALSE(std::filesystem::exists(RunFolder::path_of(name)));
-    return left == 1 && mentions(removed, "process");
+    return left && mentions(removed, "process");
   }));
 }
