@@ -457,9 +457,9 @@ std::unique_ptr<Job> endless_job(Backend backend, const Loose& loose) {
   return job;
 }
 
-/// Asks every now and then until it is so, for a minute at most.
+/// Asks every now and then until it is so, for three minutes at most.
 bool comes_true(const std::function<bool()>& is_so) {
-  for (int i = 0; i < 600 && !is_so(); ++i)
+  for (int i = 0; i < 1800 && !is_so(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return is_so();
 }
