@@ -21,6 +21,8 @@ struct TrainedCase {
   /// Launches take `step_us` times 1 + spread * block.
   double spread = 0.01;
   double server_wire_bytes = 0;  ///< sent by a server, which sums for a quarter of its step
+  std::string settings = "";     ///< more of the cell, as JSON: ,"compression":"topk"
+  std::string regime = "{}";
 };
 
 /// I = 100 FLOP per sample and parameter, 60 us of computation, a line of 5 us + 0.01 us per byte.
@@ -52,7 +54,7 @@ class TrainedRun {
       plan.cells[i].id = "cell-" + std::to_string(i);
       plan.cells[i].algorithm = cells[i].method;
       plan.cells[i].knobs_json = R"({"model":")" + cells[i].model + R"(","batch":")" +
-                                 std::to_string(cells[i].batch) + R"("})";
+                                 std::to_string(cells[i].batch) + R"(")" + cells[i].settings + "}";
     }
     store_.begin_run(plan.run, plan.groups, plan.cells);
     for (std::size_t i = 0; i < cells.size(); ++i)
@@ -74,7 +76,9 @@ class TrainedRun {
               for (const double us : cell->measured.total_us)
                 cell->measured.compute_us.push_back(us / 4);
             }
-        store_.finish_launch(launch, make_end(), files);
+        auto end = make_end();
+        end.regime_json = cells[i].regime;
+        store_.finish_launch(launch, end, files);
       }
     store_.end_run("trained", "complete");
   }
