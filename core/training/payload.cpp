@@ -1,5 +1,6 @@
 #include "core/training/payload.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -23,6 +24,31 @@ double exchanged_payloads(const TrainingSpec& spec, int workers) {
 }
 
 }  // namespace
+
+double parameter_volumes(const TrainingSpec& spec, int workers) {
+  const double n = workers;
+  const auto volumes = [&] {
+    switch (method_row(spec.method).sums) {
+      case SumPlace::all_reduce:
+        return 2 * (n - 1) / n;
+      case SumPlace::neighbours:
+        return static_cast<double>(mixing_of(spec.topology, workers, 0, 0, 0).to.size());
+      case SumPlace::server:
+        break;
+    }
+    const double s = servers_of(spec, workers);
+    return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s
+                                                        : 2 * std::max(1.0, n / s);
+  };
+  return volumes() / round_steps(spec);
+}
+
+double c2c_predicted(const TrainingSpec& spec, int workers, std::optional<double> exchanges) {
+  const double intensity = facts_of(spec.model, spec.sequence).intensity();
+  const double first = 1.0 / round_steps(spec);
+  const double volumes = parameter_volumes(spec, workers) * exchanges.value_or(first) / first;
+  return volumes / (static_cast<double>(spec.batch) * intensity);
+}
 
 Payload payload_of(const TrainingSpec& spec) {
   Payload payload;

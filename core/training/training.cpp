@@ -596,29 +596,4 @@ double budgeted_steps(const TrainingSpec& spec, int workers) {
   return std::max(1.0, std::floor(spec.epochs * steps / of_round));
 }
 
-double parameter_volumes(const TrainingSpec& spec, int workers) {
-  const double n = workers;
-  const auto volumes = [&] {
-    switch (method_row(spec.method).sums) {
-      case SumPlace::all_reduce:
-        return 2 * (n - 1) / n;
-      case SumPlace::neighbours:
-        return static_cast<double>(mixing_of(spec.topology, workers, 0, 0, 0).to.size());
-      case SumPlace::server:
-        break;
-    }
-    const double s = servers_of(spec, workers);
-    return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s
-                                                        : 2 * std::max(1.0, n / s);
-  };
-  return volumes() / round_steps(spec);
-}
-
-double c2c_predicted(const TrainingSpec& spec, int workers, std::optional<double> exchanges) {
-  const double intensity = facts_of(spec.model, spec.sequence).intensity();
-  const double first = 1.0 / round_steps(spec);
-  const double volumes = parameter_volumes(spec, workers) * exchanges.value_or(first) / first;
-  return volumes / (static_cast<double>(spec.batch) * intensity);
-}
-
 }  // namespace dynamiccl
