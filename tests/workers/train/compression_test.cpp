@@ -166,10 +166,8 @@ const std::vector<Coded>& all_codecs() {
 }  // namespace
 
 TEST_CASE("encoded gradients train what workers of one process would",
-          "[d-58][d-59][d-60][d-61][d-62][d-63][d-64][d-68][d-69][d-70][d-71][d-72][d-73][d-75][d-"
-          "82][d-84]"
-          "[d-86][d-88][d-91][d-92][d-95]"
-          "[long]") {
+          "[d-58][d-59][d-60][d-61][d-62][d-63][d-64][d-68][d-69][d-70][d-71]"
+          "[d-72][d-73][d-75][d-82][d-84][d-86][d-88][d-91][d-92][d-95][long]") {
   const auto [backend, workers] = GENERATE(
       table<Backend, int>({{Backend::openmpi, 2}, {Backend::mpich, 4}, {Backend::gloo, 2}}));
   run_and_check(backend, workers, all_codecs());
