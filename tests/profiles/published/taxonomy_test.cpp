@@ -86,9 +86,8 @@ std::string printed_by(const std::string& command) {
 
 }  // namespace
 
-TEST_CASE(
-    "every name of the checklist's catalogue rows is a row of the taxonomy",
-    "[C-09][C-10][C-16][C-40][C-41][C-42][C-43][C-44][C-53][C-57][D-08][D-09]"
+TEST_CASE("every name of the checklist's catalogue rows is a row of the taxonomy",
+          "[C-09][C-10][C-16][C-40][C-41][C-42][C-43][C-44][C-53][C-57][D-08][D-09]"
           "[D-65][D-66][D-74][D-76][D-77][D-78][D-79][D-85]") {
   std::set<std::string> known;
   for (const auto& row : taxonomy_rows()) known.insert(row.name);
