@@ -79,7 +79,7 @@ void decode(benchmark::State& state) {
   worker.begin_step();
   worker.encode(part, values.data(), frame.data());
   for (auto _ : state) {
-    if (codec_row(codec).sum == CodecSum::gathered) {
+    if (codec_row(codec).sum != CodecSum::reduced) {
       sum_frames(plan.codec, part, 0, {frame.data()}, values.data());
     } else {
       decode_reduced(plan.codec, part, shared_key(plan.seed, 0, part),
@@ -108,9 +108,28 @@ void factor(benchmark::State& state) {
   count_bytes(state, "powersgd");
 }
 
+/// A sketch of one worker, and the places that it shows.
+void sketch(benchmark::State& state) {
+  const ExchangePlan plan = plan_of(Codec::sketch);
+  const CodedPart part = coded_parts(plan, 0)[0];
+  WorkerCodec worker(plan, 0, 2);
+  auto values = gradient();
+  std::vector<float> cells(kSketchRows * sketch_columns(plan.codec, part.count, 0));
+  std::vector<float> exact(part.count);
+  worker.begin_step();
+  for (auto _ : state) {
+    worker.encode_sketch(part, values.data(), cells.data());
+    fix_cells(cells.data(), cells.size(), largest_cell(cells.data(), cells.size()));
+    worker.encode_found(part, values.data(), cells.data(), exact.data());
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, "sketch");
+}
+
 void with_frames(benchmark::internal::Benchmark* one) {
   for (const CodecRow& row : kCodecs)
-    if (row.codec != Codec::none && row.kind != CodecKind::low_rank && !row.momentum)
+    if (row.codec != Codec::none && row.kind != CodecKind::low_rank &&
+        row.kind != CodecKind::sketched && !row.momentum)
       one->Arg(static_cast<std::int64_t>(row.codec));
 }
 
@@ -118,6 +137,7 @@ BENCHMARK(copy);
 BENCHMARK(encode)->Apply(with_frames);
 BENCHMARK(decode)->Apply(with_frames);
 BENCHMARK(factor);
+BENCHMARK(sketch);
 BENCHMARK(copy)->Name("copy_again");
 
 }  // namespace

@@ -20,6 +20,8 @@ CodecSettings resolve_codec(const CodecSpec& spec, double momentum) {
   settings.density = spec.density;
   settings.density_warmup = spec.density_warmup;
   settings.bits = spec.bits;
+  settings.layer_bits = spec.layer_bits;
+  settings.shift_rate = spec.shift_rate;
   settings.rank = spec.rank;
   settings.threshold = spec.threshold;
   settings.clip = spec.clip;
@@ -37,6 +39,28 @@ double density_at(const CodecSettings& settings, std::uint64_t step) {
 std::size_t kept_values(double density, std::size_t count) {
   const auto kept = static_cast<std::size_t>(std::ceil(density * static_cast<double>(count)));
   return std::clamp<std::size_t>(kept, 1, std::max<std::size_t>(count, 1));
+}
+
+int value_bits(const CodecSettings& settings, std::size_t count) {
+  return settings.layer_bits == LayerBits::size && count <= kFewValues ? kMostBits : settings.bits;
+}
+
+double shift_rate_of(const CodecSettings& settings, std::size_t count) {
+  if (settings.shift_rate > 0) return settings.shift_rate;
+  const auto values = static_cast<double>(std::min(count, kQsgdBucket));
+  const double levels = (1 << (value_bits(settings, count) - 1)) - 1;
+  // QSGD's bound of its variance over the square of what it encodes.
+  const double omega = std::min(values / (levels * levels), std::sqrt(values) / levels);
+  return 1 / (1 + omega);
+}
+
+std::size_t sketch_columns(const CodecSettings& settings, std::size_t count, std::uint64_t step) {
+  return kSketchColumns * kept_values(density_at(settings, step), count);
+}
+
+bool is_sketched(const CodecSettings& settings, std::size_t count, std::uint64_t step) {
+  const std::size_t kept = kept_values(density_at(settings, step), count);
+  return 1 + kSketchRows * sketch_columns(settings, count, step) + kept < count;
 }
 
 bool is_factored(int rank, std::size_t rows, std::size_t count) {
@@ -67,10 +91,12 @@ std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::siz
     case Codec::terngrad:
       return bits(2) + kNumber;
     case Codec::qsgd:
-      return bits(static_cast<std::size_t>(settings.bits)) +
+    case Codec::diana:
+      return bits(static_cast<std::size_t>(value_bits(settings, count))) +
              kNumber * ((count + kQsgdBucket - 1) / kQsgdBucket);
     case Codec::topk:
     case Codec::dgc:
+    case Codec::gtopk:
       return 2 * kNumber * kept_values(density_at(settings, step), count);
     case Codec::randomk:
       return kNumber * kept_values(density_at(settings, step), count);
@@ -83,7 +109,12 @@ std::optional<std::uint64_t> codec_bytes(const CodecSettings& settings, std::siz
     case Codec::threshold:
     case Codec::three_lc:
     case Codec::adacomp:
+    case Codec::qsgd_adaptive:
       return std::nullopt;
+    case Codec::sketch:
+      if (!is_sketched(settings, count, step)) return count * kNumber;
+      return kNumber * (1 + kSketchRows * sketch_columns(settings, count, step) +
+                        kept_values(density_at(settings, step), count));
     case Codec::powersgd:
       if (!is_factored(settings.rank, rows, count)) return count * kNumber;
       return kNumber * static_cast<std::size_t>(settings.rank) * (rows + count / rows);
@@ -105,26 +136,42 @@ const CodecSynchronisation& codec_synchronisation(Synchronisation synchronisatio
 
 namespace {
 
-/// Settings that only some codecs read.
+/// Names of the codecs of which this is so, as a file says them.
+template <class F>
+std::string codecs_that(F&& is_so) {
+  std::string names;
+  for (const CodecRow& row : kCodecs)
+    if (is_so(row)) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", row.name);
+  return names;
+}
+
+/// Settings that only some codecs read, at either level.
 std::string misplaced_setting(const CodecSpec& spec) {
   static const CodecSpec usual;
-  const CodecRow& row = codec_row(spec.compression);
-  const auto belongs = [](const char* key, const char* to) {
-    return fmt::format("{}: belongs to {}; leave it out", key, to);
+  struct Setting {
+    const char* key;
+    bool said;
+    bool (*read_by)(const CodecRow&);
   };
-  if (!row.by_density && spec.density != usual.density)
-    return belongs("density", "compression = \"topk\", \"randomk\", \"dgc\", \"stc\" and \"sbc\"");
-  if (!row.by_density && spec.density_warmup > 0)
-    return belongs("density_warmup",
-                   "compression = \"topk\", \"randomk\", \"dgc\", \"stc\" and \"sbc\"");
-  if (spec.compression != Codec::qsgd && spec.bits != usual.bits)
-    return belongs("bits", "compression = \"qsgd\"");
-  if (spec.compression != Codec::powersgd && spec.rank != usual.rank)
-    return belongs("rank", "compression = \"powersgd\"");
-  if (spec.compression != Codec::threshold && spec.threshold != usual.threshold)
-    return belongs("threshold", "compression = \"threshold\"");
-  if (spec.compression != Codec::dgc && spec.clip != usual.clip)
-    return belongs("clip", "compression = \"dgc\"");
+  const auto dense = [](const CodecRow& row) { return row.by_density; };
+  const auto bits = [](const CodecRow& row) { return row.by_bits; };
+  const Setting settings[] = {{"density", spec.density != usual.density, dense},
+                              {"density_warmup", spec.density_warmup > 0, dense},
+                              {"bits", spec.bits != usual.bits, bits},
+                              {"layer_bits", spec.layer_bits != usual.layer_bits, bits},
+                              {"shift_rate", spec.shift_rate != usual.shift_rate,
+                               [](const CodecRow& row) { return row.codec == Codec::diana; }},
+                              {"rank", spec.rank != usual.rank,
+                               [](const CodecRow& row) { return row.codec == Codec::powersgd; }},
+                              {"threshold", spec.threshold != usual.threshold,
+                               [](const CodecRow& row) { return row.codec == Codec::threshold; }},
+                              {"clip", spec.clip != usual.clip,
+                               [](const CodecRow& row) { return row.codec == Codec::dgc; }}};
+  for (const Setting& setting : settings)
+    if (setting.said && !setting.read_by(codec_row(spec.compression)) &&
+        !setting.read_by(codec_row(spec.group_compression)))
+      return fmt::format("{}: belongs to compression = {}; leave it out", setting.key,
+                         codecs_that(setting.read_by));
   if (spec.compression == Codec::none && spec.error_feedback != FeedbackWish::usual)
     return "error_feedback: nothing is lost without compression; leave it out";
   return "";
@@ -133,10 +180,11 @@ std::string misplaced_setting(const CodecSpec& spec) {
 std::string feedback_contradiction(const CodecSpec& spec) {
   const CodecRow& row = codec_row(spec.compression);
   if (spec.error_feedback == FeedbackWish::on && row.feedback == FeedbackUse::never)
-    return fmt::format(
-        "error_feedback = \"on\" with compression = \"{}\" (illegal): a vote has no scale that a "
-        "residual could be counted in; take ef-sign",
-        row.name);
+    return fmt::format("error_feedback = \"on\" with compression = \"{}\" (illegal): {}", row.name,
+                       row.unbiased
+                           ? "what it has learnt of the gradients stands for a residual; take qsgd"
+                           : "a vote has no scale that a residual could be counted in; take "
+                             "ef-sign");
   if (spec.error_feedback == FeedbackWish::off && row.feedback == FeedbackUse::always)
     return fmt::format(
         "error_feedback = \"off\" with compression = \"{}\" (illegal): what it has not sent yet is "
@@ -203,6 +251,9 @@ std::string compression_contradiction(const CodecSpec& spec, TrainingMethod name
   if (pair.fit != PairFit::legal)
     return fmt::format("compression = \"{}\" with {} ({}): {}", row.name, method.name,
                        pair.fit == PairFit::partial ? "partial" : "illegal", pair.reason);
+  if (!row.of_all.empty() && method.sums != SumPlace::all_reduce)
+    return fmt::format("compression = \"{}\" with {} (partial): {}", row.name, method.name,
+                       row.of_all);
   if (method.sums == SumPlace::neighbours)
     if (auto reason = gossip_misfit(spec); !reason.empty()) return reason;
   if (auto reason = synchronisation_misfit(row, method, synchronisation); !reason.empty())

@@ -120,6 +120,12 @@ const std::vector<KnobRow>& knob_rows() {
        [](const TrainingSpec& s) { return s.data; }},
       real_row("learning_rate", "of SGD", &TrainingSpec::learning_rate),
       real_row("momentum", "of SGD", &TrainingSpec::momentum),
+      real_row("lars",
+               "LARS' trust coefficient: part of a matrix' norm that a step is long, times the "
+               "learning rate; 0: none",
+               &TrainingSpec::lars),
+      number_row("rate_warmup", "steps in which the learning rate rises to its value, linearly",
+                 &TrainingSpec::rate_warmup, 0),
       size_row("partition", "largest part of ByteScheduler and of servers",
                &TrainingSpec::partition),
       size_row("credit", "bytes under way, ByteScheduler", &TrainingSpec::credit),
@@ -250,21 +256,36 @@ const std::vector<KnobRow>& knob_rows() {
          s.error_feedback = parse_named<FeedbackWish>(v);
        },
        [](const TrainingSpec& s) { return std::string(name_of(s.error_feedback)); }},
-      {"density", "topk, randomk, dgc: share of the values that are sent",
+      {"density", "topk, randomk, dgc and other sparse codecs: share of the values that are sent",
        [](TrainingSpec& s, const std::string& v) {
          s.density = real("density", v);
          if (s.density <= 0 || s.density > 1) refuse("density", v, "a share above 0, up to 1");
        },
        [](const TrainingSpec& s) { return fmt::format("{}", s.density); }},
-      number_row("density_warmup",
-                 "topk, randomk, dgc: steps in which the density comes down from 0.25",
+      number_row("density_warmup", "sparse codecs: steps in which the density comes down from 0.25",
                  &TrainingSpec::density_warmup, 0),
-      {"bits", "qsgd: of a value, its sign among them: 2, 4 or 8",
+      {"bits", "qsgd, diana: of a value, its sign among them: 2, 4 or 8",
        [](TrainingSpec& s, const std::string& v) {
          s.bits = whole("bits", v, 2, 8);
          if (s.bits != 2 && s.bits != 4 && s.bits != 8) refuse("bits", v, "2, 4 or 8");
        },
        [](const TrainingSpec& s) { return std::to_string(s.bits); }},
+      {"layer_bits",
+       "qsgd, diana: bits in all gradients, or by size: 8 in those of up to 4096 values",
+       [](TrainingSpec& s, const std::string& v) { s.layer_bits = parse_named<LayerBits>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.layer_bits)); }},
+      {"shift_rate",
+       "diana: part of a difference by which what is known of a gradient changes; 0: by the bits",
+       [](TrainingSpec& s, const std::string& v) {
+         s.shift_rate = real("shift_rate", v);
+         if (s.shift_rate > 1) refuse("shift_rate", v, "a number from 0 to 1");
+       },
+       [](const TrainingSpec& s) { return fmt::format("{}", s.shift_rate); }},
+      {"group_compression",
+       "group_size of 2 or more: codec of gradients within a group; compression is that of what it "
+       "sends to the server",
+       [](TrainingSpec& s, const std::string& v) { s.group_compression = parse_named<Codec>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.group_compression)); }},
       number_row("rank", "powersgd: columns of a factor", &TrainingSpec::rank, 1, kMostRank),
       {"threshold", "threshold: least magnitude that is sent",
        [](TrainingSpec& s, const std::string& v) {
@@ -348,6 +369,19 @@ CodecSettings codec_settings(const TrainingSpec& spec) {
   // Replicas of neighbours know what was not sent.
   if (method_row(spec.method).sums == SumPlace::neighbours) settings.feedback = false;
   return settings;
+}
+
+CodecSettings group_codec_settings(const TrainingSpec& spec) {
+  CodecSpec within = spec;
+  within.compression = spec.group_compression;
+  within.error_feedback = FeedbackWish::usual;
+  return resolve_codec(within, 0);
+}
+
+double rate_at(const TrainingSpec& spec, std::uint64_t step) {
+  const auto rising = static_cast<std::uint64_t>(spec.rate_warmup);
+  if (step >= rising) return spec.learning_rate;
+  return spec.learning_rate * static_cast<double>(step + 1) / static_cast<double>(rising);
 }
 
 double optimizer_momentum(const TrainingSpec& spec) {
@@ -560,31 +594,6 @@ double budgeted_steps(const TrainingSpec& spec, int workers) {
   // AdaComm's rounds may shorten to single steps.
   const int of_round = spec.synchronisation == Synchronisation::adacomm ? 1 : round_steps(spec);
   return std::max(1.0, std::floor(spec.epochs * steps / of_round));
-}
-
-double parameter_volumes(const TrainingSpec& spec, int workers) {
-  const double n = workers;
-  const auto volumes = [&] {
-    switch (method_row(spec.method).sums) {
-      case SumPlace::all_reduce:
-        return 2 * (n - 1) / n;
-      case SumPlace::neighbours:
-        return static_cast<double>(mixing_of(spec.topology, workers, 0, 0, 0).to.size());
-      case SumPlace::server:
-        break;
-    }
-    const double s = servers_of(spec, workers);
-    return spec.placement == ServerPlacement::colocated ? (n + s - 2) / s
-                                                        : 2 * std::max(1.0, n / s);
-  };
-  return volumes() / round_steps(spec);
-}
-
-double c2c_predicted(const TrainingSpec& spec, int workers, std::optional<double> exchanges) {
-  const double intensity = facts_of(spec.model, spec.sequence).intensity();
-  const double first = 1.0 / round_steps(spec);
-  const double volumes = parameter_volumes(spec, workers) * exchanges.value_or(first) / first;
-  return volumes / (static_cast<double>(spec.batch) * intensity);
 }
 
 }  // namespace dynamiccl

@@ -134,6 +134,10 @@ struct TrainingSpec : CodecSpec {
   std::string data = kGeneratedData;
   double learning_rate = 0.05;  ///< "learning_rate"
   double momentum = 0.9;        ///< "momentum"
+  /// "lars": trust coefficient: a matrix' step is so long a part of its norm, whatever its
+  /// gradient's is (LARS, without weight decay); vectors go as SGD has it. 0 = none.
+  double lars = 0;
+  int rate_warmup = 0;  ///< "rate_warmup": steps in which the learning rate rises, linearly
   /// Sizes; 0, written "auto", leaves them to the method: chosen by expected steps and a trial
   /// (ByteScheduler-A2A, DeAR), else the usual ones.
   Bytes partition{0};                    ///< "partition": largest part of ByteScheduler and PS
@@ -220,6 +224,10 @@ int groups_of(const TrainingSpec& spec, int workers);
 int adapted_steps(int steps, int first, double first_loss, double loss);
 
 CodecSettings codec_settings(const TrainingSpec& spec);
+/// Of gradients within a group.
+CodecSettings group_codec_settings(const TrainingSpec& spec);
+/// The learning rate in a step of a worker, which counts from 0.
+double rate_at(const TrainingSpec& spec, std::uint64_t step);
 /// What the optimizer keeps: none where the codec has it.
 double optimizer_momentum(const TrainingSpec& spec);
 /// Are the library's settings chosen while the cell trains?

@@ -174,13 +174,12 @@ std::string synchronisation_contradiction(const TrainingSpec& spec) {
   return "";
 }
 
-/// What is made of all workers' sums, or of a group's, is made of plain ones.
+/// What is made of all workers' sums is made of plain ones.
 std::string coded_average_contradiction(const TrainingSpec& spec) {
   if (spec.compression == Codec::none) return "";
   const char* with = nullptr;
   if (spec.slow_momentum > 0) with = "slow_momentum";
   if (weighs_workers(spec)) with = "shares or participants";
-  if (spec.group_size > 1) with = "group_size";
   if (method_row(spec.method).sums == SumPlace::neighbours &&
       spec.topology == PeerGraph::random_pairs)
     return fmt::format(
@@ -190,9 +189,47 @@ std::string coded_average_contradiction(const TrainingSpec& spec) {
         name_of(spec.compression));
   if (with == nullptr) return "";
   return fmt::format(
-      "compression = \"{}\" with {} (partial): averages with weights or momentum of their own, and "
-      "a group's sums, are plain; leave one out",
+      "compression = \"{}\" with {} (partial): averages with weights or momentum of their own are "
+      "plain; leave one out",
       name_of(spec.compression), with);
+}
+
+/// Why gradients are not encoded so within groups.
+std::string group_codec_contradiction(const TrainingSpec& spec) {
+  if (spec.group_compression == Codec::none) return "";
+  const CodecRow& row = codec_row(spec.group_compression);
+  const auto refusal = [&](std::string_view why) {
+    return fmt::format("group_compression = \"{}\": {}", row.name, why);
+  };
+  if (spec.group_size == 1)
+    return refusal("belongs to group_size of 2 or more; take compression, or leave it out");
+  if (row.kind == CodecKind::low_rank || row.kind == CodecKind::sketched || !row.of_all.empty())
+    return refusal(
+        "members of a group send each other one message each (partial); take topk, bf16 or qsgd");
+  if (!row.alike)
+    return refusal(
+        "members of a group expect messages of one size (partial); take topk, bf16 or qsgd");
+  if (row.momentum || row.codec == Codec::signsgd)
+    return refusal(
+        "what comes of a group's sum is a gradient, with its length and without momentum "
+        "(illegal); take topk or ef-sign");
+  return "";
+}
+
+/// Why the length of a step is not set layer by layer, or not from step to step.
+std::string rate_contradiction(const TrainingSpec& spec) {
+  const char* key = spec.lars > 0 ? "lars" : spec.rate_warmup > 0 ? "rate_warmup" : nullptr;
+  if (key == nullptr) return "";
+  if (spec.optimizer == OptimizerPlace::server || is_asynchronous(spec.synchronisation) ||
+      spec.switch_to)
+    return fmt::format(
+        "{} where a server applies gradients (partial): servers hold parts of layers and go by no "
+        "worker's steps; take optimizer = \"worker\" with bsp",
+        key);
+  if (spec.synchronisation == Synchronisation::lag)
+    return fmt::format(
+        "{} with lag (partial): its rule divides by one learning rate; leave one out", key);
+  return "";
 }
 
 }  // namespace
@@ -204,6 +241,8 @@ std::string training_contradiction(const TrainingSpec& spec) {
       !reason.empty())
     return reason;
   if (auto reason = coded_average_contradiction(spec); !reason.empty()) return reason;
+  if (auto reason = group_codec_contradiction(spec); !reason.empty()) return reason;
+  if (auto reason = rate_contradiction(spec); !reason.empty()) return reason;
   if (architecture_of(spec.method) == Architecture::ring) {
     const char* asks_for_servers = nullptr;
     if (spec.optimizer == OptimizerPlace::server) asks_for_servers = "optimizer = \"server\"";
@@ -230,6 +269,11 @@ std::string training_contradiction(const TrainingSpec& spec) {
 
 std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
   if (!backend_facts(backend).on_gpu) return "";
+  if (spec.lars > 0 || spec.rate_warmup > 0)
+    return fmt::format(
+        "{} on GPUs over {} (partial): the tensor library's fused update has one rate; take a "
+        "library of the host",
+        spec.lars > 0 ? "lars" : "rate_warmup", name_of(backend));
   const CodecRow& codec = codec_row(spec.compression);
   if (codec.codec == Codec::none) return "";
   const auto refusal = [&](const char* why) {
@@ -244,6 +288,8 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
     return refusal(
         "replicas of neighbours' weights are kept in host memory; take a library of the host");
   if (is_asynchronous(spec.synchronisation)) return "";  // encoded by the host, for its messages
+  if (spec.layer_bits != LayerBits::even)
+    return refusal("kernels take as many bits in all layers; leave out layer_bits");
   if (!codec.on_gpus && codec.alike)
     return refusal("its loops are the host's alone; take topk, or a library of the host");
   if (method_row(spec.method).sums == SumPlace::server)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <tuple>
 
 #include "core/training/training.hpp"
@@ -94,6 +95,23 @@ void add_waiting(Study tradeoff, Study tiers, Study orders, TrainingStudies& stu
   });
 }
 
+/// "BERT-Base at 8 workers".
+PublishedException exception_of(Study rules) {
+  constexpr const char* kKey = "low_intensity_exception";
+  PublishedException exception;
+  exception.text = rules.text(kKey);
+  const auto parts = split(exception.text, ' ');
+  if (parts.size() != 4 || parts[1] != "at" || parts[3] != "workers") {
+    rules.complain(kKey, fmt::format("\"{}\" is not \"MODEL at N workers\"", exception.text));
+    return exception;
+  }
+  exception.model = std::string(parts[0]);
+  std::transform(exception.model.begin(), exception.model.end(), exception.model.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  exception.workers = std::atoi(std::string(parts[2]).c_str());
+  return exception;
+}
+
 PublishedBudget budget_of(Study method, Study times) {
   const auto count = [&](const char* key) { return static_cast<int>(method.number(key)); };
   return {count("epochs"), count("steps_ring_4_workers"), count("steps_ps_nccl_3_workers"),
@@ -150,6 +168,8 @@ TrainingStudies parse_training_studies(const std::string& toml_text, const std::
   });
   studies.tier4_local_steps =
       static_cast<int>(table("s002.llm_other").number("local_sgd_tau_tier4"));
+  add_labels(table("s002.compression_by_tier"), "method", studies.compression);
+  studies.low_intensity = exception_of(table("s001.winner_rules"));
   studies.budget = budget_of(table("s000.method"), table("s000.training_time"));
   mistakes.raise();
   return studies;

@@ -39,6 +39,13 @@ struct PublishedLabel {
   std::string label;
 };
 
+/// Where what wins for models of low intensity is published not to win.
+struct PublishedException {
+  std::string model;  ///< name of the vocabulary
+  int workers = 0;
+  std::string text;  ///< as published
+};
+
 /// The steps of the container study's training: equal samples by as many GPUs, with and without
 /// one that serves.
 struct PublishedBudget {
@@ -83,6 +90,8 @@ struct TrainingStudies {
   std::string speedups_note;
   std::vector<PublishedLabel> architecture;  ///< techniques "ps", "allreduce", "gossip"
   std::vector<PublishedLabel> scheduling;    ///< "wfbp", "mg_wfbp", "partition", "priority"
+  std::vector<PublishedLabel> compression;   ///< by compression, of techniques "tier1" to "tier4"
+  PublishedException low_intensity;          ///< to its winner, methods of best_below_intensity
   PublishedBudget budget;
   std::vector<PublishedLabel> waiting_profile;  ///< four properties of "PS BSP", "gossip LSGD", ...
   std::vector<PublishedWaiting> waiting;

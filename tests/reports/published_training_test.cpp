@@ -24,7 +24,7 @@ TrainedCase trained(const char* method, const char* backend, int ranks, double s
 }  // namespace
 
 TEST_CASE("server and ring are compared by the time of equal samples, as it was published",
-          "[D-10]") {
+          "[D-10][E-165]") {
   // Four ranks: three workers and a server, or four workers; and as many workers on five ranks.
   const TrainedRun run({trained("bsp-ps", "nccl", 4, 100'000),
                         trained("bsp-a2a", "nccl", 4, 50'000),
@@ -46,6 +46,9 @@ TEST_CASE("server and ring are compared by the time of equal samples, as it was 
   CHECK(rows.text(equal_ranks, "server_is") == "SLOWER");
   CHECK(rows.real(equal_ranks, "published_server_s") == 503.0);
   CHECK(rows.real(equal_ranks, "published_ring_s") == 186.0);
+  CHECK_THAT(*rows.real(equal_ranks, "deviation"),
+             WithinRel(2 * 5210.0 / 3910 / (503.0 / 186.0), 1e-9));
+  CHECK_THAT(rows.text(equal_ranks, "note"), ContainsSubstring("non_actionable_regime"));
   const auto equal_workers = row.at("nccl bare-metal equal workers");
   CHECK(rows.integer(equal_workers, "server_steps") == 3910);
   CHECK_THAT(*rows.real(equal_workers, "ratio"), WithinRel(2.2, 1e-9));
@@ -53,6 +56,7 @@ TEST_CASE("server and ring are compared by the time of equal samples, as it was 
   const auto gloo = row.at("gloo cross-docker ");
   CHECK(rows.text(gloo, "note") == "not measured in this run");
   CHECK_THAT(*rows.real(gloo, "published_ratio"), WithinRel(1386.0 / 750, 1e-9));
+  CHECK_FALSE(rows.real(gloo, "deviation"));
   CHECK(row.contains("mpi bare-metal "));
   CHECK_FALSE(row.contains("nccl bare-metal "));
 }
@@ -70,7 +74,7 @@ TEST_CASE("what differs between launches decides whether server and ring surely 
   CHECK(rows.real(0, "published_server_s") == 1095.0);
 }
 
-TEST_CASE("speed-ups stand beside the survey's of the same model, method and workers") {
+TEST_CASE("speed-ups stand beside the survey's of the same model, method and workers", "[E-170]") {
   const auto model = [](const char* method, const char* name, int ranks, double single_us) {
     TrainedCase one{method, name, 64, ranks, 100, usual_figures()};
     one.figures.single_us = single_us;
@@ -87,19 +91,90 @@ TEST_CASE("speed-ups stand beside the survey's of the same model, method and wor
   CHECK_THAT(*rows.real(merged, "speedup"), WithinRel(3.2 / 1.01, 1e-9));
   CHECK(rows.real(merged, "speedup_low"));
   CHECK(rows.real(merged, "published_100gb_ib_rdma") == 3.10);
+  CHECK_THAT(*rows.real(merged, "deviation"), WithinRel(3.2 / 1.01 / 3.10, 1e-9));
   CHECK_FALSE(rows.real(merged, "published_10gbe_tcp"));
   // Four workers behind a server are four workers.
   CHECK(rows.real(row.at("resnet50 wfbp-ps 4"), "published_100gb_ib_rdma") == 3.99);
   // A method that the survey does not have is there without a partner, a model is not.
   CHECK_FALSE(rows.real(row.at("bert-base dear 4"), "published_100gb_ib_rdma"));
+  CHECK_FALSE(rows.real(row.at("bert-base dear 4"), "deviation"));
   CHECK_FALSE(row.contains("mlp mg-wfbp 4"));
   const auto best = row.at("bert-base best of all 4");
   CHECK_THAT(rows.text(best, "note"), ContainsSubstring("here: dear"));
   CHECK(rows.real(best, "published_100gb_ib_rdma") == 3.1);
+  // What merges wins but there.
+  CHECK_THAT(rows.text(row.at("bert-base mg-wfbp 8"), "note"),
+             ContainsSubstring("BERT-Base at 8 workers"));
+  CHECK(rows.text(row.at("bert-base mg-wfbp 16"), "note").find("exception") == std::string::npos);
+  CHECK(rows.text(row.at("bert-base wfbp-a2a 8"), "note").find("exception") == std::string::npos);
   const auto missing = row.at("bert-large bsp-a2a 32");
   CHECK_FALSE(rows.real(missing, "speedup"));
   CHECK_THAT(rows.text(missing, "note"),
              ContainsSubstring("not measured") && ContainsSubstring("one range for all methods"));
   CHECK_THAT(rows.text(row.at("resnet50 wfbp-ps 32"), "note"),
              ContainsSubstring("equals the slower link's row"));
+}
+
+TEST_CASE("training steps are ranked by library beside the study's whole trainings",
+          "[C-12][C-13]") {
+  // The study: NCCL 186 s, MPI 384 s, Gloo 650 s.
+  const TrainedRun run({trained("bsp-a2a", "nccl", 4, 50'000),
+                        trained("bsp-a2a", "gloo", 4, 200'000),
+                        trained("bsp-a2a", "mpich", 4, 100'000)});
+  const Table table = run.query("rankings");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.text(0, "collective") == "training");
+  CHECK(rows.text(0, "published_in") == "whole training");
+  CHECK_THAT(rows.text(0, "published"), ContainsSubstring("nccl 186 s"));
+  CHECK(rows.text(0, "ranking") == "AGREES");
+  // Gloo takes twice MPI's time here; MPI twice NCCL's, which is nearer to the published 2.06.
+  CHECK_THAT(*rows.real(0, "deviation"), WithinRel(2 / (650.0 / 384), 1e-6));
+  auto other_model = trained("bsp-a2a", "gloo", 4, 200'000);
+  other_model.model = "cnn";
+  auto beside = trained("bsp-a2a", "mpich", 4, 100'000);
+  beside.model = "cnn";
+  const TrainedRun unlike({other_model, beside});
+  CHECK(unlike.query("rankings").rows.empty());
+}
+
+TEST_CASE("a payload says how much travels, when, and what a survey says of it over such links",
+          "[D-89][D-100][F-10]") {
+  const auto coded = [](const char* method, const char* settings, const char* environment) {
+    auto one = trained(method, "gloo", 4, 50'000, environment);
+    one.extra = settings;
+    one.regime_json = R"({"ingredients":{"intra_link":"shm"}})";
+    return one;
+  };
+  const TrainedRun run(
+      {coded("bsp-a2a", "", "bare-metal"),
+       coded("bsp-a2a", R"(,"compression":"topk")", "bare-metal"),
+       coded("bsp-a2a", R"(,"synchronisation":"local","local_steps":"4","compression":"bf16")",
+             "bare-metal"),
+       coded("bsp-ps", R"(,"synchronisation":"asp","compression":"powersgd")", "bare-metal")});
+  const Table table = run.query("payloads");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 4);
+  std::map<std::string, std::size_t> row;
+  for (std::size_t i = 0; i < rows.size(); ++i) row[rows.text(i, "compression")] = i;
+  const std::size_t plain = row.at("none");
+  CHECK(rows.integer(plain, "nominal_bytes") == 4 * 11'173'962);
+  CHECK(rows.integer(plain, "effective_bytes") == 4 * 11'173'962);
+  CHECK(rows.text(plain, "fires") == "every step");
+  CHECK(rows.integer(plain, "tier") == 1);
+  CHECK(rows.text(plain, "plausible") == "optimal");
+  CHECK(rows.text(plain, "note").empty());
+  CHECK(rows.real(plain, "c2c_effective") == rows.real(plain, "c2c_predicted"));
+  const std::size_t sparse = row.at("topk");
+  CHECK(rows.integer(sparse, "effective_bytes") == 8 * 111'740);
+  CHECK_THAT(*rows.real(sparse, "c2c_effective") / *rows.real(sparse, "c2c_predicted"),
+             WithinRel(0.04, 1e-3));
+  CHECK(rows.text(sparse, "plausible") == "wasted");
+  CHECK_THAT(rows.text(sparse, "note"), ContainsSubstring("none-fp32 optimal"));
+  CHECK(rows.text(row.at("bf16"), "fires") == "every round");
+  CHECK(rows.real(row.at("bf16"), "exchanges") == 0.25);
+  const std::size_t factors = row.at("powersgd");
+  CHECK(rows.text(factors, "fires") == "push and pull");
+  CHECK_FALSE(rows.real(factors, "c2c_effective"));
+  CHECK(rows.text(factors, "plausible").empty());
 }

@@ -17,7 +17,8 @@ PlantedFault planted_fault() {
         name == "other-seed",      name == "out-of-turn",      name == "forget-slow-momentum",
         name == "equal-share",     name == "swap-factors",     name == "send-nothing",
         name == "keep-rounds",     name == "stay-away",        name == "leave-group",
-        name == "forget-switch",   name == "uninvited"};
+        name == "forget-switch",   name == "uninvited",        name == "forget-lost",
+        name == "other-layer",     name == "early-rate"};
   }();
   return fault;
 #else

@@ -220,8 +220,9 @@ std::size_t lanes_worth_trying(Communicator& comm, int cores) {
 std::string coded_key(const TrainingSpec& spec) {
   if (spec.compression == Codec::none) return "";
   const CodecSettings codec = codec_settings(spec);
-  return fmt::format(", coded by {} {} {} {} {} {} {}", name_of(codec.codec), codec.feedback,
-                     codec.density, codec.density_warmup, codec.bits, codec.rank, codec.threshold);
+  return fmt::format(", coded by {} {} {} {} {} {} {} {}", name_of(codec.codec), codec.feedback,
+                     codec.density, codec.density_warmup, codec.bits, name_of(codec.layer_bits),
+                     codec.rank, codec.threshold);
 }
 
 bool depends_on_values(const TrainingSpec& spec) {

@@ -16,6 +16,11 @@ struct Sgd {
 void sgd_update(const Sgd& sgd, float* weight, float* velocity, const float* gradient, float scale,
                 std::size_t count);
 
+/// LARS (You et al. 2017): by what a layer's gradient is scaled, so that the mean over workers is
+/// `trust` times as long as the layer's weights; `scale` where either is 0.
+float lars_scale(double trust, const float* weight, const float* gradient, float scale,
+                 std::size_t count);
+
 /// Weights go this part of their way to others (EASGD).
 void draw(float* weight, const float* to, float part, std::size_t count);
 

@@ -159,9 +159,10 @@ void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried) {
   figures.details["paths"] = std::move(paths);
 }
 
-void describe(TrainingFigures& figures, const ExchangePlan& plan, const CodingFigures& coding) {
+void describe(TrainingFigures& figures, const ExchangePlan& plan, const CodingFigures& coding,
+              const char* level) {
   const double steps = std::max(coding.steps, 1);
-  auto& compression = figures.details["compression"];
+  auto& compression = figures.details[level];
   compression["nominal_bytes"] = plan.elements() * sizeof(float);
   compression["message_bytes"] = static_cast<double>(coding.message_bytes) / steps;
   compression["plain_bytes"] = static_cast<double>(coding.plain_bytes) / steps;

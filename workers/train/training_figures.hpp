@@ -53,7 +53,9 @@ void describe(TrainingFigures& figures, const TrialResult& trial,
 /// What a message took on each path that was tried.
 void describe(TrainingFigures& figures, const std::vector<TriedPath>& tried);
 /// What a codec did in the measured steps, and what its messages are beside plain ones.
-void describe(TrainingFigures& figures, const ExchangePlan& plan, const CodingFigures& coding);
+/// @param level whose messages these are: the key in the details
+void describe(TrainingFigures& figures, const ExchangePlan& plan, const CodingFigures& coding,
+              const char* level);
 /// What the predicted step is made of.
 void describe(TrainingFigures& figures, const StepPrediction& predicted);
 /// Memory that the method holds beside weights, one copy of the gradients and momentum.

@@ -25,6 +25,7 @@
 #include "workers/train/synchronisation/asynchronous_training.hpp"
 #include "workers/train/synchronisation/lazy_gradients.hpp"
 #include "workers/train/synchronisation/round_driver.hpp"
+#include "workers/train/synchronisation/worker_group.hpp"
 #include "workers/train/training_check.hpp"
 #include "workers/train/training_figures.hpp"
 
@@ -42,16 +43,18 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
 }
 
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
-/// it keeps back; where averages have a momentum that and the weights that it goes from; a centre;
-/// the gradient that was sent last; the weights from which a way is encoded, and
-/// with neighbours two replicas and what one sent. Where values decide
-/// how many are sent, all may be, with their places and how many of each gradient there are.
+/// it keeps back, or of DIANA knows of one's own gradients and of all workers'; where averages have
+/// a momentum that and the weights that it goes from; a centre; the gradient that was sent last;
+/// the weights from which a way is encoded, and with neighbours two replicas and what one sent;
+/// what was kept back of a group's sums, and its members' messages. Where values decide how many
+/// are sent, all may be, with their places and how many of each gradient there are.
 std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
   return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
-         (codec.codec == Codec::dgc ? 1 : 0) + (has_centre(spec.synchronisation) ? 1 : 0) +
+         (codec.codec == Codec::dgc ? 1 : 0) + (codec.codec == Codec::diana ? 2 : 0) +
+         (has_centre(spec.synchronisation) ? 1 : 0) +
          (spec.synchronisation == Synchronisation::lag ? 1 : 0) +
          (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +
-         (codec_row(codec.codec).alike ? 0 : 2) +
+         (codec_row(codec.codec).alike ? 0 : 2) + (spec.group_compression != Codec::none ? 2 : 0) +
          (codec.codec != Codec::none && method_row(spec.method).sums == SumPlace::neighbours ? 3
                                                                                              : 0);
 }
@@ -66,8 +69,10 @@ bool needs_cost(const TrainingSpec& spec) {
 }
 
 /// What was encoded in the measured steps; the cell fails where bytes are not those of the formula.
-void note_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding) {
-  describe(*record.training, plan, coding);
+/// @param level whose messages these are, in the record's details
+void note_coding(CellRecord& record, const ExchangePlan& plan, const CodingFigures& coding,
+                 const char* level = "compression") {
+  describe(*record.training, plan, coding, level);
   if (!coding.by_formula || coding.message_bytes == coding.formula_bytes) return;
   fail_check(record, fmt::format("{} gave {} bytes to the library in {} steps, the formula has {}",
                                  name_of(plan.codec.codec), coding.message_bytes, coding.steps,
@@ -462,6 +467,7 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
   }
   const std::uint64_t before = training.sent_bytes();
   training.take_coding();
+  training.take_group_coding();
   EpochTrainer trainer;
   trainer.train = [&](int count) { return phase(count, record.measured, true); };
   trainer.switch_over = [&] { training.switch_over(); };
@@ -478,6 +484,8 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
   traffic.conclude(*record.training, static_cast<double>(spec_.batch) * rounds, rounds, payload);
   training.describe(*record.training);
   if (const auto coding = training.take_coding()) note_coding(record, plan, *coding);
+  if (const auto coding = training.take_group_coding())
+    note_coding(record, group_plan(plan, spec_), *coding, "group_compression");
   const std::size_t unit = plan.elements() * sizeof(float);
   // A slot for each worker, the answer, and a gradient as it was encoded.
   const int slots = workers_ + 1 + (plan.codec.codec != Codec::none ? 1 : 0);

@@ -177,8 +177,12 @@ void TrainingWorker::take_host_velocity(const float* in_order) {
 void TrainingWorker::update(std::size_t gradient, const float* value, float scale) {
   if (memory_.on_gpu() && scale != velocity_scale_) rescale_velocity(scale);
   float* weight = learner_.parameters()[static_cast<std::size_t>(order_[gradient])].data;
-  const Sgd sgd{static_cast<float>(spec_.learning_rate),
+  const Sgd sgd{static_cast<float>(rate_at(spec_, clock_)),
                 static_cast<float>(optimizer_momentum(spec_))};
+  if (spec_.lars > 0 && rows_[gradient] > 1) {
+    scale = lars_scale(spec_.lars, weight, value, scale, counts_[gradient]);
+    if (planted_fault().other_layer && worker_ == workers_ - 1) scale *= 2;
+  }
   memory_.update(sgd, weight, velocity_.at(offsets_[gradient]), value, scale, counts_[gradient]);
 }
 
@@ -287,6 +291,7 @@ StepTimes TrainingWorker::step_alone(StepProfile* profile) {
     profile->gradients[i].ready_us = now_us() - backward_start_us;
   });
   memory_.complete();
+  clock_ = step_;
   times.start_us = now_us();
   memory_.stamp(kStart);
   forward_alone(profile);
@@ -362,6 +367,7 @@ StepTimes TrainingWorker::step(StepExchange& exchange, bool crosses) {
   times.start_us = now_us();
   if (traces_) memory_.stamp(0);
   run_forward(&exchange, times);
+  clock_ = step_ + (planted_fault().early_rate && worker_ == workers_ - 1 ? 1 : 0);
   // Told inside the pass, the thread that sends takes its core, where both have one, and what the
   // library then takes would count as backward.
   const bool told_after = !memory_.on_gpu() && queued_behind_backward(spec_.method);
@@ -401,6 +407,7 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
   StepTimes times;
   times.start_us = now_us();
   engine.begin_step();
+  clock_ = step_;
   run_forward(nullptr, times);
   double last_gradient_us = 0;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
@@ -429,6 +436,7 @@ StepTimes TrainingWorker::step_by(DataParallelEngine& engine) {
 
 StepTimes TrainingWorker::step_by_itself(bool apply) {
   StepTimes times;
+  clock_ = step_;
   times.start_us = now_us();
   run_forward(nullptr, times);
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
@@ -451,7 +459,7 @@ StepTimes TrainingWorker::step_by_itself(bool apply) {
 }
 
 double TrainingWorker::compute_for(int worker, std::uint64_t step) {
-  step_ = step;
+  step_ = clock_ = step;
   learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
     const std::size_t i = position_[parameter];
     memory_.copy(gradient, gradients_.at(offsets_[i]), counts_[i]);
@@ -516,6 +524,7 @@ void TrainingWorker::add_lowest_bit() {
 }
 
 void TrainingWorker::step_of_all() {
+  clock_ = step_;
   for (int worker = 0; worker < workers_; ++worker) {
     learner_.on_gradient([&](std::size_t parameter, const float* gradient) {
       const std::size_t i = position_[parameter];

@@ -48,6 +48,9 @@ struct PlantedFault {
   bool leave_group = false;    ///< the last worker's gradient is not in its group's sum
   bool forget_switch = false;  ///< the last worker, or the server, goes on as before the switch
   bool uninvited = false;      ///< the last worker takes part in every round
+  bool forget_lost = false;    ///< the last worker forgets what lost against others' values
+  bool other_layer = false;    ///< the last worker's LARS goes twice as far
+  bool early_rate = false;     ///< the last worker's learning rate is a step ahead
 };
 PlantedFault planted_fault();
 
@@ -171,6 +174,7 @@ class TrainingWorker {
   std::uint64_t seed_;
   double last_backward_us_ = 0;
   std::uint64_t step_ = 0;
+  std::uint64_t clock_ = 0;            ///< the step whose gradients are applied
   std::vector<int> order_;             ///< parameter of each gradient
   std::vector<std::size_t> position_;  ///< gradient of each parameter
   std::vector<std::size_t> counts_;    ///< elements of each gradient

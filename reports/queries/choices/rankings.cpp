@@ -1,14 +1,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/statistics/verdict.hpp"
+#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "profiles/published/reference.hpp"
+#include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
@@ -22,7 +25,7 @@ using Backends = std::map<std::string, const CellFigure*>;
 
 /// A published backend that was measured, as the fastest figure that stands for it.
 struct Measured {
-  std::string published;
+  PublishedRanking::Place published;
   const CellFigure* figure = nullptr;
 };
 
@@ -41,8 +44,7 @@ const CellFigure* stands_for(const std::string& published, const Backends& backe
 std::vector<Measured> measured_of(const PublishedRanking& ranking, const Backends& backends) {
   std::vector<Measured> found;
   for (const auto& place : ranking.fastest_first)
-    if (const auto* figure = stands_for(place.backend, backends))
-      found.push_back({place.backend, figure});
+    if (const auto* figure = stands_for(place.backend, backends)) found.push_back({place, figure});
   return found;
 }
 
@@ -70,6 +72,7 @@ struct Pairs {
   std::vector<std::string> names;  ///< "mpich before openmpi": what a contradiction is called
   std::vector<std::string> runs;
   std::vector<Ratio> ratios;
+  std::vector<double> published;  ///< the second's time over the first's
 };
 
 void add_pairs(const std::vector<Measured>& measured, std::size_t row, Pairs& pairs) {
@@ -80,6 +83,7 @@ void add_pairs(const std::vector<Measured>& measured, std::size_t row, Pairs& pa
     pairs.names.push_back(second.backend + " before " + first.backend);
     pairs.runs.push_back(first.run_id);
     pairs.ratios.push_back(time_ratio(second, first));
+    pairs.published.push_back(measured[i + 1].published.seconds / measured[i].published.seconds);
   }
 }
 
@@ -88,9 +92,13 @@ void tell_verdicts(const Pairs& pairs, Table& table) {
   const auto verdicts = judge_by_run(pairs.runs, pairs.ratios);
   std::vector<bool> agrees(table.rows.size(), true);
   std::vector<std::vector<std::string>> contradictions(table.rows.size());
+  std::vector<double> deviations(table.rows.size(), 1);
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     if (verdicts[i] != Verdict::slower) agrees[pairs.rows[i]] = false;
     if (verdicts[i] == Verdict::faster) contradictions[pairs.rows[i]].push_back(pairs.names[i]);
+    double& furthest = deviations[pairs.rows[i]];
+    const double deviation = pairs.ratios[i].value / pairs.published[i];
+    if (std::abs(std::log(deviation)) > std::abs(std::log(furthest))) furthest = deviation;
   }
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const bool differs = !contradictions[row].empty();
@@ -98,7 +106,37 @@ void tell_verdicts(const Pairs& pairs, Table& table) {
                                              : agrees[row] ? "AGREES"
                                                            : "UNCLEAR"));
     table.rows[row].push_back(or_null(join(contradictions[row], ", ")));
+    table.rows[row].emplace_back(deviations[row]);
   }
+}
+
+/// The model that the container study trained.
+constexpr TrainingModel kStudiedModel = TrainingModel::resnet18;
+
+/// The study's whole trainings of one architecture, as an order of backends.
+PublishedRanking training_ranking(const std::string& architecture) {
+  PublishedRanking ranking;
+  ranking.collective = name_of(Collective::training);
+  ranking.where = "whole training";
+  for (const auto& row : published_figures().training_times)
+    if (row.architecture == architecture)
+      ranking.fastest_first.push_back({row.backend, row.bare_metal_s});
+  std::stable_sort(ranking.fastest_first.begin(), ranking.fastest_first.end(),
+                   [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  return ranking;
+}
+
+/// What was published of such cells: of training steps the order of whole trainings, as equal
+/// numbers of equal steps make them.
+std::vector<PublishedRanking> rankings_of_cell(const CellFigure& cell) {
+  if (cell.collective == name_of(Collective::training)) {
+    if (!trained_as_one(cell) || trained_cell(cell).model != name_of(kStudiedModel)) return {};
+    return {training_ranking(cell.architecture)};
+  }
+  std::vector<PublishedRanking> found;
+  for (const auto& ranking : published_figures().rankings)
+    if (ranking.collective == cell.collective) found.push_back(ranking);
+  return found;
 }
 
 /// Cells on bare metal, each with its backends, in the order of their first figure.
@@ -120,8 +158,7 @@ Table rankings_table(const std::vector<CellFigure>& given, const QueryScope&) {
   Pairs pairs;
   for (const auto& backends : cells_on_bare_metal(figures)) {
     const CellFigure& any = *backends.begin()->second;
-    for (const auto& ranking : published_figures().rankings) {
-      if (ranking.collective != any.collective) continue;
+    for (const auto& ranking : rankings_of_cell(any)) {
       const auto measured = measured_of(ranking, backends);
       if (measured.size() < 2) continue;
       add_pairs(measured, table.rows.size(), pairs);
@@ -140,7 +177,8 @@ Query rankings_query() {
   return {.title = "Published rankings",
           .row =
               "one cell on bare metal: the published order of backends, the order here, and "
-              "whether they surely agree or differ",
+              "whether they surely agree or differ; of training steps of the study's model the "
+              "order of its whole trainings",
           .columns = R"(
 run_id collective architecture size_bytes ranks datatype in_place cell_knobs
 published | text | the published order, the fastest first
@@ -148,6 +186,7 @@ published_in | text | where
 measured | text | the order here
 ranking | text | same, other or UNCLEAR
 surely_other | text, told | pairs of which the published slower one is surely faster here
+deviation | real | of neighbours in the published order: times here, the second's over the first's, over the published ones; the one furthest from 1
 )",
           .method = verdict_method(),
           .of_figures = rankings_table,

@@ -14,14 +14,15 @@
 --   settings
 -- An order says how bytes grow, not how many: a ring all-reduce sends 2 (n - 1) / n of its 32 N bits. Servers are taken to be the
 -- busiest, as their order is the larger one. Its logarithm counts the bits of a place; here a place takes 32. Codecs whose
--- values say how many are kept, and low rank, have no order.
+-- values say how many are kept, low rank, merges of values (gtopk) and sketches have no order.
 WITH cells AS (
   SELECT v.*, (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.details_json, '$.pieces') p) AS parameters,
          coalesce(CAST(json_extract(v.settings, '$.density') AS REAL), 0.01) AS density,
          coalesce(CAST(json_extract(v.settings, '$.local_steps') AS REAL), 1) AS tau,
          CASE v.compression WHEN 'fp16' THEN 16 WHEN 'bf16' THEN 16 WHEN 'int8' THEN 8 WHEN 'natural' THEN 8
            WHEN 'terngrad' THEN 2 WHEN 'onebit' THEN 1 WHEN 'ef-sign' THEN 1 WHEN 'signsgd' THEN 1 WHEN '3lc' THEN 1.6
-           WHEN 'qsgd' THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4) END AS bits,
+           WHEN 'qsgd' THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4)
+           WHEN 'diana' THEN coalesce(CAST(json_extract(v.settings, '$.bits') AS REAL), 4) END AS bits,
          v.compression IN ('topk', 'randomk', 'dgc', 'stc', 'sbc') AS sparse,
          CASE WHEN v.method = 'd-psgd' THEN 'gossip' WHEN v.architecture = 'ps' THEN 'PS' ELSE 'AR' END AS place,
          CASE replace(v.synchronisation, 'gossip ', '') WHEN 'bsp' THEN 'BSP' WHEN 'ssp' THEN 'SSP' WHEN 'local' THEN 'LSGD'

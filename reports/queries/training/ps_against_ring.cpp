@@ -8,6 +8,7 @@
 
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/text.hpp"
+#include "core/vocabulary/vocabulary.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/published.hpp"
@@ -35,11 +36,15 @@ server_is | text | the verdict on the server
 published_server_s | s, real | published time with a server
 published_ring_s | s, real | published time of the ring
 published_ratio | real | published, server over ring
+deviation | real | ratio here over the published one
 note
 )";
 
 // CIFAR-10's training set, of which the published steps of an epoch are made: ceil(50000 / (32 N)).
 constexpr std::int64_t kEpochSamples = 50'000;
+constexpr const char* kServersOfGpus =
+    "servers of GPUs sum in host memory over another library (carried_by of query training), not "
+    "over NCCL: no setting of NCCL's is to be had there (non_actionable_regime), a ring is";
 constexpr std::array kPublishedEnvironments{"bare-metal", "cross-docker"};
 
 struct TrainedSide {
@@ -107,11 +112,14 @@ std::map<std::pair<std::string, std::string>, PublishedPair> published_pairs() {
   return pairs;
 }
 
+/// @param ratio here, nullopt where nothing was measured
 void add_published_times(std::vector<Value>& row, const std::optional<PublishedPair>& pair,
-                         const std::string& note) {
+                         std::optional<double> ratio, const std::string& note) {
   row.push_back(or_null(pair ? std::optional(pair->server_s) : std::nullopt));
   row.push_back(or_null(pair ? std::optional(pair->ring_s) : std::nullopt));
-  row.push_back(or_null(pair ? std::optional(pair->server_s / pair->ring_s) : std::nullopt));
+  const auto published = pair ? std::optional(pair->server_s / pair->ring_s) : std::nullopt;
+  row.push_back(or_null(published));
+  row.push_back(or_null(published && ratio ? std::optional(*ratio / *published) : std::nullopt));
   row.push_back(or_null(note));
 }
 
@@ -173,19 +181,20 @@ class ServerRingRows {
       const std::pair place{published_family(plain_text(row[2])), plain_text(row[1])};
       const auto known = published.find(place);
       row.emplace_back(std::string(name_of(verdicts[i])));
-      add_published_times(row,
-                          known == published.end() ? std::nullopt : std::optional(known->second),
-                          carriers_[i]);
+      add_published_times(
+          row, known == published.end() ? std::nullopt : std::optional(known->second),
+          ratios_[i].value,
+          plain_text(row[2]) == name_of(Backend::nccl) ? kServersOfGpus : carriers_[i]);
       seen.insert(place);
       table.rows.push_back(std::move(row));
     }
     for (const auto& [place, pair] : published) {
       if (seen.contains(place)) continue;
-      std::vector<Value> row(table.columns.size() - 4);
+      std::vector<Value> row(table.columns.size() - 5);
       row[0] = run_id;
       row[1] = place.second;
       row[2] = place.first;
-      add_published_times(row, pair, "not measured in this run");
+      add_published_times(row, pair, std::nullopt, "not measured in this run");
       table.rows.push_back(std::move(row));
     }
   }

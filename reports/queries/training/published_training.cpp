@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/statistics/statistics.hpp"
+#include "core/training/training.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/c2c.hpp"
 #include "reports/model/figures.hpp"
@@ -24,6 +25,7 @@ speedup
 published_100gb_ib_rdma | text | published over 100 Gb/s InfiniBand with RDMA
 published_100gbe_tcp | text | published over 100 Gb/s Ethernet with TCP
 published_10gbe_tcp | text | published over 10 Gb/s Ethernet with TCP
+deviation | real | speed-up here over the published one of the fastest link that has one
 note
 )";
 
@@ -42,22 +44,39 @@ SpeedupsByPlace published_by_place() {
   return published;
 }
 
+/// Whether the place is where the winner of models of low intensity is published not to win.
+bool is_exception(const SpeedupPlace& place) {
+  const auto& [model, method, workers] = place;
+  const PublishedException& exception = training_studies().low_intensity;
+  if (model != exception.model || workers != exception.workers) return false;
+  const auto known = find_named<TrainingMethod>(method);
+  return !known || method_row(*known).published == PublishedStanding::best_below_intensity;
+}
+
+/// @param speedup here, nullopt where nothing was measured
 void add_published_speedups(std::vector<Value>& row, const SpeedupsByPlace& published,
-                            const SpeedupPlace& place, std::string note) {
+                            const SpeedupPlace& place, std::optional<double> speedup,
+                            std::string note) {
   const auto found = published.find(place);
   const auto remark = [&](const std::string& text) { note += (note.empty() ? "" : "; ") + text; };
+  std::optional<double> deviation;
   for (const char* link : kPublishedLinks) {
     const PublishedSpeedup* one = nullptr;
     if (found != published.end())
       for (const auto* candidate : found->second)
         if (candidate->link == link) one = candidate;
-    row.push_back(
-        or_null(one != nullptr ? std::optional((one->low + one->high) / 2) : std::nullopt));
+    const auto middle = one != nullptr ? std::optional((one->low + one->high) / 2) : std::nullopt;
+    row.push_back(or_null(middle));
+    if (middle && speedup && !deviation) deviation = *speedup / *middle;
     if (one != nullptr && one->low != one->high)
       remark(fmt::format("{}: one range for all methods, {} to {}", link, one->low, one->high));
     if (one != nullptr && one->doubtful)
       remark(fmt::format("{}: equals the slower link's row, probably measured there", link));
   }
+  if (is_exception(place))
+    remark(fmt::format("published exception, {}: merging is not the best there",
+                       training_studies().low_intensity.text));
+  row.push_back(or_null(deviation));
   row.push_back(or_null(note));
 }
 
@@ -114,18 +133,18 @@ Table published_training_table(const Reader& reader, const std::vector<std::int6
       if (!is_published_model(cell->cell.model)) continue;
       auto row = measured_speedup_row(*cell, std::get<1>(place));
       add_published_speedups(
-          row, published, place,
+          row, published, place, typical_speedup(*cell),
           std::get<1>(place) == kBestOfAll ? "here: " + cell->figure.algorithm : "");
       table.rows.push_back(std::move(row));
       missing.erase(place);
     }
     for (const auto& [place, links] : missing) {
-      std::vector<Value> row(table.columns.size() - kPublishedLinks.size() - 1);
+      std::vector<Value> row(table.columns.size() - kPublishedLinks.size() - 2);
       row[0] = TableView(named).text(0, "uuid");
       row[1] = std::get<0>(place);
       row[2] = std::get<1>(place);
       row[3] = std::get<2>(place);
-      add_published_speedups(row, published, place, "not measured");
+      add_published_speedups(row, published, place, std::nullopt, "not measured");
       table.rows.push_back(std::move(row));
     }
   }

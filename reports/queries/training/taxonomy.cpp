@@ -103,6 +103,12 @@ SixTuple tuple_of(const TableView& rows, std::size_t i) {
     tuple.compression = known ? std::string(codec_row(*known).words) : codec;
     tuple.loses = true;
   }
+  const auto within = find_named<Codec>(settings.value("group_compression", std::string()));
+  if (within && *within != Codec::none) {
+    tuple.compression = fmt::format("{} within groups, {} to the server", codec_row(*within).words,
+                                    tuple.compression);
+    tuple.loses = true;
+  }
   return tuple;
 }
 

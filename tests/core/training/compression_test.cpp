@@ -31,8 +31,8 @@ std::uint64_t bytes_of(const TrainingSpec& spec, std::size_t count, std::size_t 
 TEST_CASE("every codec has a row, every kind and place of the sum a judgement") {
   for (const auto& named : NameTable<Codec>::entries)
     CHECK(codec_row(named.value).codec == named.value);
-  for (const auto kind :
-       {CodecKind::dense, CodecKind::quantised, CodecKind::sparse, CodecKind::low_rank}) {
+  for (const auto kind : {CodecKind::dense, CodecKind::quantised, CodecKind::sparse,
+                          CodecKind::low_rank, CodecKind::sketched}) {
     for (const auto place : {SumPlace::server, SumPlace::all_reduce, SumPlace::neighbours}) {
       int rows = 0;
       for (const auto& pair : kCodecPairs) rows += pair.kind == kind && pair.sums == place ? 1 : 0;
@@ -114,7 +114,74 @@ TEST_CASE("codecs that do not go with the rest are refused with the reason", "[d
   CHECK_THAT(refusal(spec), ContainsSubstring("nothing is lost"));
   spec = spec_of(Codec::topk);
   spec.bits = 8;
-  CHECK_THAT(refusal(spec), ContainsSubstring("bits: belongs to"));
+  CHECK_THAT(refusal(spec), ContainsSubstring("bits: belongs to") && ContainsSubstring("diana"));
+  spec = spec_of(Codec::qsgd);
+  spec.shift_rate = 0.5;
+  CHECK_THAT(refusal(spec), ContainsSubstring("shift_rate: belongs to compression = \"diana\""));
+}
+
+TEST_CASE("codecs of all workers' sums are refused where there is none", "[d-62][d-72][d-86]") {
+  for (const Codec codec : {Codec::gtopk, Codec::diana, Codec::sketch})
+    for (const TrainingMethod method : {TrainingMethod::bsp_ps, TrainingMethod::d_psgd})
+      CHECK_THAT(training_contradiction(spec_of(codec, method)),
+                 ContainsSubstring(codec == Codec::sketch && method == TrainingMethod::bsp_ps
+                                       ? "(illegal)"
+                                       : "(partial)"));
+  TrainingSpec spec = spec_of(Codec::diana);
+  spec.error_feedback = FeedbackWish::on;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("stands for a residual"));
+  spec = spec_of(Codec::gtopk);
+  spec.error_feedback = FeedbackWish::off;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("take topk"));
+}
+
+TEST_CASE("a codec of a group needs one, and messages that are alike", "[d-87]") {
+  TrainingSpec spec = spec_of(Codec::topk, TrainingMethod::bsp_ps);
+  spec.synchronisation = Synchronisation::asp;
+  spec.group_compression = Codec::bf16;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("group_size of 2 or more"));
+  spec.group_size = 2;
+  CHECK(training_contradiction(spec).empty());
+  CHECK(codec_settings(spec).codec == Codec::topk);
+  CHECK(group_codec_settings(spec).codec == Codec::bf16);
+  spec.compression = Codec::none;
+  CHECK(training_contradiction(spec).empty());
+  spec.group_compression = Codec::qsgd;
+  spec.bits = 8;
+  CHECK(training_contradiction(spec).empty());
+  spec.bits = 4;
+  const auto refused = [&](Codec codec, const char* why) {
+    spec.group_compression = codec;
+    CHECK_THAT(training_contradiction(spec), ContainsSubstring(why));
+  };
+  refused(Codec::threshold, "messages of one size");
+  refused(Codec::powersgd, "one message each");
+  refused(Codec::gtopk, "one message each");
+  refused(Codec::dgc, "without momentum");
+  refused(Codec::signsgd, "without momentum");
+}
+
+TEST_CASE("LARS and a rising rate are refused where they cannot be", "[d-81]") {
+  TrainingSpec spec = spec_of(Codec::none);
+  spec.lars = 0.001;
+  CHECK(training_contradiction(spec).empty());
+  CHECK_THAT(gpu_misfit(spec, Backend::nccl), ContainsSubstring("lars on GPUs"));
+  CHECK(gpu_misfit(spec, Backend::gloo).empty());
+  spec.method = TrainingMethod::bsp_ps;
+  spec.optimizer = OptimizerPlace::server;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("lars where a server"));
+  spec.optimizer = OptimizerPlace::worker;
+  spec.lars = 0;
+  spec.rate_warmup = 5;
+  spec.synchronisation = Synchronisation::ssp;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("rate_warmup where a server"));
+  spec.synchronisation = Synchronisation::lag;
+  CHECK_THAT(training_contradiction(spec), ContainsSubstring("one learning rate"));
+  spec.learning_rate = 0.5;
+  CHECK_THAT(rate_at(spec, 0), WithinRel(0.1, 1e-12));
+  CHECK_THAT(rate_at(spec, 3), WithinRel(0.4, 1e-12));
+  CHECK(rate_at(spec, 5) == 0.5);
+  CHECK(rate_at(spec, 500) == 0.5);
 }
 
 TEST_CASE("settings of a codec come back from a cell, and wrong ones are refused") {
@@ -152,7 +219,7 @@ TEST_CASE("error feedback is what the file says, else what is usual for the code
   CHECK(optimizer_momentum(spec_of(Codec::topk)) == TrainingSpec{}.momentum);
 }
 
-TEST_CASE("bytes of a gradient by formula", "[d-58][d-59][d-61][d-64][d-67]") {
+TEST_CASE("bytes of a gradient by formula", "[d-58][d-59][d-61][d-62][d-64][d-67][d-72][d-86]") {
   CHECK(bytes_of(spec_of(Codec::none), 1000) == 4000);
   CHECK(bytes_of(spec_of(Codec::bf16), 1001) == 2002);
   CHECK(bytes_of(spec_of(Codec::int8), 1001) == 1005);
@@ -165,6 +232,11 @@ TEST_CASE("bytes of a gradient by formula", "[d-58][d-59][d-61][d-64][d-67]") {
   CHECK(bytes_of(spec_of(Codec::randomk), 1001) == 44);
   CHECK(bytes_of(spec_of(Codec::stc), 1001) == 4 + 44 + 2);
   CHECK(bytes_of(spec_of(Codec::sbc), 1001) == 4 + 44);
+  CHECK(bytes_of(spec_of(Codec::gtopk), 1000) == 80);
+  CHECK(bytes_of(spec_of(Codec::diana), 1025) == 513 + 12);
+  // A bound, five rows of 40 cells and ten values; as it is where that would be more.
+  CHECK(bytes_of(spec_of(Codec::sketch), 1000) == 4 * (1 + 200 + 10));
+  CHECK(bytes_of(spec_of(Codec::sketch), 20) == 80);
   for (const CodecRow& row : kCodecs)
     CHECK(codec_bytes(codec_settings(spec_of(row.codec)), 100, 1, 0).has_value() == row.alike);
   // A matrix of 100 x 60 in factors of two columns; a vector as it is.

@@ -87,7 +87,8 @@ std::string printed_by(const std::string& command) {
 }  // namespace
 
 TEST_CASE("every name of the checklist's catalogue rows is a row of the taxonomy",
-          "[C-09][C-10][C-16][C-40][C-41][C-42][C-43][C-44][C-53][C-57][D-08][D-09]") {
+          "[C-09][C-10][C-16][C-40][C-41][C-42][C-43][C-44][C-53][C-57][D-08][D-09]"
+          "[D-65][D-66][D-74][D-76][D-77][D-78][D-79][D-85]") {
   std::set<std::string> known;
   for (const auto& row : taxonomy_rows()) known.insert(row.name);
   std::size_t looked_for = 0;
@@ -107,7 +108,8 @@ TEST_CASE("every name of the checklist's catalogue rows is a row of the taxonomy
     }
   }
   CHECK(looked_for > 100);
-  for (const char* name : {"MPI", "Gloo", "Horovod", "NCCL", "BytePS", "RDMA", "FSDP", "MSCCLang"})
+  for (const char* name : {"MPI", "Gloo", "Horovod", "NCCL", "BytePS", "RDMA", "FSDP", "MSCCLang",
+                           "AQG", "AdaGQ", "BCD", "IBCD", "ResFed", "LGC"})
     CHECK(known.contains(name));
 }
 
@@ -128,6 +130,10 @@ TEST_CASE("what the taxonomy says runs here bears the names under which it runs"
   for (const auto& method : all_names<TrainingMethod>()) {
     INFO(method);
     CHECK(here.find(method) != std::string::npos);
+  }
+  for (const auto& codec : all_names<Codec>()) {
+    INFO(codec);
+    CHECK((codec == "none" || here.find("\"" + std::string(codec) + "\"") != std::string::npos));
   }
   for (const auto& backend : all_names<Backend>()) {
     INFO(backend);

@@ -111,7 +111,7 @@ void check_placed(const CellRecord& record, const PlacedCell& cell, int workers)
   REQUIRE(record.training);
   // Servers add in rank order, and a sum of two has no order.
   if (workers == 2 || cell.place->method != TrainingMethod::bsp_a2a ||
-      codec_row(cell.codec).sum == CodecSum::gathered)
+      codec_row(cell.codec).sum != CodecSum::reduced)
     CHECK(record.training->max_difference == 0);
   const auto& memory = record.training->details.at("memory");
   // What is gathered of all workers grows with them, and what comes of neighbours with those.
@@ -123,6 +123,23 @@ void check_placed(const CellRecord& record, const PlacedCell& cell, int workers)
   CHECK(compression.at("encode_us") > 0);
   if (codec_row(cell.codec).alike)
     CHECK(compression.at("formula_bytes") == compression.at("message_bytes"));
+}
+
+/// Groups of two with a codec among them, and another one between groups and server.
+const std::vector<Place>& levels() {
+  const auto within = [](Codec codec, Synchronisation how) {
+    return [codec, how](TrainingSpec& spec) {
+      waits(spec, how).group_size = 2;
+      spec.group_compression = codec;
+    };
+  };
+  static const std::vector<Place> all{
+      {"groups in bf16", TrainingMethod::bsp_ps, 1, within(Codec::bf16, Synchronisation::asp)},
+      {"groups in top-k", TrainingMethod::bsp_ps, 1, within(Codec::topk, Synchronisation::ssp)},
+      {"groups in QSGD", TrainingMethod::bsp_ps, 1,
+       within(Codec::qsgd, Synchronisation::staggered)},
+      {"plain groups", TrainingMethod::bsp_ps, 1, within(Codec::none, Synchronisation::asp)}};
+  return all;
 }
 
 /// One launch for cells that have as many ranks and one architecture.
@@ -190,6 +207,42 @@ TEST_CASE("one codec in each place trains, Gloo, briefly", "[d-91]") {
   for (std::size_t i = 0; i < all.size(); ++i)
     cells.push_back({&all[i], codecs[i % codecs.size()]});
   run_and_check(Backend::gloo, 2, cells);
+}
+
+TEST_CASE("groups send one codec, their server gets another, Gloo, briefly", "[d-87]") {
+  const auto& all = levels();
+  run_and_check(Backend::gloo, 4, {{&all[0], Codec::topk}, {&all[1], Codec::bf16}});
+}
+
+TEST_CASE("a codec per level trains what the server's log says", "[d-87][long]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const auto& all = levels();
+  run_and_check(backend, 4,
+                {{&all[0], Codec::topk},
+                 {&all[0], Codec::threshold},
+                 {&all[1], Codec::onebit},
+                 {&all[2], Codec::randomk},
+                 {&all[3], Codec::qsgd}});
+  // What goes to the server is plain, what goes around in the group is not.
+  auto job = placed_job(backend, 4, {{&all[1], Codec::none}});
+  run_to_end(*job);
+  const auto record = job->records_of<CellRecord>(1).at(0);
+  INFO(record.reason);
+  REQUIRE(record.status == CellStatus::ok);
+  CHECK(record.wrong == 0);
+  CHECK(record.training->max_difference == 0);
+  const auto& within = record.training->details.at("group_compression");
+  CHECK(within.at("message_bytes") == within.at("formula_bytes"));
+  CHECK(within.at("message_bytes") < 0.05 * within.at("nominal_bytes").get<double>());
+  CHECK_FALSE(record.training->details.contains("compression"));
+}
+
+TEST_CASE("planted faults of a codec within groups fail the cell", "[d-87][long]") {
+  const auto [fault, place] = GENERATE(table<const char*, std::size_t>(
+      {{"drop-residual", 1}, {"shift-place", 1}, {"leave-group", 0}}));
+  INFO(fault);
+  auto job = placed_job(Backend::gloo, 4, {{&levels()[place], Codec::bf16}});
+  check_fault_is_seen(*job, fault, "replay of the server's log");
 }
 
 TEST_CASE("planted faults of codecs fail the cell in every place", "[d-91][long]") {

@@ -219,6 +219,40 @@ TEST_CASE("planted faults fail the cell", "[d-40]") {
   check_fault_is_seen(*job, planted.fault, "sequential oracle");
 }
 
+TEST_CASE("LARS and a rate that rises train what one process would", "[d-81]") {
+  const bool served = GENERATE(false, true);
+  auto job = job_of(Backend::gloo, 2, served ? kServer : ring_methods(Backend::gloo), 4);
+  edit_specs(*job, [](TrainingSpec& spec) {
+    spec.lars = 0.01;
+    spec.rate_warmup = 6;
+  });
+  run_to_end(*job);
+  for (int rank = served ? 1 : 0; rank < job->config.ranks; ++rank)
+    for (const auto& record : job->records_of<CellRecord>(rank)) {
+      INFO(record.cell_id << ": " << record.reason);
+      CHECK(record.status == CellStatus::ok);
+      CHECK(record.wrong == 0);
+    }
+}
+
+TEST_CASE("planted faults of the rate fail the cell", "[d-81][long]") {
+  const auto [fault, synchronisation] =
+      GENERATE(std::pair<std::string, Synchronisation>{"other-layer", Synchronisation::bsp},
+               std::pair<std::string, Synchronisation>{"other-layer", Synchronisation::local},
+               std::pair<std::string, Synchronisation>{"early-rate", Synchronisation::bsp});
+  const bool locally = synchronisation == Synchronisation::local;
+  auto job = job_of(Backend::gloo, 2, {TrainingMethod::bsp_a2a}, 4);
+  edit_specs(*job, [locally](TrainingSpec& spec) {
+    spec.lars = 0.01;
+    spec.rate_warmup = 6;
+    if (!locally) return;
+    spec.synchronisation = Synchronisation::local;
+    spec.local_steps = 2;
+  });
+  INFO(fault << (locally ? " with local steps" : ""));
+  check_fault_is_seen(*job, fault, locally ? "replay in one process" : "sequential oracle");
+}
+
 TEST_CASE("one other bit in one rank's weights fails the cell", "[d-40]") {
   const auto method = GENERATE(TrainingMethod::wfbp_ps, TrainingMethod::dear);
   // The sequential process allows for rounding, so it cannot be what tells: without it, and with.

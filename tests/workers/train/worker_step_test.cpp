@@ -4,6 +4,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -240,4 +241,19 @@ TEST_CASE("who waits for what was put off waits for what it was done with") {
     CHECK(pieces.done_with(0) == 2);
     pieces.done(1);
   }
+}
+
+TEST_CASE("LARS makes a layer's step a part of its weights' length, whatever its gradient's is",
+          "[d-81]") {
+  const std::vector<float> weights{3, 0, 4};
+  const std::vector<float> sums{0, 8, 6};
+  // A sum of two workers; its mean of length 5 becomes one of 0.01 * 5.
+  const float scale = lars_scale(0.01, weights.data(), sums.data(), 0.5F, 3);
+  CHECK(std::abs(scale - 0.005F) < 1e-9F);
+  const std::vector<float> thousandfold{0, 8000, 6000};
+  CHECK(std::abs(lars_scale(0.01, weights.data(), thousandfold.data(), 0.5F, 3) - 0.000005F) <
+        1e-12F);
+  const std::vector<float> nothing(3, 0.0F);
+  CHECK(lars_scale(0.01, weights.data(), nothing.data(), 0.5F, 3) == 0.5F);
+  CHECK(lars_scale(0.01, nothing.data(), sums.data(), 0.5F, 3) == 0.5F);
 }

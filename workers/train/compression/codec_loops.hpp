@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "workers/train/compression/random_words.hpp"
 
@@ -84,6 +85,39 @@ void add_sparse(const std::uint8_t* frame, std::size_t kept, std::size_t count, 
                 float* sum);
 /// How many values a frame of encode_above() has.
 std::size_t sparse_kept(const std::uint8_t* frame);
+
+/// A value of a sparse frame.
+struct PlacedValue {
+  std::uint32_t place = 0;
+  float value = 0;
+};
+/// gTop-k's tree: whose frame a worker's goes into (the first one's into nobody's), and whose come
+/// into its own, in this order.
+int merge_parent(int worker);
+std::vector<int> merge_children(int worker, int workers);
+/// gTop-k: of the sum of two frames of encode_largest() the `kept` largest, of equals the first,
+/// into `lower`; the others are appended to `dropped`.
+void merge_largest(std::uint8_t* lower, const std::uint8_t* upper, std::size_t kept,
+                   std::vector<PlacedValue>& dropped);
+/// What a worker sent and is not in what all merged into goes back to its residual.
+void keep_lost(const std::uint8_t* own, const std::uint8_t* merged, std::size_t kept,
+               float* residual);
+/// What was dropped where others' values of the same place won is nobody's loss but who dropped
+/// it: it goes to that one's residual.
+void keep_dropped(std::vector<PlacedValue>& dropped, const std::uint8_t* merged, std::size_t kept,
+                  float* residual);
+
+/// Count sketch of kSketchRows rows: cells of one behind the other's.
+void sketch_values(const float* values, std::size_t count, std::size_t columns, std::uint32_t key,
+                   float* cells);
+/// Largest magnitude; infinite where one is no number.
+float largest_cell(const float* cells, std::size_t count);
+/// Cells become whole numbers of 32 bits, whose sums are the same in any order.
+/// @param bound of all workers' sums of a cell; all become 0 where it is 0 or no number
+void fix_cells(float* cells, std::size_t count, double bound);
+/// The `kept` places that seem largest in the sum of fixed sketches (median of the rows), in order.
+void heavy_places(const std::uint8_t* sums, std::size_t count, std::size_t columns,
+                  std::uint32_t key, std::size_t kept, std::vector<std::uint32_t>& places);
 
 /// left = matrix x right: `rank` columns of `rows` from `rank` rows of `columns`, all column by
 /// column.

@@ -44,6 +44,10 @@ void ReplayedSum::sum_piece(std::size_t piece) {
   for (const auto& part : coded_parts(plan_, piece)) {
     if (row.kind == CodecKind::low_rank) {
       sum_factored(part);
+    } else if (row.kind == CodecKind::sketched) {
+      sum_sketched(part);
+    } else if (row.sum == CodecSum::merged) {
+      sum_merged(part);
     } else if (plan_.servers > 0) {
       sum_decoded(part);
     } else if (row.sum == CodecSum::reduced) {
@@ -61,7 +65,58 @@ void ReplayedSum::sum_gathered(const CodedPart& part) {
     codecs_[w].encode(part, &values_[w][part.offset], frames_[w].data());
     frames.push_back(frames_[w].data());
   }
-  sum_frames(plan_.codec, part, codecs_.front().step(), frames, &sums_[part.offset]);
+  float* sum = &sums_[part.offset];
+  sum_frames(plan_.codec, part, codecs_.front().step(), frames, sum);
+  const std::vector<float> said(sum, sum + part.count);
+  for (auto& codec : codecs_) {
+    std::copy_n(said.data(), part.count, sum);
+    codec.conclude(part, sum);
+  }
+}
+
+/// Each worker with what its children have merged by then.
+void ReplayedSum::sum_merged(const CodedPart& part) {
+  const std::uint64_t step = codecs_.front().step();
+  std::vector<std::vector<PlacedValue>> dropped(codecs_.size());
+  std::vector<std::vector<std::uint8_t>> merged(codecs_.size());
+  for (std::size_t w = 0; w < codecs_.size(); ++w) {
+    frames_[w].resize(codecs_[w].frame_limit(part));
+    codecs_[w].encode(part, &values_[w][part.offset], frames_[w].data());
+    merged[w] = frames_[w];
+  }
+  const std::size_t kept = frame_kept(plan_.codec, part, step, merged[0].data());
+  for (std::size_t w = codecs_.size(); w-- > 0;)
+    for (const int child : merge_children(static_cast<int>(w), workers()))
+      merge_largest(merged[w].data(), merged[static_cast<std::size_t>(child)].data(), kept,
+                    dropped[w]);
+  const std::uint8_t* all = merged[0].data();
+  sum_frames(plan_.codec, part, step, {all}, &sums_[part.offset]);
+  for (std::size_t w = 0; w < codecs_.size(); ++w)
+    codecs_[w].conclude_merge(part, frames_[w].data(), all, dropped[w]);
+}
+
+void ReplayedSum::sum_sketched(const CodedPart& part) {
+  const std::uint64_t step = codecs_.front().step();
+  const std::size_t cells = kSketchRows * sketch_columns(plan_.codec, part.count, step);
+  std::vector<std::vector<float>> sketches(codecs_.size(), std::vector<float>(cells));
+  double bound = 0;
+  for (std::size_t w = 0; w < codecs_.size(); ++w) {
+    const std::size_t made =
+        codecs_[w].encode_sketch(part, &values_[w][part.offset], sketches[w].data());
+    bound += largest_cell(sketches[w].data(), made);
+  }
+  for (auto& sketch : sketches) fix_cells(sketch.data(), cells, bound);
+  for (std::size_t w = 1; w < codecs_.size(); ++w)
+    sum_elements(sketches[0].data(), sketches[0].data(), sketches[w].data(), cells,
+                 DataType::int32);
+  std::vector<float> exact(part.count);
+  std::vector<float> own(part.count);
+  for (std::size_t w = 0; w < codecs_.size(); ++w) {
+    const std::size_t found =
+        codecs_[w].encode_found(part, &values_[w][part.offset], sketches[0].data(), own.data());
+    for (std::size_t i = 0; i < found; ++i) exact[i] = w == 0 ? own[i] : exact[i] + own[i];
+  }
+  codecs_.front().decode_found(part, exact.data(), &sums_[part.offset]);
 }
 
 /// A server's sum, of plain values.

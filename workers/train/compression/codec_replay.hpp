@@ -31,6 +31,8 @@ class ReplayedSum {
   void sum_decoded(const CodedPart& part);
   void sum_reduced(const CodedPart& part);
   void sum_factored(const CodedPart& part);
+  void sum_merged(const CodedPart& part);
+  void sum_sketched(const CodedPart& part);
   void note_slack();
 
   ExchangePlan plan_;

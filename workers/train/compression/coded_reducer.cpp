@@ -45,16 +45,17 @@ class CodedReducer final : public Reducer {
   void restart() override { messages_.restart(); }
 
   bool start(std::size_t index) override {
-    switch (codec_row(plan_.codec.codec).kind) {
-      case CodecKind::low_rank:
-        sum_factors(index);
-        break;
-      default:
-        if (codec_row(plan_.codec.codec).sum == CodecSum::reduced) {
-          sum_reduced(index);
-        } else {
-          sum_gathered(index);
-        }
+    const CodecRow& row = codec_row(plan_.codec.codec);
+    if (row.kind == CodecKind::low_rank) {
+      sum_factors(index);
+    } else if (row.kind == CodecKind::sketched) {
+      sum_sketched(index);
+    } else if (row.sum == CodecSum::reduced) {
+      sum_reduced(index);
+    } else if (row.sum == CodecSum::merged) {
+      sum_merged(index);
+    } else {
+      sum_gathered(index);
     }
     return true;
   }
@@ -104,6 +105,7 @@ class CodedReducer final : public Reducer {
     messages_.timed(&CodingFigures::decode_us, [&] {
       for (const auto& part : messages_.parts(index)) {
         sum_frames(plan_.codec, part, codec_.step(), frames, values_of(part));
+        codec_.conclude(part, values_of(part));
         for (auto& frame : frames) frame += frame_bytes(plan_.codec, part, codec_.step(), frame);
       }
     });
@@ -154,6 +156,134 @@ class CodedReducer final : public Reducer {
     for (const Request request : requests) comm_.wait(request);
     sent_bytes_ += kWord * (ranks - 1) * (1 + std::size_t{mine});
     return frames;
+  }
+
+  /// Around a tree: each worker merges its children's frames into its own and hands that on; what
+  /// all merged into comes back the same way.
+  void sum_merged(std::size_t index) {
+    const std::size_t bytes = encode_all(index);
+    messages_.count(index, bytes);
+    const auto& parts = messages_.parts(index);
+    std::uint8_t* merged = all_.bytes(2 * bytes);
+    std::uint8_t* came = merged + bytes;
+    std::copy_n(own_.bytes(bytes), bytes, merged);
+    std::vector<std::vector<PlacedValue>> dropped(parts.size());
+    const int rank = comm_.rank();
+    const int tag = kPieceTag + static_cast<int>(index);
+    const auto send = [&](int to) {
+      comm_.wait(comm_.isend(merged, bytes, to, tag));
+      sent_bytes_ += bytes;
+    };
+    const std::vector<int> children = merge_children(rank, comm_.size());
+    for (const int child : children) {
+      comm_.wait(comm_.irecv(came, bytes, child, tag));
+      messages_.timed(&CodingFigures::decode_us, [&] { merge(index, merged, came, dropped); });
+    }
+    if (rank > 0) {
+      send(merge_parent(rank));
+      comm_.wait(comm_.irecv(merged, bytes, merge_parent(rank), tag));
+    }
+    for (const int child : children) send(child);
+    messages_.timed(&CodingFigures::decode_us, [&] { take_merged(index, merged, dropped); });
+  }
+
+  void merge(std::size_t index, std::uint8_t* merged, const std::uint8_t* came,
+             std::vector<std::vector<PlacedValue>>& dropped) {
+    const auto& parts = messages_.parts(index);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::size_t kept = frame_kept(plan_.codec, parts[i], codec_.step(), merged);
+      merge_largest(merged, came, kept, dropped[i]);
+      const std::size_t bytes = frame_bytes(plan_.codec, parts[i], codec_.step(), merged);
+      merged += bytes;
+      came += bytes;
+    }
+  }
+
+  void take_merged(std::size_t index, const std::uint8_t* merged,
+                   std::vector<std::vector<PlacedValue>>& dropped) {
+    const bool forgets = planted_fault().forget_lost && comm_.rank() == comm_.size() - 1;
+    const std::uint8_t* own = own_.bytes(0);
+    const auto& parts = messages_.parts(index);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const CodedPart& part = parts[i];
+      sum_frames(plan_.codec, part, codec_.step(), {merged}, values_of(part));
+      if (!forgets) codec_.conclude_merge(part, own, merged, dropped[i]);
+      const std::size_t bytes = frame_bytes(plan_.codec, part, codec_.step(), merged);
+      merged += bytes;
+      own += bytes;
+    }
+  }
+
+  /// Two all-reduces: of sketches, whose sum shows which values are large, and of those values.
+  void sum_sketched(std::size_t index) {
+    const auto& parts = messages_.parts(index);
+    std::size_t limit = 0;
+    for (const auto& part : parts)
+      limit += codec_.is_sketched(part)
+                   ? kSketchRows * sketch_columns(plan_.codec, part.count, codec_.step())
+                   : 0;
+    float* cells = all_.floats(limit);
+    std::vector<std::size_t> of_part;
+    std::vector<float> largest;
+    messages_.timed(&CodingFigures::encode_us, [&] {
+      float* to = cells;
+      for (const auto& part : parts) {
+        of_part.push_back(codec_.encode_sketch(part, values_of(part), to));
+        if (of_part.back() > 0) largest.push_back(largest_cell(to, of_part.back()));
+        to += of_part.back();
+      }
+    });
+    fix_sketches(cells, of_part, largest);
+    all_reduce(cells, limit, DataType::int32);
+    float* exact = nullptr;
+    std::size_t found = 0;
+    messages_.timed(&CodingFigures::encode_us, [&] {
+      std::size_t most = 0;
+      for (const auto& part : parts) most += found_of(part);
+      exact = own_.floats(most);
+      const float* sums = cells;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        found += codec_.encode_found(parts[i], values_of(parts[i]), sums, exact + found);
+        sums += of_part[i];
+      }
+    });
+    all_reduce(exact, found, DataType::float32);
+    messages_.count(index, (largest.size() + limit + found) * sizeof(float));
+    messages_.timed(&CodingFigures::decode_us, [&] {
+      for (const auto& part : parts) {
+        codec_.decode_found(part, exact, values_of(part));
+        exact += found_of(part);
+      }
+    });
+  }
+
+  /// Values of a part that go as they are.
+  [[nodiscard]] std::size_t found_of(const CodedPart& part) const {
+    if (!codec_.is_sketched(part)) return part.count;
+    return kept_values(density_at(plan_.codec, codec_.step()), part.count);
+  }
+
+  /// All workers' bounds, then cells in units of them.
+  void fix_sketches(float* cells, const std::vector<std::size_t>& of_part,
+                    const std::vector<float>& largest) {
+    const auto ranks = static_cast<std::size_t>(comm_.size());
+    const std::size_t sketches = largest.size();
+    std::vector<float> all = largest;
+    if (ranks > 1 && sketches > 0) {
+      all.resize(sketches * ranks);
+      comm_.allgather(largest.data(), all.data(), sketches, DataType::float32);
+      comm_.complete();
+      sent_bytes_ += sketches * sizeof(float) * (ranks - 1);
+    }
+    std::size_t sketch = 0;
+    for (const std::size_t count : of_part) {
+      if (count == 0) continue;
+      double bound = 0;
+      for (std::size_t rank = 0; rank < ranks; ++rank) bound += all[rank * sketches + sketch];
+      fix_cells(cells, count, bound);
+      cells += count;
+      ++sketch;
+    }
   }
 
   /// Two all-reduces, of left factors and of right ones.

@@ -76,7 +76,7 @@ std::size_t MessageCodec::encode_all(float* gradients, std::vector<std::uint8_t>
 
 /// A wrong place in what this worker sends.
 void MessageCodec::shift_places(std::size_t piece, std::uint8_t* frames) {
-  if (plan_.codec.codec != Codec::topk) return;
+  if (plan_.codec.codec != Codec::topk && plan_.codec.codec != Codec::gtopk) return;
   for (const auto& part : parts_[piece]) {
     const std::size_t kept = frame_kept(plan_.codec, part, codec_.step(), frames);
     for (std::size_t i = 0; i < kept; ++i) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/vocabulary/error.hpp"
 #include "workers/train/compression/codec_loops.hpp"
 
 namespace dynamiccl {
@@ -23,6 +24,22 @@ void add_16_bit(Codec codec, const std::uint8_t* frame, std::size_t count, float
     }
     for (std::size_t i = 0; i < some; ++i) sum[at + i] += scale * decoded[i];
   }
+}
+
+/// A frame of QSGD with bits by significance begins with them.
+constexpr std::size_t kAdaptiveHead = 4;
+
+/// @throws Error(data) for bits that no worker chooses
+int told_bits(const std::uint8_t* frame) {
+  const std::size_t bits = sparse_kept(frame);
+  if (bits != 2 && bits != 4 && bits != 8)
+    throw Error(ErrorKind::data, "a gradient's values have neither 2, 4 nor 8 bits");
+  return static_cast<int>(bits);
+}
+
+std::size_t levels_bytes(std::size_t count, int bits) {
+  return (count * static_cast<std::size_t>(bits) + 7) / 8 +
+         sizeof(float) * ((count + kQsgdBucket - 1) / kQsgdBucket);
 }
 
 }  // namespace
@@ -50,6 +67,10 @@ WorkerCodec::WorkerCodec(const ExchangePlan& plan, int worker, int workers)
   if (settings_.feedback) residual_.resize(elements);
   if (settings_.codec == Codec::dgc) momentum_.resize(elements);
   if (settings_.codec == Codec::powersgd) right_.resize(plan.counts.size());
+  if (settings_.codec == Codec::diana) {
+    shift_.resize(elements);
+    all_shifts_.resize(elements);
+  }
   restart();
 }
 
@@ -62,15 +83,23 @@ void WorkerCodec::restart() {
 void WorkerCodec::forget() {
   std::fill(residual_.begin(), residual_.end(), 0.0F);
   std::fill(momentum_.begin(), momentum_.end(), 0.0F);
+  std::fill(shift_.begin(), shift_.end(), 0.0F);
+  std::fill(all_shifts_.begin(), all_shifts_.end(), 0.0F);
+  squares_ = mean_square_ = 0;
+  squared_ = 0;
 }
 
 void WorkerCodec::begin_step() {
   if (begun_) ++step_;
   begun_ = true;
+  mean_square_ = squared_ > 0 ? squares_ / static_cast<double>(squared_) : 0;
+  squares_ = 0;
+  squared_ = 0;
 }
 
 std::size_t WorkerCodec::state_bytes() const {
-  std::size_t elements = residual_.size() + momentum_.size();
+  std::size_t elements = residual_.size() + momentum_.size() + shift_.size() + all_shifts_.size();
+  for (const auto& [offset, places] : found_) elements += places.size();
   for (const auto& factor : right_) elements += factor.size();
   return elements * sizeof(float);
 }
@@ -112,6 +141,10 @@ void WorkerCodec::accumulate_momentum(const CodedPart& part, float* values) {
 
 void WorkerCodec::compensate(const CodedPart& part, float* values) {
   if (settings_.codec == Codec::dgc) return accumulate_momentum(part, values);
+  if (settings_.codec == Codec::diana) {
+    const float* shift = &shift_[part.offset];
+    for (std::size_t i = 0; i < part.count; ++i) values[i] -= shift[i];
+  }
   if (!settings_.feedback) return;
   const float* residual = &residual_[part.offset];
   for (std::size_t i = 0; i < part.count; ++i) values[i] += residual[i];
@@ -149,11 +182,19 @@ std::size_t WorkerCodec::encode_values(const CodedPart& part, const float* value
     case Codec::terngrad:
       return encode_ternary(values, count, key(part, true), frame);
     case Codec::qsgd:
-      return encode_levels(values, count, settings_.bits, key(part, true), frame);
+    case Codec::diana:
+      return encode_levels(values, count, value_bits(settings_, count), key(part, true), frame);
+    case Codec::qsgd_adaptive: {
+      const auto bits = static_cast<std::uint32_t>(bits_);
+      std::memcpy(frame, &bits, sizeof bits);
+      return sizeof bits +
+             encode_levels(values, count, bits_, key(part, true), frame + sizeof bits);
+    }
     case Codec::natural:
       return encode_powers(values, count, key(part, true), frame);
     case Codec::topk:
     case Codec::dgc:
+    case Codec::gtopk:
       return encode_largest(values, count, kept(part), frame);
     case Codec::randomk:
       return encode_drawn(part, values, frame);
@@ -169,9 +210,45 @@ std::size_t WorkerCodec::encode_values(const CodedPart& part, const float* value
       return encode_binned(values, &residual_[part.offset], count, frame);
     case Codec::none:
     case Codec::powersgd:
+    case Codec::sketch:
       break;
   }
   DYN_ASSERT(false, "the codec has no frames");
+}
+
+/// DIANA: what was decoded, in part, is known from now on.
+void WorkerCodec::learn(const CodedPart& part, const std::uint8_t* frame) {
+  add_frame(settings_, part, 0, frame, static_cast<float>(shift_rate_of(settings_, part.count)),
+            &shift_[part.offset]);
+}
+
+void WorkerCodec::conclude(const CodedPart& part, float* sum) {
+  if (settings_.codec != Codec::diana) return;
+  const auto rate = static_cast<float>(shift_rate_of(settings_, part.count));
+  float* known = &all_shifts_[part.offset];
+  for (std::size_t i = 0; i < part.count; ++i) {
+    const float difference = sum[i];
+    sum[i] = known[i] + difference;
+    known[i] += rate * difference;
+  }
+}
+
+void WorkerCodec::conclude_merge(const CodedPart& part, const std::uint8_t* own,
+                                 const std::uint8_t* merged, std::vector<PlacedValue>& dropped) {
+  float* residual = &residual_[part.offset];
+  keep_lost(own, merged, kept(part), residual);
+  keep_dropped(dropped, merged, kept(part), residual);
+}
+
+/// Bits by significance: more for gradients whose values are larger than this worker's usually are.
+void WorkerCodec::judge(const CodedPart& part, const float* values) {
+  const double length = norm(values, part.count);
+  const double mean = length * length / static_cast<double>(part.count);
+  squares_ += length * length;
+  squared_ += part.count;
+  constexpr double kLess = 1.0 / 16;  // a quarter of the usual magnitude
+  const bool unknown = mean_square_ <= 0 || !(mean < mean_square_);
+  bits_ = unknown ? kMostBits : mean >= kLess * mean_square_ ? kMostBits / 2 : kMostBits / 4;
 }
 
 void WorkerCodec::forget_sent(const CodedPart& part, const std::uint8_t* frame) {
@@ -186,6 +263,7 @@ void WorkerCodec::forget_sent(const CodedPart& part, const std::uint8_t* frame) 
 void WorkerCodec::keep_residual(const CodedPart& part, const float* values,
                                 const std::uint8_t* frame) {
   if (settings_.codec == Codec::dgc) return forget_sent(part, frame);
+  if (settings_.codec == Codec::diana) return learn(part, frame);
   if (!settings_.feedback) return;
   float* residual = &residual_[part.offset];
   std::copy_n(values, part.count, residual);
@@ -202,6 +280,7 @@ void WorkerCodec::keep_residual(const CodedPart& part, const float* values,
 
 std::size_t WorkerCodec::encode(const CodedPart& part, float* values, std::uint8_t* frame) {
   compensate(part, values);
+  if (settings_.codec == Codec::qsgd_adaptive) judge(part, values);
   const std::size_t bytes = encode_values(part, values, frame);
   keep_residual(part, values, frame);
   return bytes;
@@ -257,11 +336,54 @@ void WorkerCodec::decode_factors(const CodedPart& part, const float* left, const
   for (std::size_t i = 0; i < part.count; ++i) residual[i] -= share * values[i];
 }
 
+bool WorkerCodec::is_sketched(const CodedPart& part) const {
+  return dynamiccl::is_sketched(settings_, part.count, step_);
+}
+
+std::size_t WorkerCodec::encode_sketch(const CodedPart& part, float* values, float* cells) {
+  if (!is_sketched(part)) return 0;
+  compensate(part, values);
+  const std::size_t columns = sketch_columns(settings_, part.count, step_);
+  sketch_values(values, part.count, columns, key(part, /*own=*/false), cells);
+  return kSketchRows * columns;
+}
+
+std::size_t WorkerCodec::encode_found(const CodedPart& part, const float* values, const float* sums,
+                                      float* exact) {
+  if (!is_sketched(part)) {
+    std::copy_n(values, part.count, exact);
+    return part.count;
+  }
+  std::vector<std::uint32_t>& places = found_[part.offset];
+  heavy_places(reinterpret_cast<const std::uint8_t*>(sums), part.count,
+               sketch_columns(settings_, part.count, step_), key(part, /*own=*/false), kept(part),
+               places);
+  float* residual = settings_.feedback ? &residual_[part.offset] : nullptr;
+  if (residual != nullptr) std::copy_n(values, part.count, residual);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    exact[i] = values[places[i]];
+    if (residual != nullptr) residual[places[i]] = 0;
+  }
+  return places.size();
+}
+
+void WorkerCodec::decode_found(const CodedPart& part, const float* exact, float* values) const {
+  if (!is_sketched(part)) {
+    std::copy_n(exact, part.count, values);
+    return;
+  }
+  const std::vector<std::uint32_t>& places = found_.at(part.offset);
+  std::fill_n(values, part.count, 0.0F);
+  for (std::size_t i = 0; i < places.size(); ++i) values[places[i]] = exact[i];
+}
+
 std::size_t frame_room(const CodecSettings& settings, const CodedPart& part, std::uint64_t step) {
   // All values may be kept, with their places, or in digits without a run.
   if (settings.codec == Codec::threshold) return 4 + 8 * part.count;
   if (settings.codec == Codec::adacomp) return 8 + 4 * part.count + (part.count + 7) / 8;
   if (settings.codec == Codec::three_lc) return 8 + (part.count + 4) / 5;
+  if (settings.codec == Codec::qsgd_adaptive)
+    return kAdaptiveHead + levels_bytes(part.count, kMostBits);
   return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
 }
 
@@ -289,6 +411,8 @@ std::size_t frame_bytes(const CodecSettings& settings, const CodedPart& part, st
   if (settings.codec == Codec::three_lc) return 8 + sparse_kept(frame);
   if (settings.codec == Codec::adacomp)
     return 8 + 4 * sparse_kept(frame) + (sparse_kept(frame) + 7) / 8;
+  if (settings.codec == Codec::qsgd_adaptive)
+    return kAdaptiveHead + levels_bytes(part.count, told_bits(frame));
   return static_cast<std::size_t>(codec_bytes(settings, part.count, part.rows, step).value_or(0));
 }
 
@@ -306,11 +430,15 @@ void add_frame(const CodecSettings& settings, const CodedPart& part, std::size_t
     case Codec::terngrad:
       return add_ternary(frame, part.count, scale, sum);
     case Codec::qsgd:
-      return add_levels(frame, part.count, settings.bits, scale, sum);
+    case Codec::diana:
+      return add_levels(frame, part.count, value_bits(settings, part.count), scale, sum);
+    case Codec::qsgd_adaptive:
+      return add_levels(frame + kAdaptiveHead, part.count, told_bits(frame), scale, sum);
     case Codec::natural:
       return add_powers(frame, part.count, scale, sum);
     case Codec::topk:
     case Codec::dgc:
+    case Codec::gtopk:
       return add_sparse(frame, kept, part.count, scale, sum);
     case Codec::threshold:
       return add_sparse(frame + 4, kept, part.count, scale, sum);

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
+#include "workers/train/compression/codec_loops.hpp"
 #include "workers/train/compression/coded_parts.hpp"
 
 namespace dynamiccl {
@@ -38,6 +40,29 @@ class WorkerCodec {
   void decode_factors(const CodedPart& part, const float* left, const float* right, float* values);
   [[nodiscard]] bool is_factored(const CodedPart& part) const;
 
+  /// After the sum of all workers' frames: DIANA adds what it knows of them, and learns.
+  /// @param sum of what frames say, which becomes that of the gradients
+  void conclude(const CodedPart& part, float* sum);
+  /// gTop-k: after the merge of all workers' frames, what was lost is kept.
+  /// @param own this worker's frame as it was sent
+  /// @param dropped by this worker's merges
+  void conclude_merge(const CodedPart& part, const std::uint8_t* own, const std::uint8_t* merged,
+                      std::vector<PlacedValue>& dropped);
+
+  /// A sketch, in two steps around two sums of all workers. The cells, which must be fixed before
+  /// they are summed; nothing where a gradient goes as it is.
+  /// @returns the number of cells
+  std::size_t encode_sketch(const CodedPart& part, float* values, float* cells);
+  /// @param sums of fixed cells of all workers
+  /// @param exact this worker's values of the places that the sums show, or all of them
+  /// @returns the number of values
+  std::size_t encode_found(const CodedPart& part, const float* values, const float* sums,
+                           float* exact);
+  /// @param exact the sum
+  /// @param values become the sum of all workers
+  void decode_found(const CodedPart& part, const float* exact, float* values) const;
+  [[nodiscard]] bool is_sketched(const CodedPart& part) const;
+
   [[nodiscard]] const CodecSettings& settings() const { return settings_; }
   [[nodiscard]] std::uint64_t step() const { return step_; }
   [[nodiscard]] std::size_t state_bytes() const;
@@ -52,6 +77,8 @@ class WorkerCodec {
   void keep_residual(const CodedPart& part, const float* values, const std::uint8_t* frame);
   void accumulate_momentum(const CodedPart& part, float* values);
   void forget_sent(const CodedPart& part, const std::uint8_t* frame);
+  void learn(const CodedPart& part, const std::uint8_t* frame);
+  void judge(const CodedPart& part, const float* values);
 
   CodecSettings settings_;
   std::uint64_t seed_;
@@ -62,6 +89,15 @@ class WorkerCodec {
   std::vector<float> residual_;            ///< of every element, where something is kept back
   std::vector<float> momentum_;            ///< DGC's
   std::vector<std::vector<float>> right_;  ///< of each gradient: PowerSGD's last right factor
+  std::vector<float> shift_;               ///< DIANA: what is known of this worker's gradients
+  std::vector<float> all_shifts_;          ///< and of all workers' together
+  /// A sketch's places, by the offset of the part.
+  std::map<std::size_t, std::vector<std::uint32_t>> found_;
+  // Bits by significance: squares of this step's values so far, and their mean in the last step.
+  double squares_ = 0;
+  std::size_t squared_ = 0;
+  double mean_square_ = 0;
+  int bits_ = kMostBits;  ///< of the part at hand
 };
 
 /// Adds what a gathered frame says, `scale` times it.

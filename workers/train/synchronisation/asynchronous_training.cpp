@@ -84,6 +84,10 @@ std::optional<CodingFigures> AsynchronousTraining::take_coding() {
   return server_ ? std::nullopt : steps_->take_coding();
 }
 
+std::optional<CodingFigures> AsynchronousTraining::take_group_coding() {
+  return server_ ? std::nullopt : steps_->take_group_coding();
+}
+
 void AsynchronousTraining::describe(TrainingFigures& figures) const {
   if (!server_) return;
   const Staleness found = staleness_of(groups_of(spec_, comm_.size() - 1), server_->log());

@@ -32,6 +32,8 @@ class AsynchronousTraining {
   [[nodiscard]] std::size_t held_bytes() const;
   /// What this worker's codec did since the last call; nullopt on the server and without one.
   std::optional<CodingFigures> take_coding();
+  /// The same of what it sent within its group.
+  std::optional<CodingFigures> take_group_coding();
   /// Staleness, for the server's record.
   void describe(TrainingFigures& figures) const;
   [[nodiscard]] const UpdateServer* server() const { return server_.get(); }

@@ -7,6 +7,7 @@
 
 #include "workers/train/compression/codec_replay.hpp"
 #include "workers/train/sgd.hpp"
+#include "workers/train/synchronisation/worker_group.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -87,12 +88,16 @@ std::string broken_rule(const TrainingSpec& whole, int workers, const UpdateLog&
 namespace {
 
 /// The sum of a group's gradients at these weights; without groups one worker's gradient.
+/// @param within codecs of the groups' members, nullptr where they send plain values
 void group_gradient(const TrainingSpec& spec, TrainingWorker& worker, const UpdateEvent& event,
-                    const std::vector<float>& weights, std::vector<float>& sum) {
+                    const std::vector<float>& weights, ReplayedSum* within,
+                    std::vector<float>& sum) {
   for (int member = 0; member < spec.group_size; ++member) {
+    const int number = static_cast<int>(event.worker) * spec.group_size + member;
     worker.take_host_weights(weights.data());
-    worker.compute_for(static_cast<int>(event.worker) * spec.group_size + member, event.clock);
-    const std::vector<float> gradient = worker.host_gradients();
+    worker.compute_for(number, event.clock);
+    std::vector<float> gradient = worker.host_gradients();
+    if (within != nullptr) within->pass(number, gradient);
     for (std::size_t i = 0; i < sum.size(); ++i)
       sum[i] = member == 0 ? gradient[i] : sum[i] + gradient[i];
   }
@@ -104,7 +109,10 @@ std::vector<float> replay_updates(const ExchangePlan& plan, const TrainingSpec& 
                                   TrainingWorker& worker, const UpdateLog& log) {
   TrainingSpec spec = leg_of(whole, false);
   std::optional<ReplayedSum> coded;
-  if (plan.codec.codec != Codec::none) coded.emplace(plan, worker.workers());
+  if (plan.codec.codec != Codec::none) coded.emplace(plan, groups_of(spec, worker.workers()));
+  std::optional<ReplayedSum> within;
+  if (spec.group_compression != Codec::none)
+    within.emplace(group_plan(plan, spec), worker.workers());
   const std::size_t count = worker.gradient_bytes() / sizeof(float);
   const Sgd sgd{static_cast<float>(spec.learning_rate),
                 static_cast<float>(optimizer_momentum(spec))};
@@ -122,8 +130,9 @@ std::vector<float> replay_updates(const ExchangePlan& plan, const TrainingSpec& 
       wanted = gradients_of_update(spec, groups);
     }
     if (event.kind == Kind::answered || event.kind == Kind::ended) given[event.worker] = weights;
-    if (event.kind != Kind::applied && !(coded && event.kind == Kind::dropped)) continue;
-    group_gradient(spec, worker, event, given[event.worker], gradient);
+    if (event.kind != Kind::applied && !((coded || within) && event.kind == Kind::dropped))
+      continue;
+    group_gradient(spec, worker, event, given[event.worker], within ? &*within : nullptr, gradient);
     if (coded) coded->pass(static_cast<int>(event.worker), gradient);
     if (event.kind == Kind::dropped) continue;  // its codec thinks that it was sent
     for (std::size_t i = 0; i < count; ++i) sum[i] = used == 0 ? gradient[i] : sum[i] + gradient[i];

@@ -266,9 +266,10 @@ UpdateWorker::UpdateWorker(Messages& comm, const ExchangePlan& plan, const Train
       count_(plan.elements()),
       number_(static_cast<std::uint32_t>(worker.number() / spec.group_size)) {
   if (spec.group_size > 1)
-    group_.emplace(comm, plan, 1 + static_cast<int>(number_) * spec.group_size, spec.group_size,
+    group_.emplace(comm, group_plan(plan, spec), worker.number(), worker.workers(), spec.group_size,
                    buffers_.gradients());
-  if (plan.codec.codec != Codec::none) messages_.emplace(plan, worker.number(), worker.workers());
+  if (plan.codec.codec != Codec::none)
+    messages_.emplace(plan, static_cast<int>(number_), groups_of(spec, worker.workers()));
 }
 
 UpdateWorker::~UpdateWorker() { worker_.hold(true, false); }
@@ -277,6 +278,7 @@ void UpdateWorker::start() {
   clock_ = 0;
   answer_ = {};
   if (messages_) messages_->restart();
+  if (group_) group_->restart();
   if (worker_.number() != 0) return;
   const std::vector<float> weights = worker_.host_weights();
   comm_.wait(comm_.isend(weights.data(), count_ * sizeof(float), kUpdateServer, kPieceTag));

@@ -134,6 +134,10 @@ class UpdateWorker {
   }
   /// Since the last call; nullopt where nothing is encoded.
   std::optional<CodingFigures> take_coding();
+  /// Of messages within the group.
+  std::optional<CodingFigures> take_group_coding() {
+    return group_ ? group_->take_coding() : std::nullopt;
+  }
 
  private:
   void ask_server();

@@ -1,5 +1,7 @@
 #include "workers/train/synchronisation/worker_group.hpp"
 
+#include <algorithm>
+
 #include "workers/tags.hpp"
 
 namespace dynamiccl {
@@ -11,7 +13,47 @@ int GroupMessages::receive_any(void* data, std::size_t bytes, const std::vector<
   return all_.receive_any(data, bytes, ranks, tag, limit) - first_rank_;
 }
 
+ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec) {
+  ExchangePlan within = plan;
+  within.codec = group_codec_settings(spec);
+  return within;
+}
+
+WorkerGroup::WorkerGroup(Messages& all, const ExchangePlan& plan, int worker, int workers, int size,
+                         float* gradients)
+    : plan_(plan),
+      group_(all, 1 + worker / size * size, size),
+      ring_(group_, plan_, gradients),
+      gradients_(gradients) {
+  if (plan_.codec.codec == Codec::none) return;
+  codec_.emplace(plan_, worker, workers);
+  decoder_.emplace(plan_);
+  frames_.resize(static_cast<std::size_t>(size));
+}
+
+/// Frames of one size go from each to each and are added in rank order, so that all have the same
+/// bits.
+void WorkerGroup::sum_encoded() {
+  codec_->begin_step();
+  const auto own = static_cast<std::size_t>(group_.rank());
+  const std::size_t bytes = codec_->encode_all(gradients_, frames_[own]);
+  const std::uint64_t step = codec_->codec().step();
+  std::vector<Request> requests;
+  for (std::size_t from = 0; from < frames_.size(); ++from) {
+    if (from == own) continue;
+    frames_[from].resize(bytes);
+    const int rank = static_cast<int>(from);
+    requests.push_back(group_.irecv(frames_[from].data(), bytes, rank, kGroupTag));
+    requests.push_back(group_.isend(frames_[own].data(), bytes, rank, kGroupTag));
+    sent_bytes_ += bytes;
+  }
+  for (const Request request : requests) group_.wait(request);
+  std::fill_n(gradients_, plan_.elements(), 0.0F);
+  for (const auto& frames : frames_) decoder_->add_all(step, frames.data(), bytes, gradients_);
+}
+
 void WorkerGroup::sum() {
+  if (codec_) return sum_encoded();
   for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) ring_.all_reduce(piece);
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "workers/messages.hpp"
+#include "workers/train/compression/message_codec.hpp"
 #include "workers/train/exchange/exchange_plan.hpp"
 #include "workers/train/exchange/ring_halves.hpp"
 
@@ -35,13 +38,23 @@ class GroupMessages final : public Messages {
   int size_;
 };
 
-/// Workers that sum their gradients around a ring of their own; the first one speaks with the
-/// server for all of them. Ranks: all of the group call the same. Host memory.
+/// The plan of what travels within groups: `spec.group_compression` of a message of all gradients.
+ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec);
+
+/// Workers that sum their gradients around a ring of their own, or, encoded, from each to each; the
+/// first one speaks with the server for all of them. Ranks: all of the group call the same. Host
+/// memory.
 class WorkerGroup {
  public:
+  /// @param plan of the group, group_plan()
+  /// @param worker this rank's number among all `workers`
   /// @param gradients plan.elements(), replaced by sums; outlives this object
-  WorkerGroup(Messages& all, const ExchangePlan& plan, int first_rank, int size, float* gradients)
-      : plan_(plan), group_(all, first_rank, size), ring_(group_, plan_, gradients) {}
+  WorkerGroup(Messages& all, const ExchangePlan& plan, int worker, int workers, int size,
+              float* gradients);
+  /// The worker is at the start.
+  void restart() {
+    if (codec_) codec_->restart();
+  }
   [[nodiscard]] bool leads() const { return group_.rank() == 0; }
   /// Gradients become the group's sum, the same bits on each.
   void sum();
@@ -50,12 +63,28 @@ class WorkerGroup {
   /// The first one's bytes come to the others.
   void share(void* data, std::size_t bytes);
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_ + ring_.sent_bytes(); }
-  [[nodiscard]] std::size_t held_bytes() const { return ring_.extra_bytes(); }
+  [[nodiscard]] const ExchangePlan& plan() const { return plan_; }
+  /// Of the group's own messages since the last call; nullopt where nothing is encoded.
+  std::optional<CodingFigures> take_coding() {
+    if (!codec_) return std::nullopt;
+    return codec_->take_coding();
+  }
+  [[nodiscard]] std::size_t held_bytes() const {
+    std::size_t bytes = ring_.extra_bytes();
+    for (const auto& frames : frames_) bytes += frames.size();
+    return bytes + (codec_ ? codec_->state_bytes() : 0);
+  }
 
  private:
+  void sum_encoded();
+
   ExchangePlan plan_;
   GroupMessages group_;
   RingHalves ring_;
+  float* gradients_;
+  std::optional<MessageCodec> codec_;
+  std::optional<MessageDecoder> decoder_;
+  std::vector<std::vector<std::uint8_t>> frames_;  ///< of each member, where they are encoded
   std::uint64_t sent_bytes_ = 0;
 };
 

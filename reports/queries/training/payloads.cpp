@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "core/training/payload.hpp"
+#include "reports/model/exchanges.hpp"
+#include "reports/model/figures.hpp"
+#include "reports/model/group_tiers.hpp"
+#include "reports/model/published.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr double kBitsOfFloat = 32;
+
+/// The row of the survey's table that a payload falls under; "" where none is like it.
+std::string published_class(const TrainingSpec& spec, const Payload& payload) {
+  // Of a value, with what stands beside the values of large gradients.
+  const double bits = kBitsOfFloat * payload.share();
+  switch (codec_row(spec.compression).kind) {
+    case CodecKind::dense:
+      return spec.compression == Codec::none ? "none-fp32" : "fp16";
+    case CodecKind::quantised:
+      if (!payload.effective_bytes) return "";
+      return bits >= 7.5 ? "int8" : bits < 2.5 ? "1bit-ef" : "";
+    case CodecKind::sparse:
+      return "topk-1000x";
+    case CodecKind::low_rank:
+    case CodecKind::sketched:
+      break;
+  }
+  return "";
+}
+
+std::string label_in_tier(const std::string& of, const std::optional<int>& tier) {
+  if (!tier) return "";
+  for (const auto& label : training_studies().compression)
+    if (label.property == of && label.technique == fmt::format("tier{}", *tier)) return label.label;
+  return "";
+}
+
+/// Where the survey would have another codec there: what it calls good, or better than that.
+std::string better_in_tier(const std::string& of, const std::optional<int>& tier) {
+  if (of.empty() || !tier) return "";
+  const std::string own = label_in_tier(of, tier);
+  if (own != "bad" && own != "infeasible" && own != "wasted") return "";
+  std::string better;
+  for (const auto& label : training_studies().compression) {
+    const bool suits = label.label == "good" || label.label == "optimal" ||
+                       label.label == "mandatory" || label.label == "useful";
+    if (label.technique == fmt::format("tier{}", *tier) && suits)
+      better += (better.empty() ? "" : ", ") + label.property + " " + label.label;
+  }
+  return fmt::format("published in this tier: {}", better);
+}
+
+template <class T>
+Value whole(const std::optional<T>& number) {
+  return number ? Value(static_cast<std::int64_t>(*number)) : Value();
+}
+
+/// A cell of a database that knows other models, methods or settings has no row.
+std::optional<TrainingSpec> spec_of(const CellFigure& figure, const TrainedCell& cell) {
+  WorkCell work;
+  work.collective = Collective::training;
+  work.algorithm = figure.algorithm;
+  for (const auto& [name, value] : cell.settings.items())
+    if (value.is_string()) work.knobs[name] = value.get<std::string>();
+  work.knobs["model"] = cell.model;
+  work.knobs["batch"] = std::to_string(cell.batch);
+  try {
+    return training_spec(work);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+Table payloads_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                     const QueryScope& /*scope*/) {
+  Table table;
+  for (const std::int64_t run : runs) {
+    const auto tiers = tiers_of_groups(reader, run);
+    for (const CellFigure& figure : load_figures(reader, {run})) {
+      if (figure.collective != name_of(Collective::training)) continue;
+      const TrainedCell cell = trained_cell(figure);
+      const auto spec = spec_of(figure, cell);
+      if (!spec) continue;
+      const int workers = static_cast<int>(cell.workers);
+      const Payload payload = payload_of(*spec);
+      const auto found = tiers.find(group_key(figure));
+      const auto tier = found == tiers.end() ? std::nullopt : found->second.tier;
+      const std::string published = published_class(*spec, payload);
+      table.rows.push_back(
+          {figure.run_id, figure.environment, figure.backend, cell.model, cell.batch,
+           figure.algorithm, std::string(name_of(spec->synchronisation)),
+           std::string(name_of(spec->compression)), cell.workers,
+           std::string(name_of(payload.firing)), payload.exchanges,
+           static_cast<std::int64_t>(payload.nominal_bytes), whole(payload.effective_bytes),
+           c2c_predicted(*spec, workers), or_null(c2c_effective(*spec, workers)), whole(tier),
+           or_null(label_in_tier(published, tier)), or_null(better_in_tier(published, tier)),
+           or_null(cell.settings.empty() ? "" : cell.settings.dump())});
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+Query payloads_query() {
+  return {.title = "What a library sees of training",
+          .row =
+              "one training cell: how much a worker gives to the library at once and how often, "
+              "C2C of that, and what a survey says of such a compression over such links",
+          .columns = R"(
+run_id environment backend model batch method
+synchronisation | text | when workers wait for each other
+compression | text | codec of what travels
+workers
+fires | text | when workers call: every step, every round of their own steps, or each when it is done (push and pull)
+exchanges | real | in a step of a worker; less than 1 with steps of their own, as many as rounds have in the beginning
+nominal_bytes | bytes, integer | all gradients, or weights, as plain values
+effective_bytes | bytes, integer | the same encoded, by formula as if all were one gradient; NULL: depends on values or shapes
+c2c_predicted
+c2c_effective | real | C2C of what is sent; NULL: not known before
+tier | integer | how far apart the ranks are: 1 NVLink or shared memory, 2 PCIe or the machine's network, 3, 4 slower networks
+plausible | text, told | what the survey says of such a compression in that tier; NULL: it has none like it
+note | text, told | where it is published as bad or wasted, what suits that tier
+settings
+)",
+          .of_runs = payloads_table};
+}
+
+}  // namespace dynamiccl
