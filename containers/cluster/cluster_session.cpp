@@ -335,7 +335,8 @@ bool ClusterSession::records_over_tcp() const {
 }
 
 std::vector<std::string> ClusterSession::node_argv(const std::string& node,
-                                                   const std::vector<std::string>& command) const {
+                                                   const std::vector<std::string>& command,
+                                                   bool takes_input) const {
   if (!options_.slurm()) {
     auto argv = remote_prefix(options_, node);
     const std::string line = command_line(command);
@@ -344,15 +345,15 @@ std::vector<std::string> ClusterSession::node_argv(const std::string& node,
     return argv;
   }
   std::vector<std::string> argv{"srun",
-                                "--jobid=" + allocation_.job,
+                                "--jobid=" + (allocation_.job.empty() ? "JOB" : allocation_.job),
                                 "--overlap",
                                 "--nodes=1",
                                 "--ntasks=1",
                                 "--nodelist=" + node,
                                 "--mpi=none",
                                 "--export=ALL",
-                                "--job-name=dynamiccl",
-                                "--input=none"};
+                                "--job-name=dynamiccl"};
+  if (!takes_input) argv.emplace_back("--input=none");
   argv.insert(argv.end(), command.begin(), command.end());
   return argv;
 }
@@ -367,7 +368,8 @@ std::vector<NodeResult> ClusterSession::on_nodes(const std::vector<ClusterNode>&
       running.push_back(std::async(std::launch::async, [&, i] {
         const double began_s = now_s();
         try {
-          results[i] = {run_command(node_argv(nodes[i].name, command), options)};
+          results[i] = {
+              run_command(node_argv(nodes[i].name, command, !options.input_file.empty()), options)};
         } catch (const Error& error) {
           results[i].exit_code = 127;
           results[i].err = error.what();

@@ -89,8 +89,10 @@ class ClusterSession {
   [[nodiscard]] bool records_over_tcp() const;
 
   /// argv that runs a command on a node.
+  /// @param takes_input what comes to its stdin goes to the command's
   [[nodiscard]] std::vector<std::string> node_argv(const std::string& node,
-                                                   const std::vector<std::string>& command) const;
+                                                   const std::vector<std::string>& command,
+                                                   bool takes_input = false) const;
   /// Runs a command on these nodes at once. @returns results in their order
   [[nodiscard]] std::vector<NodeResult> on_nodes(const std::vector<ClusterNode>& nodes,
                                                  const std::vector<std::string>& command,
