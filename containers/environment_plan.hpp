@@ -41,6 +41,8 @@ struct LaunchShape {
   bool slurm_daemons = false;
   /// In rank_prefix's place for ranks that Slurm starts, where they enter a container that stays.
   std::vector<std::string> step_rank_prefix = {};
+  /// Variables of ranks that Slurm starts so, where nobody says otherwise.
+  std::map<std::string, std::string> step_environment = {};
   /// Variable that tells step_rank_prefix which others it has to hand on into the container, beside
   /// those of Slurm and PMIx.
   std::string names_variable = {};

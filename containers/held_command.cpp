@@ -100,20 +100,23 @@ HeldCommand::HeldCommand(HeldCommand&& other) noexcept
 
 HeldCommand::~HeldCommand() { end(std::chrono::seconds(5)); }
 
-bool HeldCommand::wait_for(const std::string& line, std::chrono::milliseconds most,
-                           bool (*interrupted)()) {
+std::optional<std::string> HeldCommand::read_line(const std::string& begin,
+                                                  std::chrono::milliseconds most,
+                                                  bool (*interrupted)()) {
   std::string text = "\n";
   const auto deadline = Clock::now() + most;
-  while (text.find("\n" + line + "\n") == std::string::npos) {
-    if (Clock::now() >= deadline || (interrupted != nullptr && interrupted())) return false;
+  for (;;) {
+    const auto at = text.find("\n" + begin);
+    const auto end = at == std::string::npos ? at : text.find('\n', at + 1);
+    if (end != std::string::npos) return text.substr(at + 1, end - at - 1);
+    if (Clock::now() >= deadline || (interrupted != nullptr && interrupted())) return std::nullopt;
     pollfd watched{output_, POLLIN, 0};
     if (poll(&watched, 1, 100) <= 0) continue;
     std::array<char, 4096> buffer{};
     const ssize_t count = read(output_, buffer.data(), buffer.size());
-    if (count == 0 || (count < 0 && errno != EINTR)) return false;
+    if (count == 0 || (count < 0 && errno != EINTR)) return std::nullopt;
     if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
   }
-  return true;
 }
 
 void HeldCommand::let_go() { close_end(input_); }

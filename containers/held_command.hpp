@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,11 @@ class HeldCommand {
   HeldCommand(const HeldCommand&) = delete;
   HeldCommand& operator=(const HeldCommand&) = delete;
 
-  /// Reads its stdout until that holds the line. @param interrupted asked meanwhile; may be nullptr
-  /// @returns false when it has ended, time is up or interrupted
-  bool wait_for(const std::string& line, std::chrono::milliseconds most, bool (*interrupted)());
+  /// Reads its stdout up to the first line that begins so. @param interrupted asked meanwhile; may
+  /// be nullptr
+  /// @returns the line, or nullopt when it has ended, time is up or interrupted
+  std::optional<std::string> read_line(const std::string& begin, std::chrono::milliseconds most,
+                                       bool (*interrupted)());
   /// Lets go of its input. Idempotent.
   void let_go();
   /// The same, waits that long for its end, then ends its group.

@@ -156,6 +156,9 @@ bool can_be_started(const std::string& shell) {
 std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& profile,
                                                       const ClusterSession& session) {
   const ClusterOptions& options = session.options();
+  // Planned alone, whatever this machine has.
+  if (profile.in_engine() && options.engine.front() == "pyxis")
+    return node_containers_reason(profile, options);
   if (options.slurm()) {
     if (auto reason = slurm_unavailable_reason())
       return fmt::format("{}. With it the nodes would be asked for by: {}", *reason,

@@ -10,6 +10,7 @@
 #include <future>
 #include <thread>
 
+#include "containers/cluster/node_latency.hpp"
 #include "containers/cluster/node_links.hpp"
 #include "containers/owner.hpp"
 #include "core/vocabulary/error.hpp"
@@ -332,6 +333,22 @@ bool ClusterSession::records_over_tcp() const {
   const auto all = reports();
   return options_.records == RecordsWay::tcp ||
          std::any_of(all.begin(), all.end(), [](const NodeReport& report) { return report.apart; });
+}
+
+const NodePlaces& ClusterSession::measured_places() {
+  // Of two nodes there is one pair, which is near to nobody; of very many it takes minutes.
+  constexpr std::size_t kLeast = 3;
+  constexpr std::size_t kMost = 64;
+  constexpr int kRounds = 2;
+  std::vector<std::string> names;
+  for (const auto& node : nodes()) names.push_back(node.name);
+  if (surveyed_.empty() || names == latency_of_) return measured_places_;
+  latency_of_ = names;
+  measured_places_.clear();
+  if (names.size() >= kLeast && names.size() <= kMost)
+    measured_places_ = places_by_latency(
+        measure_latencies(*this, surveyed_.front() + "/dynamiccl-probe", kRounds));
+  return measured_places_;
 }
 
 std::vector<std::string> ClusterSession::node_argv(const std::string& node,

@@ -218,6 +218,12 @@ void plan_node_containers(const EnvironmentProfile& profile, const StartRequest&
   plan.kill_commands = {kill_everywhere(session, engine, plan)};
   if (!options.slurm()) return;
   shape.names_variable = kNames;
+  // PMIx keeps its own data in memory that ranks and Slurm share, unless it is told not to.
+  shape.step_environment["PMIX_MCA_gds"] = "hash";
+  // By Slurm's PMIx the ranks of a node are neighbours, and Open MPI takes for granted that such
+  // share memory: containers that do not have crashed it.
+  if (profile.ipc == Sharing::private_ && profile.ranks_per_container > 0)
+    shape.step_environment["OMPI_MCA_btl"] = "tcp,self";
   shape.step_rank_prefix = step_prefix(plan, engine, profile.ranks_per_container);
 }
 
@@ -260,7 +266,8 @@ void NodeContainers::bring_image(const Progress& progress) {
                                 words, trim(answers[i].err)));
       // An inspection that fails may have printed an empty line.
       if (lines.back() == "none") lacking.push_back(all[i]);
-      engines_[all[i].name] = {{"version", engine.name() + " " + lines[0]}, {"image_id", lines.back()}};
+      engines_[all[i].name] = {{"version", engine.name() + " " + lines[0]},
+                               {"image_id", lines.back()}};
     }
     if (lacking.empty()) return;
     if (turn == 1) break;
@@ -293,7 +300,7 @@ void NodeContainers::start_all(const Progress& progress) {
     for (std::size_t i = 0; i < plan_.containers.size(); ++i)
       held_.emplace_back(plan_.containers[i].run_argv, errors(i));
     for (std::size_t i = 0; i < held_.size(); ++i)
-      if (!held_[i].wait_for(kStarted, std::chrono::seconds(60), progress.interrupted))
+      if (!held_[i].read_line(kStarted, std::chrono::seconds(60), progress.interrupted))
         throw Error(ErrorKind::environment,
                     fmt::format("container {} has not started: `{}`: {}", plan_.containers[i].name,
                                 command_line(plan_.containers[i].run_argv), file_text(errors(i))));

@@ -354,6 +354,7 @@ RankHosts hosts_of(const Environment& environment, const LaunchSite& site) {
   const auto slurm = environment.provenance().value(nlohmann::json::json_pointer("/cluster/slurm"),
                                                     nlohmann::json::object());
   place_hosts(slots, slurm.value("topology", ""), hosts);
+  if (hosts.places.empty()) hosts.places = site.cluster->measured_places();
   return hosts;
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -61,6 +62,12 @@ class Rig {
       INFO(done.err);
       REQUIRE(done.exit_code == 0);
     }
+  }
+  /// Makes packets of a node's link wait, "1mbit"; "off" lifts it.
+  void delay(const std::string& node, const std::string& rate) const {
+    const auto done = script({"delay", folder_, node, rate});
+    INFO(done.err);
+    REQUIRE(done.exit_code == 0);
   }
   /// Takes away ("add") and gives back ("del") a node's way to another.
   CommandResult route(const std::string& node, const std::string& verb,
@@ -320,6 +327,73 @@ TEST_CASE("Apptainer under srun: a container for each rank, on both nodes", "[lo
   fs::remove_all(folder);
 }
 
+namespace {
+
+/// Two nodes as namespaces of this machine, each with a dockerd of its own, and a script for a
+/// third one where programs are started; $F is their folder, $RUN the program's beginning.
+CommandResult on_nodes_with_engines(const std::string& script) {
+  if (geteuid() != 0) SKIP("the nodes are namespaces, made by root");
+  for (const char* program : {"nsenter", "slurmd", "munged", "dockerd", "docker"})
+    if (find_program(program).empty()) SKIP(std::string(program) + " is not in PATH");
+  std::string folder = "/tmp/dyn-ns-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(10);
+  options.environment = {
+      {"F", folder},
+      {"NODE_ENGINES", "docker"},
+      {"RUN", fmt::format("{} run {} --db {}/nodes.sqlite --set "
+                          "axes.environment=[\"cross-docker-host-network\"] --set "
+                          "cluster.interface=\"eth0\"",
+                          kProgram, kExperiment, folder)}};
+  auto result = run_command(
+      {"unshare", "--mount", "--propagation", "private", "bash",
+       DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_slurm.sh", folder, "bash", "-c", script},
+      options);
+  CHECK(run_command({"pgrep", "-f", folder}).out.empty());
+  CHECK(run_command({"find", "/sys/fs/cgroup", "-path", "*dynamiccl-*docker*"}).out.empty());
+  fs::remove_all(folder);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("Docker on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
+          "[long]") {
+  const auto run = on_nodes_with_engines(
+      "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\" "
+      "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out || exit; "
+      "for node in node1 node2; do $F/into $node docker ps --all --quiet; done; done; "
+      "echo; " +
+      std::string(kProgram) +
+      " query \"SELECT json_extract(container_json, '$.cluster.start') AS start, backend, "
+      "count(DISTINCT json_extract(container_json, '$.containers[3].node')) AS far, count(DISTINCT "
+      "json_extract(facts_json, '$.system.hostname')) AS containers FROM launch l JOIN v_launch v "
+      "ON "
+      "v.launch_row = l.id JOIN launch_rank r ON r.launch_id = l.id WHERE l.status = 'ok' GROUP BY "
+      "1, 2 ORDER BY 1, 2\" --json --db $F/nodes.sqlite");
+  INFO(run.out << run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto rows = nlohmann::json::parse(run.out.substr(run.out.rfind("\n[") + 1));
+  REQUIRE(rows.size() == 9);
+  for (const auto& row : rows) CHECK(row["containers"] == 4);
+}
+
+TEST_CASE("Docker on nodes: whatever ends the program, its containers end with it", "[long]") {
+  const auto run = on_nodes_with_engines(
+      "running() { for node in node1 node2; do $F/into $node docker ps --all --quiet; done | wc "
+      "-l; }; "
+      "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\"; do "
+      "$RUN $way --only 'backend == gloo' --set protocol.iterations=10000000 --set "
+      "protocol.cell_time_cap=60s >$F/held.log 2>&1 & run=$!; "
+      "for i in $(seq 300); do [ \"$(running)\" = 4 ] && break; sleep 0.1; done; sleep 1; "
+      "echo \"while it runs: $(running)\"; kill -KILL $run; "
+      "for i in $(seq 50); do [ \"$(running)\" = 0 ] && break; sleep 0.2; done; "
+      "echo \"after it: $(running)\"; pgrep -f dynamiccl-worker; rm -f $F/nodes.sqlite*; done");
+  INFO(run.out << run.err);
+  CHECK(run.out == "while it runs: 4\nafter it: 0\nwhile it runs: 4\nafter it: 0\n");
+}
+
 TEST_CASE("Slurm: records come by connections to job steps too", "[long]") {
   const Rig& rig = Rig::get();
   for (const char* start : {"srun", "mpirun"}) {
@@ -514,15 +588,36 @@ TEST_CASE("Slurm: a job that goes before and missing nodes are named", "[long]")
               "WHERE status <> 'ok'")[0]["text"]
         .get<std::string>();
   };
+  const auto check_resumed = [&](const std::string& db, const std::string& more, int launches) {
+    const auto resumed = rig.on("head", {"bash", "-c", run + " --db " + db + more + " --resume"});
+    INFO(resumed.out << resumed.err);
+    CHECK(rig.rows(db,
+                   "SELECT count(*) AS n, count(DISTINCT block) AS blocks FROM launch WHERE "
+                   "status = 'ok'")[0] == nlohmann::json{{"n", launches}, {"blocks", launches}});
+    CHECK(rig.rows(db, "SELECT count(*) AS n FROM run")[0]["n"] == 1);
+    CHECK(rig.queue() == "");
+  };
   SECTION("preempted") {
     const auto broken = rig.on(
         "head", {"bash", "-c",
                  run + " --db before.sqlite --set cluster.partition=low --set "
-                       "protocol.cell_time_cap=30s & run=$!; for i in $(seq 300); do "
+                       "protocol.cell_time_cap=8s & run=$!; for i in $(seq 300); do "
                        "squeue -h -s | grep -q dynamiccl- && break; sleep 0.1; done; sleep 1; "
                        "srun --partition=high --nodes=4 --exclusive true; wait $run"});
     INFO(broken.out << broken.err);
     CHECK(reason("before.sqlite").find("was preempted") != std::string::npos);
+    check_resumed("before.sqlite", " --set cluster.partition=low --set protocol.cell_time_cap=8s",
+                  1);
+  }
+  SECTION("the time limit of a job") {
+    // Launches of about 16 s in jobs of a minute: one is cut, the next ones have another job.
+    const std::string limited =
+        " --set cluster.partition=short --set cluster.time_limit=1 --set "
+        "protocol.cell_time_cap=8s --set protocol.launches=6";
+    const auto broken = rig.on("head", {"bash", "-c", run + " --db limit.sqlite" + limited});
+    INFO(broken.out << broken.err);
+    CHECK(reason("limit.sqlite").find("has reached its time limit") != std::string::npos);
+    check_resumed("limit.sqlite", limited, 6);
   }
   SECTION("more nodes than the job around it has") {
     const auto refused =
@@ -657,6 +752,32 @@ TEST_CASE("pairs of ranks stand at Slurm's switches, or where a file declares th
   CHECK(row["worst_pair"] == "apart");
   CHECK(row["pairs"].get<std::string>().starts_with("66.7 % apart"));
   CHECK(row["declared"] == R"({"deployment":"edge"})");
+}
+
+TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-07]") {
+  const Rig& rig = Rig::get();
+  const std::vector<std::string> run{"run",     kExperiment,
+                                     "--only",  "backend == gloo",
+                                     "--set",   "work.size=[\"1KiB\"]",
+                                     "--hosts", "node1:1,node2:1,node3:1,node4:1"};
+  const auto pairs = [&](const std::string& db) {
+    const auto done = rig.program(db, run);
+    INFO(done.err);
+    CHECK(done.exit_code == 0);
+    return nlohmann::json::parse(rig.program(db, {"query", "regimes", "--json"}).out)[0];
+  };
+  // All on one bridge: nothing is told of them.
+  CHECK(pairs("alike.sqlite")["pairs"] == "100 % network");
+  // Two whose packets wait, also those for each other.
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "1mbit");
+  const auto row = pairs("apart.sqlite");
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "off");
+  CHECK(row["worst_pair"] == "rack");
+  CHECK(row["pairs"] == "83.3 % rack + 16.7 % switch");
+  const auto how = rig.rows("apart.sqlite",
+                            "SELECT json_extract(regime_json, '$.pairs.how') AS how FROM launch "
+                            "WHERE status = 'ok'")[0]["how"];
+  CHECK(how.get<std::string>().find("nodes: measured latency") != std::string::npos);
 }
 
 TEST_CASE("runs on other numbers of nodes are compared, and told apart", "[long]") {

@@ -15,6 +15,8 @@ std::map<std::string, std::string> rank_environment(const LaunchRequest& request
   for (const auto& [name, value] : request.mca) environment["OMPI_MCA_" + name] = value;
   // As by its own launcher: no environment is bound unless it says so.
   environment.try_emplace("OMPI_MCA_hwloc_base_binding_policy", "none");
+  for (const auto& [name, value] : request.shape.step_environment)
+    environment.try_emplace(name, value);
   return environment;
 }
 

@@ -1,0 +1,77 @@
+#include "containers/cluster/node_latency.hpp"
+
+#include <cstdlib>
+#include <optional>
+
+#include "containers/held_command.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr std::chrono::seconds kPatience{20};
+
+/// A node's answering program, and where it is reached.
+struct Answering {
+  HeldCommand program;
+  std::string place;
+};
+
+std::vector<Answering> start_answering(const ClusterSession& session,
+                                       const std::vector<ClusterNode>& nodes,
+                                       const std::string& probe) {
+  std::vector<std::string> command{probe, "--echo"};
+  if (const auto& interface = session.options().interface; !interface.empty())
+    command.push_back(interface);
+  std::vector<Answering> all;
+  for (const ClusterNode& node : nodes)
+    all.push_back({HeldCommand(session.node_argv(node.name, command, true), "/dev/null"), ""});
+  for (Answering& one : all) {
+    const auto line = one.program.read_line("echo ", kPatience, nullptr);
+    if (!line) return {};
+    one.place = line->substr(line->find(' ') + 1);
+  }
+  return all;
+}
+
+/// One node's round trips to all behind it; false where one is missing.
+bool ask(const ClusterSession& session, std::size_t asking, const std::vector<Answering>& all,
+         const std::string& probe, NodeLatencies& round) {
+  std::vector<std::string> command{probe, "--ping"};
+  for (std::size_t i = asking + 1; i < all.size(); ++i) command.push_back(all[i].place);
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(2);
+  const auto answer = session.on_nodes({{round.nodes[asking], 1}}, command, options).front();
+  const auto lines = split(std::string(trim(answer.out)), '\n');
+  if (answer.exit_code != 0 || lines.size() != all.size() - asking - 1) return false;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto words = split(lines[i], ' ');
+    if (words.size() != 2 || words[0] != all[asking + 1 + i].place) return false;
+    round.us[asking][asking + 1 + i] = std::strtod(words[1].c_str(), nullptr);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<NodeLatencies> measure_latencies(const ClusterSession& session,
+                                             const std::string& probe, int rounds) {
+  const auto nodes = session.nodes();
+  NodeLatencies empty;
+  for (const auto& node : nodes) empty.nodes.push_back(node.name);
+  empty.us.assign(nodes.size(), std::vector<double>(nodes.size(), 0));
+  std::vector<NodeLatencies> all(static_cast<std::size_t>(rounds), empty);
+  try {
+    const auto answering = start_answering(session, nodes, probe);
+    if (answering.empty()) return {};
+    for (NodeLatencies& round : all)
+      for (std::size_t i = 0; i + 1 < nodes.size(); ++i)
+        if (!ask(session, i, answering, probe, round)) return {};
+  } catch (const Error&) {
+    return {};  // what nobody can measure is not known
+  }
+  return all;
+}
+
+}  // namespace dynamiccl
