@@ -344,7 +344,7 @@ CommandResult on_nodes_with_engines(const std::string& script) {
       {"NODE_ENGINES", "docker"},
       {"RUN", fmt::format("{} run {} --db {}/nodes.sqlite --set "
                           "axes.environment=[\"cross-docker-host-network\"] --set "
-                          "cluster.interface=\"eth0\"",
+                          "cluster.interface=\"eth0\" --set protocol.launch_timeout=240s",
                           kProgram, kExperiment, folder)}};
   auto result = run_command(
       {"unshare", "--mount", "--propagation", "private", "bash",
