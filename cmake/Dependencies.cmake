@@ -14,8 +14,9 @@ if(NOT DYNAMICCL_WORKERS_ONLY)
   add_library(dyn_sqlitecpp INTERFACE)
   target_include_directories(dyn_sqlitecpp SYSTEM INTERFACE "${DYNAMICCL_SQLITECPP_INCLUDE}")
   target_link_libraries(dyn_sqlitecpp INTERFACE "${DYNAMICCL_SQLITECPP_LIBRARY}" SQLite::SQLite3)
-  find_package(Eigen3 3.4 NO_MODULE)
 endif()
+# Agents need it, and trainers that learn while they train.
+find_package(Eigen3 3.4 NO_MODULE)
 
 # Two MPIs cannot share a process, so neither is found as "the" MPI: each flavour is an interface
 # target of its own, made from the paths the distribution's packages use.

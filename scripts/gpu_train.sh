@@ -22,8 +22,8 @@ usage() { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
   # What a Debian machine builds trainers with, as files below one prefix, links resolved.
-  dpkg -L libfmt-dev libfmt9 nlohmann-json3-dev libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200 |
-    grep -E '^/usr/(include|share/cmake|lib)/|^/lib/' | grep -v '/pkgconfig/' |
+  dpkg -L libfmt-dev libfmt9 nlohmann-json3-dev libeigen3-dev libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200 |
+    grep -E '^/usr/(include|share/cmake|share/eigen3|lib)/|^/lib/' | grep -v '/pkgconfig/' |
     while read -r path; do if [ -f "$path" ]; then echo ".${path#/usr}"; fi; done | sort -u >"$2/files"
   # MPICH's headers; its library comes with the programs.
   [ ! -e /usr/include/x86_64-linux-gnu/mpich/mpi.h ] || ls -d /usr/include/x86_64-linux-gnu/mpich/*.h | sed 's#^/usr#.#' >>"$2/files"
@@ -72,7 +72,11 @@ build() {
       cmake --build build/trainer -j "$(nproc)" --target dynamiccl-trainer-mpich >>"$out/build.log" 2>&1 ||
         { say "build: no trainer for MPICH"; grep -E -m 5 'error|undefined' "$out/build.log"; }
     fi
-    cp build/trainer/dynamiccl-{trainer,worker}* build/trainer/libdynamiccl-nccl-plugin.so build/release/ || return 1
+    # By renaming: a job that has the old file mapped keeps it.
+    local file
+    for file in build/trainer/dynamiccl-{trainer,worker}* build/trainer/libdynamiccl-nccl-plugin.so; do
+      [ ! -f "$file" ] || { cp "$file" build/release/.new && mv build/release/.new "build/release/${file##*/}"; } || return 1
+    done
   fi
   say "build: done"
 }
@@ -130,10 +134,12 @@ cuda_mpi() { # SECONDS
     WHERE run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1) ORDER BY model, ranks, method" | tee -a "$out/cuda-mpi.md"
 }
 
-# Cells that lose something of plain SGD, on the first two GPUs: three ranks where one is a server without a GPU.
+# Cells that lose something of plain SGD, on the first two GPUs, or with RANKS workers: three ranks where one is a server
+# without a GPU.
 lossy() { # SECONDS NAME EXPERIMENT
-  local seconds=$1 name=$2 file=$3
-  experiment "experiments/$file.toml" "$seconds" "$name" "${given[@]}"
+  local seconds=$1 name=$2 file=$3 ranks=()
+  [ -z "${RANKS:-}" ] || ranks=(--set "axes.ranks=$gpus" "${shared[@]}")
+  experiment "experiments/$file.toml" "$seconds" "$name" "${ranks[@]}" "${given[@]}"
   {
     "$program" query --db "$db" --format markdown "SELECT model, method, synchronisation, compression, settings, max_difference,
         wrong, step_us, counts FROM v_training

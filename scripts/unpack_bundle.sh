@@ -9,7 +9,8 @@ bundle=$1
 root=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p /opt/dynamiccl "$root/build/release"
 tar -xJf "$bundle/programs.tar.xz" -C /opt/dynamiccl
-cp -a /opt/dynamiccl/bin/. "$root/build/release/"
+# Removed first: a program that runs, and libraries that it has mapped, stay as they are.
+cp -a --remove-destination /opt/dynamiccl/bin/. "$root/build/release/"
 for program in mpirun.mpich hydra_pmi_proxy; do
   [ -e "/usr/bin/$program" ] || [ ! -e "/opt/dynamiccl/mpich/$program" ] ||
     ln -sf "/opt/dynamiccl/mpich/$program" "/usr/bin/$program"

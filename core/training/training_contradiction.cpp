@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/training/training.hpp"
+#include "core/vocabulary/backend.hpp"
 
 namespace dynamiccl {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "containers/cluster/cluster_options.hpp"
 #include "core/training/training.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/vocabulary.hpp"

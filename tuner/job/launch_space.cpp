@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/vocabulary/setting.hpp"
+#include "tuner/state/task_key.hpp"
 #include "tuner/transport/settings.hpp"
 
 namespace dynamiccl {

@@ -4,8 +4,8 @@
 namespace dynamiccl {
 
 std::string why_no_step_tuner() {
-  return "tuner: this program was built from the workers alone, without agents; build the whole "
-         "(without DYNAMICCL_WORKERS_ONLY)";
+  return "tuner: this program was built without agents; build it where Eigen 3.4 is found "
+         "(libeigen3-dev)";
 }
 
 std::unique_ptr<StepTuner> make_step_tuner(Communicator& /*comm*/, const RunConfig& /*config*/,

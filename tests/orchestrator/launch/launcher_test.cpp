@@ -67,6 +67,11 @@ TEST_CASE("ranks that take turns on a GPU are hosts of their own to NCCL") {
   request.environment["DYNAMICCL_SHARED_GPUS"] = "1";
   CHECK(line(request, 0).find("NCCL_HOSTID=rank-0 ") != std::string::npos);
   CHECK(line(request, 1).find("NCCL_HOSTID=rank-1 ") != std::string::npos);
+  CHECK(line(request, 1).find("NCCL_SOCKET_IFNAME") == std::string::npos);
+  request.shape.interface = "lo";
+  CHECK(line(request, 1).find("NCCL_SOCKET_IFNAME=lo ") != std::string::npos);
+  request.environment["NCCL_SOCKET_IFNAME"] = "eth3";
+  CHECK(line(request, 1).find("NCCL_SOCKET_IFNAME=eth3 ") != std::string::npos);
 }
 
 TEST_CASE("an ordinary user gets no --allow-run-as-root, more ranks than cores oversubscribe") {
