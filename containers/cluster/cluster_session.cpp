@@ -345,9 +345,11 @@ const NodePlaces& ClusterSession::measured_places() {
   if (surveyed_.empty() || names == latency_of_) return measured_places_;
   latency_of_ = names;
   measured_places_.clear();
+  const auto argv = [this](const std::string& node, const std::vector<std::string>& command,
+                           bool takes_input) { return node_argv(node, command, takes_input); };
   if (names.size() >= kLeast && names.size() <= kMost)
-    measured_places_ = places_by_latency(
-        measure_latencies(*this, surveyed_.front() + "/dynamiccl-probe", kRounds));
+    measured_places_ = places_by_latency(measure_latencies(
+        names, argv, surveyed_.front() + "/dynamiccl-probe", options_.interface, kRounds));
   return measured_places_;
 }
 

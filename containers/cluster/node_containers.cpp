@@ -142,9 +142,7 @@ std::string overlay_line(const ClusterOptions& options) {
 bool needs_interface(const EnvironmentProfile& profile) {
   for (const auto& [backend, settings] : profile.backend_settings)
     for (const auto& setting : settings)
-      if (setting.value.find("{interface}") != std::string::npos &&
-          (backend == Backend::openmpi || backend == Backend::cuda_aware_mpi))
-        return true;
+      if (setting.value.find("{interface}") != std::string::npos) return true;
   return false;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "containers/command.hpp"
 #include "containers/held_command.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -18,15 +19,13 @@ struct Answering {
   std::string place;
 };
 
-std::vector<Answering> start_answering(const ClusterSession& session,
-                                       const std::vector<ClusterNode>& nodes,
-                                       const std::string& probe) {
+std::vector<Answering> start_answering(const std::vector<std::string>& nodes, const NodeArgv& argv,
+                                       const std::string& probe, const std::string& interface) {
   std::vector<std::string> command{probe, "--echo"};
-  if (const auto& interface = session.options().interface; !interface.empty())
-    command.push_back(interface);
+  if (!interface.empty()) command.push_back(interface);
   std::vector<Answering> all;
-  for (const ClusterNode& node : nodes)
-    all.push_back({HeldCommand(session.node_argv(node.name, command, true), "/dev/null"), ""});
+  for (const std::string& node : nodes)
+    all.push_back({HeldCommand(argv(node, command, true), "/dev/null"), ""});
   for (Answering& one : all) {
     const auto line = one.program.read_line("echo ", kPatience, nullptr);
     if (!line) return {};
@@ -36,13 +35,13 @@ std::vector<Answering> start_answering(const ClusterSession& session,
 }
 
 /// One node's round trips to all behind it; false where one is missing.
-bool ask(const ClusterSession& session, std::size_t asking, const std::vector<Answering>& all,
+bool ask(std::size_t asking, const std::vector<Answering>& all, const NodeArgv& argv,
          const std::string& probe, NodeLatencies& round) {
   std::vector<std::string> command{probe, "--ping"};
   for (std::size_t i = asking + 1; i < all.size(); ++i) command.push_back(all[i].place);
   CommandOptions options;
   options.timeout = std::chrono::minutes(2);
-  const auto answer = session.on_nodes({{round.nodes[asking], 1}}, command, options).front();
+  const auto answer = run_command(argv(round.nodes[asking], command, false), options);
   const auto lines = split(std::string(trim(answer.out)), '\n');
   if (answer.exit_code != 0 || lines.size() != all.size() - asking - 1) return false;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -55,19 +54,19 @@ bool ask(const ClusterSession& session, std::size_t asking, const std::vector<An
 
 }  // namespace
 
-std::vector<NodeLatencies> measure_latencies(const ClusterSession& session,
-                                             const std::string& probe, int rounds) {
-  const auto nodes = session.nodes();
+std::vector<NodeLatencies> measure_latencies(const std::vector<std::string>& nodes,
+                                             const NodeArgv& argv, const std::string& probe,
+                                             const std::string& interface, int rounds) {
   NodeLatencies empty;
-  for (const auto& node : nodes) empty.nodes.push_back(node.name);
+  empty.nodes = nodes;
   empty.us.assign(nodes.size(), std::vector<double>(nodes.size(), 0));
   std::vector<NodeLatencies> all(static_cast<std::size_t>(rounds), empty);
   try {
-    const auto answering = start_answering(session, nodes, probe);
+    const auto answering = start_answering(nodes, argv, probe, interface);
     if (answering.empty()) return {};
     for (NodeLatencies& round : all)
       for (std::size_t i = 0; i + 1 < nodes.size(); ++i)
-        if (!ask(session, i, answering, probe, round)) return {};
+        if (!ask(i, answering, argv, probe, round)) return {};
   } catch (const Error&) {
     return {};  // what nobody can measure is not known
   }
