@@ -690,7 +690,6 @@ TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-07]
   const Rig& rig = Rig::get();
   const std::vector<std::string> run{"run",     kExperiment,
                                      "--only",  "backend == gloo",
-                                     "--set",   "work.size=[\"1KiB\"]",
                                      "--hosts", "node1:1,node2:1,node3:1,node4:1"};
   const auto pairs = [&](const std::string& db) {
     const auto done = rig.program(db, run);
