@@ -11,7 +11,7 @@
 namespace dynamiccl {
 namespace {
 
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{60};
 
 /// A node's answering program, and where it is reached.
 struct Answering {

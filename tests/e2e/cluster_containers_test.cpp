@@ -80,7 +80,8 @@ TEST_CASE("Docker on nodes: whatever ends the program, its containers end with i
       "for i in $(seq 300); do [ \"$(running)\" = 4 ] && break; sleep 0.1; done; sleep 1; "
       "echo \"while it runs: $(running)\"; kill -KILL $run; "
       "for i in $(seq 50); do [ \"$(running)\" = 0 ] && break; sleep 0.2; done; "
-      "echo \"after it: $(running)\"; pgrep -f dynamiccl-worker; rm -f $F/nodes.sqlite*; done");
+      "echo \"after it: $(running)\"; pgrep -f \"^[^ ]*dynamiccl-worker .*$F\"; rm -f "
+      "$F/nodes.sqlite*; done");
   INFO(run.out << run.err);
   CHECK(run.out == "while it runs: 4\nafter it: 0\nwhile it runs: 4\nafter it: 0\n");
 }
