@@ -47,6 +47,10 @@ Fix fix_gpu_sockets(const Symptoms& symptoms) {
       kUsualFolder);
   for (const auto& [name, value] : folder_network("libdynamiccl-nccl-plugin.so", kUsualFolder))
     flag += fmt::format(" + {}={}", name, value);
+  // What a proof measures has the channels of large messages, and caps for small ones.
+  flag += fmt::format(
+      " + NCCL_TUNER_PLUGIN=libdynamiccl-nccl-plugin.so + NCCL_MIN_CTAS={0} + NCCL_MAX_CTAS={0}",
+      kFolderChannels);
   return {flag + " (docs/transport.md)", with_shared_folder(symptoms.profile)};
 }
 

@@ -187,7 +187,10 @@ TEST_CASE("a GPU machine's containers show the boundary with every flag that fix
   CHECK(finding.fix.profile->gpus == GpuVisibility::all);
   // Beside it, for those who may not take the namespaces down.
   const auto folder = only(symptoms, "gpu-sockets");
-  CHECK_THAT(folder.fix.flag, ContainsSubstring("DYNAMICCL_SHARED_FOLDER"));
+  // The line to type says all that the proof's profile has.
+  for (const char* flag : {"DYNAMICCL_SHARED_FOLDER=", "NCCL_NET_PLUGIN=", "NCCL_NET=DynamICCL",
+                           "NCCL_TUNER_PLUGIN=", "NCCL_MIN_CTAS=8", "NCCL_MAX_CTAS=8"})
+    CHECK_THAT(folder.fix.flag, ContainsSubstring(flag));
   REQUIRE(folder.fix.profile);
   symptoms.profile = *folder.fix.profile;
   CHECK_FALSE(ids(symptoms).contains("gpu-sockets"));

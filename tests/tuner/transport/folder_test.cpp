@@ -203,7 +203,7 @@ TEST_CASE("A ring is taken only whole, sealed and of the announced size") {
 
 TEST_CASE("No memory for a ring is an error before the first byte") {
   const std::string found = in_child([]() -> std::string {
-    // As a limit on memory would, this one refuses the pages.
+    // Stands in for a system without memory. A control group's limit refuses nothing: it kills.
     const rlimit limit{65536, 65536};
     signal(SIGXFSZ, SIG_IGN);
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return "no limit";
