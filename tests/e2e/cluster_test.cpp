@@ -690,6 +690,7 @@ TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-07]
   const Rig& rig = Rig::get();
   const std::vector<std::string> run{"run",     kExperiment,
                                      "--only",  "backend == gloo",
+                                     "--set",   R"(work.0.size=["1KiB"])",
                                      "--hosts", "node1:1,node2:1,node3:1,node4:1"};
   const auto pairs = [&](const std::string& db) {
     const auto done = rig.program(db, run);
@@ -700,7 +701,7 @@ TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-07]
   // All on one bridge: nothing is told of them.
   CHECK(pairs("alike.sqlite")["pairs"] == "100 % network");
   // Two whose packets wait, also those for each other.
-  for (const char* node : {"node3", "node4"}) rig.delay(node, "1mbit");
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "256kbit");
   const auto row = pairs("apart.sqlite");
   for (const char* node : {"node3", "node4"}) rig.delay(node, "off");
   CHECK(row["worst_pair"] == "rack");
