@@ -533,18 +533,18 @@ TEST_CASE("Slurm: a job that goes before and missing nodes are named", "[long]")
     const auto broken = rig.on(
         "head", {"bash", "-c",
                  run + " --db before.sqlite --set cluster.partition=low --set "
-                       "protocol.cell_time_cap=8s & run=$!; for i in $(seq 300); do "
-                       "squeue -h -s | grep -q dynamiccl- && break; sleep 0.1; done; sleep 1; "
+                       "protocol.cell_time_cap=20s & run=$!; for i in $(seq 300); do "
+                       "squeue -h -s | grep -q dyn-[0-9a-f] && break; sleep 0.1; done; sleep 1; "
                        "srun --partition=high --nodes=4 --exclusive true; wait $run"});
     INFO(broken.out << broken.err);
     CHECK(reason("before.sqlite").find("was preempted") != std::string::npos);
-    check_resumed("before.sqlite", " --set cluster.partition=low --set protocol.cell_time_cap=8s",
+    check_resumed("before.sqlite", " --set cluster.partition=low --set protocol.cell_time_cap=20s",
                   1);
   }
   SECTION("the time limit of a job") {
     // Launches of about 16 s in jobs of a minute: one is cut, the next ones have another job.
     const std::string limited =
-        " --set cluster.partition=short --set cluster.time_limit=1 --set "
+        " --set cluster.partition=short --set 'cluster.time_limit=\"1\"' --set "
         "protocol.cell_time_cap=8s --set protocol.launches=6";
     const auto broken = rig.on("head", {"bash", "-c", run + " --db limit.sqlite" + limited});
     INFO(broken.out << broken.err);
