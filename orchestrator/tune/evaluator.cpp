@@ -5,11 +5,23 @@
 #include <algorithm>
 
 #include "core/statistics/statistics.hpp"
+#include "core/training/training.hpp"
 #include "orchestrator/launch/interrupt.hpp"
+#include "orchestrator/tune/work_time.hpp"
 
 namespace dynamiccl {
 
 namespace {
+
+/// The time until the target accuracy in place of a step's.
+void take_time_to_target(Measured& measured, const std::vector<RankCell>& records) {
+  const TimeToTarget time = time_to_target(records);
+  measured.trial.time = Micros{time.trained_us};
+  if (time.reached) return;
+  measured.trial.ok = false;
+  measured.reason = fmt::format("the target was not reached: accuracy {:.3f} when its epochs ended",
+                                time.accuracy);
+}
 
 /// What the ranks left of one cell.
 std::vector<RankCell> records_of(const FinishedLaunch& launch, const std::string& cell_id) {
@@ -106,11 +118,17 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
     const auto& [group, one] = done.at(place.group_id);
     results.push_back(measured_of(one.finished, place.cell_id, *group,
                                   experiment_.protocol.cells.rank_aggregation));
+    const auto records = records_of(one.finished, place.cell_id);
     const TuneTask& task = plan_.tasks[ask.task];
     const double scale = task.runs.empty() ? 1 : task.runs[ask.arm].work_scale;
+    double computing_us = computing_time(records).count() * scale;
+    if (!task.runs.empty() && trains_to_target(task.runs[ask.arm].cell)) {
+      if (results.back().trial.ok) take_time_to_target(results.back(), records);
+      // Only steps of plain SGD are as many as its target needs.
+      const bool plain = trains_as_one(training_spec(task.runs[ask.arm].cell));
+      computing_us *= plain ? time_to_target(records).steps : 0;
+    }
     results.back().trial.time = Micros{results.back().trial.time.count() * scale};
-    const double computing_us =
-        computing_time(records_of(one.finished, place.cell_id)).count() * scale;
     if (computing_us > 0) computing_us_[ask.task].push_back(computing_us);
     results.back().origin = one.row;
   }

@@ -29,7 +29,8 @@ class LaunchEvaluator {
   std::vector<Measured> measure(const std::vector<Ask>& asks);
 
   /// What a training task's step may take before communication limits it, from the launches so far:
-  /// the step without communication (C2C: T_comm / T_comp = 1), per unit of work as its times are.
+  /// the step without communication (C2C: T_comm / T_comp = 1), per unit of work as its times are;
+  /// with a target accuracy as many of them as plain SGD needed.
   /// 0 for other tasks, and before anything was measured.
   [[nodiscard]] Micros allowed_time(std::size_t task) const;
 

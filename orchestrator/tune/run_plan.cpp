@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <string_view>
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "orchestrator/tune/work_time.hpp"
 #include "reports/model/table_view.hpp"
 #include "tuner/agents/advice.hpp"
 #include "tuner/state/state_from_regime.hpp"
@@ -22,6 +25,17 @@ constexpr double kWeak = 0.10;
 
 bool is_training(const WorkCell& cell) { return cell.collective == Collective::training; }
 
+// What is asked of all ways to a target accuracy: the same for those that are compared.
+constexpr std::array<std::string_view, 8> kTargetSettings{
+    "target", "epochs", "samples", "looks", "evaluate", "pace", "slow_factor", "slow_worker"};
+
+/// Steps that lose something say nothing by their time: they need an accuracy to reach.
+bool is_comparable(const WorkCell& cell) {
+  if (!is_training(cell)) return true;
+  const TrainingSpec spec = training_spec(cell);
+  return trains_as_one(spec) || spec.target > 0;
+}
+
 /// All that makes two cells the same work; in the same place, unless that is a choice, too.
 std::string work_text(const PlannedGroup& group, const WorkCell& cell, bool any_environment) {
   std::string text = fmt::format("{}|{}|", any_environment ? "" : group.environment, group.ranks);
@@ -34,12 +48,17 @@ std::string work_text(const PlannedGroup& group, const WorkCell& cell, bool any_
   }
   // How gradients are sent is the choice; model, batch and data are the work.
   const TrainingSpec spec = training_spec(cell);
-  return text +
-         fmt::format("{}|{}|{}|{}", name_of(spec.model), spec.batch, spec.sequence, spec.data);
+  text += fmt::format("{}|{}|{}|{}", name_of(spec.model), spec.batch, spec.sequence, spec.data);
+  if (!trains_to_target(cell)) return text;
+  for (const std::string_view name : kTargetSettings)
+    if (const auto knob = cell.knobs.find(std::string(name)); knob != cell.knobs.end())
+      text += fmt::format("|{}={}", name, knob->second);
+  return text;
 }
 
 double work_scale(const PlannedGroup& group, const WorkCell& cell) {
-  if (!is_training(cell)) return 1;
+  // Who has fewer workers does less in a step; an accuracy is the same for all.
+  if (!is_training(cell) || trains_to_target(cell)) return 1;
   return static_cast<double>(group.ranks) / workers_of(training_spec(cell), group.ranks);
 }
 
@@ -74,6 +93,7 @@ struct Workload {
   Axis backend;
   Axis architecture;
   Axis schedule;
+  Axis waiting;  ///< one value unless cells differ in it
 };
 
 TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigures& published) {
@@ -86,7 +106,8 @@ TuneTask task_of(const TunePlan& plan, const Workload& work, const ReferenceFigu
   task.search.task.space = std::make_shared<const ActionSpace>(
       ActionSpace(fmt::format("ways to run {}", name_of(first.cell.collective)),
                   {work.environment.knob("environment"), work.backend.knob("backend"),
-                   work.architecture.knob("architecture"), work.schedule.knob("schedule")},
+                   work.architecture.knob("architecture"), work.schedule.knob("schedule"),
+                   work.waiting.knob("synchronisation")},
                   exists));
   for (const Action& action : task.search.task.space->arms()) {
     const auto place = std::find(work.actions.begin(), work.actions.end(), action);
@@ -152,11 +173,16 @@ TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
   result.options = options;
   std::vector<std::string> order;
   std::map<std::string, Workload> works;
+  std::size_t without_target = 0;
   for (const PlannedGroup& group : plan.groups) {
     PlannedGroup base = group;
     base.cells.clear();
     for (const PlannedCell& cell : group.cells) {
       if (!cell.impossible.empty()) continue;
+      if (!is_comparable(cell.work)) {
+        ++without_target;
+        continue;
+      }
       base.cells.push_back(cell);
       const std::string key = work_text(group, cell.work, any_environment);
       if (!works.contains(key)) order.push_back(key);
@@ -164,7 +190,8 @@ TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
       const Action action{work.environment.index(group.environment),
                           work.backend.index(std::string(name_of(group.backend))),
                           work.architecture.index(std::string(name_of(group.architecture))),
-                          work.schedule.index(cell.work.algorithm)};
+                          work.schedule.index(cell.work.algorithm),
+                          work.waiting.index(way_text(cell.work))};
       // Knobs that neither work nor way says (segments, say): the first stands for the way.
       if (std::find(work.actions.begin(), work.actions.end(), action) != work.actions.end())
         continue;
@@ -179,7 +206,14 @@ TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
   if (result.tasks.empty())
     throw Error(ErrorKind::input,
                 "nothing to choose between runs: no workload of the file can run here with more "
-                "than one backend, architecture or schedule; `dynamiccl plan` shows what can run");
+                "than one backend, architecture, schedule or synchronisation; `dynamiccl plan` "
+                "shows what can run" +
+                    (without_target == 0
+                         ? std::string()
+                         : fmt::format("; {} cells that do not train as one process would are left "
+                                       "out, as they have no accuracy to reach: set target and "
+                                       "epochs",
+                                       without_target)));
   refuse_twins(result);
   return result;
 }
@@ -216,16 +250,17 @@ std::vector<Experience> earlier_runs(const Reader& reader, const TunePlan& plan,
          logged.real(row, "time_us").value_or(0));
   }
   const Table rows = reader.query(
-      "SELECT cell_id, regime_id, median_us FROM v_measurement "
-      "WHERE counts AND median_us > 0 AND regime_id IS NOT NULL ORDER BY launch_row DESC");
+      fmt::format("SELECT m.cell_id, m.regime_id, {} AS time_us FROM v_measurement m "
+                  "WHERE m.counts AND m.median_us > 0 AND m.regime_id IS NOT NULL ORDER BY "
+                  "m.launch_row DESC",
+                  work_time_sql("m")));
   const TableView measured(rows);
   for (std::size_t row = 0; row < measured.size(); ++row) {
     const auto place = by_cell.find(measured.text(row, "cell_id"));
     if (place == by_cell.end()) continue;
     const Ask& ask = place->second;
     keep(ask, measured.text(row, "regime_id"),
-         measured.real(row, "median_us").value_or(0) *
-             plan.tasks[ask.task].runs[ask.arm].work_scale);
+         measured.real(row, "time_us").value_or(0) * plan.tasks[ask.task].runs[ask.arm].work_scale);
   }
   std::reverse(found.begin(), found.end());
   return found;

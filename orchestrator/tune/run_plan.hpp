@@ -9,11 +9,14 @@
 namespace dynamiccl {
 
 /// Whole ways to run each workload of an experiment, for the bandit that chooses between runs:
-/// backend, architecture and schedule (training method or algorithm) are the arms, a workload in an
-/// environment is the task. Where the environment is a choice, too, it is another part of the arm,
-/// and the workload alone is the task. The first way in the file is the default. The prior is the
-/// published figures' (architecture, backend, environment) and, for training, what the ratio of
-/// communication to computation says of the schedules.
+/// backend, architecture, schedule (training method or algorithm), synchronisation and codec are
+/// the arms, a workload in an environment is the task. Training cells with a target accuracy are
+/// compared by the time until they reach it, and one that does not reach it is no choice; without a
+/// target those that do not train as one process would are left out. Where the environment is a
+/// choice, too, it is another part of the arm, and the workload alone is the task. The first way in
+/// the file is the default. The prior is the published figures' (architecture, backend,
+/// environment) and, for training, what the ratio of communication to computation says of the
+/// schedules.
 /// @throws Error(input) when no workload can be run in two ways here, or when two workloads differ
 /// in nothing that a task's key holds
 TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,

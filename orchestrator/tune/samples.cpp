@@ -8,6 +8,7 @@
 
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/setting.hpp"
+#include "orchestrator/tune/work_time.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -82,21 +83,31 @@ std::vector<SampledTask> load_samples(const Reader& reader, TunePlan& plan,
     tasks.push_back(std::move(task));
   }
   const Table rows = reader.query(
-      "SELECT m.cell_id AS cell_id, m.median_us AS median_us, m.regime_id AS regime_id, "
-      "m.launch_row AS launch_row, l.regime_json AS regime_json FROM v_measurement m "
-      "JOIN launch l ON l.id = m.launch_row WHERE m.run_id = ?1 AND m.counts AND m.median_us > 0 "
-      "ORDER BY m.block",
+      fmt::format("SELECT m.cell_id AS cell_id, {} AS time_us, m.regime_id AS regime_id, "
+                  "m.launch_row AS launch_row, l.regime_json AS regime_json FROM v_measurement m "
+                  "JOIN launch l ON l.id = m.launch_row WHERE m.run_id = ?1 AND m.counts AND "
+                  "m.median_us > 0 ORDER BY m.block",
+                  work_time_sql("m")),
       {run_id});
   const TableView view(rows);
+  std::set<Ask> missed;
   for (std::size_t row = 0; row < view.size(); ++row) {
     const auto arm = arms.find(view.text(row, "cell_id"));
     if (arm == arms.end()) continue;
+    // Who misses the target in any launch is no choice.
+    const auto time_us = view.real(row, "time_us");
+    if (!time_us) missed.insert(arm->second);
+    if (missed.contains(arm->second)) continue;
     SampledTask& task = tasks[arm->second.task];
-    task.arm_us[arm->second.arm].push_back(view.real(row, "median_us").value_or(0));
+    task.arm_us[arm->second.arm].push_back(*time_us);
     task.arm_launch[arm->second.arm].push_back(view.integer(row, "launch_row"));
     if (!task.regime_id.empty()) continue;
     task.regime_id = view.text(row, "regime_id");
     task.regime = nlohmann::json::parse(view.text(row, "regime_json"), nullptr, false);
+  }
+  for (const Ask& ask : missed) {
+    tasks[ask.task].arm_us[ask.arm].clear();
+    tasks[ask.task].arm_launch[ask.arm].clear();
   }
   drop_unmeasured(plan, tasks);
   if (tasks.empty())

@@ -66,6 +66,22 @@ Table tuning_table(const TunePlan& plan, const TuningResult& result) {
   return table;
 }
 
+namespace {
+
+/// What was measured to help where the lossless ways are saturated.
+std::string measured_help(const TuningResult& result) {
+  std::string help;
+  for (const TunedTask& tuned : result.tasks) {
+    if (tuned.helped_by.empty()) continue;
+    const TableEvidence& evidence = tuned.entry.evidence;
+    help += fmt::format("; measured to help: {}, {:.3g} [{:.3g}, {:.3g}] of the default's time",
+                        tuned.helped_by, evidence.ratio, evidence.ratio_low, evidence.ratio_high);
+  }
+  return help;
+}
+
+}  // namespace
+
 std::vector<std::string> flag_advice(const TuningResult& result) {
   std::vector<std::string> advice;
   if (const auto cells = flagged(result, kNonActionable); cells > 0)
@@ -91,10 +107,11 @@ std::vector<std::string> flag_advice(const TuningResult& result) {
                     "them",
                     kNothingToSet, cells, result.tasks.size()));
   if (const auto cells = flagged(result, kLosslessSaturated); cells > 0)
-    advice.push_back(fmt::format(
-        "{} in {} of {} cells: even the best setting takes longer than the workload leaves for it; "
-        "only sending less helps (compression, local steps, larger batches)",
-        kLosslessSaturated, cells, result.tasks.size()));
+    advice.push_back(
+        fmt::format("{} in {} of {} cells: even the best lossless setting takes longer than the "
+                    "workload leaves for it; "
+                    "only sending less helps (compression, local steps, larger batches){}",
+                    kLosslessSaturated, cells, result.tasks.size(), measured_help(result)));
   if (const auto cells = flagged(result, kBelowFloor); cells > 0)
     advice.push_back(fmt::format(
         "{} in {} of {} cells: Gloo is faster there than this backend with its best setting",

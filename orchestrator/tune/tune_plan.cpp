@@ -5,8 +5,10 @@
 #include <map>
 #include <set>
 
+#include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "orchestrator/tune/work_time.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/export/mpi_export.hpp"
 #include "tuner/simulator/arm_model.hpp"
@@ -179,8 +181,13 @@ std::string TuneTask::text(const TunePlan& plan, std::size_t arm) const {
   const PlannedGroup& base = plan.base.groups[runs.at(arm).group];
   const auto place = space.knob_index("environment");
   const bool several = place && space.knobs()[*place].values.size() > 1;
-  return fmt::format("{}{} {} {}", several ? base.environment + " " : "", name_of(base.backend),
-                     name_of(base.architecture), runs[arm].cell.algorithm);
+  const WorkCell& run = runs[arm].cell;
+  std::string text = fmt::format("{}{} {} {}", several ? base.environment + " " : "",
+                                 name_of(base.backend), name_of(base.architecture), run.algorithm);
+  if (const std::string way = way_text(run); !way.empty()) text += " " + way;
+  // What is learnt of times until an accuracy is not to be taken for steps.
+  if (trains_to_target(run)) text += fmt::format(" to {}", training_spec(run).target);
+  return text;
 }
 
 std::size_t TunePlan::arm_count() const {

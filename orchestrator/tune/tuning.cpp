@@ -7,6 +7,7 @@
 
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/verdict.hpp"
+#include "core/training/training.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
@@ -298,13 +299,25 @@ class LiveTuning {
     add_limits(tuned);
   }
 
+  static bool is_lossy(const TuneTask& task, std::size_t arm) {
+    return !task.runs.empty() && task.runs[arm].cell.collective == Collective::training &&
+           !trains_as_one(training_spec(task.runs[arm].cell));
+  }
+
   /// What the time that is left says of the workload and of Gloo.
   void add_limits(TunedTask& tuned) const {
     const Micros now{tuned.entry.evidence.tuned_us};
+    const TuneTask& task = plan_.tasks[tuned.task];
+    // Of a choice that loses something the lossless default is what may be saturated.
+    const bool lossy = is_lossy(task, tuned.outcome.arm);
+    const Micros lossless = lossy ? Micros{tuned.entry.evidence.default_us} : now;
     const Micros stated = plan_.options.allowed_time;
-    if (lossless_saturated(now, stated.count() > 0 ? stated : evaluator_.allowed_time(tuned.task)))
+    const Micros allowed = stated.count() > 0 ? stated : evaluator_.allowed_time(tuned.task);
+    if (!is_lossy(task, lossy ? 0 : tuned.outcome.arm) && lossless_saturated(lossless, allowed)) {
       tuned.entry.flags.emplace_back(kLosslessSaturated);
-    const auto& floor = plan_.tasks[tuned.task].search.gloo_floor;
+      if (lossy) tuned.helped_by = task.text(plan_, tuned.outcome.arm);
+    }
+    const auto& floor = task.search.gloo_floor;
     if (floor && now > *floor) tuned.entry.flags.emplace_back(kBelowFloor);
   }
 

@@ -18,6 +18,8 @@ struct TunedTask {
   std::size_t candidate = 0;
   std::optional<Ratio> ratio;  ///< of these launches
   TableEntry entry;
+  /// Where the lossless way is flagged as saturated: the lossy one that was confirmed to be faster.
+  std::string helped_by;
 };
 
 struct TuningResult {

@@ -65,6 +65,35 @@ void add_labels(Study study, const char* property, std::vector<PublishedLabel>& 
   });
 }
 
+/// A row per place of the sum and synchronisation, a column per property.
+void add_waiting_profile(Study study, std::vector<PublishedLabel>& labels) {
+  study.each("rows", [&](Study& row) {
+    const std::string technique = row.text("arch") + " " + row.text("sync");
+    for (const char* property : {"consistency", "frequency", "congestion", "convergence"})
+      labels.push_back({property, technique, row.text(property)});
+  });
+}
+
+void add_waiting(Study tradeoff, Study tiers, Study orders, TrainingStudies& studies) {
+  tradeoff.each("rows", [&](Study& row) {
+    const auto [least, worst] = row.range("accuracy_change");
+    studies.waiting.push_back(
+        {row.text("mode"), row.text("consistency"), row.text("per_step"), least, worst});
+  });
+  tiers.each("rows", [&](Study& row) {
+    studies.waiting_by_tier.push_back(
+        {row.text("mode"),
+         {row.text("tier1"), row.text("tier2"), row.text("tier3"), row.text("tier4")},
+         row.text("gate")});
+  });
+  orders.each("rows", [&](Study& row) {
+    const auto keys = row.keys();
+    const bool both = std::find(keys.begin(), keys.end(), "non_convex") != keys.end();
+    studies.convergence.push_back(
+        {row.text("method"), row.text("convex"), both ? row.text("non_convex") : ""});
+  });
+}
+
 PublishedBudget budget_of(Study method, Study times) {
   const auto count = [&](const char* key) { return static_cast<int>(method.number(key)); };
   return {count("epochs"), count("steps_ring_4_workers"), count("steps_ps_nccl_3_workers"),
@@ -113,6 +142,14 @@ TrainingStudies parse_training_studies(const std::string& toml_text, const std::
     studies.architecture.push_back(
         {"GPUs lost to servers", technique, fmt::format("{:.0f}", lost.number(key))});
   add_labels(table("s003.scheduling_tradeoff"), "property", studies.scheduling);
+  add_waiting_profile(table("s003.arch_sync_profile"), studies.waiting_profile);
+  add_waiting(table("s003.sync_tradeoff"), table("s002.sync_by_tier"), table("s003.convergence"),
+              studies);
+  table("s002.decision_matrix").each_text("tier4_options", [&](const std::string& option) {
+    studies.tier4_options.push_back(option);
+  });
+  studies.tier4_local_steps =
+      static_cast<int>(table("s002.llm_other").number("local_sgd_tau_tier4"));
   studies.budget = budget_of(table("s000.method"), table("s000.training_time"));
   mistakes.raise();
   return studies;

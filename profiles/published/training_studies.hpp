@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,31 @@ struct PublishedBudget {
   double server_over_ring = 0;  ///< published ratio of training times, NCCL on bare metal
 };
 
+/// What the surveys say of one way to wait for each other, by its name there ("BSP", "SSP", "ASP",
+/// "Local-SGD").
+struct PublishedWaiting {
+  std::string mode;
+  std::string consistency;
+  std::string per_step;  ///< progress of a step
+  /// Accuracy less plain SGD's at 32 workers, percent points, from least to worst; 0 where BSP.
+  double least_change = 0;
+  double worst_change = 0;
+};
+
+/// A label for each tier of links, and the tiers that the mode is meant for.
+struct PublishedByTier {
+  std::string mode;  ///< "BSP", "stale-sync", "async", "local-sgd", "decentralised", "hybrid"
+  std::array<std::string, 4> label;  ///< of tier 1, 2, 3, 4
+  std::string gate;
+};
+
+/// How errors fall with steps T, workers n.
+struct PublishedOrder {
+  std::string method;
+  std::string convex;
+  std::string non_convex;  ///< "" where none is given
+};
+
 /// What of profiles/published/figures.toml is set beside training and its methods.
 struct TrainingStudies {
   std::string survey_testbed;  ///< in one line
@@ -58,6 +84,12 @@ struct TrainingStudies {
   std::vector<PublishedLabel> architecture;  ///< techniques "ps", "allreduce", "gossip"
   std::vector<PublishedLabel> scheduling;    ///< "wfbp", "mg_wfbp", "partition", "priority"
   PublishedBudget budget;
+  std::vector<PublishedLabel> waiting_profile;  ///< four properties of "PS BSP", "gossip LSGD", ...
+  std::vector<PublishedWaiting> waiting;
+  std::vector<PublishedByTier> waiting_by_tier;
+  std::vector<PublishedOrder> convergence;
+  std::vector<std::string> tier4_options;  ///< what is left where plain synchronous steps are not
+  int tier4_local_steps = 0;
 };
 
 /// @param toml_text the text of profiles/published/figures.toml

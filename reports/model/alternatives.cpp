@@ -5,6 +5,7 @@
 
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/text.hpp"
+#include "reports/model/exchanges.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {
@@ -15,7 +16,9 @@ std::vector<Alternatives> alternatives_by(
   std::vector<Alternatives> groups;
   std::map<std::string, std::size_t> place;
   for (const auto& figure : figures) {
-    const auto [found, is_new] = place.emplace(key(figure), groups.size());
+    std::string own = key(figure);
+    if (own.empty()) continue;
+    const auto [found, is_new] = place.emplace(std::move(own), groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].cells.push_back(&figure);
   }
@@ -29,7 +32,11 @@ std::vector<Alternatives> alternatives_by(
 
 std::vector<Alternatives> alternatives_along(const std::vector<CellFigure>& figures,
                                              const std::string& axis) {
-  auto groups = alternatives_by(figures, [&](const CellFigure& f) { return key_without(f, axis); });
+  // Ways to train are no alternatives by their steps where one of them loses something.
+  const bool chooses_way = axis == "algorithm" || axis == "cell_knobs" || axis == "architecture";
+  auto groups = alternatives_by(figures, [&](const CellFigure& f) {
+    return chooses_way && !compares_by_time(f) ? std::string() : key_without(f, axis);
+  });
   std::erase_if(groups, [](const Alternatives& group) { return group.cells.size() < 2; });
   return groups;
 }

@@ -20,6 +20,7 @@ struct Alternatives {
 };
 
 /// Groups in the order of their first figure. Refers to the figures, which must outlive it.
+/// @param key "" leaves the figure out
 std::vector<Alternatives> alternatives_by(const std::vector<CellFigure>& figures,
                                           const std::function<std::string(const CellFigure&)>& key);
 

@@ -12,6 +12,7 @@
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/model/target_times.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -133,7 +134,7 @@ void fit_f_over_ranks(std::vector<C2cCell>& cells) {
 
 double parameter_bytes(const C2cCell& cell) { return static_cast<double>(cell.figure.size_bytes); }
 
-std::string advice_of(const C2cCell& best, std::size_t methods) {
+std::string advice_of(const C2cCell& best, std::size_t methods, const std::string& help) {
   const double over = best.figure.median_us() / best.compute_us;
   const auto ratio = best.ratio_predicted();
   const std::string why =
@@ -147,10 +148,10 @@ std::string advice_of(const C2cCell& best, std::size_t methods) {
   return fmt::format(
       "{}: {}, {}, batch {}, {} workers on {}: the best of {} lossless method{} ({}) takes {:.2f} "
       "times the step without communication; {}: send less (a lossy method, a larger batch, local "
-      "steps) or use a faster link",
+      "steps) or use a faster link; {}",
       kLosslessSaturated, best.figure.environment, best.cell.model, best.cell.batch,
       best.cell.workers, best.figure.backend, methods, methods == 1 ? "" : "s",
-      best.figure.algorithm, over, why);
+      best.figure.algorithm, over, why, help);
 }
 
 }  // namespace
@@ -212,7 +213,8 @@ std::vector<C2cCell> c2c_cells(const Reader& reader, std::int64_t run_row,
   return cells;
 }
 
-std::vector<Saturation> saturations(const std::vector<C2cCell>& cells) {
+std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
+                                    const std::vector<C2cCell>& cells) {
   std::vector<Saturation> found;
   std::map<std::string, std::size_t> places;
   for (const auto& cell : cells) {
@@ -233,14 +235,21 @@ std::vector<Saturation> saturations(const std::vector<C2cCell>& cells) {
   for (auto& one : found) {
     one.saturated =
         lossless_saturated(Micros{one.best->figure.median_us()}, Micros{one.best->compute_us});
-    if (one.saturated) one.advice = advice_of(*one.best, one.methods);
+    if (!one.saturated) continue;
+    const CellFigure& best = one.best->figure;
+    const TrainedCell& cell = one.best->cell;
+    const std::string help = measured_help(
+        reader, run_row, {best.environment, best.backend, cell.model, cell.batch, cell.workers},
+        best.regimes);
+    one.advice = advice_of(*one.best, one.methods, help);
   }
   return found;
 }
 
-std::vector<std::string> saturation_notes(const std::vector<C2cCell>& cells) {
+std::vector<std::string> saturation_notes(const Reader& reader, std::int64_t run_row,
+                                          const std::vector<C2cCell>& cells) {
   std::vector<std::string> notes;
-  for (const auto& one : saturations(cells))
+  for (const auto& one : saturations(reader, run_row, cells))
     if (one.saturated) notes.push_back(one.advice);
   return notes;
 }

@@ -63,10 +63,14 @@ struct Saturation {
   std::string advice;  ///< "" = not saturated
 };
 
-/// A row per environment, backend, model, batch and workers.
-std::vector<Saturation> saturations(const std::vector<C2cCell>& cells);
+/// A row per environment, backend, model, batch and workers; the advice names the lossy way that
+/// was measured to help there.
+/// @param reader of the database that the cells are of
+std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
+                                    const std::vector<C2cCell>& cells);
 
 /// What is told under a run's answer; empty where nothing is saturated.
-std::vector<std::string> saturation_notes(const std::vector<C2cCell>& cells);
+std::vector<std::string> saturation_notes(const Reader& reader, std::int64_t run_row,
+                                          const std::vector<C2cCell>& cells);
 
 }  // namespace dynamiccl

@@ -53,6 +53,10 @@ bool trained_as_one(const CellFigure& figure) {
          agreement_of(*method, synchronisation_in(settings)) == WeightAgreement::every_step;
 }
 
+bool compares_by_time(const CellFigure& figure) {
+  return figure.collective != "training" || trained_as_one(figure);
+}
+
 std::vector<CellFigure> as_exchanges(const std::vector<CellFigure>& figures) {
   std::vector<CellFigure> result;
   std::set<std::string> seen;

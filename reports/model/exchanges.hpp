@@ -22,6 +22,8 @@ TrainedCell trained_cell(const CellFigure& figure);
 Synchronisation synchronisation_in(const nlohmann::json& settings);
 /// Whether the cell trained what one process would: what is ranked by step time.
 bool trained_as_one(const CellFigure& figure);
+/// Whether its time alone says that it is better: not of training that loses something.
+bool compares_by_time(const CellFigure& figure);
 
 /// For comparisons of architectures: what a server and a ring both do, under one name and with
 /// `ranks` that are workers: gradients of all are summed and everybody has them ("exchange":

@@ -67,6 +67,15 @@
       range: Report.yRange(series), tick: text, text: p => text(p.value) });
   }
 
+  // Ways that lose something are told apart by what they reach, and after how long or how many bytes.
+  function progress(cells, at, tick, caption) {
+    const { format } = Report;
+    const series = cells.filter(c => c.points.length > 1).map((c, i) => ({ label: `${c.way}, ${c.environment}, ${c.backend}`, look: look(i),
+      points: c.points.map(p => ({ x: p[at], value: p[2], low: null, high: null, notes: [c.way] })) }));
+    return !series.length ? null : Report.lineChart({ caption, title: caption, series, x: { linear: true, tick }, range: Report.yRange(series),
+      tick: value => format.number(100 * value) + " %", text: p => format.number(100 * p.value) + " %" });
+  }
+
   function beside(own, rows) {
     const { el, format } = Report;
     const here = published => {
@@ -181,6 +190,10 @@
       root.append(Report.keys(methods.filter(m => mine.some(r => r.method === m)).map(m => ({ label: m, look: looks(m) }))),
         el("div", { class: "panels" }, predictions(mine, methods, looks), learning(curves, looks, "losses", Report.format.number, "Loss over steps; equal curves cover each other"),
           learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
+      const reached = (own.progress || []).filter(passes).filter(c => task(c) === chosen);
+      if (reached.length) root.append(Report.keys(reached.filter(c => c.points.length > 1).map((c, i) => ({ label: c.way, look: look(i) }))),
+        el("div", { class: "panels" }, progress(reached, 0, x => Report.format.number(x) + " s", "Accuracy over time, evaluations left out"),
+          progress(reached, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +
         "Predicted: from the profile of the model and a cost table of the method's own messages, both measured in the same launch; the band is 15 %. Speed-up: throughput over one worker alone in the same launch. " +
         "C2C: parameters communicated per FLOP computed, from counted bytes. Sent: payload, of a library's all-reduce as a ring would send it; counted: by the kernel, with what protocols add."), ...communication(own.c2c.filter(r => passes({ ...r, architecture: Report.state.architecture }))).filter(Boolean), ...scaling(own.scaling.filter(r => passes({ ...r, architecture: Report.state.architecture })), methods, looks), ...beside(own, rows), ...againstRing(own, passes), ...speedups(own, passes));

@@ -1,6 +1,7 @@
 #include "profiles/published/reference.hpp"
 #include "reports/model/published.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/model/target_times.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/page/section.hpp"
 #include "reports/queries/registry.hpp"
@@ -54,6 +55,39 @@ json curves(const PageContext& page) {
   return found;
 }
 
+/// Cells with epochs: the accuracy against the time that its steps took and the bytes that the
+/// busiest rank sent, as [seconds, bytes, accuracy], in the launch with the median step.
+json progress(const PageContext& page, const QueryScope& scope) {
+  const Table any = page.reader.query(
+      "SELECT 1 FROM v_training WHERE run_row = ?1 AND counts AND json_extract(settings, "
+      "'$.epochs') IS NOT NULL LIMIT 1",
+      {page.run_row});
+  if (any.rows.empty()) return json::array();
+  const Table table = named_query(page.reader, "curves", scope);
+  const TableView rows(table);
+  json found = json::array();
+  std::string last;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto accuracy = rows.real(i, "accuracy");
+    if (!accuracy) continue;
+    if (found.empty() || rows.text(i, "cell_id") != last) {
+      last = rows.text(i, "cell_id");
+      CellFigure figure;
+      figure.algorithm = rows.text(i, "method");
+      figure.cell_knobs = rows.text(i, "settings");
+      json cell{{"way", way_words(figure)}, {"points", json::array()}};
+      for (const char* axis : {"environment", "backend", "architecture", "model", "method"})
+        cell[axis] = rows.text(i, axis);
+      for (const char* axis : {"ranks", "batch"}) cell[axis] = rows.integer(i, axis);
+      found.push_back(std::move(cell));
+    }
+    found.back()["points"].push_back({rounded(rows.real(i, "trained_us").value_or(0) / 1e6),
+                                      rounded(rows.real(i, "sent_bytes").value_or(0)),
+                                      rounded(*accuracy)});
+  }
+  return found;
+}
+
 json published(const ReferenceFigures& figures) {
   json rows = json::array();
   for (const auto& time : figures.training_times) {
@@ -76,6 +110,7 @@ json training_data(const PageContext& page) {
   scope.runs = {page.run};
   return {{"rows", table_json(report)},
           {"curves", curves(page)},
+          {"progress", progress(page, scope)},
           {"testbed", figures.testbed},
           {"published", published(figures)},
           {"survey", training_studies().survey_testbed},

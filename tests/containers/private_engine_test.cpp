@@ -112,7 +112,7 @@ TEST_CASE("what a private engine's daemons write to temporary files goes with it
         kill(process.pid, SIGUSR1);
         const std::string file = "/containerd." + std::to_string(process.pid) + ".stacks.log";
         in_tmp = "/tmp" + file;
-        for (int i = 0; i < 100 && !seen; ++i) {
+        for (int i = 0; i < 1200 && !seen; ++i) {
           usleep(50000);
           seen = std::filesystem::exists(options.folder + "/tmp" + file);
         }

@@ -1,5 +1,6 @@
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -48,6 +49,15 @@ void in_killed_process(Body body) {
   waitpid(child, nullptr, 0);
   close(ends[0]);
   close(ends[1]);
+}
+
+/// Any dynamiccl of this machine may sweep what a killed run has left: where one was faster than
+/// we, it is left and swept anew.
+template <class LeaveAndSweep>
+bool swept_by_us(LeaveAndSweep leave_and_sweep) {
+  bool ours = false;
+  for (int i = 0; i < 5 && !ours; ++i) ours = leave_and_sweep();
+  return ours;
 }
 
 bool mentions(const std::vector<std::string>& lines, const std::string& word) {
@@ -103,13 +113,14 @@ TEST_CASE("what a killed run leaves is removed, what a living run has stays") {
   const StartRequest living_request = test_request("living");
   const auto living = started(docker, living_request);
   const StartRequest dead_request = test_request("dead");
-  in_killed_process([&] { start_environment(docker, dead_request).release(); });
-  CHECK(traces_of(dead_request.run_id).size() == 3);
-  const auto removed = clean_leftovers();
-  CHECK(mentions(removed, "container"));
-  CHECK(mentions(removed, "network"));
-  CHECK(mentions(removed, "folder"));
-  CHECK(traces_of(dead_request.run_id).empty());
+  CHECK(swept_by_us([&] {
+    in_killed_process([&] { start_environment(docker, dead_request).release(); });
+    const auto left = traces_of(dead_request.run_id).size();
+    const auto removed = clean_leftovers();
+    CHECK(traces_of(dead_request.run_id).empty());
+    return left == 3 && mentions(removed, "container") && mentions(removed, "network") &&
+           mentions(removed, "folder");
+  }));
   CHECK(traces_of(living_request.run_id).size() == 3);
   CHECK(output_in(*living, 1, {"echo", "alive"}) == "alive");
 }
@@ -117,16 +128,22 @@ TEST_CASE("what a killed run leaves is removed, what a living run has stays") {
 TEST_CASE("processes of a killed run on this host are ended") {
   const StartRequest request = test_request("dead-bare");
   const std::string name = RunFolder::planned_name(request.run_id);
-  in_killed_process([&] {
-    auto environment = start_environment(shipped("bare-metal"), request);
-    CommandOptions marked;
-    marked.environment = environment->shape().launcher_environment;
-    marked.output_file = "/dev/null";
-    run_command({"setsid", "--fork", "sleep", "4714"}, marked);
-    environment.release();
-  });
-  CHECK(marked_processes(name).size() == 1);
-  CHECK(mentions(clean_leftovers(), "process"));
-  CHECK(marked_processes(name).empty());
-  CHECK_FALSE(std::filesystem::exists(RunFolder::path_of(name)));
+  CHECK(swept_by_us([&] {
+    in_killed_process([&] {
+      auto environment = start_environment(shipped("bare-metal"), request);
+      CommandOptions marked;
+      marked.environment = environment->shape().launcher_environment;
+      marked.output_file = "/dev/null";
+      run_command({"setsid", "--fork", "sleep", "4714"}, marked);
+      environment.release();
+    });
+    // It may not have become what it is to be yet.
+    const std::vector<std::string> wanted{"sleep"};
+    for (int i = 0; i < 500 && marked_processes(name) != wanted; ++i) usleep(20000);
+    const bool left = marked_processes(name) == wanted;
+    const auto removed = clean_leftovers();
+    CHECK(marked_processes(name).empty());
+    CHECK_FALSE(std::filesystem::exists(RunFolder::path_of(name)));
+    return left && mentions(removed, "process");
+  }));
 }

@@ -118,7 +118,7 @@ TEST_CASE("bare metal: a rank in a session of its own is found and ended") {
   run_command({"setsid", "--fork", "sleep", "4712"}, marked);
   // setsid --fork returns before its child has become the sleep; a killed process takes a moment.
   const auto soon = [&](bool wanted) {
-    for (int i = 0; i < 100 && runs_in(*environment, "sleep 4712") != wanted; ++i)
+    for (int i = 0; i < 3000 && runs_in(*environment, "sleep 4712") != wanted; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return runs_in(*environment, "sleep 4712");
   };

@@ -54,17 +54,23 @@ TEST_CASE("what a killed run across containers leaves is removed, and the run is
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
   need(profiles.at("cross-docker"));
   const auto engine = held_engine();
-  const Program program;
-  const auto path = program.file("slow.toml", kSlow);
-  CHECK(run_with_signal(program, path, SIGKILL) == 128 + SIGKILL);
-  const std::string run = program.value("SELECT uuid FROM run");
-  CHECK(traces_of(run).size() == 3);  // two containers and their network
-  const auto clean = program.run({"clean"});
-  CHECK(clean.exit_code == 0);
-  CHECK(clean.out.find("removed container ") != std::string::npos);
-  CHECK(clean.out.find("removed network ") != std::string::npos);
-  CHECK(traces_of(run).empty());
-  complete(program, path);
+  // Any dynamiccl of this machine may be faster with removing it: then another run is killed.
+  bool ours = false;
+  for (int i = 0; i < 3 && !ours; ++i) {
+    const Program program;
+    const auto path = program.file("slow.toml", kSlow);
+    CHECK(run_with_signal(program, path, SIGKILL) == 128 + SIGKILL);
+    const std::string run = program.value("SELECT uuid FROM run");
+    const auto left = traces_of(run).size();
+    const auto clean = program.run({"clean"});
+    CHECK(clean.exit_code == 0);
+    CHECK(traces_of(run).empty());
+    complete(program, path);
+    ours = left == 3 &&  // two containers and their network
+           clean.out.find("removed container ") != std::string::npos &&
+           clean.out.find("removed network ") != std::string::npos;
+  }
+  CHECK(ours);
 }
 
 TEST_CASE("every backend measures in every environment, and each regime is what it is called") {

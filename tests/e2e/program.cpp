@@ -108,7 +108,7 @@ int Program::wait(pid_t pid) {
 }
 
 bool Program::wait_until(const std::string& sql, int least) const {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(180);
   while (std::chrono::steady_clock::now() < deadline) {
     if (fs::exists(db())) {
       const auto result = run({"query", sql, "--json"});

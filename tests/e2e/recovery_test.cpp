@@ -65,7 +65,7 @@ std::string folder_of_own_profile(const Program& program, const std::string& val
 }
 
 void wait_until_nothing_runs(const Program& program) {
-  for (int i = 0; i < 100 && !program.processes().empty(); ++i)
+  for (int i = 0; i < 1200 && !program.processes().empty(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 

@@ -54,7 +54,7 @@ std::vector<pid_t> workers_of(const Program& program) {
 }
 
 std::vector<pid_t> wait_for_workers(const Program& program, std::size_t count) {
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     if (auto found = workers_of(program); found.size() >= count) return found;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -121,7 +121,7 @@ TEST_CASE("what ranks of a killed launcher leave in shared memory goes with the 
   const Program program;
   const pid_t pid = program.start({"run", program.file("x.toml", experiment(kSlowRun))});
   REQUIRE(wait_for_workers(program, 2).size() >= 2);
-  for (int i = 0; i < 300 && left() == before; ++i)
+  for (int i = 0; i < 6000 && left() == before; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   // Launcher and ranks at once: nobody is left who could tidy.
   for (const auto& process : list_processes())
@@ -255,7 +255,7 @@ TEST_CASE("a pipe or a device in an owner's place holds up no run and no clean",
   for (const std::string name : {"dyn-pipe-0", "dyn-zero-0"})
     fs::last_write_time(folder + "/" + name,
                         fs::file_time_type::clock::now() - std::chrono::minutes(2));
-  const std::string limits = "ulimit -v 4000000; DYNAMICCL_RUN_FOLDER=" + folder + " timeout 60 ";
+  const std::string limits = "ulimit -v 4000000; DYNAMICCL_RUN_FOLDER=" + folder + " timeout 300 ";
   const auto run =
       shell(limits + program_line(program, program.file("x.toml", experiment(quick(1)))));
   INFO(run.err);
@@ -286,7 +286,7 @@ TEST_CASE("clean removes the socket files of killed ranks, and those alone", "[s
                            shared + " --meeting " + meeting + " --ranks 3 --as-rank ";
   const auto start = [&](const std::string& number, long wanted) {
     const pid_t pid = std::stoi(shell(rank + number + " >/dev/null 2>&1 & echo $!").out);
-    for (int i = 0; i < 500 && files() < wanted; ++i)
+    for (int i = 0; i < 6000 && files() < wanted; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     CHECK(files() == wanted);
     return pid;

@@ -83,7 +83,7 @@ TEST_CASE("an ordinary user can neither stop, read nor mislead root's run", "[sa
                                          "cell_time_cap = \"4s\"\nlaunches = 2\nretries = 0\n")});
   REQUIRE(program.wait_until(kRunning, 1));
   std::vector<pid_t> workers;
-  for (int i = 0; i < 500 && workers.size() < 2; ++i) {
+  for (int i = 0; i < 6000 && workers.size() < 2; ++i) {
     workers = pids_of(program, "dynamiccl-worke");
     usleep(10000);
   }

@@ -125,7 +125,15 @@ class PluginRing {
     }
     net_.close_listen(listener);
   }
+  /// What the plugin says that it moved is what was sent and received, or the job fails.
   ~PluginRing() {
+    void* library = dlopen(std::getenv("NCCL_NET_PLUGIN"), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    const auto count = library == nullptr ? nullptr
+                                          : reinterpret_cast<void (*)(std::uint64_t*)>(
+                                                dlsym(library, "dynamiccl_transport_bytes"));
+    std::array<std::uint64_t, 3> bytes{};
+    if (count != nullptr) count(bytes.data());
+    if (bytes[0] + bytes[1] + bytes[2] < moved_bytes_) std::_Exit(7);
     net_.close_send(sender_);
     net_.close_recv(receiver_);
     net_.finalize();
@@ -133,7 +141,8 @@ class PluginRing {
   PluginRing(const PluginRing&) = delete;
   PluginRing& operator=(const PluginRing&) = delete;
 
-  void exchange(std::size_t bytes, char mark, char expected) const {
+  void exchange(std::size_t bytes, char mark, char expected) {
+    moved_bytes_ += 2 * bytes;
     std::vector<char> out(bytes, mark);
     std::vector<char> in(bytes);
     void* out_memory = nullptr;
@@ -164,6 +173,7 @@ class PluginRing {
   dynamiccl::testing::LoadedNet net_;
   void* sender_ = nullptr;
   void* receiver_ = nullptr;
+  std::uint64_t moved_bytes_ = 0;
 };
 
 bool wants_plugin_network() {

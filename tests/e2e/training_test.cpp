@@ -74,6 +74,58 @@ std::string mpi_backend() {
 
 }  // namespace
 
+TEST_CASE("ways to train are chosen between runs by the time until an accuracy",
+          "[D-27][H-12][long]") {
+  const Program program;
+  const std::string common = R"(model = "cnn-small"
+batch = 8
+samples = 512
+threads = 1
+epochs = 4
+looks = 4
+)";
+  const std::string file = program.file("ways.toml", R"(name = "ways"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+training = "bsp-a2a"
+target = 0.3
+)" + common + R"([[work]]
+training = "bsp-a2a"
+synchronisation = "local"
+local_steps = 8
+target = 0.3
+)" + common + R"([protocol]
+warmup = 1
+launches = 1
+[tune]
+confirm_launches = 3
+)");
+  const auto tuned = program.run({"tune", file, "--between-runs", "--evaluations", "2"});
+  INFO(tuned.err);
+  REQUIRE(tuned.exit_code == 0);
+  const auto chosen = program.rows("SELECT arm, time_us FROM decision WHERE kind = 'final'");
+  REQUIRE(chosen.size() == 1);
+  CHECK(chosen[0]["arm"].get<std::string>().ends_with(" to 0.3"));
+  // The time until the target, not of a step: many steps were needed.
+  const auto slowest =
+      program.value("SELECT max(json_extract(details_json, '$.trained_us')) FROM training")
+          .get<double>();
+  const auto step = program.value("SELECT min(step_us) FROM v_training").get<double>();
+  CHECK(chosen[0]["time_us"].get<double>() > 3 * step);
+  CHECK(chosen[0]["time_us"].get<double>() <= slowest);
+  // An accuracy that none reaches leaves the default, and says why the others are none.
+  const auto never =
+      program.run({"run", file, "--no-report", "--set", "work.0.learning_rate=0.000001", "--set",
+                   "work.1.learning_rate=0.000001"});
+  REQUIRE(never.exit_code == 0);
+  CHECK(nlohmann::json::parse(program.run({"query", "atlas", "--json"}).out).size() == 1);
+  CHECK(program.processes().empty());
+}
+
 TEST_CASE("parameter servers train in every environment, across containers in one of their own") {
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
   need(profiles.at("cross-docker"));

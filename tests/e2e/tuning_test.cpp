@@ -13,7 +13,7 @@ namespace {
 std::string small_search(const Program& program) {
   return program.file("search.toml", one_cell("\"bare-metal\"", "gloo") +
                                          "[protocol]\nwarmup = 1\niterations = 5\n"
-                                         "[tune]\nsweep_launches = 4\nconfirm_launches = 3\n"
+                                         "[tune]\nsweep_launches = 3\nconfirm_launches = 3\n"
                                          "budget_percent = 50\n"
                                          "[tune.gloo]\nsegments = [\"8KiB\"]\n");
 }
@@ -169,8 +169,8 @@ TEST_CASE("a search holds settings against each other by one cadence") {
                                       "[tune]\nsweep_launches = 3\nconfirm_launches = 3\n"
                                       "budget_percent = 100\n"
                                       "[tune.gloo]\nsegments = [\"8KiB\"]\n");
-  const auto tuned = program.run(
-      {"tune", file, "--own", "--agent", "random", "--table", program.folder() + "/t.json"});
+  const auto tuned = program.run({"tune", file, "--own", "--agent", "random", "--evaluations", "6",
+                                  "--table", program.folder() + "/t.json"});
   INFO(tuned.err);
   REQUIRE(tuned.exit_code == 0);
   CHECK(program.value("SELECT count(*) FROM measurement WHERE status = 'ok'").get<int>() > 3);

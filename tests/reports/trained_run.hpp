@@ -21,7 +21,20 @@ struct TrainedCase {
   /// Launches take `step_us` times 1 + spread * block.
   double spread = 0.01;
   double server_wire_bytes = 0;  ///< sent by a server, which sums for a quarter of its step
+  std::string extra = {};        ///< further settings: `,"target":"0.6"`
+  std::string regime_json = "{}";
 };
+
+/// How a cell that ends at a target accuracy went: `rounds` in `trained_us`, by as many steps.
+inline TrainedCase& reaching(TrainedCase& one, double trained_us, int rounds, int worker_steps,
+                             double accuracy, bool reached = true) {
+  one.figures.accuracy = accuracy;
+  one.figures.details["accuracies"] = {{rounds / 2, 0.3}, {rounds, accuracy}};
+  one.figures.details["trained_us"] = trained_us;
+  one.figures.details["worker_steps"] = worker_steps;
+  one.figures.details["target_reached"] = reached;
+  return one;
+}
 
 /// I = 100 FLOP per sample and parameter, 60 us of computation, a line of 5 us + 0.01 us per byte.
 inline TrainingFigures usual_figures() {
@@ -52,7 +65,7 @@ class TrainedRun {
       plan.cells[i].id = "cell-" + std::to_string(i);
       plan.cells[i].algorithm = cells[i].method;
       plan.cells[i].knobs_json = R"({"model":")" + cells[i].model + R"(","batch":")" +
-                                 std::to_string(cells[i].batch) + R"("})";
+                                 std::to_string(cells[i].batch) + "\"" + cells[i].extra + "}";
     }
     store_.begin_run(plan.run, plan.groups, plan.cells);
     for (std::size_t i = 0; i < cells.size(); ++i)
@@ -69,12 +82,19 @@ class TrainedRun {
               cell->training = cells[i].figures;
               const bool server = is_server(cells[i]) && rank == 0;
               cell->training->role = server ? "server" : "worker";
+              if (auto& details = cell->training->details; details.contains("trained_us"))
+                details["trained_us"] =
+                    details["trained_us"].get<double>() * (1 + cells[i].spread * block);
               if (!server) continue;
               cell->training->wire_bytes = cells[i].server_wire_bytes;
               for (const double us : cell->measured.total_us)
                 cell->measured.compute_us.push_back(us / 4);
             }
-        store_.finish_launch(launch, make_end(), files);
+        LaunchEnd end = make_end();
+        end.regime_json = cells[i].regime_json;
+        // What is detected decides a regime's id.
+        if (end.regime_json != "{}") end.regime_id = end.regime_name = "of " + cells[i].environment;
+        store_.finish_launch(launch, end, files);
       }
     store_.end_run("trained", "complete");
   }

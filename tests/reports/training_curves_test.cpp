@@ -52,6 +52,7 @@ TEST_CASE("a curve runs over steps, samples and time, warm-up included", "[A-13]
   figures.accuracy = 0.75;
   // Two steps of warm-up, 1000 and 900 us, and ten measured ones.
   figures.details["losses"] = {5.0, 4.0, 3.0, 2.9, 2.8, 2.7, 2.6, 2.5, 2.4, 2.3, 2.2, 2.1};
+  figures.wire_bytes = 500;
   store_training(store, {{{"bsp-a2a", kSettings}}, {100}}, figures, 3);
   const Table table = named_query(Reader(folder.file("a.sqlite")), "curves", {});
   const TableView rows(table);
@@ -67,6 +68,7 @@ TEST_CASE("a curve runs over steps, samples and time, warm-up included", "[A-13]
   CHECK(rows.real(11, "loss") == 2.1);
   CHECK_THAT(*rows.real(11, "trained_us"), WithinRel(1900 + 10 * 101.0, 1e-9));
   CHECK(rows.real(11, "accuracy") == 0.75);
+  CHECK(rows.real(11, "sent_bytes") == 12 * 500.0);
 }
 
 TEST_CASE("epochs start anew: their curve begins behind the warm-up", "[A-12]") {

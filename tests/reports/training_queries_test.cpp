@@ -388,6 +388,7 @@ TEST_CASE("time to a target and accuracy stand beside plain SGD's of the same bl
         figures.accuracy = accuracy[method][at];
         figures.details["accuracies"] = {{100, 0.3}, {200, accuracy[method][at]}};
         figures.details["trained_us"] = trained_us[method][at];
+        figures.details["carried_by"] = "Gloo 0.5.0";
         // The last launch of local SGD never got there.
         figures.details["target_reached"] = method == 0 || block < 2;
         return figures;
@@ -397,6 +398,7 @@ TEST_CASE("time to a target and accuracy stand beside plain SGD's of the same bl
   const TableView rows(table);
   REQUIRE(rows.size() == 2);
   CHECK(rows.text(0, "synchronisation") == "local");
+  CHECK(rows.text(0, "carried_by") == "Gloo 0.5.0");
   CHECK(rows.real(0, "trained_us") == 400.0);
   CHECK(rows.integer(0, "reached") == 2);
   CHECK(rows.integer(1, "reached") == 3);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +79,8 @@ void Job::spawn(const std::vector<std::string>& arguments,
   const pid_t child = fork();
   if (child == 0) {
     setpgid(0, 0);
+    // A killed test takes its ranks along, which would spin for ever.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     const int errors_file = open(errors_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(errors_file, 2);
     dup2(errors_file, 1);
@@ -126,7 +129,7 @@ std::string Job::errors() const {
 }
 
 HelloRecord wait_for_hello(const Job& job, int rank) {
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 18000; ++i) {
     const auto hello = job.records_of<HelloRecord>(rank);
     if (!hello.empty()) return hello[0];
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -98,6 +98,8 @@ struct NameTable<SearchTerm> {
       Named{SearchTerm::neighbours, "neighbours"}, Named{SearchTerm::wall, "wall"},
       Named{SearchTerm::frequency, "frequency"}};
 };
+/// What a term does, in words for people.
+std::string_view meaning_of(SearchTerm term);
 /// Those that the stored sweeps speak for (reports/measured/agents-2026-11).
 std::vector<SearchTerm> default_terms();
 /// "hints,wall"; "" and "none" are no term at all. @throws Error(input) naming what there is

@@ -51,6 +51,23 @@ constexpr std::array kAgents{
 
 }  // namespace
 
+std::string_view meaning_of(SearchTerm term) {
+  switch (term) {
+    case SearchTerm::hints:
+      return "advice on settings moves where a search expects the best one";
+    case SearchTerm::boldness:
+      return "advice on where searching pays, and C2C, scale how far settings of a task may differ";
+    case SearchTerm::neighbours:
+      return "once a setting has surely slower ones on both sides, only its neighbours are tried";
+    case SearchTerm::wall:
+      return "across containers, no more of every resource than a setting that was slower or "
+             "failed";
+    case SearchTerm::frequency:
+      return "what is called more often than others of its job is explored more and for longer";
+  }
+  return "";
+}
+
 std::vector<SearchTerm> default_terms() { return {}; }
 
 std::vector<SearchTerm> parse_terms(const std::string& text) {

@@ -211,6 +211,14 @@ constexpr char kName[] = "DynamICCL";
 
 extern "C" {
 namespace transport_abi = dynamiccl::transport;
+/// Bytes that this process has sent and received so far: through host memory of the folder's peers,
+/// from GPU to GPU, by TCP. For who measures what a job's calls went over.
+DYN_EXPORT void dynamiccl_transport_bytes(std::uint64_t moved_bytes[3]);
+void dynamiccl_transport_bytes(std::uint64_t moved_bytes[3]) {
+  moved_bytes[0] = transport_abi::counts().ring_bytes.load();
+  moved_bytes[1] = transport_abi::counts().device_bytes.load();
+  moved_bytes[2] = transport_abi::counts().tcp_bytes.load();
+}
 DYN_EXPORT extern const dynamiccl::nccl_net::PluginV11 ncclNetPlugin_v11;
 DYN_EXPORT extern const dynamiccl::nccl_net::PluginV10 ncclNetPlugin_v10;
 DYN_EXPORT extern const dynamiccl::nccl_net::PluginV9 ncclNetPlugin_v9;

@@ -324,8 +324,12 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
   }
   std::map<std::string, double> counts;
   for (const auto& [way, count] : found.ways) counts[transport_of_way(way)] += count;
-  const auto sums = sum_over_ranks(*host_, {counts["p2p"], counts["shm"], counts["folder"],
-                                            counts["net"], log_path_.empty() ? 0.0 : 1.0});
+  const std::optional<NetworkBytes> network = network_bytes();
+  const NetworkBytes moved = network.value_or(NetworkBytes{});
+  const auto sums =
+      sum_over_ranks(*host_, {counts["p2p"], counts["shm"], counts["folder"], counts["net"],
+                              log_path_.empty() ? 0.0 : 1.0, network ? 1.0 : 0.0,
+                              moved.folder + moved.gpu, moved.tcp});
   // Without a log (the user directs it, or NCCL is not usable) bytes must do as witness.
   if (sums[4] == 0) return std::nullopt;
   TransportClaim claim;
@@ -345,6 +349,15 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
       "NCCL's log names {} P2P, {} SHM, {} shared folder and {} NET connections over all ranks and "
       "communicators",
       sums[0], sums[1], sums[2], sums[3]);
+  if (sums[5] > 0) {
+    claim.transport = transport_of_bytes(claim.transport, sums[6], sums[7]);
+    claim.evidence += fmt::format(
+        "; the network plugin counted {:.0f} bytes sent and received through the shared folder and "
+        "{:.0f} by TCP",
+        sums[6], sums[7]);
+    claim.details["network_bytes"] = {
+        {"folder", moved.folder}, {"gpu", moved.gpu}, {"tcp", moved.tcp}};
+  }
   return claim;
 }
 

@@ -79,4 +79,9 @@ std::string transport_of_counts(double p2p, double shm, double folder, double ne
   return shm > 0 ? "shm" : "net";
 }
 
+std::string transport_of_bytes(const std::string& named, double folder_bytes, double tcp_bytes) {
+  if (named != "folder" || tcp_bytes == 0) return named;
+  return folder_bytes > 0 ? "mixed" : "net";
+}
+
 }  // namespace dynamiccl

@@ -30,4 +30,8 @@ std::string transport_of_way(const std::string& way);
 /// A transport's name for counts of connections by p2p, shm, folder and net over all ranks.
 std::string transport_of_counts(double p2p, double shm, double folder, double net);
 
+/// The same after our network's own count of bytes over all ranks: what its log calls the folder is
+/// "net" where all of it went by TCP, "mixed" where some did.
+std::string transport_of_bytes(const std::string& named, double folder_bytes, double tcp_bytes);
+
 }  // namespace dynamiccl

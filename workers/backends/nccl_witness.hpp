@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 namespace dynamiccl {
@@ -26,5 +27,14 @@ class NcclWitness {
   void (*watch_)(int on) = nullptr;
   void (*last_)(char* text, std::size_t bytes) = nullptr;
 };
+
+/// Bytes that this rank's calls sent and received by our network plugin, which counts them.
+struct NetworkBytes {
+  double folder = 0;  ///< through host memory that the ranks of the folder share
+  double gpu = 0;     ///< from GPU to GPU, handed over in the folder
+  double tcp = 0;
+};
+/// Nothing where NCCL has loaded no network of ours.
+std::optional<NetworkBytes> network_bytes();
 
 }  // namespace dynamiccl

@@ -341,8 +341,10 @@ void TrainingWorker::begin(StepExchange& exchange) {
 
 namespace {
 
+/// A single message needs the last gradient, whose callback is inside the pass.
 bool queued_behind_backward(TrainingMethod method) {
-  return method_row(method).order == SendOrder::after_backward;
+  const auto& row = method_row(method);
+  return row.order == SendOrder::after_backward || row.grouping == MessageGrouping::together;
 }
 
 template <class F>

@@ -23,6 +23,7 @@
 #include "orchestrator/tune/tune_output.hpp"
 #include "reports/model/published.hpp"
 #include "tuner/action/reach.hpp"
+#include "tuner/agents/advice.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -235,6 +236,28 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
   return arguments.sweep ? run_sweep(arguments, shared) : run_live(arguments, shared);
 }
 
+/// Instead of names: says what there is.
+constexpr const char* kListTerms = "list";
+
+/// `tune --terms`: every term, and of what it consists.
+int list_terms(const Shared& shared) {
+  Table table{{"term", "part", "meaning", "factor"}, {}};
+  const auto add = [&](SearchTerm term, std::string_view part, std::string_view meaning,
+                       Value factor = {}) {
+    table.rows.push_back(
+        {std::string(name_of(term)), std::string(part), std::string(meaning), std::move(factor)});
+  };
+  for (const auto& row : NameTable<SearchTerm>::entries) {
+    add(row.value, "", meaning_of(row.value));
+    if (row.value == SearchTerm::hints)
+      for (const Hint& hint : hints()) add(row.value, hint.name, hint.text);
+    if (row.value == SearchTerm::boldness)
+      for (const Boldness& one : boldness_terms()) add(row.value, one.name, one.text, one.factor);
+  }
+  print_table(table, shared);
+  return exit_code::kFine;
+}
+
 void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--agent", arguments.agents,
                   "who searches: " + join(agent_names(), ", ") +
@@ -246,9 +269,12 @@ void add_search_options(CLI::App& verb, TuneArguments& arguments) {
   verb.add_option("--seed", arguments.seed, "random seed of the agent (1)");
   verb.add_option("--policy", arguments.policy,
                   "policy file of the ppo agent (the one that comes along)");
-  verb.add_option("--terms", arguments.terms,
-                  "what bandit and ppo go by beside measurements: " +
-                      join(all_names<SearchTerm>(), ", ") + ", or none (docs/tuning.md)");
+  verb.add_option(
+          "--terms", arguments.terms,
+          "what bandit and ppo go by beside measurements: " + join(all_names<SearchTerm>(), ", ") +
+              ", or none (docs/tuning.md); without names: list them")
+      ->expected(0, 1)
+      ->default_str(kListTerms);
   verb.add_option("--table", arguments.table, "file for the settings (results/tuned.json)");
 }
 
@@ -272,6 +298,23 @@ constexpr const char* kExamples =
     "is "
     "slower\n"
     "than the default, 5 --recheck could not tell, 130 Ctrl-C.";
+
+/// What `tune` was asked for: terms, somebody's own job, or an experiment.
+int tune_as_asked(TuneArguments& arguments, const Shared& shared) {
+  if (arguments.terms == kListTerms) return list_terms(shared);
+  if (!shared.command.empty()) return run_job_tuning(arguments, shared);
+  if (arguments.experiment.file.empty())
+    throw Error(ErrorKind::input,
+                "tune needs an experiment file, or a command of yours behind --:\n"
+                "  dynamiccl tune experiments/tune_smoke.toml\n"
+                "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py");
+  arguments.agent = !arguments.agents.empty() ? arguments.agents.front()
+                    : arguments.between_runs  ? "bandit"
+                                              : "ppo";
+  if (arguments.agents.size() > 1 && !arguments.replay)
+    throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
+  return run_tune(arguments, shared);
+}
 
 }  // namespace
 
@@ -315,23 +358,7 @@ void add_tune_verb(CLI::App& app, Shared& shared) {
   add_db_option(*verb, shared);
   add_output_options(*verb, shared);
   verb->footer(kExamples);
-  verb->callback([arguments, &shared] {
-    if (!shared.command.empty()) {
-      shared.exit_code = run_job_tuning(*arguments, shared);
-      return;
-    }
-    if (arguments->experiment.file.empty())
-      throw Error(ErrorKind::input,
-                  "tune needs an experiment file, or a command of yours behind --:\n"
-                  "  dynamiccl tune experiments/tune_smoke.toml\n"
-                  "  dynamiccl tune -- torchrun --nproc-per-node 2 train.py");
-    arguments->agent = !arguments->agents.empty() ? arguments->agents.front()
-                       : arguments->between_runs  ? "bandit"
-                                                  : "ppo";
-    if (arguments->agents.size() > 1 && !arguments->replay)
-      throw Error(ErrorKind::input, "tune: more than one --agent needs --replay");
-    shared.exit_code = run_tune(*arguments, shared);
-  });
+  verb->callback([arguments, &shared] { shared.exit_code = tune_as_asked(*arguments, shared); });
 }
 
 }  // namespace dynamiccl

@@ -3,6 +3,7 @@
 #include "core/vocabulary/text.hpp"
 #include "reports/model/alternatives.hpp"
 #include "reports/model/cell_columns.hpp"
+#include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
@@ -52,6 +53,7 @@ std::vector<Value> best_row(const Alternatives& group) {
 Table best_table(const std::vector<CellFigure>& figures, const QueryScope&) {
   Table table;
   const auto key = [](const CellFigure& f) {
+    if (!compares_by_time(f)) return std::string();  // query time_to_target ranks those
     return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", f.run_id, f.environment, f.collective,
                        f.size_bytes, f.ranks, f.datatype, f.in_place);
   };

@@ -79,7 +79,7 @@ auto place_of(const FlipCell& cell) {
                     cell.model, environment_order(cell.figure.environment), cell.figure.backend);
 }
 
-using Line = std::vector<const FlipPoint*>;
+using FlipLine = std::vector<const FlipPoint*>;
 
 /// 1 = a is faster, -1 = b, 0 = cannot be said.
 int winner(const FlipPoint& point, bool sure_only) {
@@ -95,7 +95,7 @@ struct Flip {
   std::size_t after = 0;
 };
 
-std::vector<Flip> flips_in(const Line& line, bool ordered, bool sure) {
+std::vector<Flip> flips_in(const FlipLine& line, bool ordered, bool sure) {
   std::vector<Flip> flips;
   std::optional<std::size_t> last;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -112,7 +112,7 @@ std::vector<Flip> flips_in(const Line& line, bool ordered, bool sure) {
 /// Lines along one axis of one pair.
 struct Bundle {
   const FlipPoint* example = nullptr;
-  std::vector<Line> lines;
+  std::vector<FlipLine> lines;
 };
 
 std::vector<Bundle> bundles_along(const std::vector<FlipPoint>& points, const Along& along) {
@@ -136,7 +136,7 @@ std::vector<Bundle> bundles_along(const std::vector<FlipPoint>& points, const Al
     lines[line->second.second].push_back(&point);
   }
   for (auto& bundle : bundles) {
-    std::erase_if(bundle.lines, [](const Line& line) { return line.size() < 2; });
+    std::erase_if(bundle.lines, [](const FlipLine& line) { return line.size() < 2; });
     for (auto& line : bundle.lines)
       std::stable_sort(line.begin(), line.end(), [](const FlipPoint* x, const FlipPoint* y) {
         return place_of(x->a) < place_of(y->a);
@@ -147,7 +147,7 @@ std::vector<Bundle> bundles_along(const std::vector<FlipPoint>& points, const Al
 }
 
 /// Without a single interval nothing can be sure; then the ratios are all there is to tell.
-bool judged(const Line& line) {
+bool judged(const FlipLine& line) {
   return std::any_of(line.begin(), line.end(),
                      [](const FlipPoint* point) { return point->ratio.interval.has_value(); });
 }
@@ -204,7 +204,7 @@ class FlipRows {
     add_bounds(row, point.ratio.interval);
   }
 
-  void add_flip(const Bundle& bundle, const Line& line, const Flip& flip, bool sure) {
+  void add_flip(const Bundle& bundle, const FlipLine& line, const Flip& flip, bool sure) {
     auto row = pair_of(bundle, line.front()->a.figure.collective,
                        sure ? "flips" : "flips, not sure: no interval");
     FlipCell fixed = line.front()->a;

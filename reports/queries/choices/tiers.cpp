@@ -8,11 +8,10 @@
 #include <tuple>
 
 #include "core/vocabulary/text.hpp"
-#include "profiles/detect/fact_access.hpp"
-#include "profiles/detect/link_tier.hpp"
 #include "reports/model/cell_columns.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
+#include "reports/model/group_tiers.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
@@ -20,40 +19,11 @@
 namespace dynamiccl {
 namespace {
 
-/// Where a group's ranks were.
-struct Tier {
-  std::optional<int> tier;
-  std::string link;  ///< what the farthest pair is joined by: "shm", "tcp virtual"
-};
-
-std::map<std::string, Tier> tiers_of_groups(const Reader& reader, std::int64_t run) {
-  const Table table = reader.query(
-      "SELECT v.run_id, v.environment, v.backend, v.architecture, v.ranks, v.group_knobs, "
-      "l.regime_json AS regime, (SELECT count(DISTINCT k.facts_json ->> '$.system.boot_id') "
-      "FROM launch_rank k WHERE k.launch_id = v.launch_row) AS nodes FROM (SELECT max(launch_row) "
-      "AS newest FROM v_launch WHERE run_row = ?1 AND launch_status = 'ok' AND regime_id IS NOT "
-      "NULL GROUP BY group_row) JOIN v_launch v ON v.launch_row = newest JOIN launch l ON l.id = "
-      "newest",
-      {run});
-  const TableView rows(table);
-  std::map<std::string, Tier> tiers;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto regime = stored_json(rows.text(i, "regime"));
-    const auto nodes = std::max<std::int64_t>(1, rows.integer(i, "nodes"));
-    const auto part = [&](const char* name) { return fact_text(regime, "ingredients", name); };
-    const bool inside = nodes == 1 && part("intra_link") != "none";
-    tiers[group_key(group_figure(rows, i))] = {
-        link_tier(regime, static_cast<int>(nodes)),
-        inside ? part("intra_link") : part("inter_link") + " " + part("inter_tier")};
-  }
-  return tiers;
-}
-
 /// A configuration that was measured for a piece of work.
 struct Candidate {
   CellFigure figure;  ///< ranks are workers where architectures are compared
   TrainedCell trained;
-  Tier tier;
+  GroupTier tier;
 };
 
 /// The work itself: what must be done, however and wherever.
@@ -78,6 +48,7 @@ std::vector<Candidate> load_candidates(const Reader& reader, std::int64_t run) {
     const auto tier = tiers.find(group_key(figure));
     if (tier == tiers.end()) continue;
     const bool training = figure.collective == "training";
+    if (!compares_by_time(figure)) continue;
     if (training) {
       Candidate one{figure, trained_cell(figure), tier->second};
       one.figure.ranks = one.trained.workers;

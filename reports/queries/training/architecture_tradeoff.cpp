@@ -76,7 +76,7 @@ TradeoffFinding architecture_finding(const std::string& property,
   if (property == "bandwidth-optimal") return volume_finding(fastest);
   if (property == "latency-optimal") return start_up_finding(fastest);
   if (property == "GPUs lost to servers") return gpu_cost(fastest);
-  return {kNotMeasured, "needs workers of different speeds"};
+  return {kNotMeasured, "of slowed workers: query synchronisation_tradeoff"};
 }
 
 Table architecture_tradeoff_table(const Reader& reader, const std::vector<std::int64_t>& runs,
@@ -95,7 +95,8 @@ Table architecture_tradeoff_table(const Reader& reader, const std::vector<std::i
           if ((e->cell->figure.architecture == "ps") == server) own.push_back(e);
         const bool gossip = published.technique == "gossip";
         const TradeoffFinding finding =
-            gossip ? TradeoffFinding{kNotMeasured, "gossip does not run here"}
+            gossip ? TradeoffFinding{kNotMeasured,
+                                     "its steps do not compare: query synchronisation_profile"}
                    : architecture_finding(published.property, own, server);
         table.rows.push_back(tradeoff_row(workload.empty() ? nullptr : workload.front(), run_id,
                                           published, gossip || own.empty() ? nullptr : own.front(),

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "core/statistics/verdict.hpp"
 #include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
+#include "reports/model/target_times.hpp"
 #include "reports/queries/query.hpp"
 
 namespace dynamiccl {
@@ -15,9 +17,13 @@ struct Trained {
   CellFigure figure;
   TrainedCell cell;
   double intensity = 0;
-  double speedup = 0;  ///< median over launches
+  std::optional<double> speedup;  ///< median over launches
+  double target = 0;              ///< accuracy; the figure's times are those until it
+  std::string task;
 };
 
+/// Those that train as one process would, by their steps; and all that have a target, by the time
+/// until they reach it, in all launches.
 std::vector<Trained> load(const Reader& reader, std::int64_t run) {
   const Table table = reader.query(
       "SELECT m.*, t.intensity AS intensity, t.speedup AS speedup "
@@ -26,32 +32,37 @@ std::vector<Trained> load(const Reader& reader, std::int64_t run) {
       {run});
   const TableView rows(table);
   std::map<std::string, std::vector<double>> speedups;
-  std::map<std::string, std::size_t> row_of;
+  std::map<std::string, double> intensity;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto key = key_without(figure_cell(rows, i), "");
-    row_of[key] = i;
+    intensity[key] = rows.real(i, "intensity").value_or(0);
     if (const auto speedup = rows.real(i, "speedup")) speedups[key].push_back(*speedup);
   }
   std::vector<Trained> trained;
   for (auto& figure : load_figures(reader, {run})) {
     const auto key = key_without(figure, "");
-    const auto row = row_of.find(key);
-    if (figure.collective != "training" || row == row_of.end()) continue;
-    if (!trained_as_one(figure)) continue;  // those are ranked by time to a target
-    Trained one;
-    one.cell = trained_cell(figure);
-    one.intensity = rows.real(row->second, "intensity").value_or(0);
-    one.speedup = median(speedups[key]);
-    one.figure = std::move(figure);
+    const auto found = intensity.find(key);
+    if (figure.collective != "training" || found == intensity.end()) continue;
+    if (!trained_as_one(figure)) continue;
+    Trained one{std::move(figure), {}, found->second, median(speedups[key]), 0, ""};
+    one.cell = trained_cell(one.figure);
     trained.push_back(std::move(one));
+  }
+  for (auto& cell : target_cells(reader, run)) {
+    if (cell.figure.launches.empty() || !cell.always_reached()) continue;
+    const auto found = intensity.find(key_without(cell.figure, ""));
+    trained.push_back({std::move(cell.figure), std::move(cell.cell),
+                       found == intensity.end() ? 0 : found->second, std::nullopt, cell.target,
+                       std::move(cell.task)});
   }
   return trained;
 }
 
-/// A regime of the atlas, in its order: environment, backend, intensity, model, batch, workers.
+/// A regime of the atlas, in its order: environment, backend, intensity, model, batch, workers, and
+/// what is to be reached.
 auto regime_of(const Trained& t) {
   return std::tuple(environment_order(t.figure.environment), t.figure.backend, t.intensity,
-                    t.cell.model, t.cell.batch, t.cell.workers);
+                    t.cell.model, t.cell.batch, t.cell.workers, t.task);
 }
 
 std::string method_of(const Trained& t) {
@@ -93,7 +104,8 @@ Table atlas_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                              method_of(best),
                              f.median_us()};
       add_bounds(row, f.interval());
-      row.emplace_back(best.speedup);
+      row.push_back(or_null(best.target > 0 ? std::optional(best.target) : std::nullopt));
+      row.push_back(or_null(best.speedup));
       row.push_back(or_null(alone ? "" : method_of(methods[1])));
       row.push_back(or_null(alone ? std::nullopt : std::optional(lead.value)));
       add_bounds(row, lead.interval);
@@ -117,16 +129,18 @@ Query atlas_query() {
   return {.title = "Regime atlas of training",
           .row =
               "one model, batch and number of workers: the best method with its speed-up, the "
-              "runner-up, and whether the lead is sure",
+              "runner-up, and whether the lead is sure; with a target accuracy another row, of all "
+              "ways that reached it in every launch, lossy ones among them, by the time until then",
           .columns = R"(
 run_id environment backend model intensity batch workers
 methods | integer | methods that were measured
 launches
 best | text | the fastest method with its settings
-step_us
+step_us | us, real, interval | one training step; with a target the time until it was reached
+target | real | accuracy on held-out samples that was to be reached; NULL: steps are compared
 speedup | real | throughput over one worker's
 runner_up lead worst
-worst_step_us | us, real | a step of the slowest
+worst_step_us | us, real | the same of the slowest
 lead_is_sure
 )",
           .method = verdict_method(),

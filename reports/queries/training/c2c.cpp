@@ -59,7 +59,7 @@ Table c2c_table(const Reader& reader, const std::vector<std::int64_t>& runs,
   Table table;
   for (const std::int64_t run : runs) {
     const auto cells = c2c_cells(reader, run, load_figures(reader, {run}));
-    const auto workloads = saturations(cells);
+    const auto workloads = saturations(reader, run, cells);
     for (const auto& cell : cells) {
       const auto own = std::find_if(workloads.begin(), workloads.end(),
                                     [&](const auto& one) { return one.best == &cell; });

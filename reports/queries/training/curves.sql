@@ -1,6 +1,7 @@
 -- title: Learning curves
 -- row: one step of one training cell, by the launch with the median step: its loss and, where it was taken, the
---   accuracy on held-out samples (the lowest of the workers), over steps, samples and time
+--   accuracy on held-out samples (the lowest of the workers), over steps, samples, time and
+--   bytes sent
 -- columns:
 --   run_id
 --   cell_id | text | id of the cell
@@ -10,6 +11,7 @@
 --   loss | real | of the first worker
 --   accuracy | real | on held-out samples, the lowest of the workers
 --   trained_us | us, real | sum of its steps, without evaluations
+--   sent_bytes | bytes, real | payload sent by the busiest rank so far, by the mean of its steps or rounds
 --   settings
 -- Of the first worker. samples: of all workers so far. trained_us: sum of its steps, without evaluations. Steps of the
 -- warm-up train too and count, except before epochs, which start anew.
@@ -52,7 +54,7 @@ accuracies AS MATERIALIZED (
 SELECT w.run_id, w.cell_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, w.workers,
        w.block, t.step, t.step * w.step_samples AS samples, l.loss,
        coalesce(a.accuracy, CASE WHEN t.step = t.last_step AND NOT w.by_epochs THEN w.last_accuracy END) AS accuracy,
-       t.trained_us, w.settings
+       t.trained_us, t.step * w.wire_bytes AS sent_bytes, w.settings
 FROM trained t
 JOIN worker w ON w.measurement_row = t.measurement_row
 LEFT JOIN losses l ON l.measurement_row = t.measurement_row AND l.recorded = t.recorded

@@ -132,7 +132,9 @@ const TrainedSide* ring_partner(const std::vector<TrainedSide>& all, const Train
 /// Collects rows, whose verdicts come when all ratios of the run are known.
 class ServerRingRows {
  public:
-  void add(const TrainedSide& server, const TrainedSide& ring, const char* basis) {
+  /// @param carrier the library that moved the server's gradients
+  void add(const TrainedSide& server, const TrainedSide& ring, const char* basis,
+           const std::string& carrier) {
     const CellFigure a = whole_training(server);
     const CellFigure b = whole_training(ring);
     ratios_.push_back(time_ratio(a, b));
@@ -157,6 +159,7 @@ class ServerRingRows {
         ratios_.back().value};
     add_bounds(row, ratios_.back().interval);
     rows_.push_back(std::move(row));
+    carriers_.push_back(carrier.empty() ? "" : "server's gradients carried by " + carrier);
   }
 
   void finish(Table& table) {
@@ -170,8 +173,9 @@ class ServerRingRows {
       const std::pair place{published_family(plain_text(row[2])), plain_text(row[1])};
       const auto known = published.find(place);
       row.emplace_back(std::string(name_of(verdicts[i])));
-      add_published_times(
-          row, known == published.end() ? std::nullopt : std::optional(known->second), "");
+      add_published_times(row,
+                          known == published.end() ? std::nullopt : std::optional(known->second),
+                          carriers_[i]);
       seen.insert(place);
       table.rows.push_back(std::move(row));
     }
@@ -191,7 +195,22 @@ class ServerRingRows {
  private:
   std::vector<std::vector<Value>> rows_;
   std::vector<Ratio> ratios_;
+  std::vector<std::string> carriers_;
 };
+
+/// The library that moved a cell's gradients, by key_without(figure, "").
+std::map<std::string, std::string> carriers_of(const Reader& reader, std::int64_t run) {
+  const Table table = reader.query(
+      "SELECT m.*, max(json_extract(t.details_json, '$.carried_by')) AS carrier "
+      "FROM v_measurement m JOIN training t ON t.measurement_id = m.measurement_row "
+      "WHERE m.run_row = ?1 AND m.counts GROUP BY m.cell_row",
+      {run});
+  const TableView rows(table);
+  std::map<std::string, std::string> carriers;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    carriers[key_without(figure_cell(rows, i), "")] = rows.text(i, "carrier");
+  return carriers;
+}
 
 Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t>& runs,
                             const QueryScope& /*scope*/) {
@@ -201,12 +220,15 @@ Table ps_against_ring_table(const Reader& reader, const std::vector<std::int64_t
     const auto trained = load_sides(load_figures(reader, {run}));
     ServerRingRows pairs;
     pairs.run_id = TableView(named).text(0, "uuid");
+    const auto carriers = carriers_of(reader, run);
     for (const auto& server : trained) {
       if (!server.server) continue;
+      const auto known = carriers.find(key_without(server.figure, ""));
+      const std::string carrier = known == carriers.end() ? "" : known->second;
       if (const auto* ring = ring_partner(trained, server, true))
-        pairs.add(server, *ring, "equal ranks");
+        pairs.add(server, *ring, "equal ranks", carrier);
       if (const auto* ring = ring_partner(trained, server, false))
-        pairs.add(server, *ring, "equal workers");
+        pairs.add(server, *ring, "equal workers", carrier);
     }
     pairs.finish(table);
   }

@@ -7,6 +7,7 @@
 --   method
 --   synchronisation | text | when workers wait for each other
 --   compression | text | codec of the gradients
+--   carried_by | text | the library that moved the gradients
 --   launches
 --   reached | integer | launches in which every worker reached the target
 --   steps | integer | steps or rounds until then, median
@@ -33,7 +34,8 @@
 -- need: the accuracy is looked at after each, or at its `looks`. beyond_plain takes the same plain cells, those without
 -- a target too.
 WITH taken AS (
-  SELECT v.*, json_extract(t.details_json, '$.trained_us') AS trained_us,
+  SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
+         json_extract(t.details_json, '$.trained_us') AS trained_us,
          json_extract(t.details_json, '$.target_reached') AS met,
          json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
          json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS distance,
@@ -96,7 +98,7 @@ met AS (
   SELECT cell_id, sum(coalesce(met, 0)) AS reached FROM taken GROUP BY cell_id
 )
 SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers, n.task, n.method,
-       n.synchronisation, n.compression, n.n AS launches, m.reached, n.steps_done AS steps, 
+       n.synchronisation, n.compression, n.carried_by, n.n AS launches, m.reached, n.steps_done AS steps, 
        coalesce(n.steps_done * n.step_samples, n.worker_steps * n.batch * n.workers) AS samples,
        n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
        r.low AS over_plain_low, r.high AS over_plain_high, f.median AS beyond_plain, f.low AS beyond_plain_low,

@@ -6,6 +6,7 @@
 #include "db/decision_log.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/tune/run_plan.hpp"
+#include "orchestrator/tune/work_time.hpp"
 #include "reports/model/published.hpp"
 #include "tests/db/synthetic.hpp"
 #include "tests/orchestrator/experiment/demo_experiment.hpp"
@@ -105,6 +106,60 @@ TEST_CASE("times are compared per unit of work: a server does none") {
   const TuneTask& task = plan.tasks[0];
   CHECK(task.runs[arm_named(plan, "gloo ps bsp-ps")].work_scale == 1.5);
   CHECK(task.runs[arm_named(plan, "gloo ring mg-wfbp")].work_scale == 1);
+}
+
+TEST_CASE("ways to wait are arms where there is an accuracy to reach, and no choice without one",
+          "[D-27][H-12]") {
+  const auto work = [](const std::string& reach) {
+    return "[[work]]\ntraining = \"bsp-a2a\"\nmodel = \"cnn-small\"\n" + reach +
+           "[[work]]\ntraining = \"bsp-a2a\"\nmodel = \"cnn-small\"\nsynchronisation = "
+           "\"local\"\nlocal_steps = 8\n" +
+           reach;
+  };
+  const TunePlan plan = planned_run(parsed(work("epochs = 4\ntarget = 0.6\n"), "\"ring\""));
+  REQUIRE(plan.tasks.size() == 1);
+  const TuneTask& task = plan.tasks[0];
+  std::set<std::string> ways;
+  for (std::size_t a = 0; a < task.arms(); ++a) ways.insert(task.text(plan, a));
+  CHECK(ways == std::set<std::string>{"openmpi ring bsp-a2a to 0.6",
+                                      "openmpi ring bsp-a2a local local_steps=8 to 0.6",
+                                      "gloo ring bsp-a2a to 0.6",
+                                      "gloo ring bsp-a2a local local_steps=8 to 0.6"});
+  for (const RunChoice& run : task.runs) CHECK(run.work_scale == 1);
+  // Steps of local SGD say nothing by their time.
+  const TunePlan steps = planned_run(parsed(work(""), "\"ring\""));
+  REQUIRE(steps.tasks.size() == 1);
+  CHECK(steps.tasks[0].arms() == 2);
+  CHECK_THROWS_WITH(planned_run(parsed(work(""), "\"ring\"", "\"gloo\"")),
+                    ContainsSubstring("1 cells that do not train as one process would"));
+  // Times until different accuracies are different work.
+  CHECK_THROWS_WITH(planned_run(parsed(work("epochs = 4\ntarget = [0.5, 0.6]\n"), "\"ring\"")),
+                    ContainsSubstring("alike"));
+}
+
+TEST_CASE("an accuracy is reached when the slowest worker is there, and by all of them") {
+  const auto worker = [](double trained_us, bool reached) {
+    CellRecord record;
+    record.training.emplace();
+    record.training->role = "worker";
+    record.training->accuracy = 0.61;
+    record.training->details = {{"trained_us", trained_us},
+                                {"target_reached", reached},
+                                {"accuracies", {{50, 0.4}, {100, 0.61}}}};
+    return record;
+  };
+  CellRecord server;
+  server.training.emplace();
+  server.training->role = "server";
+  const CellRecord fast = worker(900, true);
+  const CellRecord slow = worker(1000, true);
+  const CellRecord never = worker(1000, false);
+  const TimeToTarget time = time_to_target({{0, &server}, {1, &fast}, {2, &slow}});
+  CHECK(time.reached);
+  CHECK(time.trained_us == 1000);
+  CHECK(time.steps == 100);
+  CHECK_FALSE(time_to_target({{0, &fast}, {1, &never}}).reached);
+  CHECK_FALSE(time_to_target({{0, &server}}).reached);
 }
 
 TEST_CASE("published figures and the ratio of communication to computation are the prior") {

@@ -58,3 +58,10 @@ TEST_CASE("the plugin's connections by TCP are not taken for the folder's") {
     (transport_of_way(way) == "folder" ? folder : net) += count;
   CHECK(transport_of_counts(0, 0, folder, net) == "mixed");
 }
+
+TEST_CASE("bytes that the plugin counted decide what the folder's connections were") {
+  CHECK(transport_of_bytes("folder", 4096, 0) == "folder");
+  CHECK(transport_of_bytes("folder", 4096, 8) == "mixed");
+  CHECK(transport_of_bytes("folder", 0, 8) == "net");
+  CHECK(transport_of_bytes("p2p", 0, 8) == "p2p");
+}

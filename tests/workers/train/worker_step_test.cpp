@@ -167,6 +167,33 @@ TEST_CASE("queued updates are applied together once a step, unless the next pass
         Calls{"update 3", "apply", "update 2", "apply", "update 1", "apply", "backward is over"});
 }
 
+TEST_CASE("what goes as one message is told behind the backward pass, on the host", "[a-13]") {
+  class Told final : public QueueingExchange {
+   public:
+    explicit Told(Calls& calls) : calls_(calls) {}
+    void ready(std::size_t gradient) override {
+      calls_.push_back(fmt::format("ready {}", gradient));
+      QueueingExchange::ready(gradient);
+    }
+
+   private:
+    Calls& calls_;
+  };
+  // The thread that sends would take the core from what is left of the pass.
+  const auto told = [](TrainingMethod method) {
+    Trained trained(method);
+    Told exchange(trained.calls);
+    trained.worker.begin(exchange);
+    trained.worker.step(exchange, false);
+    return trained.of({"ready", "backward"});
+  };
+  const Calls behind{"backward is over", "ready 0", "ready 1", "ready 2"};
+  CHECK(told(TrainingMethod::bsp_a2a) == behind);
+  CHECK(told(TrainingMethod::bsp_ps) == behind);
+  CHECK(told(TrainingMethod::wfbp_a2a) ==
+        Calls{"ready 0", "ready 1", "ready 2", "backward is over"});
+}
+
 TEST_CASE("a step alone copies gradients as real steps do, one at a time where each is timed",
           "[d-40]") {
   Trained trained(TrainingMethod::mg_wfbp);

@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/vocabulary/text.hpp"
+#include "core/vocabulary/units.hpp"
+#include "reports/model/published.hpp"
+#include "reports/model/run_facts.hpp"
+#include "reports/model/table_view.hpp"
+#include "reports/queries/query.hpp"
+#include "reports/queries/training/synchronisation_rows.hpp"
+#include "reports/queries/training/tradeoff_row.hpp"
+
+namespace dynamiccl {
+namespace {
+
+TradeoffFinding consistency_finding(const WaitedCell& cell) {
+  if (cell.consensus_distance)
+    return {fmt::format("distance {:.3g}", *cell.consensus_distance),
+            "root of the workers' mean squared distance from their mean, at the end"};
+  if (cell.most_stale)
+    return {fmt::format("{} behind", *cell.most_stale),
+            "gradients applied between a worker's weights and its own, at most"};
+  if (cell.plain) return {"the same bits", "after each step: weights are compared at the end"};
+  if (!cell.rounds_per_step || *cell.rounds_per_step <= 0) return {};
+  return {fmt::format("the same bits every {:.3g} steps", 1 / *cell.rounds_per_step),
+          "after each average"};
+}
+
+TradeoffFinding frequency_finding(const WaitedCell& cell) {
+  if (!cell.rounds_per_step) return {};
+  const double sent = *cell.rounds_per_step * (1 - cell.unsent.value_or(0));
+  return {fmt::format("{:.3g} a step", sent), "exchanges in a step of each worker"};
+}
+
+TradeoffFinding congestion_finding(const WaitedCell& cell) {
+  if (!cell.busiest_over_mean) return {};
+  return {fmt::format("{:.2f} times", *cell.busiest_over_mean),
+          fmt::format(
+              "bytes of the busiest rank over a rank's mean{}",
+              cell.sent_bytes
+                  ? fmt::format("; it sent {}",
+                                format_bytes(Bytes(static_cast<std::uint64_t>(*cell.sent_bytes))))
+                  : "")};
+}
+
+TradeoffFinding convergence_finding(const WaitedCell& cell) {
+  std::string reached;
+  if (cell.reached)
+    reached =
+        fmt::format("; {:.0f} of {} launches reached the target", *cell.reached, cell.launches);
+  if (cell.plain) return {"plain SGD", "what others are held against" + reached};
+  if (!cell.beyond_plain) return {};
+  return {fmt::format("{:+.1f} points", 100 * *cell.beyond_plain),
+          fmt::format("accuracy less plain SGD's, [{:+.1f}, {:+.1f}]{}",
+                      100 * cell.beyond_plain_low.value_or(0),
+                      100 * cell.beyond_plain_high.value_or(0), reached)};
+}
+
+TradeoffFinding profile_finding(const std::string& property, const WaitedCell* cell) {
+  if (cell == nullptr) return {};
+  if (property == "consistency") return consistency_finding(*cell);
+  if (property == "frequency") return frequency_finding(*cell);
+  if (property == "congestion") return congestion_finding(*cell);
+  return convergence_finding(*cell);
+}
+
+std::string workload_of(const WaitedCell& cell) {
+  return join({cell.environment, cell.backend, cell.model, std::to_string(cell.batch),
+               std::to_string(cell.workers), cell.task},
+              "|");
+}
+
+std::vector<Value> profile_row(const std::string& run_id, const WaitedCell* like,
+                               const PublishedLabel& label, const WaitedCell* cell) {
+  std::vector<Value> row(6);
+  row[0] = run_id;
+  if (like != nullptr) {
+    row[1] = like->environment;
+    row[2] = like->backend;
+    row[3] = like->model;
+    row[4] = like->batch;
+    row[5] = like->workers;
+  }
+  const TradeoffFinding finding = profile_finding(label.property, cell);
+  row.emplace_back(label.property);
+  row.emplace_back(label.technique);
+  row.push_back(or_null(label.label));
+  row.emplace_back(finding.measured);
+  row.push_back(or_null(cell == nullptr
+                            ? std::string()
+                            : cell->method + " " + cell->synchronisation +
+                                  (cell->compression == "none" ? "" : " " + cell->compression)));
+  row.push_back(or_null(finding.evidence));
+  return row;
+}
+
+Table synchronisation_profile_table(const Reader& reader, const std::vector<std::int64_t>& runs,
+                                    const QueryScope& /*scope*/) {
+  Table table;
+  for (const std::int64_t run : runs) {
+    const std::string run_id = run_uuid_of(reader, run);
+    const auto cells = waited_cells(reader, run);
+    std::map<std::string, std::vector<const WaitedCell*>> workloads;
+    for (const auto& cell : cells) workloads[workload_of(cell)].push_back(&cell);
+    if (workloads.empty()) workloads[""];  // the published labels stand alone
+    for (const auto& [name, own] : workloads)
+      for (const PublishedLabel& label : training_studies().waiting_profile) {
+        // The fastest of those with gradients as they are stands for the mode.
+        const WaitedCell* cell = nullptr;
+        for (const WaitedCell* one : own)
+          if (one->mode.profile == label.technique && one->compression == "none" &&
+              (cell == nullptr || one->trained_us < cell->trained_us))
+            cell = one;
+        table.rows.push_back(profile_row(run_id, own.empty() ? nullptr : own.front(), label, cell));
+      }
+  }
+  return table;
+}
+
+}  // namespace
+
+Query synchronisation_profile_query() {
+  return {.title = "Four properties of synchronisation",
+          .row =
+              "one property that the survey gives a place of the sum and a synchronisation "
+              "(consistency, frequency, congestion, convergence), and what was measured of it in "
+              "one workload that trained for epochs, by the fastest such cell",
+          .columns = R"(
+run_id environment backend model batch workers property
+technique | text | place of the sum (PS, AR, gossip) and synchronisation
+published measured method evidence
+)",
+          .of_runs = synchronisation_profile_table};
+}
+
+}  // namespace dynamiccl

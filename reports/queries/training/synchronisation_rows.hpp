@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "db/reader.hpp"
+#include "reports/model/waiting_modes.hpp"
+
+namespace dynamiccl {
+
+// What the two queries of published ways to wait have in common.
+
+/// One row of query time_to_target with what it is held against.
+struct WaitedCell {
+  std::string environment;
+  std::string backend;
+  std::string architecture;
+  std::string model;
+  std::int64_t batch = 0;
+  std::int64_t workers = 0;
+  std::string task;
+  std::string method;
+  std::string synchronisation;
+  std::string compression;
+  std::string settings;
+  std::int64_t launches = 0;
+  std::optional<double> reached;  ///< launches; nullopt without a target
+  double samples = 0;             ///< of all workers until the target, or until the epochs ended
+  double trained_us = 0;
+  std::optional<double> rounds_per_step;  ///< meetings in a step of a worker
+  std::optional<double> over_plain;       ///< time
+  std::optional<double> beyond_plain;     ///< accuracy at the end, less plain SGD's
+  std::optional<double> beyond_plain_low;
+  std::optional<double> beyond_plain_high;
+  std::optional<std::int64_t> most_stale;
+  std::optional<double> consensus_distance;
+  std::optional<double> unsent;
+  std::optional<double> busiest_over_mean;  ///< bytes sent by the busiest rank over a rank's mean
+  std::optional<double> sent_bytes;         ///< by the busiest rank until then
+  bool plain = false;                       ///< plain SGD
+  WaitingMode mode;
+};
+
+/// @param run row key
+std::vector<WaitedCell> waited_cells(const Reader& reader, std::int64_t run);
+
+/// The fastest plain SGD of the same environment, backend, task and workers; nullptr: not measured.
+const WaitedCell* plain_of(const std::vector<WaitedCell>& cells, const WaitedCell& of);
+
+}  // namespace dynamiccl

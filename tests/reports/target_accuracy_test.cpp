@@ -1,0 +1,200 @@
+// Ways to train that lose something, ranked by the time until an accuracy, beside what is published
+// of them.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <map>
+
+#include "reports/model/table_view.hpp"
+#include "reports/model/waiting_modes.hpp"
+#include "reports/queries/registry.hpp"
+#include "reports/render/answer.hpp"
+#include "reports/render/report.hpp"
+#include "tests/reports/trained_run.hpp"
+
+using namespace dynamiccl;
+using namespace dynamiccl::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+constexpr const char* kSlowLink = R"({"ingredients":{"intra_link":"none","inter_link":"tcp",
+                                      "inter_tier":"shaped-100Mbit/s"}})";
+
+TrainedCase plain(double trained_us = 10'000) {
+  TrainedCase one{"bsp-a2a", "mlp", 8, 2, 1200, usual_figures()};
+  one.extra = R"(,"epochs":"4","target":"0.6")";
+  return reaching(one, trained_us, 100, 100, 0.62);
+}
+
+TrainedCase local(double trained_us = 2000, bool reached = true) {
+  TrainedCase one{"bsp-a2a", "mlp", 8, 2, 900, usual_figures()};
+  one.extra = R"(,"epochs":"4","target":"0.6","synchronisation":"local","local_steps":"8")";
+  return reaching(one, trained_us, 20, 160, 0.60, reached);
+}
+
+std::string advice_in(const TrainedRun& run) {
+  const Table table = run.query("c2c");
+  const TableView rows(table);
+  std::string advice;
+  for (std::size_t i = 0; i < rows.size(); ++i) advice += rows.text(i, "advice");
+  return advice;
+}
+
+}  // namespace
+
+TEST_CASE("the atlas ranks all ways to a target accuracy by the time until it", "[G-11][D-98]") {
+  TrainedCase sooner = local(500, false);
+  sooner.extra = R"(,"epochs":"4","target":"0.6","synchronisation":"local","local_steps":"32")";
+  const TrainedRun run({plain(), local(), sooner});
+  const Table table = run.query("atlas");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  const std::size_t reached = rows.real(0, "target") ? 0 : 1;
+  // Steps: plain SGD alone. Until 0.6: both that reached it in all launches.
+  CHECK(rows.integer(1 - reached, "methods") == 1);
+  CHECK(rows.integer(reached, "methods") == 2);
+  CHECK(rows.real(reached, "target") == 0.6);
+  CHECK_THAT(rows.text(reached, "best"), ContainsSubstring("local_steps\":\"8\""));
+  CHECK_THAT(rows.text(reached, "runner_up"), ContainsSubstring("bsp-a2a"));
+  CHECK_THAT(*rows.real(reached, "step_us"), WithinRel(2000 * 1.01, 1e-6));
+  CHECK_THAT(*rows.real(reached, "lead"), WithinRel(5.0, 1e-6));
+  CHECK(rows.text(reached, "lead_is_sure") == "yes");
+}
+
+TEST_CASE("where only sending less helps, what was measured to help is named", "[E-147][H-12]") {
+  CHECK_THAT(
+      advice_in(TrainedRun({plain(), local()})),
+      ContainsSubstring("measured here: bsp-a2a local, local_steps 8 takes 0.2 [0.2, 0.2] of "
+                        "bsp-a2a's time to accuracy 0.6 (3 launches)"));
+  CHECK_THAT(advice_in(TrainedRun({plain(), local(20'000)})),
+             ContainsSubstring("none of 1 lossy way that was measured here reaches accuracy 0.6 "
+                               "surely sooner"));
+  // One that did not get there is none, however early it ended.
+  CHECK_THAT(advice_in(TrainedRun({plain(), local(500, false)})),
+             ContainsSubstring("none of 1 lossy way"));
+  TrainedCase steps = plain();
+  steps.extra.clear();
+  CHECK_THAT(advice_in(TrainedRun({steps})), ContainsSubstring("no lossy way was measured here"));
+}
+
+TEST_CASE("training that loses something is no best choice by its steps", "[D-98]") {
+  TrainedCase cheap{"bsp-a2a", "mlp", 8, 2, 10, usual_figures()};
+  cheap.extra = R"(,"compression":"onebit")";
+  const TrainedRun run({plain(), cheap});
+  const Table table = run.query("best");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.integer(0, "candidates") == 1);
+  CHECK_THAT(rows.text(0, "best_knobs"), !ContainsSubstring("onebit"));
+}
+
+TEST_CASE("four published properties of a synchronisation stand beside what was measured of them",
+          "[D-37][G-22]") {
+  TrainedCase ssp{"bsp-ps", "mlp", 8, 3, 100, usual_figures()};
+  ssp.extra = R"(,"epochs":"4","target":"0.6","synchronisation":"ssp")";
+  reaching(ssp, 8000, 100, 100, 0.61);
+  ssp.figures.details["staleness"] = {{"most", 5}, {"dropped", 0}};
+  ssp.figures.wire_bytes = 1000;
+  ssp.server_wire_bytes = 4000;
+  TrainedCase gossip{"d-psgd", "mlp", 8, 2, 100, usual_figures()};
+  gossip.extra = R"(,"epochs":"4","target":"0.6")";
+  reaching(gossip, 9000, 100, 100, 0.60);
+  gossip.figures.details["gossip"] = {{"consensus", {{100, 0.088}}}};
+  const TrainedRun run({plain(), local(), ssp, gossip});
+  const Table table = run.query("synchronisation_profile");
+  const TableView rows(table);
+  CHECK(rows.size() == 9 * 4);
+  std::map<std::string, std::size_t> row;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    row[rows.text(i, "technique") + " " + rows.text(i, "property")] = i;
+  const auto told = [&](const char* of, const char* column) {
+    return rows.text(row.at(of), column);
+  };
+  CHECK(told("AR BSP consistency", "measured") == "the same bits");
+  CHECK(told("AR LSGD consistency", "measured") == "the same bits every 8 steps");
+  CHECK(told("AR LSGD consistency", "published") == "normal");
+  CHECK(told("AR LSGD frequency", "measured") == "0.125 a step");
+  CHECK_THAT(told("AR LSGD convergence", "measured"), ContainsSubstring("-2.0 points"));
+  CHECK(told("PS SSP consistency", "measured") == "5 behind");
+  // 4000 of a server, 1000 of each of two workers: twice the mean.
+  CHECK(told("PS SSP congestion", "measured") == "2.00 times");
+  CHECK(told("gossip BSP consistency", "measured") == "distance 0.088");
+  CHECK(told("gossip ASP consistency", "measured") == "not measured");
+}
+
+TEST_CASE("a gain of a synchronisation is samples needed times time for each, on its tier",
+          "[D-38][D-99][D-101][F-09]") {
+  TrainedCase bsp = plain();
+  TrainedCase averaged = local();
+  bsp.environment = averaged.environment = "cross-docker-100mbit";
+  bsp.regime_json = averaged.regime_json = kSlowLink;
+  const TrainedRun run({bsp, averaged});
+  const Table table = run.query("synchronisation_tradeoff");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 2);
+  const std::size_t at = rows.text(0, "synchronisation") == "local" ? 0 : 1;
+  CHECK(rows.integer(at, "tier") == 4);
+  CHECK(rows.text(at, "on_tier") == "mandatory");
+  CHECK(rows.text(at, "gate") == "tier >= 2");
+  CHECK(rows.text(at, "order") == "1/sqrt(T)");
+  CHECK(rows.real(at, "published_worst") == -3.0);
+  CHECK_THAT(*rows.real(at, "accuracy_change"), WithinRel(-2.0, 1e-6));
+  // 20 rounds of 8 steps against 100 steps, in a fifth of the time.
+  CHECK_THAT(*rows.real(at, "samples_over_plain"), WithinRel(1.6, 1e-9));
+  CHECK_THAT(*rows.real(at, "sample_time_over_plain"), WithinRel(0.125, 1e-9));
+  CHECK_THAT(*rows.real(at, "over_plain"), WithinRel(0.2, 1e-9));
+  CHECK(rows.text(1 - at, "on_tier") == "infeasible");
+  CHECK_THAT(rows.text(1 - at, "note"), ContainsSubstring("local steps (1024)"));
+  CHECK(rows.text(at, "note").empty());
+}
+
+TEST_CASE("synchronous steps with plain gradients over the slowest links are warned of", "[F-12]") {
+  TrainedCase far = plain();
+  far.environment = "cross-docker-100mbit";
+  far.regime_json = kSlowLink;
+  const TrainedRun slow({far});
+  const std::string answer = render_full_answer(Reader(slow.file()), "last");
+  CHECK_THAT(answer, ContainsSubstring("tier 4: cross-docker-100mbit, mlp, batch 8") &&
+                         ContainsSubstring("infeasible") && ContainsSubstring("SWARM") &&
+                         ContainsSubstring("1024 steps"));
+  CHECK_THAT(render_report_markdown(Reader(slow.file()), "last"),
+             ContainsSubstring("## Where synchronous steps are known to be a bad choice"));
+  const TrainedRun near({plain()});
+  CHECK_THAT(render_full_answer(Reader(near.file()), "last"), !ContainsSubstring("tier 4"));
+  // Who sends less already is not told to.
+  TrainedCase sent_less = local();
+  sent_less.environment = far.environment;
+  sent_less.regime_json = kSlowLink;
+  const TrainedRun less({sent_less});
+  CHECK_THAT(render_full_answer(Reader(less.file()), "last"), !ContainsSubstring("tier 4"));
+}
+
+TEST_CASE("the page has accuracy over time and over the bytes that were sent", "[G-23]") {
+  TrainedCase one = local();
+  one.figures.wire_bytes = 1000;
+  one.figures.details["accuracies"] = {{5, 0.3}, {10, 0.61}};
+  one.figures.details["epochs"] = 2;
+  const TrainedRun run({plain(), one});
+  const std::string page = render_report_html(Reader(run.file()), "last");
+  // Ten measured rounds of 900 us in the median launch, 1 % longer.
+  CHECK_THAT(page, ContainsSubstring(R"("way":"bsp-a2a local, local_steps 8")") &&
+                       ContainsSubstring("5000.0,0.3],") && ContainsSubstring("10000.0,0.61]"));
+}
+
+TEST_CASE("ways to wait are found in the surveys' tables by their names", "[D-37]") {
+  CHECK(waiting_mode("ps", "ssp", "none").profile == "PS SSP");
+  CHECK(waiting_mode("ring", "post-local", "none").profile == "AR LSGD");
+  CHECK(waiting_mode("ring", "gossip local", "none").profile == "gossip LSGD");
+  CHECK(waiting_mode("ps", "grouped asp", "none").by_tier == "hybrid");
+  CHECK(waiting_mode("ring", "gossip bsp", "topk").order == "CHOCO-SGD");
+  CHECK(waiting_mode("ring", "bsp, then local", "none").profile.empty());
+  for (const char* mode : {"BSP", "stale-sync", "async", "local-sgd", "decentralised", "hybrid"})
+    CHECK(published_by_tier(mode) != nullptr);
+  for (const char* mode : {"BSP", "SSP", "ASP", "Local-SGD"})
+    CHECK(published_waiting(mode) != nullptr);
+  for (const char* method : {"BSP-SGD", "QSGD", "EF-SignSGD", "SSP-SGD", "ASP-SGD", "Top-k",
+                             "Local-SGD", "Gossip-SGD", "CHOCO-SGD"})
+    CHECK(published_order_of(method) != nullptr);
+}
