@@ -98,7 +98,9 @@ class SpawnPlan {
 pid_t spawn(const std::vector<std::string>& argv, const CommandOptions& options, const Pipe& out,
             const Pipe& err) {
   SpawnPlan plan;
-  posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(
+      &plan.actions, 0, options.input_file.empty() ? "/dev/null" : options.input_file.c_str(),
+      O_RDONLY, 0);
   if (options.output_file.empty()) {
     posix_spawn_file_actions_adddup2(&plan.actions, out.write_end(), 1);
     posix_spawn_file_actions_adddup2(&plan.actions, err.write_end(), 2);

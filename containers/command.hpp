@@ -13,6 +13,7 @@ namespace dynamiccl {
 struct CommandOptions {
   std::chrono::milliseconds timeout{60000};
   std::map<std::string, std::string> environment;  ///< added to this process's own
+  std::string input_file = {};                     ///< its stdin; "" = /dev/null
   std::string output_file;  ///< stdout and stderr are appended to it instead of being captured
   /// Asked ten times a second while it runs; true ends the command (TERM to its process group, then
   /// KILL). nullptr = not asked: what cleans up must come to its end.
@@ -27,7 +28,7 @@ struct CommandResult {
   std::string err;
 };
 
-/// Runs argv in a process group of its own without a shell, stdin from /dev/null, until it ends or
+/// Runs argv in a process group of its own without a shell until it ends or
 /// the timeout kills the group. A Ctrl-C at the terminal does not reach it, so that cleaning up is
 /// not cut short: only options.interrupted ends it early.
 /// @throws Error(environment) when the program cannot be started

@@ -20,7 +20,10 @@ void append(std::vector<std::string>& argv, std::initializer_list<std::string> m
 }
 
 std::vector<std::string> labels(const StartRequest& request, const DockerSite& site) {
-  return {"--label", "dynamiccl.run=" + request.run_id, "--label", "dynamiccl.owner=" + site.owner};
+  std::vector<std::string> marks{"--label", "dynamiccl.run=" + request.run_id};
+  // On another machine nobody can tell whether an owner of this one is alive.
+  if (!site.owner.empty()) append(marks, {"--label", "dynamiccl.owner=" + site.owner});
+  return marks;
 }
 
 std::string container_name(const DockerSite& site, int index) {
@@ -105,7 +108,9 @@ class Planner {
 
   [[nodiscard]] std::vector<std::string> run_argv(int index, int count) const {
     const std::string name = container_name(site_, index);
-    auto argv = engine_argv(engine_, {"run", "--detach", "--rm", "--name", name});
+    const bool held = !site_.held.empty();
+    auto argv =
+        engine_argv(engine_, {"run", held ? "--interactive" : "--detach", "--rm", "--name", name});
     // Orphans of a launch need a parent that collects them; a joined pid namespace has one.
     const bool own_pids =
         profile_.pid == Sharing::private_ || (profile_.pid == Sharing::shared && index == 0);
@@ -113,6 +118,7 @@ class Planner {
     const auto marks = labels(request_, site_);
     argv.insert(argv.end(), marks.begin(), marks.end());
     argv.insert(argv.end(), engine_.run_flags.begin(), engine_.run_flags.end());
+    argv.insert(argv.end(), site_.run_flags.begin(), site_.run_flags.end());
     add_network(argv, index);
     add_namespaces(argv, index);
     add_permissions(argv);
@@ -124,7 +130,11 @@ class Planner {
     add_gpus(argv, visible_gpus(index, count));
     for (const PlannedMount& mount : mounts)
       if (!mount.read_only) append(argv, {"--volume", mount.folder + ":" + mount.folder});
-    append(argv, {site_.image, "sleep", "infinity"});
+    argv.push_back(site_.image);
+    if (held)
+      argv.insert(argv.end(), site_.held.begin(), site_.held.end());
+    else
+      append(argv, {"sleep", "infinity"});
     return argv;
   }
 

@@ -23,6 +23,10 @@ struct DockerSite {
   std::vector<std::string>
       host_folders{};          ///< bound read-only (host_root_binds()), empty otherwise
   std::string library_path{};  ///< LD_LIBRARY_PATH that goes with them, "" = none
+  /// What the container runs while it stays, with its standard input held open by the engine's
+  /// client; empty = it stays by itself until it is removed.
+  std::vector<std::string> held{};
+  std::vector<std::string> run_flags{};  ///< further ones of every container
 };
 
 /// Pure: the same inputs give the same commands.

@@ -202,6 +202,14 @@ EngineSearch choose_engine(const EngineFacts& seen) {
   return {std::nullopt, why_none(facts), silent};
 }
 
+Engine named_engine(const std::vector<std::string>& command) {
+  Engine engine;
+  const std::string& program = command.front();
+  if (program.substr(program.rfind('/') + 1) == "podman") engine = podman_here(look_at_machine());
+  engine.command = command;
+  return engine;
+}
+
 EngineSearch find_engine() { return choose_engine(look_at_machine()); }
 
 }  // namespace dynamiccl

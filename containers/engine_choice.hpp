@@ -46,6 +46,10 @@ EngineFacts look_at_machine();
 /// Podman.
 EngineSearch choose_engine(const EngineFacts& facts);
 
+/// An engine as it is called on the nodes of a cluster, where this machine's Podman needs flags
+/// with the same. @param command {"podman"}, {"docker", "--host", "unix:///..."}
+Engine named_engine(const std::vector<std::string>& command);
+
 /// choose_engine(look_at_machine())
 EngineSearch find_engine();
 

@@ -33,7 +33,7 @@ std::vector<std::string> EnvironmentPlan::rank_command(
   for (const RankStart& start : starts) {
     if (rank >= first && rank < first + start.ranks) {
       std::vector<std::string> argv;
-      if (start.by_shell) argv.emplace_back("env");
+      if (start.by_shell) argv = start.inner;
       auto variables = start.marks;
       variables.insert(env.begin(), env.end());
       for (const auto& [variable, value] : variables) {

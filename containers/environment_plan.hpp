@@ -15,6 +15,7 @@ struct HostSlot {
   std::string address;  ///< IP address inside the profile's network, 127.0.0.1 on the host's
                         ///< network, "" on bare metal and in Apptainer
   int slots = 1;
+  std::string node = {};  ///< the machine that a container on a cluster's node is on, "" = `name`
 };
 
 /// How a launcher meets a started environment. Pure data: launchers turn it into argv.
@@ -27,15 +28,24 @@ struct LaunchShape {
   /// IMAGE}.
   std::vector<std::string> rank_prefix;
   /// Program that starts a command on a host as `AGENT [options] HOST COMMAND...` (an rsh agent);
-  /// visible under this path inside the containers too. Empty when all ranks are on localhost.
+  /// visible under this path inside the containers too. Empty when all ranks are on localhost, or
+  /// Slurm starts all that is elsewhere.
   std::string launch_agent;
   std::string subnet;        ///< CIDR of the ranks' network, "" = host network
   std::string host_address;  ///< the host's own address in that subnet, 127.0.0.1 without one
   std::string interface;     ///< the ranks' interface in that network ("eth0", "lo")
   /// srun's argv before what a backend adds, where Slurm starts the ranks; empty elsewhere.
   std::vector<std::string> step_prefix;
-  /// MPI's own launcher stands inside a Slurm allocation, which starts its daemons.
+  /// MPI's own launcher stands inside a Slurm allocation, which starts its daemons (by the
+  /// launch_agent, where there is one).
   bool slurm_daemons = false;
+  /// In rank_prefix's place for ranks that Slurm starts, where they enter a container that stays.
+  std::vector<std::string> step_rank_prefix = {};
+  /// Variables of ranks that Slurm starts so, where nobody says otherwise.
+  std::map<std::string, std::string> step_environment = {};
+  /// Variable that tells step_rank_prefix which others it has to hand on into the container, beside
+  /// those of Slurm and PMIx.
+  std::string names_variable = {};
   /// Environment of the launcher process itself: marks by which kill_commands and
   /// Environment::stop() find ranks on this host, whatever session a launcher puts them into.
   std::map<std::string, std::string> launcher_environment;
@@ -85,8 +95,10 @@ struct RankStart {
   std::string flag;                          ///< before every variable, "" = none
   std::map<std::string, std::string> marks;  ///< variables besides the rank's; these win
   std::vector<std::string> after;
-  /// All that follows `before` is one word for a shell, which begins with env (ssh).
+  /// All that follows `before` is one word for a shell (ssh).
   bool by_shell = false;
+  /// That word's own beginning, before the variables.
+  std::vector<std::string> inner = {"env"};
 };
 
 /// A file of the environment's folder, executable.

@@ -237,30 +237,34 @@ nlohmann::json engine_image_facts(const Engine& engine) {
 
 bool engine_has_image(const Engine& engine) { return !engine_image_id(engine).empty(); }
 
-void import_image(const Engine& engine, const Progress& progress) {
-  if (engine_has_image(engine)) return;
+ImageArchive prepare_image_archive(const std::string& engine, const Progress& progress) {
   if (host_root_wanted()) {
     make_host_root();
     const std::string tar = cache_folder() + "/host-root.tar";
     checked_output("cannot pack the host-root image",
                    {"tar", "-C", host_root_folder(), "-cf", tar, "."}, patient(progress));
-    checked_output("cannot import the host-root image",
-                   engine_argv(engine, {"import", tar, kHostRootImage}), patient(progress));
-    return;
+    return {tar, {}};
   }
   if (engine_image_name() != own_image_name())
     throw Error(ErrorKind::environment,
                 fmt::format("{} has no image {}, which DYNAMICCL_DOCKER_IMAGE names: build it from "
                             "containers/images/Dockerfile, or unset the variable",
-                            engine.name(), engine_image_name()));
+                            engine, engine_image_name()));
   const WorkerImage image = prepare_worker_image(progress);
-  say(progress,
-      fmt::format("importing the worker image into {} (once, a few seconds)", engine.name()));
-  const std::string label = fmt::format("LABEL {}={}", kContentLabel, image.content_sha256);
-  checked_output("cannot import the worker image",
-                 engine_argv(engine, {"import", "--change", label, image.folder + "/rootfs.tar",
-                                      engine_image_name()}),
-                 patient(progress));
+  return {image.folder + "/rootfs.tar",
+          {"--change", fmt::format("LABEL {}={}", kContentLabel, image.content_sha256)}};
+}
+
+void import_image(const Engine& engine, const Progress& progress) {
+  if (engine_has_image(engine)) return;
+  const ImageArchive archive = prepare_image_archive(engine.name(), progress);
+  if (!host_root_wanted())
+    say(progress,
+        fmt::format("importing the worker image into {} (once, a few seconds)", engine.name()));
+  std::vector<std::string> argv = engine_argv(engine, {"import"});
+  argv.insert(argv.end(), archive.flags.begin(), archive.flags.end());
+  argv.insert(argv.end(), {archive.file, engine_image_name()});
+  checked_output("cannot import the worker image", argv, patient(progress));
 }
 
 std::string named_apptainer_image() {

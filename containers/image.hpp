@@ -39,6 +39,17 @@ std::string engine_image_name();
 
 bool engine_has_image(const Engine& engine);
 
+/// The worker image as an engine takes it: `import FLAGS... FILE engine_image_name()`.
+struct ImageArchive {
+  std::string file;  ///< a tar
+  std::vector<std::string> flags;
+};
+
+/// Makes the archive where it is missing.
+/// @throws Error(environment), also where DYNAMICCL_DOCKER_IMAGE names an image, which is nobody's
+/// to make
+ImageArchive prepare_image_archive(const std::string& engine, const Progress& progress);
+
 /// Imports the worker image where the engine lacks it.
 /// @throws Error(environment)
 void import_image(const Engine& engine, const Progress& progress);

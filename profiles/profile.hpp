@@ -87,6 +87,11 @@ struct EnvironmentProfile {
   std::string unprivileged_variant;
   std::string cluster;  ///< how ranks get to which number of other machines, "" = all on this one;
                         ///< part of a group's identity, never read from a profile's file
+
+  /// Containers of Docker or Podman.
+  [[nodiscard]] bool in_engine() const {
+    return kind == EnvironmentKind::single_docker || kind == EnvironmentKind::cross_docker;
+  }
 };
 
 /// Reads every *.toml of the folders; later folders override earlier ones by name.

@@ -56,7 +56,11 @@ class Rig:
         self.build = build
         self.folder = tempfile.mkdtemp(prefix="dyn-cf-", dir="/tmp")
         self.nodes = [f"node{i + 1}" for i in range(nodes)]
-        self.script("up", self.folder, str(nodes), str(SOURCE), str(build))
+        try:
+            self.script("up", self.folder, str(nodes), str(SOURCE), str(build))
+        except BaseException:
+            self.down()
+            raise
 
     def script(self, command, folder, *words, check=True):
         argv = ["bash", str(SOURCE / "tests/e2e/cluster_rig.sh"), command, folder, *words]

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "containers/apptainer.hpp"
+#include "containers/cluster/node_containers.hpp"
 #include "containers/cluster/node_links.hpp"
 #include "containers/image.hpp"
 #include "containers/local_ranks.hpp"
@@ -73,7 +74,8 @@ std::vector<std::string> kill_everywhere(const ClusterSession& session,
   return {"timeout", "20", "/bin/sh", "-c", script + "wait"};
 }
 
-/// Ranks on the nodes, bare or each in Apptainer; nothing runs there between launches.
+/// Ranks on the nodes: bare or each in Apptainer, and nothing runs there between launches, or in
+/// containers of the nodes' engines.
 class ClusterEnvironment : public Environment {
  public:
   ClusterEnvironment(const EnvironmentProfile& profile, const StartRequest& request)
@@ -83,6 +85,13 @@ class ClusterEnvironment : public Environment {
     use_plan(plan_cluster(profile, request, name()));
     if (profile.kind == EnvironmentKind::singularity) image_ = apptainer_image_facts();
     if (session_->options().slurm()) slurm_ = slurm_facts(session_->job());
+    if (!profile.in_engine()) return;
+    try {
+      containers_ = std::make_unique<NodeContainers>(session_, plan(), Progress{});
+    } catch (...) {
+      remove_folder();
+      throw;
+    }
   }
   ~ClusterEnvironment() override { end_marked_processes(name()); }
 
@@ -104,6 +113,7 @@ class ClusterEnvironment : public Environment {
       facts["exec_argv"] = command_line(prefix);
       facts.update(image_);
     }
+    if (containers_) facts.update(containers_->provenance());
     return facts;
   }
 
@@ -116,7 +126,9 @@ class ClusterEnvironment : public Environment {
 
   void stop() override {
     end_marked_processes(name());
+    const std::string left = containers_ ? containers_->stop() : "";
     remove_folder();
+    if (!left.empty()) throw Error(ErrorKind::environment, "could not remove " + left);
   }
 
  private:
@@ -130,6 +142,7 @@ class ClusterEnvironment : public Environment {
   std::vector<ClusterNode> placed_;
   nlohmann::json image_;
   std::map<std::string, std::string> slurm_;
+  std::unique_ptr<NodeContainers> containers_;  ///< nullptr: ranks are in none of an engine
 };
 
 /// A remote shell; "" = ssh.
@@ -138,28 +151,14 @@ bool can_be_started(const std::string& shell) {
   return !find_program(shell.empty() ? "ssh" : shell).empty();
 }
 
-/// What a cluster with pyxis would be given for a profile of Docker.
-std::string pyxis_line(const EnvironmentProfile& profile) {
-  return fmt::format(
-      "srun --container-image=dynamiccl-worker --container-mounts=FOLDER:FOLDER {}WORKER run.json",
-      profile.network == Sharing::host ? "" : "--container-unshare=net,ipc,uts ");
-}
-
-/// What a host would be given for a profile of Docker or Podman. A network of its own would need an
-/// overlay between the engines of the hosts.
-std::string engine_line(const EnvironmentProfile& profile, const ClusterOptions& options) {
-  auto argv = remote_prefix(options, options.hosts.front().name);
-  argv.push_back(fmt::format(
-      "docker run --rm --network={} --volume=FOLDER:FOLDER dynamiccl-worker WORKER run.json",
-      profile.network == Sharing::host ? "host" : "OVERLAY"));
-  return command_line(argv);
-}
-
 }  // namespace
 
 std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& profile,
                                                       const ClusterSession& session) {
   const ClusterOptions& options = session.options();
+  // Planned alone, whatever this machine has.
+  if (profile.in_engine() && options.engine.front() == "pyxis")
+    return node_containers_reason(profile, options);
   if (options.slurm()) {
     if (auto reason = slurm_unavailable_reason())
       return fmt::format("{}. With it the nodes would be asked for by: {}", *reason,
@@ -172,13 +171,8 @@ std::optional<std::string> cluster_unavailable_reason(const EnvironmentProfile& 
                           : shell + " (cluster.remote_shell) is no program that can be started") +
            ". With it ranks would start by: " + command_line(argv);
   }
-  if (profile.kind == EnvironmentKind::single_docker ||
-      profile.kind == EnvironmentKind::cross_docker)
-    return fmt::format(
-        "containers of Docker or Podman are started on this machine alone; on the nodes of a "
-        "cluster use bare-metal or singularity. {}: {}",
-        options.slurm() ? "Where Slurm has pyxis it would be" : "One per node it would be",
-        options.slurm() ? pyxis_line(profile) : engine_line(profile, options));
+  if (profile.in_engine())
+    if (auto reason = node_containers_reason(profile, options)) return reason;
   if (profile.kind == EnvironmentKind::singularity &&
       (profile.launcher == LauncherPlace::inside || profile.ranks_per_container != 1))
     return "one Apptainer container does not reach over nodes: use launcher = \"outside\" and "
@@ -231,6 +225,7 @@ EnvironmentPlan plan_cluster(const EnvironmentProfile& profile, const StartReque
   for (const auto& node : placed)
     plan.starts.push_back({node.slots, remote_prefix(options, node.name), "", rank_marks(name, ""),
                            plan.shape.rank_prefix, true});
+  if (profile.in_engine()) plan_node_containers(profile, request, placed, plan);
   return plan;
 }
 

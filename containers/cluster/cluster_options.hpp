@@ -68,7 +68,10 @@ struct ClusterOptions {
   std::string time_limit;            ///< as Slurm takes it: "30", "2:00:00"; "" = the partition's
   std::vector<std::string> options;  ///< further ones of salloc or sbatch: "--account=physics"
   ClusterJobs jobs = ClusterJobs::one;
-  int jobs_ahead = 100;   ///< that wait in Slurm's queue at most, where each launch has one
+  int jobs_ahead = 100;  ///< that wait in Slurm's queue at most, where each launch has one
+  /// Container engine of the nodes, as it is called there: {"docker"}, {"podman"},
+  /// {"docker", "--host", "unix:///run/other.sock"}; {"pyxis"} = Slurm's plugin (plans alone).
+  std::vector<std::string> engine = {"docker"};
   std::string interface;  ///< the ranks' network, "" = that of the default route
   int wait_s = 86400;     ///< how long to wait for an allocation
 

@@ -10,6 +10,7 @@
 #include <future>
 #include <thread>
 
+#include "containers/cluster/node_latency.hpp"
 #include "containers/cluster/node_links.hpp"
 #include "containers/owner.hpp"
 #include "core/vocabulary/error.hpp"
@@ -334,8 +335,27 @@ bool ClusterSession::records_over_tcp() const {
          std::any_of(all.begin(), all.end(), [](const NodeReport& report) { return report.apart; });
 }
 
+const NodePlaces& ClusterSession::measured_places() {
+  // Of two nodes there is one pair, which is near to nobody; of very many it takes minutes.
+  constexpr std::size_t kLeast = 3;
+  constexpr std::size_t kMost = 64;
+  constexpr int kRounds = 2;
+  std::vector<std::string> names;
+  for (const auto& node : nodes()) names.push_back(node.name);
+  if (surveyed_.empty() || names == latency_of_) return measured_places_;
+  latency_of_ = names;
+  measured_places_.clear();
+  const auto argv = [this](const std::string& node, const std::vector<std::string>& command,
+                           bool takes_input) { return node_argv(node, command, takes_input); };
+  if (names.size() >= kLeast && names.size() <= kMost)
+    measured_places_ = places_by_latency(measure_latencies(
+        names, argv, surveyed_.front() + "/dynamiccl-probe", options_.interface, kRounds));
+  return measured_places_;
+}
+
 std::vector<std::string> ClusterSession::node_argv(const std::string& node,
-                                                   const std::vector<std::string>& command) const {
+                                                   const std::vector<std::string>& command,
+                                                   bool takes_input) const {
   if (!options_.slurm()) {
     auto argv = remote_prefix(options_, node);
     const std::string line = command_line(command);
@@ -344,15 +364,15 @@ std::vector<std::string> ClusterSession::node_argv(const std::string& node,
     return argv;
   }
   std::vector<std::string> argv{"srun",
-                                "--jobid=" + allocation_.job,
+                                "--jobid=" + (allocation_.job.empty() ? "JOB" : allocation_.job),
                                 "--overlap",
                                 "--nodes=1",
                                 "--ntasks=1",
                                 "--nodelist=" + node,
                                 "--mpi=none",
                                 "--export=ALL",
-                                "--job-name=dynamiccl",
-                                "--input=none"};
+                                "--job-name=dynamiccl"};
+  if (!takes_input) argv.emplace_back("--input=none");
   argv.insert(argv.end(), command.begin(), command.end());
   return argv;
 }
@@ -367,7 +387,8 @@ std::vector<NodeResult> ClusterSession::on_nodes(const std::vector<ClusterNode>&
       running.push_back(std::async(std::launch::async, [&, i] {
         const double began_s = now_s();
         try {
-          results[i] = {run_command(node_argv(nodes[i].name, command), options)};
+          results[i] = {
+              run_command(node_argv(nodes[i].name, command, !options.input_file.empty()), options)};
         } catch (const Error& error) {
           results[i].exit_code = 127;
           results[i].err = error.what();

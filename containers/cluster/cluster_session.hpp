@@ -13,6 +13,7 @@
 #include "containers/cluster/slurm_queue.hpp"
 #include "containers/command.hpp"
 #include "containers/progress.hpp"
+#include "profiles/detect/node_places.hpp"
 
 namespace dynamiccl {
 
@@ -88,9 +89,16 @@ class ClusterSession {
   /// ranks measure comes by connections.
   [[nodiscard]] bool records_over_tcp() const;
 
+  /// Where nodes() stand by the latency between them, for those of which nobody says it: measured
+  /// once, when it is first asked for after hold(). Empty where that tells nothing (fewer than
+  /// three nodes, or all alike), see places_by_latency().
+  [[nodiscard]] const NodePlaces& measured_places();
+
   /// argv that runs a command on a node.
+  /// @param takes_input what comes to its stdin goes to the command's
   [[nodiscard]] std::vector<std::string> node_argv(const std::string& node,
-                                                   const std::vector<std::string>& command) const;
+                                                   const std::vector<std::string>& command,
+                                                   bool takes_input = false) const;
   /// Runs a command on these nodes at once. @returns results in their order
   [[nodiscard]] std::vector<NodeResult> on_nodes(const std::vector<ClusterNode>& nodes,
                                                  const std::vector<std::string>& command,
@@ -124,6 +132,8 @@ class ClusterSession {
   std::set<std::string> were_well_;            ///< in some survey of these
   bool waited_ = false;                        ///< for hosts that were lost
   bool keeps_nodes_ = false;
+  std::vector<std::string> latency_of_;  ///< nodes that measured_places_ is of
+  NodePlaces measured_places_;
 };
 
 /// argv that runs a shell's command line on a host, without ever asking anybody for anything; that

@@ -197,7 +197,7 @@ std::optional<Backend> carrier(std::optional<Backend> asked, const LaunchSite& s
   return std::nullopt;
 }
 
-json node_pairs(const ClusterSession& cluster, const std::vector<std::string>& nodes,
+json node_pairs(ClusterSession& cluster, const std::vector<std::string>& nodes,
                 const MachineDeclarations& declared) {
   RankHosts hosts;
   hosts.declared = declared;
@@ -205,6 +205,7 @@ json node_pairs(const ClusterSession& cluster, const std::vector<std::string>& n
       cluster.job().empty() ? std::map<std::string, std::string>{} : slurm_facts(cluster.job());
   const auto topology = slurm.find("topology");
   place_hosts({}, topology == slurm.end() ? "" : topology->second, hosts);
+  if (hosts.places.empty()) hosts.places = cluster.measured_places();
   std::vector<RankPlace> places;
   for (const auto& node : nodes) places.push_back({node, nullptr});
   return to_json(pair_places(places, hosts.places));

@@ -39,6 +39,7 @@ std::optional<ClusterStart> read_slurm(TableReader& table) {
 }
 
 void read_way(TableReader& table, ClusterOptions& options) {
+  if (const auto engine = table.texts("engine"); !engine.empty()) options.engine = engine;
   options.records = table.name<RecordsWay>("records").value_or(RecordsWay::automatic);
   const auto shell = table.text("remote_shell");
   if (!shell || shell->empty()) return;

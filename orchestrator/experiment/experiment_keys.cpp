@@ -208,6 +208,10 @@ TableKeys cluster_keys() {
             "how ranks' records come here: through a folder that all nodes see, by connections, or "
             "by these where some node does not see it",
             "auto"},
+           {"engine", rule::text().some(),
+            "of containers on nodes, as it is called there: \"docker\", \"podman\", [\"docker\", "
+            "\"--host\", \"unix:///run/x.sock\"], or \"pyxis\", which is planned alone",
+            "docker"},
            {"nodes", rule::whole(0, kMostNodes), "0: all", "0"},
            {"ranks_per_node", rule::whole(0, kMostNodes), "0: equal shares", "0"},
            {"gpus_per_node", rule::whole(0, kMostGpus), "what each node is asked for", "0"},

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "containers/command.hpp"
 #include "containers/local_ranks.hpp"
@@ -182,9 +183,13 @@ void reach_over_nodes(LaunchRequest& request, const ClusterOptions& options) {
 /// Ranks count the GPUs of their own node.
 void count_gpus_by_node(const LaunchShape& shape, std::vector<int>& gpu_of_rank) {
   std::size_t first = 0;
+  int next = 0;
+  std::string node;
   for (const auto& host : shape.hosts) {
     const auto end = std::min(gpu_of_rank.size(), first + static_cast<std::size_t>(host.slots));
-    int next = 0;
+    // Containers of one node see the same GPUs.
+    if (host.node.empty() || host.node != node) next = 0;
+    node = host.node;
     for (std::size_t rank = first; rank < end; ++rank)
       if (gpu_of_rank[rank] >= 0) gpu_of_rank[rank] = next++;
     first = end;
@@ -339,12 +344,17 @@ RankHosts hosts_of(const Environment& environment, const LaunchSite& site) {
     return hosts;
   }
   hosts.facts = environment.host_facts();
-  hosts.count = static_cast<int>(environment.shape().hosts.size());
   std::vector<std::pair<std::string, int>> slots;
-  for (const auto& host : environment.shape().hosts) slots.emplace_back(host.name, host.slots);
+  std::set<std::string> nodes;
+  for (const auto& host : environment.shape().hosts) {
+    slots.emplace_back(host.node.empty() ? host.name : host.node, host.slots);
+    nodes.insert(slots.back().first);
+  }
+  hosts.count = static_cast<int>(nodes.size());
   const auto slurm = environment.provenance().value(nlohmann::json::json_pointer("/cluster/slurm"),
                                                     nlohmann::json::object());
   place_hosts(slots, slurm.value("topology", ""), hosts);
+  if (hosts.places.empty()) hosts.places = site.cluster->measured_places();
   return hosts;
 }
 

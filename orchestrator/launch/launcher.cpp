@@ -76,8 +76,11 @@ const Launcher& launcher_for(Backend backend) { return row_of(backend).launcher;
 const Launcher& launcher_for(Backend backend, const LaunchShape& shape) {
   const Launcher& own = launcher_for(backend);
   if (shape.step_prefix.empty()) return own;
+  // PMI-2 is a connection that each rank inherits, and no engine takes one into a container.
+  const bool cut_off =
+      !shape.launch_agent.empty() && own.process_management == kMpich.process_management;
   // Who has no launcher is started by Slurm in any case.
-  return shape.slurm_daemons && own.name != kLocal.name ? own : kSlurm;
+  return (shape.slurm_daemons || cut_off) && own.name != kLocal.name ? own : kSlurm;
 }
 
 std::string_view worker_program(Backend backend) { return backend_facts(backend).worker; }

@@ -49,7 +49,9 @@ const Readiness& LaunchRunner::prepare_environment(const std::string& name) {
   if (known != readiness_.end()) return known->second;
   using enum Readiness::State;
   try {
-    prepare(terms_.profiles.at(name), preparation_progress());
+    const auto& profile = terms_.profiles.at(name);
+    // Engines of the nodes are made ready when containers start there.
+    if (!site_.cluster || !profile.in_engine()) prepare(profile, preparation_progress());
     hold_nodes();
   } catch (const UnsupportedError& error) {
     return readiness_[name] = {unsupported, error.what()};

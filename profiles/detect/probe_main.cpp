@@ -2,8 +2,10 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "profiles/detect/probes/probe.hpp"
+#include "profiles/detect/round_trips.hpp"
 
 namespace {
 
@@ -14,6 +16,10 @@ constexpr std::string_view kUsage =
     "  --root DIR  read the files of a recorded tree instead of this machine's\n"
     "  --compact   one line\n"
     "  --hold      then stay until standard input ends, so that the container lives on\n"
+    "dynamiccl-probe --echo [INTERFACE]: prints \"echo ADDRESS:PORT\" and answers there until "
+    "standard "
+    "input ends\n"
+    "dynamiccl-probe --ping ADDRESS:PORT...: microseconds of a round trip to each, a line each\n"
     "A static program: copy it into any container, e.g. docker cp, or bind it in.\n"
     "Exit code: 0 facts printed, 2 wrong usage.\n";
 
@@ -29,9 +35,27 @@ int print_facts(const std::string& prefix, bool compact) {
   return std::printf("%s\n", text.c_str()) < 0 ? 1 : 0;
 }
 
+/// A place that does not answer ends it with 1.
+int print_round_trips(const std::vector<std::string>& places) {
+  for (const std::string& place : places) {
+    const auto took = dynamiccl::round_trip_us(place);
+    if (!took) {
+      std::fprintf(stderr, "dynamiccl-probe: %s does not answer\n", place.c_str());
+      return 1;
+    }
+    std::printf("%s %.2f\n", place.c_str(), *took);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "--ping")
+    return print_round_trips({words.begin() + 1, words.end()});
+  if (!words.empty() && words.size() <= 2 && words.front() == "--echo")
+    return dynamiccl::serve_round_trips(words.size() == 2 ? words.back() : "");
   std::string root = "/";
   bool compact = false;
   bool hold = false;

@@ -89,8 +89,20 @@ class Checker {
     std::vector<const json*> found;
     for (const json& host : hosts_)
       if (boot_id(host) == boot_id(facts)) found.push_back(&host);
+    const auto keep = [&](const auto& same) {
+      std::vector<const json*> kept;
+      std::copy_if(found.begin(), found.end(), std::back_inserter(kept),
+                   [&](const json* host) { return same(*host); });
+      if (!kept.empty()) found = std::move(kept);
+    };
+    // A container with a name of its own is known by its machine's network, where it has that.
     if (found.size() > 1)
-      std::erase_if(found, [&](const json* host) { return host_name(*host) != host_name(facts); });
+      keep([&](const json& host) {
+        const json& network = namespace_identity(host, "net");
+        return !network.is_null() && network == namespace_identity(facts, "net");
+      });
+    if (found.size() > 1)
+      keep([&](const json& host) { return host_name(host) == host_name(facts); });
     return found.size() == 1 ? found.front() : nullptr;
   }
 

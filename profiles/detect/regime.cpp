@@ -178,8 +178,25 @@ std::string readable_name(const std::map<std::string, Ingredient>& all) {
   return join(parts, " / ");
 }
 
+/// Whether the RDMA devices of every rank's machine may reach GPU memory themselves: by the
+/// driver's peer memory module or by DMA-BUF; null where a rank does not know.
+json gpudirect(const HostGroups& hosts) {
+  json all = true;
+  for (const auto& [host, ranks] : hosts)
+    for (const json* facts : ranks) {
+      const json& module = fact(*facts, "rdma", "gpudirect_peermem");
+      const json& buffers = fact(*facts, "rdma", "gpudirect_dmabuf_possible");
+      if (module == true || buffers == true) continue;
+      if (module.is_null() || buffers.is_null())
+        all = nullptr;
+      else
+        return false;
+    }
+  return all;
+}
+
 /// The state features that follow from the surroundings alone.
-json features(const std::vector<json>& facts, const HostGroups& hosts,
+json features(const std::vector<json>& facts, const HostGroups& hosts, const RegimeContext& context,
               const std::map<std::string, Ingredient>& all) {
   const auto is = [&](const char* key, const char* value) { return all.at(key).value == value; };
   const json& boundary_value = all.at("boundary").value;
@@ -204,21 +221,23 @@ json features(const std::vector<json>& facts, const HostGroups& hosts,
   const auto ratio = intra_over_inter(intra, inter);
   const bool ina =
       is("ina", "sharp") || all.at("ina").value.get<std::string>().starts_with("declared:");
-  return json{{"is_cross_container",
-               where.starts_with("cross-") || (where == "singularity" && is_apart(hosts, "mnt"))},
-              {"is_singularity", where == "singularity"},
-              {"is_bare_metal", where == "bare-metal"},
-              {"container_runtime", ordinal},
-              {"has_nvlink", nvlink},
-              {"is_pcie_only_intra", pcie_only},
-              {"kernel_bypass", rdma},
-              {"is_ina_active", ina},
-              {"intra_bytes_per_s", intra ? json(intra->bytes_per_s) : json()},
-              {"inter_bytes_per_s", inter ? json(inter->bytes_per_s) : json()},
-              {"intra_over_inter", ratio ? json(*ratio) : json()},
-              {"is_flat_interconnect", ratio ? json(*ratio < kFlatBelow) : json()},
-              {"shared_memory_between_ranks", !is_apart(hosts, "shm")},
-              {"cluster_class", nvlink == true || rdma ? "specialised" : "commodity"}};
+  return json{
+      {"is_cross_container",
+       where.starts_with("cross-") || (where == "singularity" && is_apart(hosts, "mnt"))},
+      {"is_singularity", where == "singularity"},
+      {"is_bare_metal", where == "bare-metal"},
+      {"container_runtime", ordinal},
+      {"has_nvlink", nvlink},
+      {"is_pcie_only_intra", pcie_only},
+      {"kernel_bypass", rdma},
+      {"gpudirect_rdma", rdma && uses_gpu(context.backend) ? gpudirect(hosts) : json(false)},
+      {"is_ina_active", ina},
+      {"intra_bytes_per_s", intra ? json(intra->bytes_per_s) : json()},
+      {"inter_bytes_per_s", inter ? json(inter->bytes_per_s) : json()},
+      {"intra_over_inter", ratio ? json(*ratio) : json()},
+      {"is_flat_interconnect", ratio ? json(*ratio < kFlatBelow) : json()},
+      {"shared_memory_between_ranks", !is_apart(hosts, "shm")},
+      {"cluster_class", nvlink == true || rdma ? "specialised" : "commodity"}};
 }
 
 json places_of_pairs(const std::vector<json>& facts, const RegimeContext& context) {
@@ -289,7 +308,7 @@ Regime derive_regime(const std::vector<json>& facts_of_ranks, const RegimeContex
   regime.json = {{"schema", 1},
                  {"ingredients", std::move(ingredients)},
                  {"evidence", std::move(evidence)},
-                 {"features", features(facts_of_ranks, hosts, all)},
+                 {"features", features(facts_of_ranks, hosts, context, all)},
                  {"pairs", places_of_pairs(facts_of_ranks, context)}};
   if (auto declared = declared_details(context); !declared.empty())
     regime.json["declared"] = std::move(declared);

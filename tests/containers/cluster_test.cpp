@@ -8,10 +8,12 @@
 
 #include "containers/cluster/cluster_environment.hpp"
 #include "containers/cluster/hidden_gpus.hpp"
+#include "containers/cluster/node_containers.hpp"
 #include "containers/cluster/node_links.hpp"
 #include "containers/cluster/slurm_topology.hpp"
 #include "containers/command.hpp"
 #include "containers/environment.hpp"
+#include "containers/held_command.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
 
@@ -380,22 +382,107 @@ TEST_CASE("jobs of their own are put in order as Slurm knows it") {
 TEST_CASE("what cannot go onto nodes is refused with the command that would have been used") {
   EnvironmentProfile docker = bare();
   docker.kind = EnvironmentKind::cross_docker;
+  docker.ranks_per_container = 1;
   docker.network = Sharing::private_;
   const ClusterSession session(by_ssh(), 1);
   const auto reason = cluster_unavailable_reason(docker, session);
+  REQUIRE(reason);
   if (find_program("ssh").empty()) {
-    REQUIRE(reason);
     CHECK_THAT(*reason, ContainsSubstring("ssh -o BatchMode=yes"));
     return;
   }
-  REQUIRE(reason);
-  CHECK_THAT(*reason, ContainsSubstring("ssh -o BatchMode=yes -o ConnectTimeout=15 node1"));
-  CHECK_THAT(*reason, ContainsSubstring("docker run --rm --network=OVERLAY"));
+  CHECK_THAT(*reason, ContainsSubstring("docker network create --driver overlay --attachable"));
+  docker.network = Sharing::host;
+  CHECK_FALSE(cluster_unavailable_reason(docker, session));
+  docker.launcher = LauncherPlace::inside;
+  CHECK(cluster_unavailable_reason(docker, session));
   CHECK_FALSE(cluster_unavailable_reason(bare(), session));
   EnvironmentProfile inside = bare();
   inside.kind = EnvironmentKind::singularity;
   inside.launcher = LauncherPlace::inside;
   CHECK(cluster_unavailable_reason(inside, session));
+}
+
+TEST_CASE("pyxis with and without boundaries is planned by its command alone") {
+  ClusterOptions options;
+  options.start = ClusterStart::srun;
+  options.nodes = 2;
+  options.engine = {"pyxis"};
+  EnvironmentProfile profile = bare();
+  profile.kind = EnvironmentKind::cross_docker;
+  profile.ranks_per_container = 1;
+  const auto shared = node_containers_reason(profile, options);
+  REQUIRE(shared);
+  CHECK_THAT(*shared, ContainsSubstring("srun --nodes=2 --container-image=dynamiccl-worker"));
+  CHECK_THAT(*shared, !ContainsSubstring("--container-unshare"));
+  profile.network = profile.ipc = profile.uts = Sharing::private_;
+  CHECK_THAT(*node_containers_reason(profile, options),
+             ContainsSubstring("--container-unshare=net,ipc,uts WORKER"));
+}
+
+TEST_CASE("a container for each rank stands on its node, held by a connection") {
+  EnvironmentProfile docker = bare();
+  docker.name = "cross-docker-host-network";
+  docker.kind = EnvironmentKind::cross_docker;
+  docker.ranks_per_container = 1;
+  docker.ipc = docker.uts = docker.pid = Sharing::private_;
+  const auto session = std::make_shared<ClusterSession>(by_ssh(), 1);
+  const auto plan = plan_environment(docker, {"run-7", 4, {"/results"}, session, {"/build"}});
+  REQUIRE(plan.containers.size() == 4);
+  CHECK_THAT(plan.containers[2].name, StartsWith(plan.name + "-node2-"));
+  const auto line = join(plan.containers[2].run_argv, " ");
+  CHECK_THAT(line, StartsWith("ssh -o BatchMode=yes -o ConnectTimeout=15 node2 "));
+  CHECK_THAT(line, ContainsSubstring("docker run --interactive --rm"));
+  CHECK_THAT(line, ContainsSubstring("--network host"));
+  CHECK_THAT(line, ContainsSubstring("--volume /build:/build:ro"));
+  // Another machine's process ids would be taken for dead owners there.
+  CHECK_THAT(line, !ContainsSubstring("dynamiccl.owner"));
+  REQUIRE(plan.shape.hosts.size() == 4);
+  CHECK(plan.shape.hosts[2].node == "node2");
+  const auto rank = plan.rank_command(2, {"/build/worker", "it's"}, {{"A", "1 2"}});
+  const auto words = run_command({"sh", "-c", "printf '[%s]' " + rank.back()}).out;
+  CHECK_THAT(words, StartsWith("[docker][exec][--env][DYNAMICCL_RECORDS_TOKEN][--env][A=1 2]"));
+  CHECK_THAT(words, ContainsSubstring("[" + plan.containers[2].name + "][/build/worker][it's]"));
+  docker.ranks_per_container = 0;
+  const auto shared = plan_environment(docker, {"run-7", 4, {}, session});
+  REQUIRE(shared.containers.size() == 2);
+  CHECK(shared.containers[1].ranks == 2);
+}
+
+TEST_CASE("the agent of containers on nodes hands a command on as it is") {
+  const NearHosts hosts;
+  ClusterOptions options = hosts.options();
+  options.engine = {hosts.folder() + "/engine"};
+  std::ofstream(options.engine.front()) << "#!/bin/sh\nprintf '[%s]' \"$@\"\n";
+  fs::permissions(options.engine.front(), fs::perms::owner_all);
+  EnvironmentProfile docker = bare();
+  docker.kind = EnvironmentKind::cross_docker;
+  docker.ranks_per_container = 1;
+  const auto session = std::make_shared<ClusterSession>(options, 1);
+  const auto plan = plan_environment(docker, {"run-7", 3, {}, session});
+  const std::string agent = hosts.folder() + "/agent";
+  std::ofstream(agent) << plan.scripts.front().text;
+  const std::string& container = plan.containers[1].name;
+  const auto said = run_command({"sh", agent, "-x", container, "orted", "'a b'", "$HOME\\"});
+  CHECK(said.out == "[exec][--interactive][" + container + "][sh][-c][orted 'a b' $HOME\\]");
+  CHECK(hosts.asked() == std::set<std::string>{"b"});
+  CHECK(run_command({"sh", agent, "nobody", "true"}).exit_code == 255);
+}
+
+TEST_CASE("a held command ends when nobody holds it") {
+  const std::string errors = fs::temp_directory_path() / "held-errors";
+  HeldCommand held({"sh", "-c", "echo up; cat; echo over >&2"}, errors);
+  CHECK(held.read_line("up", std::chrono::seconds(10), nullptr) == "up");
+  CHECK_FALSE(held.read_line("never", std::chrono::milliseconds(50), nullptr));
+  held.end(std::chrono::seconds(10));
+  std::ifstream file(errors);
+  std::string line;
+  std::getline(file, line);
+  CHECK(line == "over");
+  fs::remove(errors);
+  HeldCommand brief({"false"}, "/dev/null");
+  CHECK_FALSE(brief.read_line("up", std::chrono::seconds(10), nullptr));
+  CHECK_THROWS_AS(HeldCommand({"/nowhere/program"}, "/dev/null"), Error);
 }
 
 TEST_CASE("a launch asks its own hosts alone, and those only that it doubts") {

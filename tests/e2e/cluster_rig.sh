@@ -4,6 +4,7 @@
 #   cluster_rig.sh up FOLDER NODES BIND...   a head (slurmctld, where programs are started) and node1 to nodeN
 #   cluster_rig.sh exec FOLDER HOST CMD...   runs a command in one of them, in the folder shared by all
 #   cluster_rig.sh cut FOLDER NODE RATE      caps a node's link, "500mbit"; "off" lifts the cap
+#   cluster_rig.sh delay FOLDER NODE RATE    makes each packet of a node's link wait as at that rate; "off"
 #   cluster_rig.sh blackhole FOLDER NODE add|del OTHER   takes a node's way to another, or gives it back
 #   cluster_rig.sh kill FOLDER NODE          ends a node at once, as a power cut would
 #   cluster_rig.sh down FOLDER               leaves nothing
@@ -180,14 +181,14 @@ cut_link() {
   inside=$(docker inspect --format '{{.State.Pid}}' "$1")
   engine=$(cat "$folder/pid")
   name=$(nsenter --target "$engine" --net ip -o link | awk -F': ' -v n="$number" '$1 == n {sub(/@.*/, "", $2); print $2}')
-  shape_end "$engine" "$name" "$2"
-  shape_end "$inside" eth0 "$2"
+  shape_end "$engine" "$name" "$2" "$3"
+  shape_end "$inside" eth0 "$2" "$3"
 }
 
 shape_end() {
   nsenter --target "$1" --net tc qdisc del dev "$2" root 2>/dev/null || true
   [ "$3" = off ] && return 0
-  nsenter --target "$1" --net tc qdisc add dev "$2" root tbf rate "$3" burst 256kb latency 50ms
+  nsenter --target "$1" --net tc qdisc add dev "$2" root tbf rate "$3" burst "$4" latency 50ms
 }
 
 case $command in
@@ -198,7 +199,8 @@ case $command in
     shift
     exec docker exec --workdir "$shared" "$host" "$@"
     ;;
-  cut) cut_link "$1" "$2" ;;
+  cut) cut_link "$1" "$2" 256kb ;;
+  delay) cut_link "$1" "$2" 1540b ;;
   blackhole)
     address=$(docker inspect --format '{{.NetworkSettings.Networks.rig.IPAddress}}' "$3")
     nsenter --target "$(docker inspect --format '{{.State.Pid}}' "$1")" --net ip route "$2" blackhole "$address/32"

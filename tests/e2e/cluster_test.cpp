@@ -62,6 +62,12 @@ class Rig {
       REQUIRE(done.exit_code == 0);
     }
   }
+  /// Makes packets of a node's link wait, "1mbit"; "off" lifts it.
+  void delay(const std::string& node, const std::string& rate) const {
+    const auto done = script({"delay", folder_, node, rate});
+    INFO(done.err);
+    REQUIRE(done.exit_code == 0);
+  }
   /// Takes away ("add") and gives back ("del") a node's way to another.
   CommandResult route(const std::string& node, const std::string& verb,
                       const std::string& to) const {
@@ -514,15 +520,36 @@ TEST_CASE("Slurm: a job that goes before and missing nodes are named", "[long]")
               "WHERE status <> 'ok'")[0]["text"]
         .get<std::string>();
   };
+  const auto check_resumed = [&](const std::string& db, const std::string& more, int launches) {
+    const auto resumed = rig.on("head", {"bash", "-c", run + " --db " + db + more + " --resume"});
+    INFO(resumed.out << resumed.err);
+    CHECK(rig.rows(db,
+                   "SELECT count(*) AS n, count(DISTINCT block) AS blocks FROM launch WHERE "
+                   "status = 'ok'")[0] == nlohmann::json{{"n", launches}, {"blocks", launches}});
+    CHECK(rig.rows(db, "SELECT count(*) AS n FROM run")[0]["n"] == 1);
+    CHECK(rig.queue() == "");
+  };
   SECTION("preempted") {
     const auto broken = rig.on(
         "head", {"bash", "-c",
                  run + " --db before.sqlite --set cluster.partition=low --set "
-                       "protocol.cell_time_cap=30s & run=$!; for i in $(seq 300); do "
-                       "squeue -h -s | grep -q dynamiccl- && break; sleep 0.1; done; sleep 1; "
+                       "protocol.cell_time_cap=20s & run=$!; for i in $(seq 300); do "
+                       "squeue -h -s | grep -q dyn-[0-9a-f] && break; sleep 0.1; done; sleep 1; "
                        "srun --partition=high --nodes=4 --exclusive true; wait $run"});
     INFO(broken.out << broken.err);
     CHECK(reason("before.sqlite").find("was preempted") != std::string::npos);
+    check_resumed("before.sqlite", " --set cluster.partition=low --set protocol.cell_time_cap=20s",
+                  1);
+  }
+  SECTION("the time limit of a job") {
+    // Launches of about 16 s in jobs of a minute: one is cut, the next ones have another job.
+    const std::string limited =
+        " --set cluster.partition=short --set 'cluster.time_limit=\"1\"' --set "
+        "protocol.cell_time_cap=8s --set protocol.launches=6";
+    const auto broken = rig.on("head", {"bash", "-c", run + " --db limit.sqlite" + limited});
+    INFO(broken.out << broken.err);
+    CHECK(reason("limit.sqlite").find("has reached its time limit") != std::string::npos);
+    check_resumed("limit.sqlite", limited, 6);
   }
   SECTION("more nodes than the job around it has") {
     const auto refused =
@@ -657,6 +684,32 @@ TEST_CASE("pairs of ranks stand at Slurm's switches, or where a file declares th
   CHECK(row["worst_pair"] == "apart");
   CHECK(row["pairs"].get<std::string>().starts_with("66.7 % apart"));
   CHECK(row["declared"] == R"({"deployment":"edge"})");
+}
+
+TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-07]") {
+  const Rig& rig = Rig::get();
+  const std::vector<std::string> run{"run",     kExperiment,
+                                     "--only",  "backend == gloo",
+                                     "--set",   R"(work.0.size=["1KiB"])",
+                                     "--hosts", "node1:1,node2:1,node3:1,node4:1"};
+  const auto pairs = [&](const std::string& db) {
+    const auto done = rig.program(db, run);
+    INFO(done.err);
+    CHECK(done.exit_code == 0);
+    return nlohmann::json::parse(rig.program(db, {"query", "regimes", "--json"}).out)[0];
+  };
+  // All on one bridge: nothing is told of them.
+  CHECK(pairs("alike.sqlite")["pairs"] == "100 % network");
+  // Two whose packets wait, also those for each other.
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "256kbit");
+  const auto row = pairs("apart.sqlite");
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "off");
+  CHECK(row["worst_pair"] == "rack");
+  CHECK(row["pairs"] == "83.3 % rack + 16.7 % switch");
+  const auto how = rig.rows("apart.sqlite",
+                            "SELECT json_extract(regime_json, '$.pairs.how') AS how FROM launch "
+                            "WHERE status = 'ok'")[0]["how"];
+  CHECK(how.get<std::string>().find("nodes: measured latency") != std::string::npos);
 }
 
 TEST_CASE("runs on other numbers of nodes are compared, and told apart", "[long]") {

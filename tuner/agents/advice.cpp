@@ -159,8 +159,10 @@ constexpr std::array kBoldness{
         0.6},
     Boldness{"infiniband", "1 MB and more over InfiniBand: near line rate already",
              [](const Task& task) {
-               return task.key.task.nodes > 1 && task.state.inter_link == InterLink::infiniband &&
-                      bytes_of(task) >= 1e6;
+               // GPUDirect goes over InfiniBand, or over Ethernet that is as lossless.
+               const bool fast = task.state.inter_link == InterLink::infiniband ||
+                                 task.state.inter_link == InterLink::gpudirect_rdma;
+               return task.key.task.nodes > 1 && fast && bytes_of(task) >= 1e6;
              },
              0.6},
     Boldness{"unscheduled", "all-reduce after the backward pass: defaults are safe",

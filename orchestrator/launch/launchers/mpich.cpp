@@ -16,8 +16,11 @@ std::vector<Command> build_mpich(const LaunchRequest& request) {
     std::vector<std::string> hosts;
     for (const auto& host : shape.hosts)
       hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
-    argv.insert(argv.end(), {"-launcher", shape.slurm_daemons ? "slurm" : "ssh"});
-    if (!shape.slurm_daemons) argv.insert(argv.end(), {"-launcher-exec", shape.launch_agent});
+    const bool by_agent = !shape.launch_agent.empty();
+    argv.insert(argv.end(), {"-launcher", by_agent ? "ssh" : "slurm"});
+    if (by_agent) argv.insert(argv.end(), {"-launcher-exec", shape.launch_agent});
+    // The hosts are containers, of which the allocation around knows nothing.
+    if (by_agent && !shape.step_prefix.empty()) argv.insert(argv.end(), {"-rmk", "user"});
     argv.insert(argv.end(), {"-hosts", join(hosts, ",")});
     // The proxies call back: containers cannot resolve the machine's own name.
     if (!shape.host_address.empty()) argv.insert(argv.end(), {"-localhost", shape.host_address});

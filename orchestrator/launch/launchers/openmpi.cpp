@@ -16,7 +16,11 @@ void add_hosts(std::vector<std::string>& argv, const LaunchRequest& request) {
     hosts.push_back(fmt::format("{}:{}", host.name, host.slots));
   // Named, because a machine's environment may choose another starter ("isolated" cannot leave its
   // host and then says that all nodes are filled).
-  if (request.shape.slurm_daemons)
+  const bool by_agent = !request.shape.launch_agent.empty();
+  // The hosts are containers, of which the allocation around knows nothing.
+  if (by_agent && !request.shape.step_prefix.empty())
+    argv.insert(argv.end(), {"--mca", "ras", "^slurm"});
+  if (!by_agent)
     argv.insert(argv.end(), {"--mca", "plm", "slurm"});
   else
     argv.insert(argv.end(),

@@ -5,7 +5,9 @@
 #include <cstdlib>
 
 #include "profiles/detect/facts.hpp"
+#include "profiles/detect/latency_places.hpp"
 #include "profiles/detect/regime.hpp"
+#include "profiles/detect/round_trips.hpp"
 #include "tests/profiles/detect/fixture_tree.hpp"
 
 using namespace dynamiccl;
@@ -111,4 +113,70 @@ TEST_CASE("declarations reach processes that name their regime themselves", "[B-
   // Who is told by its caller keeps to it.
   context.declared_topology = "torus";
   CHECK(derive_regime({facts}, context).json["declared"] == json{{"topology", "torus"}});
+}
+
+namespace {
+
+/// Round trips of nodes a, b, c, ... in the order of their pairs: ab, ac, ..., bc, ...
+NodeLatencies round_of(std::size_t count, const std::vector<double>& pairs) {
+  NodeLatencies round;
+  for (std::size_t i = 0; i < count; ++i)
+    round.nodes.emplace_back(1, static_cast<char>('a' + static_cast<int>(i)));
+  round.us.assign(count, std::vector<double>(count, 0));
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t j = i + 1; j < count; ++j) round.us[i][j] = pairs.at(next++);
+  return round;
+}
+
+}  // namespace
+
+TEST_CASE("nodes stand together where round trips leap", "[F-06][F-07]") {
+  // Two pairs at a switch each, below one rack.
+  const auto two = places_by_latency(
+      {round_of(4, {20, 90, 95, 91, 97, 22}), round_of(4, {25, 99, 90, 92, 93, 24})});
+  REQUIRE(two.size() == 4);
+  CHECK(two.at("a").leaf_switch == two.at("b").leaf_switch);
+  CHECK(two.at("c").leaf_switch == two.at("d").leaf_switch);
+  CHECK(two.at("a").leaf_switch != two.at("c").leaf_switch);
+  CHECK(two.at("a").rack == two.at("d").rack);
+  CHECK(two.at("a").how == "measured latency, 22 us | 90 us");
+  const std::vector<RankPlace> ranks{
+      {"a", nullptr}, {"b", nullptr}, {"c", nullptr}, {"d", nullptr}};
+  const auto pairs = pair_places(ranks, two);
+  CHECK(pairs.worst() == PairPlace::rack);
+  CHECK(pairs.mix.at(PairPlace::leaf_switch) == Catch::Approx(1.0 / 3));
+  CHECK(pairs.how.find("nodes: measured latency") != std::string::npos);
+  // Three leaps: switches, racks, zones, and between zones nothing is shared.
+  const std::vector<double> far{10, 100, 1000, 10000, 100, 1000, 10000, 1000, 10000, 10000};
+  const auto three = places_by_latency({round_of(5, far), round_of(5, far)});
+  CHECK(three.at("a").zone == three.at("d").zone);
+  CHECK(three.at("a").zone != three.at("e").zone);
+}
+
+TEST_CASE("latency that tells no places says nothing", "[F-06]") {
+  const auto nothing = [](const NodeLatencies& one, const NodeLatencies& other) {
+    return places_by_latency({one, other}).empty();
+  };
+  const auto alike = round_of(4, {20, 22, 24, 28, 30, 29});
+  CHECK(nothing(alike, alike));
+  const auto apart = round_of(4, {20, 90, 95, 91, 97, 22});
+  // Rounds that do not tell the same, and one round alone.
+  CHECK(nothing(apart, round_of(4, {90, 20, 95, 91, 22, 97})));
+  CHECK(nothing(apart, alike));
+  CHECK(places_by_latency({apart}).empty());
+  // b is near to a and to c, which are far from each other.
+  const auto chain = round_of(3, {20, 90, 20});
+  CHECK(nothing(chain, chain));
+  // One pair could not be measured; a leap of less than five microseconds.
+  const auto hole = round_of(3, {0, 90, 20});
+  CHECK(nothing(hole, hole));
+  const auto tiny = round_of(3, {2, 5, 5});
+  CHECK(nothing(tiny, tiny));
+  CHECK(places_by_latency({}).empty());
+}
+
+TEST_CASE("a place that nobody answers at has no round trip") {
+  for (const char* place : {"127.0.0.1:1", "node1:80", "127.0.0.1", ""})
+    CHECK_FALSE(round_trip_us(place));
 }

@@ -101,6 +101,20 @@ TEST_CASE("RDMA is the outer link where the library can use it", "[B-16][B-18][B
             .json["ingredients"]["inter_link"] == "tcp");
 }
 
+TEST_CASE("RDMA reaches GPU memory where every rank's machine lets it", "[B-16][E-39]") {
+  const auto ib = FixtureTree("infiniband-sharp").facts();
+  const auto feature = [](const std::vector<json>& facts, Backend backend) {
+    return derive_regime(facts, with(backend, "2.28.9")).json["features"]["gpudirect_rdma"];
+  };
+  CHECK(feature({ib, ib}, Backend::nccl) == true);
+  CHECK(feature({ib, ib}, Backend::mpich) == false);  // computes on no GPU
+  auto closed = ib;
+  closed["rdma"]["gpudirect_peermem"] = closed["rdma"]["gpudirect_dmabuf_possible"] = false;
+  CHECK(feature({ib, closed}, Backend::nccl) == false);
+  closed["rdma"]["gpudirect_peermem"] = nullptr;
+  CHECK(feature({ib, closed}, Backend::nccl).is_null());
+}
+
 TEST_CASE("ranks that NCCL takes for different hosts may share a folder", "[B-17][E-04]") {
   const auto nccl = with(Backend::nccl, "2.28.9");
   const auto link_of = [&](const json& a, const json& b) {

@@ -1,0 +1,355 @@
+#include "containers/cluster/node_containers.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "containers/docker_plan.hpp"
+#include "containers/engine_choice.hpp"
+#include "containers/host_root.hpp"
+#include "containers/image.hpp"
+#include "containers/local_ranks.hpp"
+#include "containers/paths.hpp"
+#include "core/vocabulary/error.hpp"
+#include "core/vocabulary/text.hpp"
+#include "core/wire/record_frames.hpp"
+#include "embedded/end_container_ranks_sh.hpp"
+
+namespace dynamiccl {
+namespace {
+
+constexpr const char* kStarted = "container-is-up";
+constexpr const char* kNames = "DYNAMICCL_HAND_ON";
+
+/// A name that engines take.
+std::string plain_name(const std::string& host) {
+  std::string plain = host;
+  for (char& c : plain)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
+  return plain;
+}
+
+std::string agent_path(const EnvironmentPlan& plan) { return plan.folder + "/launch-agent"; }
+
+/// What a container does while it stays: it reads its input, which ends with the connection. Its
+/// last two words are those by which a holder is spared when ranks are ended.
+std::vector<std::string> holder(const EnvironmentPlan& plan) {
+  // Open MPI's daemons look for the agent under the same path, and start nothing by it.
+  return {"sh", "-c",
+          fmt::format("ln -s /bin/true {}; echo {}; while read -r line; do :; done",
+                      agent_path(plan), kStarted),
+          "sleep", "infinity"};
+}
+
+DockerSite site_on(const ClusterNode& node, const ClusterOptions& options,
+                   const EnvironmentPlan& plan) {
+  DockerSite site;
+  site.name = plan.name + "-" + plain_name(node.name);
+  site.image = engine_image_name();
+  site.held = holder(plan);
+  site.run_flags = {"--pull", "never", "--tmpfs", plan.folder + ":exec,mode=1777"};
+  if (options.gpus_per_node > 0) site.run_flags.insert(site.run_flags.end(), {"--gpus", "all"});
+  if (!is_root()) site.user = fmt::format("{}:{}", geteuid(), getegid());
+  if (host_root_wanted()) {
+    site.host_folders = host_root_binds();
+    if (const char* path = std::getenv("LD_LIBRARY_PATH")) site.library_path = path;
+  }
+  return site;
+}
+
+/// A rank of a job step goes into the container of its node and number, and takes along what Slurm
+/// and its launcher have set for it.
+std::vector<std::string> step_prefix(const EnvironmentPlan& plan, const Engine& engine,
+                                     int ranks_per_container) {
+  const std::string number =
+      ranks_per_container > 0 ? fmt::format("$((SLURM_LOCALID / {}))", ranks_per_container) : "0";
+  return {
+      "sh", "-c",
+      fmt::format("set -- {}-\"$SLURMD_NODENAME\"-{} \"$@\"; "
+                  "for name in $(env | sed -nE 's/^((SLURM|PMIX|OMPI)_[A-Za-z0-9_]*)=.*/\\1/p') "
+                  "${}; do set -- --env \"$name\" \"$@\"; done; exec {} exec \"$@\"",
+                  plan.name, number, kNames, command_line(engine.command)),
+      "sh"};
+}
+
+/// AGENT [options] HOST COMMAND...: runs the command in the container that is the host.
+std::string agent_text(const ClusterSession& session, const EnvironmentPlan& plan,
+                       const Engine& engine) {
+  std::string text =
+      "#!/bin/sh\n"
+      "# AGENT [options] HOST COMMAND...: runs the command in the container that is the host.\n"
+      "while :; do case \"$1\" in -*) shift;; *) break;; esac; done\n"
+      "host=$1; shift\n"
+      "case $host in\n";
+  const bool slurm = session.options().slurm();
+  for (const HostSlot& host : plan.shape.hosts) {
+    auto inner = engine_argv(engine, {"exec", "--interactive", host.name, "sh", "-c"});
+    if (slurm) {
+      text += fmt::format("{}) exec {} \"$*\";;\n", host.name,
+                          command_line(session.node_argv(host.node, inner)));
+      continue;
+    }
+    // One word more for the shell of the node.
+    text += fmt::format("{}) exec {} \"{} '$(printf %s \"$*\" | sed \"s/'/'\\\\\\\\''/g\")'\";;\n",
+                        host.name, command_line(remote_prefix(session.options(), host.node)),
+                        command_line(inner));
+  }
+  return text + "esac\necho \"$host: no container of this launch\" >&2\nexit 255\n";
+}
+
+/// One command that reaches all nodes at once: a node that does not answer delays no other.
+std::vector<std::string> kill_everywhere(const ClusterSession& session, const Engine& engine,
+                                         const EnvironmentPlan& plan) {
+  std::string script;
+  for (const HostSlot& host : plan.shape.hosts)
+    script +=
+        command_line(session.node_argv(
+            host.node, engine_argv(engine, {"exec", host.name, "/bin/sh", "-c",
+                                            std::string(embedded::end_container_ranks_sh)}))) +
+        " & ";
+  return {"timeout", "20", "/bin/sh", "-c", script + "wait"};
+}
+
+/// What a cluster with pyxis would be given.
+std::string pyxis_line(const EnvironmentProfile& profile, const ClusterOptions& options) {
+  std::vector<std::string> apart;
+  if (profile.network != Sharing::host) apart.emplace_back("net");
+  if (profile.ipc != Sharing::host) apart.emplace_back("ipc");
+  if (profile.uts != Sharing::host) apart.emplace_back("uts");
+  return fmt::format(
+      "srun --nodes={} --container-image=dynamiccl-worker --container-mounts=FOLDER:FOLDER "
+      "{}WORKER "
+      "run.json",
+      std::max(1, options.nodes),
+      apart.empty() ? "" : "--container-unshare=" + join(apart, ",") + " ");
+}
+
+/// The lines by which engines of several hosts make a network of their own.
+std::string overlay_line(const ClusterOptions& options) {
+  const std::string engine = command_line(options.engine);
+  return fmt::format(
+      "{} swarm init on one node and {} swarm join on the others, {} network create --driver "
+      "overlay --attachable OVERLAY, {} run --rm --network=OVERLAY --volume=FOLDER:FOLDER "
+      "dynamiccl-worker WORKER run.json",
+      engine, engine, engine, engine);
+}
+
+bool needs_interface(const EnvironmentProfile& profile) {
+  for (const auto& [backend, settings] : profile.backend_settings)
+    for (const auto& setting : settings)
+      if (setting.value.find("{interface}") != std::string::npos) return true;
+  return false;
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return std::string(trim(text.str()));
+}
+
+}  // namespace
+
+std::optional<std::string> node_containers_reason(const EnvironmentProfile& profile,
+                                                  const ClusterOptions& options) {
+  if (options.engine.front() == "pyxis") {
+    if (!options.slurm()) return "pyxis is a plugin of Slurm: use slurm = true";
+    return "containers by Slurm's pyxis are planned, not started. It would be: " +
+           pyxis_line(profile, options);
+  }
+  if (profile.network != Sharing::host)
+    return fmt::format(
+        "containers on the nodes of a cluster have their nodes' network: use network = \"host\" "
+        "(profile cross-docker-host-network). Networks of their own would need an overlay "
+        "between the engines: {}",
+        overlay_line(options));
+  if (profile.launcher == LauncherPlace::inside || profile.ranks_per_container > 1)
+    return "on nodes there is a container for each rank (ranks_per_container = 1) or for all of a "
+           "node's ranks (0), with launcher = \"outside\"";
+  if (profile.user != Sharing::host)
+    return "containers with user namespaces of their own are not started: use user = \"host\"";
+  if (options.interface.empty() && needs_interface(profile))
+    return fmt::format(
+        "profile {} puts ranks on {{interface}}: say which one the nodes' network is, "
+        "cluster.interface = \"eth0\"",
+        profile.name);
+  return std::nullopt;
+}
+
+void plan_node_containers(const EnvironmentProfile& profile, const StartRequest& request,
+                          const std::vector<ClusterNode>& placed, EnvironmentPlan& plan) {
+  const ClusterSession& session = *request.cluster;
+  const ClusterOptions& options = session.options();
+  const Engine engine = named_engine(options.engine);
+  auto& shape = plan.shape;
+  shape.hosts.clear();
+  plan.starts.clear();
+  for (const ClusterNode& node : placed) {
+    StartRequest here = request;
+    here.ranks = node.slots;
+    // A folder that the nodes do not see cannot be bound there.
+    if (session.records_over_tcp()) here.binds.clear();
+    const EnvironmentPlan on_node =
+        plan_docker(engine, profile, here, site_on(node, options, plan));
+    plan.mounts = on_node.mounts;
+    for (PlannedContainer container : on_node.containers) {
+      container.run_argv = session.node_argv(node.name, container.run_argv, true);
+      shape.hosts.push_back({container.name, "", container.ranks, node.name});
+      auto inner = engine_argv(engine, {"exec", "--env", kRecordsToken});
+      plan.starts.push_back({container.ranks,
+                             remote_prefix(options, node.name),
+                             "--env",
+                             rank_marks(plan.name, ""),
+                             {container.name},
+                             true,
+                             std::move(inner)});
+      plan.containers.push_back(std::move(container));
+    }
+  }
+  shape.launch_agent = agent_path(plan);
+  plan.scripts = {{"launch-agent", agent_text(session, plan, engine)}};
+  plan.kill_commands = {kill_everywhere(session, engine, plan)};
+  if (!options.slurm()) return;
+  shape.names_variable = kNames;
+  // PMIx keeps its own data in memory that ranks and Slurm share, unless it is told not to.
+  shape.step_environment["PMIX_MCA_gds"] = "hash";
+  // By Slurm's PMIx the ranks of a node are neighbours, and Open MPI takes for granted that such
+  // share memory: containers that do not have crashed it.
+  if (profile.ipc == Sharing::private_ && profile.ranks_per_container > 0)
+    shape.step_environment["OMPI_MCA_btl"] = "tcp,self";
+  shape.step_rank_prefix = step_prefix(plan, engine, profile.ranks_per_container);
+}
+
+NodeContainers::NodeContainers(std::shared_ptr<ClusterSession> session, const EnvironmentPlan& plan,
+                               const Progress& progress)
+    : session_(std::move(session)), plan_(plan) {
+  bring_image(progress);
+  start_all(progress);
+}
+
+NodeContainers::~NodeContainers() { stop(); }
+
+std::vector<ClusterNode> NodeContainers::nodes() const {
+  std::vector<ClusterNode> found;
+  for (const HostSlot& host : plan_.shape.hosts)
+    if (found.empty() || found.back().name != host.node) found.push_back({host.node, 1});
+  return found;
+}
+
+void NodeContainers::bring_image(const Progress& progress) {
+  const Engine engine = named_engine(session_->options().engine);
+  const bool podman = engine.kind == EngineKind::podman;
+  const std::string words = command_line(engine.command);
+  const std::string image = engine_image_name();
+  const std::vector<std::string> ask{
+      "sh", "-c",
+      fmt::format("{} version --format '{{{{.{}.Version}}}}' && {{ {} image inspect --format "
+                  "'{{{{.Id}}}}' {} 2>/dev/null || echo none; }}",
+                  words, podman ? "Client" : "Server", words, shell_quote(image))};
+  std::vector<ClusterNode> lacking;
+  const auto all = nodes();
+  for (int turn = 0; turn < 2; ++turn) {
+    const auto answers = session_->on_nodes(all, ask, {});
+    lacking.clear();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto lines = split(std::string(trim(answers[i].out)), '\n');
+      if (answers[i].exit_code != 0 || lines.size() < 2)
+        throw Error(ErrorKind::environment,
+                    fmt::format("{} has no {} that answers (cluster.engine): {}", all[i].name,
+                                words, trim(answers[i].err)));
+      // An inspection that fails may have printed an empty line.
+      if (lines.back() == "none") lacking.push_back(all[i]);
+      engines_[all[i].name] = {{"version", engine.name() + " " + lines[0]},
+                               {"image_id", lines.back()}};
+    }
+    if (lacking.empty()) return;
+    if (turn == 1) break;
+    const ImageArchive archive =
+        prepare_image_archive(words + " on " + lacking.front().name, progress);
+    if (progress.say != nullptr)
+      progress.say(fmt::format("importing the worker image on {} nodes (once)", lacking.size()));
+    std::vector<std::string> argv = engine_argv(engine, {"import"});
+    argv.insert(argv.end(), archive.flags.begin(), archive.flags.end());
+    argv.insert(argv.end(), {"-", image});
+    CommandOptions options;
+    options.timeout = std::chrono::minutes(10);
+    options.input_file = archive.file;
+    options.interrupted = progress.interrupted;
+    const auto imported = session_->on_nodes(lacking, argv, options);
+    for (std::size_t i = 0; i < imported.size(); ++i)
+      if (imported[i].exit_code != 0)
+        throw Error(ErrorKind::environment, fmt::format("{}: cannot import the worker image: {}",
+                                                        lacking[i].name, trim(imported[i].err)));
+  }
+  throw Error(ErrorKind::environment,
+              fmt::format("{} has not kept image {}", lacking.front().name, image));
+}
+
+void NodeContainers::start_all(const Progress& progress) {
+  try {
+    const auto errors = [&](std::size_t i) {
+      return plan_.folder + "/" + plan_.containers[i].name + ".err";
+    };
+    for (std::size_t i = 0; i < plan_.containers.size(); ++i)
+      held_.emplace_back(plan_.containers[i].run_argv, errors(i));
+    for (std::size_t i = 0; i < held_.size(); ++i)
+      if (!held_[i].read_line(kStarted, std::chrono::seconds(60), progress.interrupted))
+        throw Error(ErrorKind::environment,
+                    fmt::format("container {} has not started: `{}`: {}", plan_.containers[i].name,
+                                command_line(plan_.containers[i].run_argv), file_text(errors(i))));
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+nlohmann::json NodeContainers::provenance() const {
+  nlohmann::json containers = nlohmann::json::array();
+  for (std::size_t i = 0; i < plan_.containers.size(); ++i)
+    containers.push_back({{"name", plan_.containers[i].name},
+                          {"node", plan_.shape.hosts[i].node},
+                          {"ranks", plan_.containers[i].ranks},
+                          {"argv", command_line(plan_.containers[i].run_argv)}});
+  return {{"engine", named_engine(session_->options().engine).name()},
+          {"engines", engines_},
+          {"image", engine_image_name()},
+          {"containers", containers}};
+}
+
+std::string NodeContainers::stop() {
+  if (stopped_) return "";
+  for (HeldCommand& one : held_) one.let_go();
+  for (HeldCommand& one : held_) one.end(std::chrono::seconds(15));
+  held_.clear();
+  // Those whose connection was cut without the engine's noticing.
+  const Engine engine = named_engine(session_->options().engine);
+  const std::string words = command_line(engine.command);
+  std::string left;
+  try {
+    const auto all = nodes();
+    const std::string list =
+        fmt::format("{} ps --all --quiet --filter name=^/?{}-", words, plan_.name);
+    const auto answers =
+        session_->on_nodes(all,
+                           {"sh", "-c",
+                            fmt::format("ids=$({}) || exit 3; [ -z \"$ids\" ] || {} rm --force "
+                                        "--volumes $ids >/dev/null; {}",
+                                        list, words, list)},
+                           {});
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (answers[i].exit_code == 0 && !trim(answers[i].out).empty())
+        left += fmt::format("{}containers of {} on {}", left.empty() ? "" : ", ", plan_.name,
+                            all[i].name);
+  } catch (const Error& error) {
+    left = error.what();
+  }
+  stopped_ = left.empty();
+  return left;
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,137 @@
+#include "containers/held_command.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/vocabulary/error.hpp"
+
+namespace dynamiccl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::array<int, 2> pipe_ends() {
+  std::array<int, 2> ends{-1, -1};
+  // Nobody else whom this process starts may hold the input open.
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error(ErrorKind::environment,
+                fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  return ends;
+}
+
+int spawn(const std::vector<std::string>& argv, const std::string& errors, int input, int output,
+          pid_t* child) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_adddup2(&actions, input, 0);
+  posix_spawn_file_actions_adddup2(&actions, output, 1);
+  posix_spawn_file_actions_addopen(&actions, 2, errors.c_str(), O_WRONLY | O_CREAT | O_APPEND,
+                                   0600);
+  sigset_t none;
+  sigemptyset(&none);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD}) sigaddset(&defaults, signal);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::vector<std::string> words = argv;
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const int code =
+      posix_spawnp(child, words.front().c_str(), &actions, &attributes, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  return code;
+}
+
+void close_end(int& end) {
+  if (end >= 0) close(end);
+  end = -1;
+}
+
+bool ends_within(pid_t child, std::chrono::milliseconds most) {
+  const auto deadline = Clock::now() + most;
+  for (;;) {
+    const pid_t ended = waitpid(child, nullptr, WNOHANG);
+    if (ended == child || (ended < 0 && errno != EINTR)) return true;
+    if (Clock::now() >= deadline) return false;
+    usleep(5000);
+  }
+}
+
+}  // namespace
+
+HeldCommand::HeldCommand(const std::vector<std::string>& argv, const std::string& errors) {
+  DYN_ASSERT(!argv.empty(), "a command needs a program");
+  auto in = pipe_ends();
+  auto out = pipe_ends();
+  const int code = spawn(argv, errors, in[0], out[1], &child_);
+  close(in[0]);
+  close(out[1]);
+  input_ = in[1];
+  output_ = out[0];
+  if (code == 0) return;
+  close_end(input_);
+  close_end(output_);
+  throw Error(ErrorKind::environment,
+              fmt::format("cannot start {}: {}", argv.front(), std::strerror(code)));
+}
+
+HeldCommand::HeldCommand(HeldCommand&& other) noexcept
+    : child_(std::exchange(other.child_, -1)),
+      input_(std::exchange(other.input_, -1)),
+      output_(std::exchange(other.output_, -1)) {}
+
+HeldCommand::~HeldCommand() { end(std::chrono::seconds(5)); }
+
+std::optional<std::string> HeldCommand::read_line(const std::string& begin,
+                                                  std::chrono::milliseconds most,
+                                                  bool (*interrupted)()) {
+  std::string text = "\n";
+  const auto deadline = Clock::now() + most;
+  for (;;) {
+    const auto at = text.find("\n" + begin);
+    const auto end = at == std::string::npos ? at : text.find('\n', at + 1);
+    if (end != std::string::npos) return text.substr(at + 1, end - at - 1);
+    if (Clock::now() >= deadline || (interrupted != nullptr && interrupted())) return std::nullopt;
+    pollfd watched{output_, POLLIN, 0};
+    if (poll(&watched, 1, 100) <= 0) continue;
+    std::array<char, 4096> buffer{};
+    const ssize_t count = read(output_, buffer.data(), buffer.size());
+    if (count == 0 || (count < 0 && errno != EINTR)) return std::nullopt;
+    if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+}
+
+void HeldCommand::let_go() { close_end(input_); }
+
+void HeldCommand::end(std::chrono::milliseconds most) {
+  let_go();
+  if (child_ >= 0 && !ends_within(child_, most)) {
+    kill(-child_, SIGTERM);
+    if (!ends_within(child_, std::chrono::seconds(5))) {
+      kill(-child_, SIGKILL);
+      ends_within(child_, std::chrono::seconds(5));
+    }
+  }
+  child_ = -1;
+  close_end(output_);
+}
+
+}  // namespace dynamiccl

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Figures of a cluster of containers (tests/e2e/cluster_rig.sh) that runs are held against.
+
+    sudo scripts/cluster_bars.py --build build/dev start plan overhead preflight
+
+start      seconds until two, and four, nodes with munge, slurmctld, slurmd and sshd are idle
+plan       seconds until a thousand groups are planned, and planned and submitted with a job of Slurm each
+overhead   what a group takes beyond its own srun, launches of about five seconds, over a bare srun of the same length
+preflight  doctor on four nodes of 1 Gbit/s: fifty times without a slow one, ten times with one of 500 Mbit/s
+
+Prints one line of JSON per part; exit code 1 when a limit is passed, 77 where no such cluster can be.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from cluster_faults import Rig
+from faults.ending import NOT_HERE, end_on_sigterm
+
+SOURCE = Path(__file__).resolve().parent.parent
+
+GROUPS = """name = "cluster-bars"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 4
+[knobs.gloo.env]
+CLUSTER_BARS = [{values}]
+[[work]]
+collective = "allreduce"
+size = "1KiB"
+[protocol]
+launches = 1
+warmup = 1
+iterations = {iterations}
+cell_time_cap = "{cap}"
+"""
+
+
+class Bars:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.build = arguments.build.resolve()
+        self.rig = None
+        self.wrong = []
+
+    def say(self, part, figures, limits):
+        """@param limits of figures, by name"""
+        figures["load"] = round(os.getloadavg()[0], 1)
+        print(json.dumps({"part": part, **figures, "limits": limits}), flush=True)
+        for name, limit in limits.items():
+            if figures[name] > limit:
+                self.wrong.append(f"{part}: {name} is {figures[name]}, at most {limit} expected")
+
+    def with_rig(self):
+        if self.rig is None:
+            self.rig = Rig(self.build, 4)
+        return self.rig
+
+    def down(self):
+        if self.rig is not None:
+            self.rig.down()
+            self.rig = None
+
+    def program(self, *words):
+        return self.with_rig().on("head", str(self.build / "dynamiccl"), *words)
+
+    def experiment(self, groups, iterations, cap):
+        values = ", ".join(f'"{i}"' for i in range(groups))
+        text = GROUPS.format(values=values, iterations=iterations, cap=cap)
+        Path(self.with_rig().folder, "shared", "bars.toml").write_text(text)
+
+    def start(self):
+        figures = {}
+        for nodes in (2, 4):
+            begin = time.time()
+            rig = Rig(self.build, nodes)
+            figures[f"seconds_{nodes}_nodes"] = round(time.time() - begin, 1)
+            rig.down()
+        self.say("start", figures, {"seconds_2_nodes": 15, "seconds_4_nodes": 15})
+
+    def plan(self):
+        self.experiment(1000, 3, "1s")
+        begin = time.time()
+        planned = self.program("plan", "bars.toml", "--slurm", "--nodes", "2")
+        figures = {"groups": 1000, "plan_s": round(time.time() - begin, 2)}
+        if planned.returncode != 0:
+            self.wrong.append("plan: " + planned.stderr[-500:])
+        for jobs in ("array", "afterany"):
+            figures[f"submit_{jobs}_s"] = self.submit(jobs)
+        self.say("plan", figures, {"plan_s": 10, "submit_array_s": 10, "submit_afterany_s": 10})
+
+    def submit(self, jobs):
+        """All thousand are in the queue, or have been. @returns seconds from the program's start"""
+        words = (f"{self.build}/dynamiccl run bars.toml --db {jobs}.sqlite --slurm --nodes 2 --set cluster.jobs={jobs} "
+                 "--set cluster.jobs_ahead=1000")
+        line = (f"begin=$(date +%s.%N); {words} >{jobs}.log 2>&1 & run=$!; for i in $(seq 600); do "
+                "[ $(scontrol show jobs --oneliner 2>/dev/null | grep -c JobName=dynamiccl) -ge 1 ] && "
+                "[ $(squeue -h -r 2>/dev/null | wc -l) -ge 990 ] && break; "
+                "kill -0 $run || break; sleep 0.1; done; echo \"$(date +%s.%N) - $begin\"; kill -KILL $run")
+        answer = self.with_rig().shell("head", line).stdout.strip().split(" - ")
+        self.program("clean")
+        left = self.with_rig().shell("head", "squeue -h -r | wc -l").stdout.strip()
+        if left != "0":
+            self.wrong.append(f"plan: {left} jobs left after clean")
+        return round(float(answer[0]) - float(answer[1]), 2)
+
+    def overhead(self):
+        """In turns: the program's groups, and between them a bare srun that sleeps as long."""
+        groups = 6
+        self.experiment(groups, 100000000, "1550ms")
+        self.program("run", "bars.toml", "--db", "overhead.sqlite", "--slurm", "--nodes", "2")
+        rows = json.loads(self.program(
+            "query", "SELECT count(*) AS n, sum(duration_s) AS launches, (julianday(max(ended_utc)) - "
+            "julianday(min(started_utc))) * 86400 AS wall FROM launch WHERE status = 'ok'", "--json",
+            "--db", "overhead.sqlite").stdout)[0]
+        alone = rows["launches"] / rows["n"]
+        line = (f"salloc --nodes=2 --ntasks-per-node=2 bash -c 'for i in 1 2 3 4 5; do begin=$(date +%s.%N); srun "
+                f"--mpi=none sleep {alone:.2f}; echo $begin $(date +%s.%N); done'")
+        spans = [span.split() for span in self.with_rig().shell("head", line).stdout.split("\n") if span]
+        bare = sorted(float(end) - float(begin) for begin, end in spans)[2] - alone
+        beyond = (rows["wall"] - rows["launches"]) / rows["n"]
+        self.say("overhead", {"groups": rows["n"], "launch_s": round(alone, 2), "beyond_its_srun_s": round(beyond, 3),
+                              "percent": round(100 * beyond / alone, 1), "bare_srun_beyond_its_program_s": round(bare, 3)},
+                 {"percent": 15})
+
+    def preflight(self):
+        rig = self.with_rig()
+        nodes = ["node1", "node2", "node3", "node4"]
+        for node in nodes:
+            rig.script("cut", rig.folder, node, "1gbit")
+        well = [self.look(nodes) for _ in range(self.arguments.well)]
+        rig.script("cut", rig.folder, "node3", "500mbit")
+        slow = [self.look(nodes) for _ in range(self.arguments.slow)]
+        found = [one for one in slow if one["drained"] == ["node3"]]
+        self.say("preflight", {
+            "runs_without": len(well), "false_alarms": sum(bool(one["drained"]) for one in well),
+            "runs_with": len(slow), "missed": len(slow) - len(found),
+            "most_launches": max(one["launches"] for one in well + slow),
+            "lowest_end_of_an_interval": min((one["low"] for one in found), default=None),
+            "an_interval": found[0]["interval"] if found else None},
+            {"false_alarms": 0, "missed": 0, "most_launches": 10})
+
+    def look(self, nodes):
+        answer = self.program("doctor", "--hosts", ",".join(nodes), "--json")
+        said = json.loads(answer.stdout)
+        named = [one for one in said["suspects"] if one["confirmed"]]
+        ratio = named[0]["time_ratio"] if named else None
+        return {"drained": [one["node"] for one in named], "launches": len(said["launches"]),
+                "low": ratio["low"] if ratio else None, "interval": ratio}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=SOURCE / "build/dev")
+    parser.add_argument("--well", type=int, default=50, help="looks without a slow node")
+    parser.add_argument("--slow", type=int, default=10, help="looks with one")
+    parser.add_argument("parts", nargs="*", default=["start", "plan", "overhead", "preflight"])
+    arguments = parser.parse_args()
+    missing = [name for name in ("dockerd", "docker", "slurmctld", "slurmd", "munged", "sshd") if not shutil.which(name)]
+    if os.geteuid() != 0 or missing:
+        print("needs root and, in PATH:", " ".join(missing))
+        return NOT_HERE
+    end_on_sigterm()
+    bars = Bars(arguments)
+    try:
+        for part in arguments.parts:
+            getattr(bars, part)()
+    finally:
+        bars.down()
+    for line in bars.wrong:
+        print("WRONG:", line)
+    return 1 if bars.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "containers/command.hpp"
+
+using namespace dynamiccl;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kDynamiccl = DYNAMICCL_BINARY_DIR "/dynamiccl";
+const std::string kTwoNodes = DYNAMICCL_SOURCE_DIR "/experiments/two_nodes.toml";
+
+}  // namespace
+
+namespace {
+
+/// Two nodes as namespaces of this machine, each with a dockerd of its own, and a script for a
+/// third one where programs are started; $F is their folder, $RUN the program's beginning.
+CommandResult on_nodes_with_engines(const std::string& script) {
+  if (geteuid() != 0) SKIP("the nodes are namespaces, made by root");
+  for (const char* program : {"nsenter", "slurmd", "munged", "dockerd", "docker"})
+    if (find_program(program).empty()) SKIP(std::string(program) + " is not in PATH");
+  std::string folder = "/tmp/dyn-ns-XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  CommandOptions options;
+  options.timeout = std::chrono::minutes(10);
+  options.environment = {
+      {"F", folder},
+      {"NODE_ENGINES", "docker"},
+      {"RUN", fmt::format("{} run {} --db {}/nodes.sqlite --set "
+                          "axes.environment=[\"cross-docker-host-network\"] --set "
+                          "cluster.interface=\"eth0\" --set protocol.launch_timeout=240s",
+                          kDynamiccl, kTwoNodes, folder)}};
+  auto result = run_command(
+      {"unshare", "--mount", "--propagation", "private", "bash",
+       DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_slurm.sh", folder, "bash", "-c", script},
+      options);
+  CHECK(run_command({"pgrep", "-f", folder}).out.empty());
+  CHECK(run_command({"find", "/sys/fs/cgroup", "-path", "*dynamiccl-*docker*"}).out.empty());
+  fs::remove_all(folder);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("Docker on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
+          "[long]") {
+  const auto run = on_nodes_with_engines(
+      "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\" "
+      "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out || exit; "
+      "for node in node1 node2; do $F/into $node docker ps --all --quiet; done; done; "
+      "echo; " +
+      std::string(kDynamiccl) +
+      " query \"SELECT json_extract(container_json, '$.cluster.start') AS start, backend, "
+      "count(DISTINCT json_extract(container_json, '$.containers[3].node')) AS far, count(DISTINCT "
+      "json_extract(facts_json, '$.system.hostname')) AS containers FROM launch l JOIN v_launch v "
+      "ON "
+      "v.launch_row = l.id JOIN launch_rank r ON r.launch_id = l.id WHERE l.status = 'ok' GROUP BY "
+      "1, 2 ORDER BY 1, 2\" --json --db $F/nodes.sqlite");
+  INFO(run.out << run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto rows = nlohmann::json::parse(run.out.substr(run.out.rfind("\n[") + 1));
+  REQUIRE(rows.size() == 9);
+  for (const auto& row : rows) CHECK(row["containers"] == 4);
+}
+
+TEST_CASE("Docker on nodes: whatever ends the program, its containers end with it", "[long]") {
+  const auto run = on_nodes_with_engines(
+      "running() { for node in node1 node2; do $F/into $node docker ps --all --quiet; done | wc "
+      "-l; }; "
+      "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\"; do "
+      "$RUN $way --only 'backend == gloo' --set protocol.iterations=10000000 --set "
+      "protocol.cell_time_cap=60s >$F/held.log 2>&1 & run=$!; "
+      "for i in $(seq 300); do [ \"$(running)\" = 4 ] && break; sleep 0.1; done; sleep 1; "
+      "echo \"while it runs: $(running)\"; kill -KILL $run; "
+      "for i in $(seq 50); do [ \"$(running)\" = 0 ] && break; sleep 0.2; done; "
+      "echo \"after it: $(running)\"; pgrep -f \"^[^ ]*dynamiccl-worker .*$F\"; rm -f "
+      "$F/nodes.sqlite*; done");
+  INFO(run.out << run.err);
+  CHECK(run.out == "while it runs: 4\nafter it: 0\nwhile it runs: 4\nafter it: 0\n");
+}
