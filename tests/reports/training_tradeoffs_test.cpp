@@ -71,7 +71,8 @@ TEST_CASE("an architecture's published trade-offs stand beside what its launches
              ContainsSubstring("5.00 us a message"));
   CHECK(rows("heterogeneity: ps", "measured") == "not measured");
   CHECK(rows("server bottleneck: gossip", "measured") == "not measured");
-  CHECK(rows("server bottleneck: gossip", "evidence") == "its steps do not compare: query synchronisation_profile");
+  CHECK(rows("server bottleneck: gossip", "evidence") ==
+        "its steps do not compare: query synchronisation_profile");
 }
 
 TEST_CASE("a run without servers says of them that nothing was measured", "[D-11]") {
