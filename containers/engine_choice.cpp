@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "containers/command.hpp"
 #include "containers/paths.hpp"
@@ -113,6 +114,28 @@ Engine podman_here(const EngineFacts& facts) {
   return engine;
 }
 
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// The program that sudo, doas or env starts, without its folder.
+std::string program_behind(const std::vector<std::string>& command) {
+  // Their options whose value is the next word.
+  const std::set<std::string> with_value{"-u", "-g", "-U", "-C", "-D",     "-R",     "-T",
+                                         "-h", "-p", "-r", "-t", "--user", "--group"};
+  std::size_t at = 0;
+  while (at < command.size()) {
+    const std::string name = file_name(command[at]);
+    if (name != "sudo" && name != "doas" && name != "env") return name;
+    for (++at; at < command.size(); ++at) {
+      const std::string& word = command[at];
+      if (with_value.contains(word))
+        ++at;
+      else if (!word.starts_with("-") && word.find('=') == std::string::npos)
+        break;
+    }
+  }
+  return "";
+}
+
 std::string why_none(const EngineFacts& facts) {
   for (const auto& socket : facts.docker_sockets)
     if (!socket.permitted)
@@ -204,9 +227,8 @@ EngineSearch choose_engine(const EngineFacts& seen) {
 
 Engine named_engine(const std::vector<std::string>& command) {
   Engine engine;
-  const std::string& program = command.front();
-  if (program.substr(program.rfind('/') + 1) == "podman") engine = podman_here(look_at_machine());
   engine.command = command;
+  if (program_behind(command) == "podman") engine.kind = EngineKind::podman;
   return engine;
 }
 

@@ -46,8 +46,10 @@ EngineFacts look_at_machine();
 /// Podman.
 EngineSearch choose_engine(const EngineFacts& facts);
 
-/// An engine as it is called on the nodes of a cluster, where this machine's Podman needs flags
-/// with the same. @param command {"podman"}, {"docker", "--host", "unix:///..."}
+/// An engine as it is called on the nodes of a cluster, with no flags of this machine's: what
+/// Podman needs there belongs into the command. Whoever is behind sudo, doas or env decides which
+/// one it is; what is named otherwise is taken for Docker.
+/// @param command {"docker", "--host", "unix:///..."}, {"sudo", "podman", "--runtime", "runc"}
 Engine named_engine(const std::vector<std::string>& command);
 
 /// choose_engine(look_at_machine())

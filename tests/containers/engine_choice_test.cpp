@@ -180,6 +180,28 @@ TEST_CASE("Podman serves where Docker is absent, with the flags this machine nee
   CHECK_THAT(choose_engine(facts).reason, ContainsSubstring("rootless"));
 }
 
+TEST_CASE("an engine on nodes is known by the program behind sudo and env, with no flags of ours") {
+  const auto kind = [](const std::vector<std::string>& command) {
+    const Engine engine = named_engine(command);
+    CHECK(engine.run_flags.empty());
+    CHECK(engine.command == command);
+    return engine.kind;
+  };
+  for (const std::vector<std::string>& podman : std::vector<std::vector<std::string>>{
+           {"podman"},
+           {"/usr/bin/podman", "--runtime", "runc"},
+           {"sudo", "podman"},
+           {"sudo", "-n", "-u", "docker", "env", "A=docker", "podman"}})
+    CHECK(kind(podman) == EngineKind::podman);
+  for (const std::vector<std::string>& docker :
+       std::vector<std::vector<std::string>>{{"docker", "--context", "podman"},
+                                             {"sudo", "-u", "podman", "docker"},
+                                             {"docker", "--host", "unix:///run/podman"},
+                                             {"/opt/wrapper"},
+                                             {"sudo"}})
+    CHECK(kind(docker) == EngineKind::docker);
+}
+
 TEST_CASE("nothing installed gives the exact command, with sudo for an ordinary user") {
   EngineFacts facts;
   CHECK_THAT(choose_engine(facts).reason, ContainsSubstring("sudo apt-get install"));
