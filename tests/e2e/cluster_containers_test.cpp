@@ -70,7 +70,7 @@ TEST_CASE("Docker on nodes: a container for each rank, by ssh, by job steps, by 
   for (const auto& row : rows) CHECK(row["containers"] == 4);
 }
 
-TEST_CASE("Docker on nodes: whatever ends the program, its containers end with it", "[long]") {
+TEST_CASE("Docker on nodes: when the program is killed, its containers end with it", "[long]") {
   const auto run = on_nodes_with_engines(
       "running() { for node in node1 node2; do $F/into $node docker ps --all --quiet; done | wc "
       "-l; }; "

@@ -225,6 +225,21 @@ TEST_CASE("records come by connections where nodes do not see the folder of laun
   CHECK((told.out + told.err).find("does not see this machine's /tmp/apart") != std::string::npos);
 }
 
+namespace {
+
+/// The program with these words, where hosts are network namespaces. @param shell login shell there
+std::vector<std::string> on_namespaces(const std::string& folder, const std::string& shell,
+                                       const std::vector<std::string>& words) {
+  std::vector<std::string> argv{
+      "unshare", "--mount", "--propagation",
+      "private", "bash",    DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_hosts.sh",
+      folder,    shell,     kProgram};
+  argv.insert(argv.end(), words.begin(), words.end());
+  return argv;
+}
+
+}  // namespace
+
 TEST_CASE("Apptainer on hosts, records by connections, whatever the login shell there", "[long]") {
   if (geteuid() != 0 || find_program("ip").empty() || find_program("nsenter").empty())
     SKIP("the hosts are network namespaces, made by root with ip and nsenter");
@@ -237,32 +252,13 @@ TEST_CASE("Apptainer on hosts, records by connections, whatever the login shell 
     fs::remove(db);
     CommandOptions options;
     options.timeout = std::chrono::minutes(4);
-    const auto run = run_command({"unshare",
-                                  "--mount",
-                                  "--propagation",
-                                  "private",
-                                  "bash",
-                                  DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_hosts.sh",
-                                  folder,
-                                  shell,
-                                  kProgram,
-                                  "run",
-                                  kExperiment,
-                                  "--db",
-                                  db,
-                                  "--hosts",
-                                  "node1:2,node2:2",
-                                  "--remote-shell",
-                                  folder + "/into",
-                                  "--only",
-                                  "backend == gloo",
-                                  "--set",
-                                  R"(axes.environment=["bare-metal","singularity"])",
-                                  "--set",
-                                  "cluster.records=tcp",
-                                  "--set",
-                                  "cluster.interface=eth0"},
-                                 options);
+    const auto run = run_command(
+        on_namespaces(folder, shell,
+                      {"run", kExperiment, "--db", db, "--hosts", "node1:2,node2:2",
+                       "--remote-shell", folder + "/into", "--only", "backend == gloo", "--set",
+                       R"(axes.environment=["bare-metal","singularity"])", "--set",
+                       "cluster.records=tcp", "--set", "cluster.interface=eth0"}),
+        options);
     INFO(run.out << run.err);
     CHECK(run.exit_code == 0);
     const auto answer = run_command(
