@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "containers/progress.hpp"
+
 namespace dynamiccl {
 
 class ClusterSession;
@@ -61,6 +63,8 @@ struct StartRequest {
   /// Visible like binds, for reading alone: programs that root runs afterwards must not be changed
   /// from inside.
   std::vector<std::string> programs = {};
+  /// Follows and ends a start on nodes, which may have to bring them the image first.
+  Progress progress = {};
 };
 
 /// A folder of the machine, visible under the same path inside.

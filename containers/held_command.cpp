@@ -65,15 +65,7 @@ void close_end(int& end) {
   end = -1;
 }
 
-bool ends_within(pid_t child, std::chrono::milliseconds most) {
-  const auto deadline = Clock::now() + most;
-  for (;;) {
-    const pid_t ended = waitpid(child, nullptr, WNOHANG);
-    if (ended == child || (ended < 0 && errno != EINTR)) return true;
-    if (Clock::now() >= deadline) return false;
-    usleep(5000);
-  }
-}
+constexpr std::chrono::seconds kAfterSignal{5};
 
 }  // namespace
 
@@ -121,17 +113,41 @@ std::optional<std::string> HeldCommand::read_line(const std::string& begin,
 
 void HeldCommand::let_go() { close_end(input_); }
 
-void HeldCommand::end(std::chrono::milliseconds most) {
-  let_go();
-  if (child_ >= 0 && !ends_within(child_, most)) {
-    kill(-child_, SIGTERM);
-    if (!ends_within(child_, std::chrono::seconds(5))) {
-      kill(-child_, SIGKILL);
-      ends_within(child_, std::chrono::seconds(5));
-    }
+void HeldCommand::collect(Clock::time_point deadline) {
+  while (child_ >= 0) {
+    const pid_t ended = waitpid(child_, nullptr, WNOHANG);
+    if (ended == child_ || (ended < 0 && errno != EINTR))
+      child_ = -1;
+    else if (Clock::now() >= deadline)
+      return;
+    else
+      usleep(5000);
   }
-  child_ = -1;
-  close_end(output_);
+}
+
+void HeldCommand::end_these(const std::vector<HeldCommand*>& commands,
+                            std::chrono::milliseconds most) {
+  for (HeldCommand* one : commands) one->let_go();
+  auto deadline = Clock::now() + most;
+  for (HeldCommand* one : commands) one->collect(deadline);
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    for (const HeldCommand* one : commands)
+      if (one->child_ >= 0) kill(-one->child_, signal);
+    deadline = Clock::now() + kAfterSignal;
+    for (HeldCommand* one : commands) one->collect(deadline);
+  }
+  for (HeldCommand* one : commands) {
+    one->child_ = -1;
+    close_end(one->output_);
+  }
+}
+
+void HeldCommand::end(std::chrono::milliseconds most) { end_these({this}, most); }
+
+void HeldCommand::end_all(std::vector<HeldCommand>& commands, std::chrono::milliseconds most) {
+  std::vector<HeldCommand*> all;
+  for (HeldCommand& one : commands) all.push_back(&one);
+  end_these(all, most);
 }
 
 }  // namespace dynamiccl

@@ -87,7 +87,7 @@ class ClusterEnvironment : public Environment {
     if (session_->options().slurm()) slurm_ = slurm_facts(session_->job());
     if (!profile.in_engine()) return;
     try {
-      containers_ = std::make_unique<NodeContainers>(session_, plan(), Progress{});
+      containers_ = std::make_unique<NodeContainers>(session_, plan(), request.progress);
     } catch (...) {
       remove_folder();
       throw;
@@ -128,7 +128,7 @@ class ClusterEnvironment : public Environment {
     end_marked_processes(name());
     const std::string left = containers_ ? containers_->stop() : "";
     remove_folder();
-    if (!left.empty()) throw Error(ErrorKind::environment, "could not remove " + left);
+    if (!left.empty()) throw Error(ErrorKind::environment, left);
   }
 
  private:

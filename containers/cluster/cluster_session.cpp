@@ -84,7 +84,9 @@ NodeReport read_report(const std::string& name, const NodeResult& result) {
       read_word(line.substr(0, space), line.substr(space + 1), result.began_s, result.ended_s,
                 report);
   }
-  if (result.timed_out)
+  if (result.interrupted)
+    report.problem = "was not waited for: interrupted";
+  else if (result.timed_out)
     report.problem = fmt::format("did not answer within {} s", kSurveyTimeout.count());
   else if (result.exit_code != 0 || report.boot_id.empty())
     report.problem = fmt::format("cannot be reached: {}", trim(result.err));
@@ -126,7 +128,17 @@ std::string problems_text(const std::vector<NodeReport>& reports) {
 
 std::vector<std::string> remote_prefix(const ClusterOptions& options, const std::string& host) {
   if (!options.remote_shell.empty()) return {options.remote_shell, host};
-  return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", host};
+  // A host that is gone without a word is noticed after a minute, not by TCP in hours.
+  return {"ssh",
+          "-o",
+          "BatchMode=yes",
+          "-o",
+          "ConnectTimeout=15",
+          "-o",
+          "ServerAliveInterval=15",
+          "-o",
+          "ServerAliveCountMax=4",
+          host};
 }
 
 ClusterSession::ClusterSession(ClusterOptions options, int slots_per_node)
@@ -232,6 +244,7 @@ void ClusterSession::get_allocation(const std::string& run_id, const Progress& p
 
 void ClusterSession::hold(const std::string& run_id, const std::vector<std::string>& folders,
                           const std::vector<std::string>& programs, const Progress& progress) {
+  progress_ = progress;
   if (options_.slurm()) get_allocation(run_id, progress);
   std::vector<std::string> all = folders;
   all.insert(all.end(), programs.begin(), programs.end());
@@ -314,6 +327,7 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
   command.insert(command.end(), folders.begin(), folders.end() - 1);
   CommandOptions options;
   options.timeout = kSurveyTimeout;
+  options.interrupted = progress_.interrupted;
   const auto results = on_nodes(asked, command, options);
   for (std::size_t i = 0; i < results.size(); ++i) {
     NodeReport report = read_report(asked[i].name, results[i]);
@@ -347,9 +361,11 @@ const NodePlaces& ClusterSession::measured_places() {
   measured_places_.clear();
   const auto argv = [this](const std::string& node, const std::vector<std::string>& command,
                            bool takes_input) { return node_argv(node, command, takes_input); };
-  if (names.size() >= kLeast && names.size() <= kMost)
-    measured_places_ = places_by_latency(measure_latencies(
-        names, argv, surveyed_.front() + "/dynamiccl-probe", options_.interface, kRounds));
+  if (names.size() < kLeast || names.size() > kMost) return measured_places_;
+  if (progress_.say != nullptr)
+    progress_.say(fmt::format("measuring the latency between {} nodes (once)", names.size()));
+  measured_places_ = places_by_latency(measure_latencies(
+      names, argv, surveyed_.front() + "/dynamiccl-probe", options_.interface, kRounds, progress_));
   return measured_places_;
 }
 

@@ -90,8 +90,8 @@ class ClusterSession {
   [[nodiscard]] bool records_over_tcp() const;
 
   /// Where nodes() stand by the latency between them, for those of which nobody says it: measured
-  /// once, when it is first asked for after hold(). Empty where that tells nothing (fewer than
-  /// three nodes, or all alike), see places_by_latency().
+  /// once, when it is first asked for after hold(), whose progress follows and ends it. Empty where
+  /// that tells nothing (fewer than three nodes, or all alike), see places_by_latency().
   [[nodiscard]] const NodePlaces& measured_places();
 
   /// argv that runs a command on a node.
@@ -134,6 +134,7 @@ class ClusterSession {
   bool keeps_nodes_ = false;
   std::vector<std::string> latency_of_;  ///< nodes that measured_places_ is of
   NodePlaces measured_places_;
+  Progress progress_;  ///< of the last hold()
 };
 
 /// argv that runs a shell's command line on a host, without ever asking anybody for anything; that

@@ -7,13 +7,16 @@
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <sstream>
 
+#include "containers/cluster/slurm.hpp"
 #include "containers/docker_plan.hpp"
 #include "containers/engine_choice.hpp"
 #include "containers/host_root.hpp"
 #include "containers/image.hpp"
 #include "containers/local_ranks.hpp"
+#include "containers/owner.hpp"
 #include "containers/paths.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/text.hpp"
@@ -25,6 +28,13 @@ namespace {
 
 constexpr const char* kStarted = "container-is-up";
 constexpr const char* kNames = "DYNAMICCL_HAND_ON";
+/// Label that names the program which holds a container from another machine.
+constexpr const char* kHolderMark = "dynamiccl.holder";
+/// Connections to one node that have not logged in yet: sshd refuses some beyond ten.
+constexpr int kLoginsAtOnce = 4;
+constexpr std::chrono::seconds kStartsWithin{60};
+/// Containers end as soon as their connection does; longer is a node that is gone.
+constexpr std::chrono::seconds kEndsWithin{15};
 
 /// A name that engines take.
 std::string plain_name(const std::string& host) {
@@ -47,13 +57,16 @@ std::vector<std::string> holder(const EnvironmentPlan& plan) {
 }
 
 DockerSite site_on(const ClusterNode& node, const ClusterOptions& options,
-                   const EnvironmentPlan& plan) {
+                   const EnvironmentPlan& plan, const std::string& run_id) {
   DockerSite site;
   site.name = plan.name + "-" + plain_name(node.name);
   site.image = engine_image_name();
   site.held = holder(plan);
-  site.run_flags = {"--pull", "never", "--tmpfs", plan.folder + ":exec,mode=1777"};
-  if (options.gpus_per_node > 0) site.run_flags.insert(site.run_flags.end(), {"--gpus", "all"});
+  site.run_flags = {"--label", fmt::format("{}={}", kHolderMark, mark_text(own_mark(run_id))),
+                    "--pull",  "never",
+                    "--tmpfs", plan.folder + ":exec,mode=1777"};
+  for (int gpu = 0; gpu < options.gpus_per_node; ++gpu) site.gpus.push_back({gpu});
+  site.gpu_passing = GpuPassing::toolkit;
   if (!is_root()) site.user = fmt::format("{}:{}", geteuid(), getegid());
   if (host_root_wanted()) {
     site.host_folders = host_root_binds();
@@ -146,6 +159,17 @@ bool needs_interface(const EnvironmentProfile& profile) {
   return false;
 }
 
+CommandOptions followed(const Progress& progress) {
+  CommandOptions options;
+  options.interrupted = progress.interrupted;
+  return options;
+}
+
+void throw_if_interrupted(const Progress& progress) {
+  if (progress.interrupted != nullptr && progress.interrupted())
+    throw Error(ErrorKind::environment, "interrupted while containers start on nodes");
+}
+
 std::string file_text(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
@@ -173,6 +197,11 @@ std::optional<std::string> node_containers_reason(const EnvironmentProfile& prof
            "node's ranks (0), with launcher = \"outside\"";
   if (profile.user != Sharing::host)
     return "containers with user namespaces of their own are not started: use user = \"host\"";
+  if (options.gpus_per_node > 0 && profile.gpus != GpuVisibility::none &&
+      named_engine(options.engine).kind == EngineKind::podman)
+    return "Podman on nodes is given no GPUs (cluster.gpus_per_node): whether a node has a "
+           "specification of the container device interface is not asked there. Use Docker with "
+           "NVIDIA's container toolkit, or gpus = \"none\"";
   if (options.interface.empty() && needs_interface(profile))
     return fmt::format(
         "profile {} puts ranks on {{interface}}: say which one the nodes' network is, "
@@ -195,7 +224,7 @@ void plan_node_containers(const EnvironmentProfile& profile, const StartRequest&
     // A folder that the nodes do not see cannot be bound there.
     if (session.records_over_tcp()) here.binds.clear();
     const EnvironmentPlan on_node =
-        plan_docker(engine, profile, here, site_on(node, options, plan));
+        plan_docker(engine, profile, here, site_on(node, options, plan, request.run_id));
     plan.mounts = on_node.mounts;
     for (PlannedContainer container : on_node.containers) {
       container.run_argv = session.node_argv(node.name, container.run_argv, true);
@@ -229,6 +258,7 @@ NodeContainers::NodeContainers(std::shared_ptr<ClusterSession> session, const En
                                const Progress& progress)
     : session_(std::move(session)), plan_(plan) {
   bring_image(progress);
+  remove_abandoned(progress);
   start_all(progress);
 }
 
@@ -254,7 +284,8 @@ void NodeContainers::bring_image(const Progress& progress) {
   std::vector<ClusterNode> lacking;
   const auto all = nodes();
   for (int turn = 0; turn < 2; ++turn) {
-    const auto answers = session_->on_nodes(all, ask, {});
+    const auto answers = session_->on_nodes(all, ask, followed(progress));
+    throw_if_interrupted(progress);
     lacking.clear();
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto lines = split(std::string(trim(answers[i].out)), '\n');
@@ -276,11 +307,11 @@ void NodeContainers::bring_image(const Progress& progress) {
     std::vector<std::string> argv = engine_argv(engine, {"import"});
     argv.insert(argv.end(), archive.flags.begin(), archive.flags.end());
     argv.insert(argv.end(), {"-", image});
-    CommandOptions options;
+    CommandOptions options = followed(progress);
     options.timeout = std::chrono::minutes(10);
     options.input_file = archive.file;
-    options.interrupted = progress.interrupted;
     const auto imported = session_->on_nodes(lacking, argv, options);
+    throw_if_interrupted(progress);
     for (std::size_t i = 0; i < imported.size(); ++i)
       if (imported[i].exit_code != 0)
         throw Error(ErrorKind::environment, fmt::format("{}: cannot import the worker image: {}",
@@ -290,21 +321,69 @@ void NodeContainers::bring_image(const Progress& progress) {
               fmt::format("{} has not kept image {}", lacking.front().name, image));
 }
 
+void NodeContainers::remove_abandoned(const Progress& progress) {
+  const std::string words = command_line(named_engine(session_->options().engine).command);
+  const auto asked = session_->on_nodes(
+      nodes(),
+      {"sh", "-c",
+       fmt::format("ids=$({} ps --all --quiet --filter label={}) || exit 3; [ -z \"$ids\" ] || {} "
+                   "inspect --format '{{{{.Id}}}} {{{{index .Config.Labels \"{}\"}}}}' $ids",
+                   words, kHolderMark, words, kHolderMark)},
+      followed(progress));
+  const std::string here = own_mark("").host;
+  const auto all = nodes();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::vector<std::string> dead;
+    for (const std::string& line : split(asked[i].out, '\n')) {
+      const auto space = line.find(' ');
+      if (space == std::string::npos) continue;
+      // Another machine's process ids say nothing here.
+      const auto mark = parse_mark(line.substr(space + 1));
+      if (mark && mark->host == here && !owner_alive(mark->owner))
+        dead.push_back(line.substr(0, space));
+    }
+    if (dead.empty()) continue;
+    const auto removed = session_->on_nodes(
+        {all[i]}, {"sh", "-c", fmt::format("{} rm --force --volumes {}", words, join(dead, " "))},
+        followed(progress));
+    if (progress.say != nullptr)
+      progress.say(fmt::format("{}: {} containers of runs that are over {}", all[i].name,
+                               dead.size(),
+                               removed[0].exit_code == 0 ? "removed" : "cannot be removed"));
+  }
+}
+
 void NodeContainers::start_all(const Progress& progress) {
+  // Of every node the first few, then the next: as many waves as the fullest node needs.
+  std::vector<std::vector<std::size_t>> waves;
+  std::map<std::string, int> of_node;
+  for (std::size_t i = 0; i < plan_.containers.size(); ++i) {
+    const auto wave =
+        static_cast<std::size_t>(of_node[plan_.shape.hosts[i].node]++ / kLoginsAtOnce);
+    if (wave == waves.size()) waves.emplace_back();
+    waves[wave].push_back(i);
+  }
   try {
-    const auto errors = [&](std::size_t i) {
-      return plan_.folder + "/" + plan_.containers[i].name + ".err";
-    };
-    for (std::size_t i = 0; i < plan_.containers.size(); ++i)
-      held_.emplace_back(plan_.containers[i].run_argv, errors(i));
-    for (std::size_t i = 0; i < held_.size(); ++i)
-      if (!held_[i].read_line(kStarted, std::chrono::seconds(60), progress.interrupted))
-        throw Error(ErrorKind::environment,
-                    fmt::format("container {} has not started: `{}`: {}", plan_.containers[i].name,
-                                command_line(plan_.containers[i].run_argv), file_text(errors(i))));
+    for (const auto& wave : waves) start_wave(wave, progress);
   } catch (...) {
     stop();
     throw;
+  }
+}
+
+void NodeContainers::start_wave(const std::vector<std::size_t>& wave, const Progress& progress) {
+  const auto errors = [&](std::size_t i) {
+    return plan_.folder + "/" + plan_.containers[i].name + ".err";
+  };
+  const std::size_t first = held_.size();
+  for (const std::size_t i : wave) held_.emplace_back(plan_.containers[i].run_argv, errors(i));
+  for (std::size_t at = 0; at < wave.size(); ++at) {
+    if (held_[first + at].read_line(kStarted, kStartsWithin, progress.interrupted)) continue;
+    throw_if_interrupted(progress);
+    const PlannedContainer& container = plan_.containers[wave[at]];
+    throw Error(ErrorKind::environment,
+                fmt::format("container {} has not started: `{}`: {}", container.name,
+                            command_line(container.run_argv), file_text(errors(wave[at]))));
   }
 }
 
@@ -322,34 +401,37 @@ nlohmann::json NodeContainers::provenance() const {
 }
 
 std::string NodeContainers::stop() {
-  if (stopped_) return "";
-  for (HeldCommand& one : held_) one.let_go();
-  for (HeldCommand& one : held_) one.end(std::chrono::seconds(15));
+  if (stopped_) return left_;
+  stopped_ = true;
+  HeldCommand::end_all(held_, kEndsWithin);
   held_.clear();
   // Those whose connection was cut without the engine's noticing.
-  const Engine engine = named_engine(session_->options().engine);
-  const std::string words = command_line(engine.command);
-  std::string left;
-  try {
-    const auto all = nodes();
-    const std::string list =
-        fmt::format("{} ps --all --quiet --filter name=^/?{}-", words, plan_.name);
-    const auto answers =
-        session_->on_nodes(all,
-                           {"sh", "-c",
-                            fmt::format("ids=$({}) || exit 3; [ -z \"$ids\" ] || {} rm --force "
-                                        "--volumes $ids >/dev/null; {}",
-                                        list, words, list)},
-                           {});
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (answers[i].exit_code == 0 && !trim(answers[i].out).empty())
-        left += fmt::format("{}containers of {} on {}", left.empty() ? "" : ", ", plan_.name,
-                            all[i].name);
-  } catch (const Error& error) {
-    left = error.what();
+  const std::string words = command_line(named_engine(session_->options().engine).command);
+  const std::string list =
+      fmt::format("{} ps --all --quiet --filter name=^/?{}-", words, plan_.name);
+  const auto all = nodes();
+  const auto answers =
+      session_->on_nodes(all,
+                         {"sh", "-c",
+                          fmt::format("ids=$({}) || exit 3; [ -z \"$ids\" ] || {} rm --force "
+                                      "--volumes $ids >/dev/null; {}",
+                                      list, words, list)},
+                         {});
+  std::vector<std::string> left;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string& node = all[i].name;
+    const NodeResult& answer = answers[i];
+    if (answer.timed_out || answer.exit_code != 0)
+      left.push_back(fmt::format("could not look at {} for containers of {}: {}", node, plan_.name,
+                                 answer.timed_out ? "it does not answer" : trim(answer.err)));
+    else if (!trim(answer.out).empty())
+      left.push_back(fmt::format("could not remove containers of {} on {}", plan_.name, node));
   }
-  stopped_ = left.empty();
-  return left;
+  if (!left.empty())
+    left_ = join(left, "; ") +
+            ". What is left there ends with its connection, or is removed by the next run that "
+            "this machine starts in containers there";
+  return left_;
 }
 
 }  // namespace dynamiccl

@@ -15,7 +15,9 @@ namespace dynamiccl {
 
 /// Containers of Docker or Podman on the nodes of a cluster: one for each rank, or one for a node's
 /// ranks, on the node's own network. Each is the child of a connection to its node that the
-/// environment holds, and ends with it: whatever becomes of this program, no node keeps one.
+/// environment holds, and ends with it, also when this program is killed. Where the machine of the
+/// program or the network to it is gone, that takes until the node's side notices; the next start
+/// on the node removes what runs of this machine that are over have left.
 
 /// Why this profile cannot be had so, with the command line that a cluster with what is missing
 /// would be given; nullopt when it can. Pure.
@@ -40,12 +42,17 @@ class NodeContainers {
 
   /// Engine and its version and image on every node, and the containers.
   [[nodiscard]] nlohmann::json provenance() const;
-  /// @returns what is left on nodes that answer, "" = nothing
+  /// Ends them all, a node that does not answer delays no other.
+  /// @returns sentences on what is left, and on nodes that could not be asked, "" = nothing is
   std::string stop();
 
  private:
   void bring_image(const Progress& progress);
+  /// Containers on these nodes whose program ran on this machine and is no more.
+  void remove_abandoned(const Progress& progress);
   void start_all(const Progress& progress);
+  /// @param wave numbers of containers that are started at once
+  void start_wave(const std::vector<std::size_t>& wave, const Progress& progress);
   [[nodiscard]] std::vector<ClusterNode> nodes() const;
 
   std::shared_ptr<ClusterSession> session_;
@@ -53,6 +60,7 @@ class NodeContainers {
   std::vector<HeldCommand> held_;
   nlohmann::json engines_ = nlohmann::json::object();  ///< by node
   bool stopped_ = false;
+  std::string left_;  ///< what stop() has said
 };
 
 }  // namespace dynamiccl

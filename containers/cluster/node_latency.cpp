@@ -13,40 +13,43 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{60};
 
-/// A node's answering program, and where it is reached.
+/// The nodes' answering programs, and where each is reached; they end together.
 struct Answering {
-  HeldCommand program;
-  std::string place;
+  std::vector<HeldCommand> programs;
+  std::vector<std::string> places;
+  ~Answering() { HeldCommand::end_all(programs, std::chrono::seconds(5)); }
 };
 
-std::vector<Answering> start_answering(const std::vector<std::string>& nodes, const NodeArgv& argv,
-                                       const std::string& probe, const std::string& interface) {
+/// @returns false where one does not start
+bool start_answering(const std::vector<std::string>& nodes, const NodeArgv& argv,
+                     const std::string& probe, const std::string& interface,
+                     const Progress& progress, Answering& all) {
   std::vector<std::string> command{probe, "--echo"};
   if (!interface.empty()) command.push_back(interface);
-  std::vector<Answering> all;
   for (const std::string& node : nodes)
-    all.push_back({HeldCommand(argv(node, command, true), "/dev/null"), ""});
-  for (Answering& one : all) {
-    const auto line = one.program.read_line("echo ", kPatience, nullptr);
-    if (!line) return {};
-    one.place = line->substr(line->find(' ') + 1);
+    all.programs.emplace_back(argv(node, command, true), "/dev/null");
+  for (HeldCommand& program : all.programs) {
+    const auto line = program.read_line("echo ", kPatience, progress.interrupted);
+    if (!line) return false;
+    all.places.push_back(line->substr(line->find(' ') + 1));
   }
-  return all;
+  return true;
 }
 
 /// One node's round trips to all behind it; false where one is missing.
-bool ask(std::size_t asking, const std::vector<Answering>& all, const NodeArgv& argv,
-         const std::string& probe, NodeLatencies& round) {
+bool ask(std::size_t asking, const std::vector<std::string>& places, const NodeArgv& argv,
+         const std::string& probe, const Progress& progress, NodeLatencies& round) {
   std::vector<std::string> command{probe, "--ping"};
-  for (std::size_t i = asking + 1; i < all.size(); ++i) command.push_back(all[i].place);
+  for (std::size_t i = asking + 1; i < places.size(); ++i) command.push_back(places[i]);
   CommandOptions options;
   options.timeout = std::chrono::minutes(2);
+  options.interrupted = progress.interrupted;
   const auto answer = run_command(argv(round.nodes[asking], command, false), options);
   const auto lines = split(std::string(trim(answer.out)), '\n');
-  if (answer.exit_code != 0 || lines.size() != all.size() - asking - 1) return false;
+  if (answer.exit_code != 0 || lines.size() != places.size() - asking - 1) return false;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto words = split(lines[i], ' ');
-    if (words.size() != 2 || words[0] != all[asking + 1 + i].place) return false;
+    if (words.size() != 2 || words[0] != places[asking + 1 + i]) return false;
     round.us[asking][asking + 1 + i] = std::strtod(words[1].c_str(), nullptr);
   }
   return true;
@@ -56,17 +59,18 @@ bool ask(std::size_t asking, const std::vector<Answering>& all, const NodeArgv& 
 
 std::vector<NodeLatencies> measure_latencies(const std::vector<std::string>& nodes,
                                              const NodeArgv& argv, const std::string& probe,
-                                             const std::string& interface, int rounds) {
+                                             const std::string& interface, int rounds,
+                                             const Progress& progress) {
   NodeLatencies empty;
   empty.nodes = nodes;
   empty.us.assign(nodes.size(), std::vector<double>(nodes.size(), 0));
   std::vector<NodeLatencies> all(static_cast<std::size_t>(rounds), empty);
   try {
-    const auto answering = start_answering(nodes, argv, probe, interface);
-    if (answering.empty()) return {};
+    Answering answering;
+    if (!start_answering(nodes, argv, probe, interface, progress, answering)) return {};
     for (NodeLatencies& round : all)
       for (std::size_t i = 0; i + 1 < nodes.size(); ++i)
-        if (!ask(i, answering, argv, probe, round)) return {};
+        if (!ask(i, answering.places, argv, probe, progress, round)) return {};
   } catch (const Error&) {
     return {};  // what nobody can measure is not known
   }

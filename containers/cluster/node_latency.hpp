@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "containers/progress.hpp"
 #include "profiles/detect/latency_places.hpp"
 
 namespace dynamiccl {
@@ -16,9 +17,11 @@ using NodeArgv = std::function<std::vector<std::string>(
 /// other asks those behind it in the list. Nothing stays there.
 /// @param probe its path on the nodes
 /// @param interface whose addresses are asked, "" = that of the default route
-/// @returns as many rounds; empty where a node has no such program or cannot be reached by others
+/// @returns as many rounds; empty where a node has no such program or cannot be reached by others,
+/// or when it was interrupted
 std::vector<NodeLatencies> measure_latencies(const std::vector<std::string>& nodes,
                                              const NodeArgv& argv, const std::string& probe,
-                                             const std::string& interface, int rounds);
+                                             const std::string& interface, int rounds,
+                                             const Progress& progress);
 
 }  // namespace dynamiccl

@@ -1,6 +1,7 @@
 #include "orchestrator/run/environment_pool.hpp"
 
 #include "core/vocabulary/error.hpp"
+#include "orchestrator/run/console.hpp"
 
 namespace dynamiccl {
 
@@ -17,7 +18,8 @@ EnvironmentPool::~EnvironmentPool() { stop_all(); }
 Environment& EnvironmentPool::get(const EnvironmentProfile& profile, int ranks) {
   auto& environment = running_[{profile.name, ranks}];
   if (environment == nullptr)
-    environment = start_environment(profile, {run_id_, ranks, binds_, cluster_, programs_});
+    environment = start_environment(
+        profile, {run_id_, ranks, binds_, cluster_, programs_, preparation_progress()});
   return *environment;
 }
 

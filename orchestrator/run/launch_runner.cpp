@@ -97,6 +97,8 @@ GroupLaunch LaunchRunner::attempt(const PlannedGroup& group, const LaunchPlace& 
   } catch (const Error& error) {
     // One group that cannot be started is no reason to leave the others unmeasured.
     if (error.kind() == ErrorKind::bug) throw;
+    // Ctrl-C ends a start too: that is no fault of the environment's.
+    if (interrupt_signal() != 0) return {interrupted_before(), 0};
     return not_started(
         group, place, number,
         (environment == nullptr ? "the environment did not start: " : "cannot be started: ") +
