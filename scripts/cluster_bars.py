@@ -43,6 +43,10 @@ cell_time_cap = "{cap}"
 """
 
 
+# Jobs of a thousand that are in the queue at once when all are submitted: the first ones have run by then.
+SUBMITTED = 990
+
+
 class Bars:
     def __init__(self, arguments):
         self.arguments = arguments
@@ -51,11 +55,13 @@ class Bars:
         self.wrong = []
 
     def say(self, part, figures, limits):
-        """@param limits of figures, by name"""
+        """@param limits of figures, by name; a figure that is None was missed"""
         figures["load"] = round(os.getloadavg()[0], 1)
         print(json.dumps({"part": part, **figures, "limits": limits}), flush=True)
         for name, limit in limits.items():
-            if figures[name] > limit:
+            if figures[name] is None:
+                self.wrong.append(f"{part}: {name} was not reached, at most {limit} expected")
+            elif figures[name] > limit:
                 self.wrong.append(f"{part}: {name} is {figures[name]}, at most {limit} expected")
 
     def with_rig(self):
@@ -91,35 +97,43 @@ class Bars:
         planned = self.program("plan", "bars.toml", "--slurm", "--nodes", "2")
         figures = {"groups": 1000, "plan_s": round(time.time() - begin, 2)}
         if planned.returncode != 0:
+            figures["plan_s"] = None
             self.wrong.append("plan: " + planned.stderr[-500:])
         for jobs in ("array", "afterany"):
             figures[f"submit_{jobs}_s"] = self.submit(jobs)
         self.say("plan", figures, {"plan_s": 10, "submit_array_s": 10, "submit_afterany_s": 10})
 
     def submit(self, jobs):
-        """All thousand are in the queue, or have been. @returns seconds from the program's start"""
+        """@returns seconds from the program's start until all thousand were submitted, None = they never were"""
         words = (f"{self.build}/dynamiccl run bars.toml --db {jobs}.sqlite --slurm --nodes 2 --set cluster.jobs={jobs} "
                  "--set cluster.jobs_ahead=1000")
-        line = (f"begin=$(date +%s.%N); {words} >{jobs}.log 2>&1 & run=$!; for i in $(seq 600); do "
-                "[ $(scontrol show jobs --oneliner 2>/dev/null | grep -c JobName=dynamiccl) -ge 1 ] && "
-                "[ $(squeue -h -r 2>/dev/null | wc -l) -ge 990 ] && break; "
-                "kill -0 $run || break; sleep 0.1; done; echo \"$(date +%s.%N) - $begin\"; kill -KILL $run")
-        answer = self.with_rig().shell("head", line).stdout.strip().split(" - ")
+        line = (f"begin=$(date +%s.%N); {words} >{jobs}.log 2>&1 & run=$!; seen=0; for i in $(seq 600); do "
+                "seen=$(squeue -h -r 2>/dev/null | wc -l); "
+                f"[ $seen -ge {SUBMITTED} ] && break; "
+                "kill -0 $run || break; sleep 0.1; done; echo \"$begin $(date +%s.%N) $seen\"; kill -KILL $run")
+        begin, end, seen = self.with_rig().shell("head", line).stdout.split()
         self.program("clean")
         left = self.with_rig().shell("head", "squeue -h -r | wc -l").stdout.strip()
         if left != "0":
             self.wrong.append(f"plan: {left} jobs left after clean")
-        return round(float(answer[0]) - float(answer[1]), 2)
+        if int(seen) < SUBMITTED:
+            said = self.with_rig().shell("head", f"tail -3 {jobs}.log").stdout.strip()
+            self.wrong.append(f"plan: {seen} of {SUBMITTED} jobs were seen with {jobs}: {said}")
+            return None
+        return round(float(end) - float(begin), 2)
 
     def overhead(self):
         """In turns: the program's groups, and between them a bare srun that sleeps as long."""
         groups = 6
         self.experiment(groups, 100000000, "1550ms")
-        self.program("run", "bars.toml", "--db", "overhead.sqlite", "--slurm", "--nodes", "2")
+        ran = self.program("run", "bars.toml", "--db", "overhead.sqlite", "--slurm", "--nodes", "2")
         rows = json.loads(self.program(
             "query", "SELECT count(*) AS n, sum(duration_s) AS launches, (julianday(max(ended_utc)) - "
             "julianday(min(started_utc))) * 86400 AS wall FROM launch WHERE status = 'ok'", "--json",
-            "--db", "overhead.sqlite").stdout)[0]
+            "--db", "overhead.sqlite").stdout or "[{\"n\": 0}]")[0]
+        if rows["n"] != groups:
+            self.wrong.append(f"overhead: {rows['n']} of {groups} groups were measured: {ran.stderr[-500:]}")
+            return
         alone = rows["launches"] / rows["n"]
         line = (f"salloc --nodes=2 --ntasks-per-node=2 bash -c 'for i in 1 2 3 4 5; do begin=$(date +%s.%N); srun "
                 f"--mpi=none sleep {alone:.2f}; echo $begin $(date +%s.%N); done'")

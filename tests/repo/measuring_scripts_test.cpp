@@ -114,3 +114,43 @@ echo '[{"seed": 1, "environment": "cross-docker-1gbit", "synchronisation": "bsp"
              ContainsSubstring("| ours | powersgd | 1 of 2 | 800 | 5.00 | 4.00 | 0.040 |"));
   CHECK_THAT(result.out, ContainsSubstring("| none | 1 | 1.100 |"));
 }
+
+TEST_CASE("a cluster's bar is missed by a program that ends before its jobs are there") {
+  const Folder folder;
+  // A queue of as many jobs as $QUEUED, and a program that $ENDS.
+  const auto submitted = [&](const std::string& program, int queued) {
+    std::ofstream(folder.path + "/dynamiccl") << "#!/bin/sh\n" << program << "\n";
+    std::ofstream(folder.path + "/squeue") << "#!/bin/sh\n[ -e cleaned ] || seq " << queued << "\n";
+    for (const char* name : {"dynamiccl", "squeue"})
+      fs::permissions(folder.path + "/" + name, fs::perms::owner_all);
+    fs::remove(folder.path + "/cleaned");
+    return run_command({"bash", "-c", "cd \"$0\" && PATH=$PWD:$PATH exec python3 bars.py \"$1\"",
+                        folder.path, kScripts});
+  };
+  std::ofstream(folder.path + "/bars.py") << R"(
+import argparse, pathlib, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from cluster_bars import Bars
+
+class Here:
+    def shell(self, host, line):
+        return subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    def on(self, host, *words):
+        pathlib.Path("cleaned").touch()
+        return subprocess.run(["true"], capture_output=True, text=True)
+
+bars = Bars(argparse.Namespace(build=pathlib.Path(".")))
+bars.rig = Here()
+bars.say("plan", {"submit_array_s": bars.submit("array")}, {"submit_array_s": 10})
+print("\n".join(bars.wrong))
+sys.exit(bool(bars.wrong))
+)";
+  const auto good = submitted("exec sleep 20", 1000);
+  INFO(good.out << good.err);
+  CHECK(good.exit_code == 0);
+  const auto dead = submitted("echo no such partition; exit 1", 3);
+  INFO(dead.out << dead.err);
+  CHECK(dead.exit_code == 1);
+  CHECK_THAT(dead.out, ContainsSubstring("3 of 990 jobs were seen with array: no such partition"));
+  CHECK_THAT(dead.out, ContainsSubstring("submit_array_s was not reached"));
+}
