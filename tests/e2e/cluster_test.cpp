@@ -682,7 +682,7 @@ TEST_CASE("pairs of ranks stand at Slurm's switches, or where a file declares th
   CHECK(row["declared"] == R"({"deployment":"edge"})");
 }
 
-TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-07]") {
+TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-06][F-07]") {
   const Rig& rig = Rig::get();
   const std::vector<std::string> run{"run",     kExperiment,
                                      "--only",  "backend == gloo",
@@ -697,7 +697,7 @@ TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-07]
   // All on one bridge: nothing is told of them.
   CHECK(pairs("alike.sqlite")["pairs"] == "100 % network");
   // Two whose packets wait, also those for each other.
-  for (const char* node : {"node3", "node4"}) rig.delay(node, "256kbit");
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "2mbit");
   const auto row = pairs("apart.sqlite");
   for (const char* node : {"node3", "node4"}) rig.delay(node, "off");
   CHECK(row["worst_pair"] == "rack");
