@@ -42,18 +42,6 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
                      spec.slow_factor, spec.slow_worker);
 }
 
-/// Beside them within groups: a message of each member, as long as in the first step at most, and
-/// what is kept back.
-std::size_t group_bytes(const ExchangePlan& plan, const TrainingSpec& spec) {
-  if (spec.group_compression == Codec::none) return 0;
-  const ExchangePlan within = group_plan(plan, spec);
-  std::size_t message = 0;
-  for (std::size_t i = 0; i < within.pieces.size(); ++i)
-    message += message_bytes(within, i, 0).value_or(within.pieces[i].count * sizeof(float));
-  return static_cast<std::size_t>(spec.group_size) * message +
-         (within.codec.feedback ? plan.elements() * sizeof(float) : 0);
-}
-
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
 /// it keeps back, or of DIANA knows of one's own gradients and of all workers'; where averages have
 /// a momentum that and the weights that it goes from; a centre; the gradient that was sent last;
@@ -502,8 +490,9 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
   // A slot for each worker, the answer, and a gradient as it was encoded.
   const int slots = workers_ + 1 + (plan.codec.codec != Codec::none ? 1 : 0);
   describe_memory(*record.training, unit, training.held_bytes(),
-                  is_server() ? unit * static_cast<std::size_t>(slots)
-                              : unit * copies_of(spec_, plan.codec) + group_bytes(plan, spec_));
+                  is_server()
+                      ? unit * static_cast<std::size_t>(slots)
+                      : unit * copies_of(spec_, plan.codec) + group_limit_bytes(plan, spec_));
 }
 
 /// Before anything is measured, against one process that does every worker's part.

@@ -19,6 +19,16 @@ ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec) {
   return within;
 }
 
+std::size_t group_limit_bytes(const ExchangePlan& plan, const TrainingSpec& spec) {
+  if (spec.group_compression == Codec::none) return 0;
+  const ExchangePlan within = group_plan(plan, spec);
+  std::size_t message = 0;
+  for (std::size_t i = 0; i < within.pieces.size(); ++i)
+    message += message_bytes(within, i, 0).value_or(within.pieces[i].count * sizeof(float));
+  return static_cast<std::size_t>(spec.group_size) * message +
+         (within.codec.feedback ? plan.elements() * sizeof(float) : 0);
+}
+
 WorkerGroup::WorkerGroup(Messages& all, const ExchangePlan& plan, int worker, int workers, int size,
                          float* gradients)
     : plan_(plan),

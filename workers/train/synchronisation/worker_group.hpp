@@ -40,6 +40,9 @@ class GroupMessages final : public Messages {
 
 /// The plan of what travels within groups: `spec.group_compression` of a message of all gradients.
 ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec);
+/// Bytes that a member may hold for it: a message of each member, as long as in the first step at
+/// most, and what is kept back. 0 where nothing is encoded.
+std::size_t group_limit_bytes(const ExchangePlan& plan, const TrainingSpec& spec);
 
 /// Workers that sum their gradients around a ring of their own, or, encoded, from each to each; the
 /// first one speaks with the server for all of them. Ranks: all of the group call the same. Host
