@@ -238,6 +238,9 @@ TEST_CASE("a codec per level trains what the server's log says", "[d-87][long]")
   CHECK(within.at("message_bytes") == within.at("formula_bytes"));
   CHECK(within.at("message_bytes") < 0.05 * within.at("nominal_bytes").get<double>());
   CHECK_FALSE(record.training->details.contains("compression"));
+  // A message of each member, what was kept back and a buffer to the server are all that it holds.
+  const auto& memory = record.training->details.at("memory");
+  CHECK(memory.at("held_bytes") == memory.at("limit_bytes"));
 }
 
 TEST_CASE("planted faults of a codec within groups fail the cell", "[d-87][long]") {
