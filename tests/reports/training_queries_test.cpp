@@ -284,6 +284,44 @@ TEST_CASE("bytes of a colocated server are compared without what it takes from i
   CHECK(rows.text(0, "note").empty());
 }
 
+TEST_CASE("a codec within groups has a row of its own beside that of the way to the server",
+          "[D-87][D-90]") {
+  const ScratchFolder folder;
+  Store store(folder.file("a.sqlite"));
+  TrainingFigures figures;
+  figures.role = "worker";
+  const auto coded = [](double bytes, double encode_us) {
+    return nlohmann::json{{"nominal_bytes", 1000},  {"message_bytes", bytes}, {"plain_bytes", 1000},
+                          {"formula_bytes", bytes}, {"encode_us", encode_us}, {"decode_us", 3},
+                          {"error_feedback", true}};
+  };
+  figures.details["compression"] = coded(50, 7);
+  figures.details["group_compression"] = coded(100, 9);
+  const auto knobs = [](const std::string& codecs) {
+    return R"({"model":"mlp","batch":"8","synchronisation":"ssp","group_size":"2")" + codecs + "}";
+  };
+  store_training(store,
+                 {{{"bsp-ps", knobs(R"(,"compression":"onebit","group_compression":"topk")")},
+                   {"bsp-ps", knobs(R"(,"group_compression":"topk")")}},
+                  {50, 60}},
+                 figures, 3);
+  const Table table = named_query(Reader(folder.file("a.sqlite")), "compression", {});
+  const TableView rows(table);
+  REQUIRE(rows.size() == 3);
+  CHECK(rows.text(0, "level") == "groups to server");
+  CHECK(rows.text(0, "compression") == "onebit");
+  CHECK(rows.real(0, "message_bytes") == 50.0);
+  CHECK(rows.real(0, "encode_us") == 7.0);
+  for (const std::size_t within : {std::size_t{1}, std::size_t{2}}) {
+    CHECK(rows.text(within, "level") == "within groups");
+    CHECK(rows.text(within, "compression") == "topk");
+    CHECK(rows.real(within, "message_bytes") == 100.0);
+    CHECK_THAT(*rows.real(within, "smaller"), WithinRel(10.0, 1e-9));
+    CHECK(rows.real(within, "encode_us") == 9.0);
+    CHECK(rows.integer(within, "launches") == 3);
+  }
+}
+
 TEST_CASE("encoded gradients stand beside plain ones, and their steps are no best",
           "[C-46][D-80][D-90][D-97]") {
   const ScratchFolder folder;
@@ -305,6 +343,7 @@ TEST_CASE("encoded gradients stand beside plain ones, and their steps are no bes
   const Table table = named_query(reader, "compression", {});
   const TableView rows(table);
   REQUIRE(rows.size() == 1);
+  CHECK(rows.text(0, "level") == "all workers");
   CHECK(rows.text(0, "compression") == "topk");
   CHECK(rows.integer(0, "error_feedback") == 1);
   CHECK(rows.integer(0, "nominal_bytes") == 1000);

@@ -45,16 +45,16 @@ std::string model_key(const TrainingSpec& spec, int workers, bool on_gpu) {
 /// Buffers as large as all gradients that a worker may hold beside them: one, and of a codec what
 /// it keeps back, or of DIANA knows of one's own gradients and of all workers'; where averages have
 /// a momentum that and the weights that it goes from; a centre; the gradient that was sent last;
-/// the weights from which a way is encoded, and with neighbours two replicas and what one sent;
-/// what was kept back of a group's sums, and its members' messages. Where values decide how many
-/// are sent, all may be, with their places and how many of each gradient there are.
+/// the weights from which a way is encoded, and with neighbours two replicas and what one sent.
+/// Where values decide how many are sent, all may be, with their places and how many of each
+/// gradient there are.
 std::size_t copies_of(const TrainingSpec& spec, const CodecSettings& codec) {
   return std::size_t{1} + (spec.slow_momentum > 0 ? 2 : 0) + (codec.feedback ? 1 : 0) +
          (codec.codec == Codec::dgc ? 1 : 0) + (codec.codec == Codec::diana ? 2 : 0) +
          (has_centre(spec.synchronisation) ? 1 : 0) +
          (spec.synchronisation == Synchronisation::lag ? 1 : 0) +
          (codec.codec != Codec::none && has_local_steps(spec.synchronisation) ? 1 : 0) +
-         (codec_row(codec.codec).alike ? 0 : 2) + (spec.group_compression != Codec::none ? 2 : 0) +
+         (codec_row(codec.codec).alike ? 0 : 2) +
          (codec.codec != Codec::none && method_row(spec.method).sums == SumPlace::neighbours ? 3
                                                                                              : 0);
 }
@@ -489,9 +489,10 @@ void TrainingRun::train_asynchronously(CellRecord& record, const ExchangePlan& p
   const std::size_t unit = plan.elements() * sizeof(float);
   // A slot for each worker, the answer, and a gradient as it was encoded.
   const int slots = workers_ + 1 + (plan.codec.codec != Codec::none ? 1 : 0);
-  describe_memory(
-      *record.training, unit, training.held_bytes(),
-      unit * (is_server() ? static_cast<std::size_t>(slots) : copies_of(spec_, plan.codec)));
+  describe_memory(*record.training, unit, training.held_bytes(),
+                  is_server()
+                      ? unit * static_cast<std::size_t>(slots)
+                      : unit * copies_of(spec_, plan.codec) + group_limit_bytes(plan, spec_));
 }
 
 /// Before anything is measured, against one process that does every worker's part.

@@ -1,9 +1,10 @@
 -- title: Encoded gradients
 -- row: one training cell with a codec, its median launch: bytes beside those of plain values, what encoding and decoding
---   took, and its step over the fastest plain one in the same launches
+--   took, and its step over the fastest plain one in the same launches; one row for each level of groups that has a codec
 -- columns:
 --   run_id environment backend architecture model batch method
---   compression | text | codec of the gradients
+--   level | text | all workers; where workers form groups: within groups (group_compression), groups to server (compression)
+--   compression | text | codec of the gradients there
 --   error_feedback | integer | 1 = what encoding takes is added to the next gradient
 --   workers launches
 --   nominal_bytes | bytes, integer | all gradients as plain values
@@ -26,22 +27,29 @@
 -- A lossy step is no measure of training: query time_to_target ranks by the time until an accuracy. wire_bytes: of an
 -- all-reduce what a ring sends, of gathered frames one to each other worker. encode_us and decode_us run on the thread
 -- that sends, beside the backward pass unless the method waits for its end: exposed_us is what is not hidden. More than
--- 32 times smaller needs codecs that leave values out.
+-- 32 times smaller needs codecs that leave values out. Of a cell with groups wire_bytes, counted_bytes and step_us are those of
+-- both levels together; between groups and server the first worker of each group sends.
 -- note: a survey accepts 8 bits for large models (100 million parameters or more) and warns of more aggressive codecs; of
 -- sparse payloads it says that libraries which add them as such beat gathering, which grows with the workers.
-WITH coded AS (
-  SELECT v.*, json_extract(t.details_json, '$.compression') AS figures,
+WITH levels(level, of_groups, path) AS (
+  VALUES ('all workers', 0, '$.compression'), ('groups to server', 1, '$.compression'),
+         ('within groups', 1, '$.group_compression')
+),
+coded AS (
+  SELECT v.*, l.level, coalesce(json_extract(v.settings, l.path), 'none') AS codec,
+         json_extract(t.details_json, l.path) AS figures,
          -- Of older runs everything was counted.
-         1.0 * coalesce(json_extract(t.details_json, '$.compression.plain_bytes'),
-                        json_extract(t.details_json, '$.compression.nominal_bytes')) AS plain_bytes,
-         (SELECT max(json_extract(e.details_json, '$.compression.encode_us')) FROM training e
+         1.0 * coalesce(json_extract(t.details_json, l.path || '.plain_bytes'),
+                        json_extract(t.details_json, l.path || '.nominal_bytes')) AS plain_bytes,
+         (SELECT max(json_extract(e.details_json, l.path || '.encode_us')) FROM training e
           WHERE e.measurement_id = v.measurement_row) AS encode_us,
-         (SELECT max(json_extract(e.details_json, '$.compression.decode_us')) FROM training e
+         (SELECT max(json_extract(e.details_json, l.path || '.decode_us')) FROM training e
           WHERE e.measurement_id = v.measurement_row) AS decode_us
   FROM v_training v
+  JOIN levels l ON l.of_groups = (json_extract(v.settings, '$.group_size') IS NOT NULL)
   JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
     SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
-  WHERE v.run_row = ?1 AND v.counts AND v.compression <> 'none'
+  WHERE v.run_row = ?1 AND v.counts AND coalesce(json_extract(v.settings, l.path), 'none') <> 'none'
 ),
 plain AS (
   SELECT environment, backend, model, batch, workers, block, min(step_us) AS plain_us
@@ -54,18 +62,20 @@ numbered AS (
          CASE WHEN json_extract(c.figures, '$.nominal_bytes') >= 4e8
                 AND c.plain_bytes > 4.5 * json_extract(c.figures, '$.message_bytes')
            THEN 'fewer than 8 bits a value of a large model: watch its accuracy' ELSE '' END AS aggressive,
-         CASE WHEN c.compression IN ('topk', 'dgc', 'threshold', 'stc', 'sbc', 'adacomp') AND c.architecture <> 'ps'
+         CASE WHEN c.codec IN ('topk', 'dgc', 'threshold', 'stc', 'sbc', 'adacomp')
+                AND (c.architecture <> 'ps' OR c.level = 'within groups')
                 AND c.method <> 'd-psgd'
            THEN 'a library that adds sparse values (SparcML, OmniReduce, Ok-Topk) would not gather those of all workers'
            ELSE '' END AS sparse,
-         row_number() OVER (PARTITION BY c.cell_id ORDER BY c.step_us) AS place,
-         row_number() OVER (PARTITION BY c.cell_id ORDER BY c.step_us / p.plain_us) AS over_place,
-         count(*) OVER (PARTITION BY c.cell_id) AS n
+         row_number() OVER (PARTITION BY c.cell_id, c.level ORDER BY c.step_us) AS place,
+         row_number() OVER (PARTITION BY c.cell_id, c.level ORDER BY c.step_us / p.plain_us) AS over_place,
+         count(*) OVER (PARTITION BY c.cell_id, c.level) AS n
   FROM coded c
   LEFT JOIN plain p ON p.environment = c.environment AND p.backend = c.backend AND p.model = c.model
     AND p.batch = c.batch AND p.workers = c.workers AND p.block = c.block
 )
-SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.method, a.compression,
+SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.method, a.level,
+       a.codec AS compression,
        json_extract(a.figures, '$.error_feedback') AS error_feedback, a.workers, a.n AS launches,
        json_extract(a.figures, '$.nominal_bytes') AS nominal_bytes,
        json_extract(a.figures, '$.message_bytes') AS message_bytes,
@@ -77,6 +87,6 @@ SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.m
        a.last_loss, a.accuracy, a.max_difference, a.settings,
        nullif(a.aggressive || CASE WHEN a.aggressive <> '' AND a.sparse <> '' THEN '; ' ELSE '' END || a.sparse, '') AS note
 FROM numbered a
-JOIN numbered b ON b.cell_id = a.cell_id AND b.over_place = (b.n + 1) / 2
+JOIN numbered b ON b.cell_id = a.cell_id AND b.level = a.level AND b.over_place = (b.n + 1) / 2
 WHERE a.place = (a.n + 1) / 2
-ORDER BY a.environment, a.backend, a.model, a.batch, a.workers, a.step_us
+ORDER BY a.environment, a.backend, a.model, a.batch, a.workers, a.step_us, a.cell_id, a.level

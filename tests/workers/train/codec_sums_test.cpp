@@ -196,7 +196,7 @@ TEST_CASE("a sketch finds what is large in the sum alone, and keeps the rest", "
   }
 }
 
-TEST_CASE("fixed cells have room for the sum, and what is no number is left out", "[d-86]") {
+TEST_CASE("fixed cells have room for the sum, and show what is no number", "[d-86]") {
   Values cells{1.0F, -3.0F, 0.25F};
   fix_cells(cells.data(), cells.size(), 6.0);  // two workers' largest
   std::vector<std::int32_t> fixed(3);
@@ -205,10 +205,37 @@ TEST_CASE("fixed cells have room for the sum, and what is no number is left out"
   CHECK(4 * fixed[2] == fixed[0]);
   CHECK(2 * std::int64_t{std::abs(fixed[1])} < (std::int64_t{1} << 30));
   CHECK(std::abs(fixed[1]) > (1 << 27));
-  Values odd{1.0F, std::nanf(""), 2.0F};
+  const float odd_value = GENERATE(std::nanf(""), -std::nanf(""), -HUGE_VALF);
+  Values odd{1.0F, odd_value, 2.0F};
   CHECK(std::isinf(largest_cell(odd.data(), odd.size())));
   fix_cells(odd.data(), odd.size(), largest_cell(odd.data(), odd.size()));
-  CHECK(odd == Values{0, 0, 0});
+  std::memcpy(fixed.data(), odd.data(), 12);
+  CHECK(fixed == std::vector<std::int32_t>{0, 1, 0});
+  Values nothing(3, 0.0F);
+  fix_cells(nothing.data(), 3, largest_cell(nothing.data(), 3));
+  CHECK(nothing == Values(3, 0.0F));
+}
+
+TEST_CASE("what is no number goes through a sketch to all, once", "[d-86]") {
+  constexpr std::size_t kCount = 5000;
+  ReplayedSum sum(sum_plan(Codec::sketch, kCount, 0.01), 3);
+  const auto draw = [&](unsigned seed) {
+    for (int w = 0; w < 3; ++w)
+      sum.values(w) = drawn_values(kCount, seed + static_cast<unsigned>(w));
+  };
+  draw(1);
+  sum.values(1)[1234] = std::nanf("");
+  sum.values(2)[4321] = HUGE_VALF;
+  const Values sent = sum.sum();
+  for (std::size_t i = 0; i < kCount; ++i)
+    if (std::isfinite(sent[i]) == (i == 1234 || i == 4321)) FAIL("place " << i << ": " << sent[i]);
+  // Nothing of it is left behind.
+  for (int step = 0; step < 3; ++step) {
+    draw(10 * static_cast<unsigned>(step) + 4);
+    for (const float each : sum.sum()) REQUIRE(std::isfinite(each));
+    for (int w = 0; w < 3; ++w)
+      for (const float each : sum.values(w)) REQUIRE(std::isfinite(each));
+  }
 }
 
 TEST_CASE("bits by size and by significance", "[d-63][d-88]") {

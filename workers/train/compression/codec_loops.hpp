@@ -110,10 +110,11 @@ void keep_dropped(std::vector<PlacedValue>& dropped, const std::uint8_t* merged,
 /// Count sketch of kSketchRows rows: cells of one behind the other's.
 void sketch_values(const float* values, std::size_t count, std::size_t columns, std::uint32_t key,
                    float* cells);
-/// Largest magnitude; infinite where one is no number.
+/// Largest magnitude; infinite where one is infinite or no number.
 float largest_cell(const float* cells, std::size_t count);
 /// Cells become whole numbers of 32 bits, whose sums are the same in any order.
-/// @param bound of all workers' sums of a cell; all become 0 where it is 0 or no number
+/// @param bound of all workers' sums of a cell; where it is infinite, cells become 1 that are no
+/// numbers and 0 that are: sums show where those values are, which then go to all
 void fix_cells(float* cells, std::size_t count, double bound);
 /// The `kept` places that seem largest in the sum of fixed sketches (median of the rows), in order.
 void heavy_places(const std::uint8_t* sums, std::size_t count, std::size_t columns,

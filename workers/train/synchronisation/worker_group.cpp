@@ -19,13 +19,24 @@ ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec) {
   return within;
 }
 
+std::size_t group_limit_bytes(const ExchangePlan& plan, const TrainingSpec& spec) {
+  if (spec.group_size == 1) return 0;
+  if (spec.group_compression == Codec::none) return plan.elements() * sizeof(float);
+  const ExchangePlan within = group_plan(plan, spec);
+  std::size_t message = 0;
+  for (std::size_t i = 0; i < within.pieces.size(); ++i)
+    message += message_bytes(within, i, 0).value_or(within.pieces[i].count * sizeof(float));
+  return static_cast<std::size_t>(spec.group_size) * message +
+         (within.codec.feedback ? plan.elements() * sizeof(float) : 0);
+}
+
 WorkerGroup::WorkerGroup(Messages& all, const ExchangePlan& plan, int worker, int workers, int size,
                          float* gradients)
-    : plan_(plan),
-      group_(all, 1 + worker / size * size, size),
-      ring_(group_, plan_, gradients),
-      gradients_(gradients) {
-  if (plan_.codec.codec == Codec::none) return;
+    : plan_(plan), group_(all, 1 + worker / size * size, size), gradients_(gradients) {
+  if (plan_.codec.codec == Codec::none) {
+    ring_.emplace(group_, plan_, gradients);
+    return;
+  }
   codec_.emplace(plan_, worker, workers);
   decoder_.emplace(plan_);
   frames_.resize(static_cast<std::size_t>(size));
@@ -54,7 +65,7 @@ void WorkerGroup::sum_encoded() {
 
 void WorkerGroup::sum() {
   if (codec_) return sum_encoded();
-  for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) ring_.all_reduce(piece);
+  for (std::size_t piece = 0; piece < plan_.pieces.size(); ++piece) ring_->all_reduce(piece);
 }
 
 double WorkerGroup::mean(double loss) { return sum_over_ranks(group_, {loss})[0] / group_.size(); }

@@ -40,6 +40,9 @@ class GroupMessages final : public Messages {
 
 /// The plan of what travels within groups: `spec.group_compression` of a message of all gradients.
 ExchangePlan group_plan(const ExchangePlan& plan, const TrainingSpec& spec);
+/// Bytes that a member may hold for it: a message of each member, as long as in the first step at
+/// most, and what is kept back; of a plain sum what comes around the ring. 0 without groups.
+std::size_t group_limit_bytes(const ExchangePlan& plan, const TrainingSpec& spec);
 
 /// Workers that sum their gradients around a ring of their own, or, encoded, from each to each; the
 /// first one speaks with the server for all of them. Ranks: all of the group call the same. Host
@@ -62,7 +65,9 @@ class WorkerGroup {
   double mean(double loss);
   /// The first one's bytes come to the others.
   void share(void* data, std::size_t bytes);
-  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_ + ring_.sent_bytes(); }
+  [[nodiscard]] std::uint64_t sent_bytes() const {
+    return sent_bytes_ + (ring_ ? ring_->sent_bytes() : 0);
+  }
   [[nodiscard]] const ExchangePlan& plan() const { return plan_; }
   /// Of the group's own messages since the last call; nullopt where nothing is encoded.
   std::optional<CodingFigures> take_coding() {
@@ -70,7 +75,7 @@ class WorkerGroup {
     return codec_->take_coding();
   }
   [[nodiscard]] std::size_t held_bytes() const {
-    std::size_t bytes = ring_.extra_bytes();
+    std::size_t bytes = ring_ ? ring_->extra_bytes() : 0;
     for (const auto& frames : frames_) bytes += frames.size();
     return bytes + (codec_ ? codec_->state_bytes() : 0);
   }
@@ -80,7 +85,7 @@ class WorkerGroup {
 
   ExchangePlan plan_;
   GroupMessages group_;
-  RingHalves ring_;
+  std::optional<RingHalves> ring_;  ///< of plain sums
   float* gradients_;
   std::optional<MessageCodec> codec_;
   std::optional<MessageDecoder> decoder_;
