@@ -282,7 +282,7 @@ const std::vector<std::string>& regime_ingredients() {
 Regime derive_regime(const std::vector<json>& facts_of_ranks, const RegimeContext& given) {
   const RegimeContext context = with_told(given, facts_of_ranks);
   const HostGroups hosts = ranks_by_host(facts_of_ranks);
-  const InterLink outside = inter_link(facts_of_ranks, context);
+  const DetectedInterLink outside = inter_link(facts_of_ranks, context);
   const std::map<std::string, Ingredient> all{
       {"library",
        {std::string(name_of(context.backend)) + "-" + major_minor(context.library_version),

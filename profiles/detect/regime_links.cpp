@@ -249,7 +249,7 @@ Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context) {
   return {"none", "the ranks' /dev/shm differ"};
 }
 
-InterLink inter_link(const std::vector<json>& facts, const RegimeContext& context) {
+DetectedInterLink inter_link(const std::vector<json>& facts, const RegimeContext& context) {
   std::set<Link> links;
   for (const json& rank : facts) links.insert(rdma_link(rank, context).value_or(tcp_link(rank)));
   if (links.empty()) return {{"unknown", "no facts"}, {"unknown", "no facts"}};
@@ -259,8 +259,8 @@ InterLink inter_link(const std::vector<json>& facts, const RegimeContext& contex
     kinds.insert(link.link);
     tiers.insert(link.tier);
   }
-  InterLink result{{kinds.size() == 1 ? *kinds.begin() : "mixed", links.begin()->evidence},
-                   {tiers.size() == 1 ? *tiers.begin() : "mixed", links.begin()->evidence}};
+  DetectedInterLink result{{kinds.size() == 1 ? *kinds.begin() : "mixed", links.begin()->evidence},
+                           {tiers.size() == 1 ? *tiers.begin() : "mixed", links.begin()->evidence}};
   if (context.declared_link_bits_per_s) {
     const long mbit = static_cast<long>(*context.declared_link_bits_per_s / 1e6);
     result.tier = {"shaped-" + std::to_string(mbit) + "Mbit/s",

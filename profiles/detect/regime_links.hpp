@@ -28,12 +28,13 @@ bool uses_gpu(Backend backend);
 /// "nvlink", "pcie", "shm", "none" or "unknown": the best link the ranks of one host can use.
 Ingredient intra_link(const HostGroups& hosts, const RegimeContext& context);
 
-struct InterLink {
+struct DetectedInterLink {
   Ingredient link;  ///< "tcp", "infiniband", "roce-v2", "none", "mixed"
   Ingredient tier;  ///< "10GbE", "virtual", "400Gb/s", "unknown"
 };
 /// The best link that leaves a rank's network namespace.
-InterLink inter_link(const std::vector<nlohmann::json>& facts, const RegimeContext& context);
+DetectedInterLink inter_link(const std::vector<nlohmann::json>& facts,
+                             const RegimeContext& context);
 
 /// "none", "sharp", "nvls-possible" or "declared:NAME".
 Ingredient in_network_aggregation(const std::vector<nlohmann::json>& facts,

@@ -28,7 +28,7 @@ void each_number_row(const json& rows, std::size_t columns,
       use(row);
 }
 
-void read_messages(CellEvidence& evidence, const json& gradients, const json& pieces,
+void read_messages(TrainingEvidence& evidence, const json& gradients, const json& pieces,
                    const json& trace) {
   each_number_row(gradients, 2, [&](const json& row) {
     evidence.tensors.push_back(row[0].get<std::uint64_t>());
@@ -64,8 +64,8 @@ constexpr const char* kCellColumns =
     "m.datatype, m.algorithm, m.in_place, m.group_knobs, m.cell_knobs";
 
 /// By key of the cell. Messages are of the first launch: its plan and one step's trace.
-std::map<std::string, CellEvidence> load_evidence(const Reader& reader, std::int64_t run) {
-  std::map<std::string, CellEvidence> found;
+std::map<std::string, TrainingEvidence> load_evidence(const Reader& reader, std::int64_t run) {
+  std::map<std::string, TrainingEvidence> found;
   const Table plans = reader.query(
       fmt::format("SELECT {}, json_extract(r.details_json, '$.gradients') AS gradients, "
                   "json_extract(r.details_json, '$.pieces') AS pieces, "
@@ -93,7 +93,7 @@ std::map<std::string, CellEvidence> load_evidence(const Reader& reader, std::int
       {run});
   const TableView sums(bytes);
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    CellEvidence& one = found[key_of_row(sums, i)];
+    TrainingEvidence& one = found[key_of_row(sums, i)];
     one.worker_bytes = sums.real(i, "worker").value_or(0);
     one.mean_bytes = sums.real(i, "every").value_or(0);
     one.server_bytes = sums.real(i, "server").value_or(0);
@@ -114,7 +114,7 @@ TrainingWorkloads::TrainingWorkloads(const Reader& reader, std::int64_t run)
     : cells_(c2c_cells(reader, run, load_figures(reader, {run}))),
       evidence_(load_evidence(reader, run)) {
   for (const auto& cell : cells_) {
-    CellEvidence& one = evidence_[key_without(cell.figure, "")];
+    TrainingEvidence& one = evidence_[key_without(cell.figure, "")];
     one.cell = &cell;
     if (!trained_as_one(cell.figure)) continue;  // step times say nothing of those
     by_workload_[tradeoff_workload(cell)].push_back(&one);

@@ -20,7 +20,7 @@ struct SentMessage {
 };
 
 /// What one launch of a training cell left of its messages and of its servers.
-struct CellEvidence {
+struct TrainingEvidence {
   const C2cCell* cell = nullptr;
   std::vector<std::uint64_t> tensors;   ///< bytes
   std::vector<std::uint64_t> messages;  ///< bytes, as planned
@@ -38,14 +38,14 @@ class TrainingWorkloads {
   TrainingWorkloads(const Reader& reader, std::int64_t run);
   TrainingWorkloads(const TrainingWorkloads&) = delete;
   TrainingWorkloads& operator=(const TrainingWorkloads&) = delete;
-  [[nodiscard]] const std::map<std::string, std::vector<const CellEvidence*>>& all() const {
+  [[nodiscard]] const std::map<std::string, std::vector<const TrainingEvidence*>>& all() const {
     return by_workload_;
   }
 
  private:
   std::vector<C2cCell> cells_;
-  std::map<std::string, CellEvidence> evidence_;
-  std::map<std::string, std::vector<const CellEvidence*>> by_workload_;
+  std::map<std::string, TrainingEvidence> evidence_;
+  std::map<std::string, std::vector<const TrainingEvidence*>> by_workload_;
 };
 
 }  // namespace dynamiccl

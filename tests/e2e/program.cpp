@@ -30,7 +30,9 @@ namespace fs = std::filesystem;
 
 Program::Program()
     : folder_((fs::temp_directory_path() / ("dyn-e2e-" + random_uuid())).string()),
-      program_(DYNAMICCL_BINARY_DIR "/dynamiccl") {
+      program_(std::getenv("DYNAMICCL_TEST_PROGRAM") != nullptr
+                   ? std::getenv("DYNAMICCL_TEST_PROGRAM")
+                   : DYNAMICCL_BINARY_DIR "/dynamiccl") {
   fs::create_directories(folder_);
 }
 

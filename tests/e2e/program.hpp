@@ -18,6 +18,7 @@ inline constexpr const char* kOkLaunches = "SELECT count(*) FROM launch WHERE st
 inline constexpr const char* kRunning = "SELECT count(*) FROM launch WHERE status = 'running'";
 
 /// The built program with a folder and a database of its own; both go away with the object.
+/// $DYNAMICCL_TEST_PROGRAM names another program, as to see a test fail with it.
 class Program {
  public:
   Program();

@@ -142,6 +142,34 @@ std::vector<std::string> that_spell_scopes(const std::vector<SourceFile>& files)
   return result;
 }
 
+/// Types defined twice under one name of one namespace: "NAMESPACE::NAME: FILE, FILE". The linker
+/// keeps one of two such types' functions without a word, and the other's objects break. Types of
+/// unnamed namespaces and those within others are not meant. Reads what clang-format has laid out:
+/// namespaces and their types stand in the first column.
+std::vector<std::string> types_defined_twice(const std::vector<SourceFile>& files) {
+  static const std::regex type(
+      "^(?:struct|class|enum class|enum|union) (?:alignas\\([^)]*\\) )?(\\w+)(?: final)?"
+      "(?: : [^;]*)?(?: \\{.*)?$");
+  std::map<std::string, std::string> places;
+  std::vector<std::string> result;
+  for (const auto& file : files) {
+    std::vector<std::string> inside;
+    std::istringstream lines(file.text);
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch found;
+      if (line.starts_with("namespace ") && line.ends_with("{")) inside.push_back(line);
+      if (line.starts_with("}  // namespace") && !inside.empty()) inside.pop_back();
+      const bool unnamed = std::find(inside.begin(), inside.end(), "namespace {") != inside.end();
+      if (unnamed || !std::regex_match(line, found, type)) continue;
+      std::string name;
+      for (const auto& each : inside) name += each.substr(10, each.size() - 12) + "::";
+      const auto [place, is_new] = places.emplace(name + found[1].str(), file.path);
+      if (!is_new) result.push_back(place->first + ": " + place->second + ", " + file.path);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("only the one reader and writer of settings' names knows how they are spelled") {
@@ -170,6 +198,21 @@ TEST_CASE("no file holds what a merge left to be decided") {
     for (const char* marker : {"\n<<<<<<< ", "\n>>>>>>> "})
       if (file.text.find(marker) != std::string::npos) found.push_back(file.path);
   CHECK(found == std::vector<std::string>{});
+}
+
+TEST_CASE("no two types share a name in one namespace") {
+  CHECK(types_defined_twice(source_files(product_folders(), {".hpp", ".cpp", ".cu"})) ==
+        std::vector<std::string>{});
+  const std::string one = "namespace a {\n\nstruct B {\n};\n\n}  // namespace a\n";
+  CHECK(types_defined_twice({{"1.hpp", one}, {"2.hpp", one}}) ==
+        std::vector<std::string>{"a::B: 1.hpp, 2.hpp"});
+  CHECK(types_defined_twice({{"1.hpp", one}, {"2.hpp", "namespace c {\nclass B : public D {\n"}})
+            .empty());
+  CHECK(types_defined_twice({{"1.hpp", one},
+                             {"2.cpp",
+                              "namespace a {\nnamespace {\nstruct B {\n};\n"
+                              "}  // namespace\nstruct B;\nstruct B::Inner {\n"}})
+            .empty());
 }
 
 TEST_CASE("a backend's row is asked where several would be compared") {

@@ -26,7 +26,7 @@ TEST_CASE("analytic costs are those of the sources", "[C-25][C-26][C-27][C-29][X
   CHECK(work("tree", 8).volume == 2 * m);
   CHECK(work("ring", 1).rounds == 0);
   // Doubling wins while start-up decides, the ring once bytes do.
-  const LinkCost link{10, 1e-3, 0};
+  const LinkParameters link{10, 1e-3, 0};
   const auto at = [&](const char* name, double bytes) {
     return collective_work(name, {Collective::allreduce, 16, bytes, 0, 0}).at(link);
   };
@@ -35,7 +35,7 @@ TEST_CASE("analytic costs are those of the sources", "[C-25][C-26][C-27][C-29][X
 }
 
 TEST_CASE("a pipeline has a best segment between start-up and waiting") {
-  const LinkCost link{10, 1e-3, 0};
+  const LinkParameters link{10, 1e-3, 0};
   const auto at = [&](double segment) {
     return collective_work("pipeline", {Collective::broadcast, 8, 1 << 22, segment, 0}).at(link);
   };
@@ -45,8 +45,8 @@ TEST_CASE("a pipeline has a best segment between start-up and waiting") {
 }
 
 TEST_CASE("two levels beat a flat ring where the outer link is slow", "[C-30]") {
-  const LinkCost intra{1, 1e-5, 0};
-  const LinkCost inter{50, 1e-3, 0};
+  const LinkParameters intra{1, 1e-5, 0};
+  const LinkParameters inter{50, 1e-3, 0};
   const CollectiveShape shape{Collective::allreduce, 32, 1 << 20, 0, 0};
   CHECK(hierarchical_us(shape, 4, intra, inter) < collective_work("ring", shape).at(inter));
 }
@@ -123,7 +123,7 @@ TEST_CASE("tiers get slower and start later with the distance", "[E-41][X-34]") 
 
 TEST_CASE("fitting finds the constants that made a sweep, and states its error", "[E-193][E-196]") {
   FastRandom random(7);
-  const LinkCost truth{12, 8e-4, 1.5e-4};
+  const LinkParameters truth{12, 8e-4, 1.5e-4};
   std::vector<SweepPoint> points;
   for (const char* algorithm : {"ring", "recursive_doubling", "rabenseifner", "nonoverlapping"})
     for (double bytes = 1024; bytes <= 1 << 26; bytes *= 4) {

@@ -245,6 +245,17 @@ TEST_CASE("a detected regime fills the static state, and damaged JSON only leave
   // One machine whose containers' links are capped stands for machines far apart.
   CHECK(state_from_regime(regime).tier_max == 4);
 
+  SECTION("GPUDirect RDMA over InfiniBand is a class, RoCE stays RoCE") {
+    auto far = regime;
+    far["features"]["gpudirect_rdma"] = true;
+    for (const auto& [link, expected] :
+         {std::pair{"infiniband", InterLink::gpudirect_rdma}, std::pair{"roce-v2", InterLink::roce},
+          std::pair{"tcp", InterLink::tcp}}) {
+      far["ingredients"]["inter_link"] = link;
+      CHECK(state_from_regime(far, 2).inter_link == expected);
+    }
+  }
+
   SECTION("pairs of ranks by their places") {
     auto placed = nlohmann::json::parse(R"({
       "ingredients": {"intra_link": "shm", "inter_link": "tcp", "inter_tier": "25GbE"},

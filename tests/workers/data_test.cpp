@@ -98,7 +98,7 @@ TEST_CASE("verification accepts what a rank put in and finds any single wrong by
   CHECK(verify(source, data.data(), parts).checked == count);
   for (const std::size_t at : {std::size_t{0}, data.size() / 2 + 1, data.size() - 1}) {
     data[at] ^= std::byte{1};
-    const Verdict verdict = verify(source, data.data(), parts);
+    const DataVerdict verdict = verify(source, data.data(), parts);
     CHECK(verdict.wrong == 1);
     CHECK(verdict.first_wrong.find(fmt::format("element {} is ", at / element_bytes(type))) == 0);
     data[at] ^= std::byte{1};

@@ -159,7 +159,6 @@ constexpr std::array kBoldness{
         0.6},
     Boldness{"infiniband", "1 MB and more over InfiniBand: near line rate already",
              [](const Task& task) {
-               // GPUDirect goes over InfiniBand, or over Ethernet that is as lossless.
                const bool fast = task.state.inter_link == InterLink::infiniband ||
                                  task.state.inter_link == InterLink::gpudirect_rdma;
                return task.key.task.nodes > 1 && fast && bytes_of(task) >= 1e6;

@@ -100,7 +100,7 @@ std::string path_in(const ExportOptions& options, const std::string& name) {
 }
 
 /// Were the rows measured, or are they to run, on the network through a shared folder?
-bool goes_through_folder(const NcclSettings& settings, const TableRegime& regime) {
+bool goes_through_folder(const NcclExport& settings, const TableRegime& regime) {
   const auto network = settings.environment.find("NCCL_NET");
   if (network != settings.environment.end()) return network->second == kFolderNetwork;
   const nlohmann::json::json_pointer link("/ingredients/intra_link");
@@ -108,7 +108,7 @@ bool goes_through_folder(const NcclSettings& settings, const TableRegime& regime
 }
 
 /// What such a job needs, and how its containers get the folder.
-void add_folder_network(NcclSettings& settings, const ExportOptions& options, Export& made) {
+void add_folder_network(NcclExport& settings, const ExportOptions& options, Export& made) {
   auto& environment = settings.environment;
   const auto own = environment.find("DYNAMICCL_SHARED_FOLDER");
   const std::string folder = !options.shared_folder.empty() ? options.shared_folder
@@ -126,7 +126,7 @@ void add_folder_network(NcclSettings& settings, const ExportOptions& options, Ex
 
 Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
             const std::string& heading, const ExportOptions& options, bool environment_only) {
-  NcclSettings settings = nccl_settings(rows);
+  NcclExport settings = nccl_settings(rows);
   Export result;
   result.notes = settings.notes;
   const bool by_folder = !rows.empty() && goes_through_folder(settings, regime);

@@ -110,7 +110,7 @@ void add_rows(std::vector<CallRow>& rows, unsigned ranks, std::size_t function,
 using RowsByFunction = std::map<std::pair<unsigned, std::size_t>, std::vector<const TableEntry*>>;
 
 /// What has no rows would rise to the ceiling uncapped.
-void cap_the_rest(NcclSettings& settings, const RowsByFunction& by_function) {
+void cap_the_rest(NcclExport& settings, const RowsByFunction& by_function) {
   const std::vector<CallRow> known = settings.rows;
   for (const CallRow& row : known) {
     if (row.function != kAllReduce || row.cell.channels == 0) continue;
@@ -144,8 +144,8 @@ CallCell call_cell(const ActionSettings& setting) {
   return cell;
 }
 
-NcclSettings nccl_settings(const std::vector<TableEntry>& entries) {
-  NcclSettings result;
+NcclExport nccl_settings(const std::vector<TableEntry>& entries) {
+  NcclExport result;
   std::vector<const TableEntry*> usable;
   for (const TableEntry& entry : entries)
     if (entry.key.task.backend == Backend::nccl && function_of(entry.key.task.collective))

@@ -12,7 +12,7 @@ namespace dynamiccl {
 
 /// Constants of a task's path: what the analytic models need beside the arm.
 struct PathModel {
-  LinkCost link;           ///< MPI, Gloo and our own collectives; start-up for NCCL
+  LinkParameters link;     ///< MPI, Gloo and our own collectives; start-up for NCCL
   TransportModel peer;     ///< NCCL through peer access
   TransportModel shared;   ///< NCCL through shared memory
   TransportModel network;  ///< NCCL through sockets or InfiniBand

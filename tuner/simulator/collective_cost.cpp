@@ -243,8 +243,8 @@ bool has_cost_model(std::string_view algorithm, Collective collective) {
   return find_model(algorithm, collective) != nullptr;
 }
 
-double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkCost& intra,
-                       const LinkCost& inter) {
+double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkParameters& intra,
+                       const LinkParameters& inter) {
   const int per_node = std::max(1, shape.ranks / std::max(1, nodes));
   CollectiveShape inside = shape;
   inside.ranks = per_node;

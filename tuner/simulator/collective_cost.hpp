@@ -8,7 +8,7 @@
 namespace dynamiccl {
 
 /// Cost constants of the path between two ranks (Hockney's alpha and beta, and the sum's gamma).
-struct LinkCost {
+struct LinkParameters {
   double alpha_us = 1;              ///< start-up of one message
   double beta_us_per_byte = 1e-4;   ///< on the wire
   double gamma_us_per_byte = 2e-5;  ///< summing
@@ -28,7 +28,7 @@ struct CollectiveWork {
   double rounds = 0;
   double volume = 0;  ///< bytes
   double summed = 0;  ///< bytes
-  [[nodiscard]] double at(const LinkCost& link) const {
+  [[nodiscard]] double at(const LinkParameters& link) const {
     return rounds * link.alpha_us + volume * link.beta_us_per_byte +
            summed * link.gamma_us_per_byte;
   }
@@ -48,7 +48,7 @@ CollectiveWork collective_work(std::string_view algorithm, const CollectiveShape
 bool has_cost_model(std::string_view algorithm, Collective collective);
 
 /// Two levels: inside nodes, then between their leaders, then inside again.
-double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkCost& intra,
-                       const LinkCost& inter);
+double hierarchical_us(const CollectiveShape& shape, int nodes, const LinkParameters& intra,
+                       const LinkParameters& inter);
 
 }  // namespace dynamiccl

@@ -18,7 +18,7 @@ struct SweepPoint {
 
 /// Constants fitted to a sweep, and how well they explain it.
 struct LinkFit {
-  LinkCost link;
+  LinkParameters link;
   double relative_error = 0;  ///< root mean square of ln(measured / model) over all points
   /// Mean of ln(measured / model) per algorithm: what makes an implementation its own.
   std::map<std::string, double> offset;

@@ -4,7 +4,7 @@
 
 namespace dynamiccl {
 
-LinkCost tier_cost(int tier, double place) {
+LinkParameters tier_cost(int tier, double place) {
   const TierLink& link = kTierLinks.at(static_cast<std::size_t>(tier));
   const double bandwidth =
       link.low_bytes_per_us * std::pow(link.high_bytes_per_us / link.low_bytes_per_us, place);

@@ -26,7 +26,7 @@ inline constexpr std::array<TierLink, 5> kTierLinks{{
 inline constexpr double kTier1AlphaUs = 3;
 
 /// Constants for a place between the tier's low (0) and high (1) bandwidth.
-LinkCost tier_cost(int tier, double place);
+LinkParameters tier_cost(int tier, double place);
 
 /// Range of the factor on a collective's time in an environment against bare metal, by backend: one
 /// published container study; low and high are its two harnesses.

@@ -29,8 +29,8 @@ std::string text(const json& value) { return value.is_string() ? value.get<std::
 std::optional<InterLink> inter_link_of(const json& regime) {
   const std::string link = text(at(regime, "ingredients", "inter_link"));
   const std::string tier = text(at(regime, "ingredients", "inter_tier"));
-  const bool rdma = link.starts_with("roce") || link == "infiniband";
-  if (rdma && flag(at(regime, "features", "gpudirect_rdma")).value_or(false))
+  // RoCE stays RoCE: what is known of InfiniBand is not known of it.
+  if (link == "infiniband" && flag(at(regime, "features", "gpudirect_rdma")).value_or(false))
     return InterLink::gpudirect_rdma;
   if (link.starts_with("roce")) return InterLink::roce;
   if (link == "infiniband") return InterLink::infiniband;

@@ -349,7 +349,7 @@ std::optional<TransportClaim> NcclCommunicator::transport_claim() {
       "NCCL's log names {} P2P, {} SHM, {} shared folder and {} NET connections over all ranks and "
       "communicators",
       sums[0], sums[1], sums[2], sums[3]);
-  if (sums[5] > 0) {
+  if (sums[5] == nccl_size_) {
     claim.transport = transport_of_bytes(claim.transport, sums[6], sums[7]);
     claim.evidence += fmt::format(
         "; the network plugin counted {:.0f} bytes sent and received through the shared folder and "

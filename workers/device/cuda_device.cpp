@@ -94,9 +94,9 @@ class CudaDevice final : public Device {
     wait();
   }
 
-  Verdict verify(const DataSource& source, const void* out,
-                 const std::vector<ExpectedPart>& parts) override {
-    Verdict verdict;
+  DataVerdict verify(const DataSource& source, const void* out,
+                     const std::vector<ExpectedPart>& parts) override {
+    DataVerdict verdict;
     for (const ExpectedPart& part : parts)
       verdict += verify_part(source, static_cast<const std::byte*>(out), part);
     return verdict;
@@ -110,7 +110,8 @@ class CudaDevice final : public Device {
  private:
   void wait() { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
-  Verdict verify_part(const DataSource& source, const std::byte* out, const ExpectedPart& part) {
+  DataVerdict verify_part(const DataSource& source, const std::byte* out,
+                          const ExpectedPart& part) {
     const std::size_t width = element_bytes(source.type());
     const std::byte* at = out + part.offset * width;
     auto* on_device = reinterpret_cast<kernels::Found*>(found_.get());
@@ -122,7 +123,7 @@ class CudaDevice final : public Device {
                    on_device, stream_),
                "comparing a buffer on the GPU");
     copy_to_host(&found, on_device, sizeof found);
-    Verdict verdict{part.count, found.wrong, ""};
+    DataVerdict verdict{part.count, found.wrong, ""};
     if (found.wrong == 0) return verdict;
     std::array<std::byte, 8> got{};
     copy_to_host(got.data(), at + found.first_index * width, width);

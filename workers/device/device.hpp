@@ -38,8 +38,8 @@ class Device {
   /// GPU: every element is compared, none travels.
   virtual void fill(const DataSource& source, void* out, int rank, std::uint64_t first,
                     std::size_t count) = 0;
-  virtual Verdict verify(const DataSource& source, const void* out,
-                         const std::vector<ExpectedPart>& parts) = 0;
+  virtual DataVerdict verify(const DataSource& source, const void* out,
+                             const std::vector<ExpectedPart>& parts) = 0;
   virtual void poison(void* out, std::size_t bytes) = 0;
 };
 

@@ -127,8 +127,8 @@ void CellMemory::poison(MemoryMode mode, std::byte* at, std::size_t bytes) const
   dynamiccl::poison(at, bytes);
 }
 
-Verdict CellMemory::verify(MemoryMode mode, const DataSource& source, const std::byte* at,
-                           const std::vector<ExpectedPart>& parts) const {
+DataVerdict CellMemory::verify(MemoryMode mode, const DataSource& source, const std::byte* at,
+                               const std::vector<ExpectedPart>& parts) const {
   if (Device* gpu = holder(mode)) return gpu->verify(source, at, parts);
   return dynamiccl::verify(source, at, parts);
 }

@@ -81,8 +81,8 @@ class CellMemory {
 
   void fill(MemoryMode mode, const DataSource& source, std::byte* at, std::size_t count) const;
   void poison(MemoryMode mode, std::byte* at, std::size_t bytes) const;
-  [[nodiscard]] Verdict verify(MemoryMode mode, const DataSource& source, const std::byte* at,
-                               const std::vector<ExpectedPart>& parts) const;
+  [[nodiscard]] DataVerdict verify(MemoryMode mode, const DataSource& source, const std::byte* at,
+                                   const std::vector<ExpectedPart>& parts) const;
   /// Flips one bit of a byte (see measure/fault.hpp).
   void flip(MemoryMode mode, std::byte* at) const;
   /// Copies for staged modes.

@@ -151,7 +151,7 @@ void CellRunner::check(Work& work, CellRecord& record) {
     memory_.flip(work.memory,
                  work.data.out + work.layout.out_elements * element_bytes(work.cell.datatype) / 2);
   }
-  const Verdict verdict =
+  const DataVerdict verdict =
       memory_.verify(work.memory, work.source, work.data.out, work.layout.expected);
   record.checked += verdict.checked;
   record.wrong += verdict.wrong;

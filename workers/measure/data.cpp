@@ -175,7 +175,7 @@ std::uint64_t data_key(std::uint64_t seed, const std::string& cell_id) {
   return key;
 }
 
-Verdict& Verdict::operator+=(const Verdict& other) {
+DataVerdict& DataVerdict::operator+=(const DataVerdict& other) {
   checked += other.checked;
   wrong += other.wrong;
   if (first_wrong.empty()) first_wrong = other.first_wrong;
@@ -197,11 +197,11 @@ std::string describe_wrong(const DataSource& source, const ExpectedPart& part, s
 
 namespace {
 
-Verdict verify_part(const DataSource& source, const std::byte* out, const ExpectedPart& part) {
+DataVerdict verify_part(const DataSource& source, const std::byte* out, const ExpectedPart& part) {
   const std::size_t width = element_bytes(source.type());
   std::array<std::uint32_t, kBlock> sums{};
   std::array<std::byte, kBlock * 8> expected{};
-  Verdict verdict;
+  DataVerdict verdict;
   for (std::size_t done = 0; done < part.count; done += kBlock) {
     const std::size_t count = std::min(kBlock, part.count - done);
     sums.fill(0);
@@ -223,8 +223,9 @@ Verdict verify_part(const DataSource& source, const std::byte* out, const Expect
 
 }  // namespace
 
-Verdict verify(const DataSource& source, const void* out, const std::vector<ExpectedPart>& parts) {
-  Verdict verdict;
+DataVerdict verify(const DataSource& source, const void* out,
+                   const std::vector<ExpectedPart>& parts) {
+  DataVerdict verdict;
   for (const auto& part : parts)
     verdict += verify_part(source, static_cast<const std::byte*>(out), part);
   return verdict;

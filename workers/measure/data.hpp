@@ -53,11 +53,11 @@ struct ExpectedPart {
   int skipped_rank = -1;
 };
 
-struct Verdict {
+struct DataVerdict {
   std::uint64_t checked = 0;
   std::uint64_t wrong = 0;
   std::string first_wrong;  ///< "element 17 is 5 but must be 7"; empty when none is wrong
-  Verdict& operator+=(const Verdict& other);
+  DataVerdict& operator+=(const DataVerdict& other);
 };
 
 /// "element 17 is 5 but must be 7" for element `index` of a part; `got` is that element.
@@ -65,7 +65,8 @@ std::string describe_wrong(const DataSource& source, const ExpectedPart& part, s
                            const void* got);
 
 /// Compares every element, bit by bit.
-Verdict verify(const DataSource& source, const void* out, const std::vector<ExpectedPart>& parts);
+DataVerdict verify(const DataSource& source, const void* out,
+                   const std::vector<ExpectedPart>& parts);
 
 /// Fills with bytes no correct result contains.
 void poison(void* out, std::size_t bytes);

@@ -253,7 +253,7 @@ int run_online(const JobCommand& command, const JobTuningOptions& options, const
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begun;
     tell(fmt::format("{:.3f} s: {}\n", since.count(), text));
   };
-  const TrialResult trial =
+  const JobTrialResult trial =
       run_trial(command, request, [](const std::string& text) { tell(printable(text)); });
   std::vector<DecisionInfo> rows;
   for (const DecisionRecord& record : trial.decisions) rows.push_back(decision_info(record));

@@ -66,7 +66,7 @@ class Observer {
   }
 
   /// After look_on().
-  void report(TrialResult& result) {
+  void report(JobTrialResult& result) {
     leader_.watch().refresh();
     result.heard = leader_.watch().heard();
     result.facts = leader_.facts();
@@ -177,7 +177,7 @@ class Observer {
     return reading && reading->steps >= request_.steps;
   }
 
-  void fill(TrialResult& result, const Rhythm& rhythm) {
+  void fill(JobTrialResult& result, const Rhythm& rhythm) {
     result.step_us = *measured_;
     result.step = Micros(median(result.step_us));
     result.spread = 1.4826 * median_absolute_deviation(result.step_us) / result.step.count();
@@ -226,7 +226,7 @@ std::map<std::string, std::string> conf_of(const JobCommand& command, const Tria
   return conf;
 }
 
-void explain(const ProcessOutcome& outcome, TrialResult& result) {
+void explain(const ProcessOutcome& outcome, JobTrialResult& result) {
   const ProcessResult& process = outcome.results.front();
   result.exit_code = process.signal != 0 ? 128 + process.signal : process.exit_code;
   result.interrupted_by = outcome.interrupted_by;
@@ -246,8 +246,8 @@ void explain(const ProcessOutcome& outcome, TrialResult& result) {
 
 }  // namespace
 
-TrialResult run_trial(const JobCommand& command, const TrialRequest& request,
-                      const std::function<void(const std::string&)>& on_output) {
+JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
+                         const std::function<void(const std::string&)>& on_output) {
   const std::string folder = fmt::format("{}/launch-{:03}", command.folder, request.number);
   make_folder(folder, "choose another place with --folder");
   std::error_code ignored;
@@ -265,7 +265,7 @@ TrialResult run_trial(const JobCommand& command, const TrialRequest& request,
   Command job{command.argv, command.environment};
   job.environment["NCCL_CONF_FILE"] = conf;
 
-  TrialResult result;
+  JobTrialResult result;
   Observer observer(folder, request);
   std::thread looking([&] { observer.look_on(); });
   ProcessOptions options;

@@ -48,7 +48,7 @@ struct TrialRequest {
 };
 
 /// What a launch brought.
-struct TrialResult {
+struct JobTrialResult {
   std::string reason;           ///< why there is no step; "" = there is one
   bool heard = false;           ///< a rank has loaded the plugin
   std::vector<double> step_us;  ///< after the warm-up, under the table from the start
@@ -78,8 +78,8 @@ struct TrialResult {
 
 /// Starts the command once with these settings, looks on while it runs, ends it when enough was
 /// seen, and leaves no process of it. Blocks; once at a time.
-TrialResult run_trial(const JobCommand& command, const TrialRequest& request,
-                      const std::function<void(const std::string&)>& on_output);
+JobTrialResult run_trial(const JobCommand& command, const TrialRequest& request,
+                         const std::function<void(const std::string&)>& on_output);
 
 /// The settings file of a launch, as NCCL reads it (NCCL_CONF_FILE): ours first, as the first value
 /// of a name counts, then the user's own file.

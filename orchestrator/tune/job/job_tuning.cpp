@@ -70,8 +70,8 @@ JobTuning::JobTuning(
         read_policy(policy_or_throw(options.agent_options.policy_path)).version();
 }
 
-TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bool times_calls,
-                              const std::string& what, const std::string& label) {
+JobTrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bool times_calls,
+                                 const std::string& what, const std::string& label) {
   TrialRequest request;
   request.number = launched_++;
   request.variables = setting.variables;
@@ -92,7 +92,7 @@ TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bo
   if (!label.empty()) request.leader.label = "#" + label;
   static const nlohmann::json kHost = probe_facts();
   request.leader.host_facts = kHost;
-  TrialResult trial =
+  JobTrialResult trial =
       run_trial(command_, request, [&](const std::string& text) { console_.detail(text); });
   console_.launched(
       trial.ok() ? fmt::format("{}: {} a step", what, milliseconds(trial.step.count())) : what,
@@ -103,7 +103,7 @@ TrialResult JobTuning::launch(const JobChoice& setting, double learn_seconds, bo
   return trial;
 }
 
-void JobTuning::store_call_decisions(const TrialResult& trial, const std::string& label) {
+void JobTuning::store_call_decisions(const JobTrialResult& trial, const std::string& label) {
   if (trial.decisions.empty()) return;
   std::vector<DecisionInfo> rows;
   for (const DecisionRecord& record : trial.decisions) {
@@ -114,7 +114,7 @@ void JobTuning::store_call_decisions(const TrialResult& trial, const std::string
   store_(trial.decisions.front().author, rows);
 }
 
-void JobTuning::require_tunable(const TrialResult& seen) const {
+void JobTuning::require_tunable(const JobTrialResult& seen) const {
   const std::string end = last_line(seen.output);
   const std::string said = end.empty() ? "" : "\nits last line on stderr: " + end;
   if (!seen.heard && seen.reason.find("not found") != std::string::npos)
@@ -147,7 +147,7 @@ void JobTuning::require_tunable(const TrialResult& seen) const {
 }
 
 void JobTuning::observe() {
-  TrialResult seen = launch({}, 0, true, "default, looked at alone");
+  JobTrialResult seen = launch({}, 0, true, "default, looked at alone");
   if (result_.interrupted_by != 0) return;
   require_tunable(seen);
   if (!seen.facts)
@@ -165,7 +165,7 @@ void JobTuning::observe() {
 }
 
 void JobTuning::make_search() {
-  const TrialResult& seen = result_.observed;
+  const JobTrialResult& seen = result_.observed;
   Task task;
   task.space = std::make_shared<const ActionSpace>(
       launch_space(result_.facts, options_.constraints, users_variables(), result_.notes));
@@ -233,7 +233,7 @@ DecisionInfo JobTuning::launch_decision(const char* kind, std::size_t arm) const
   return decision_info(record);
 }
 
-void JobTuning::note_launch(const Choice& choice, const TrialResult& trial) {
+void JobTuning::note_launch(const Choice& choice, const JobTrialResult& trial) {
   DecisionInfo row = launch_decision(choice.arm == 0      ? "reference"
                                      : choice.exploratory ? "explore"
                                                           : "exploit",
@@ -276,7 +276,7 @@ void JobTuning::consider(const JobChoice& choice, Micros step, const std::string
 void JobTuning::try_arm(const Choice& choice) {
   JobChoice setting = setting_of(choice.arm);
   const std::string arm = text_of(choice.arm);
-  const TrialResult trial = launch(setting, options_.learn_seconds, true, arm, arm);
+  const JobTrialResult trial = launch(setting, options_.learn_seconds, true, arm, arm);
   if (result_.interrupted_by != 0) return;
   search_->learn(choice.arm, {trial.ok(), trial.step});
   note_launch(choice, trial);
@@ -344,7 +344,7 @@ void JobTuning::confirm() {
     std::vector<Measured> measured(2);
     // The first of a pair alternates: what drifts shall hit both sides.
     for (const std::size_t side : {std::size_t(round % 2), std::size_t(1 - round % 2)}) {
-      const TrialResult trial =
+      const JobTrialResult trial =
           launch(side == 0 ? JobChoice{} : best_, 0, false,
                  fmt::format("pair {}, {}", round + 1, side == 0 ? "default" : best_arm_));
       ++result_.confirm_launches;

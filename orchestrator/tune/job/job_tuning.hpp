@@ -41,7 +41,7 @@ struct JobChoice {
 
 struct JobTuningResult {
   JobFacts facts;
-  TrialResult observed;      ///< the default, looked at alone
+  JobTrialResult observed;   ///< the default, looked at alone
   std::size_t settings = 0;  ///< launch settings in all
   int search_launches = 0;
   int confirm_launches = 0;
@@ -72,10 +72,10 @@ class JobTuning {
   JobTuningResult recheck(const JobChoice& choice, int pairs);
 
  private:
-  TrialResult launch(const JobChoice& setting, double learn_seconds, bool times_calls,
-                     const std::string& what, const std::string& label = "");
+  JobTrialResult launch(const JobChoice& setting, double learn_seconds, bool times_calls,
+                        const std::string& what, const std::string& label = "");
   void observe();
-  void require_tunable(const TrialResult& seen) const;
+  void require_tunable(const JobTrialResult& seen) const;
   void make_search();
   void leave_network(const JobChoice& failed);
   void explore();
@@ -83,10 +83,10 @@ class JobTuning {
   /// default: the last launch is kept for that.
   [[nodiscard]] bool owes_default_a_launch() const;
   void try_arm(const Choice& choice);
-  void note_launch(const Choice& choice, const TrialResult& trial);
+  void note_launch(const Choice& choice, const JobTrialResult& trial);
   void consider(const JobChoice& choice, Micros step, const std::string& arm);
   void confirm();
-  void store_call_decisions(const TrialResult& trial, const std::string& label);
+  void store_call_decisions(const JobTrialResult& trial, const std::string& label);
   [[nodiscard]] JobChoice setting_of(std::size_t arm) const;
   [[nodiscard]] std::string text_of(std::size_t arm) const;
   [[nodiscard]] DecisionInfo launch_decision(const char* kind, std::size_t arm) const;

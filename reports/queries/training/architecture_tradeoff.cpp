@@ -16,7 +16,7 @@
 namespace dynamiccl {
 namespace {
 
-TradeoffFinding bottleneck_finding(const CellEvidence& e, bool server) {
+TradeoffFinding bottleneck_finding(const TrainingEvidence& e, bool server) {
   if (server) {
     if (e.server_bytes <= 0 || e.worker_bytes <= 0) return {};
     const double more = e.server_bytes / e.worker_bytes;
@@ -32,7 +32,7 @@ TradeoffFinding bottleneck_finding(const CellEvidence& e, bool server) {
           fmt::format("the busiest rank sends {:.2f} times the mean", more)};
 }
 
-TradeoffFinding sync_finding(const std::vector<const CellEvidence*>& of_architecture) {
+TradeoffFinding sync_finding(const std::vector<const TrainingEvidence*>& of_architecture) {
   std::set<std::string> ways;
   for (const auto* e : of_architecture)
     if (const auto method = find_named<TrainingMethod>(e->cell->figure.algorithm))
@@ -40,36 +40,36 @@ TradeoffFinding sync_finding(const std::vector<const CellEvidence*>& of_architec
   return {join({ways.begin(), ways.end()}, ", "), "of the cells that ran"};
 }
 
-TradeoffFinding topology_finding(const CellEvidence& e) {
+TradeoffFinding topology_finding(const TrainingEvidence& e) {
   const auto& launches = e.cell->figure.launches;
   const std::string regime = launches.empty() ? "" : launches.back().regime;
   if (regime.empty()) return {};
   return {e.cell->figure.architecture == "ps" ? "star" : "as the library chooses", regime};
 }
 
-TradeoffFinding volume_finding(const CellEvidence& e) {
+TradeoffFinding volume_finding(const TrainingEvidence& e) {
   if (e.cell->f_counted.value_or(0) <= 0) return {};
   return {fmt::format("{:.2f} volumes", *e.cell->f_counted),
           fmt::format("counted over the busiest link in a step; the formula says {:.2f}",
                       e.cell->f_formula)};
 }
 
-TradeoffFinding start_up_finding(const CellEvidence& e) {
+TradeoffFinding start_up_finding(const TrainingEvidence& e) {
   if (!e.cell->alpha_us) return {};
   return {fmt::format("{} a message", format_micros(Micros(*e.cell->alpha_us))),
           fmt::format("start-up time fitted to its {}", e.cell->fitted_from)};
 }
 
-TradeoffFinding gpu_cost(const CellEvidence& e) {
+TradeoffFinding gpu_cost(const TrainingEvidence& e) {
   const auto idle = e.cell->figure.ranks - e.cell->cell.workers;
   return {std::to_string(idle), fmt::format("of {} ranks compute nothing", e.cell->figure.ranks)};
 }
 
 TradeoffFinding architecture_finding(const std::string& property,
-                                     const std::vector<const CellEvidence*>& of_architecture,
+                                     const std::vector<const TrainingEvidence*>& of_architecture,
                                      bool server) {
   if (of_architecture.empty()) return {};
-  const CellEvidence& fastest = *of_architecture.front();
+  const TrainingEvidence& fastest = *of_architecture.front();
   if (property == "server bottleneck") return bottleneck_finding(fastest, server);
   if (property == "sync compatibility") return sync_finding(of_architecture);
   if (property == "topology") return topology_finding(fastest);
@@ -90,7 +90,7 @@ Table architecture_tradeoff_table(const Reader& reader, const std::vector<std::i
     for (const auto& [name, workload] : all)
       for (const auto& published : training_studies().architecture) {
         const bool server = published.technique == "ps";
-        std::vector<const CellEvidence*> own;
+        std::vector<const TrainingEvidence*> own;
         for (const auto* e : workload)
           if ((e->cell->figure.architecture == "ps") == server) own.push_back(e);
         const bool gossip = published.technique == "gossip";

@@ -24,7 +24,7 @@ auto small_ones(const std::vector<std::uint64_t>& sizes) {
   return std::count_if(sizes.begin(), sizes.end(), [](auto bytes) { return bytes < kSmallTensor; });
 }
 
-TradeoffFinding small_tensors(const CellEvidence& e) {
+TradeoffFinding small_tensors(const TrainingEvidence& e) {
   const auto before = small_ones(e.tensors);
   const auto after = small_ones(e.messages);
   return {before == 0      ? "none to fight"
@@ -34,13 +34,13 @@ TradeoffFinding small_tensors(const CellEvidence& e) {
                       after, e.messages.size())};
 }
 
-TradeoffFinding large_tensors(const CellEvidence& e) {
+TradeoffFinding large_tensors(const TrainingEvidence& e) {
   return {largest(e.messages) < largest(e.tensors) ? "yes" : "no",
           fmt::format("largest tensor {}, largest message {}", tradeoff_bytes(largest(e.tensors)),
                       tradeoff_bytes(largest(e.messages)))};
 }
 
-TradeoffFinding per_tensor(const CellEvidence& e) {
+TradeoffFinding per_tensor(const TrainingEvidence& e) {
   if (e.sent.empty()) return {kNotMeasured, "the library's queue leaves no trace of messages"};
   double all_us = 0;
   std::size_t messages = 0;
@@ -61,7 +61,7 @@ TradeoffFinding per_tensor(const CellEvidence& e) {
 /// Gradients are ready in the order of their offsets: what starts before one that was ready earlier
 /// has overtaken it, as the next forward pass needs it sooner. A piece that comes again begins
 /// another step.
-TradeoffFinding critical_path(const CellEvidence& e) {
+TradeoffFinding critical_path(const TrainingEvidence& e) {
   if (e.sent.empty()) return {kNotMeasured, "the library's queue leaves no trace of messages"};
   std::int64_t overtaken = 0;
   std::int64_t messages = 0;
@@ -82,7 +82,8 @@ TradeoffFinding critical_path(const CellEvidence& e) {
                       messages)};
 }
 
-TradeoffFinding in_ddp(const CellEvidence& e, const std::vector<const CellEvidence*>& workload) {
+TradeoffFinding in_ddp(const TrainingEvidence& e,
+                       const std::vector<const TrainingEvidence*>& workload) {
   for (const auto* other : workload)
     if (other->cell->figure.algorithm == "ddp")
       return {fmt::format("{:.2f} times DDP's step",
@@ -92,8 +93,8 @@ TradeoffFinding in_ddp(const CellEvidence& e, const std::vector<const CellEviden
   return {kNotMeasured, "no ddp in this run"};
 }
 
-TradeoffFinding scheduling_finding(const std::string& property, const CellEvidence* e,
-                                   const std::vector<const CellEvidence*>& workload) {
+TradeoffFinding scheduling_finding(const std::string& property, const TrainingEvidence* e,
+                                   const std::vector<const TrainingEvidence*>& workload) {
   if (e == nullptr) return {};
   if (property == "in PyTorch DDP") return in_ddp(*e, workload);
   if (e->tensors.empty() || e->messages.empty()) return {};
@@ -105,8 +106,8 @@ TradeoffFinding scheduling_finding(const std::string& property, const CellEviden
 }
 
 /// The fastest method that is the survey's technique. ByteScheduler both cuts and orders.
-const CellEvidence* of_technique(const std::vector<const CellEvidence*>& workload,
-                                 const std::string& technique) {
+const TrainingEvidence* of_technique(const std::vector<const TrainingEvidence*>& workload,
+                                     const std::string& technique) {
   const std::string prefix = technique == "wfbp"      ? "wfbp"
                              : technique == "mg_wfbp" ? "mg-wfbp"
                                                       : "bytescheduler";
@@ -125,7 +126,7 @@ Table scheduling_tradeoff_table(const Reader& reader, const std::vector<std::int
     if (all.empty()) all[""];
     for (const auto& [name, workload] : all)
       for (const auto& published : training_studies().scheduling) {
-        const CellEvidence* own = of_technique(workload, published.technique);
+        const TrainingEvidence* own = of_technique(workload, published.technique);
         table.rows.push_back(tradeoff_row(workload.empty() ? nullptr : workload.front(), run_id,
                                           published, own,
                                           scheduling_finding(published.property, own, workload)));

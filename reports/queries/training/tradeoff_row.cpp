@@ -5,8 +5,8 @@
 
 namespace dynamiccl {
 
-std::vector<Value> tradeoff_row(const CellEvidence* like, const std::string& run_id,
-                                const PublishedLabel& published, const CellEvidence* of,
+std::vector<Value> tradeoff_row(const TrainingEvidence* like, const std::string& run_id,
+                                const PublishedLabel& published, const TrainingEvidence* of,
                                 const TradeoffFinding& finding) {
   std::vector<Value> row(6);
   row[0] = run_id;

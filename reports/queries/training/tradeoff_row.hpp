@@ -21,8 +21,8 @@ struct TradeoffFinding {
 
 /// @param like  a cell of the workload that the row is of; nullptr = nothing was trained
 /// @param of    the cell that the finding is from; nullptr = none
-std::vector<Value> tradeoff_row(const CellEvidence* like, const std::string& run_id,
-                                const PublishedLabel& published, const CellEvidence* of,
+std::vector<Value> tradeoff_row(const TrainingEvidence* like, const std::string& run_id,
+                                const PublishedLabel& published, const TrainingEvidence* of,
                                 const TradeoffFinding& finding);
 
 }  // namespace dynamiccl

@@ -114,7 +114,7 @@ TEST_CASE("of several launch settings the one that gains most is exported, and i
   const auto table =
       table_of({entry(Backend::nccl, Collective::allreduce, 1 << 10, nccl(1, {}), 0.9),
                 entry(Backend::nccl, Collective::allreduce, 1 << 26, nccl(8), 0.2)});
-  const NcclSettings settings = nccl_settings(table.entries);
+  const NcclExport settings = nccl_settings(table.entries);
   CHECK(settings.environment.at("NCCL_SOCKET_NTHREADS") == "1");
   REQUIRE(settings.notes.size() >= 1);
   CHECK(settings.notes[0].find("1 rows want other launch settings") != std::string::npos);
