@@ -429,8 +429,8 @@ ModelFacts facts_of(TrainingModel model, int sequence) {
 
 const std::vector<std::string>& training_task_settings() {
   static const std::vector<std::string> names{
-      "model", "batch",  "sequence", "data",   "precision", "oracle", "samples",     "evaluate",
-      "steps", "epochs", "target",   "looks",  "pace",      "slow_factor", "slow_worker"};
+      "model", "batch",  "sequence", "data",  "precision", "oracle",      "samples",    "evaluate",
+      "steps", "epochs", "target",   "looks", "pace",      "slow_factor", "slow_worker"};
   return names;
 }
 

@@ -192,7 +192,8 @@ TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
                           work.architecture.index(std::string(name_of(group.architecture))),
                           work.schedule.index(cell.work.algorithm),
                           work.waiting.index(configuration_text(cell.work))};
-      // Knobs of collectives that are no choice here (segments, say): the first cell stands for all.
+      // Knobs of collectives that are no choice here (segments, say): the first cell stands for
+      // all.
       if (std::find(work.actions.begin(), work.actions.end(), action) != work.actions.end())
         continue;
       work.actions.push_back(action);

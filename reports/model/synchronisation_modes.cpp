@@ -48,8 +48,9 @@ const Row* row_named(const std::vector<Row>& rows, std::string Row::*name,
 
 }  // namespace
 
-SynchronisationMode synchronisation_mode(const std::string& architecture, const std::string& synchronisation,
-                         const std::string& compression) {
+SynchronisationMode synchronisation_mode(const std::string& architecture,
+                                         const std::string& synchronisation,
+                                         const std::string& compression) {
   SynchronisationMode mode;
   const bool gossip = synchronisation.starts_with("gossip ");
   const bool grouped = synchronisation.starts_with("grouped ");
@@ -88,7 +89,7 @@ const PublishedOrder* published_order_of(const std::string& method) {
 }
 
 std::vector<std::string> synchronisation_warnings(const Reader& reader, std::int64_t run_row,
-                                          const std::vector<CellFigure>& figures) {
+                                                  const std::vector<CellFigure>& figures) {
   std::set<std::string> places;
   std::map<std::string, int> tiers;
   for (const CellFigure& figure : figures) {

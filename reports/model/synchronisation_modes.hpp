@@ -22,8 +22,9 @@ struct SynchronisationMode {
 /// @param architecture "ps" or "ring"
 /// @param synchronisation as v_training has it: "bsp", "gossip local", "grouped ssp"
 /// @param compression codec by name
-SynchronisationMode synchronisation_mode(const std::string& architecture, const std::string& synchronisation,
-                         const std::string& compression);
+SynchronisationMode synchronisation_mode(const std::string& architecture,
+                                         const std::string& synchronisation,
+                                         const std::string& compression);
 
 const PublishedWaiting* published_waiting(const std::string& mode);
 const PublishedByTier* published_by_tier(const std::string& mode);
@@ -33,6 +34,6 @@ const PublishedOrder* published_order_of(const std::string& method);
 /// of tier 4. One sentence per environment, model and batch; empty where none is.
 /// @param figures of the run
 std::vector<std::string> synchronisation_warnings(const Reader& reader, std::int64_t run_row,
-                                          const std::vector<CellFigure>& figures);
+                                                  const std::vector<CellFigure>& figures);
 
 }  // namespace dynamiccl

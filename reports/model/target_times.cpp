@@ -79,8 +79,7 @@ std::optional<std::string> help_in(const std::vector<const TargetCell*>& cells) 
     contenders.push_back({one, ratio, outside_band_probability(ratio, {0})});
   }
   const auto missed = lossy - static_cast<std::ptrdiff_t>(contenders.size());
-  const std::string rest =
-      missed == 0 ? "" : fmt::format("; {} did not always reach it", missed);
+  const std::string rest = missed == 0 ? "" : fmt::format("; {} did not always reach it", missed);
   if (const Contender* best = best_sure(contenders))
     return fmt::format(
         "measured here: {} takes {:.3g} [{:.3g}, {:.3g}] of {}'s time to accuracy {:g} ({} "
@@ -180,7 +179,8 @@ std::string measured_help(const Reader& reader, std::int64_t run_row, const Trai
     });
     if (const auto found = help_in_run(cells, place)) return *found + ", in another run";
   }
-  return "no lossy configuration was measured here until a target accuracy (experiments/training_local.toml "
+  return "no lossy configuration was measured here until a target accuracy "
+         "(experiments/training_local.toml "
          "and training_compression.toml do)";
 }
 

@@ -20,9 +20,9 @@ struct TargetCell {
   CellFigure figure;
   TrainedCell cell;
   double target = 0;
-  std::string task;    ///< of v_training: equal where times compare
-  bool as_one = true;  ///< trains what one process would
-  bool plain = true;   ///< plain SGD
+  std::string task;          ///< of v_training: equal where times compare
+  bool as_one = true;        ///< trains what one process would
+  bool plain = true;         ///< plain SGD
   std::size_t launches = 0;  ///< that count, whether they reached it or not
   [[nodiscard]] bool always_reached() const { return figure.launches.size() == launches; }
 };

@@ -156,7 +156,7 @@ confirm_launches = 3
   CHECK(tuned.exit_code == 0);
   CHECK_THAT(tuned.out + tuned.err,
              ContainsSubstring("local local_steps=8 to 0.9: the target was not reached: "
-                                          "accuracy "));
+                               "accuracy "));
   const auto rows = program.rows("SELECT kind, arm, guard, time_us FROM decision ORDER BY id");
   REQUIRE(rows.size() >= 3);
   for (const auto& row : rows) {

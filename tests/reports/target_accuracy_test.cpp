@@ -8,8 +8,8 @@
 #include <set>
 
 #include "core/training/training.hpp"
-#include "reports/model/table_view.hpp"
 #include "reports/model/synchronisation_modes.hpp"
+#include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
 #include "reports/render/report.hpp"
@@ -72,9 +72,10 @@ TEST_CASE("where only sending less helps, what was measured to help is named", "
       ContainsSubstring("measured here: bsp-a2a local, local_steps 8 takes 0.2 [0.2, 0.2] of "
                         "bsp-a2a's time to accuracy 0.6 (3 launches; the best of 1 "
                         "lossy configuration)"));
-  CHECK_THAT(advice_in(TrainedRun({plain(), local(20'000)})),
-             ContainsSubstring("none of 1 lossy configuration that was measured here reaches accuracy 0.6 "
-                               "surely sooner"));
+  CHECK_THAT(
+      advice_in(TrainedRun({plain(), local(20'000)})),
+      ContainsSubstring("none of 1 lossy configuration that was measured here reaches accuracy 0.6 "
+                        "surely sooner"));
   // One that did not get there is none, however early it ended.
   CHECK_THAT(advice_in(TrainedRun({plain(), local(500, false)})),
              ContainsSubstring("none of 1 lossy configuration") &&
@@ -86,7 +87,8 @@ TEST_CASE("where only sending less helps, what was measured to help is named", "
              ContainsSubstring("local_steps 8 takes 0.2 ["));
   TrainedCase steps = plain();
   steps.extra.clear();
-  CHECK_THAT(advice_in(TrainedRun({steps})), ContainsSubstring("no lossy configuration was measured here"));
+  CHECK_THAT(advice_in(TrainedRun({steps})),
+             ContainsSubstring("no lossy configuration was measured here"));
 }
 
 TEST_CASE("each lossy configuration is tested, and the best sure one named", "[E-147]") {

@@ -140,8 +140,7 @@ const TrainedSide* ring_partner(const std::vector<TrainedSide>& all, const Train
 /// @param carrier as it was measured; "" where that is not known
 std::string carrier_note(const CellFigure& server, const std::string& carrier) {
   if (carrier.empty()) return "";
-  const bool elsewhere =
-      server.backend == name_of(Backend::nccl) && !carrier.starts_with("NCCL");
+  const bool elsewhere = server.backend == name_of(Backend::nccl) && !carrier.starts_with("NCCL");
   return "server's gradients carried by " + carrier + (elsewhere ? kNotOverNccl : "");
 }
 
@@ -189,9 +188,9 @@ class ServerRingRows {
       const std::pair place{published_family(plain_text(row[2])), plain_text(row[1])};
       const auto known = published.find(place);
       row.emplace_back(std::string(name_of(verdicts[i])));
-      add_published_times(
-          row, known == published.end() ? std::nullopt : std::optional(known->second),
-          ratios_[i].value, carriers_[i]);
+      add_published_times(row,
+                          known == published.end() ? std::nullopt : std::optional(known->second),
+                          ratios_[i].value, carriers_[i]);
       seen.insert(place);
       table.rows.push_back(std::move(row));
     }

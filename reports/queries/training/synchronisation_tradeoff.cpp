@@ -71,8 +71,8 @@ Table synchronisation_tradeoff_table(const Reader& reader, const std::vector<std
     const auto tiers = tiers_of_environments(reader, run);
     for (const SynchronisedCell& cell : cells) {
       const auto tier = tiers.find(cell.environment);
-      table.rows.push_back(
-          measured_row(run_id, cell, tier == tiers.end() ? std::nullopt : std::optional(tier->second)));
+      table.rows.push_back(measured_row(
+          run_id, cell, tier == tiers.end() ? std::nullopt : std::optional(tier->second)));
     }
   }
   return table;

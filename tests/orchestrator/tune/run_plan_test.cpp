@@ -184,11 +184,11 @@ TEST_CASE("cells that differ in any setting of training but the task's are choic
     return "[[work]]\ntraining = \"bsp-a2a\"\nmodel = \"cnn-small\"\nepochs = 4\ntarget = 0.6\n" +
            more;
   };
-  const TunePlan plan = planned_run(
-      parsed(work("") + work("lars = 0.01\n") + work("rate_warmup = 100\n") +
-                 work("compression = \"qsgd\"\nlayer_bits = \"even\"\n") +
-                 work("compression = \"qsgd\"\nlayer_bits = \"size\"\n"),
-             "\"ring\"", "\"gloo\""));
+  const TunePlan plan =
+      planned_run(parsed(work("") + work("lars = 0.01\n") + work("rate_warmup = 100\n") +
+                             work("compression = \"qsgd\"\nlayer_bits = \"even\"\n") +
+                             work("compression = \"qsgd\"\nlayer_bits = \"size\"\n"),
+                         "\"ring\"", "\"gloo\""));
   REQUIRE(plan.tasks.size() == 1);
   CHECK(plan.tasks[0].arms() == 5);
 }
