@@ -427,13 +427,6 @@ ModelFacts facts_of(TrainingModel model, int sequence) {
   return {};
 }
 
-const std::vector<std::string>& training_task_settings() {
-  static const std::vector<std::string> names{
-      "model", "batch",  "sequence", "data",  "precision", "oracle",      "samples",    "evaluate",
-      "steps", "epochs", "target",   "looks", "pace",      "slow_factor", "slow_worker"};
-  return names;
-}
-
 std::vector<std::string> training_settings() {
   std::vector<std::string> names;
   for (const auto& row : knob_rows()) names.push_back(row.name);
@@ -537,15 +530,6 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
   return method_row(spec.method).sums == SumPlace::neighbours
              ? topology_misfit(spec.topology, workers)
              : "";
-}
-
-bool trains_as_one(const TrainingSpec& spec) {
-  return spec.compression == Codec::none && !spec.switch_to &&
-         agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
-}
-
-bool is_plain_sgd(const TrainingSpec& spec) {
-  return trains_as_one(spec) && spec.lars == 0 && spec.rate_warmup == 0;
 }
 
 double share_of(const TrainingSpec& spec, int workers, int worker) {
