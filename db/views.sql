@@ -222,6 +222,16 @@ JOIN measurement m ON m.id = s.measurement_id
 JOIN run_cell c ON c.id = m.cell_id
 JOIN v_launch v ON v.launch_row = m.launch_id;
 
+-- One row per training cell in a launch: when it was where it should be. Not before its slowest worker.
+CREATE VIEW v_time_to_target AS
+SELECT
+  measurement_id AS measurement_row,  -- row key of measurement
+  min(json_extract(details_json, '$.target_reached')) AS target_reached,  -- flag: every worker reached the target; NULL: there was none
+  max(json_extract(details_json, '$.trained_us')) AS trained_us  -- sum of the steps without evaluations, of the slowest worker, microseconds; NULL: no epochs
+FROM training
+WHERE role = 'worker'
+GROUP BY measurement_id;
+
 -- One row per training cell in a launch. Ranks of one kind become one value: times by the slowest
 -- worker, bytes by the busiest rank.
 CREATE VIEW v_training AS
@@ -247,6 +257,20 @@ SELECT
     AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
     AND json_extract(v.cell_knobs, '$.compression') IS NULL
     AS trained_as_one,              -- flag: trains what one process would, so step times tell
+  v.algorithm <> 'd-psgd' AND json_extract(v.cell_knobs, '$.synchronisation') IS NULL
+    AND json_extract(v.cell_knobs, '$.switch_to') IS NULL
+    AND json_extract(v.cell_knobs, '$.compression') IS NULL
+    AND json_extract(v.cell_knobs, '$.lars') IS NULL AND json_extract(v.cell_knobs, '$.rate_warmup') IS NULL
+    AS plain,                       -- flag: plain SGD, neither LARS nor a warm-up of the rate: what accuracies are held against
+  json_patch('{}', json_object(
+    'data', coalesce(json_extract(v.cell_knobs, '$.data'), 'generated'),
+    'sequence', json_extract(v.cell_knobs, '$.sequence'), 'precision', json_extract(v.cell_knobs, '$.precision'),
+    'oracle', json_extract(v.cell_knobs, '$.oracle'), 'samples', json_extract(v.cell_knobs, '$.samples'),
+    'evaluate', json_extract(v.cell_knobs, '$.evaluate'), 'steps', json_extract(v.cell_knobs, '$.steps'),
+    'epochs', json_extract(v.cell_knobs, '$.epochs'), 'target', json_extract(v.cell_knobs, '$.target'),
+    'looks', json_extract(v.cell_knobs, '$.looks'), 'pace', json_extract(v.cell_knobs, '$.pace'),
+    'slow_factor', json_extract(v.cell_knobs, '$.slow_factor'), 'slow_worker', json_extract(v.cell_knobs, '$.slow_worker')))
+    AS task,                        -- data, passes, target and slowed workers as JSON: equal where times to an accuracy compare
   CAST(json_extract(v.cell_knobs, '$.batch') AS INTEGER)
     * CASE WHEN json_extract(v.cell_knobs, '$.synchronisation') = 'adacomm'
            OR (json_extract(v.cell_knobs, '$.switch_to') IS NOT NULL
@@ -302,8 +326,11 @@ SELECT
   max(t.last_loss) AS last_loss,    -- mean of the last ten steps
   min(t.accuracy) AS accuracy,      -- on held-out samples, 0 to 1
   max(t.max_difference) AS max_difference,  -- from the sequential oracle
+  max(a.target_reached) AS target_reached,  -- flag: every worker reached the target; NULL: there was none
+  max(a.trained_us) AS trained_us,  -- sum of the steps without evaluations, of the slowest worker, microseconds; NULL: no epochs
   v.checked AS checked,             -- parameters compared, count
   v.wrong AS wrong                  -- parameters that differed, count
 FROM v_measurement v
 JOIN training t ON t.measurement_id = v.measurement_row
+LEFT JOIN v_time_to_target a ON a.measurement_row = v.measurement_row
 GROUP BY v.measurement_row;

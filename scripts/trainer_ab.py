@@ -8,7 +8,8 @@ the other and the order changed from block to block, so that whoever else uses t
 is the ratio of the two median steps of each pair, new over old; its mean (geometric) has a 95 % interval by Student's t.
 Beside it stands the same of the step that a tenth are quicker than: a neighbour lengthens most steps, but seldom all.
 Both sides run the same experiment file, with settings that both know. OUTPUT keeps old.sqlite, new.sqlite, pairs.csv and
-ratios.md; a second call with the same OUTPUT adds blocks.
+ratios.md; a second call with the same OUTPUT adds blocks. A launch that left no new run in its database is no half of a pair;
+then the exit code is 1.
 """
 import argparse
 import concurrent.futures
@@ -30,12 +31,13 @@ REDUCED = ["bsp-a2a", "wfbp-a2a", "mg-wfbp", "bytescheduler-a2a", "dear"]
 SERVED = ["bsp-ps", "wfbp-ps", "bytescheduler-ps"]
 
 
-# Of the newest run: the median step, and the one that a tenth of the steps are quicker than.
+NEWEST = "SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1"
+# Of one run: the median step, and the one that a tenth of the steps are quicker than.
 STEPS = """WITH steps AS (
   SELECT v.backend, v.model, v.method, v.settings, v.measurement_row, v.step_us, avg(s.total_us) AS us
   FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row AND t.role = 'worker'
   JOIN sample s ON s.measurement_id = v.measurement_row AND s.rank = t.rank AND s.phase = 1
-  WHERE v.counts AND v.run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1)
+  WHERE v.counts AND v.run_id = '{run_id}'
   GROUP BY v.measurement_row, s.iteration),
 placed AS (SELECT *, row_number() OVER (PARTITION BY measurement_row ORDER BY us) AS place,
                   count(*) OVER (PARTITION BY measurement_row) AS n FROM steps)
@@ -86,16 +88,30 @@ def groups_of(arguments):
                     yield backend, served, model, chosen
 
 
+def query(program, database, sql):
+    text = subprocess.run([program, "query", "--db", database, "--json", sql], capture_output=True, text=True, check=True).stdout
+    return json.loads(text)
+
+
+def newest_run(program, database):
+    rows = query(program, database, NEWEST) if os.path.exists(database) else []
+    return rows[0]["run_id"] if rows else None
+
+
 def launch(tree, side, file, arguments):
+    """Times of the run that this call added; none where it added none, whatever the database has of earlier ones."""
+    program = os.path.join(tree, "build/release/dynamiccl")
     database = os.path.join(arguments.output, side + ".sqlite")
+    before = newest_run(program, database)
     with open(os.path.join(arguments.output, side + ".log"), "a") as log:
-        subprocess.run([os.path.join(tree, "build/release/dynamiccl"), "run", file, "--db", database], stdout=log,
-                       stderr=log, check=False)
-    text = subprocess.run(
-        [os.path.join(tree, "build/release/dynamiccl"), "query", "--db", database, "--json", STEPS], capture_output=True,
-        text=True, check=True).stdout
+        ended = subprocess.run([program, "run", file, "--db", database], stdout=log, stderr=log, check=False).returncode
+    run_id = newest_run(program, database)
+    if run_id == before:
+        print(f"{file}: {side} added no run (exit code {ended}), see {side}.log", file=sys.stderr)
+        return {}
+    rows = query(program, database, STEPS.format(run_id=run_id))
     times = {}
-    for row in json.loads(text):
+    for row in rows:
         placement = json.loads(row["settings"]).get("placement", "")
         if not placement and row["method"].endswith("-ps"):
             placement = "dedicated"
@@ -106,6 +122,7 @@ def launch(tree, side, file, arguments):
 def measure(arguments):
     pairs_file = os.path.join(arguments.output, "pairs.csv")
     is_new = not os.path.exists(pairs_file)
+    missed = 0
     with open(pairs_file, "a", newline="") as stream:
         out = csv.writer(stream)
         if is_new:
@@ -129,8 +146,10 @@ def measure(arguments):
                     out.writerow([*cell, block, old[0], new[0], old[1], new[1]])
                 for side in times:
                     if not times[side]:
+                        missed += 1
                         print(f"{file}: {side} measured nothing, see {side}.log", file=sys.stderr)
                 stream.flush()
+    return missed
 
 
 def judged(ratios):
@@ -182,9 +201,10 @@ def main():
     parser.add_argument("--batch", type=int, default=32)
     arguments = parser.parse_args()
     os.makedirs(arguments.output, exist_ok=True)
-    measure(arguments)
+    missed = measure(arguments)
     report(arguments)
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -532,11 +532,6 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
              : "";
 }
 
-bool trains_as_one(const TrainingSpec& spec) {
-  return spec.compression == Codec::none && !spec.switch_to &&
-         agreement_of(spec.method, spec.synchronisation) == WeightAgreement::every_step;
-}
-
 double share_of(const TrainingSpec& spec, int workers, int worker) {
   if (spec.shares == DataShares::equal) return 1.0 / workers;
   return 2.0 * (worker + 1) / (static_cast<double>(workers) * (workers + 1));

@@ -250,7 +250,10 @@ inline constexpr double kTrialCaps = 3;
 
 /// Names of the settings that a training cell may have, "model" first.
 std::vector<std::string> training_settings();
-/// The same with what they are, in a line, and what holds where they are not said.
+/// Those of them that say what is trained, for how long and how it is judged: equal where two cells
+/// are compared. All others are how a cell trains: its configuration.
+const std::vector<std::string>& training_task_settings();
+/// All with what they are, in a line, and what holds where they are not said.
 struct TrainingSetting {
   std::string name;
   std::string about;
@@ -286,6 +289,9 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks);
 /// Whether the cell trains what one process with all workers' batches would: what is judged by step
 /// time. Others lose something of plain SGD and are judged by time to a target.
 bool trains_as_one(const TrainingSpec& spec);
+/// Whether that is plain SGD, too, without LARS and without a warm-up of the rate: what others are
+/// held against where an accuracy is to be reached.
+bool is_plain_sgd(const TrainingSpec& spec);
 
 /// The worker's part of the data, and of an average of weights; of all workers together 1.
 double share_of(const TrainingSpec& spec, int workers, int worker);

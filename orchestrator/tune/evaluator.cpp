@@ -123,9 +123,14 @@ std::vector<Measured> LaunchEvaluator::measure(const std::vector<Ask>& asks) {
     const double scale = task.runs.empty() ? 1 : task.runs[ask.arm].work_scale;
     double computing_us = computing_time(records).count() * scale;
     if (!task.runs.empty() && trains_to_target(task.runs[ask.arm].cell)) {
-      if (results.back().trial.ok) take_time_to_target(results.back(), records);
+      if (results.back().trial.ok) {
+        take_time_to_target(results.back(), records);
+        // The launch went well, so that nothing else says why this choice is none.
+        if (!results.back().trial.ok)
+          console_.note(fmt::format("{}: {}", task.text(plan_, ask.arm), results.back().reason));
+      }
       // Only steps of plain SGD are as many as its target needs.
-      const bool plain = trains_as_one(training_spec(task.runs[ask.arm].cell));
+      const bool plain = is_plain_sgd(training_spec(task.runs[ask.arm].cell));
       computing_us *= plain ? time_to_target(records).steps : 0;
     }
     results.back().trial.time = Micros{results.back().trial.time.count() * scale};

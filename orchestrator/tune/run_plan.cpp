@@ -25,9 +25,9 @@ constexpr double kWeak = 0.10;
 
 bool is_training(const WorkCell& cell) { return cell.collective == Collective::training; }
 
-// What is asked of all ways to a target accuracy: the same for those that are compared.
-constexpr std::array<std::string_view, 8> kTargetSettings{
-    "target", "epochs", "samples", "looks", "evaluate", "pace", "slow_factor", "slow_worker"};
+// Of the optimizer: with other ones a step teaches something else, which its time does not tell.
+constexpr std::array<const char*, 4> kOptimizerSettings{"learning_rate", "momentum", "lars",
+                                                        "rate_warmup"};
 
 /// Steps that lose something say nothing by their time: they need an accuracy to reach.
 bool is_comparable(const WorkCell& cell) {
@@ -46,13 +46,13 @@ std::string work_text(const PlannedGroup& group, const WorkCell& cell, bool any_
     for (const auto& [name, value] : cell.knobs) text += fmt::format("{}={};", name, value);
     return text;
   }
-  // How gradients are sent is the choice; model, batch and data are the work.
-  const TrainingSpec spec = training_spec(cell);
-  text += fmt::format("{}|{}|{}|{}", name_of(spec.model), spec.batch, spec.sequence, spec.data);
-  if (!trains_to_target(cell)) return text;
-  for (const std::string_view name : kTargetSettings)
-    if (const auto knob = cell.knobs.find(std::string(name)); knob != cell.knobs.end())
+  const auto add = [&](const std::string& name) {
+    if (const auto knob = cell.knobs.find(name); knob != cell.knobs.end())
       text += fmt::format("|{}={}", name, knob->second);
+  };
+  for (const std::string& name : training_task_settings()) add(name);
+  if (!trains_to_target(cell))
+    for (const char* name : kOptimizerSettings) add(name);
   return text;
 }
 
@@ -191,8 +191,9 @@ TunePlan make_run_plan(const Plan& plan, const TuneOptions& options,
                           work.backend.index(std::string(name_of(group.backend))),
                           work.architecture.index(std::string(name_of(group.architecture))),
                           work.schedule.index(cell.work.algorithm),
-                          work.waiting.index(way_text(cell.work))};
-      // Knobs that neither work nor way says (segments, say): the first stands for the way.
+                          work.waiting.index(configuration_text(cell.work))};
+      // Knobs of collectives that are no choice here (segments, say): the first cell stands for
+      // all.
       if (std::find(work.actions.begin(), work.actions.end(), action) != work.actions.end())
         continue;
       work.actions.push_back(action);

@@ -184,7 +184,7 @@ std::string TuneTask::text(const TunePlan& plan, std::size_t arm) const {
   const WorkCell& run = runs[arm].cell;
   std::string text = fmt::format("{}{} {} {}", several ? base.environment + " " : "",
                                  name_of(base.backend), name_of(base.architecture), run.algorithm);
-  if (const std::string way = way_text(run); !way.empty()) text += " " + way;
+  if (const std::string how = configuration_text(run); !how.empty()) text += " " + how;
   // What is learnt of times until an accuracy is not to be taken for steps.
   if (trains_to_target(run)) text += fmt::format(" to {}", training_spec(run).target);
   return text;

@@ -3,29 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
+#include <vector>
 
 #include "core/training/training.hpp"
 
 namespace dynamiccl {
 namespace {
 
-// How workers wait for each other and what their gradients travel as: parts of a way.
-constexpr std::array<std::string_view, 24> kWaySettings{
-    "synchronisation", "staleness",   "backups",        "local_steps",   "local_after",
-    "topology",        "gossip_pull", "shares",         "slow_momentum", "participants",
-    "lag_threshold",   "adapt_every", "elastic",        "group_size",    "switch_to",
-    "switch_after",    "compression", "density",        "bits",          "rank",
-    "threshold",       "clip",        "error_feedback", "density_warmup"};
+/// How a cell trains: every setting of training but those of its task.
+const std::vector<std::string>& configuration_settings() {
+  static const auto names = [] {
+    std::vector<std::string> all = training_settings();
+    const auto& task = training_task_settings();
+    std::erase_if(all, [&](const std::string& name) {
+      return std::find(task.begin(), task.end(), name) != task.end();
+    });
+    return all;
+  }();
+  return names;
+}
 
 }  // namespace
 
-std::string way_text(const WorkCell& cell) {
+std::string configuration_text(const WorkCell& cell) {
   if (cell.collective != Collective::training) return "";
   std::string text;
-  for (const std::string_view name : kWaySettings) {
-    const auto knob = cell.knobs.find(std::string(name));
+  for (const std::string& name : configuration_settings()) {
+    const auto knob = cell.knobs.find(name);
     if (knob == cell.knobs.end()) continue;
     const bool plain = name == "synchronisation" || name == "compression";
     text += (text.empty() ? "" : " ") +
@@ -56,9 +60,10 @@ TimeToTarget time_to_target(const std::vector<RankCell>& cell) {
 
 std::string work_time_sql(const std::string& view) {
   return fmt::format(
-      "(SELECT CASE min(json_extract(w.details_json, '$.target_reached')) WHEN 1 THEN "
-      "max(json_extract(w.details_json, '$.trained_us')) WHEN 0 THEN NULL ELSE {0}.median_us END "
-      "FROM training w WHERE w.measurement_id = {0}.measurement_row AND w.role = 'worker')",
+      "CASE WHEN EXISTS (SELECT 1 FROM v_time_to_target w WHERE w.measurement_row = "
+      "{0}.measurement_row AND w.target_reached IS NOT NULL) THEN (SELECT CASE w.target_reached "
+      "WHEN 1 THEN w.trained_us END FROM v_time_to_target w WHERE w.measurement_row = "
+      "{0}.measurement_row) ELSE {0}.median_us END",
       view);
 }
 

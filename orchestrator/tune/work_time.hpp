@@ -8,9 +8,9 @@
 
 namespace dynamiccl {
 
-/// How workers of a training cell wait for each other and what gradients travel as, where that is
-/// not plain SGD's: "local local_steps=8"; "" for plain SGD, and for collectives.
-std::string way_text(const WorkCell& cell);
+/// How a training cell trains, where that is not as usual: "local local_steps=8"; every setting but
+/// those of training_task_settings(). "" for collectives.
+std::string configuration_text(const WorkCell& cell);
 
 /// Whether a cell is done when a model reaches an accuracy: its time is the one until then, not a
 /// step's.

@@ -63,8 +63,8 @@ struct Saturation {
   std::string advice;  ///< "" = not saturated
 };
 
-/// A row per environment, backend, model, batch and workers; the advice names the lossy way that
-/// was measured to help there.
+/// A row per environment, backend, model, batch and workers; the advice names the lossy
+/// configuration that was measured to help there.
 /// @param reader of the database that the cells are of
 std::vector<Saturation> saturations(const Reader& reader, std::int64_t run_row,
                                     const std::vector<C2cCell>& cells);

@@ -53,6 +53,11 @@ bool trained_as_one(const CellFigure& figure) {
          agreement_of(*method, synchronisation_in(settings)) == WeightAgreement::every_step;
 }
 
+bool is_plain_sgd(const CellFigure& figure) {
+  const auto settings = trained_cell(figure).settings;
+  return trained_as_one(figure) && !settings.contains("lars") && !settings.contains("rate_warmup");
+}
+
 bool compares_by_time(const CellFigure& figure) {
   return figure.collective != "training" || trained_as_one(figure);
 }

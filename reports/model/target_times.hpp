@@ -12,16 +12,17 @@
 
 namespace dynamiccl {
 
-/// A training cell that ends at a target accuracy: what lossy and lossless ways to train are ranked
-/// by together.
+/// A training cell that ends at a target accuracy: by that lossy and lossless training are ranked
+/// together.
 struct TargetCell {
   /// Its launches are those that reached the target, with the time until then in place of a step's:
   /// of the slowest worker, without evaluations.
   CellFigure figure;
   TrainedCell cell;
   double target = 0;
-  std::string task;    ///< data, samples, target and slowed workers: equal where times compare
-  bool as_one = true;  ///< trains what one process would
+  std::string task;          ///< of v_training: equal where times compare
+  bool as_one = true;        ///< trains what one process would
+  bool plain = true;         ///< plain SGD
   std::size_t launches = 0;  ///< that count, whether they reached it or not
   [[nodiscard]] bool always_reached() const { return figure.launches.size() == launches; }
 };
@@ -29,7 +30,7 @@ struct TargetCell {
 std::vector<TargetCell> target_cells(const Reader& reader, std::int64_t run_row);
 
 /// "bsp-a2a local, local_steps 8": a method with how its workers wait and what gradients travel as.
-std::string way_words(const CellFigure& figure);
+std::string configuration_words(const CellFigure& figure);
 
 /// A workload as saturation is judged: where, what and by how many.
 struct TrainedPlace {
@@ -40,9 +41,10 @@ struct TrainedPlace {
   std::int64_t workers = 0;
 };
 
-/// Which lossy way was measured to reach a target accuracy surely sooner than the fastest lossless
-/// one in the same place, in the given run or, where that has none, in the newest other run of the
-/// database whose ranks detected the same regime; that none was, or that none was measured.
+/// Which lossy configuration was measured to reach a target accuracy surely sooner than the fastest
+/// plain SGD in the same place, the best of all that were tested together, in the given run or,
+/// where that has none, in the newest other run of the database whose ranks detected the same
+/// regime; that none was, or that none was measured.
 std::string measured_help(const Reader& reader, std::int64_t run_row, const TrainedPlace& place,
                           const std::set<std::string>& regimes);
 

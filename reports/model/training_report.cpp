@@ -79,8 +79,7 @@ std::map<std::string, Trained> load_trained(const Reader& reader, std::int64_t r
   const Table table = reader.query(
       "SELECT t.*, m.group_knobs AS group_knobs, "
       "json_extract(r.details_json, '$.path') AS path, "
-      "json_extract(r.details_json, '$.epochs') AS epochs, "
-      "json_extract(r.details_json, '$.trained_us') AS trained_us FROM v_training t "
+      "json_extract(r.details_json, '$.epochs') AS epochs FROM v_training t "
       "JOIN v_measurement m ON m.measurement_row = t.measurement_row "
       "JOIN training r ON r.measurement_id = t.measurement_row AND r.rank = (SELECT min(rank) "
       "FROM training WHERE measurement_id = t.measurement_row AND role = 'worker') "

@@ -70,8 +70,8 @@
   // Ways that lose something are told apart by what they reach, and after how long or how many bytes.
   function progress(cells, at, tick, caption) {
     const { format } = Report;
-    const series = cells.filter(c => c.points.length > 1).map((c, i) => ({ label: `${c.way}, ${c.environment}, ${c.backend}`, look: look(i),
-      points: c.points.map(p => ({ x: p[at], value: p[2], low: null, high: null, notes: [c.way] })) }));
+    const series = cells.filter(c => c.points.length > 1).map((c, i) => ({ label: `${c.configuration}, ${c.environment}, ${c.backend}`, look: look(i),
+      points: c.points.map(p => ({ x: p[at], value: p[2], low: null, high: null, notes: [c.configuration] })) }));
     return !series.length ? null : Report.lineChart({ caption, title: caption, series, x: { linear: true, tick }, range: Report.yRange(series),
       tick: value => format.number(100 * value) + " %", text: p => format.number(100 * p.value) + " %" });
   }
@@ -191,7 +191,7 @@
         el("div", { class: "panels" }, predictions(mine, methods, looks), learning(curves, looks, "losses", Report.format.number, "Loss over steps; equal curves cover each other"),
           learning(curves, looks, "accuracies", value => Report.format.number(100 * value) + " %", "Accuracy over steps")));
       const reached = (own.progress || []).filter(passes).filter(c => task(c) === chosen);
-      if (reached.length) root.append(Report.keys(reached.filter(c => c.points.length > 1).map((c, i) => ({ label: c.way, look: look(i) }))),
+      if (reached.length) root.append(Report.keys(reached.filter(c => c.points.length > 1).map((c, i) => ({ label: c.configuration, look: look(i) }))),
         el("div", { class: "panels" }, progress(reached, 0, x => Report.format.number(x) + " s", "Accuracy over time, evaluations left out"),
           progress(reached, 1, Report.format.size, "Accuracy over bytes sent by the busiest rank")));
       root.append(el("p", { class: "method" }, "Forward, backward and optimizer: medians of the slowest worker while it computes; waiting: it stands still until gradients are there. " +

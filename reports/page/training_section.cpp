@@ -75,7 +75,7 @@ json progress(const PageContext& page, const QueryScope& scope) {
       CellFigure figure;
       figure.algorithm = rows.text(i, "method");
       figure.cell_knobs = rows.text(i, "settings");
-      json cell{{"way", way_words(figure)}, {"points", json::array()}};
+      json cell{{"configuration", configuration_words(figure)}, {"points", json::array()}};
       for (const char* axis : {"environment", "backend", "architecture", "model", "method"})
         cell[axis] = rows.text(i, axis);
       for (const char* axis : {"ranks", "batch"}) cell[axis] = rows.integer(i, axis);

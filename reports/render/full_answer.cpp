@@ -7,10 +7,10 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/operation_tables.hpp"
 #include "reports/model/run_facts.hpp"
+#include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
-#include "reports/model/waiting_modes.hpp"
 #include "reports/render/render.hpp"
 
 namespace dynamiccl {
@@ -40,7 +40,7 @@ std::string render_full_answer(const Reader& reader, const std::string& run_id,
   const std::int64_t run_row = run_scope(reader, run).front();
   for (auto& note : saturation_notes(reader, run_row, c2c_cells(reader, run_row, figures)))
     notes.push_back(std::move(note));
-  for (auto& warning : waiting_warnings(reader, run_row, figures))
+  for (auto& warning : synchronisation_warnings(reader, run_row, figures))
     notes.push_back(std::move(warning));
   if (!notes.empty()) out += "\n" + join(notes, "\n") + "\n";
   const Table failures = cells_without_result(reader, run, false);

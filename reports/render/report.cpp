@@ -7,10 +7,10 @@
 #include "reports/model/figures.hpp"
 #include "reports/model/operation_tables.hpp"
 #include "reports/model/run_facts.hpp"
+#include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/model/training_report.hpp"
 #include "reports/model/trust.hpp"
-#include "reports/model/waiting_modes.hpp"
 #include "reports/queries/query.hpp"
 #include "reports/queries/registry.hpp"
 #include "reports/render/answer.hpp"
@@ -173,7 +173,7 @@ std::string render_report_markdown(const Reader& reader, const std::string& run_
   const auto saturated = saturation_notes(reader, run_row, c2c_cells(reader, run_row, figures));
   if (!saturated.empty())
     out += "\n## Where only sending less helps\n\n* " + join(saturated, "\n* ") + "\n";
-  const auto warnings = waiting_warnings(reader, run_row, figures);
+  const auto warnings = synchronisation_warnings(reader, run_row, figures);
   if (!warnings.empty())
     out += "\n## Where synchronous steps are known to be a bad choice\n\n* " +
            join(warnings, "\n* ") + "\n";

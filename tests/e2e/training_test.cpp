@@ -1,4 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -9,6 +11,7 @@
 #include "tests/e2e/program.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("methods and PyTorch's own engine train in every environment, and are bit-equal") {
   const auto profiles = load_profiles({DYNAMICCL_SOURCE_DIR "/profiles/environments"});
@@ -117,12 +120,60 @@ confirm_launches = 3
   const auto step = program.value("SELECT min(step_us) FROM v_training").get<double>();
   CHECK(chosen[0]["time_us"].get<double>() > 3 * step);
   CHECK(chosen[0]["time_us"].get<double>() <= slowest);
-  // An accuracy that none reaches leaves the default, and says why the others are none.
-  const auto never =
-      program.run({"run", file, "--no-report", "--set", "work.0.learning_rate=0.000001", "--set",
-                   "work.1.learning_rate=0.000001"});
-  REQUIRE(never.exit_code == 0);
-  CHECK(nlohmann::json::parse(program.run({"query", "atlas", "--json"}).out).size() == 1);
+}
+
+TEST_CASE("a configuration that misses the accuracy is no choice, and it is said why",
+          "[D-27][H-12][long]") {
+  const Program program;
+  // Weights that hardly move guess: 0.1 of ten classes.
+  const std::string still = "learning_rate = 0.0000001\n";
+  const bool none = GENERATE(false, true);
+  CAPTURE(none);
+  const std::string common = R"(model = "cnn-small"
+batch = 8
+samples = 512
+threads = 1
+epochs = 4
+looks = 4
+target = 0.3
+)";
+  const std::string file = program.file("missed.toml", R"(name = "missed"
+[axes]
+environment = "bare-metal"
+backend = "gloo"
+architecture = "ring"
+ranks = 2
+[[work]]
+training = "bsp-a2a"
+)" + common + (none ? still : "") + R"([[work]]
+training = "bsp-a2a"
+synchronisation = "local"
+local_steps = 8
+)" + common + still + R"([protocol]
+warmup = 1
+launches = 1
+[tune]
+confirm_launches = 3
+)");
+  const auto tuned = program.run({"tune", file, "--between-runs", "--evaluations", "2"});
+  INFO(tuned.out << tuned.err);
+  CHECK(tuned.exit_code == 0);
+  CHECK_THAT(tuned.out + tuned.err,
+             ContainsSubstring("to 0.3: the target was not reached: accuracy 0."));
+  const auto rows = program.rows("SELECT kind, arm, guard, time_us FROM decision ORDER BY id");
+  REQUIRE(rows.size() >= 2);
+  bool missed = false;
+  for (const auto& row : rows) {
+    INFO(row.dump());
+    const bool moves = row["arm"].get<std::string>().find("learning_rate") == std::string::npos;
+    CHECK(row["time_us"].is_null() != moves);
+    if (row["kind"] == "final" || moves) continue;
+    CHECK(row["guard"] == "failed");
+    missed = true;
+  }
+  CHECK(missed);
+  CHECK(rows.back()["kind"] == "final");
+  CHECK(rows.back()["arm"].get<std::string>().find("local") == std::string::npos);
   CHECK(program.processes().empty());
 }
 

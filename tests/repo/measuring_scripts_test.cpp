@@ -154,3 +154,33 @@ sys.exit(bool(bars.wrong))
   CHECK_THAT(dead.out, ContainsSubstring("3 of 990 jobs were seen with array: no such partition"));
   CHECK_THAT(dead.out, ContainsSubstring("submit_array_s was not reached"));
 }
+
+TEST_CASE("a launch that failed does not take an earlier run's steps for its own") {
+  const Folder folder;
+  fs::create_directories(folder.path + "/build/release");
+  const std::string program = folder.path + "/build/release/dynamiccl";
+  std::ofstream(program) << R"(#!/bin/bash
+case $1-$* in
+  run-*) db=${*: -1}; [ -z "$FAILS" ] || exit 1; echo >>"$db" ;;
+  query-*"SELECT run_id"*"LIMIT 1") echo "[{\"run_id\": \"$(wc -l <"$3")\"}]" ;;
+  query-*) echo '[{"backend": "gloo", "model": "mlp", "method": "bsp-a2a", "settings": "{}", "step_us": 9, "quick_us": 8}]' ;;
+esac
+)";
+  fs::permissions(program, fs::perms::owner_all);
+  const auto pairs = [&](const std::string& fails) {
+    return run_command({"bash", "-c",
+                        "cd \"$0\" && FAILS=" + fails + " python3 " + kScripts +
+                            "trainer_ab.py . . out --blocks 1 --backends gloo --models mlp "
+                            "--methods bsp-a2a && cat out/pairs.csv",
+                        folder.path});
+  };
+  const auto good = pairs("");
+  INFO(good.out << good.err);
+  CHECK(good.exit_code == 0);
+  const std::string measured = folder.text("out/pairs.csv");
+  CHECK_THAT(measured, ContainsSubstring("gloo,mlp,bsp-a2a,,0,9,9,8,8"));
+  const auto failed = pairs("1");
+  CHECK(failed.exit_code == 1);
+  CHECK_THAT(failed.err, ContainsSubstring("old added no run (exit code 1), see old.log"));
+  CHECK(folder.text("out/pairs.csv") == measured);
+}

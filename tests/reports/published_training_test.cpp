@@ -26,9 +26,11 @@ TrainedCase trained(const char* method, const char* backend, int ranks, double s
 TEST_CASE("server and ring are compared by the time of equal samples, as it was published",
           "[D-10][E-165]") {
   // Four ranks: three workers and a server, or four workers; and as many workers on five ranks.
-  const TrainedRun run({trained("bsp-ps", "nccl", 4, 100'000),
-                        trained("bsp-a2a", "nccl", 4, 50'000),
-                        trained("bsp-ps", "nccl", 5, 110'000),
+  TrainedCase staged = trained("bsp-ps", "nccl", 4, 100'000);
+  staged.figures.details["carried_by"] = "Gloo 0.5.0";
+  TrainedCase direct = trained("bsp-ps", "nccl", 5, 110'000);
+  direct.figures.details["carried_by"] = "NCCL 2.27.3";
+  const TrainedRun run({staged, trained("bsp-a2a", "nccl", 4, 50'000), direct,
                         trained("wfbp-ps", "gloo", 4, 90'000, "cross-docker")});
   const Table table = run.query("ps_against_ring");
   const TableView rows(table);
@@ -48,10 +50,13 @@ TEST_CASE("server and ring are compared by the time of equal samples, as it was 
   CHECK(rows.real(equal_ranks, "published_ring_s") == 186.0);
   CHECK_THAT(*rows.real(equal_ranks, "deviation"),
              WithinRel(2 * 5210.0 / 3910 / (503.0 / 186.0), 1e-9));
-  CHECK_THAT(rows.text(equal_ranks, "note"), ContainsSubstring("non_actionable_regime"));
+  CHECK_THAT(rows.text(equal_ranks, "note"),
+             ContainsSubstring("carried by Gloo 0.5.0, not by NCCL") &&
+                 ContainsSubstring("non_actionable_regime"));
   const auto equal_workers = row.at("nccl bare-metal equal workers");
   CHECK(rows.integer(equal_workers, "server_steps") == 3910);
   CHECK_THAT(*rows.real(equal_workers, "ratio"), WithinRel(2.2, 1e-9));
+  CHECK(rows.text(equal_workers, "note") == "server's gradients carried by NCCL 2.27.3");
   // Gloo's server has no ring beside it: only what was published is there, and says so.
   const auto gloo = row.at("gloo cross-docker ");
   CHECK(rows.text(gloo, "note") == "not measured in this run");
@@ -151,12 +156,18 @@ TEST_CASE("a payload says how much travels, when, and what a survey says of it o
        coded("bsp-a2a", R"(,"compression":"topk")", "bare-metal"),
        coded("bsp-a2a", R"(,"synchronisation":"local","local_steps":"4","compression":"bf16")",
              "bare-metal"),
-       coded("bsp-ps", R"(,"synchronisation":"asp","compression":"powersgd")", "bare-metal")});
+       coded("bsp-ps", R"(,"synchronisation":"asp","compression":"powersgd")", "bare-metal"),
+       coded("wfbp-a2a", R"(,"compression":"topk","density":"0.001")", "bare-metal"),
+       coded("bsp-a2a", R"(,"compression":"onebit")", "bare-metal"),
+       coded("wfbp-a2a", R"(,"compression":"onebit","error_feedback":"off")", "bare-metal"),
+       coded("bsp-a2a", R"(,"compression":"qsgd","bits":"2","error_feedback":"on")",
+             "bare-metal")});
   const Table table = run.query("payloads");
   const TableView rows(table);
-  REQUIRE(rows.size() == 4);
+  REQUIRE(rows.size() == 8);
   std::map<std::string, std::size_t> row;
-  for (std::size_t i = 0; i < rows.size(); ++i) row[rows.text(i, "compression")] = i;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    row[(rows.text(i, "method") == "wfbp-a2a" ? "wfbp " : "") + rows.text(i, "compression")] = i;
   const std::size_t plain = row.at("none");
   CHECK(rows.integer(plain, "nominal_bytes") == 4 * 11'173'962);
   CHECK(rows.integer(plain, "effective_bytes") == 4 * 11'173'962);
@@ -169,8 +180,14 @@ TEST_CASE("a payload says how much travels, when, and what a survey says of it o
   CHECK(rows.integer(sparse, "effective_bytes") == 8 * 111'740);
   CHECK_THAT(*rows.real(sparse, "c2c_effective") / *rows.real(sparse, "c2c_predicted"),
              WithinRel(0.04, 1e-3));
-  CHECK(rows.text(sparse, "plausible") == "wasted");
-  CHECK_THAT(rows.text(sparse, "note"), ContainsSubstring("none-fp32 optimal"));
+  // The survey speaks of a thousandth of the values, and of one bit with error feedback.
+  CHECK(rows.text(sparse, "plausible").empty());
+  const std::size_t sparser = row.at("wfbp topk");
+  CHECK(rows.text(sparser, "plausible") == "wasted");
+  CHECK_THAT(rows.text(sparser, "note"), ContainsSubstring("none-fp32 optimal"));
+  CHECK(rows.text(row.at("onebit"), "plausible") == "wasted");
+  CHECK(rows.text(row.at("wfbp onebit"), "plausible").empty());
+  CHECK(rows.text(row.at("qsgd"), "plausible").empty());
   CHECK(rows.text(row.at("bf16"), "fires") == "every round");
   CHECK(rows.real(row.at("bf16"), "exchanges") == 0.25);
   const std::size_t factors = row.at("powersgd");

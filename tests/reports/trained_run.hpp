@@ -23,6 +23,8 @@ struct TrainedCase {
   double server_wire_bytes = 0;  ///< sent by a server, which sums for a quarter of its step
   std::string extra = {};        ///< further settings: `,"target":"0.6"`
   std::string regime_json = "{}";
+  double slowest_trained_us = 0;  ///< of the last worker, where it is another
+  double wire_growth = 0;         ///< bytes sent: times 1 + wire_growth * block
 };
 
 /// How a cell that ends at a target accuracy went: `rounds` in `trained_us`, by as many steps.
@@ -82,6 +84,9 @@ class TrainedRun {
               cell->training = cells[i].figures;
               const bool server = is_server(cells[i]) && rank == 0;
               cell->training->role = server ? "server" : "worker";
+              cell->training->wire_bytes *= 1 + cells[i].wire_growth * block;
+              if (cells[i].slowest_trained_us > 0 && rank + 1 == files.size())
+                cell->training->details["trained_us"] = cells[i].slowest_trained_us;
               if (auto& details = cell->training->details; details.contains("trained_us"))
                 details["trained_us"] =
                     details["trained_us"].get<double>() * (1 + cells[i].spread * block);

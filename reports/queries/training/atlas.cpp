@@ -130,7 +130,8 @@ Query atlas_query() {
           .row =
               "one model, batch and number of workers: the best method with its speed-up, the "
               "runner-up, and whether the lead is sure; with a target accuracy another row, of all "
-              "ways that reached it in every launch, lossy ones among them, by the time until then",
+              "configurations that reached it in every launch, lossy ones among them, by the time "
+              "until then",
           .columns = R"(
 run_id environment backend model intensity batch workers
 methods | integer | methods that were measured

@@ -14,6 +14,11 @@ namespace dynamiccl {
 namespace {
 
 constexpr double kBitsOfFloat = 32;
+// A sign and what stands beside it; two bits are something else.
+constexpr double kMostOfOneBit = 1.5;
+// Of the bytes, where the survey's codec sends a thousandth of the values: 0.002 with their places,
+// nearer to it than to a hundredth's 0.02.
+constexpr double kThousandth = 0.0063;
 
 /// The row of the survey's table that a payload falls under; "" where none is like it.
 std::string published_class(const TrainingSpec& spec, const Payload& payload) {
@@ -24,9 +29,10 @@ std::string published_class(const TrainingSpec& spec, const Payload& payload) {
       return spec.compression == Codec::none ? "none-fp32" : "fp16";
     case CodecKind::quantised:
       if (!payload.effective_bytes) return "";
-      return bits >= 7.5 ? "int8" : bits < 2.5 ? "1bit-ef" : "";
+      if (bits >= 7.5) return "int8";
+      return bits < kMostOfOneBit && codec_settings(spec).feedback ? "1bit-ef" : "";
     case CodecKind::sparse:
-      return "topk-1000x";
+      return payload.share() < kThousandth ? "topk-1000x" : "";
     case CodecKind::low_rank:
     case CodecKind::sketched:
       break;

@@ -42,9 +42,8 @@ note
 
 // CIFAR-10's training set, of which the published steps of an epoch are made: ceil(50000 / (32 N)).
 constexpr std::int64_t kEpochSamples = 50'000;
-constexpr const char* kServersOfGpus =
-    "servers of GPUs sum in host memory over another library (carried_by of query training), not "
-    "over NCCL: no setting of NCCL's is to be had there (non_actionable_regime), a ring is";
+constexpr const char* kNotOverNccl =
+    ", not by NCCL: no setting of NCCL's is to be had there (non_actionable_regime), a ring is";
 constexpr std::array kPublishedEnvironments{"bare-metal", "cross-docker"};
 
 struct TrainedSide {
@@ -137,6 +136,14 @@ const TrainedSide* ring_partner(const std::vector<TrainedSide>& all, const Train
   return best;
 }
 
+/// Who moved a server's gradients, and what follows where that was not the backend itself.
+/// @param carrier as it was measured; "" where that is not known
+std::string carrier_note(const CellFigure& server, const std::string& carrier) {
+  if (carrier.empty()) return "";
+  const bool elsewhere = server.backend == name_of(Backend::nccl) && !carrier.starts_with("NCCL");
+  return "server's gradients carried by " + carrier + (elsewhere ? kNotOverNccl : "");
+}
+
 /// Collects rows, whose verdicts come when all ratios of the run are known.
 class ServerRingRows {
  public:
@@ -167,7 +174,7 @@ class ServerRingRows {
         ratios_.back().value};
     add_bounds(row, ratios_.back().interval);
     rows_.push_back(std::move(row));
-    carriers_.push_back(carrier.empty() ? "" : "server's gradients carried by " + carrier);
+    carriers_.push_back(carrier_note(a, carrier));
   }
 
   void finish(Table& table) {
@@ -181,10 +188,9 @@ class ServerRingRows {
       const std::pair place{published_family(plain_text(row[2])), plain_text(row[1])};
       const auto known = published.find(place);
       row.emplace_back(std::string(name_of(verdicts[i])));
-      add_published_times(
-          row, known == published.end() ? std::nullopt : std::optional(known->second),
-          ratios_[i].value,
-          plain_text(row[2]) == name_of(Backend::nccl) ? kServersOfGpus : carriers_[i]);
+      add_published_times(row,
+                          known == published.end() ? std::nullopt : std::optional(known->second),
+                          ratios_[i].value, carriers_[i]);
       seen.insert(place);
       table.rows.push_back(std::move(row));
     }

@@ -15,7 +15,7 @@
 namespace dynamiccl {
 namespace {
 
-TradeoffFinding consistency_finding(const WaitedCell& cell) {
+TradeoffFinding consistency_finding(const SynchronisedCell& cell) {
   if (cell.consensus_distance)
     return {fmt::format("distance {:.3g}", *cell.consensus_distance),
             "root of the workers' mean squared distance from their mean, at the end"};
@@ -28,13 +28,13 @@ TradeoffFinding consistency_finding(const WaitedCell& cell) {
           "after each average"};
 }
 
-TradeoffFinding frequency_finding(const WaitedCell& cell) {
+TradeoffFinding frequency_finding(const SynchronisedCell& cell) {
   if (!cell.rounds_per_step) return {};
   const double sent = *cell.rounds_per_step * (1 - cell.unsent.value_or(0));
   return {fmt::format("{:.3g} a step", sent), "exchanges in a step of each worker"};
 }
 
-TradeoffFinding congestion_finding(const WaitedCell& cell) {
+TradeoffFinding congestion_finding(const SynchronisedCell& cell) {
   if (!cell.busiest_over_mean) return {};
   return {fmt::format("{:.2f} times", *cell.busiest_over_mean),
           fmt::format(
@@ -45,7 +45,7 @@ TradeoffFinding congestion_finding(const WaitedCell& cell) {
                   : "")};
 }
 
-TradeoffFinding convergence_finding(const WaitedCell& cell) {
+TradeoffFinding convergence_finding(const SynchronisedCell& cell) {
   std::string reached;
   if (cell.reached)
     reached =
@@ -58,7 +58,7 @@ TradeoffFinding convergence_finding(const WaitedCell& cell) {
                       100 * cell.beyond_plain_high.value_or(0), reached)};
 }
 
-TradeoffFinding profile_finding(const std::string& property, const WaitedCell* cell) {
+TradeoffFinding profile_finding(const std::string& property, const SynchronisedCell* cell) {
   if (cell == nullptr) return {};
   if (property == "consistency") return consistency_finding(*cell);
   if (property == "frequency") return frequency_finding(*cell);
@@ -66,14 +66,14 @@ TradeoffFinding profile_finding(const std::string& property, const WaitedCell* c
   return convergence_finding(*cell);
 }
 
-std::string workload_of(const WaitedCell& cell) {
+std::string workload_of(const SynchronisedCell& cell) {
   return join({cell.environment, cell.backend, cell.model, std::to_string(cell.batch),
                std::to_string(cell.workers), cell.task},
               "|");
 }
 
-std::vector<Value> profile_row(const std::string& run_id, const WaitedCell* like,
-                               const PublishedLabel& label, const WaitedCell* cell) {
+std::vector<Value> profile_row(const std::string& run_id, const SynchronisedCell* like,
+                               const PublishedLabel& label, const SynchronisedCell* cell) {
   std::vector<Value> row(6);
   row[0] = run_id;
   if (like != nullptr) {
@@ -101,15 +101,15 @@ Table synchronisation_profile_table(const Reader& reader, const std::vector<std:
   Table table;
   for (const std::int64_t run : runs) {
     const std::string run_id = run_uuid_of(reader, run);
-    const auto cells = waited_cells(reader, run);
-    std::map<std::string, std::vector<const WaitedCell*>> workloads;
+    const auto cells = synchronised_cells(reader, run);
+    std::map<std::string, std::vector<const SynchronisedCell*>> workloads;
     for (const auto& cell : cells) workloads[workload_of(cell)].push_back(&cell);
     if (workloads.empty()) workloads[""];  // the published labels stand alone
     for (const auto& [name, own] : workloads)
       for (const PublishedLabel& label : training_studies().waiting_profile) {
         // The fastest of those with gradients as they are stands for the mode.
-        const WaitedCell* cell = nullptr;
-        for (const WaitedCell* one : own)
+        const SynchronisedCell* cell = nullptr;
+        for (const SynchronisedCell* one : own)
           if (one->mode.profile == label.technique && one->compression == "none" &&
               (cell == nullptr || one->trained_us < cell->trained_us))
             cell = one;

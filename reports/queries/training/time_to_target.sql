@@ -3,7 +3,7 @@
 --   accurate it was then, what it sent, and its time over the plain one's in the same block
 -- columns:
 --   run_id environment backend architecture model batch workers
---   task | json | data and slowed workers, the same for all that are compared
+--   task | json | data, passes, target and slowed workers, the same for all that are compared
 --   method
 --   synchronisation | text | when workers wait for each other
 --   compression | text | codec of the gradients
@@ -12,15 +12,18 @@
 --   reached | integer | launches in which every worker reached the target
 --   steps | integer | steps or rounds until then, median
 --   samples | integer | of all workers until then, median
---   trained_us | us, real | sum of its steps, without evaluations, median
+--   trained_us | us, real | sum of its steps, without evaluations, of the slowest worker, median
 --   accuracy | real | on held-out samples then, the lowest of the workers, median
 --   sent_bytes | bytes, real | payload sent by the busiest rank until then, median
 --   over_plain | real | time over the fastest plain SGD's in the same block, median
 --   over_plain_low | real | smallest
 --   over_plain_high | real | largest
+--   samples_over_plain | real | samples until the target over the same plain one's, in the block of over_plain
+--   sample_time_over_plain | real | time for each sample over the same plain one's: over_plain is the product of both
 --   beyond_plain | real | accuracy less the plain one's in the same block, median: compare where samples are equal
 --   beyond_plain_low | real | smallest
 --   beyond_plain_high | real | largest
+--   beyond_samples_off | real | how far the samples of the two were from equal, as a part of the plain one's, at most
 --   most_stale | integer | gradients applied between a worker's weights and its own
 --   dropped | integer | gradients that came too late, in the median launch
 --   unsent | real | share of its steps in which the first worker sent no gradient (lag)
@@ -28,44 +31,39 @@
 --   switched_after | integer | steps of each worker before workers waited otherwise (switch_to)
 --   consensus_distance | real | root of the mean squared distance from the mean, at the end
 --   settings
--- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are) in the
--- same environment, backend and task, in launches of the same block where both reached the target; over five blocks the
--- smallest and the largest enclose the median with 94 % confidence. Workers need as many passes over the data as they
--- need: the accuracy is looked at after each, or at its `looks`. beyond_plain takes the same plain cells, those without
--- a target too.
+-- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are, no
+-- LARS, no warm-up of the rate) in the same environment, backend and task, in launches of the same block where both
+-- reached the target; over five blocks the smallest and the largest enclose the median with 94 % confidence. The target
+-- is looked at after each pass over the data, or at its `looks`. beyond_plain takes the same plain cells, those without a
+-- target too.
 WITH taken AS (
   SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
-         json_extract(t.details_json, '$.trained_us') AS trained_us,
-         json_extract(t.details_json, '$.target_reached') AS met,
          json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
          json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS distance,
          1 - json_extract(t.details_json, '$.lag.sent') * 1.0 / json_extract(t.details_json, '$.lag.steps') AS unsent,
          json_extract(t.details_json, '$.round_steps[#-1]') AS last_round_steps,
          json_extract(t.details_json, '$.switched.worker_steps') AS switched_after,
-         json_extract(t.details_json, '$.worker_steps') AS worker_steps,
+         coalesce(json_extract(t.details_json, '$.accuracies[#-1][0]') * v.step_samples,
+                  json_extract(t.details_json, '$.worker_steps') * v.batch * v.workers) AS samples,
          json_extract(s.details_json, '$.staleness.most') AS most,
-         json_extract(s.details_json, '$.staleness.dropped') AS late,
-         json_object('data', coalesce(json_extract(v.settings, '$.data'), 'generated'),
-                     'samples', json_extract(v.settings, '$.samples'), 'target', json_extract(v.settings, '$.target'),
-                     'looks', json_extract(v.settings, '$.looks'),
-                     'pace', json_extract(v.settings, '$.pace'), 'slow_factor', json_extract(v.settings, '$.slow_factor'),
-                     'slow_worker', json_extract(v.settings, '$.slow_worker')) AS task
+         json_extract(s.details_json, '$.staleness.dropped') AS late
   FROM v_training v
   JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
     SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
   LEFT JOIN training s ON s.measurement_id = v.measurement_row AND s.role = 'server' AND s.rank = 0
-  WHERE v.run_row = ?1 AND v.counts AND json_extract(t.details_json, '$.trained_us') IS NOT NULL
+  WHERE v.run_row = ?1 AND v.counts AND v.trained_us IS NOT NULL
 ),
 plain AS (
   SELECT environment, backend, model, batch, workers, task, block, min(trained_us) AS plain_us,
-         accuracy AS plain_accuracy
+         accuracy AS plain_accuracy, samples AS plain_samples
   FROM taken
-  WHERE trained_as_one AND coalesce(met, 1)
+  WHERE plain AND coalesce(target_reached, 1)
   GROUP BY environment, backend, model, batch, workers, task, block
 ),
 numbered AS (
-  SELECT t.*, CASE WHEN coalesce(t.met, 1) THEN t.trained_us / p.plain_us END AS over,
+  SELECT t.*, CASE WHEN coalesce(t.target_reached, 1) THEN t.trained_us / p.plain_us END AS over,
          t.accuracy - p.plain_accuracy AS beyond,
+         t.samples * 1.0 / nullif(p.plain_samples, 0) AS samples_over,
          row_number() OVER (PARTITION BY t.cell_id ORDER BY t.trained_us) AS place,
          count(*) OVER (PARTITION BY t.cell_id) AS n
   FROM taken t
@@ -73,36 +71,38 @@ numbered AS (
     AND p.batch = t.batch AND p.workers = t.workers AND p.task = t.task AND p.block = t.block
 ),
 ratio AS (
-  SELECT cell_id, over, row_number() OVER (PARTITION BY cell_id ORDER BY over) AS place,
+  SELECT cell_id, over, samples_over, row_number() OVER (PARTITION BY cell_id ORDER BY over) AS place,
          count(*) OVER (PARTITION BY cell_id) AS n
   FROM numbered
   WHERE over IS NOT NULL
 ),
 typical AS (
-  SELECT cell_id, max(over) FILTER (WHERE place = (n + 1) / 2) AS median, min(over) AS low, max(over) AS high
+  SELECT cell_id, max(over) FILTER (WHERE place = (n + 1) / 2) AS median, min(over) AS low, max(over) AS high,
+         max(samples_over) FILTER (WHERE place = (n + 1) / 2) AS samples_over
   FROM ratio
   GROUP BY cell_id
 ),
 differing AS (
-  SELECT cell_id, beyond, row_number() OVER (PARTITION BY cell_id ORDER BY beyond) AS place,
+  SELECT cell_id, beyond, samples_over, row_number() OVER (PARTITION BY cell_id ORDER BY beyond) AS place,
          count(*) OVER (PARTITION BY cell_id) AS n
   FROM numbered
   WHERE beyond IS NOT NULL
 ),
 further AS (
-  SELECT cell_id, max(beyond) FILTER (WHERE place = (n + 1) / 2) AS median, min(beyond) AS low, max(beyond) AS high
+  SELECT cell_id, max(beyond) FILTER (WHERE place = (n + 1) / 2) AS median, min(beyond) AS low, max(beyond) AS high,
+         max(abs(samples_over - 1)) AS samples_off
   FROM differing
   GROUP BY cell_id
 ),
 met AS (
-  SELECT cell_id, sum(coalesce(met, 0)) AS reached FROM taken GROUP BY cell_id
+  SELECT cell_id, sum(coalesce(target_reached, 0)) AS reached FROM taken GROUP BY cell_id
 )
 SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.workers, n.task, n.method,
        n.synchronisation, n.compression, n.carried_by, n.n AS launches, m.reached, n.steps_done AS steps, 
-       coalesce(n.steps_done * n.step_samples, n.worker_steps * n.batch * n.workers) AS samples,
-       n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
-       r.low AS over_plain_low, r.high AS over_plain_high, f.median AS beyond_plain, f.low AS beyond_plain_low,
-       f.high AS beyond_plain_high, n.most AS most_stale, n.late AS dropped,
+       n.samples, n.trained_us, n.accuracy, n.wire_bytes * n.steps_done AS sent_bytes, r.median AS over_plain,
+       r.low AS over_plain_low, r.high AS over_plain_high, r.samples_over AS samples_over_plain,
+       r.median / r.samples_over AS sample_time_over_plain, f.median AS beyond_plain, f.low AS beyond_plain_low,
+       f.high AS beyond_plain_high, f.samples_off AS beyond_samples_off, n.most AS most_stale, n.late AS dropped,
        n.unsent, n.last_round_steps, n.switched_after, n.distance AS consensus_distance, n.settings
 FROM numbered n
 JOIN met m ON m.cell_id = n.cell_id

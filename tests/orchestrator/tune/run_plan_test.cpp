@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <set>
 
+#include "core/training/training.hpp"
 #include "db/decision_log.hpp"
 #include "orchestrator/experiment/tune_reader.hpp"
 #include "orchestrator/tune/run_plan.hpp"
@@ -160,6 +162,35 @@ TEST_CASE("an accuracy is reached when the slowest worker is there, and by all o
   CHECK(time.steps == 100);
   CHECK_FALSE(time_to_target({{0, &fast}, {1, &never}}).reached);
   CHECK_FALSE(time_to_target({{0, &server}}).reached);
+}
+
+TEST_CASE("cells that differ in any setting of training but the task's are choices", "[D-27]") {
+  WorkCell cell;
+  cell.collective = Collective::training;
+  const auto& task = training_task_settings();
+  for (const std::string& name : training_settings()) {
+    CAPTURE(name);
+    cell.knobs = {{name, "1"}};
+    const bool is_task = std::find(task.begin(), task.end(), name) != task.end();
+    CHECK(configuration_text(cell).empty() == is_task);
+  }
+  // A name that no setting has would be left out of no configuration.
+  const auto settings = training_settings();
+  for (const std::string& name : task) {
+    CAPTURE(name);
+    CHECK(std::find(settings.begin(), settings.end(), name) != settings.end());
+  }
+  const auto work = [](const std::string& more) {
+    return "[[work]]\ntraining = \"bsp-a2a\"\nmodel = \"cnn-small\"\nepochs = 4\ntarget = 0.6\n" +
+           more;
+  };
+  const TunePlan plan =
+      planned_run(parsed(work("") + work("lars = 0.01\n") + work("rate_warmup = 100\n") +
+                             work("compression = \"qsgd\"\nlayer_bits = \"even\"\n") +
+                             work("compression = \"qsgd\"\nlayer_bits = \"size\"\n"),
+                         "\"ring\"", "\"gloo\""));
+  REQUIRE(plan.tasks.size() == 1);
+  CHECK(plan.tasks[0].arms() == 5);
 }
 
 TEST_CASE("published figures and the ratio of communication to computation are the prior") {

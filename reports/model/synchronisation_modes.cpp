@@ -1,4 +1,4 @@
-#include "reports/model/waiting_modes.hpp"
+#include "reports/model/synchronisation_modes.hpp"
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ std::string short_mode(const std::string& synchronisation) {
   return "";
 }
 
-std::string order_of(const WaitingMode& mode, const std::string& sync,
+std::string order_of(const SynchronisationMode& mode, const std::string& sync,
                      const std::string& compression) {
   if (mode.place == "gossip") return compression == "none" ? "Gossip-SGD" : "CHOCO-SGD";
   if (sync == "BSP") {
@@ -48,9 +48,10 @@ const Row* row_named(const std::vector<Row>& rows, std::string Row::*name,
 
 }  // namespace
 
-WaitingMode waiting_mode(const std::string& architecture, const std::string& synchronisation,
-                         const std::string& compression) {
-  WaitingMode mode;
+SynchronisationMode synchronisation_mode(const std::string& architecture,
+                                         const std::string& synchronisation,
+                                         const std::string& compression) {
+  SynchronisationMode mode;
   const bool gossip = synchronisation.starts_with("gossip ");
   const bool grouped = synchronisation.starts_with("grouped ");
   const auto blank = synchronisation.find(' ');
@@ -87,8 +88,8 @@ const PublishedOrder* published_order_of(const std::string& method) {
   return row_named(training_studies().convergence, &PublishedOrder::method, method);
 }
 
-std::vector<std::string> waiting_warnings(const Reader& reader, std::int64_t run_row,
-                                          const std::vector<CellFigure>& figures) {
+std::vector<std::string> synchronisation_warnings(const Reader& reader, std::int64_t run_row,
+                                                  const std::vector<CellFigure>& figures) {
   std::set<std::string> places;
   std::map<std::string, int> tiers;
   for (const CellFigure& figure : figures) {
