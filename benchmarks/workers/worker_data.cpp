@@ -44,7 +44,7 @@ void verify_one_part(benchmark::State& state) {
   source.fill(out.data(), 1, 0, count);
   const std::vector<ExpectedPart> parts{{0, count, 0, 1, 1, -1}};
   for (auto _ : state) {
-    const Verdict verdict = verify(source, out.data(), parts);
+    const DataVerdict verdict = verify(source, out.data(), parts);
     if (verdict.wrong != 0) state.SkipWithError("the data is right, the verdict is not");
   }
   count_bytes(state);

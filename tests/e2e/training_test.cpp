@@ -7,6 +7,7 @@
 #include <string>
 
 #include "containers/environment.hpp"
+#include "core/vocabulary/text.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/e2e/program.hpp"
 
@@ -63,6 +64,18 @@ launches = 1
   }
   for (const char* query : {"prediction", "training_memory"})
     CHECK(nlohmann::json::parse(program.run({"query", query, "--json"}).out).size() == 8);
+  // Every query of the whole program answers of such a run: libraries alone do not show what its
+  // parts do to each other.
+  std::size_t asked = 0;
+  for (const auto& line : split(program.run({"query"}).out, '\n')) {
+    if (!line.starts_with("  ") || line[2] == ' ') continue;
+    const std::string name(line.substr(2, line.find(' ', 2) - 2));
+    const auto answer = program.run({"query", name, "--json"});
+    INFO(name << ": " << answer.err);
+    CHECK(answer.exit_code == 0);
+    ++asked;
+  }
+  CHECK(asked > 50);
 }
 
 namespace {
