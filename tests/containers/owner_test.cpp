@@ -67,9 +67,12 @@ TEST_CASE("an owner in another container is left alone while it may live") {
   CHECK(alive);
   const auto where = std::stoull(parts[3]);
   CHECK(where != own_pid_namespace());
-  for (int i = 0; i < 3000 && !pid_namespace_is_empty(where); ++i) usleep(20000);
+  // Where nobody collects the dead of other namespaces, it does not become empty: a while will do.
+  for (int i = 0; i < 100 && !pid_namespace_is_empty(where); ++i) usleep(20000);
   // Root on the machine itself sees that nobody is left there; anybody else cannot know.
-  CHECK(owner_alive(token) != pid_namespace_is_empty(where));
+  const bool empty = pid_namespace_is_empty(where);
+  const bool may_live = owner_alive(token);
+  if (empty == pid_namespace_is_empty(where)) CHECK(may_live != empty);
   CHECK_FALSE(pid_namespace_is_empty(own_pid_namespace()));
 }
 
