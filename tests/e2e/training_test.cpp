@@ -88,19 +88,17 @@ std::string mpi_backend() {
   return "";
 }
 
-}  // namespace
-
-TEST_CASE("ways to train are chosen between runs by the time until an accuracy",
-          "[D-27][H-12][long]") {
-  const Program program;
+/// Two configurations that train until an accuracy of 0.3, and more settings of either.
+std::string plain_or_local(const std::string& of_plain, const std::string& of_local) {
   const std::string common = R"(model = "cnn-small"
 batch = 8
 samples = 512
 threads = 1
 epochs = 4
 looks = 4
+target = 0.3
 )";
-  const std::string file = program.file("ways.toml", R"(name = "ways"
+  return R"(name = "plain-or-local"
 [axes]
 environment = "bare-metal"
 backend = "gloo"
@@ -108,18 +106,26 @@ architecture = "ring"
 ranks = 2
 [[work]]
 training = "bsp-a2a"
-target = 0.3
-)" + common + R"([[work]]
+)" + common +
+         of_plain + R"([[work]]
 training = "bsp-a2a"
 synchronisation = "local"
 local_steps = 8
-target = 0.3
-)" + common + R"([protocol]
+)" + common +
+         of_local + R"([protocol]
 warmup = 1
 launches = 1
 [tune]
 confirm_launches = 3
-)");
+)";
+}
+
+}  // namespace
+
+TEST_CASE("ways to train are chosen between runs by the time until an accuracy",
+          "[D-27][H-12][long]") {
+  const Program program;
+  const std::string file = program.file("ways.toml", plain_or_local("", ""));
   const auto tuned = program.run({"tune", file, "--between-runs", "--evaluations", "2"});
   INFO(tuned.err);
   REQUIRE(tuned.exit_code == 0);
@@ -142,32 +148,7 @@ TEST_CASE("a configuration that misses the accuracy is no choice, and it is said
   const std::string still = "learning_rate = 0.0000001\n";
   const bool none = GENERATE(false, true);
   CAPTURE(none);
-  const std::string common = R"(model = "cnn-small"
-batch = 8
-samples = 512
-threads = 1
-epochs = 4
-looks = 4
-target = 0.3
-)";
-  const std::string file = program.file("missed.toml", R"(name = "missed"
-[axes]
-environment = "bare-metal"
-backend = "gloo"
-architecture = "ring"
-ranks = 2
-[[work]]
-training = "bsp-a2a"
-)" + common + (none ? still : "") + R"([[work]]
-training = "bsp-a2a"
-synchronisation = "local"
-local_steps = 8
-)" + common + still + R"([protocol]
-warmup = 1
-launches = 1
-[tune]
-confirm_launches = 3
-)");
+  const std::string file = program.file("missed.toml", plain_or_local(none ? still : "", still));
   const auto tuned = program.run({"tune", file, "--between-runs", "--evaluations", "2"});
   INFO(tuned.out << tuned.err);
   CHECK(tuned.exit_code == 0);

@@ -90,6 +90,22 @@ TEST_CASE("gTop-k's tree reaches every worker once, however many there are", "[d
   }
 }
 
+namespace {
+
+/// Each value of all workers' gradients less what was sent of it stays in their residuals.
+void check_residuals(ReplayedSum& sum, int workers, const std::vector<double>& balance) {
+  // What is encoded next is the residual, where gradients are zero.
+  for (int w = 0; w < workers; ++w) sum.values(w).assign(balance.size(), 0.0F);
+  sum.sum();
+  for (std::size_t i = 0; i < balance.size(); ++i) {
+    double kept = 0;
+    for (int w = 0; w < workers; ++w) kept += sum.values(w)[i];
+    CHECK_THAT(kept, WithinAbs(balance[i], 1e-3));
+  }
+}
+
+}  // namespace
+
 TEST_CASE("gTop-k sends k values of all workers together and loses none of the others",
           "[d-72][d-91]") {
   const int workers = GENERATE(1, 2, 3, 4, 5);
@@ -108,14 +124,7 @@ TEST_CASE("gTop-k sends k values of all workers together and loses none of the o
           static_cast<std::ptrdiff_t>(kKept));
     for (std::size_t i = 0; i < kCount; ++i) balance[i] -= sent[i];
   }
-  // What is encoded next is the residual, where gradients are zero.
-  for (int w = 0; w < workers; ++w) sum.values(w).assign(kCount, 0.0F);
-  sum.sum();
-  for (std::size_t i = 0; i < kCount; ++i) {
-    double kept = 0;
-    for (int w = 0; w < workers; ++w) kept += sum.values(w)[i];
-    CHECK_THAT(kept, WithinAbs(balance[i], 1e-3));
-  }
+  check_residuals(sum, workers, balance);
 }
 
 TEST_CASE("of two workers gTop-k selects what is largest in their sum", "[d-72]") {
@@ -187,13 +196,7 @@ TEST_CASE("a sketch finds what is large in the sum alone, and keeps the rest", "
     CHECK(std::count_if(sent.begin(), sent.end(), [](float v) { return v != 0; }) <= 50);
     for (std::size_t i = 0; i < kCount; ++i) balance[i] -= sent[i];
   }
-  for (int w = 0; w < workers; ++w) sum.values(w).assign(kCount, 0.0F);
-  sum.sum();
-  for (std::size_t i = 0; i < kCount; ++i) {
-    double kept = 0;
-    for (int w = 0; w < workers; ++w) kept += sum.values(w)[i];
-    CHECK_THAT(kept, WithinAbs(balance[i], 1e-3));
-  }
+  check_residuals(sum, workers, balance);
 }
 
 TEST_CASE("fixed cells have room for the sum, and show what is no number", "[d-86]") {
