@@ -19,29 +19,10 @@ import sys
 import time
 from pathlib import Path
 
-from cluster_faults import Rig
+from cluster_faults import Rig, experiment
 from faults.ending import NOT_HERE, end_on_sigterm
 
 SOURCE = Path(__file__).resolve().parent.parent
-
-GROUPS = """name = "cluster-bars"
-[axes]
-environment = "bare-metal"
-backend = "gloo"
-architecture = "ring"
-ranks = 4
-[knobs.gloo.env]
-CLUSTER_BARS = [{values}]
-[[work]]
-collective = "allreduce"
-size = "1KiB"
-[protocol]
-launches = 1
-warmup = 1
-iterations = {iterations}
-cell_time_cap = "{cap}"
-"""
-
 
 # Jobs of a thousand that are in the queue at once when all are submitted: the first ones have run by then.
 SUBMITTED = 990
@@ -78,8 +59,7 @@ class Bars:
         return self.with_rig().on("head", str(self.build / "dynamiccl"), *words)
 
     def experiment(self, groups, iterations, cap):
-        values = ", ".join(f'"{i}"' for i in range(groups))
-        text = GROUPS.format(values=values, iterations=iterations, cap=cap)
+        text = experiment("cluster-bars", groups, f'iterations = {iterations}\ncell_time_cap = "{cap}"\n')
         Path(self.with_rig().folder, "shared", "bars.toml").write_text(text)
 
     def start(self):

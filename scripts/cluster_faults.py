@@ -28,25 +28,31 @@ from faults.ending import NOT_HERE, end_on_sigterm, verdict
 
 SOURCE = Path(__file__).resolve().parent.parent
 
-EXPERIMENT = """name = "cluster-faults"
+PROTOCOL = """iterations = 3
+retries = 3
+launch_timeout = "20s"
+connect_timeout = "5s"
+"""
+
+
+def experiment(name, groups, protocol):
+    """@returns the TOML of so many groups of one small cell on four ranks, each group a launch of its own"""
+    values = ", ".join(f'"{i}"' for i in range(groups))
+    return f"""name = "{name}"
 [axes]
 environment = "bare-metal"
 backend = "gloo"
 architecture = "ring"
 ranks = 4
 [knobs.gloo.env]
-CLUSTER_FAULTS = [{values}]
+GROUP = [{values}]
 [[work]]
 collective = "allreduce"
 size = "1KiB"
 [protocol]
 launches = 1
 warmup = 1
-iterations = 3
-retries = 3
-launch_timeout = "20s"
-connect_timeout = "5s"
-"""
+{protocol}"""
 
 
 class Rig:
@@ -84,8 +90,7 @@ class Run:
         self.way = way
         self.groups = groups
         where = ["--slurm", "--nodes", "2"] if way == "slurm" else ["--hosts", "node1:2,node2:2"]
-        values = ", ".join(f'"{i}"' for i in range(groups))
-        Path(rig.folder, "shared", "faults.toml").write_text(EXPERIMENT.format(values=values))
+        Path(rig.folder, "shared", "faults.toml").write_text(experiment("cluster-faults", groups, PROTOCOL))
         # Every node has a /tmp of its own.
         where += ["--out", "/tmp/apart"] if apart else []
         self.words = [str(rig.build / "dynamiccl"), "run", "faults.toml", "--db", "faults.sqlite", *where]
