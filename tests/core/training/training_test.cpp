@@ -245,7 +245,7 @@ TEST_CASE("a tuner is refused where there is no all-reduce of the library in eac
   CHECK(tuner_file(spec).find('/') == std::string::npos);
 }
 
-TEST_CASE("servers sum on GPUs where NCCL's calls have one order", "[d-07]") {
+TEST_CASE("servers sum on GPUs where NCCL's calls have one order", "[d-04][d-05]") {
   TrainingSpec spec;
   spec.method = TrainingMethod::wfbp_ps;
   CHECK(training_cell(spec).knobs.count("server_sums") == 0);

@@ -377,7 +377,7 @@ env.DYNAMICCL_SERVER_GPU = ["default", "none"]
   CHECK(refused > 0);
 }
 
-TEST_CASE("a server sums on the GPU that it has, or is fed by a chief", "[d-07]") {
+TEST_CASE("a server sums on the GPU that it has, or is fed by a chief", "[d-04][d-05]") {
   Capabilities can;
   can.gpus = 3;
   const auto plan = make_plan(

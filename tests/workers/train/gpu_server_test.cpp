@@ -163,7 +163,7 @@ void must_be_right(const RanRanks& ran, double most) {
 
 }  // namespace
 
-TEST_CASE("servers that sum on their GPU train what one process would, to the bit", "[d-07]") {
+TEST_CASE("servers that sum on their GPU train what one process would, to the bit", "[d-04]") {
   const int workers = GENERATE(1, 2, 3);
   const auto method = GENERATE(TrainingMethod::bsp_ps, TrainingMethod::wfbp_ps);
   TrainingSpec spec = served(ServerSums::gpu, method);
@@ -178,7 +178,7 @@ TEST_CASE("servers that sum on their GPU train what one process would, to the bi
   must_be_right(train(spec, spec.servers + workers), most);
 }
 
-TEST_CASE("a server without a GPU is fed by a chief and trains what one process would", "[d-07]") {
+TEST_CASE("a server without a GPU is fed by a chief and trains what one process would", "[d-05]") {
   const int workers = GENERATE(1, 2, 3);
   const auto method = GENERATE(TrainingMethod::bsp_ps, TrainingMethod::wfbp_ps);
   TrainingSpec spec = served(ServerSums::chief, method);
@@ -191,7 +191,7 @@ TEST_CASE("a server without a GPU is fed by a chief and trains what one process 
   must_be_right(train(spec, 1 + workers), most);
 }
 
-TEST_CASE("weights after local steps meet at a server's GPU", "[d-07]") {
+TEST_CASE("weights after local steps meet at a server's GPU", "[d-04][d-05]") {
   const auto sums = GENERATE(ServerSums::gpu, ServerSums::chief);
   TrainingSpec spec = served(sums, TrainingMethod::bsp_ps);
   spec.synchronisation = Synchronisation::local;
@@ -199,7 +199,7 @@ TEST_CASE("weights after local steps meet at a server's GPU", "[d-07]") {
   must_be_right(train(spec, 3), 1e-6);
 }
 
-TEST_CASE("a server's GPU that sums the wrong messages fails the check", "[d-07]") {
+TEST_CASE("a server's GPU that sums the wrong messages fails the check", "[d-04][d-05]") {
   const auto sums = GENERATE(ServerSums::gpu, ServerSums::chief);
   const auto fault = GENERATE(Fault::left_out, Fault::used_twice, Fault::stale_answer);
   INFO(name_of(sums) << ", fault " << static_cast<int>(fault));
@@ -211,7 +211,7 @@ TEST_CASE("a server's GPU that sums the wrong messages fails the check", "[d-07]
   CHECK(failed);
 }
 
-TEST_CASE("kernels of servers say what the host's loops say, bit for bit", "[d-07]") {
+TEST_CASE("kernels of servers say what the host's loops say, bit for bit", "[d-04]") {
   constexpr std::size_t kStride = 40'000;
   constexpr std::size_t kCount = 39'001;  // more than a block's threads, no multiple of them
   constexpr int kSlots = 3;
