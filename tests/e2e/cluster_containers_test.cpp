@@ -6,15 +6,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "containers/command.hpp"
+#include "cluster_rig.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr const char* kDynamiccl = DYNAMICCL_BINARY_DIR "/dynamiccl";
-const std::string kTwoNodes = DYNAMICCL_SOURCE_DIR "/experiments/two_nodes.toml";
 
 /// Two nodes as namespaces of this machine, each with an engine of its own, and a script for a
 /// third one where programs are started; $F is their folder, $RUN the program's beginning, $ENGINE
@@ -40,7 +37,7 @@ CommandResult on_nodes_with_engines(const std::string& name, const std::string& 
                           "axes.environment=[\"cross-docker-host-network\"] --set "
                           "cluster.interface=\"eth0\" --set cluster.engine={} --set "
                           "protocol.launch_timeout=240s",
-                          kDynamiccl, kTwoNodes, folder, list)}};
+                          kProgram, kExperiment, folder, list)}};
   auto result = run_command(
       {"unshare", "--mount", "--propagation", "private", "bash",
        DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_slurm.sh", folder, "bash", "-c", script},
@@ -59,7 +56,7 @@ void check_every_way(const std::string& engine) {
       "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out || exit; "
       "for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet | sed 's/^/left: /'; "
       "done; done; echo; " +
-          std::string(kDynamiccl) +
+          std::string(kProgram) +
           " query \"SELECT json_extract(container_json, '$.cluster.start') AS start, backend, "
           "json_extract(container_json, '$.engine') AS engine, count(DISTINCT "
           "json_extract(facts_json, '$.system.hostname')) AS containers FROM launch l JOIN "
