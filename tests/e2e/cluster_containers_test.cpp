@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster_rig.hpp"
+#include "containers/image.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
@@ -32,6 +33,7 @@ CommandResult on_nodes_with_engines(const std::string& name, const std::string& 
   options.environment = {
       {"F", folder},
       {"NODE_ENGINES", name},
+      {"TAR", prepare_worker_image({}).folder + "/rootfs.tar"},
       {"ENGINE", podman ? "env " + settings + " podman" : "docker"},
       {"RUN", fmt::format("{} run {} --db {}/nodes.sqlite --set "
                           "axes.environment=[\"cross-docker-host-network\"] --set "
@@ -91,6 +93,20 @@ void check_killed(const std::string& engine) {
   CHECK(run.out == "while it runs: 4\nafter it: 0\nwhile it runs: 4\nafter it: 0\n");
 }
 
+/// While the image is on its way to the nodes the user interrupts, then the connection is cut
+/// between two files of it, which engines take for its end: neither leaves an image that a run
+/// would use. Then a container is there of a program that is over, and one of another machine's,
+/// which stays.
+void check_leftovers(const std::string& engine) {
+  const auto run =
+      on_nodes_with_engines(engine, "bash " DYNAMICCL_SOURCE_DIR "/tests/e2e/node_leftovers.sh");
+  INFO(run.out << run.err);
+  const std::string no_image = "images: 0\n";
+  CHECK(run.out == "interrupted: 130\n" + no_image + "cut: 1\ncannot import the worker image\n" +
+                       no_image + "whole: 0\nimages: 2\n" +
+                       "node1: 1 containers of runs that are over removed\nelsewhere\n");
+}
+
 }  // namespace
 
 TEST_CASE("Docker on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
@@ -109,4 +125,14 @@ TEST_CASE("Docker on nodes: when the program is killed, its containers end with 
 
 TEST_CASE("Podman on nodes: when the program is killed, its containers end with it", "[long]") {
   check_killed("podman");
+}
+
+TEST_CASE("Docker on nodes: a cut image is none, what a run that is over left is removed",
+          "[long]") {
+  check_leftovers("docker");
+}
+
+TEST_CASE("Podman on nodes: a cut image is none, what a run that is over left is removed",
+          "[long]") {
+  check_leftovers("podman");
 }
