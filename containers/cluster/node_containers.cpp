@@ -332,11 +332,19 @@ void NodeContainers::import_image_on(const std::vector<ClusterNode>& lacking, co
   argv.insert(argv.end(), {"-", arriving});
   CommandOptions with_archive = followed(progress);
   with_archive.input_file = archive.file;
-  on_all(argv, with_archive);
-  on_all({"sh", "-c",
-          fmt::format("{0} tag {1} {2} && {0} rmi {1} >/dev/null", words, shell_quote(arriving),
-                      shell_quote(image))},
-         followed(progress));
+  try {
+    on_all(argv, with_archive);
+    on_all({"sh", "-c",
+            fmt::format("{0} tag {1} {2} && {0} rmi {1} >/dev/null", words, shell_quote(arriving),
+                        shell_quote(image))},
+           followed(progress));
+  } catch (const Error&) {
+    CommandOptions soon;
+    soon.timeout = std::chrono::seconds(10);
+    // As far as they can still be asked.
+    static_cast<void>(session_->on_nodes(lacking, engine_argv(engine, {"rmi", arriving}), soon));
+    throw;
+  }
 }
 
 void NodeContainers::remove_abandoned(const Progress& progress) {

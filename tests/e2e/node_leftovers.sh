@@ -5,10 +5,10 @@
 set -m # Otherwise runs in the background do not hear SIGINT.
 way="--hosts node1:2,node2:2 --only backend==gloo --remote-shell"
 
-# Of both nodes, those with the name by which a run finds it.
-images() {
+# How many both nodes have of it; a run finds it by the first part of its name.
+images() { # REST_OF_ITS_NAME
   for node in node1 node2; do "$F/into" $node "$ENGINE images --format '{{.Repository}}:{{.Tag}}'"; done |
-    sed 's#localhost/##' | grep -xc 'dynamiccl-worker:[0-9a-f]*'
+    sed 's#localhost/##' | grep -xc "dynamiccl-worker:[0-9a-f]*$1"
 }
 
 # The user interrupts while it is on its way.
@@ -36,10 +36,10 @@ chmod 755 "$F/cutting"
 $RUN $way "$F/cutting" >"$F/2.log" 2>&1
 echo "cut: $?"
 grep -om 1 'cannot import the worker image' "$F/2.log"
-echo "images: $(images)"
+echo "images: $(images '.*')"
 $RUN $way "$F/into" >"$F/3.log" 2>&1
 echo "whole: $?"
-echo "images: $(images)"
+echo "images: $(images '.*')"
 
 # Of a plan's program, which is over, and of another machine's, of which nothing is known here.
 leave() { # NAME MARK
