@@ -36,6 +36,7 @@ SERVED = ["bsp-ps", "wfbp-ps", "bytescheduler-ps"]
 
 
 NEWEST = "SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1"
+REASONS = f"SELECT DISTINCT reason FROM v_measurement WHERE status <> 'ok' AND run_id = ({NEWEST}) LIMIT 3"
 # Of one run: the median step, and the one that a tenth of the steps are quicker than.
 STEPS = """WITH steps AS (
   SELECT v.backend, v.model, v.method, v.settings, v.measurement_row, v.step_us, avg(s.total_us) AS us
@@ -102,11 +103,22 @@ def newest_run(program, database):
     return rows[0]["run_id"] if rows else None
 
 
+def database_of(side, place, arguments):
+    return os.path.join(arguments.output, (side if arguments.beside == 1 else f"{side}-{place}") + ".sqlite")
+
+
+def why_nothing(side, place, arguments):
+    program = os.path.join(getattr(arguments, side), "build/release/dynamiccl")
+    database = database_of(side, place, arguments)
+    rows = query(program, database, REASONS) if os.path.exists(database) else []
+    return "".join(f": {row['reason']}" for row in rows if row.get("reason")) or ", see its log"
+
+
 def launch(tree, side, file, place, arguments):
     """Times of the run that this call added; none where it added none, whatever the database has of earlier ones."""
     program = os.path.join(tree, "build/release/dynamiccl")
-    name = side if arguments.beside == 1 else f"{side}-{place}"
-    database = os.path.join(arguments.output, name + ".sqlite")
+    database = database_of(side, place, arguments)
+    name = os.path.basename(database).removesuffix(".sqlite")
     before = newest_run(program, database)
     with open(os.path.join(arguments.output, name + ".log"), "a") as log:
         ended = subprocess.run([program, "run", file, "--db", database], stdout=log, stderr=log, check=False).returncode
@@ -155,7 +167,9 @@ def blocks_of(place, cores, arguments, out, guard, end):
             for side in times:
                 if not times[side]:
                     missed += 1
-                    print(f"{file}: {side} measured nothing, see its log", file=sys.stderr)
+                    print(f"{file}: {side} measured nothing{why_nothing(side, place, arguments)}", file=sys.stderr)
+            if not times["old"] and not times["new"]:
+                return missed  # what keeps both from it is there next time too
     return missed
 
 

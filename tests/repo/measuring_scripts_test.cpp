@@ -163,15 +163,17 @@ TEST_CASE("a launch that failed does not take an earlier run's steps for its own
 case $1-$* in
   run-*) db=${*: -1}; [ -z "$FAILS" ] || exit 1; echo >>"$db" ;;
   query-*"SELECT run_id"*"LIMIT 1") echo "[{\"run_id\": \"$(wc -l <"$3")\"}]" ;;
-  query-*) echo '[{"backend": "gloo", "model": "mlp", "method": "bsp-a2a", "settings": "{}", "step_us": 9, "quick_us": 8}]' ;;
+  query-*"DISTINCT reason"*) echo '[{"reason": "no worker is built"}]' ;;
+  query-*) [ -z "$REFUSES" ] || { echo '[]'; exit; }
+    echo '[{"backend": "gloo", "model": "mlp", "method": "bsp-a2a", "settings": "{}", "step_us": 9, "quick_us": 8}]' ;;
 esac
 )";
   fs::permissions(program, fs::perms::owner_all);
-  const auto pairs = [&](const std::string& fails) {
+  const auto pairs = [&](const std::string& fails, int blocks = 1) {
     return run_command({"bash", "-c",
                         "cd \"$0\" && FAILS=" + fails + " python3 " + kScripts +
-                            "trainer_ab.py . . out --blocks 1 --backends gloo --models mlp "
-                            "--methods bsp-a2a && cat out/pairs.csv",
+                            "trainer_ab.py . . out --blocks " + std::to_string(blocks) +
+                            " --backends gloo --models mlp --methods bsp-a2a && cat out/pairs.csv",
                         folder.path});
   };
   const auto good = pairs("");
@@ -193,4 +195,9 @@ esac
   CHECK(failed.exit_code == 1);
   CHECK_THAT(failed.err, ContainsSubstring("old added no run (exit code 1), see old.log"));
   CHECK(folder.text("out/pairs.csv") == measured);
+  // What keeps both sides from it is told, and ends the call at its first pair.
+  const auto refused = pairs("'' REFUSES=1", 5);
+  CHECK(refused.exit_code == 1);
+  CHECK_THAT(refused.err, ContainsSubstring("old measured nothing: no worker is built"));
+  CHECK(refused.err.find("old measured") == refused.err.rfind("old measured"));
 }
