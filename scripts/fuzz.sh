@@ -38,4 +38,5 @@ if [ "${1:-}" = --pack ]; then
 fi
 rm -rf build/fuzz/pack
 pack build/fuzz/pack
+cp build/fuzz/fuzz/fuzz_readers build/fuzz/pack/  # with lines for the stacks
 exec python3 scripts/fuzz_run.py build/fuzz/pack "${1:-3600}" "${2:-1}" build/fuzz/out ${3:+--targets "$3"}
