@@ -188,8 +188,8 @@ class Fuzzing:
         count[kind] += 1
         self.finds_now[slice_["name"]] = self.finds_now.get(slice_["name"], 0) + 1
         number = sum(count[each] for each in ("crashes", "leaks", "hangs", "out_of_memory"))
-        begin = max(0, text.find("ERROR:") - 2000)
-        (self.scratch / "finds" / slice_["name"] / f"{kind}-{number}.log").write_text(text[begin:begin + 20000])
+        # What went wrong stands at the end, with its stack, whichever sanitizer or assertion says it.
+        (self.scratch / "finds" / slice_["name"] / f"{kind}-{number}.log").write_text(text[-20000:])
         self.pack("finds")
 
     def next_target(self, slice_s):
