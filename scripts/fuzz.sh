@@ -4,7 +4,7 @@
 #   scripts/fuzz.sh --pack FOLDER                  what another machine needs for it (no clang, no checkout): program, libraries,
 #                                                  kept corpus, profiles and fuzz_run.py; also as FOLDER.tar.xz
 #   FOLDER/fuzz_run.py FOLDER SECONDS CORES OUT    there
-# Finds lie in OUT/finds/NAME, counts in OUT/table.jsonl. Ends with 1 when a reader crashed, hung or leaked.
+# Finds lie in OUT/finds.tar.xz, counts in OUT/table.jsonl. Ends with 1 when a reader crashed, hung or leaked.
 set -eu
 cd "$(dirname "$0")/.."
 command -v clang++ >/dev/null || { echo "fuzz.sh: clang is missing: apt-get install -y clang" >&2; exit 1; }
@@ -38,4 +38,5 @@ if [ "${1:-}" = --pack ]; then
 fi
 rm -rf build/fuzz/pack
 pack build/fuzz/pack
+cp build/fuzz/fuzz/fuzz_readers build/fuzz/pack/  # with lines for the stacks
 exec python3 scripts/fuzz_run.py build/fuzz/pack "${1:-3600}" "${2:-1}" build/fuzz/out ${3:+--targets "$3"}

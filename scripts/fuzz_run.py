@@ -5,12 +5,12 @@
 
 FOLDER   what `scripts/fuzz.sh --pack FOLDER` made: fuzz_readers, corpus/, profiles/, lib/
 CORES    a list as taskset takes it (0-15,20) or a number of cores (the first ones this process may use)
-OUT      what it found, and what a later call goes on from: counts.json, table.jsonl, corpus.tar.xz, finds/
---from   OUT of an earlier call (folder), copied to OUT first where OUT has no counts
+OUT      what it found, and what a later call goes on from: counts.json, table.jsonl, corpus.tar.xz, finds.tar.xz
+--from   OUT of an earlier call, copied to OUT first where OUT has no counts; a folder that is not there is none
 
 Every core works in slices; a slice goes to the target that is furthest from its goal of CPU seconds.
 Slices of one target share a corpus. The last part of the time goes into minimising the corpora.
-A slice ends early by a find (crash, leak, hang, memory); its input lies in finds/NAME, and the target
+A slice ends early by a find (crash, leak, hang, memory); its input and log lie in finds.tar.xz, and the target
 goes on until it has made 10 finds in this call. Exit: 0 nothing found, 1 something found, 2 cannot run.
 """
 
@@ -80,7 +80,9 @@ class Fuzzing:
         self.finds_now = {}
         self.running = {}
         if options.from_ and not (self.out / "counts.json").exists():
-            shutil.copytree(options.from_, self.out, dirs_exist_ok=True)
+            for part in ("counts.json", "corpus.tar.xz", "finds.tar.xz"):
+                if os.path.exists(f"{options.from_}/{part}"):
+                    shutil.copy(f"{options.from_}/{part}", self.out / part)
         known = subprocess.run([self.program], env=self.environment(None), capture_output=True, text=True)
         names = known.stdout.split()
         if known.returncode != 0 or not names:
@@ -119,10 +121,18 @@ class Fuzzing:
             kept = self.folder / "corpus" / name
             if kept.is_dir():
                 shutil.copytree(kept, self.scratch / "corpus" / name, dirs_exist_ok=True)
-        packed = self.out / "corpus.tar.xz"
-        if packed.exists():
-            with tarfile.open(packed) as tar:
-                tar.extractall(self.scratch / "corpus", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        for part in ("corpus", "finds"):
+            packed = self.out / f"{part}.tar.xz"
+            if packed.exists():
+                with tarfile.open(packed) as tar:
+                    tar.extractall(self.scratch / part, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+
+    def pack(self, part):
+        unfinished = self.out / f"{part}.tar.xz.part"
+        with tarfile.open(unfinished, "w:xz", preset=6) as tar:
+            for name in self.names:
+                tar.add(self.scratch / part / name, name)
+        unfinished.rename(self.out / f"{part}.tar.xz")
 
     def start(self, core, name, seconds, merge=False):
         log = self.scratch / f"log-{core}"
@@ -177,13 +187,10 @@ class Fuzzing:
                 else "out_of_memory" if code == 71 or "out-of-memory" in text else "crashes")
         count[kind] += 1
         self.finds_now[slice_["name"]] = self.finds_now.get(slice_["name"], 0) + 1
-        finds = self.out / "finds" / slice_["name"]
-        finds.mkdir(parents=True, exist_ok=True)
         number = sum(count[each] for each in ("crashes", "leaks", "hangs", "out_of_memory"))
-        begin = max(0, text.find("ERROR:") - 2000)
-        (finds / f"{kind}-{number}.log").write_text(text[begin:begin + 20000])
-        for found in (self.scratch / "finds" / slice_["name"]).iterdir():
-            shutil.move(found, finds / found.name)
+        # What went wrong stands at the end, with its stack, whichever sanitizer or assertion says it.
+        (self.scratch / "finds" / slice_["name"] / f"{kind}-{number}.log").write_text(text[-20000:])
+        self.pack("finds")
 
     def next_target(self, slice_s):
         """The one furthest from its goal; past all goals, the one with the least CPU time."""
@@ -270,11 +277,7 @@ class Fuzzing:
                 table.write(json.dumps({"target": name, **count, "cpu_s": round(count["cpu_s"], 1),
                                         "per_cpu_s": round(rate)}) + "\n")
         if corpora:
-            part = self.out / "corpus.tar.xz.part"
-            with tarfile.open(part, "w:xz", preset=6) as tar:
-                for name in self.names:
-                    tar.add(self.scratch / "corpus" / name, name)
-            part.rename(self.out / "corpus.tar.xz")
+            self.pack("corpus")
 
     def run(self, slice_s):
         def stop(*_):

@@ -27,7 +27,7 @@ item() { printf '\n## %s\n' "$*"; }
 sql() { sqlite3 "$1" "$2" 2>&1; }
 ok_launches() { sql "$1" "select count(*) from launch where status='ok'"; }
 first_launch() { for _ in $(seq 600); do [ "$(ok_launches "$1")" = 1 ] && return; sleep 0.05; done; }
-first_rank() { for _ in $(seq 600); do rank=$(pgrep -o -f "dynamiccl-worker.*$W") && { sleep 0.5; return; }; sleep 0.05; done; }
+first_rank() { for _ in $(seq 600); do rank=$(pgrep -n -f "dynamiccl-worker.*$W") && { sleep 0.5; return; }; sleep 0.05; done; }
 # Starts `run FILE --db DB` beside us, as $pid; ended tells its exit code.
 start() { "$P" run "$1.toml" --db "$2.sqlite" >"$2.out" 2>"$2.err" & pid=$!; }
 ended() { wait "$pid"; echo "exit $?; $(tail -1 "$1.err" | cut -c1-200)"; }
@@ -77,14 +77,14 @@ item 'a rank is killed, is stopped'
 start slow killed; first_rank; kill -9 "$rank"; ended killed; sql killed.sqlite "select status, exit_code, signal, reason from launch where status <> 'ok'"
 start short stopped; first_rank; kill -STOP "$rank"; ended stopped; sql stopped.sqlite "select status, exit_code, signal, reason from launch where status <> 'ok'"
 item 'a resume of what this machine no longer supports (the worker is gone), and a further one with it back'
-mkdir bin
-cp "$(dirname "$P")"/dynamiccl{,-worker,-probe} bin/
+mkdir bin gone
+cp "$(dirname "$P")"/dynamiccl{,-probe,-worker*} bin/
 cp "$(dirname "$P")/dynamiccl.source-tree" bin/ 2>/dev/null
 all=$P P=$W/bin/dynamiccl
 start slow resumed; first_launch resumed.sqlite; kill -INT "$pid"; ended resumed
-mv bin/dynamiccl-worker worker
+mv bin/dynamiccl-worker* gone/
 "$P" run slow.toml --db resumed.sqlite --resume >/dev/null 2>&1; echo "exit $?, run $(sql resumed.sqlite 'select status from run'), $(ok_launches resumed.sqlite) of 3 launches"
-mv worker bin/dynamiccl-worker
+mv gone/* bin/
 "$P" run slow.toml --db resumed.sqlite --resume >/dev/null 2>&1; echo "exit $?, run $(sql resumed.sqlite 'select status from run'), $(ok_launches resumed.sqlite) of 3 launches"
 P=$all
 item 'secrets by other names'

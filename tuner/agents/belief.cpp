@@ -249,10 +249,15 @@ void TimeBelief::refresh(const BeliefView& view, PosteriorMargins& margins) cons
   margins.points = n;
 }
 
+Eigen::VectorXd PosteriorMargins::solved_for(Eigen::Index arm) const {
+  if (points == 0) return {};  // an empty matrix has no place to count from
+  return solved.row(arm).head(points).transpose();
+}
+
 Eigen::VectorXd TimeBelief::covariance_with(const BeliefView& view, const PosteriorMargins& margins,
                                             std::size_t arm) const {
-  const auto row = margins.solved.row(static_cast<Eigen::Index>(arm)).head(margins.points);
-  return covariance_with(view, margins, {{{&view, arm}}, row.transpose()});
+  return covariance_with(view, margins,
+                         {{{&view, arm}}, margins.solved_for(static_cast<Eigen::Index>(arm))});
 }
 
 Eigen::MatrixXd TimeBelief::covariance_with(const BeliefView& view, const PosteriorMargins& margins,

@@ -76,6 +76,8 @@ struct PosteriorMargins {
   Eigen::MatrixXd solved;        ///< [arms, at least `points`]
   Eigen::Index points = 0;       ///< measurements that are in
   std::uint64_t generation = 0;  ///< of the belief whose measurements they are
+  /// An arm's row of it: [points].
+  [[nodiscard]] Eigen::VectorXd solved_for(Eigen::Index arm) const;
 };
 
 /// Arms of any tasks whose covariance with others is asked for.

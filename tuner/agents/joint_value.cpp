@@ -68,7 +68,7 @@ std::vector<double> JointValue::of(const std::vector<PlannedChoice>& candidates)
     const PosteriorMargins& margins = memory_.margins(*tasks_[task].entry);
     const auto arm = static_cast<Eigen::Index>(choice.arm);
     asked.places.push_back({&tasks_[task].entry->view, choice.arm});
-    asked.solved.col(c) = margins.solved.row(arm).head(margins.points).transpose();
+    asked.solved.col(c) = margins.solved_for(arm);
     spread[c] = std::sqrt(std::max(margins.variance[arm], 0.0) + noise * noise);
   }
   std::vector<double> value(candidates.size(), 0);

@@ -464,10 +464,11 @@ TEST_CASE("relays that have gone wait at no desk, whatever they had said", "[E-1
   // Whoever leads later hears the newest of it.
   auto arrived = desk.arrivals(99);
   REQUIRE(arrived.size() == 1);
-  auto& [socket, said] = arrived.front();
+  auto& late = arrived.front();
+  const auto& said = late.said;
   CHECK(until([&] {
     stays.receive();
-    while (const auto message = socket.receive()) arrived.front().keep(*message);
+    while (const auto message = late.socket.receive()) late.keep(*message);
     return said.back().boundary == 1000;
   }));
   REQUIRE(said.size() == 2);

@@ -16,6 +16,10 @@
 #include <mutex>
 #include <thread>
 
+namespace dynamiccl::transport {
+struct CudaAccess;  // the callers' type: a checked call of a function compares it
+}
+
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace {
@@ -160,7 +164,8 @@ EXPORTED int cuMemUnmap(unsigned long long place, std::size_t bytes) {
   g_places.erase(mapped);
   return kGood;
 }
-EXPORTED int cuMemSetAccess(unsigned long long, std::size_t, const void*, std::size_t) {
+EXPORTED int cuMemSetAccess(unsigned long long, std::size_t,
+                            const dynamiccl::transport::CudaAccess*, std::size_t) {
   return std::getenv("FAKE_CUDA_NO_ACCESS") == nullptr ? kGood : kInvalid;
 }
 EXPORTED int cuMemGetAddressRange_v2(unsigned long long* base, std::size_t* bytes,

@@ -21,6 +21,7 @@
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/tuner/transport/loaded_net.hpp"
@@ -314,7 +315,8 @@ class Rank {
 
   void connect(std::vector<std::unique_ptr<Channel>>& channels) {
     const auto count = static_cast<std::size_t>(options_.channels);
-    std::vector<void*> listeners(count);
+    Listeners open_ones{net_, std::vector<void*>(count)};
+    auto& listeners = open_ones.listeners;
     std::vector<std::array<char, nccl_net::kHandleBytes>> handles(count);
     for (std::size_t c = 0; c < count; ++c) {
       handles[c] = {};
@@ -341,8 +343,19 @@ class Rank {
       require(Clock::now() - begin < std::chrono::seconds(options_.patience_s),
               "no connection comes about");
     }
-    for (void* listener : listeners) check(net_.close_listen(listener), "closeListen");
+    for (void*& listener : listeners)
+      check(net_.close_listen(std::exchange(listener, nullptr)), "closeListen");
   }
+
+  /// Closed where a connection is refused, too.
+  struct Listeners {
+    const LoadedNet& net;
+    std::vector<void*> listeners;
+    ~Listeners() {
+      for (void* listener : listeners)
+        if (listener != nullptr) net.close_listen(listener);
+    }
+  };
 
   /// Children that outlive the rank: one forked, one made as shells and subprocess make them, where
   /// no handler of fork() runs.
