@@ -280,7 +280,7 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
     return fmt::format("compression = \"{}\" on GPUs over {} (partial): {}", codec.name,
                        name_of(backend), why);
   };
-  if (backend != Backend::nccl)
+  if (!backend_facts(backend).gpu_queue)
     return refusal(
         "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
         "have no place in; take backend nccl, or openmpi or mpich in host memory");
