@@ -3,14 +3,16 @@
 # experiments, training and the tuner over hosts, on a machine with two GPUs, docker and no package sources.
 #   [BUNDLE=FOLDER] [PROGRAMS=FOLDER] scripts/gpu_hosts.sh OUTPUT_FOLDER PART[=SECONDS]...
 #   scripts/gpu_hosts.sh OUTPUT_FOLDER gloo=60 cells=120 apart=90 train=180 tune=240 leader=60
+#   scripts/gpu_hosts.sh OUTPUT_FOLDER cells=40 tune=100     the shortest that shows NCCL and the tuner over hosts
 # gloo: all-reduces on CPUs, which need no GPU; cells: NCCL's (experiments/gpu_hosts.toml); apart: the same with a folder of
 # launches that the hosts do not see, so that records come by connections; train: its training cell, whose trainer
 # scripts/gpu_train.sh builds where there is none; tune: `tune -- COMMAND` with a command that starts a rank on each host;
 # leader: the same job under dynamiccl-leader on one host and its relay on the other, a folder of its own on each.
-# SECONDS end a part. Leaves answers, logs, hosts.sqlite.xz and regimes.txt, which says for every launch where its ranks were.
+# SECONDS end a part. Leaves answers, logs, hosts.sqlite.xz and regimes.txt, which says for every launch where its ranks were;
+# its last line is `over both hosts: N of N good launches`, and anything less is a failure (exit code 1).
 # PROGRAMS holds dynamiccl, workers and plugin (build/release). Runs as root.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 if [ -z "${PROGRAMS:-}" ]; then . scripts/gpu_setup.sh; fi
@@ -95,7 +97,7 @@ tune() {
   write_job
   say "tune"
   timeout --signal=INT --kill-after=30 "$1" "$program" tune --db "$db" --out "$out/tuned" --launches 4 --pairs 2 \
-    --trial-seconds 20 --learn-seconds 5 --plugin "$programs/libdynamiccl-nccl-plugin.so" -- "$out/job.sh" 100000 \
+    --steps 8 --warmup-steps 2 --trial-seconds 20 --learn-seconds 3 --plugin "$programs/libdynamiccl-nccl-plugin.so" -- "$out/job.sh" 100000 \
     >"$out/tune.txt" 2>"$out/tune.log"
   local code=$?
   cat "$out/tune.txt"; tail -n 15 "$out/tune.log"
@@ -140,6 +142,11 @@ if [ -e "$db" ]; then
     --db "$db" 2>&1 | tee "$out/regimes.txt"
   "$program" query "SELECT backend, collective, size_bytes, status, count(*) AS cells, round(min(median_us), 1) AS least_us,
     min(reason) AS reason FROM v_measurement GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3" --db "$db" 2>&1 | cut -c1-200
+  read -r both good < <("$program" query "SELECT coalesce(sum(hosts = 2), 0) AS both, count(*) AS good FROM
+    (SELECT count(DISTINCT json_extract(r.facts_json, '\$.system.hostname')) AS hosts FROM launch l
+    JOIN launch_rank r ON r.launch_id = l.id WHERE l.status = 'ok' GROUP BY l.id)" --db "$db" | tail -n 1)
+  echo "over both hosts: $both of $good good launches" | tee -a "$out/regimes.txt"
+  [ "$good" -gt 0 ] && [ "$both" = "$good" ] || failed=1
   xz -kf "$db"; rm -f "$db" "$db"-*
 fi
 exit $failed

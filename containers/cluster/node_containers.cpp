@@ -300,25 +300,51 @@ void NodeContainers::bring_image(const Progress& progress) {
     }
     if (lacking.empty()) return;
     if (turn == 1) break;
-    const ImageArchive archive =
-        prepare_image_archive(words + " on " + lacking.front().name, progress);
-    if (progress.say != nullptr)
-      progress.say(fmt::format("importing the worker image on {} nodes (once)", lacking.size()));
-    std::vector<std::string> argv = engine_argv(engine, {"import"});
-    argv.insert(argv.end(), archive.flags.begin(), archive.flags.end());
-    argv.insert(argv.end(), {"-", image});
-    CommandOptions options = followed(progress);
-    options.timeout = std::chrono::minutes(10);
-    options.input_file = archive.file;
-    const auto imported = session_->on_nodes(lacking, argv, options);
-    throw_if_interrupted(progress);
-    for (std::size_t i = 0; i < imported.size(); ++i)
-      if (imported[i].exit_code != 0)
-        throw Error(ErrorKind::environment, fmt::format("{}: cannot import the worker image: {}",
-                                                        lacking[i].name, trim(imported[i].err)));
+    import_image_on(lacking, engine, progress);
   }
   throw Error(ErrorKind::environment,
               fmt::format("{} has not kept image {}", lacking.front().name, image));
+}
+
+// A connection that is cut in the middle looks to the engine like the archive's end, and of a tar
+// that ends between two files it makes an image. So that no later run takes such a one for the
+// worker's, it gets its name when this program knows that all of it has arrived.
+void NodeContainers::import_image_on(const std::vector<ClusterNode>& lacking, const Engine& engine,
+                                     const Progress& progress) {
+  const std::string words = command_line(engine.command);
+  const std::string image = engine_image_name();
+  const std::string arriving = image + "-" + plan_.name;
+  const ImageArchive archive =
+      prepare_image_archive(words + " on " + lacking.front().name, progress);
+  if (progress.say != nullptr)
+    progress.say(fmt::format("importing the worker image on {} nodes (once)", lacking.size()));
+  const auto on_all = [&](const std::vector<std::string>& argv, CommandOptions options) {
+    options.timeout = std::chrono::minutes(10);
+    const auto results = session_->on_nodes(lacking, argv, options);
+    throw_if_interrupted(progress);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (results[i].exit_code != 0)
+        throw Error(ErrorKind::environment, fmt::format("{}: cannot import the worker image: {}",
+                                                        lacking[i].name, trim(results[i].err)));
+  };
+  std::vector<std::string> argv = engine_argv(engine, {"import"});
+  argv.insert(argv.end(), archive.flags.begin(), archive.flags.end());
+  argv.insert(argv.end(), {"-", arriving});
+  CommandOptions with_archive = followed(progress);
+  with_archive.input_file = archive.file;
+  try {
+    on_all(argv, with_archive);
+    on_all({"sh", "-c",
+            fmt::format("{0} tag {1} {2} && {0} rmi {1} >/dev/null", words, shell_quote(arriving),
+                        shell_quote(image))},
+           followed(progress));
+  } catch (const Error&) {
+    CommandOptions soon;
+    soon.timeout = std::chrono::seconds(10);
+    // As far as they can still be asked.
+    static_cast<void>(session_->on_nodes(lacking, engine_argv(engine, {"rmi", arriving}), soon));
+    throw;
+  }
 }
 
 void NodeContainers::remove_abandoned(const Progress& progress) {

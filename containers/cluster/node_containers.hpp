@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "containers/cluster/cluster_session.hpp"
+#include "containers/engine.hpp"
 #include "containers/held_command.hpp"
 #include "containers/running_environment.hpp"
 #include "profiles/profile.hpp"
@@ -48,6 +49,8 @@ class NodeContainers {
 
  private:
   void bring_image(const Progress& progress);
+  void import_image_on(const std::vector<ClusterNode>& lacking, const Engine& engine,
+                       const Progress& progress);
   /// Containers on these nodes whose program ran on this machine and is no more.
   void remove_abandoned(const Progress& progress);
   void start_all(const Progress& progress);

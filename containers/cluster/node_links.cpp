@@ -37,16 +37,22 @@ std::string why_no_interface(const nlohmann::json& facts, const std::string& int
 
 std::vector<std::string> links_of_node(const nlohmann::json& facts) {
   std::vector<std::string> links;
+  std::vector<std::string> of_a_container;
   for (const auto& one : interfaces_up(facts)) {
     const auto kind = one.value("kind", nlohmann::json());
-    if (kind != "ethernet" && kind != "ipoib" && kind != "bond") continue;
+    const bool leads_out = kind == "ethernet" || kind == "ipoib" || kind == "bond";
+    const auto addresses = one.value("addresses", nlohmann::json());
+    // An engine's end of such a pair has no address, the container's has one.
+    const bool end_of_pair = kind == "veth" && addresses.is_array() && !addresses.empty();
+    if (!leads_out && !end_of_pair) continue;
     const auto tier = one.value("tier", nlohmann::json());
     const auto mtu = one.value("mtu_bytes", nlohmann::json());
-    links.push_back(fmt::format("{} {}, mtu {}", one["name"].get<std::string>(),
-                                tier.is_string() ? tier.get<std::string>() : "of unknown speed",
-                                mtu.is_number() ? mtu.dump() : "unknown"));
+    (leads_out ? links : of_a_container)
+        .push_back(fmt::format("{} {}, mtu {}", one["name"].get<std::string>(),
+                               tier.is_string() ? tier.get<std::string>() : "of unknown speed",
+                               mtu.is_number() ? mtu.dump() : "unknown"));
   }
-  return links;
+  return links.empty() ? of_a_container : links;
 }
 
 }  // namespace dynamiccl

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "containers/cluster/cluster_environment.hpp"
 #include "containers/cluster/hidden_gpus.hpp"
@@ -51,7 +52,6 @@ std::map<std::string, std::string> answers_of(const NodeReport& report) {
   add("processor", "/cpu/model");
   add("GPUs", "/gpu/usable");
   add("GPU driver", "/gpu/driver_version");
-  // Nothing is said where only links within a machine are known, as between containers.
   if (const auto links = links_of_node(report.facts); !links.empty())
     answers["network"] = join(links, "; ");
   return answers;
@@ -280,12 +280,13 @@ Preflight look_at_nodes(std::shared_ptr<ClusterSession> cluster, LaunchSite site
   cluster->keep_nodes();
   const MachineDeclarations declared = site.machine;
   Pairs pairs(cluster, std::move(site), preflight.backend, console);
+  // Such a variable may also be why no step starts.
+  if (cluster->options().slurm())
+    for (const auto& line : hidden_gpus_around()) preflight.notes.push_back({"(all)", line});
   preflight.unavailable = pairs.prepare(preflight.nodes);
   if (!preflight.unavailable.empty()) return preflight;
   preflight.pairs = node_pairs(*cluster, preflight.nodes, declared);
-  preflight.notes = odd_nodes(cluster->reports());
-  if (cluster->options().slurm())
-    for (const auto& line : hidden_gpus_around()) preflight.notes.push_back({"(all)", line});
+  for (auto& note : odd_nodes(cluster->reports())) preflight.notes.push_back(std::move(note));
   preflight.search = find_slow_nodes(preflight.nodes.size(), [&](std::size_t a, std::size_t b) {
     return pairs.measure(preflight.nodes[a], preflight.nodes[b]);
   });
@@ -296,11 +297,11 @@ Preflight look_at_nodes(std::shared_ptr<ClusterSession> cluster, LaunchSite site
 std::string to_text(const Preflight& preflight) {
   std::string text = fmt::format("{} nodes by {}: {}\n", preflight.nodes.size(), preflight.start,
                                  join(preflight.nodes, ", "));
-  if (!preflight.unavailable.empty()) return text + "  " + preflight.unavailable + "\n";
   if (const auto pairs = pair_places_text(preflight.pairs); !pairs.empty())
     text += fmt::format("  pairs of nodes share: {}\n", pairs);
   for (const auto& note : preflight.notes)
     text += fmt::format("  NODE {}: {}\n", note.node, note.what);
+  if (!preflight.unavailable.empty()) return text + "  " + preflight.unavailable + "\n";
   for (const auto& launch : preflight.search.launches)
     text += fmt::format("  {} - {}: {}\n", preflight.nodes[launch.a], preflight.nodes[launch.b],
                         launch.time.ok() ? Pairs::rate_text(launch.time.fastest_us)

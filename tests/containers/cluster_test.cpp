@@ -242,6 +242,12 @@ TEST_CASE("a node without the ranks' network interface is named with those that 
         "has no network interface ib0 that is up (cluster.interface), but eth0, veth1");
   CHECK_FALSE(why_no_interface(facts, "eth0,ib0").empty());
   CHECK(links_of_node(facts) == std::vector<std::string>{"eth0 10GbE, mtu 9000"});
+  const auto container = nlohmann::json::parse(R"({"network": {"interfaces": [
+    {"name": "eth0", "kind": "veth", "up": true, "tier": "virtual", "mtu_bytes": 1500,
+     "addresses": ["172.29.0.4/24"]},
+    {"name": "veth7", "kind": "veth", "up": true, "tier": "virtual", "addresses": []},
+    {"name": "docker0", "kind": "bridge", "up": true, "addresses": ["172.17.0.1/16"]}]}})");
+  CHECK(links_of_node(container) == std::vector<std::string>{"eth0 virtual, mtu 1500"});
   for (const char* damaged :
        {"null", "[]", R"({"network": 1})", R"({"network": {"interfaces": {"a": 1}}})"}) {
     CHECK(why_no_interface(nlohmann::json::parse(damaged), "ib0").empty());

@@ -6,37 +6,40 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "containers/command.hpp"
+#include "cluster_rig.hpp"
+#include "containers/image.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kDynamiccl = DYNAMICCL_BINARY_DIR "/dynamiccl";
-const std::string kTwoNodes = DYNAMICCL_SOURCE_DIR "/experiments/two_nodes.toml";
-
-}  // namespace
-
-namespace {
-
-/// Two nodes as namespaces of this machine, each with a dockerd of its own, and a script for a
-/// third one where programs are started; $F is their folder, $RUN the program's beginning.
-CommandResult on_nodes_with_engines(const std::string& script) {
+/// Two nodes as namespaces of this machine, each with an engine of its own, and a script for a
+/// third one where programs are started; $F is their folder, $RUN the program's beginning, $ENGINE
+/// the engine's on a node.
+CommandResult on_nodes_with_engines(const std::string& name, const std::string& script) {
   if (geteuid() != 0) SKIP("the nodes are namespaces, made by root");
-  for (const char* program : {"nsenter", "slurmd", "munged", "dockerd", "docker"})
+  const bool podman = name == "podman";
+  for (const char* program :
+       {"nsenter", "slurmd", "munged", podman ? "runc" : "dockerd", podman ? "podman" : "docker"})
     if (find_program(program).empty()) SKIP(std::string(program) + " is not in PATH");
   std::string folder = "/tmp/dyn-ns-XXXXXX";
   REQUIRE(mkdtemp(folder.data()) != nullptr);
   CommandOptions options;
   options.timeout = std::chrono::minutes(10);
+  // What Podman needs on such nodes is part of its command.
+  const std::string settings = "CONTAINERS_CONF=" + folder + "/containers.conf";
+  const std::string list = podman ? fmt::format(R"(["env","{}","podman"])", settings) : "docker";
   options.environment = {
       {"F", folder},
-      {"NODE_ENGINES", "docker"},
+      {"NODE_ENGINES", name},
+      {"TAR", prepare_worker_image({}).folder + "/rootfs.tar"},
+      {"ENGINE", podman ? "env " + settings + " podman" : "docker"},
       {"RUN", fmt::format("{} run {} --db {}/nodes.sqlite --set "
                           "axes.environment=[\"cross-docker-host-network\"] --set "
-                          "cluster.interface=\"eth0\" --set protocol.launch_timeout=240s",
-                          kDynamiccl, kTwoNodes, folder)}};
+                          "cluster.interface=\"eth0\" --set cluster.engine={} --set "
+                          "protocol.launch_timeout=240s",
+                          kProgram, kExperiment, folder, list)}};
   auto result = run_command(
       {"unshare", "--mount", "--propagation", "private", "bash",
        DYNAMICCL_SOURCE_DIR "/tests/e2e/namespace_slurm.sh", folder, "bash", "-c", script},
@@ -47,32 +50,36 @@ CommandResult on_nodes_with_engines(const std::string& script) {
   return result;
 }
 
-}  // namespace
-
-TEST_CASE("Docker on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
-          "[long]") {
+/// By ssh, by job steps and by MPI's launchers; every way ends with no container left.
+void check_every_way(const std::string& engine) {
   const auto run = on_nodes_with_engines(
+      engine,
       "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\" "
       "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out || exit; "
-      "for node in node1 node2; do $F/into $node docker ps --all --quiet; done; done; "
-      "echo; " +
-      std::string(kDynamiccl) +
-      " query \"SELECT json_extract(container_json, '$.cluster.start') AS start, backend, "
-      "count(DISTINCT json_extract(container_json, '$.containers[3].node')) AS far, count(DISTINCT "
-      "json_extract(facts_json, '$.system.hostname')) AS containers FROM launch l JOIN v_launch v "
-      "ON "
-      "v.launch_row = l.id JOIN launch_rank r ON r.launch_id = l.id WHERE l.status = 'ok' GROUP BY "
-      "1, 2 ORDER BY 1, 2\" --json --db $F/nodes.sqlite");
+      "for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet | sed 's/^/left: /'; "
+      "done; done; echo; " +
+          std::string(kProgram) +
+          " query \"SELECT json_extract(container_json, '$.cluster.start') AS start, backend, "
+          "json_extract(container_json, '$.engine') AS engine, count(DISTINCT "
+          "json_extract(facts_json, '$.system.hostname')) AS containers FROM launch l JOIN "
+          "v_launch v ON v.launch_row = l.id JOIN launch_rank r ON r.launch_id = l.id WHERE "
+          "l.status = 'ok' GROUP BY 1, 2 ORDER BY 1, 2\" --json --db $F/nodes.sqlite");
   INFO(run.out << run.err);
   REQUIRE(run.exit_code == 0);
+  CHECK(run.out.find("left: ") == std::string::npos);
   const auto rows = nlohmann::json::parse(run.out.substr(run.out.rfind("\n[") + 1));
   REQUIRE(rows.size() == 9);
-  for (const auto& row : rows) CHECK(row["containers"] == 4);
+  for (const auto& row : rows) {
+    CHECK(row["containers"] == 4);
+    CHECK(row["engine"] == engine);
+  }
 }
 
-TEST_CASE("Docker on nodes: when the program is killed, its containers end with it", "[long]") {
+/// The program is killed while its containers run, and they end with it.
+void check_killed(const std::string& engine) {
   const auto run = on_nodes_with_engines(
-      "running() { for node in node1 node2; do $F/into $node docker ps --all --quiet; done | wc "
+      engine,
+      "running() { for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet; done | wc "
       "-l; }; "
       "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\"; do "
       "$RUN $way --only 'backend == gloo' --set protocol.iterations=10000000 --set "
@@ -84,4 +91,48 @@ TEST_CASE("Docker on nodes: when the program is killed, its containers end with 
       "$F/nodes.sqlite*; done");
   INFO(run.out << run.err);
   CHECK(run.out == "while it runs: 4\nafter it: 0\nwhile it runs: 4\nafter it: 0\n");
+}
+
+/// While the image is on its way to the nodes the user interrupts, then the connection is cut
+/// between two files of it, which engines take for its end: neither leaves an image that a run
+/// would use. Then a container is there of a program that is over, and one of another machine's,
+/// which stays.
+void check_leftovers(const std::string& engine) {
+  const auto run =
+      on_nodes_with_engines(engine, "bash " DYNAMICCL_SOURCE_DIR "/tests/e2e/node_leftovers.sh");
+  INFO(run.out << run.err);
+  const std::string no_image = "images: 0\n";
+  CHECK(run.out == "interrupted: 130\n" + no_image + "cut: 1\ncannot import the worker image\n" +
+                       no_image + "whole: 0\nimages: 2\n" +
+                       "node1: 1 containers of runs that are over removed\nelsewhere\n");
+}
+
+}  // namespace
+
+TEST_CASE("Docker on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
+          "[long]") {
+  check_every_way("docker");
+}
+
+TEST_CASE("Podman on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
+          "[long]") {
+  check_every_way("podman");
+}
+
+TEST_CASE("Docker on nodes: when the program is killed, its containers end with it", "[long]") {
+  check_killed("docker");
+}
+
+TEST_CASE("Podman on nodes: when the program is killed, its containers end with it", "[long]") {
+  check_killed("podman");
+}
+
+TEST_CASE("Docker on nodes: a cut image is none, what a run that is over left is removed",
+          "[long]") {
+  check_leftovers("docker");
+}
+
+TEST_CASE("Podman on nodes: a cut image is none, what a run that is over left is removed",
+          "[long]") {
+  check_leftovers("podman");
 }

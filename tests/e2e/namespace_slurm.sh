@@ -6,7 +6,8 @@
 #
 # Runs COMMAND on node0. All see the same files. FOLDER must be short (sockets). The namespaces' names are gone with the
 # mount namespace, their processes with this script. FOLDER/into HOST COMMAND... is a remote shell to the nodes. With
-# NODE_ENGINES=docker every node has a dockerd of its own under the usual socket, in its own namespaces.
+# NODE_ENGINES=docker every node has a dockerd of its own under the usual socket, in its own namespaces; with
+# NODE_ENGINES=podman it has Podman's images and containers to itself.
 set -euo pipefail
 folder=$1
 shift
@@ -69,6 +70,18 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
 mkdir -p "$folder"/{state,spool-node1,spool-node2,tmp-node1,tmp-node2}
 
+# What Podman needs where root may not raise limits and control groups are of both versions.
+if [ "${NODE_ENGINES:-}" = podman ]; then
+  cat >"$folder/containers.conf" <<CONF
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+CONF
+  mkdir -p /etc/containers "$folder"/{node1,node2}-p
+fi
+
 # What runs on each node dies with its first process; the head has no process numbers of its own, so that it finds the others.
 start_node() {
   local n=$1 daemon=$2 apart=(--pid --mount-proc)
@@ -87,6 +100,10 @@ start_node() {
        mount -t tmpfs tmpfs /run
        dockerd --data-root "$2/$1-d" --exec-root "$2/$1-e" --pidfile "/run/docker.pid" --host unix:///run/docker.sock \
          --bridge none --iptables=false --ip-masq=false --cgroup-parent "$4" >"$2/engine-$1.log" 2>&1 &
+     elif [ "${NODE_ENGINES:-}" = podman ] && [ "$1" != node0 ]; then
+       mount -t tmpfs tmpfs /run
+       mount --bind "$2/$1-p" /var/lib/containers
+       export CONTAINERS_CONF="$2/containers.conf"
      fi
      "$3" -D >"$2/$1.out" 2>&1 & touch "$2/$1.up"; exec sleep 900' sh \
     "node$n" "$folder" "$daemon" "$cgroups" &

@@ -170,6 +170,17 @@ TEST_CASE("two nodes, and nodes of which none works, accuse nobody") {
   CHECK(to_text(preflight).find("no pair of nodes works together") != std::string::npos);
 }
 
+TEST_CASE("what is known of nodes is said also where none of them takes ranks") {
+  Preflight preflight;
+  preflight.nodes = {"a", "b"};
+  preflight.unavailable = "a cannot be reached";
+  preflight.notes = {{"(all)", "SLURM_GPUS_PER_TASK is set"}};
+  const std::string text = to_text(preflight);
+  CHECK(text.find("NODE (all): SLURM_GPUS_PER_TASK is set") != std::string::npos);
+  CHECK(text.find("a cannot be reached") != std::string::npos);
+  CHECK(text.find("launches") == std::string::npos);
+}
+
 TEST_CASE("an interrupt ends the search and nothing is said to be well") {
   int left = 3;
   const auto result = find_slow_nodes(8, [&](std::size_t, std::size_t) -> std::optional<PairTime> {

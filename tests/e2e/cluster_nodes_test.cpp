@@ -1,0 +1,129 @@
+#include <catch2/catch_test_macros.hpp>
+
+#include "cluster_rig.hpp"
+
+using namespace dynamiccl;
+
+namespace {
+
+/// What the doctor says is to be drained; what it suspected by chance and cleared is not.
+std::vector<std::string> drained(const nlohmann::json& said) {
+  std::vector<std::string> nodes;
+  for (const auto& suspect : said["suspects"])
+    if (suspect["confirmed"] == true) nodes.push_back(suspect["node"]);
+  return nodes;
+}
+
+}  // namespace
+
+TEST_CASE("doctor: of four nodes the one with the slow link is to be drained, by ssh and by Slurm",
+          "[long]") {
+  const Rig& rig = Rig::get();
+  rig.cap({"node1", "node2", "node4"}, "1gbit");
+  rig.cap({"node3"}, "500mbit");
+  const std::vector<std::vector<std::string>> ways{{"--hosts", "node1,node2,node3,node4"},
+                                                   {"--slurm", "--nodes", "4"}};
+  for (auto where : ways) {
+    where.insert(where.begin(), {"doctor", "--json"});
+    const auto looked = rig.program("doctor.sqlite", where);
+    INFO(looked.err << looked.out);
+    CHECK(looked.exit_code == 4);
+    const auto said = nlohmann::json::parse(looked.out);
+    CHECK(said["launches"].size() <= 10);
+    CHECK(said["pairs"]["worst"] == (where[2] == "--slurm" ? "rack" : "network"));
+    CHECK(drained(said) == std::vector<std::string>{"node3"});
+    CHECK(said["suspects"][0]["time_ratio"]["low"] > 1.1);
+    CHECK(rig.queue() == "");
+  }
+  rig.cap({"node3"}, "1gbit");
+  const auto well = rig.program("doctor.sqlite", {"doctor", "--hosts", "node1,node2,node3,node4"});
+  INFO(well.out);
+  CHECK(well.out.find("no node is slower than the others") != std::string::npos);
+  CHECK(well.exit_code == 0);
+  rig.cap({"node1", "node2", "node3", "node4"}, "off");
+}
+
+TEST_CASE("doctor: a node that others have no route to is named, one that is gone too", "[long]") {
+  const Rig& rig = Rig::get();
+  // The head still reaches it by ssh; ranks on the other nodes do not.
+  for (const char* node : {"node1", "node3", "node4"})
+    REQUIRE(rig.route(node, "add", "node2").exit_code == 0);
+  const auto looked =
+      rig.program("wall.sqlite", {"doctor", "--hosts", "node1,node2,node3,node4", "--json"});
+  for (const char* node : {"node1", "node3", "node4"})
+    CHECK(rig.route(node, "del", "node2").exit_code == 0);
+  INFO(looked.err << looked.out);
+  CHECK(looked.exit_code == 4);
+  CHECK(drained(nlohmann::json::parse(looked.out)) == std::vector<std::string>{"node2"});
+  const auto gone = rig.program("wall.sqlite", {"doctor", "--hosts", "node1,node2,gone"});
+  CHECK(gone.exit_code == 4);
+  CHECK(gone.out.find("gone cannot be reached") != std::string::npos);
+}
+
+TEST_CASE("pairs of ranks stand at Slurm's switches, or where a file declares them",
+          "[F-06][F-07]") {
+  const Rig& rig = Rig::get();
+  const auto pairs_of = [&](std::vector<std::string> where) {
+    where.insert(where.begin(), {"run", kExperiment, "--only", "backend == gloo"});
+    const auto run = rig.program("places.sqlite", where);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    const auto regimes = rig.program("places.sqlite", {"query", "regimes", "--json"});
+    INFO(regimes.out << regimes.err);
+    const auto row = nlohmann::json::parse(regimes.out)[0];
+    CHECK(run.err.find(row["pairs"].get<std::string>().substr(0, 6)) != std::string::npos);
+    return row;
+  };
+  // A rank on each node: of six pairs two are at one leaf switch.
+  auto row = pairs_of({"--slurm", "--nodes", "4"});
+  CHECK(row["worst_pair"] == "rack");
+  CHECK(row["pairs"] == "66.7 % rack + 33.3 % switch");
+  CHECK(row["declared"].is_null());
+  rig.file("lab.toml", "deployment = \"edge\"\n[zones]\neast = \"node1\"\nwest = \"node2\"\n");
+  row = pairs_of({"--hosts", "node1:2,node2:2", "--machine-file", "lab.toml"});
+  CHECK(row["worst_pair"] == "apart");
+  CHECK(row["pairs"].get<std::string>().starts_with("66.7 % apart"));
+  CHECK(row["declared"] == R"({"deployment":"edge"})");
+}
+
+TEST_CASE("where nobody says how nodes stand, their latency does", "[long][F-06][F-07]") {
+  const Rig& rig = Rig::get();
+  const std::vector<std::string> run{"run",     kExperiment,
+                                     "--only",  "backend == gloo",
+                                     "--set",   R"(work.0.size=["1KiB"])",
+                                     "--hosts", "node1:1,node2:1,node3:1,node4:1"};
+  const auto pairs = [&](const std::string& db) {
+    const auto done = rig.program(db, run);
+    INFO(done.err);
+    CHECK(done.exit_code == 0);
+    return nlohmann::json::parse(rig.program(db, {"query", "regimes", "--json"}).out)[0];
+  };
+  // All on one bridge: nothing is told of them.
+  CHECK(pairs("alike.sqlite")["pairs"] == "100 % network");
+  // Two whose packets wait, also those for each other.
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "2mbit");
+  const auto row = pairs("apart.sqlite");
+  for (const char* node : {"node3", "node4"}) rig.delay(node, "off");
+  CHECK(row["worst_pair"] == "rack");
+  CHECK(row["pairs"] == "83.3 % rack + 16.7 % switch");
+  const auto how = rig.rows("apart.sqlite",
+                            "SELECT json_extract(regime_json, '$.pairs.how') AS how FROM launch "
+                            "WHERE status = 'ok'")[0]["how"];
+  CHECK(how.get<std::string>().find("nodes: measured latency") != std::string::npos);
+}
+
+TEST_CASE("doctor: nodes and this machine's environments are not looked at together") {
+  const auto refused = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {kProgram, "doctor"});
+    const auto result = run_command(words);
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  CHECK(refused({"--hosts", "a,b", "bare-metal"}).find("looks into this machine") !=
+        std::string::npos);
+  CHECK(refused({"--hosts", "a,b", "--slurm"}).find("exclude each other") != std::string::npos);
+  CHECK(refused({"--slurm"}).find("Add --nodes N") != std::string::npos);
+  CHECK(refused({"--nodes", "2"}).find("goes with --hosts or --slurm") != std::string::npos);
+  CHECK(refused({"--hosts", "a"}).find("nobody to be compared with") != std::string::npos);
+  CHECK(refused({"--hosts", "/nowhere/hosts"}).find("no such file of hosts") != std::string::npos);
+}
