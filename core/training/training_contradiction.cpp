@@ -310,7 +310,7 @@ std::string server_gpu_misfit(const TrainingSpec& spec, bool has_gpu) {
 }
 
 std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
-  if (spec.server_sums != ServerSums::host && backend != Backend::nccl)
+  if (spec.server_sums != ServerSums::host && !backend_facts(backend).gpu_queue)
     return fmt::format(
         "server_sums = \"{}\" over {} (partial): a server's GPU is sent to by NCCL alone; take "
         "backend nccl, or leave it out",
