@@ -310,7 +310,7 @@ std::string server_gpu_misfit(const TrainingSpec& spec, bool has_gpu) {
 }
 
 std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
-  if (spec.server_sums != ServerSums::host && backend != Backend::nccl)
+  if (spec.server_sums != ServerSums::host && !backend_facts(backend).gpu_queue)
     return fmt::format(
         "server_sums = \"{}\" over {} (partial): a server's GPU is sent to by NCCL alone; take "
         "backend nccl, or leave it out",
@@ -327,7 +327,7 @@ std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
     return fmt::format("compression = \"{}\" on GPUs over {} (partial): {}", codec.name,
                        name_of(backend), why);
   };
-  if (backend != Backend::nccl)
+  if (!backend_facts(backend).gpu_queue)
     return refusal(
         "gradients are encoded behind the backward pass in the GPU's own queue, which MPI's calls "
         "have no place in; take backend nccl, or openmpi or mpich in host memory");

@@ -57,7 +57,7 @@ struct Protocol {
 struct RunConfig {
   int protocol_version = kRunProtocolVersion;
   std::string launch_id;  ///< UUID
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   Architecture architecture = Architecture::ring;
   int ranks = 1;
   int server_rank = 0;     ///< PS only: which rank is the server

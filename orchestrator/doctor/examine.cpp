@@ -323,8 +323,8 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
   const bool together =
       profile.kind == EnvironmentKind::bare_metal || profile.ranks_per_container == 0;
   const bool shares_memory = together || profile.ipc != Sharing::private_;
-  // Open MPI looks for shared memory on one of its hosts only, and an agent's hosts are apart.
-  const bool apart = many_hosts && backend == Backend::openmpi;
+  // An agent's hosts are apart.
+  const bool apart = many_hosts && backend_facts(backend).host_memory;
   if (!shares_memory || apart || excludes_shared_memory(settings)) return "tcp";
   const bool same_pids = together || profile.pid != Sharing::private_;
   const bool same_users = together || profile.user != Sharing::private_;
@@ -334,9 +334,14 @@ std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
 std::string asked_transport(const EnvironmentProfile& profile, Backend backend,
                             const std::map<std::string, std::string>& settings, bool many_hosts,
                             const nlohmann::json& machine, int ranks) {
-  if (backend == Backend::cuda_aware_mpi)
-    return "";  // its library decides by what it was built with
-  if (backend != Backend::nccl) return asked_transport(profile, backend, settings, many_hosts);
+  switch (backend_facts(backend).transport) {
+    case TransportRule::build:
+      return "";
+    case TransportRule::namespaces:
+      return asked_transport(profile, backend, settings, many_hosts);
+    case TransportRule::gpu_paths:
+      break;
+  }
   switch (predict_gpu_path(profile, machine, ranks).path) {
     case GpuPath::p2p:
       return "p2p";

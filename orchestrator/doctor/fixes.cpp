@@ -47,10 +47,12 @@ void use_host_ipc(EnvironmentProfile& profile) {
 }
 
 void allow_cma(EnvironmentProfile& profile) {
-  for (const BackendFacts& facts : kBackendFacts)
+  for (const BackendFacts& facts : kBackendFacts) {
     if (facts.mca) drop_setting(profile, facts.backend, SettingScope::mca, kVaderCopies);
-  drop_setting(profile, Backend::mpich, SettingScope::env, kProcLink);
-  drop_setting(profile, Backend::mpich, SettingScope::env, kTransports);
+    if (!is_host_mpi(facts.backend)) continue;
+    drop_setting(profile, facts.backend, SettingScope::env, kProcLink);
+    drop_setting(profile, facts.backend, SettingScope::env, kTransports);
+  }
 }
 
 }  // namespace dynamiccl

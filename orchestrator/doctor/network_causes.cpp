@@ -58,9 +58,10 @@ std::vector<NamedInterface> bridges(const json& facts) {
   return found;
 }
 
-bool is_openmpi(Backend backend) { return backend_facts(backend).library == Backend::openmpi; }
+/// Told its interfaces by parameters, not by a variable.
+bool takes_parameters(Backend backend) { return backend_facts(backend).mca; }
 
-/// The variable by which a library that is no Open MPI is told its interfaces.
+/// The variable by which any other library is told them.
 std::string interface_variable(Backend backend) {
   return std::string(backend_facts(backend).interface_variable);
 }
@@ -74,7 +75,7 @@ bool openmpi_may_use(const BackendLook& look, const NamedInterface& bridge) {
 }
 
 bool may_use(const BackendLook& look, const NamedInterface& bridge) {
-  if (is_openmpi(look.backend)) return openmpi_may_use(look, bridge);
+  if (takes_parameters(look.backend)) return openmpi_may_use(look, bridge);
   const auto told = look.environment.find(interface_variable(look.backend));
   if (told == look.environment.end()) return false;
   return look.backend == Backend::nccl ? nccl_list_admits(told->second, bridge.name)
@@ -84,8 +85,7 @@ bool may_use(const BackendLook& look, const NamedInterface& bridge) {
 /// Bytes went by TCP, or the launch failed: one that hung is what a wrong interface looks like.
 bool depends_on_interface(const BackendLook& look) {
   if (!look.impossible.empty()) return false;
-  return !look.ran() || look.moved_by("tcp") || look.moved_by("mixed") ||
-         (look.backend == Backend::nccl && look.moved_by("net"));
+  return !look.ran() || look.moved_by("tcp") || look.moved_by("mixed") || look.moved_by("net");
 }
 
 /// A backend and the container bridges that it may use.
@@ -127,7 +127,7 @@ std::vector<NamedInterface> usable_interfaces(const json& facts) {
 
 /// The setting by which a library is told its interfaces, "" where it is told none.
 std::string told_interfaces(const BackendLook& look) {
-  if (is_openmpi(look.backend)) {
+  if (takes_parameters(look.backend)) {
     for (const char* name : {kInclude, kExclude})
       if (const auto told = look.mca.find(name); told != look.mca.end())
         return fmt::format("{} = {}", name, told->second);
@@ -173,7 +173,7 @@ std::string use_shared_network(EnvironmentProfile& profile, const BackendLook& l
   const std::string reason =
       "the network the ranks share; a container bridge reaches no other rank";
   const std::string place = fmt::format(" (backend.{})", name_of(backend));
-  if (is_openmpi(backend)) {
+  if (takes_parameters(backend)) {
     drop_setting(profile, backend, SettingScope::mca, kExclude);
     for (const char* name : {kInclude, "oob_tcp_if_include"})
       put_setting(profile, backend, {{SettingScope::mca, name, value}, reason});
@@ -264,7 +264,7 @@ Fix fix_no_interface(const Symptoms& symptoms) {
   for (const auto* look : without_interface(symptoms)) {
     const std::string told = told_interfaces(*look);
     const std::string name = told.substr(0, told.find(' '));
-    const bool mca = is_openmpi(look->backend);
+    const bool mca = takes_parameters(look->backend);
     if (mca)
       drop_setting(profile, look->backend, SettingScope::mca, name);
     else

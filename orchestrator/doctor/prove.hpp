@@ -33,7 +33,7 @@ struct ProofResult {
   std::string cause;
   std::string impossible;  ///< why nothing was measured; then all below is empty
   std::string run_id;
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   Collective collective = Collective::allreduce;
   Bytes size;
   int ranks = 0;

@@ -29,7 +29,7 @@ struct CallPages {
 
 /// What one backend did in the environment: a short launch of the real worker.
 struct BackendLook {
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   std::string impossible;             ///< why it was not started, "" = it was
   std::string failure;                ///< why its launch failed, "" = it went well
   bool timed_out = false;             ///< it failed by not coming to an end

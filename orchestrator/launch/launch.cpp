@@ -13,6 +13,7 @@
 #include "containers/local_ranks.hpp"
 #include "core/training/training.hpp"
 #include "core/training/training_method.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
@@ -225,7 +226,7 @@ std::vector<Command> make_commands(
   apply_settings(request, profile, group.knobs);
   // Without it Open MPI takes no algorithm from its caller; with it, and none said, it decides
   // itself.
-  if (has_tuned_training(group) && group.backend == Backend::openmpi)
+  if (has_tuned_training(group) && is_host_mpi(group.backend) && backend_facts(group.backend).mca)
     request.mca.try_emplace("coll_tuned_use_dynamic_rules", "1");
   if (const auto declared = declared_text(site.machine);
       !declared.empty() && has_tuned_training(group))

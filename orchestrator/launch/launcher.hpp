@@ -24,7 +24,7 @@ struct Command {
 
 /// What a launcher turns into commands. Pure data.
 struct LaunchRequest {
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   int ranks = 1;
   int cores = 1;         ///< of this machine, all ranks together
   bool as_root = false;  ///< the launcher runs as root where it runs

@@ -42,7 +42,7 @@ struct PlannedCell {
 struct PlannedGroup {
   std::string id;
   std::string environment;  ///< profile name
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   Architecture architecture = Architecture::ring;
   int ranks = 1;
   std::map<std::string, std::string> knobs;  ///< launch scope: env, mca, malloc; no "default"

@@ -59,15 +59,15 @@ double gain_of(const TableEntry& row) {
 
 bool names_an_algorithm(const TableEntry& row) {
   if (row.setting.algorithm == "library") return false;
-  return row.key.task.backend == Backend::mpich
+  return is_for_all_sizes(row.key.task.backend)
              ? row.setting.algorithm != "own_ring"
              : openmpi_algorithm(row.key.task.collective, row.setting.algorithm) > 0;
 }
 
 /// What the files would have in force at a task beside the launch settings.
 std::optional<ActionSettings> algorithm_at(const std::vector<TableEntry>& rows,
-                                           const TuneTask& task, bool is_mpich) {
-  if (is_mpich) {
+                                           const TuneTask& task, Backend backend) {
+  if (is_for_all_sizes(backend)) {
     const auto algorithms = mpich_algorithms(rows);
     const auto found = algorithms.find(task.cell.collective);
     if (found == algorithms.end()) return std::nullopt;
@@ -81,7 +81,7 @@ std::optional<ActionSettings> algorithm_at(const std::vector<TableEntry>& rows,
 /// A place's group under a set of launch settings; algorithms come from outside.
 std::size_t add_group(CheckPlan& check, const CheckPlan::Place& place, const LaunchSettings& set) {
   PlannedGroup group = check.plan.base.groups[place.plain];
-  if (backend_facts(group.backend).library == Backend::openmpi) group.knobs[kDynamicRules] = "1";
+  if (backend_facts(group.backend).mca) group.knobs[kDynamicRules] = "1";
   for (const auto& [name, value] : set) group.knobs[name] = value;
   group.id = stable_id(group.id + "|set|" + knobs_key(set));
   check.plan.base.groups.push_back(std::move(group));
@@ -160,8 +160,7 @@ std::vector<std::string> add_sets(CheckPlan& check, CheckPlan::Place& place,
   place.sets = launch_sets(acting);
   place.algorithms.clear();
   for (const std::size_t t : place.tasks)
-    place.algorithms.push_back(
-        algorithm_at(acting, check.plan.tasks[t], group.backend == Backend::mpich));
+    place.algorithms.push_back(algorithm_at(acting, check.plan.tasks[t], group.backend));
   for (const LaunchSettings& set : place.sets) {
     const std::size_t index = add_group(check, place, set);
     for (std::size_t i = 0; i < place.tasks.size(); ++i) {

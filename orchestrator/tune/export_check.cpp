@@ -53,6 +53,7 @@ class PlaceCheck {
   PlaceCheck& operator=(const PlaceCheck&) = delete;
 
   [[nodiscard]] const PlannedGroup& group() const { return check_.plan.base.groups[place_.plain]; }
+  [[nodiscard]] bool for_all_sizes() const { return is_for_all_sizes(group().backend); }
   [[nodiscard]] std::string label() const {
     return fmt::format("{} {} {} ranks", group().environment, name_of(group().backend),
                        group().ranks);
@@ -206,7 +207,7 @@ class PlaceCheck {
     for (const auto& [name, value] : place_.sets[force_.set]) loaded.knobs[name] = value;
     const auto rows = entries();
     std::vector<std::string> notes;
-    if (loaded.backend == Backend::mpich) {
+    if (for_all_sizes()) {
       for (const auto& [collective, algorithm] : mpich_algorithms(rows))
         loaded.knobs[setting_text(SettingScope::env, mpich_variable(collective))] = algorithm;
     } else if (const std::string rules = openmpi_rules(rows, notes); !rules.empty()) {
@@ -228,7 +229,7 @@ class PlaceCheck {
   [[nodiscard]] std::vector<PairedTime> seen(std::size_t i) const {
     if (since_[i] >= looks_.size()) return {};
     if (auto own = own_seen(i); !own.empty()) return own;
-    const bool chosen_alone = force_.named[i] && group().backend != Backend::mpich;
+    const bool chosen_alone = force_.named[i] && !for_all_sizes();
     const bool acts = force_.named[i] || !place_.sets[force_.set].empty();
     if (acts && !chosen_alone) return all_seen(i);
     return seen(i, looks_[since_[i]]);
@@ -333,13 +334,12 @@ class PlaceCheck {
   bool cut(std::vector<std::size_t>& changed) {
     const std::vector<bool> lost = lost_;
     const InForce before = force_;
-    const bool is_mpich = group().backend == Backend::mpich;
     for (std::size_t i = 0; i < lost.size(); ++i) {
       if (!lost[i] && !earns_nothing(i)) continue;
       if (before.named[i]) {
         say(fmt::format("{} at {} is taken back: {}", place_.algorithms[i]->algorithm, where(i),
                         lost[i] ? "it loses" : "it is not surely faster there"));
-        take_back(i, is_mpich);
+        take_back(i);
       } else if (lost[i] && can_mend(i)) {
         force_.named[i] = tried_[i] = true;
       } else if (lost[i]) {
@@ -362,23 +362,24 @@ class PlaceCheck {
   /// An algorithm per size stays where it is faster than the default, or where the launch settings
   /// alone would be slower.
   [[nodiscard]] bool earns_nothing(std::size_t i) const {
-    if (!force_.named[i] || group().backend == Backend::mpich) return false;
+    if (!force_.named[i] || for_all_sizes()) return false;
     if (surely_faster(all_seen(i))) return false;
     const InForce own{force_.set, std::vector<bool>(place_.tasks.size(), false)};
     return !seems_slower(sets_.against_default(i, own), kHarmlessBand);
   }
 
-  /// MPICH's algorithm goes for all sizes of its collective.
-  void take_back(std::size_t i, bool is_mpich) {
+  /// An algorithm for all sizes goes for all of them.
+  void take_back(std::size_t i) {
     const Collective collective = check_.plan.tasks[place_.tasks[i]].cell.collective;
     for (std::size_t k = 0; k < force_.named.size(); ++k)
-      if (k == i || (is_mpich && check_.plan.tasks[place_.tasks[k]].cell.collective == collective))
+      if (k == i ||
+          (for_all_sizes() && check_.plan.tasks[place_.tasks[k]].cell.collective == collective))
         force_.named[k] = false;
   }
 
   /// Could the table's algorithm make good what the launch settings make slower at this size?
   [[nodiscard]] bool can_mend(std::size_t i) const {
-    if (group().backend == Backend::mpich || !place_.algorithms[i] || tried_[i]) return false;
+    if (for_all_sizes() || !place_.algorithms[i] || tried_[i]) return false;
     InForce with = force_;
     with.named[i] = true;
     const auto rounds = sets_.against_default(i, with);
@@ -405,10 +406,9 @@ class PlaceCheck {
   /// What may be exported of a check that was cut short: by all launches so far, algorithms that
   /// are surely faster, and launch settings under which no size leans to the slower side.
   bool settle() {
-    const bool is_mpich = group().backend == Backend::mpich;
     std::vector<bool> lean = losing();
     for (std::size_t i = 0; i < force_.named.size(); ++i)
-      if (force_.named[i] && !is_mpich && (lean[i] || !surely_faster(all_seen(i)))) {
+      if (force_.named[i] && !for_all_sizes() && (lean[i] || !surely_faster(all_seen(i)))) {
         force_.named[i] = false;
         // Launches with the algorithm say nothing of the library's own choice.
         since_[i] = looks_.size();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
@@ -94,7 +95,7 @@ void SetComparison::name_by_collective(InForce& force) const {
 
 InForce SetComparison::with_algorithms(std::size_t set) const {
   InForce force{set, std::vector<bool>(place_.tasks.size(), false)};
-  if (check_.plan.base.groups[place_.plain].backend == Backend::mpich)
+  if (is_for_all_sizes(check_.plan.base.groups[place_.plain].backend))
     name_by_collective(force);
   else
     name_by_size(force);

@@ -53,8 +53,7 @@ SpaceOptions space_options(const TuneOptions& tune, const PlannedGroup& group, c
 Knobs common_knobs(const PlannedGroup& group) {
   Knobs knobs = group.knobs;
   // Without it Open MPI takes no algorithm from outside; with it and none forced it decides itself.
-  if (backend_facts(group.backend).library == Backend::openmpi)
-    knobs.try_emplace(kDynamicRules, "1");
+  if (backend_facts(group.backend).mca) knobs.try_emplace(kDynamicRules, "1");
   return knobs;
 }
 
@@ -152,7 +151,7 @@ std::optional<bool> shares_memory(const Experiment& experiment, const PlannedGro
 
 bool acts_between_ranks(const std::string& setting, const PlannedGroup& group,
                         std::optional<bool> shared_memory) {
-  if (backend_facts(group.backend).library != Backend::openmpi || !shared_memory) return true;
+  if (!backend_facts(group.backend).mca || !shared_memory) return true;
   if (setting.starts_with("mca.btl_tcp_")) return !*shared_memory;
   if (setting.starts_with("mca.btl_vader_") || setting.starts_with("mca.btl_sm_"))
     return *shared_memory;

@@ -8,6 +8,7 @@
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/training/training.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "orchestrator/tune/fresh_launches.hpp"
 #include "tuner/policy/policy_file.hpp"
 #include "tuner/search/cell_answer.hpp"
@@ -33,9 +34,9 @@ std::vector<std::size_t> search_order(const TunePlan& plan) {
       ranked.emplace_back(i % 4 == 1 ? 0 : i % 4 == 3 ? 1 : 2 + i % 2, tasks[i]);
   }
   std::stable_sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) {
-    // Gloo first within a wave: its default is the others' floor.
+    // The floor of the others first within a wave.
     const auto other = [&](std::size_t t) {
-      return plan.base.groups[plan.tasks[t].group].backend != Backend::gloo;
+      return plan.base.groups[plan.tasks[t].group].backend != floor_backend();
     };
     return std::pair(a.first, other(a.second)) < std::pair(b.first, other(b.second));
   });
@@ -185,7 +186,7 @@ class LiveTuning {
       tuned->outcome.default_time = measured[i].trial.time;
       SearchTask& own = plan_.tasks[asks[i].task].search;
       if (!measured[i].regime_id.empty()) own.task.key.regime = measured[i].regime_id;
-      if (own.task.key.task.backend != Backend::gloo) continue;
+      if (own.task.key.task.backend != floor_backend()) continue;
       for (TuneTask& other : plan_.tasks)
         if (&other.search != &own && other.environment == plan_.tasks[asks[i].task].environment &&
             is_floor(own, other.search))
@@ -196,14 +197,14 @@ class LiveTuning {
   /// Is one Gloo's task of the same shape as the other's?
   static bool is_floor(const SearchTask& gloo, const SearchTask& of) {
     TaskKey other = of.task.key.task;
-    other.backend = Backend::gloo;
+    other.backend = floor_backend();
     return other == gloo.task.key.task && of.size == gloo.size;
   }
 
   /// Gloo's default is the floor of the same task on other backends.
   void set_floor(const SearchStep& step) {
     const TaskKey& gloo = searched_[step.task].task.key.task;
-    if (gloo.backend != Backend::gloo || step.choice.arm != 0 || !step.measured.trial.ok) return;
+    if (gloo.backend != floor_backend() || step.choice.arm != 0 || !step.measured.trial.ok) return;
     const std::string& environment = plan_.tasks[order_[step.task]].environment;
     for (std::size_t i = 0; i < searched_.size(); ++i) {
       if (i != step.task && is_floor(searched_[step.task], searched_[i]) &&

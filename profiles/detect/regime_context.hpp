@@ -11,7 +11,7 @@ namespace dynamiccl {
 
 /// What the facts do not hold.
 struct RegimeContext {
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   std::string library_version;  ///< HelloRecord::library_version; major.minor is used
   /// What the profile declares; marked as declared.
   std::string declared_aggregation;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <map>
@@ -122,6 +123,38 @@ std::vector<std::string> that_name_methods(const std::vector<SourceFile>& files)
   return result;
 }
 
+/// Where a backend may be named: its tables, and code that is about one library alone.
+constexpr std::array kNamesBackends{
+    "core/vocabulary/vocabulary.hpp", "core/vocabulary/backend.hpp", "workers/backend_table.cpp",
+    "orchestrator/launch/launcher.cpp",
+    // By whom a method, a cause or a pair of nodes is measured, in order of preference.
+    "core/training/training_method.hpp", "orchestrator/doctor/causes.cpp",
+    "orchestrator/doctor/preflight.hpp", "orchestrator/doctor/preflight.cpp",
+    // The files that one library's jobs load.
+    "tuner/export/mpi_export.cpp", "tuner/export/nccl_export.cpp", "tuner/export/export.cpp",
+    "orchestrator/cli/verbs/export_verb.cpp",
+    // NCCL's variables, paths, plugin and jobs.
+    "orchestrator/doctor/examine.cpp", "orchestrator/doctor/folder_causes.cpp",
+    "orchestrator/doctor/gpu_causes.cpp", "orchestrator/doctor/gpu_path.cpp",
+    "orchestrator/doctor/network_causes.cpp", "orchestrator/tune/job/job_files.cpp",
+    "orchestrator/tune/job/job_tuning.cpp", "profiles/detect/regime_links.cpp",
+    "reports/queries/training/ps_against_ring.cpp", "tuner/job/job_facts.cpp",
+    "tuner/nccl/online_learner.cpp",
+    // MPICH's way to give up.
+    "orchestrator/doctor/memory_causes.cpp",
+    // What the simulator knows of each.
+    "tuner/simulator/tiers.cpp", "tuner/simulator/world.cpp"};
+
+/// Files that name a backend although its row could be asked.
+std::vector<std::string> that_name_backends(const std::vector<SourceFile>& files) {
+  std::vector<std::string> result;
+  for (const auto& file : files)
+    if (file.text.find("Backend::") != std::string::npos &&
+        std::ranges::find(kNamesBackends, file.path) == kNamesBackends.end())
+      result.push_back(file.path);
+  return result;
+}
+
 /// Files that compare a value with several backends in one condition.
 std::vector<std::string> that_list_backends(const std::vector<SourceFile>& files) {
   const std::regex list(
@@ -187,6 +220,20 @@ TEST_CASE("a training method's row is asked, not its name") {
   CHECK(that_name_methods(files) == std::vector<std::string>{});
   CHECK(that_name_methods({{"workers/a.cpp", "if (m == TrainingMethod::dear) {}\n"}}).size() == 1);
   CHECK(that_name_methods({{"workers/a.cpp", "parse_named<TrainingMethod>(text)\n"}}).empty());
+}
+
+TEST_CASE("a backend's row is asked, not its name, but where a file is about one library") {
+  const auto files = source_files(product_folders(), {".hpp", ".cpp", ".cu"});
+  CHECK(that_name_backends(files) == std::vector<std::string>{});
+  CHECK(that_name_backends({{"tuner/a.cpp", "if (b == Backend::gloo) {}\n"}}).size() == 1);
+  CHECK(that_name_backends({{"tuner/a.cpp", "parse_named<Backend>(text)\n"}}).empty());
+  // None that would allow what is no longer so.
+  for (const char* path : kNamesBackends) {
+    INFO(path);
+    CHECK(std::ranges::any_of(files, [&](const SourceFile& file) {
+      return file.path == path && file.text.find("Backend::") != std::string::npos;
+    }));
+  }
 }
 
 TEST_CASE("no file holds what a merge left to be decided") {

@@ -9,16 +9,17 @@ namespace {
 Reach reach_of_call(Backend backend, Architecture architecture, const ActionSettings& setting) {
   // A server's pushes and pulls, and a ring of ours, are messages that no library arranges.
   if (architecture == Architecture::ps || setting.algorithm == "own_ring") return Reach::own;
-  switch (backend_facts(backend).library) {
-    case Backend::nccl:
+  switch (backend_facts(backend).algorithms) {
+    case AlgorithmReach::per_call:
       return Reach::per_call;
-    case Backend::openmpi:
+    case AlgorithmReach::per_size:
       return Reach::per_size;
-    case Backend::mpich:
+    case AlgorithmReach::per_process:
       return Reach::per_process;
-    default:
-      return Reach::own;
+    case AlgorithmReach::own:
+      break;
   }
+  return Reach::own;
 }
 
 }  // namespace

@@ -47,17 +47,8 @@ bool nccl_can(std::string_view algorithm, const SpaceContext& context) {
   return true;
 }
 
-bool has_actuator(const SpaceContext& context) {
-  switch (context.backend) {
-    case Backend::openmpi:
-    case Backend::mpich:
-    case Backend::cuda_aware_mpi:
-    case Backend::gloo:
-    case Backend::nccl:
-      return !context.ina_active;
-  }
-  return false;
-}
+/// Every backend of the table has one, but not where switches sum.
+bool has_actuator(const SpaceContext& context) { return !context.ina_active; }
 
 bool has_own_ring(const SpaceContext& context) {
   return backend_facts(context.backend).own_ring && context.architecture == Architecture::ring &&
@@ -96,7 +87,7 @@ Strings algorithm_values(const SpaceContext& context, const SpaceOptions& option
                             options.algorithms.end();
     const AlgorithmRow* row = row_of(context, name);
     if (!wanted || (row != nullptr && !ranks_fit(row->ranks, context.ranks))) continue;
-    if (context.backend == Backend::nccl && !nccl_can(name, context)) continue;
+    if (backend_facts(context.backend).channels && !nccl_can(name, context)) continue;
     if (name == "own_ring" && !has_own_ring(context)) continue;
     values.push_back(name);
   }
@@ -154,7 +145,7 @@ void add_own_knobs(std::vector<Knob>& knobs, const SpaceContext& context,
 }
 
 ActionSpace library_space(const SpaceContext& context, const SpaceOptions& options) {
-  const bool openmpi = table_backend(context.backend) == Backend::openmpi;
+  const bool openmpi = backend_facts(context.backend).mca;
   const std::string prefix = setting_text(
       SettingScope::call, "coll_tuned_" + tuned_name(context.collective) + "_algorithm_");
   const KnobScope scope = openmpi ? KnobScope::communicator : KnobScope::call;
@@ -317,8 +308,8 @@ ActionSpace make_space(const SpaceContext& context, const SpaceOptions& options)
     return ActionSpace(
         fmt::format("{} {} (default only)", name_of(context.backend), name_of(context.collective)),
         std::vector<Knob>{}, [](const ActionSpace&, const Action&) { return true; });
-  return context.backend == Backend::nccl ? nccl_space(context, options)
-                                          : library_space(context, options);
+  return backend_facts(context.backend).channels ? nccl_space(context, options)
+                                                 : library_space(context, options);
 }
 
 }  // namespace dynamiccl

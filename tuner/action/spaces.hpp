@@ -10,7 +10,7 @@ namespace dynamiccl {
 
 /// What decides which actions exist and are safe.
 struct SpaceContext {
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   Collective collective = Collective::allreduce;
   Architecture architecture = Architecture::ring;
   int ranks = 2;

@@ -142,7 +142,7 @@ constexpr std::array kHints{
     // For all sizes it was advised; measured, large messages want the opposite.
     Hint{"containers", "NCCL across containers, up to 64 KiB: fewer channels",
          [](const Task& task) {
-           return yes(task.key.task.backend == Backend::nccl &&
+           return yes(backend_facts(task.key.task.backend).channels &&
                       task.state.cross_container == true && bytes_of(task) <= kSmallMessage);
          },
          [](const ArmTraits& arm, const Task&) { return arm.channels; }},
@@ -198,7 +198,8 @@ constexpr std::array kBoldness{
              1.3},
     Boldness{"containers", "NCCL across containers",
              [](const Task& task) {
-               return task.key.task.backend == Backend::nccl && task.state.cross_container == true;
+               return backend_facts(task.key.task.backend).channels &&
+                      task.state.cross_container == true;
              },
              1.4},
     Boldness{"away from home",

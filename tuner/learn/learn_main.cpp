@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tuner/learn/search_score.hpp"
 #include "tuner/learn/trainer.hpp"
@@ -30,7 +31,13 @@ struct LearnOptions {
   std::optional<Backend> without;  ///< the backend that trains nothing and judges alone
 };
 
-constexpr std::array kBackends{Backend::openmpi, Backend::mpich, Backend::gloo, Backend::nccl};
+/// Every library once: a backend that is another one's with GPU memory is no world of its own.
+const std::vector<Backend> kBackends = [] {
+  std::vector<Backend> backends;
+  for (const BackendFacts& row : kBackendFacts)
+    if (row.library == row.backend) backends.push_back(row.backend);
+  return backends;
+}();
 
 constexpr const char* kHelp =
     "usage: dynamiccl-learn [--out FILE] [--report FOLDER] [--seeds N] [--updates N] [--jobs N]\n"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/vocabulary/backend.hpp"
 #include "tuner/simulator/tiers.hpp"
 
 namespace dynamiccl {
@@ -38,7 +39,7 @@ int protocol_of(std::string_view name) {
 }
 
 int transport_of(std::string_view name, const SpaceContext& context) {
-  if (context.backend != Backend::nccl || name == "NET") return 2;
+  if (!backend_facts(context.backend).channels || name == "NET") return 2;
   if (name == "P2P") return 0;
   if (name == "SHM") return 1;
   if (context.nodes > 1) return 2;
@@ -68,7 +69,7 @@ PathModel nominal_path(int tier, double place) {
 ArmModel::ArmModel(const ActionSpace& space, const SpaceContext& context)
     : collective_(context.collective),
       ranks_(context.ranks),
-      nccl_(context.backend == Backend::nccl) {
+      nccl_(backend_facts(context.backend).channels) {
   const auto subspaces = space.subspaces();
   implementations_ = static_cast<int>(subspaces.size());
   for (int i = 0; i < implementations_; ++i) {

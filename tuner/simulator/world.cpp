@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/vocabulary/backend.hpp"
 #include "tuner/agents/advice.hpp"
 #include "tuner/simulator/tiers.hpp"
 #include "tuner/state/wire_fraction.hpp"
@@ -15,17 +16,9 @@ namespace {
 constexpr double kMiddleLog2Size = 18;  // 256 KiB: the slopes turn around it
 constexpr std::size_t kZones = 10;
 
+/// A backend's library has its own backend's name.
 CclLibrary library_of(Backend backend) {
-  switch (backend) {
-    case Backend::mpich:
-      return CclLibrary::mpich;
-    case Backend::gloo:
-      return CclLibrary::gloo;
-    case Backend::nccl:
-      return CclLibrary::nccl;
-    default:
-      return CclLibrary::openmpi;
-  }
+  return parse_named<CclLibrary>(name_of(backend_facts(backend).library));
 }
 
 int draw_tier(CurriculumStage stage, FastRandom& random) {
@@ -125,8 +118,9 @@ void draw_surroundings(SimFamily& family, int tier, FastRandom& random) {
   (*state.tier_mix)[static_cast<std::size_t>(tier)] = 1;
   state.ina_active = false;
   state.library = library_of(context.backend);
-  if (context.backend == Backend::nccl) state.sharing = SharingMode::dedicated;
-  state.gpus_total = context.backend == Backend::nccl ? context.ranks : 0;
+  const bool on_gpu = backend_facts(context.backend).on_gpu;
+  if (on_gpu) state.sharing = SharingMode::dedicated;
+  state.gpus_total = on_gpu ? context.ranks : 0;
   state.ranks_total = context.ranks;
   const ContainerFactor factor =
       container_factor(context.backend, *state.runtime, context.collective, context.architecture);

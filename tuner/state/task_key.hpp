@@ -26,7 +26,7 @@ struct TaskKey {
   int group_size = 1;
   int nodes = 1;
   Architecture architecture = Architecture::ring;
-  Backend backend = Backend::openmpi;
+  Backend backend{};
 
   /// "openmpi/ring/allreduce/2^16/r2n1": stable, readable, what tables and logs show.
   [[nodiscard]] std::string text() const;

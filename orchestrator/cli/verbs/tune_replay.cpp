@@ -88,7 +88,7 @@ StoredSweep load_sweep(const TuneArguments& arguments, const std::string& db) {
 /// The part of a sweep that one backend has. Backends are judged apart: evaluations are counted
 /// over all cells of one.
 struct BackendPart {
-  Backend backend = Backend::openmpi;
+  Backend backend{};
   std::vector<SampledTask> tasks;
   std::vector<std::size_t> place;  ///< of each task in the plan
   std::vector<ReplayScore> scores;

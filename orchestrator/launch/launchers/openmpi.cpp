@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "containers/paths.hpp"
+#include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/launcher.hpp"
 
@@ -57,7 +58,7 @@ std::vector<Command> build_openmpi(const LaunchRequest& request) {
   auto& argv = command.argv;
   argv = shape.launcher_prefix;
   const std::string own =
-      request.backend == Backend::cuda_aware_mpi ? cuda_openmpi_prefix() : std::string();
+      backend_facts(request.backend).on_gpu ? cuda_openmpi_prefix() : std::string();
   const auto place = own.empty() ? std::vector<std::string>() : relocated(own);
   argv.insert(argv.end(), place.begin(), place.end());
   if (own.empty())

@@ -16,7 +16,16 @@ TEST_CASE("every backend has one row of facts") {
     // Open MPI's parameters are what names its interfaces.
     CHECK(row.mca == row.interface_variable.empty());
     if (row.gpu_per_rank) CHECK(row.on_gpu);
+    if (row.gpu_queue) CHECK(row.on_gpu);
+    // A backend that is another's with GPU memory is told algorithms as that one is.
+    CHECK(row.algorithms == backend_facts(row.library).algorithms);
   }
+}
+
+TEST_CASE("one backend is the floor, and MPICH alone takes one algorithm for all sizes") {
+  CHECK(floor_backend() == Backend::gloo);
+  for (const auto& row : kBackendFacts)
+    CHECK(is_for_all_sizes(row.backend) == (row.backend == Backend::mpich));
 }
 
 TEST_CASE("an MPI with tensors in host memory is told from one on GPUs") {

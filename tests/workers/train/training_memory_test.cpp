@@ -18,6 +18,7 @@ TEST_CASE("a worker's memory peaks at no more than one extra copy of the gradien
   edit_specs(*job, [](TrainingSpec& spec) {
     spec.model = TrainingModel::resnet18;
     spec.partition = spec.credit = spec.bucket = Bytes(4U << 20);
+    spec.batch = 1;
     spec.samples = 32;
     spec.steps = 2;
   });

@@ -111,8 +111,8 @@ int check_epochs(const CellRecord& record, const Aim& aim) {
 TEST_CASE("epochs end at the accuracy that is asked for, with servers and without", "[a-12]") {
   const auto method = GENERATE(TrainingMethod::dear, TrainingMethod::bsp_ps, TrainingMethod::ddp);
   constexpr int kMost = 4;
-  std::vector<Aim> aims{{0, 1}, {1, 1}, {0.3, 1}};
-  if (method == TrainingMethod::bsp_ps) aims.push_back({0.3, 4});
+  std::vector<Aim> aims{{1, 1}, {0.3, 1}};
+  if (method == TrainingMethod::bsp_ps) aims.insert(aims.end(), {{0, 1}, {0.3, 4}});
   auto job = job_of(Backend::gloo, 2, std::vector(aims.size(), method), 0);
   std::size_t next = 0;
   edit_specs(*job, [&](TrainingSpec& spec) {
@@ -205,17 +205,18 @@ struct Victim {
 const Victim kServerDies{TrainingMethod::wfbp_ps, 0};
 const Victim kWorkerDies{TrainingMethod::wfbp_a2a, 1};
 
-/// Every role and every order of sending on Gloo, where nobody but the ranks themselves sees a dead
-/// one; an MPI's launcher, which ends the others, meets each role once.
+/// On Gloo nobody but the ranks themselves sees a dead one: each role, sums in halves, and an
+/// engine that is not ours. An MPI's launcher, which ends the others, meets each role once.
 std::vector<Victim> victims_of(Backend backend) {
   if (backend == Backend::openmpi) return {kServerDies};
   if (backend == Backend::mpich) return {kWorkerDies};
-  return {kServerDies,
-          kWorkerDies,
-          {TrainingMethod::wfbp_ps, 1},
-          {TrainingMethod::bytescheduler_a2a, 1},
-          {TrainingMethod::dear, 1},
-          {TrainingMethod::ddp, 1}};
+  return {kServerDies, kWorkerDies, {TrainingMethod::dear, 1}, {TrainingMethod::ddp, 1}};
+}
+
+/// What the short case leaves out.
+std::vector<Victim> other_victims_of(Backend backend) {
+  if (backend != Backend::gloo) return {kServerDies, kWorkerDies};
+  return {{TrainingMethod::wfbp_ps, 1}, {TrainingMethod::bytescheduler_a2a, 1}};
 }
 
 /// Starts the launch and waits until its first cell is done: the second one of the same settings
@@ -269,10 +270,9 @@ TEST_CASE("a dead rank ends the launch with an error, in time", "[d-40]") {
     for (const Victim& victim : victims_of(backend)) check_death_is_seen(backend, victim);
 }
 
-TEST_CASE("a dead rank of an MPI library ends the launch, whatever its role", "[d-40][long]") {
+TEST_CASE("a dead rank ends the launch over every library, whatever its role", "[d-40][long]") {
   for (const auto backend : kBackends)
-    if (backend != Backend::gloo)
-      for (const Victim& victim : {kServerDies, kWorkerDies}) check_death_is_seen(backend, victim);
+    for (const Victim& victim : other_victims_of(backend)) check_death_is_seen(backend, victim);
 }
 
 namespace {
@@ -307,6 +307,7 @@ TEST_CASE("the baseline is PyTorch's engine with the buckets that were asked for
   auto job = job_of(Backend::gloo, 2, {TrainingMethod::ddp}, 2);
   TrainingSpec spec = training_spec(job->config.cells[0]);
   spec.model = TrainingModel::resnet18;
+  spec.batch = 1;
   spec.bucket = Bytes(4U << 20);
   job->config.cells[0] = training_cell(spec);
   run_to_end(*job);

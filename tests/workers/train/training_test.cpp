@@ -162,7 +162,7 @@ TEST_CASE("bytes that the kernel counts stand beside the formula's", "[E-186][a-
   const double volume = 4.0 * 1'707'274;
   const auto train = [](Backend backend, const std::vector<TrainingMethod>& methods) {
     auto job = job_of(backend, 2, methods, 0);
-    job->config.protocol.iterations = job->config.protocol.min_iterations = 10;
+    job->config.protocol.iterations = job->config.protocol.min_iterations = 5;
     // Nothing but copies through shared memory.
     job->environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none";
     if (backend == Backend::gloo) {
