@@ -52,7 +52,7 @@ toml::table parse_override(const std::string& text) {
   }
   check_key_parts(text, source.size() > 80 ? source.substr(0, 80) + "..." : source);
   try {
-    return toml::parse(text, source);
+    return parse_toml_text(text, source);
   } catch (const toml::parse_error&) {
     std::string quoted = text.substr(0, equals) + "= \"";
     for (const char c : text.substr(equals + 1)) {
@@ -60,7 +60,7 @@ toml::table parse_override(const std::string& text) {
       quoted += c;
     }
     try {
-      return toml::parse(quoted + "\"", source);
+      return parse_toml_text(quoted + "\"", source);
     } catch (const toml::parse_error& error) {
       throw Error(ErrorKind::input, fmt::format("{}: {}", source, error.description()));
     }

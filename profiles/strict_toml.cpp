@@ -80,7 +80,7 @@ void check_key_parts(const std::string& text, const std::string& source) {
 toml::table parse_toml(const std::string& text, const std::string& source) {
   check_key_parts(text, source);
   try {
-    return toml::parse(text, source);
+    return parse_toml_text(text, source);
   } catch (const toml::parse_error& error) {
     throw Error(ErrorKind::input,
                 fmt::format("{}: {}", place(source, error.source()), error.description()));

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <toml++/toml.h>
-
 #include <string>
+
+#include "profiles/toml_parser.hpp"
 
 namespace dynamiccl {
 

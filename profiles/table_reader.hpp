@@ -1,7 +1,5 @@
 #pragma once
 
-#include <toml++/toml.h>
-
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -15,6 +13,7 @@
 #include "core/vocabulary/units.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "profiles/keys.hpp"
+#include "profiles/toml_parser.hpp"
 
 namespace dynamiccl {
 

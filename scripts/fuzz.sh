@@ -1,32 +1,41 @@
 #!/bin/sh
-# Runs the libFuzzer programs of the readers for so many seconds each, from the kept corpus on:
-#   scripts/fuzz.sh [SECONDS [NAME...]]
-# Needs clang. What it finds lies in build/fuzz/finds/NAME; new inputs that reach new code go to
-# build/fuzz/corpus/NAME. Ends with 1 when a reader crashed, hung or leaked.
+# Builds the libFuzzer program of the readers (needs clang) and runs it, all targets beside each other:
+#   scripts/fuzz.sh [SECONDS [CORES [NAME,...]]]   in build/fuzz/out, on CORES cores (default 1), going on where the last call ended
+#   scripts/fuzz.sh --pack FOLDER                  what another machine needs for it (no clang, no checkout): program, libraries,
+#                                                  kept corpus, profiles and fuzz_run.py; also as FOLDER.tar.xz
+#   FOLDER/fuzz_run.py FOLDER SECONDS CORES OUT    there
+# Finds lie in OUT/finds/NAME, counts in OUT/table.jsonl. Ends with 1 when a reader crashed, hung or leaked.
 set -eu
 cd "$(dirname "$0")/.."
-seconds=${1:-3600}
-[ $# -gt 0 ] && shift
 command -v clang++ >/dev/null || { echo "fuzz.sh: clang is missing: apt-get install -y clang" >&2; exit 1; }
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+  -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O2 -gline-tables-only" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -gline-tables-only" \
   -DCMAKE_UNITY_BUILD=ON -DDYNAMICCL_FUZZ=ON -DDYNAMICCL_WERROR=OFF -DDYNAMICCL_BENCHMARKS=OFF -DDYNAMICCL_SANITIZE=fuzzer-no-link,address,undefined \
   -DCMAKE_PREFIX_PATH="$PWD/.deps/catch2/usr" >/dev/null
-# Every program that CMake knows, with a kept corpus or with seeds that it makes itself.
-names=${*:-$(cmake --build build/fuzz --target help | sed -n 's/^fuzz_\([a-z-]*\): .*/\1/p' | sort)}
-[ -n "$names" ] || { echo "fuzz.sh: CMake names no program fuzz_NAME" >&2; exit 1; }
-targets=
-for name in $names; do targets="$targets fuzz_$name"; done
-# shellcheck disable=SC2086
-cmake --build build/fuzz --target $targets
-failed=0
-for name in $names; do
-  mkdir -p "build/fuzz/corpus/$name" "build/fuzz/finds/$name" "build/fuzz/seeds/$name"
-  kept=tests/fuzz/corpus/$name
-  [ -d "$kept" ] || kept=
-  echo "== $name: $seconds s"
-  # shellcheck disable=SC2086
-  ASAN_OPTIONS=detect_leaks=1 DYNAMICCL_FUZZ_SEEDS="build/fuzz/seeds/$name" "build/fuzz/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-    -max_len=65536 -print_final_stats=1 -verbosity=0 "-artifact_prefix=build/fuzz/finds/$name/" \
-    "build/fuzz/corpus/$name" "build/fuzz/seeds/$name" $kept || failed=1
-done
-exit $failed
+cmake --build build/fuzz --target fuzz_readers
+
+pack() {
+  folder=$1
+  [ ! -e "$folder" ] || { echo "fuzz.sh: $folder exists: name a new folder" >&2; exit 1; }
+  mkdir -p "$folder/lib" "$folder/profiles"
+  # Symbols stay for the names in a stack; lines come from the unstripped program in build/fuzz/fuzz.
+  objcopy --strip-debug build/fuzz/fuzz/fuzz_readers "$folder/fuzz_readers"
+  # glibc comes from the other machine, which may be newer and not older.
+  ldd build/fuzz/fuzz/fuzz_readers | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' |
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' | while read -r library; do
+    cp -L "$library" "$folder/lib/"
+  done
+  cp -r tests/fuzz/corpus "$folder/corpus"
+  cp -r profiles/environments "$folder/profiles/environments"
+  cp scripts/fuzz_run.py "$folder/"
+}
+
+if [ "${1:-}" = --pack ]; then
+  pack "${2:?fuzz.sh: --pack FOLDER}"
+  tar -C "$(dirname "$2")" -c "$(basename "$2")" | xz -9e >"$2.tar.xz"
+  du -h "$2.tar.xz"
+  exit 0
+fi
+rm -rf build/fuzz/pack
+pack build/fuzz/pack
+exec python3 scripts/fuzz_run.py build/fuzz/pack "${1:-3600}" "${2:-1}" build/fuzz/out ${3:+--targets "$3"}

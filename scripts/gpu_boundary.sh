@@ -108,6 +108,7 @@ side_variables() { # SIDE: NAME=VALUE lines
     sockets8) echo NCCL_SOCKET_NTHREADS=2 NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=8 ;;
     sockets16) echo NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4 NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=8 ;;
     shm) echo NCCL_P2P_DISABLE=1 ;;
+    tcp*) echo "$(side_variables "host${1#tcp}")" ;;
     host*t) echo "$(folder_variables "${1//[!0-9]/}") NCCL_TUNER_PLUGIN=$plugin ${TABLE:+DYNAMICCL_TUNER_TABLE=$TABLE}" ;;
     host*) echo "$(folder_variables "${1#host}") NCCL_TUNER_PLUGIN=none" ;;
     device*t) echo "$(side_variables "${1%t}") NCCL_TUNER_PLUGIN=$plugin ${TABLE:+DYNAMICCL_TUNER_TABLE=$TABLE}" ;;
@@ -144,6 +145,10 @@ ranks() { # SIDE SECONDS COMMAND...
   [ "$each" = 1 ] || devices=all
   port=$((${port:-29600} + 1))
   for ((rank = 0; rank < ranks; ++rank)); do
+    case $side in tcp*)
+      mkdir -p -m 700 "$shared/own$rank"
+      variables+=("DYNAMICCL_SHARED_FOLDER=$shared/own$rank") ;;
+    esac
     if [ "$side" = nvlink ] || [ "$side" = shm ]; then
       env "${variables[@]}" ${EXTRA:-} RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
         timeout -k 2 "$seconds" "$@" >"$place/$rank" 2>"$place/$rank.log" &

@@ -8,7 +8,8 @@
 #   [BUNDLE=FOLDER] scripts/gpu_train.sh OUTPUT_FOLDER build check=60 ratio=200
 # check: every method trains what one process would; cuda-mpi: the same over CUDA-aware MPI; test: train_gpu_tests;
 # rounds, codecs, served: the same of local steps and gossip, of encoded gradients, of servers that answer each worker by
-# itself; rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
+# itself; servers: the same of servers that sum on their GPU, and of one behind a chief, beside sums in host memory;
+# rates: what codecs' kernels do a second (time to an accuracy beside PyTorch DDP's hooks: scripts/gpu_hooks.sh);
 # containers: the container study's training, beside the published order;
 # ratio: the models and batches of experiments/gpu_training.toml over what NCCL takes by itself; network: BERT-Large over
 # NCCL's sockets alone. Leaves OUTPUT/PART.md (per model the methods' step times over DDP's, the geometric mean over pairs
@@ -17,7 +18,7 @@
 # All of the machine's GPUs take part, or the first RANKS; where RANKS are more than there are, ranks take turns on them,
 # each a host of its own to NCCL. A part whose time is over keeps what was stored.
 set -uo pipefail
-usage() { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 if [ "$1" = --pack ]; then
   mkdir -p "$2"
@@ -149,6 +150,17 @@ lossy() { # SECONDS NAME EXPERIMENT
   } 2>>"$out/$name.log" | tee -a "$out/$name.md" | cut -c1-230
 }
 
+# Who carried and summed what servers got, beside each rank's share of a step.
+servers() { # SECONDS
+  lossy "$1" servers gpu_training_servers
+  "$program" query --db "$db" --format markdown "SELECT v.model, v.method, v.settings, t.rank, t.role, v.step_us,
+      json_extract(t.details_json, '\$.path') AS path, json_extract(t.details_json, '\$.carried_by') AS carried_by,
+      json_extract(t.details_json, '\$.exposed_of_busy') AS exposed_of_busy, t.wire_bytes
+    FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row
+    WHERE v.run_id = (SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1)
+    ORDER BY v.model, v.method, v.settings, t.rank" 2>>"$out/servers.log" | tee -a "$out/servers.md" | cut -c1-330
+}
+
 # Bytes of gradients a second, by the GPU's clock.
 rates() { # SECONDS
   experiment experiments/gpu_training_rates.toml "$1" rates "${given[@]}"
@@ -238,13 +250,14 @@ for part in "$@"; do
     cuda-mpi) set_up; cuda_mpi "$seconds" ;;
     test) set_up; tests "$seconds" ;;
     rounds | codecs | served) set_up; lossy "$seconds" "$name" "gpu_training_$name" ;;
+    servers) set_up; servers "$seconds" ;;
     rates) set_up; rates "$seconds" ;;
     containers) set_up; containers "$seconds" ;;
     ratio) set_up; pairs "$seconds" ratio gpu_training --models resnet18-cifar,resnet50,bert-base,bert-large --steps 30 --warmup 5 ;;
     network)
       set_up
       pairs "$seconds" network gpu_training_network --models bert-large --steps 15 --warmup 3 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 ;;
-    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, rates, containers, ratio, network" >&2; failed=1 ;;
+    *) echo "no part \"$name\"; known: build, check, cuda-mpi, test, rounds, codecs, served, servers, rates, containers, ratio, network" >&2; failed=1 ;;
   esac
 done
 [ ! -e "$out/train.sqlite" ] || xz -T0 -6 -kf "$out/train.sqlite"

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Step times of two builds of this project, by turns: is a training method as fast as it was?
 
-  scripts/trainer_ab.py OLD NEW OUTPUT [--blocks N] [--backends B,...] [--models M,...] [--methods T,...]
+  scripts/trainer_ab.py OLD NEW OUTPUT [--blocks N] [--seconds S] [--backends B,...] [--models M,...] [--methods T,...]
+                        [--beside N --cores C]
 
 OLD and NEW are checkouts with build/release. Every block starts each cell's launch once with either, one right after
 the other and the order changed from block to block, so that whoever else uses the machine slows both. A cell's figure
 is the ratio of the two median steps of each pair, new over old; its mean (geometric) has a 95 % interval by Student's t.
 Beside it stands the same of the step that a tenth are quicker than: a neighbour lengthens most steps, but seldom all.
 Both sides run the same experiment file, with settings that both know. OUTPUT keeps old.sqlite, new.sqlite, pairs.csv and
-ratios.md; a second call with the same OUTPUT adds blocks. A launch that left no new run in its database is no half of a pair;
+ratios.md (with --beside databases of each place); a second call with the same OUTPUT adds blocks. A launch that left no new run in its database is no half of a pair;
 then the exit code is 1.
+On a machine with many idle cores --beside 8 --cores 4 has eight blocks under way, each on four cores of its own.
 """
 import argparse
 import concurrent.futures
@@ -20,6 +22,8 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
+import time
 
 # Two-sided 95 %, by degrees of freedom.
 STUDENT = [0, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -98,16 +102,17 @@ def newest_run(program, database):
     return rows[0]["run_id"] if rows else None
 
 
-def launch(tree, side, file, arguments):
+def launch(tree, side, file, place, arguments):
     """Times of the run that this call added; none where it added none, whatever the database has of earlier ones."""
     program = os.path.join(tree, "build/release/dynamiccl")
-    database = os.path.join(arguments.output, side + ".sqlite")
+    name = side if arguments.beside == 1 else f"{side}-{place}"
+    database = os.path.join(arguments.output, name + ".sqlite")
     before = newest_run(program, database)
-    with open(os.path.join(arguments.output, side + ".log"), "a") as log:
+    with open(os.path.join(arguments.output, name + ".log"), "a") as log:
         ended = subprocess.run([program, "run", file, "--db", database], stdout=log, stderr=log, check=False).returncode
     run_id = newest_run(program, database)
     if run_id == before:
-        print(f"{file}: {side} added no run (exit code {ended}), see {side}.log", file=sys.stderr)
+        print(f"{file}: {side} added no run (exit code {ended}), see {name}.log", file=sys.stderr)
         return {}
     rows = query(program, database, STEPS.format(run_id=run_id))
     times = {}
@@ -119,37 +124,54 @@ def launch(tree, side, file, arguments):
     return times
 
 
-def measure(arguments):
-    pairs_file = os.path.join(arguments.output, "pairs.csv")
-    is_new = not os.path.exists(pairs_file)
+def blocks_of(place, cores, arguments, out, guard, end):
+    """The blocks of one place, into `out`. Returns launches that measured nothing."""
     missed = 0
-    with open(pairs_file, "a", newline="") as stream:
-        out = csv.writer(stream)
-        if is_new:
-            out.writerow(["backend", "model", "method", "placement", "block", "old_us", "new_us", "old_quick_us", "new_quick_us"])
-        for block in range(arguments.blocks):
-            for number, (backend, served, model, methods) in enumerate(groups_of(arguments)):
-                file = os.path.join(arguments.output, f"{backend}-{'ps' if served else 'ring'}-{model}.toml")
-                with open(file, "w") as text:
-                    text.write(experiment_text(backend, served, model, methods, arguments.steps, arguments.batch))
-                sides = [("old", arguments.old), ("new", arguments.new)]
-                if (block + number) % 2:
-                    sides.reverse()
-                if arguments.at_once:
-                    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                        both = list(pool.map(lambda one: launch(one[1], one[0], file, arguments), sides))
-                    times = {side: measured for (side, _), measured in zip(sides, both)}
-                else:
-                    times = {side: launch(tree, side, file, arguments) for side, tree in sides}
+    if arguments.beside > 1:
+        # Of this thread, and of what it starts.
+        os.sched_setaffinity(0, cores[place * arguments.cores:(place + 1) * arguments.cores])
+    for block in range(place, arguments.blocks, arguments.beside):
+        for number, (backend, served, model, methods) in enumerate(groups_of(arguments)):
+            if time.monotonic() > end:
+                return missed
+            # A place's own, as others write theirs meanwhile.
+            name = f"{backend}-{'ps' if served else 'ring'}-{model}"
+            file = os.path.join(arguments.output, name + (f"-{place}" if arguments.beside > 1 else "") + ".toml")
+            with open(file, "w") as text:
+                text.write(experiment_text(backend, served, model, methods, arguments.steps, arguments.batch))
+            sides = [("old", arguments.old), ("new", arguments.new)]
+            if (block // arguments.beside + place + number) % 2:
+                sides.reverse()
+            if arguments.at_once:
+                with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                    both = list(pool.map(lambda one: launch(one[1], one[0], file, place, arguments), sides))
+                times = {side: measured for (side, _), measured in zip(sides, both)}
+            else:
+                times = {side: launch(tree, side, file, place, arguments) for side, tree in sides}
+            with guard:
                 for cell in sorted(times["old"].keys() & times["new"].keys()):
                     old, new = times["old"][cell], times["new"][cell]
                     out.writerow([*cell, block, old[0], new[0], old[1], new[1]])
-                for side in times:
-                    if not times[side]:
-                        missed += 1
-                        print(f"{file}: {side} measured nothing, see {side}.log", file=sys.stderr)
-                stream.flush()
+            for side in times:
+                if not times[side]:
+                    missed += 1
+                    print(f"{file}: {side} measured nothing, see its log", file=sys.stderr)
     return missed
+
+
+def measure(arguments):
+    pairs_file = os.path.join(arguments.output, "pairs.csv")
+    is_new = not os.path.exists(pairs_file)
+    end = time.monotonic() + arguments.seconds
+    guard = threading.Lock()
+    cores = sorted(os.sched_getaffinity(0))
+    with open(pairs_file, "a", newline="", buffering=1) as stream:
+        out = csv.writer(stream)
+        if is_new:
+            out.writerow(["backend", "model", "method", "placement", "block", "old_us", "new_us", "old_quick_us", "new_quick_us"])
+        with concurrent.futures.ThreadPoolExecutor(arguments.beside) as pool:
+            return sum(pool.map(lambda place: blocks_of(place, cores, arguments, out, guard, end),
+                                range(arguments.beside)))
 
 
 def judged(ratios):
@@ -199,7 +221,12 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--at-once", action="store_true", help="both at the same time: alike disturbed where others build")
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no launch begins later")
+    parser.add_argument("--beside", type=int, default=1, help="blocks at the same time, each on cores of its own")
+    parser.add_argument("--cores", type=int, default=4, help="of each of them")
     arguments = parser.parse_args()
+    if arguments.beside > 1 and arguments.beside * arguments.cores > len(os.sched_getaffinity(0)):
+        parser.error(f"{arguments.beside} x {arguments.cores} cores are more than there are")
     os.makedirs(arguments.output, exist_ok=True)
     missed = measure(arguments)
     report(arguments)

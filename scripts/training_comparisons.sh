@@ -1,10 +1,10 @@
 #!/bin/bash
-# Measures what waiting costs in training, on a quiet machine of 16 cores or more, in about eight minutes: stragglers
+# Measures what waiting costs in training, on a quiet machine of 16 cores or more, in about ten minutes: stragglers
 # (experiments/training_straggler.toml), then side by side a link of 100 Mbit/s (training_local.toml: root, Docker) and
 # gossip (training_gossip.toml: accuracies of 4 and 8 workers, no times). Five launches each, every one with its own weights
 # and order. On two cores name gossip=840 alone: a launch of each group took two minutes on a busy machine, all under ten.
 #   [BUNDLE=FOLDER] scripts/training_comparisons.sh OUTPUT_FOLDER [PART=SECONDS]... [--set KEY=VALUE]...
-# PART: build, straggler, local, gossip; without one: straggler=300 local=270 gossip=270. With BUNDLE, as
+# PART: build, straggler, local, gossip; without one: straggler=340 local=270 gossip=270. With BUNDLE, as
 # scripts/gpu_train.sh --pack and scripts/make_offline_bundle.sh left it, `build` makes the trainers against the machine's
 # PyTorch, as gpu_train.sh does. local and gossip, named one after the other, run side by side. Where there is no trainer
 # for Open MPI, Gloo stands in. Leaves OUTPUT/PART.md (what queries say), comparisons.sqlite.xz and the logs.
@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
     *) echo "no part \"$1\"" >&2; usage ;;
   esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(straggler=300 local=270 gossip=270)
+[ ${#parts[@]} -gt 0 ] || parts=(straggler=340 local=270 gossip=270)
 say() { echo "== $* ($SECONDS s)"; }
 
 set_up() {

@@ -155,6 +155,12 @@ const std::vector<KnobRow>& knob_rows() {
       {"placement", "where servers are: ranks of their own, or the first workers",
        [](TrainingSpec& s, const std::string& v) { s.placement = parse_named<ServerPlacement>(v); },
        [](const TrainingSpec& s) { return std::string(name_of(s.placement)); }},
+      {"server_sums",
+       "dedicated servers over NCCL: who sums: their processors (host), their GPUs, or a chief, "
+       "the "
+       "first worker, for a server without one",
+       [](TrainingSpec& s, const std::string& v) { s.server_sums = parse_named<ServerSums>(v); },
+       [](const TrainingSpec& s) { return std::string(name_of(s.server_sums)); }},
       number_row("threads", "of computation per rank; 0: cores / ranks", &TrainingSpec::threads, 0),
       number_row("oracle",
                  "steps compared with one process that computes every worker; 0: ranks are "

@@ -25,6 +25,12 @@ enum class MergeRule { optimal, greedy };
 enum class OptimizerPlace { worker, server };
 /// Where the servers are: ranks that do nothing else, or the first workers' own.
 enum class ServerPlacement { dedicated, colocated };
+/// Where what workers push to dedicated servers is summed. All but the host's are NCCL's.
+enum class ServerSums {
+  host,  ///< by the servers' processors, of messages of the host
+  gpu,   ///< by the servers' GPUs in rank order, of what NCCL sends and receives
+  chief  ///< by NCCL onto the first worker's GPU, which feeds a server without one by the host
+};
 /// How gradients travel: as they are, or each frame's common exponent written once (lossless; host
 /// memory, our own methods without servers).
 enum class Packing { none, exponents };
@@ -65,6 +71,13 @@ struct NameTable<ServerPlacement> {
   static constexpr std::string_view what = "placement of servers";
   static constexpr std::array entries{Named{ServerPlacement::dedicated, "dedicated"},
                                       Named{ServerPlacement::colocated, "colocated"}};
+};
+template <>
+struct NameTable<ServerSums> {
+  static constexpr std::string_view what = "place of the servers' sums";
+  static constexpr std::array entries{Named{ServerSums::host, "host"},
+                                      Named{ServerSums::gpu, "gpu"},
+                                      Named{ServerSums::chief, "chief"}};
 };
 template <>
 struct NameTable<Packing> {
@@ -152,6 +165,7 @@ struct TrainingSpec : CodecSpec {
   int servers = 0;
   /// "placement": PS only.
   ServerPlacement placement = ServerPlacement::dedicated;
+  ServerSums server_sums = ServerSums::host;  ///< "server_sums": dedicated servers over NCCL
   int threads = 0;  ///< "threads": of computation per rank; 0 = cores / ranks
   /// "oracle": steps compared with one process that computes every worker's part in order; 0 = the
   /// ranks are only compared with each other.
@@ -272,9 +286,11 @@ std::string engine_misfit(TrainingMethod method, Backend backend);
 /// Why nothing can choose this backend's settings while it trains; empty when something can, or
 /// nothing shall.
 std::string tuner_misfit(const TrainingSpec& spec, Backend backend);
-/// Why they are not to be had on GPUs over this backend; empty when they are, and where the backend
-/// works in host memory.
+/// Why they are not to be had on GPUs over this backend, or ask for GPUs that it does not work on;
+/// empty when they are.
 std::string gpu_misfit(const TrainingSpec& spec, Backend backend);
+/// Why a server with or without a GPU does not sum as the cell says; empty when it does.
+std::string server_gpu_misfit(const TrainingSpec& spec, bool has_gpu);
 /// Why these settings do not go together; empty when they do.
 std::string training_contradiction(const TrainingSpec& spec);
 

@@ -99,6 +99,37 @@ std::string server_contradiction(const TrainingSpec& spec, Synchronisation how) 
   return "";
 }
 
+/// Why no GPU sums what workers push.
+std::string server_sums_contradiction(const TrainingSpec& spec) {
+  if (spec.server_sums == ServerSums::host) return "";
+  const TrainingMethodRow& row = method_row(spec.method);
+  const auto refusal = [&](const std::string& why) {
+    return fmt::format("server_sums = \"{}\" with {}", name_of(spec.server_sums), why);
+  };
+  if (row.sums != SumPlace::server)
+    return refusal(fmt::format("{}: it has no server; take bsp-ps or wfbp-ps", row.name));
+  if (row.order == SendOrder::by_urgency)
+    return refusal(fmt::format(
+        "{} (partial): each worker sends in an order of its own, and NCCL matches calls by their "
+        "order; take bsp-ps or wfbp-ps",
+        row.name));
+  if (spec.placement == ServerPlacement::colocated)
+    return refusal(
+        "placement = \"colocated\" (partial): sums of parts on every worker's GPU are NCCL's "
+        "reduce-scatter; take dear, or leave out placement");
+  const Synchronisation how = spec.synchronisation;
+  if ((how != Synchronisation::bsp && !has_local_steps(how)) || spec.switch_to)
+    return refusal(
+        "a server that answers each worker by itself, or keeps what it sent: NCCL knows no message "
+        "from whoever comes first; take bsp or local steps");
+  if (spec.compression != Codec::none)
+    return refusal("compression (partial): servers decode on their processors; leave one out");
+  if (spec.server_sums == ServerSums::chief && spec.servers > 1)
+    return refusal(fmt::format("{} servers (partial): a chief feeds one server; leave out servers",
+                               spec.servers));
+  return "";
+}
+
 /// Why there are no groups of workers between which a server is.
 std::string group_contradiction(const TrainingSpec& spec) {
   if (spec.group_size == 1) return "";
@@ -240,6 +271,7 @@ std::string training_contradiction(const TrainingSpec& spec) {
                                               spec.packing != Packing::none);
       !reason.empty())
     return reason;
+  if (auto reason = server_sums_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = coded_average_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = group_codec_contradiction(spec); !reason.empty()) return reason;
   if (auto reason = rate_contradiction(spec); !reason.empty()) return reason;
@@ -267,7 +299,22 @@ std::string training_contradiction(const TrainingSpec& spec) {
   return "";
 }
 
+std::string server_gpu_misfit(const TrainingSpec& spec, bool has_gpu) {
+  if (spec.server_sums == ServerSums::gpu && !has_gpu)
+    return "server_sums = \"gpu\": the server has no GPU (env.DYNAMICCL_SERVER_GPU = \"none\"); "
+           "take server_sums = \"chief\", or leave out that setting";
+  if (spec.server_sums == ServerSums::chief && has_gpu)
+    return "server_sums = \"chief\": a chief feeds a server without a GPU; say "
+           "env.DYNAMICCL_SERVER_GPU = \"none\", or take server_sums = \"gpu\"";
+  return "";
+}
+
 std::string gpu_misfit(const TrainingSpec& spec, Backend backend) {
+  if (spec.server_sums != ServerSums::host && backend != Backend::nccl)
+    return fmt::format(
+        "server_sums = \"{}\" over {} (partial): a server's GPU is sent to by NCCL alone; take "
+        "backend nccl, or leave it out",
+        name_of(spec.server_sums), name_of(backend));
   if (!backend_facts(backend).on_gpu) return "";
   if (spec.lars > 0 || spec.rate_warmup > 0)
     return fmt::format(

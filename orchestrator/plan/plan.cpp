@@ -62,6 +62,8 @@ std::string why_no_training(const PlannedGroup& group, const WorkCell& cell,
   if (server_without_gpu(group) && dedicated_servers(spec) == 0)
     return "a colocated server is a worker too and needs its GPU: leave out "
            "env.DYNAMICCL_SERVER_GPU";
+  if (auto reason = server_gpu_misfit(spec, !server_without_gpu(group)); !reason.empty())
+    return reason;
   // Weights, a copy to start from, momentum, gradients, and about as much of activations.
   const double needed =
       6.0 * static_cast<double>(group.ranks) * static_cast<double>(cell.size.count());

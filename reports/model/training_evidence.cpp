@@ -67,19 +67,24 @@ constexpr const char* kCellColumns =
 std::map<std::string, TrainingEvidence> load_evidence(const Reader& reader, std::int64_t run) {
   std::map<std::string, TrainingEvidence> found;
   const Table plans = reader.query(
-      fmt::format("SELECT {}, json_extract(r.details_json, '$.gradients') AS gradients, "
-                  "json_extract(r.details_json, '$.pieces') AS pieces, "
-                  "json_extract(r.details_json, '$.trace') AS trace, min(m.block) AS block "
-                  "FROM v_measurement m JOIN training r ON r.measurement_id = m.measurement_row "
-                  "AND r.rank = (SELECT min(rank) FROM training WHERE measurement_id = "
-                  "m.measurement_row AND role = 'worker') "
-                  "WHERE m.run_row = ?1 AND m.counts GROUP BY m.cell_row",
-                  kCellColumns),
+      fmt::format(
+          "SELECT {}, json_extract(r.details_json, '$.gradients') AS gradients, "
+          "json_extract(r.details_json, '$.pieces') AS pieces, "
+          "json_extract(r.details_json, '$.trace') AS trace, "
+          "json_extract(r.details_json, '$.carried_by') AS carried_by, min(m.block) AS block "
+          "FROM v_measurement m JOIN training r ON r.measurement_id = m.measurement_row "
+          "AND r.rank = (SELECT min(rank) FROM training WHERE measurement_id = "
+          "m.measurement_row AND role = 'worker') "
+          "WHERE m.run_row = ?1 AND m.counts GROUP BY m.cell_row",
+          kCellColumns),
       {run});
   const TableView rows(plans);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    read_messages(found[key_of_row(rows, i)], details_json(rows.text(i, "gradients")),
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    TrainingEvidence& one = found[key_of_row(rows, i)];
+    read_messages(one, details_json(rows.text(i, "gradients")),
                   details_json(rows.text(i, "pieces")), details_json(rows.text(i, "trace")));
+    one.carried_by = rows.text(i, "carried_by");
+  }
   const Table bytes = reader.query(
       fmt::format("SELECT {}, max(r.wire_bytes) FILTER (WHERE r.role = 'worker') AS worker, "
                   "avg(r.wire_bytes) AS every, "

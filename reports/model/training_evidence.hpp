@@ -29,6 +29,7 @@ struct TrainingEvidence {
   double mean_bytes = 0;                ///< sent by a rank, mean over all
   double server_bytes = 0;              ///< sent by the busiest server in a step
   std::optional<double> server_busy;    ///< share of a server's step in which it sums
+  std::string carried_by;               ///< the library that moved the gradients; "" unknown
 };
 
 /// The training cells of a run with their evidence, by environment, backend, model, batch and

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
@@ -35,7 +36,7 @@ namespace {
 class InputFile {
  public:
   explicit InputFile(const std::string& text) {
-    std::string name = "/tmp/dynamiccl-fuzz-XXXXXX";
+    std::string name = std::filesystem::temp_directory_path() / "dynamiccl-fuzz-XXXXXX";
     const int file = mkstemp(name.data());
     if (file < 0) throw std::runtime_error("no file for an input");
     [[maybe_unused]] const auto written = write(file, text.data(), text.size());
@@ -71,9 +72,13 @@ void read_nccl_json(const std::string& input) {
 void read_osu(const std::string& input) { import_text(input, read_osu_text, "osu"); }
 void read_imb(const std::string& input) { import_text(input, read_imb_text, "imb"); }
 
+/// From DYNAMICCL_FUZZ_SOURCE where the program runs away from its checkout.
 const std::map<std::string, EnvironmentProfile>& shipped_profiles() {
-  static const auto profiles =
-      load_profiles({std::string(DYNAMICCL_SOURCE_DIR) + "/profiles/environments"});
+  static const auto profiles = [] {
+    const char* elsewhere = std::getenv("DYNAMICCL_FUZZ_SOURCE");
+    return load_profiles({std::string(elsewhere != nullptr ? elsewhere : DYNAMICCL_SOURCE_DIR) +
+                          "/profiles/environments"});
+  }();
   return profiles;
 }
 

@@ -11,10 +11,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "core/vocabulary/error.hpp"
 #include "core/wire/record.hpp"
 #include "core/wire/record_frames.hpp"
 #include "orchestrator/launch/record_server.hpp"
@@ -59,9 +61,24 @@ std::string hello_of(RankSays what, const std::string& token) {
   return frame(header, token + " writer " + modes[mode]);
 }
 
+/// Without a free port it waits: an input that no server hears is not tried.
+std::unique_ptr<RecordServer> listening_in(const std::string& folder) {
+  for (;;) {
+    try {
+      return std::make_unique<RecordServer>(RecordServer::Launch{folder, "{}", kRanks});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::environment) throw;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+}
+
 /// Sends all of it and takes every answer, until the other end has no more to say.
 void talk(int port, const std::string& bytes) {
   const Descriptor file(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  // Whom the server turns away ends by a reset: its port is free at once, not after a minute.
+  const linger no_wait{1, 0};
+  setsockopt(file.get(), SOL_SOCKET, SO_LINGER, &no_wait, sizeof(no_wait));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -79,11 +96,12 @@ void talk(int port, const std::string& bytes) {
     const ssize_t n = send(file.get(), bytes.data() + sent,
                            std::min<std::size_t>(bytes.size() - sent, 65536), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;  // turned away
+    if (n <= 0) return;  // turned away
     sent += static_cast<std::size_t>(n);
     while (recv(file.get(), part, sizeof(part), MSG_DONTWAIT) > 0) {
     }
   }
+  if (recv(file.get(), part, sizeof(part), MSG_DONTWAIT | MSG_PEEK) == 0) return;
   shutdown(file.get(), SHUT_WR);
   for (ssize_t n = 1; n > 0 || (n < 0 && errno == EINTR);)
     n = recv(file.get(), part, sizeof(part), 0);
@@ -177,11 +195,11 @@ class Ringed {
 void read_record_frames(const std::string& input) {
   if (input.empty()) return;
   const Folder folder;
-  RecordServer server({folder.path, "{}", kRanks});
-  talk(server.port(),
-       hello_of(static_cast<RankSays>(input[0] & 3), server.token()) + input.substr(1));
-  server.finish(Micros{0});
-  if (folder.record_lines() != server.counts().lines)
+  const auto server = listening_in(folder.path);
+  talk(server->port(),
+       hello_of(static_cast<RankSays>(input[0] & 3), server->token()) + input.substr(1));
+  server->finish(Micros{0});
+  if (folder.record_lines() != server->counts().lines)
     throw std::logic_error("a stored record is not one line");
 }
 

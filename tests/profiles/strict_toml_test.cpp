@@ -32,6 +32,19 @@ TEST_CASE("a key or header of endless parts is refused with its place") {
   }
 }
 
+TEST_CASE("a header in which no key begins is refused with its line") {
+  for (const char* header : {"[#", "[[  #[work]]", "[\nwork]", "[[ \nwork]]", "[=]"}) {
+    INFO(header);
+    try {
+      parse_toml(std::string("a = 1\n\n") + header + "\nb = 1\n[c]\n", "x.toml");
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      CHECK(std::string(error.what()).starts_with("x.toml:3:"));
+    }
+  }
+}
+
 TEST_CASE("dots in texts, comments and numbers are no parts of a key") {
   const std::string dots(50, '.');
   const auto table =

@@ -179,6 +179,16 @@ esac
   CHECK(good.exit_code == 0);
   const std::string measured = folder.text("out/pairs.csv");
   CHECK_THAT(measured, ContainsSubstring("gloo,mlp,bsp-a2a,,0,9,9,8,8"));
+  const auto beside = run_command(
+      {"bash", "-c",
+       "cd \"$0\" && python3 " + kScripts +
+           "trainer_ab.py . . beside --blocks 2 --beside 2 --cores 1 --backends gloo --models mlp "
+           "--methods bsp-a2a && ls beside && cat beside/pairs.csv",
+       folder.path});
+  INFO(beside.out << beside.err);
+  CHECK(beside.exit_code == 0);
+  for (const char* each : {"old-0.sqlite", "new-1.sqlite", ",,0,9,9,8,8", ",,1,9,9,8,8"})
+    CHECK_THAT(beside.out, ContainsSubstring(each));
   const auto failed = pairs("1");
   CHECK(failed.exit_code == 1);
   CHECK_THAT(failed.err, ContainsSubstring("old added no run (exit code 1), see old.log"));

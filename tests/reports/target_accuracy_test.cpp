@@ -171,10 +171,11 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
   ssp.figures.details["staleness"] = {{"most", 5}, {"dropped", 0}};
   ssp.figures.wire_bytes = 1000;
   ssp.server_wire_bytes = 4000;
+  ssp.figures.details["carried_by"] = "Gloo 0.5.0";
   TrainedCase gossip{"d-psgd", "mlp", 8, 2, 100, usual_figures()};
   gossip.extra = R"(,"epochs":"4","target":"0.6")";
   reaching(gossip, 9000, 100, 100, 0.60);
-  gossip.figures.details["gossip"] = {{"consensus", {{100, 0.088}}}};
+  gossip.figures.details["gossip"] = {{"consensus", {{100, 0.088}}}, {"spectral_gap", 0.25}};
   const TrainedRun run({plain(), local(), ssp, gossip});
   const Table table = run.query("synchronisation_profile");
   const TableView rows(table);
@@ -193,8 +194,17 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
   CHECK(told("PS SSP consistency", "measured") == "5 behind");
   // 4000 of a server, 1000 of each of two workers: twice the mean.
   CHECK(told("PS SSP congestion", "measured") == "2.00 times");
+  CHECK_THAT(told("PS SSP congestion", "evidence"), ContainsSubstring("carried by Gloo 0.5.0"));
+  // Rarer by as many steps as there are between two.
+  CHECK_THAT(told("AR BSP frequency", "evidence"), ContainsSubstring("one every "));
+  CHECK_THAT(told("AR LSGD frequency", "evidence"), ContainsSubstring("one every "));
   CHECK(told("gossip BSP consistency", "measured") == "distance 0.088");
   CHECK(told("gossip ASP consistency", "measured") == "not measured");
+  const Table reached = run.query("time_to_target");
+  const TableView targets(reached);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    CHECK(targets.real(i, "spectral_gap") ==
+          (targets.text(i, "method") == "d-psgd" ? std::optional(0.25) : std::nullopt));
 }
 
 TEST_CASE("a gain of a synchronisation is samples needed times time for each, on its tier",

@@ -9,7 +9,7 @@ namespace dynamiccl {
 
 /// How gradients went, for the reader of a report.
 struct GradientCarrier {
-  /// "direct", "N communicators" or "host memory over LIBRARY"; servers sum on their CPUs there.
+  /// "direct", "N communicators", "host memory over LIBRARY"; and who sums, where servers do.
   std::string path;
   /// What carried them calls itself: not the backend's own library where that moves no host memory
   /// (NCCL) and they go by way of it.

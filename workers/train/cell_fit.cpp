@@ -37,6 +37,8 @@ std::string why_not_trainable(Communicator& comm, const RunConfig& config,
   if (auto reason = engine_misfit(spec.method, config.backend); !reason.empty()) return reason;
   if (auto reason = tuner_misfit(spec, config.backend); !reason.empty()) return reason;
   if (auto reason = gpu_misfit(spec, config.backend); !reason.empty()) return reason;
+  const bool server_has_gpu = planned_gpu(config.gpu_of_rank, config.server_rank, 0) >= 0;
+  if (auto reason = server_gpu_misfit(spec, server_has_gpu); !reason.empty()) return reason;
   if (is_tuned(spec))
     if (auto reason = why_no_step_tuner(); !reason.empty()) return reason;
   if (is_tuned(spec) && config.ranks < 2)

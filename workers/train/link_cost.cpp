@@ -12,9 +12,9 @@
 #include "workers/measure/clock.hpp"
 #include "workers/train/compute_load.hpp"
 #include "workers/train/exchange/gradient_exchange.hpp"
-#include "workers/train/exchange/gradient_server.hpp"
 #include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/queued_exchange.hpp"
+#include "workers/train/exchange/servers.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -184,6 +184,7 @@ ExchangePlan plan_of(const TrainingSpec& spec, std::size_t size, std::size_t mes
   plan.packing = spec.packing;
   plan.codec = codec_settings(spec);
   plan.server_sgd = server_sgd(spec);
+  plan.server_sums = spec.server_sums;
   plan.counts.assign(messages, size);
   // One message at a time is what an all-reduce by urgency does.
   plan.credit_bytes = (plan.servers > 0 ? size * messages : size) * sizeof(float);
@@ -238,8 +239,9 @@ std::string link_key(const TrainingSpec& spec) {
   const TrainingMethodRow& method = method_row(spec.method);
   if (method.sums == SumPlace::all_reduce && method.order == SendOrder::as_ready)
     return (method.split ? "split all-reduce" : "all-reduce") + packed + coded;
-  return fmt::format("{}|{} {}|{}|{}{}{}", method.name, spec.servers, name_of(spec.placement),
-                     largest_piece(spec), name_of(spec.optimizer), packed, coded);
+  return fmt::format("{}|{} {} {}|{}|{}{}{}", method.name, spec.servers, name_of(spec.placement),
+                     name_of(spec.server_sums), largest_piece(spec), name_of(spec.optimizer),
+                     packed, coded);
 }
 
 std::vector<TriedPath> try_paths(Communicator& comm, const std::vector<std::size_t>& counts,
@@ -296,7 +298,7 @@ LinkCost measure_link(Communicator& comm, const TrainingSpec& spec,
     std::vector<double> values(tables.size(), 0);
     if (comm.rank() < dedicated) {
       // On idle processors, and on busy ones where those are what computes.
-      GradientServer(comm, plan).serve((comm.works_on_gpu() ? 1 : 2) * (1 + kRepeats));
+      make_gradient_server(comm, plan)->serve((comm.works_on_gpu() ? 1 : 2) * (1 + kRepeats));
     } else if (comm.works_on_gpu()) {
       const auto exchange =
           make_exchange(comm, plan, worker->gradients(), worker->sums(), worker->memory());

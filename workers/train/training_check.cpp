@@ -13,7 +13,7 @@
 
 #include "core/vocabulary/digest.hpp"
 #include "workers/train/compression/codec_replay.hpp"
-#include "workers/train/exchange/gradient_server.hpp"
+#include "workers/train/exchange/servers.hpp"
 #include "workers/train/synchronisation/lazy_gradients.hpp"
 #include "workers/train/synchronisation/round_replay.hpp"
 
@@ -73,7 +73,7 @@ void compare_weights(Communicator& comm, const char* oracle, int steps,
 Outliving<StepServer> make_step_server(Communicator& comm, const ExchangePlan& plan,
                                        const TrainingSpec& spec, Micros silence) {
   if (spec.synchronisation == Synchronisation::lag) return make_lazy_server(comm, plan, silence);
-  return Outliving<StepServer>(new GradientServer(comm, plan));
+  return make_gradient_server(comm, plan);
 }
 
 namespace {
@@ -199,7 +199,7 @@ void check_coded(Communicator& comm, const ExchangePlan& plan, const TrainingSpe
   const int steps = spec.oracle;
   CodedRounds rounds;
   if (worker == nullptr) {
-    const auto server = make_outliving<GradientServer>(comm, plan);
+    const auto server = make_gradient_server(comm, plan);
     server->take_weights();
     server->serve(steps);
   } else {
@@ -229,7 +229,7 @@ void check_oracle(Communicator& comm, const ExchangePlan& plan, int steps, Train
   const double tolerance = comm.works_on_gpu() ? kGpuOracleTolerance : kOracleTolerance;
   std::vector<float> trained;
   if (worker == nullptr) {
-    const auto server = make_outliving<GradientServer>(comm, plan);
+    const auto server = make_gradient_server(comm, plan);
     server->take_weights();
     server->serve(steps);
   } else {

@@ -23,8 +23,9 @@ TradeoffFinding bottleneck_finding(const TrainingEvidence& e, bool server) {
     return {
         more > 1.1 ? "yes" : "no",
         fmt::format(
-            "a server sends {:.2f} times a worker's bytes{}", more,
-            e.server_busy ? fmt::format(", sums {:.0f} % of its step", 100 * *e.server_busy) : "")};
+            "a server sends {:.2f} times a worker's bytes{}{}", more,
+            e.server_busy ? fmt::format(", sums {:.0f} % of its step", 100 * *e.server_busy) : "",
+            e.carried_by.empty() ? "" : ", carried by " + e.carried_by)};
   }
   if (e.mean_bytes <= 0 || e.worker_bytes <= 0) return {};
   const double more = e.worker_bytes / e.mean_bytes;

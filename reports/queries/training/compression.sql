@@ -2,7 +2,9 @@
 -- row: one training cell with a codec, its median launch: bytes beside those of plain values, what encoding and decoding
 --   took, and its step over the fastest plain one in the same launches; one row for each level of groups that has a codec
 -- columns:
---   run_id environment backend architecture model batch method
+--   run_id environment backend
+--   carried_by | text | the library that moved the gradients
+--   architecture model batch method
 --   level | text | all workers; where workers form groups: within groups (group_compression), groups to server (compression)
 --   compression | text | codec of the gradients there
 --   error_feedback | integer | 1 = what encoding takes is added to the next gradient
@@ -36,7 +38,8 @@ WITH levels(level, of_groups, path) AS (
          ('within groups', 1, '$.group_compression')
 ),
 coded AS (
-  SELECT v.*, l.level, coalesce(json_extract(v.settings, l.path), 'none') AS codec,
+  SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
+         l.level, coalesce(json_extract(v.settings, l.path), 'none') AS codec,
          json_extract(t.details_json, l.path) AS figures,
          -- Of older runs everything was counted.
          1.0 * coalesce(json_extract(t.details_json, l.path || '.plain_bytes'),
@@ -74,7 +77,7 @@ numbered AS (
   LEFT JOIN plain p ON p.environment = c.environment AND p.backend = c.backend AND p.model = c.model
     AND p.batch = c.batch AND p.workers = c.workers AND p.block = c.block
 )
-SELECT a.run_id, a.environment, a.backend, a.architecture, a.model, a.batch, a.method, a.level,
+SELECT a.run_id, a.environment, a.backend, a.carried_by, a.architecture, a.model, a.batch, a.method, a.level,
        a.codec AS compression,
        json_extract(a.figures, '$.error_feedback') AS error_feedback, a.workers, a.n AS launches,
        json_extract(a.figures, '$.nominal_bytes') AS nominal_bytes,

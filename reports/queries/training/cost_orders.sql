@@ -2,7 +2,9 @@
 -- row: one training cell, over its launches: the survey's order of communication of its architecture, synchronisation and
 --   compression, evaluated for one round of the busiest rank, beside the bytes that were sent and counted
 -- columns:
---   run_id environment backend architecture model batch method
+--   run_id environment backend
+--   carried_by | text | the library that moved the gradients
+--   architecture model batch method
 --   synchronisation | text | when workers wait for each other
 --   compression | text | codec of what travels
 --   workers launches
@@ -16,7 +18,10 @@
 -- busiest, as their order is the larger one. Its logarithm counts the bits of a place; here a place takes 32. Codecs whose
 -- values say how many are kept, low rank, merges of values (gtopk) and sketches have no order.
 WITH cells AS (
-  SELECT v.*, (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.details_json, '$.pieces') p) AS parameters,
+  SELECT v.*, (
+           SELECT coalesce(json_extract(w.details_json, '$.carried_by'), json_extract(w.details_json, '$.engine')) FROM training w
+           WHERE w.measurement_id = v.measurement_row AND w.role = 'worker' ORDER BY w.rank LIMIT 1) AS carried_by,
+         (SELECT sum(json_extract(p.value, '$[1]')) FROM json_each(t.details_json, '$.pieces') p) AS parameters,
          coalesce(CAST(json_extract(v.settings, '$.density') AS REAL), 0.01) AS density,
          coalesce(CAST(json_extract(v.settings, '$.local_steps') AS REAL), 1) AS tau,
          CASE v.compression WHEN 'fp16' THEN 16 WHEN 'bf16' THEN 16 WHEN 'int8' THEN 8 WHEN 'natural' THEN 8
@@ -52,7 +57,7 @@ evaluated AS (
       WHEN 'k n (log N + 32)' THEN density * parameters * workers * (log2(parameters) + 32) END / 8 AS order_bytes
   FROM ordered
 )
-SELECT run_id, environment, backend, architecture, model, batch, method, synchronisation, compression, workers,
+SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, synchronisation, compression, workers,
        count(*) AS launches, published_order, order_bytes, avg(wire_bytes) AS wire_bytes, avg(wire_bytes) / order_bytes AS over_order,
        avg(counted_bytes) AS counted_bytes, settings
 FROM evaluated

@@ -2,7 +2,9 @@
 -- row: one training cell, the first worker in the launch with the median step: how many messages its method makes of
 --   the gradients, how large they are, and when in the step they start
 -- columns:
---   run_id environment backend architecture model batch method ranks messages
+--   run_id environment backend
+--   carried_by | text | the library that moved the gradients
+--   architecture model batch method ranks messages
 --   total_bytes | bytes, integer | of all messages, as they reach the library
 --   nominal_bytes | bytes, integer | of the values in them, as they are computed
 --   smallest_bytes | bytes, integer | the smallest message
@@ -31,7 +33,8 @@ WITH numbered AS (
   WHERE run_row = ?1 AND counts
 ),
 worker AS MATERIALIZED (
-  SELECT n.*, t.details_json AS details
+  SELECT n.*, t.details_json AS details,
+         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by
   FROM numbered n
   JOIN training t ON t.measurement_id = n.measurement_row AND t.rank = (
     SELECT min(rank) FROM training WHERE measurement_id = n.measurement_row AND role = 'worker')
@@ -99,7 +102,7 @@ timing AS (
   FROM started
   GROUP BY measurement_row
 )
-SELECT w.run_id, w.environment, w.backend, w.architecture, w.model, w.batch, w.method, w.ranks, s.messages, s.total_bytes,
+SELECT w.run_id, w.environment, w.backend, w.carried_by, w.architecture, w.model, w.batch, w.method, w.ranks, s.messages, s.total_bytes,
        s.nominal_bytes, s.smallest_bytes, s.p25_bytes, s.median_bytes, s.p75_bytes, s.largest_bytes,
        p.end_us - p.start_us AS traced_us,
        p.backward_us - p.start_us AS backward_start_us, p.backward_end_us - p.start_us AS backward_end_us,

@@ -2,7 +2,9 @@
 -- row: one training cell: the step expected from the profile and the cost table of the same launch and the
 --   measured one, by the launch with the median error
 -- columns:
---   run_id environment backend architecture model batch method ranks launches
+--   run_id environment backend
+--   carried_by | text | the library that moved the gradients
+--   architecture model batch method ranks launches
 --   step_us | us, real | one training step
 --   predicted_us | us, real | as profile and cost table have it
 --   error | real | predicted over measured step, less 1
@@ -20,7 +22,8 @@
 -- (waiting for gradients), sending (communication busy, hidden or not). within_bar: the error is at most 15 %.
 WITH launch_error AS (
   SELECT v.*, v.predicted_us / v.step_us - 1 AS error,
-         json_extract(t.details_json, '$.predicted') AS parts
+         json_extract(t.details_json, '$.predicted') AS parts,
+         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by
   FROM v_training v
   JOIN training t ON t.measurement_id = v.measurement_row AND t.rank = (
     SELECT min(rank) FROM training WHERE measurement_id = v.measurement_row AND role = 'worker')
@@ -32,7 +35,7 @@ numbered AS (
          max(abs(error)) OVER (PARTITION BY cell_id) AS worst_error
   FROM launch_error
 )
-SELECT run_id, environment, backend, architecture, model, batch, method, ranks, launches, step_us, predicted_us,
+SELECT run_id, environment, backend, carried_by, architecture, model, batch, method, ranks, launches, step_us, predicted_us,
        error, worst_error, abs(error) <= 0.15 AS within_bar,
        forward_us + backward_us + update_us AS computing_us,
        json_extract(parts, '$.computing_us') AS predicted_computing_us, exposed_us,

@@ -216,7 +216,8 @@ class ServerRingRows {
 /// The library that moved a cell's gradients, by key_without(figure, "").
 std::map<std::string, std::string> carriers_of(const Reader& reader, std::int64_t run) {
   const Table table = reader.query(
-      "SELECT m.*, max(json_extract(t.details_json, '$.carried_by')) AS carrier "
+      "SELECT m.*, max(CASE t.role WHEN 'worker' THEN "
+      "json_extract(t.details_json, '$.carried_by') END) AS carrier "
       "FROM v_measurement m JOIN training t ON t.measurement_id = m.measurement_row "
       "WHERE m.run_row = ?1 AND m.counts GROUP BY m.cell_row",
       {run});

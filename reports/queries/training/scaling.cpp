@@ -13,6 +13,7 @@ namespace {
 struct Scaled {
   std::vector<double> speedups;
   double workers = 0;
+  std::string carried_by;  ///< the library that moved the gradients
 };
 /// Run, environment, backend, model, batch, method, settings; nodes, ranks.
 using Key = std::tuple<std::string, decltype(environment_order("")), std::string, std::string,
@@ -21,7 +22,11 @@ using Key = std::tuple<std::string, decltype(environment_order("")), std::string
 void load(const Reader& reader, std::int64_t run, std::map<Key, Scaled>& cells) {
   // Rounds and answers of a server have no step that one worker's could be held against.
   const Table table = reader.query(
-      "SELECT t.*, coalesce(json_array_length(l.container_json, '$.cluster.nodes'), 1) AS nodes "
+      "SELECT t.*, coalesce(json_array_length(l.container_json, '$.cluster.nodes'), 1) AS nodes, "
+      "(SELECT coalesce(json_extract(w.details_json, '$.carried_by'), "
+      "json_extract(w.details_json, '$.engine')) FROM training w "
+      "WHERE w.measurement_id = t.measurement_row AND w.role = 'worker' ORDER BY w.rank LIMIT 1) "
+      "AS carried_by "
       "FROM v_training t JOIN launch l ON l.uuid = t.launch_id "
       "WHERE t.run_row = ?1 AND t.counts AND t.trained_as_one AND t.single_us > 0",
       {run});
@@ -34,6 +39,7 @@ void load(const Reader& reader, std::int64_t run, std::map<Key, Scaled>& cells) 
                   rows.text(i, "method"), rows.text(i, "settings"), rows.integer(i, "nodes"),
                   rows.integer(i, "ranks")}];
     cell.workers = rows.real(i, "workers").value_or(0);
+    cell.carried_by = rows.text(i, "carried_by");
     if (const auto speedup = rows.real(i, "speedup")) cell.speedups.push_back(*speedup);
   }
 }
@@ -57,6 +63,7 @@ Table scaling_table(const Reader& reader, const std::vector<std::int64_t>& runs,
     std::vector<Value> row{run,
                            environment,
                            backend_and_model.substr(0, line),
+                           or_null(cell.carried_by),
                            backend_and_model.substr(line + 1),
                            batch,
                            method,
@@ -80,7 +87,9 @@ Query scaling_query() {
               "one model, batch, method and setting on so many nodes and ranks: throughput over "
               "one worker's in the same launch, and that over the ranks",
           .columns = R"(
-run_id environment backend model batch method settings
+run_id environment backend
+carried_by | text | the library that moved the gradients
+model batch method settings
 nodes | integer | machines that the ranks were on
 ranks workers launches speedup
 efficiency | real, interval | speed-up over ranks, servers among them: 1 where every rank adds a worker's throughput

@@ -31,18 +31,30 @@ TradeoffFinding consistency_finding(const SynchronisedCell& cell) {
 TradeoffFinding frequency_finding(const SynchronisedCell& cell) {
   if (!cell.rounds_per_step) return {};
   const double sent = *cell.rounds_per_step * (1 - cell.unsent.value_or(0));
-  return {fmt::format("{:.3g} a step", sent), "exchanges in a step of each worker"};
+  // Between the starts of two, and what the busiest rank sends in each: rare ones are large bursts.
+  const double steps =
+      cell.samples / static_cast<double>(std::max<std::int64_t>(1, cell.batch * cell.workers));
+  const double exchanges = steps * sent;
+  std::string burst;
+  if (exchanges > 0 && cell.trained_us > 0) {
+    burst = fmt::format(", one every {}", format_micros(Micros(cell.trained_us / exchanges)));
+    if (cell.sent_bytes)
+      burst +=
+          " of " + format_bytes(Bytes(static_cast<std::uint64_t>(*cell.sent_bytes / exchanges)));
+  }
+  return {fmt::format("{:.3g} a step", sent), "exchanges in a step of each worker" + burst};
 }
 
 TradeoffFinding congestion_finding(const SynchronisedCell& cell) {
   if (!cell.busiest_over_mean) return {};
   return {fmt::format("{:.2f} times", *cell.busiest_over_mean),
           fmt::format(
-              "bytes of the busiest rank over a rank's mean{}",
+              "bytes of the busiest rank over a rank's mean{}{}",
               cell.sent_bytes
                   ? fmt::format("; it sent {}",
                                 format_bytes(Bytes(static_cast<std::uint64_t>(*cell.sent_bytes))))
-                  : "")};
+                  : "",
+              cell.carried_by.empty() ? "" : "; carried by " + cell.carried_by)};
 }
 
 TradeoffFinding convergence_finding(const SynchronisedCell& cell) {

@@ -78,6 +78,7 @@ std::vector<SynchronisedCell> synchronised_cells(const Reader& reader, std::int6
     one.synchronisation = rows.text(i, "synchronisation");
     one.compression = rows.text(i, "compression");
     one.settings = rows.text(i, "settings");
+    one.carried_by = rows.text(i, "carried_by");
     one.launches = rows.integer(i, "launches");
     if (one.settings.find("\"target\"") != std::string::npos) one.reached = rows.real(i, "reached");
     one.samples = rows.real(i, "samples").value_or(0);

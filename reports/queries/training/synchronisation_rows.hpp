@@ -25,6 +25,7 @@ struct SynchronisedCell {
   std::string synchronisation;
   std::string compression;
   std::string settings;
+  std::string carried_by;  ///< the library that moved the gradients; "" unknown
   std::int64_t launches = 0;
   std::optional<double> reached;  ///< launches; nullopt without a target
   double samples = 0;             ///< of all workers until the target, or until the epochs ended

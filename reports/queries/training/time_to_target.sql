@@ -30,6 +30,7 @@
 --   last_round_steps | integer | steps of the last round (adacomm)
 --   switched_after | integer | steps of each worker before workers waited otherwise (switch_to)
 --   consensus_distance | real | root of the mean squared distance from the mean, at the end
+--   spectral_gap | real | of the neighbours' mixing matrix: the larger, the faster weights come together
 --   settings
 -- The fastest median comes first. over_plain: of plain SGD (the same weights after each step, gradients as they are, no
 -- LARS, no warm-up of the rate) in the same environment, backend and task, in launches of the same block where both
@@ -40,6 +41,7 @@ WITH taken AS (
   SELECT v.*, coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
          json_extract(t.details_json, '$.accuracies[#-1][0]') AS steps_done,
          json_extract(t.details_json, '$.gossip.consensus[#-1][1]') AS distance,
+         json_extract(t.details_json, '$.gossip.spectral_gap') AS spectral_gap,
          1 - json_extract(t.details_json, '$.lag.sent') * 1.0 / json_extract(t.details_json, '$.lag.steps') AS unsent,
          json_extract(t.details_json, '$.round_steps[#-1]') AS last_round_steps,
          json_extract(t.details_json, '$.switched.worker_steps') AS switched_after,
@@ -103,7 +105,7 @@ SELECT n.run_id, n.environment, n.backend, n.architecture, n.model, n.batch, n.w
        r.low AS over_plain_low, r.high AS over_plain_high, r.samples_over AS samples_over_plain,
        r.median / r.samples_over AS sample_time_over_plain, f.median AS beyond_plain, f.low AS beyond_plain_low,
        f.high AS beyond_plain_high, f.samples_off AS beyond_samples_off, n.most AS most_stale, n.late AS dropped,
-       n.unsent, n.last_round_steps, n.switched_after, n.distance AS consensus_distance, n.settings
+       n.unsent, n.last_round_steps, n.switched_after, n.distance AS consensus_distance, n.spectral_gap, n.settings
 FROM numbered n
 JOIN met m ON m.cell_id = n.cell_id
 LEFT JOIN typical r ON r.cell_id = n.cell_id

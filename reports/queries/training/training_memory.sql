@@ -3,7 +3,9 @@
 --   one copy of the gradients and the optimizer's momentum, against what it may hold: a worker one more copy of the
 --   gradients, a server N + 1 times its shard with N workers, a worker that is a server too both
 -- columns:
---   run_id environment backend architecture model batch method
+--   run_id environment backend
+--   carried_by | text | the library that moved the gradients
+--   architecture model batch method
 --   role | text | worker, server, or both
 --   ranks workers launches
 --   unit_bytes | bytes, integer | one copy of the gradients, or a shard
@@ -22,6 +24,7 @@
 -- without communication, so with what the library and the tensors' allocator took; NULL where the kernel tells none.
 WITH held AS (
   SELECT v.*, t.role AS role, t.rank AS rank,
+         coalesce(json_extract(t.details_json, '$.carried_by'), json_extract(t.details_json, '$.engine')) AS carried_by,
          json_extract(t.details_json, '$.memory.unit_bytes') AS unit_bytes,
          json_extract(t.details_json, '$.memory.held_bytes') AS held_bytes,
          json_extract(t.details_json, '$.memory.limit_bytes') AS limit_bytes,
@@ -30,7 +33,7 @@ WITH held AS (
   FROM v_training v JOIN training t ON t.measurement_id = v.measurement_row
   WHERE v.run_row = ?1 AND v.counts
 )
-SELECT run_id, environment, backend, architecture, model, batch, method, role, ranks, workers,
+SELECT run_id, environment, backend, max(carried_by) AS carried_by, architecture, model, batch, method, role, ranks, workers,
        count(DISTINCT launch_id) AS launches, max(unit_bytes) AS unit_bytes, max(held_bytes) AS held_bytes,
        max(limit_bytes) AS limit_bytes, round(1.0 * max(held_bytes) / max(unit_bytes), 3) AS copies,
        max(staging_bytes) AS staging_bytes,

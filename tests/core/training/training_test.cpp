@@ -244,3 +244,49 @@ TEST_CASE("a tuner is refused where there is no all-reduce of the library in eac
   CHECK(tuner_table(spec) == "a/table.json");
   CHECK(tuner_file(spec).find('/') == std::string::npos);
 }
+
+TEST_CASE("servers sum on GPUs where NCCL's calls have one order", "[d-04][d-05]") {
+  TrainingSpec spec;
+  spec.method = TrainingMethod::wfbp_ps;
+  CHECK(training_cell(spec).knobs.count("server_sums") == 0);
+  spec.server_sums = ServerSums::gpu;
+  CHECK(training_cell(spec).knobs.at("server_sums") == "gpu");
+  CHECK(training_spec(training_cell(spec)).server_sums == ServerSums::gpu);
+  CHECK(training_contradiction(spec).empty());
+  CHECK(gpu_misfit(spec, Backend::nccl).empty());
+  for (const Backend other : {Backend::gloo, Backend::openmpi, Backend::cuda_aware_mpi})
+    CHECK_THAT(gpu_misfit(spec, other), ContainsSubstring("by NCCL alone"));
+  CHECK(server_gpu_misfit(spec, true).empty());
+  CHECK_THAT(server_gpu_misfit(spec, false), ContainsSubstring("take server_sums = \"chief\""));
+
+  const auto refused = [&](auto&& change) {
+    TrainingSpec other = spec;
+    change(other);
+    return training_contradiction(other);
+  };
+  CHECK_THAT(refused([](auto& s) { s.method = TrainingMethod::mg_wfbp; }),
+             ContainsSubstring("it has no server"));
+  CHECK_THAT(refused([](auto& s) { s.method = TrainingMethod::bytescheduler_ps; }),
+             ContainsSubstring("an order of its own"));
+  CHECK_THAT(refused([](auto& s) { s.placement = ServerPlacement::colocated; }),
+             ContainsSubstring("take dear"));
+  CHECK_THAT(refused([](auto& s) {
+               s.method = TrainingMethod::bsp_ps;
+               s.synchronisation = Synchronisation::asp;
+             }),
+             ContainsSubstring("whoever comes first"));
+  CHECK_THAT(refused([](auto& s) { s.compression = Codec::bf16; }),
+             ContainsSubstring("decode on their processors"));
+  CHECK(refused([](auto& s) { s.servers = 2; }).empty());
+  CHECK(refused([](auto& s) {
+          s.method = TrainingMethod::bsp_ps;
+          s.synchronisation = Synchronisation::local;
+          s.local_steps = 4;
+        }).empty());
+
+  spec.server_sums = ServerSums::chief;
+  CHECK(training_contradiction(spec).empty());
+  CHECK(server_gpu_misfit(spec, false).empty());
+  CHECK_THAT(server_gpu_misfit(spec, true), ContainsSubstring("env.DYNAMICCL_SERVER_GPU"));
+  CHECK_THAT(refused([](auto& s) { s.servers = 2; }), ContainsSubstring("feeds one server"));
+}

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "orchestrator/launch/group_commands.hpp"
@@ -374,6 +375,32 @@ env.DYNAMICCL_SERVER_GPU = ["default", "none"]
     }
   }
   CHECK(refused > 0);
+}
+
+TEST_CASE("a server sums on the GPU that it has, or is fed by a chief", "[d-04][d-05]") {
+  Capabilities can;
+  can.gpus = 3;
+  const auto plan = make_plan(
+      parsed(kTraining + R"([knobs.nccl]
+env.DYNAMICCL_SERVER_GPU = ["default", "none"]
+)",
+             {R"(axes.backend="nccl")", R"(work.0.server_sums=["host", "gpu", "chief"])"}),
+      can, nullptr);
+  std::map<std::string, int> possible;
+  for (const auto& group : plan.groups) {
+    for (const auto& cell : group.cells) {
+      if (cell.work.algorithm != "bsp-ps") continue;
+      const auto knob = cell.work.knobs.find("server_sums");
+      const std::string sums = knob == cell.work.knobs.end() ? "host" : knob->second;
+      const bool misplaced = server_without_gpu(group) ? sums == "gpu" : sums == "chief";
+      INFO(sums << ": " << cell.impossible);
+      CHECK(cell.impossible.empty() == !misplaced);
+      possible[sums] += cell.impossible.empty() ? 1 : 0;
+    }
+  }
+  CHECK(possible["gpu"] > 0);
+  CHECK(possible["chief"] == possible["gpu"]);
+  CHECK(possible["host"] == 2 * possible["gpu"]);
 }
 
 TEST_CASE("training that cannot run says why, and leaves collectives alone", "[d-40]") {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/workers/train/paced_gpu.hpp"
+#include "tests/workers/train/queued_threads.hpp"
 #include "workers/train/synchronisation/asynchronous_training.hpp"
 #include "workers/train/synchronisation/averaging.hpp"
 #include "workers/train/synchronisation/lazy_gradients.hpp"
@@ -20,84 +20,10 @@ using namespace dynamiccl::testing;
 
 namespace {
 
-/// Threads whose collectives are done when they are queued.
-class QueuedThreads final : public ThreadCommunicator {
- public:
-  using ThreadCommunicator::ThreadCommunicator;
-  void alltoallv(const void* in, void* out, const PairCounts& counts, DataType) override {
-    ++swaps;
-    for (std::size_t p = 0; p < counts.receive.size(); ++p)
-      most = std::max(most, counts.receive_at[p] + counts.receive[p]);
-    std::vector<Request> requests;
-    for (int peer = 0; peer < size(); ++peer) {
-      const auto p = static_cast<std::size_t>(peer);
-      const auto* from = static_cast<const float*>(in) + counts.send_at[p];
-      auto* to = static_cast<float*>(out) + counts.receive_at[p];
-      const auto bytes = [](int count) { return static_cast<std::size_t>(count) * sizeof(float); };
-      if (counts.receive[p] > 0)
-        requests.push_back(irecv(to, bytes(counts.receive[p]), peer, kSwapTag));
-      if (counts.send[p] > 0)
-        requests.push_back(isend(from, bytes(counts.send[p]), peer, kSwapTag));
-    }
-    for (const Request request : requests) wait(request);
-  }
-  int receive_any(void* data, std::size_t bytes, const std::vector<int>& from, int tag,
-                  Micros) override {
-    // In turn: that is one order in which they may come.
-    const int next = from[turn_++ % from.size()];
-    wait(irecv(data, bytes, next, tag));
-    return next;
-  }
-  [[nodiscard]] bool works_on_gpu() const override { return true; }
-  [[nodiscard]] GpuQueue* queue() override { return &queue_; }
-  int swaps = 0;
-  int most = 0;  ///< elements that one of them received
-
- private:
-  static constexpr int kSwapTag = -2;
-  PacedQueue queue_;
-  std::size_t turn_ = 0;
-};
-
-/// Weights that are drawn to the pixels of each batch.
-class DrawnLearner final : public StandInLearner {
- public:
-  explicit DrawnLearner(const std::vector<std::size_t>& counts) {
-    for (const std::size_t count : counts) {
-      weights_.push_back(memory_.allocate(count));
-      for (std::size_t i = 0; i < count; ++i) weights_.back().get()[i] = 0.01F * float(i % 7);
-      gradients_.push_back(memory_.allocate(count));
-      parameters_.push_back({weights_.back().get(), count, 0});
-    }
-  }
-  [[nodiscard]] int stages() const override { return 1; }
-  [[nodiscard]] NamedGpuMemory& memory() override { return memory_; }
-  void load(const Batch& batch) override { pixels_ = batch.pixels; }
-  void compute_loss() override { loss_ = 1.0 / ++losses_; }
-  [[nodiscard]] double loss() const override { return loss_; }
-  void backward() override {
-    for (std::size_t p = 0; p < parameters_.size(); ++p) {
-      for (std::size_t i = 0; i < parameters_[p].count; ++i)
-        gradients_[p].get()[i] = parameters_[p].data[i] - pixels_[i];
-      callback_(p, gradients_[p].get());
-    }
-  }
-
- private:
-  NamedGpuMemory memory_;
-  std::vector<std::shared_ptr<float>> weights_;
-  std::vector<std::shared_ptr<float>> gradients_;
-  std::vector<float> pixels_;
-  double loss_ = 0;
-  double losses_ = 0;
-};
-
-const std::vector<std::size_t> kCounts{300, 200};
-
 ExchangePlan plan_of(const TrainingSpec& spec) {
   ExchangePlan plan;
   plan.method = spec.method;
-  plan.counts = {kCounts[1], kCounts[0]};
+  plan.counts = kDrawnCounts;
   plan.pieces = cut(plan.counts, each_alone(2), 1000);
   plan.servers = architecture_of(spec.method) == Architecture::ps ? 1 : 0;
   return plan;
@@ -108,37 +34,15 @@ using Checked =
 
 /// Runs the check on each rank; every record must end well.
 void on_all_ranks(const TrainingSpec& spec, int ranks, const Checked& check) {
-  const ExchangePlan plan = plan_of(spec);
-  const auto data = open_dataset(spec);
-  Network network;
-  std::vector<CellRecord> records(static_cast<std::size_t>(ranks));
-  std::vector<std::string> failures(records.size());
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto own = static_cast<std::size_t>(rank);
-      try {
-        QueuedThreads comm(network, rank, ranks);
-        DrawnLearner learner(kCounts);
-        std::optional<TrainingWorker> worker;
-        records[own].status = CellStatus::ok;
-        records[own].training.emplace();
-        if (rank >= plan.servers) {
-          worker.emplace(spec, learner, *data, rank - plan.servers, ranks - plan.servers, 1);
-          worker->set_order({1, 0});
-        }
-        check(comm, plan, worker ? &*worker : nullptr, records[own]);
-      } catch (const std::exception& error) {
-        failures[own] = error.what();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  for (std::size_t rank = 0; rank < records.size(); ++rank) {
-    INFO("rank " << rank << ": " << failures[rank] << records[rank].reason);
-    CHECK(failures[rank].empty());
-    CHECK(records[rank].status == CellStatus::ok);
-    CHECK(records[rank].wrong == 0);
+  const auto ran = run_ranks<QueuedThreads>(
+      spec, plan_of(spec), ranks,
+      [&](QueuedThreads& comm, const ExchangePlan& plan, TrainingWorker* worker, Learner&,
+          CellRecord& record) { check(comm, plan, worker, record); });
+  for (std::size_t rank = 0; rank < ran.records.size(); ++rank) {
+    INFO("rank " << rank << ": " << ran.failures[rank] << ran.records[rank].reason);
+    CHECK(ran.failures[rank].empty());
+    CHECK(ran.records[rank].status == CellStatus::ok);
+    CHECK(ran.records[rank].wrong == 0);
   }
 }
 

@@ -41,8 +41,10 @@ void share_gpus(Job& job) {
 /// process.
 /// @param of_two how far two workers may be off: by nothing, as a sum of two does not depend on its
 /// order
-void check_against_one_process(Job& job, int workers, double of_two = 0) {
+/// @param server_gpu whether the first rank has one
+void check_against_one_process(Job& job, int workers, double of_two = 0, bool server_gpu = true) {
   share_gpus(job);
+  if (!server_gpu) job.config.gpu_of_rank.front() = -1;
   INFO(workers << " workers, " << gpu_count() << " GPUs");
   run_to_end(job);
   for (std::size_t i = 0; i < job.config.cells.size(); ++i) {
@@ -84,6 +86,20 @@ TEST_CASE("servers that are the optimizers train the same on GPUs", "[d-03]") {
   edit_specs(*served, [](TrainingSpec& spec) { spec.optimizer = OptimizerPlace::server; });
   // The server's processor rounds a product and a sum apart, a GPU's fused update does not.
   check_against_one_process(*served, 2, 1e-5);
+}
+
+TEST_CASE("a server's GPU sums, and a chief's for a server without one", "[d-04][d-05]") {
+  const int workers = GENERATE(2, 4);
+  const auto sums = GENERATE(ServerSums::gpu, ServerSums::chief);
+  const auto place = GENERATE(OptimizerPlace::worker, OptimizerPlace::server);
+  auto job = job_of(Backend::nccl, workers, {TrainingMethod::bsp_ps, TrainingMethod::wfbp_ps}, 5);
+  edit_specs(*job, [&](TrainingSpec& spec) {
+    spec.server_sums = sums;
+    spec.optimizer = place;
+  });
+  // A worker's fused update rounds elsewhere than a server's.
+  check_against_one_process(*job, workers, place == OptimizerPlace::server ? 1e-5 : 0,
+                            sums == ServerSums::gpu);
 }
 
 namespace {

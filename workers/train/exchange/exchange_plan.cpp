@@ -105,6 +105,7 @@ ExchangePlan plan_of_groups(const TrainingSpec& spec, const std::vector<Gradient
     plan.servers = servers_of(spec, 0);
     plan.colocated = spec.placement == ServerPlacement::colocated;
     plan.server_sgd = server_sgd(spec);
+    plan.server_sums = spec.server_sums;
     assign_servers(plan.pieces, plan.servers);
   }
   return plan;

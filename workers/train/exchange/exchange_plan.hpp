@@ -40,8 +40,9 @@ GradientPath choose_path(const std::vector<TriedPath>& tried);
 /// Everything that all ranks of a cell must agree on before the first step.
 struct ExchangePlan {
   TrainingMethod method = kPlainestMethod;
-  int servers = 0;                  ///< ranks 0 to servers-1; 0 without
-  bool colocated = false;           ///< servers are workers too
+  int servers = 0;                            ///< ranks 0 to servers-1; 0 without
+  bool colocated = false;                     ///< servers are workers too
+  ServerSums server_sums = ServerSums::host;  ///< of dedicated servers
   std::vector<std::size_t> counts;  ///< elements of each gradient in the flat buffer's order
   std::vector<Piece> pieces;        ///< in the order of the backward pass
   std::size_t credit_bytes = 0;     ///< ByteScheduler: bytes in flight

@@ -10,6 +10,7 @@
 #include "workers/train/compression/message_codec.hpp"
 #include "workers/train/exchange/agreed_order.hpp"
 #include "workers/train/exchange/colocated.hpp"
+#include "workers/train/exchange/gpu_pushes.hpp"
 #include "workers/train/exchange/lanes.hpp"
 #include "workers/train/exchange/ring_halves.hpp"
 
@@ -249,6 +250,7 @@ class EncodedPushes final : public Reducer {
 
 std::unique_ptr<Reducer> make_reducer(Communicator& comm, const ExchangePlan& plan,
                                       float* gradients, float* sums, CallSettings* settings) {
+  if (plan.server_sums != ServerSums::host) return make_gpu_pushes(comm, plan, gradients);
   if (plan.servers > 0) {
     const int first = plan.first_worker();
     std::unique_ptr<MessageCodec> messages;

@@ -120,8 +120,8 @@ class StagedReducer final : public Reducer {
 }  // namespace
 
 bool goes_by_host(const ExchangePlan& plan) {
-  return plan.servers > 0 || method_row(plan.method).split || plan.packing != Packing::none ||
-         plan.path.by_host;
+  return (plan.servers > 0 && plan.server_sums == ServerSums::host) ||
+         method_row(plan.method).split || plan.packing != Packing::none || plan.path.by_host;
 }
 
 std::unique_ptr<Reducer> make_staged_reducer(Communicator& comm, const ExchangePlan& plan,

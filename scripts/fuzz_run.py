@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Runs the libFuzzer program of the readers for so long on so many cores, all targets beside each other.
+
+    fuzz_run.py FOLDER SECONDS CORES OUT [--targets NAME,...] [--goal CPU_SECONDS] [--slice SECONDS] [--from STATE]
+
+FOLDER   what `scripts/fuzz.sh --pack FOLDER` made: fuzz_readers, corpus/, profiles/, lib/
+CORES    a list as taskset takes it (0-15,20) or a number of cores (the first ones this process may use)
+OUT      what it found, and what a later call goes on from: counts.json, table.jsonl, corpus.tar.xz, finds/
+--from   OUT of an earlier call (folder), copied to OUT first where OUT has no counts
+
+Every core works in slices; a slice goes to the target that is furthest from its goal of CPU seconds.
+Slices of one target share a corpus. The last part of the time goes into minimising the corpora.
+A slice ends early by a find (crash, leak, hang, memory); its input lies in finds/NAME, and the target
+goes on until it has made 10 finds in this call. Exit: 0 nothing found, 1 something found, 2 cannot run.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+FINDS_PER_CALL = 10
+START_TRIES = 20  # clang's address sanitizer does not start at some random addresses
+ADDR_NO_RANDOMIZE = 0x0040000
+NO_LEAK_CHECK = "LeakSanitizer has encountered a fatal error"
+
+
+def cores_of(text):
+    allowed = sorted(os.sched_getaffinity(0))
+    if re.fullmatch(r"\d+", text):
+        return allowed[: max(1, int(text))]
+    cores = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cores += range(int(first), int(last or first) + 1)
+    missing = [core for core in cores if core not in allowed]
+    if missing:
+        sys.exit(f"fuzz_run.py: this process may not use cores {missing}: give some of {allowed}")
+    return cores
+
+
+def settle(core):
+    """In the child: lowest priority, one core, addresses that the sanitizer can start at."""
+
+    def run():
+        os.nice(19)
+        os.sched_setaffinity(0, {core})
+        libc = ctypes.CDLL(None)
+        now = libc.personality(0xFFFFFFFF)
+        if now >= 0:
+            libc.personality(now | ADDR_NO_RANDOMIZE)
+        os.setpgid(0, 0)
+
+    return run
+
+
+class Fuzzing:
+    def __init__(self, options):
+        self.folder = pathlib.Path(options.folder).resolve()
+        self.program = self.folder / "fuzz_readers"
+        self.out = pathlib.Path(options.out).resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        memory = pathlib.Path("/dev/shm")
+        roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 << 30
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dynamiccl-fuzz-run-", dir=memory if roomy else None))
+        self.goal = options.goal
+        self.cores = cores_of(options.cores)
+        self.end = time.monotonic() + options.seconds
+        self.leaks = True
+        self.stopped = False
+        self.finds_now = {}
+        self.running = {}
+        if options.from_ and not (self.out / "counts.json").exists():
+            shutil.copytree(options.from_, self.out, dirs_exist_ok=True)
+        known = subprocess.run([self.program], env=self.environment(None), capture_output=True, text=True)
+        names = known.stdout.split()
+        if known.returncode != 0 or not names:
+            sys.exit(f"fuzz_run.py: {self.program} names no targets: {known.stderr.strip()}")
+        wanted = options.targets.split(",") if options.targets else names
+        if set(wanted) - set(names):
+            sys.exit(f"fuzz_run.py: no target {sorted(set(wanted) - set(names))}: there are {', '.join(names)}")
+        self.names = wanted
+        self.counts = {}
+        if (self.out / "counts.json").exists():
+            self.counts = json.loads((self.out / "counts.json").read_text())
+        for name in names:
+            self.counts.setdefault(name, {"cpu_s": 0.0, "executions": 0, "corpus": 0, "corpus_bytes": 0,
+                                          "edges": 0, "features": 0, "crashes": 0, "leaks": 0, "hangs": 0,
+                                          "out_of_memory": 0, "slices": 0, "start_failures": 0,
+                                          "leaks_checked": True})
+        self.unpack()
+
+    def environment(self, name):
+        made = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": str(self.scratch), "LC_ALL": "C",
+                "DYNAMICCL_FUZZ_SOURCE": str(self.folder),
+                "ASAN_OPTIONS": f"detect_leaks={int(self.leaks)}:handle_abort=1",
+                "UBSAN_OPTIONS": "print_stacktrace=1"}
+        symbolizer = shutil.which("llvm-symbolizer") or shutil.which("llvm-symbolizer-14")
+        if symbolizer:
+            made["ASAN_SYMBOLIZER_PATH"] = symbolizer
+        if name:
+            made["DYNAMICCL_FUZZ_TARGET"] = name
+            made["DYNAMICCL_FUZZ_SEEDS"] = str(self.scratch / "seeds" / name)
+        return made
+
+    def unpack(self):
+        for name in self.names:
+            for part in ("corpus", "seeds", "finds"):
+                (self.scratch / part / name).mkdir(parents=True)
+            kept = self.folder / "corpus" / name
+            if kept.is_dir():
+                shutil.copytree(kept, self.scratch / "corpus" / name, dirs_exist_ok=True)
+        packed = self.out / "corpus.tar.xz"
+        if packed.exists():
+            with tarfile.open(packed) as tar:
+                tar.extractall(self.scratch / "corpus", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+
+    def start(self, core, name, seconds, merge=False):
+        log = self.scratch / f"log-{core}"
+        corpus = self.scratch / "corpus" / name
+        flags = ["-timeout=20", "-rss_limit_mb=2048", "-max_len=65536", "-print_final_stats=1",
+                 f"-max_total_time={max(1, int(seconds))}", f"-artifact_prefix={self.scratch}/finds/{name}/"]
+        if merge:
+            small = self.scratch / "small" / name
+            small.mkdir(parents=True, exist_ok=True)
+            flags += ["-merge=1", "-verbosity=0", str(small)]
+        with open(log, "wb") as output:
+            process = subprocess.Popen([self.program, *flags, corpus, self.scratch / "seeds" / name],
+                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                       env=self.environment(name), preexec_fn=settle(core))
+        self.running[process.pid] = {"core": core, "name": name, "log": log, "seconds": seconds,
+                                     "merge": merge, "process": process, "since": time.monotonic()}
+
+    def reap(self):
+        """Waits for one child and takes over what it counted; gives its core back."""
+        while True:
+            pid, status, usage = os.wait4(-1, 0)
+            if pid in self.running:
+                break
+        slice_ = self.running.pop(pid)
+        slice_["process"].returncode = os.waitstatus_to_exitcode(status)
+        text = slice_["log"].read_text(errors="replace")
+        if not slice_["merge"]:
+            self.take(slice_, slice_["process"].returncode, text, usage.ru_utime + usage.ru_stime)
+            self.save()
+        return slice_["core"]
+
+    def take(self, slice_, code, text, cpu):
+        count = self.counts[slice_["name"]]
+        executed = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
+        if executed is None and "INFO: Seed" not in text:
+            count["start_failures"] += 1
+            return
+        if NO_LEAK_CHECK in text:
+            self.leaks = False
+            return
+        count["cpu_s"] += cpu
+        count["slices"] += 1
+        count["leaks_checked"] = count["leaks_checked"] and self.leaks
+        steps = re.findall(r"#(\d+)\t.*? cov: (\d+) ft: (\d+)", text)
+        count["executions"] += int(executed.group(1)) if executed else int(steps[-1][0]) if steps else 0
+        if steps:
+            count["edges"] = max(count["edges"], int(steps[-1][1]))
+            count["features"] = max(count["features"], int(steps[-1][2]))
+        if code == 0 or (self.stopped and code in (72, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL)):
+            return
+        kind = ("leaks" if "detected memory leaks" in text else "hangs" if code == 70 or "ERROR: libFuzzer: timeout" in text
+                else "out_of_memory" if code == 71 or "out-of-memory" in text else "crashes")
+        count[kind] += 1
+        self.finds_now[slice_["name"]] = self.finds_now.get(slice_["name"], 0) + 1
+        finds = self.out / "finds" / slice_["name"]
+        finds.mkdir(parents=True, exist_ok=True)
+        number = sum(count[each] for each in ("crashes", "leaks", "hangs", "out_of_memory"))
+        begin = max(0, text.find("ERROR:") - 2000)
+        (finds / f"{kind}-{number}.log").write_text(text[begin:begin + 20000])
+        for found in (self.scratch / "finds" / slice_["name"]).iterdir():
+            shutil.move(found, finds / found.name)
+
+    def next_target(self, slice_s):
+        """The one furthest from its goal; past all goals, the one with the least CPU time."""
+        ahead = {name: self.counts[name]["cpu_s"] for name in self.names}
+        for other in self.running.values():
+            ahead[other["name"]] += other["seconds"]
+        able = [name for name in self.names if self.finds_now.get(name, 0) < FINDS_PER_CALL
+                and self.counts[name]["start_failures"] < START_TRIES + self.counts[name]["slices"]]
+        if not able:
+            return None, 0
+        name = min(able, key=lambda each: ahead[each])
+        short = self.goal - ahead[name]
+        return name, slice_s if short <= 0 else min(slice_s, max(20, short + 2))
+
+    def fuzz(self, slice_s, until):
+        free = list(self.cores)
+        while not self.stopped:
+            while free and until - time.monotonic() >= 3:
+                name, seconds = self.next_target(slice_s)
+                if name is None:
+                    break
+                self.start(free.pop(), name, min(seconds, until - time.monotonic() - 1))
+            if not self.running:
+                break
+            free.append(self.reap())
+        self.drain(20)
+
+    def drain(self, patience):
+        """Ends what still runs: asked first, so that it prints its counts."""
+        for end, number in ((time.monotonic() + patience, signal.SIGTERM), (time.monotonic() + 2 * patience, signal.SIGKILL)):
+            for pid in self.running:
+                try:
+                    os.killpg(pid, number)
+                except ProcessLookupError:
+                    pass
+            while self.running and time.monotonic() < end:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    time.sleep(0.05)
+                elif pid in self.running:
+                    slice_ = self.running.pop(pid)
+                    slice_["process"].returncode = os.waitstatus_to_exitcode(status)
+                    if not slice_["merge"]:
+                        self.take(slice_, slice_["process"].returncode, slice_["log"].read_text(errors="replace"),
+                                  usage.ru_utime + usage.ru_stime)
+
+    def minimise(self):
+        """Keeps, of each corpus, the inputs that its coverage needs; a corpus that is not through in time stays whole."""
+        waiting = sorted(self.names, key=lambda name: -len(list((self.scratch / "corpus" / name).iterdir())))
+        free, done = list(self.cores), []
+        while (waiting or self.running) and not self.stopped and time.monotonic() < self.end - 3:
+            while waiting and free:
+                self.start(free.pop(), waiting.pop(0), self.end - 3 - time.monotonic(), merge=True)
+            try:
+                pid, status, _ = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                time.sleep(0.05)
+            elif pid in self.running:
+                slice_ = self.running.pop(pid)
+                slice_["process"].returncode = os.waitstatus_to_exitcode(status)
+                free.append(slice_["core"])
+                if slice_["process"].returncode == 0 and "MERGE-OUTER" in slice_["log"].read_text(errors="replace"):
+                    done.append(slice_["name"])
+        self.drain(1)
+        for name in done:
+            small = self.scratch / "small" / name
+            if any(small.iterdir()):
+                shutil.rmtree(self.scratch / "corpus" / name)
+                small.rename(self.scratch / "corpus" / name)
+
+    def save(self, corpora=False):
+        for name in self.names:
+            inputs = [each.stat().st_size for each in (self.scratch / "corpus" / name).iterdir()] if corpora else []
+            if corpora:
+                self.counts[name].update(corpus=len(inputs), corpus_bytes=sum(inputs))
+        part = self.out / "counts.json.part"
+        part.write_text(json.dumps(self.counts, indent=1))
+        part.rename(self.out / "counts.json")
+        with open(self.out / "table.jsonl", "w") as table:
+            for name, count in self.counts.items():
+                rate = count["executions"] / count["cpu_s"] if count["cpu_s"] else 0
+                table.write(json.dumps({"target": name, **count, "cpu_s": round(count["cpu_s"], 1),
+                                        "per_cpu_s": round(rate)}) + "\n")
+        if corpora:
+            part = self.out / "corpus.tar.xz.part"
+            with tarfile.open(part, "w:xz", preset=6) as tar:
+                for name in self.names:
+                    tar.add(self.scratch / "corpus" / name, name)
+            part.rename(self.out / "corpus.tar.xz")
+
+    def run(self, slice_s):
+        def stop(*_):
+            self.stopped = True
+            for pid in list(self.running):
+                try:
+                    os.killpg(pid, signal.SIGTERM)
+                except ProcessLookupError:
+                    pass
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        room = min(60, max(4, (self.end - time.monotonic()) * 0.12))
+        try:
+            self.fuzz(slice_s, self.end - room)
+            self.minimise()
+            self.save(corpora=True)
+        finally:
+            self.drain(1)
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        print((self.out / "table.jsonl").read_text(), end="")
+        found = sum(self.counts[name][kind] for name in self.names for kind in ("crashes", "leaks", "hangs", "out_of_memory"))
+        total = sum(self.counts[name]["executions"] for name in self.names)
+        print(json.dumps({"targets": len(self.names), "executions": total, "finds": found,
+                          "least_cpu_s": round(min(self.counts[name]["cpu_s"] for name in self.names), 1),
+                          "least_executions": min(self.counts[name]["executions"] for name in self.names)}))
+        return 1 if found else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("cores")
+    parser.add_argument("out")
+    parser.add_argument("--targets")
+    parser.add_argument("--goal", type=float, default=3600)
+    parser.add_argument("--slice", type=float, default=100)
+    parser.add_argument("--from", dest="from_")
+    options = parser.parse_args()
+    return Fuzzing(options).run(options.slice)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
