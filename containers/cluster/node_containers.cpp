@@ -192,9 +192,10 @@ std::optional<std::string> node_containers_reason(const EnvironmentProfile& prof
         "(profile cross-docker-host-network). Networks of their own would need an overlay "
         "between the engines: {}",
         overlay_line(options));
-  if (profile.launcher == LauncherPlace::inside || profile.ranks_per_container > 1)
-    return "on nodes there is a container for each rank (ranks_per_container = 1) or for all of a "
-           "node's ranks (0), with launcher = \"outside\"";
+  if (profile.launcher == LauncherPlace::inside)
+    return "on nodes the launcher is outside the containers: use kind = \"cross-docker\" with "
+           "launcher = \"outside\", and ranks_per_container = N for N ranks of a node in one "
+           "container";
   if (profile.user != Sharing::host)
     return "containers with user namespaces of their own are not started: use user = \"host\"";
   if (options.gpus_per_node > 0 && profile.gpus != GpuVisibility::none &&
@@ -249,7 +250,7 @@ void plan_node_containers(const EnvironmentProfile& profile, const StartRequest&
   shape.step_environment["PMIX_MCA_gds"] = "hash";
   // By Slurm's PMIx the ranks of a node are neighbours, and Open MPI takes for granted that such
   // share memory: containers that do not have crashed it.
-  if (profile.ipc == Sharing::private_ && profile.ranks_per_container > 0)
+  if (profile.ipc == Sharing::private_ && shape.hosts.size() > placed.size())
     shape.step_environment["OMPI_MCA_btl"] = "tcp,self";
   shape.step_rank_prefix = step_prefix(plan, engine, profile.ranks_per_container);
 }

@@ -25,7 +25,7 @@ struct ProfilePromise {
   /// The profile itself says which cores the ranks get: ranks that share one are what it asks for.
   bool binding_is_its_own = false;
 
-  /// Distinct containers that `ranks` ranks run in; 0 on bare metal.
+  /// Distinct containers that `ranks` ranks of one host run in; 0 on bare metal.
   [[nodiscard]] int containers(int ranks) const {
     if (runtimes == std::vector<std::string>{"none"}) return 0;
     if (ranks_per_container <= 0) return 1;

@@ -171,9 +171,11 @@ class Checker {
     std::map<json, std::vector<int>> containers;
     for (const auto& record : facts_) containers[container_of(record.facts)].push_back(record.rank);
     const int per_container = expected_.promise.ranks_per_container;
-    // "All ranks in one container" means one on each host.
-    const int promised =
-        per_container == 0 ? expected_.hosts : expected_.promise.containers(expected_.ranks);
+    // No container reaches over hosts.
+    std::map<std::string, int> ranks_of_host;
+    for (const auto& record : facts_) ++ranks_of_host[host_key(record.facts)];
+    int promised = 0;
+    for (const auto& [host, ranks] : ranks_of_host) promised += expected_.promise.containers(ranks);
     if (static_cast<int>(containers.size()) != promised)
       add("containers", "the ranks run in " + std::to_string(containers.size()) +
                             " container(s), but profile \"" + expected_.promise.environment +

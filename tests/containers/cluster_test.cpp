@@ -406,10 +406,12 @@ TEST_CASE("a container for each rank stands on its node, held by a connection") 
   const auto words = run_command({"sh", "-c", "printf '[%s]' " + rank.back()}).out;
   CHECK_THAT(words, StartsWith("[docker][exec][--env][DYNAMICCL_RECORDS_TOKEN][--env][A=1 2]"));
   CHECK_THAT(words, ContainsSubstring("[" + plan.containers[2].name + "][/build/worker][it's]"));
-  docker.ranks_per_container = 0;
+  // No container reaches over nodes.
+  docker.ranks_per_container = 3;
   const auto shared = plan_environment(docker, {"run-7", 4, {}, session});
   REQUIRE(shared.containers.size() == 2);
   CHECK(shared.containers[1].ranks == 2);
+  if (!find_program("ssh").empty()) CHECK_FALSE(cluster_unavailable_reason(docker, *session));
 }
 
 TEST_CASE("the agent of containers on nodes hands a command on as it is") {

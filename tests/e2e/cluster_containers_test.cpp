@@ -50,27 +50,32 @@ CommandResult on_nodes_with_engines(const std::string& name, const std::string& 
   return result;
 }
 
-/// By ssh, by job steps and by MPI's launchers; every way ends with no container left.
+/// A container for each rank and for each node, by ssh, by job steps and by MPI's launchers; every
+/// way ends with no container left.
 void check_every_way(const std::string& engine) {
   const auto run = on_nodes_with_engines(
       engine,
+      "mkdir $F/profiles; printf 'name = \"one-per-node\"\\nextends = "
+      "\"cross-docker-host-network\"\\n"
+      "ranks_per_container = 64\\n' >$F/profiles/one-per-node.toml; "
       "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\" "
-      "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out || exit; "
+      "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out --profiles $F/profiles --set '"
+      "axes.environment=[\"cross-docker-host-network\",\"one-per-node\"]' || exit; "
       "for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet | sed 's/^/left: /'; "
       "done; done; echo; " +
           std::string(kProgram) +
           " query \"SELECT json_extract(container_json, '$.cluster.start') AS start, backend, "
-          "json_extract(container_json, '$.engine') AS engine, count(DISTINCT "
+          "environment, json_extract(container_json, '$.engine') AS engine, count(DISTINCT "
           "json_extract(facts_json, '$.system.hostname')) AS containers FROM launch l JOIN "
           "v_launch v ON v.launch_row = l.id JOIN launch_rank r ON r.launch_id = l.id WHERE "
-          "l.status = 'ok' GROUP BY 1, 2 ORDER BY 1, 2\" --json --db $F/nodes.sqlite");
+          "l.status = 'ok' GROUP BY 1, 2, 3\" --json --db $F/nodes.sqlite");
   INFO(run.out << run.err);
   REQUIRE(run.exit_code == 0);
   CHECK(run.out.find("left: ") == std::string::npos);
   const auto rows = nlohmann::json::parse(run.out.substr(run.out.rfind("\n[") + 1));
-  REQUIRE(rows.size() == 9);
+  REQUIRE(rows.size() == 18);
   for (const auto& row : rows) {
-    CHECK(row["containers"] == 4);
+    CHECK(row["containers"] == (row["environment"] == "one-per-node" ? 2 : 4));
     CHECK(row["engine"] == engine);
   }
 }
@@ -109,13 +114,15 @@ void check_leftovers(const std::string& engine) {
 
 }  // namespace
 
-TEST_CASE("Docker on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
-          "[long]") {
+TEST_CASE(
+    "Docker on nodes: a container for each rank or node, by ssh, by job steps, by MPI's launchers",
+    "[long]") {
   check_every_way("docker");
 }
 
-TEST_CASE("Podman on nodes: a container for each rank, by ssh, by job steps, by MPI's launchers",
-          "[long]") {
+TEST_CASE(
+    "Podman on nodes: a container for each rank or node, by ssh, by job steps, by MPI's launchers",
+    "[long]") {
   check_every_way("podman");
 }
 

@@ -118,7 +118,7 @@ TEST_CASE("Slurm: a job that goes before and missing nodes are named", "[long]")
   const auto reason = [&](const std::string& db) {
     return rig
         .rows(db,
-              "SELECT coalesce(max(reason), '') AS text FROM launch "
+              "SELECT coalesce(group_concat(reason), '') AS text FROM launch "
               "WHERE status <> 'ok'")[0]["text"]
         .get<std::string>();
   };

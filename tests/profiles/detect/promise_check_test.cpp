@@ -268,3 +268,20 @@ TEST_CASE("ranks on several machines are held against their own machine") {
                ContainsSubstring("namespaces"));
   }
 }
+
+TEST_CASE("a container for all of a machine's ranks is one on each machine") {
+  const auto on = [](const char* boot, int base) {
+    json facts = machine(base, "docker");
+    facts["system"]["boot_id"] = boot;
+    return facts;
+  };
+  auto promise = cross_promise();
+  promise.ranks_per_container = 64;
+  const std::vector<json> hosts{machine(1, "none"), machine(1, "none")};
+  CHECK_THAT(to_text(check_promise({promise, 2, 2}, hosts, kTwo,
+                                   {{0, on("boot1", 2)}, {1, on("boot2", 3)}})),
+             !ContainsSubstring("containers:"));
+  CHECK_THAT(violations(promise, {{0, on("boot", 2)}, {1, on("boot", 3)}}),
+             ContainsSubstring("the ranks run in 2 container(s), but profile \"cross-docker\" "
+                               "promises 1 for 2 ranks"));
+}
