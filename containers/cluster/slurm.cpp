@@ -256,7 +256,10 @@ std::string ending_of(const std::string& job, const std::string& details) {
   const std::string state = word_of(details, "JobState");
   const std::string reason = word_of(details, "Reason");
   const std::string preempted = word_of(details, "PreemptTime");
-  if (state == "TIMEOUT" || reason == "TimeLimit")
+  const long limit_s = slurm_seconds(word_of(details, "TimeLimit"));
+  // Slurm ends a job some seconds after its limit, and begins no step in it then.
+  const bool over = limit_s > 0 && slurm_seconds(word_of(details, "RunTime")) >= limit_s;
+  if (state == "TIMEOUT" || reason == "TimeLimit" || (state == "RUNNING" && over))
     return fmt::format("Slurm job {} has reached its time limit of {} (cluster.time_limit)", job,
                        word_of(details, "TimeLimit"));
   if (state == "PREEMPTED" || reason == "Preempted" ||

@@ -176,6 +176,10 @@ TEST_CASE("why a job has ended is read from what Slurm says of it") {
   CHECK(ending("JobState=RUNNING Reason=None PreemptTime=None") == "");
   CHECK(ending("JobState=TIMEOUT Reason=TimeLimit") ==
         "Slurm job 7 has reached its time limit of 00:01:00 (cluster.time_limit)");
+  CHECK(ending("JobState=RUNNING Reason=None RunTime=00:00:59") == "");
+  CHECK(ending("JobState=RUNNING Reason=None RunTime=00:01:00") ==
+        ending("JobState=TIMEOUT Reason=None"));
+  CHECK(ending_of("7", "JobState=RUNNING RunTime=00:01:00 TimeLimit=UNLIMITED") == "");
   CHECK(ending("JobState=COMPLETING Reason=TimeLimit") == ending("JobState=TIMEOUT Reason=None"));
   CHECK(ending("JobState=PREEMPTED Reason=None") ==
         "Slurm job 7 was preempted: another job goes before it");
