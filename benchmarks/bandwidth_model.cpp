@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <string>
@@ -22,6 +21,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "db/store.hpp"
 #include "orchestrator/tune/grid_samples.hpp"
 #include "reports/model/table_view.hpp"

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "containers/command.hpp"
 #include "containers/host_root.hpp"
@@ -20,6 +19,7 @@
 #include "containers/unsupported.hpp"
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "embedded/apt_sh.hpp"
 #include "embedded/build_rootfs_sh.hpp"

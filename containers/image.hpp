@@ -1,12 +1,12 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "containers/engine.hpp"
 #include "containers/progress.hpp"
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "containers/environment_plan.hpp"
 #include "containers/run_folder.hpp"
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

@@ -5,10 +5,10 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "db/anonymous_words.hpp"
 #include "db/connection.hpp"
 

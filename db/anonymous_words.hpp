@@ -1,10 +1,11 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

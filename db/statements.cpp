@@ -5,9 +5,9 @@
 
 #include <chrono>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/json.hpp"
 #include "db/migrations.hpp"
 
 namespace dynamiccl {

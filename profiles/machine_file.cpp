@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/strict_toml.hpp"
 
 namespace dynamiccl {

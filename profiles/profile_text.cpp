@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/profile.hpp"
 

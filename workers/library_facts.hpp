@@ -1,8 +1,9 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

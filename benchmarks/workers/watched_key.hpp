@@ -4,10 +4,10 @@
 
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/json.hpp"
 #include "tuner/action/spaces.hpp"
 #include "tuner/agents/task_loop.hpp"
 #include "tuner/simulator/arm_model.hpp"

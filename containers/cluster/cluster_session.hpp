@@ -3,7 +3,6 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "containers/cluster/slurm_queue.hpp"
 #include "containers/command.hpp"
 #include "containers/progress.hpp"
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/node_places.hpp"
 
 namespace dynamiccl {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "containers/engine.hpp"
 #include "containers/held_command.hpp"
 #include "containers/running_environment.hpp"
+#include "core/vocabulary/json.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 namespace {

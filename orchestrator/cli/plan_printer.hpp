@@ -1,8 +1,8 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/vocabulary/json.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/launch/launch.hpp"
 #include "orchestrator/plan/plan.hpp"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/fixes.hpp"
@@ -38,7 +39,7 @@ std::size_t usable_cpus(const std::vector<json>& facts) {
     const json& affinity = fact(rank, "process", "affinity");
     if (!affinity.is_array()) continue;
     for (const json& cpu : affinity)
-      if (cpu.is_number_integer()) cpus.insert(cpu.get<int>());
+      if (const auto number = whole_number<int>(cpu)) cpus.insert(*number);
   }
   return cpus.size();
 }
@@ -81,13 +82,13 @@ std::optional<Symptom> look_for_cpu_quota(const Symptoms& symptoms) {
                              ? std::min(symptoms.profile.ranks_per_container, symptoms.ranks)
                              : symptoms.ranks;
     if (limit.get<double>() >= together) continue;
-    const json& throttled = fact(facts, "cgroup", "nr_throttled");
+    const auto throttled =
+        whole_number<std::uint64_t>(fact(facts, "cgroup", "nr_throttled")).value_or(0);
     return Symptom{
-        fmt::format("the cgroup may take {:g} cores for {} rank{}{}", limit.get<double>(), together,
-                    together == 1 ? "" : "s",
-                    throttled.is_number_integer() && throttled.get<long>() > 0
-                        ? fmt::format(" and was throttled in {} periods", throttled.get<long>())
-                        : ""),
+        fmt::format(
+            "the cgroup may take {:g} cores for {} rank{}{}", limit.get<double>(), together,
+            together == 1 ? "" : "s",
+            throttled > 0 ? fmt::format(" and was throttled in {} periods", throttled) : ""),
         all_that_ran(symptoms)};
   }
   return std::nullopt;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/gpu_path.hpp"
@@ -99,12 +100,12 @@ void find_folders_apart(const Symptoms& symptoms, std::vector<Trouble>& found) {
 
 /// Rings lie in memory of the sending rank's container, whatever its /dev/shm holds.
 void find_little_memory(const json& facts, int ranks, std::vector<Trouble>& found) {
-  const json& limit = fact(facts, "cgroup", "memory_limit_bytes");
+  const auto limit = whole_number<std::uint64_t>(fact(facts, "cgroup", "memory_limit_bytes"));
   const Bytes needed = ring_memory(ranks);
-  if (!limit.is_number_unsigned() || limit.get<std::uint64_t>() >= needed.count()) return;
+  if (!limit || *limit >= needed.count()) return;
   add(found,
       {fmt::format("a container's memory limit is {}, and the rings of one communicator take {}",
-                   format_bytes(Bytes(limit.get<std::uint64_t>())), format_bytes(needed)),
+                   format_bytes(Bytes(*limit)), format_bytes(needed)),
        fmt::format("--memory {}m or more, beside what the program needs", needed.count() >> 20)});
 }
 
@@ -113,13 +114,12 @@ void find_small_dev_shm(const Symptoms& symptoms, std::vector<Trouble>& found) {
   std::map<json, std::uint64_t> sharing;
   for (const json& facts : symptoms.facts) ++sharing[namespace_identity(facts, "shm")];
   for (const json& facts : symptoms.facts) {
-    const json& size = fact(facts, "shm", "size_bytes");
+    const auto size = whole_number<std::uint64_t>(fact(facts, "shm", "size_bytes"));
     const std::uint64_t needed = sharing[namespace_identity(facts, "shm")] * kNcclSegmentBytes;
-    if (!size.is_number_unsigned() || size.get<std::uint64_t>() >= needed) continue;
-    add(found,
-        {fmt::format("/dev/shm holds {}, and NCCL's own segments take {} there",
-                     format_bytes(Bytes(size.get<std::uint64_t>())), format_bytes(Bytes(needed))),
-         "--shm-size 1g (shm_size = \"1GiB\")"});
+    if (!size || *size >= needed) continue;
+    add(found, {fmt::format("/dev/shm holds {}, and NCCL's own segments take {} there",
+                            format_bytes(Bytes(*size)), format_bytes(Bytes(needed))),
+                "--shm-size 1g (shm_size = \"1GiB\")"});
   }
 }
 
@@ -158,17 +158,16 @@ std::string folder_line(const Symptoms& symptoms) {
   if (!troubles(symptoms).empty()) return "";
   for (const json& facts : symptoms.facts) {
     const json& meeting = fact(facts, "shm", "meeting");
-    if (!meeting.is_object() || !meeting.value("path", json()).is_string() ||
-        !meeting.value("mode", json()).is_number_unsigned())
-      continue;
-    const json& limit = fact(facts, "cgroup", "memory_limit_bytes");
+    if (!meeting.is_object() || !meeting.value("path", json()).is_string()) continue;
+    const auto mode = whole_number<unsigned>(meeting.value("mode", json()));
+    if (!mode) continue;
+    const auto limit = whole_number<std::uint64_t>(fact(facts, "cgroup", "memory_limit_bytes"));
     return fmt::format(
         "shared folder {}: {}, mode {:o}, takes sockets, the same for all ranks; rings of {} a "
         "communicator in memory ({}); locks no memory",
-        meeting["path"].get<std::string>(), fact_text(facts["shm"], "meeting", "filesystem"),
-        meeting["mode"].get<unsigned>(), format_bytes(ring_memory(symptoms.ranks)),
-        limit.is_number_unsigned() ? "limit " + format_bytes(Bytes(limit.get<std::uint64_t>()))
-                                   : "no limit");
+        meeting["path"].get<std::string>(), fact_text(facts["shm"], "meeting", "filesystem"), *mode,
+        format_bytes(ring_memory(symptoms.ranks)),
+        limit ? "limit " + format_bytes(Bytes(*limit)) : "no limit");
   }
   return "";
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/fixes.hpp"
 #include "profiles/detect/fact_access.hpp"
@@ -29,9 +30,8 @@ std::string nccl_setting(const EnvironmentProfile& profile, const std::string& n
 
 int gpus_of(const json& machine) {
   for (const char* key : {"usable", "on_bus_nvidia"})
-    if (const json& count = fact(machine, "gpu", key);
-        count.is_number_integer() && count.get<int>() > 0)
-      return count.get<int>();
+    if (const auto count = whole_number<int>(fact(machine, "gpu", key)).value_or(0); count > 0)
+      return count;
   return 0;
 }
 

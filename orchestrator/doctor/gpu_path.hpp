@@ -1,9 +1,9 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/profile.hpp"
 
 namespace dynamiccl {

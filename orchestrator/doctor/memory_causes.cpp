@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "orchestrator/doctor/fixes.hpp"
@@ -68,9 +69,9 @@ std::string why_refused(const json& facts) {
   const json& capabilities = fact(facts, "process", "capabilities");
   if (capabilities.is_object() && capabilities.value("sys_ptrace", json()) == false)
     reasons.emplace_back("no CAP_SYS_PTRACE");
-  if (const json& scope = fact(facts, "cma", "yama_ptrace_scope");
-      scope.is_number_integer() && scope.get<int>() > 0)
-    reasons.push_back(fmt::format("kernel.yama.ptrace_scope is {}", scope.get<int>()));
+  if (const auto scope = whole_number<int>(fact(facts, "cma", "yama_ptrace_scope")).value_or(0);
+      scope > 0)
+    reasons.push_back(fmt::format("kernel.yama.ptrace_scope is {}", scope));
   if (fact(facts, "process", "seccomp") == 2) reasons.emplace_back("a seccomp filter is on");
   return join(reasons, ", ");
 }
@@ -193,15 +194,14 @@ Fix fix_separate_memory(const Symptoms& symptoms) {
 std::optional<Symptom> look_for_small_shm(const Symptoms& symptoms) {
   std::set<json> seen;
   for (const json& facts : symptoms.facts) {
-    const json& size = fact(facts, "shm", "size_bytes");
+    const auto size = whole_number<std::uint64_t>(fact(facts, "shm", "size_bytes"));
     // A /dev/shm that one rank has for itself carries no messages.
     const bool shared = !seen.insert(namespace_identity(facts, "shm")).second;
-    if (!shared || !size.is_number_integer() || size.get<std::uint64_t>() >= kSmallShmBytes)
-      continue;
+    if (!shared || !size || *size >= kSmallShmBytes) continue;
     auto backends = mpis(symptoms, [](const BackendLook&) { return true; });
-    std::string evidence = fmt::format("/dev/shm holds {}; ranks that share it need {} or more",
-                                       format_bytes(Bytes(size.get<std::uint64_t>())),
-                                       format_bytes(Bytes(kSmallShmBytes)));
+    std::string evidence =
+        fmt::format("/dev/shm holds {}; ranks that share it need {} or more",
+                    format_bytes(Bytes(*size)), format_bytes(Bytes(kSmallShmBytes)));
     for (const auto& look : symptoms.looks)
       if (look.backend == Backend::mpich && !look.failure.empty())
         evidence += "; MPICH gives up in MPI_Init";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/doctor/causes.hpp"
 #include "profiles/detect/fact_access.hpp"
@@ -151,14 +152,13 @@ json to_json(const Finding& finding) {
 std::string machine_line(const json& host) {
   std::vector<std::string> parts;
   if (const auto model = fact_text(host, "cpu", "model"); !model.empty()) parts.push_back(model);
-  if (const json& cores = fact(host, "cpu", "cores"); cores.is_number_integer())
-    parts.push_back(fmt::format("{} cores", cores.get<int>()));
+  if (const auto cores = whole_number<int>(fact(host, "cpu", "cores")))
+    parts.push_back(fmt::format("{} cores", *cores));
   if (const json& memory = fact(host, "memory", "total_bytes"); memory.is_number())
     parts.push_back(fmt::format("{:.0f} GiB", memory.get<double>() / (1U << 30)));
   if (const auto kernel = fact_text(host, "system", "kernel"); !kernel.empty())
     parts.push_back("Linux " + kernel);
-  const json& gpus = fact(host, "gpu", "usable");
-  const int count = gpus.is_number_integer() ? gpus.get<int>() : 0;
+  const int count = whole_number<int>(fact(host, "gpu", "usable")).value_or(0);
   parts.push_back(count == 0 ? "no GPU" : fmt::format("{} GPUs", count));
   return join(parts, ", ");
 }

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "containers/cluster/cluster_session.hpp"
+#include "core/vocabulary/json.hpp"
 #include "orchestrator/doctor/pair_search.hpp"
 #include "orchestrator/launch/launch.hpp"
 #include "orchestrator/run/console.hpp"

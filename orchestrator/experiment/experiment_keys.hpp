@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/keys.hpp"
 
 namespace dynamiccl {

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/units.hpp"
 #include "core/wire/run_config.hpp"
 #include "profiles/table_reader.hpp"

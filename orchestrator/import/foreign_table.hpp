@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "db/foreign_run.hpp"
 

@@ -6,11 +6,11 @@
 #include <array>
 #include <cctype>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 

@@ -2,12 +2,12 @@
 
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "containers/cluster/cluster_session.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/json.hpp"
 #include "db/store.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/launch/cadence.hpp"

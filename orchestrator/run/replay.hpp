@@ -1,9 +1,9 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/launch/launch.hpp"
 #include "reports/model/leaf_difference.hpp"

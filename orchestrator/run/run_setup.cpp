@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/usable_cores.hpp"
 #include "orchestrator/experiment/protocol.hpp"
 #include "orchestrator/launch/identity.hpp"

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "containers/processes.hpp"
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 namespace {

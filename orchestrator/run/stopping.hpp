@@ -1,12 +1,12 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/statistics/verdict.hpp"
+#include "core/vocabulary/json.hpp"
 #include "db/store.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "reports/model/table_view.hpp"
 #include "tuner/state/state_from_regime.hpp"

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 
@@ -22,7 +23,7 @@ std::map<int, int> cores_of_cpus(const json& facts) {
   for (const json& cpus : cores) {
     if (cpus.is_array())
       for (const json& cpu : cpus)
-        if (cpu.is_number_integer()) core_of[cpu.get<int>()] = core;
+        if (const auto number = whole_number<int>(cpu)) core_of[*number] = core;
     ++core;
   }
   return core_of;
@@ -113,7 +114,8 @@ std::set<int> allowed_cpus(const json& facts, const std::map<int, int>& core_of)
   const json& affinity = fact(facts, "process", "affinity");
   if (!affinity.is_array()) return cpus;
   for (const json& cpu : affinity)
-    if (cpu.is_number_integer() && core_of.contains(cpu.get<int>())) cpus.insert(cpu.get<int>());
+    if (const auto number = whole_number<int>(cpu); number && core_of.contains(*number))
+      cpus.insert(*number);
   return cpus;
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "core/wire/record.hpp"
 
 namespace dynamiccl {

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl {

@@ -2,10 +2,10 @@
 
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/vocabulary.hpp"
 #include "profiles/detect/node_places.hpp"
 

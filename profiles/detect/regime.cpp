@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "profiles/detect/link_rates.hpp"
@@ -94,8 +95,8 @@ Ingredient single_copy(const HostGroups& hosts) {
 
 Ingredient small_shm(const HostGroups& hosts) {
   const bool large = all_ranks(hosts, [](const json& facts) {
-    const json& size = fact(facts, "shm", "size_bytes");
-    return !size.is_number_integer() || size.get<std::uint64_t>() >= kSmallShmBytes;
+    const auto size = whole_number<std::uint64_t>(fact(facts, "shm", "size_bytes"));
+    return !size || *size >= kSmallShmBytes;
   });
   return {!large, large ? "no /dev/shm is below 32 MiB" : "a /dev/shm is below 32 MiB"};
 }
@@ -206,14 +207,13 @@ json features(const std::vector<json>& facts, const HostGroups& hosts, const Reg
   for (std::size_t i = 0; i < kOrdinal.size(); ++i)
     if (where == kOrdinal[i]) ordinal = i;
   json nvlink;
-  json gpus;
+  std::size_t gpus = 0;
   if (!facts.empty()) {
     nvlink = fact(facts.front(), "gpu", "nvlink");
-    gpus = fact(facts.front(), "gpu", "on_bus_nvidia");
+    gpus = whole_number<std::size_t>(fact(facts.front(), "gpu", "on_bus_nvidia")).value_or(0);
   }
   json pcie_only;  // a question only where there are several GPUs
-  if (nvlink.is_boolean() && gpus.is_number_integer() && gpus.get<std::size_t>() > 1)
-    pcie_only = !nvlink.get<bool>();
+  if (nvlink.is_boolean() && gpus > 1) pcie_only = !nvlink.get<bool>();
   const bool rdma =
       is("inter_link", "infiniband") || is("inter_link", "roce-v1") || is("inter_link", "roce-v2");
   const auto intra = intra_rate(facts, all.at("intra_link").value.get<std::string>());

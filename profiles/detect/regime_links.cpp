@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/fact_access.hpp"
 
 namespace dynamiccl {
@@ -46,8 +47,7 @@ bool peers_are_visible(const HostGroups& hosts) {
   for (const auto& [host, ranks] : hosts) {
     if (ranks.size() < 2) continue;
     for (const json* facts : ranks) {
-      const json& usable = fact(*facts, "gpu", "usable");
-      if (!usable.is_number_integer() || usable.get<std::size_t>() < 2) return false;
+      if (whole_number<std::size_t>(fact(*facts, "gpu", "usable")).value_or(0) < 2) return false;
     }
   }
   return true;
@@ -129,11 +129,11 @@ struct Link {
 
 /// The fastest RDMA port that this process may use.
 std::optional<Link> rdma_link(const json& facts, const RegimeContext& context) {
-  const json& usable = fact(facts, "rdma", "usable_devices");
+  const auto usable = whole_number<std::size_t>(fact(facts, "rdma", "usable_devices")).value_or(0);
   const bool blocked = !backend_facts(context.backend).only_transport.empty() ||
                        variable(facts, "NCCL_IB_DISABLE") == "1" ||
                        variable(facts, "NCCL_NET") == "Socket";
-  if (blocked || !usable.is_number_integer() || usable.get<std::size_t>() == 0) return std::nullopt;
+  if (blocked || usable == 0) return std::nullopt;
   std::optional<Link> best;
   double best_rate = -1;
   const json& devices = fact(facts, "rdma", "devices");
@@ -194,8 +194,7 @@ bool library_loaded(const json& facts, std::string_view name) {
 }
 
 bool nvswitch_present(const json& facts) {
-  const json& switches = fact(facts, "gpu", "nvswitches");
-  if (switches.is_number_integer() && switches.get<std::size_t>() > 0) return true;
+  if (whole_number<std::size_t>(fact(facts, "gpu", "nvswitches")).value_or(0) > 0) return true;
   const json& nvml = fact(facts, "gpu", "nvml");
   if (!nvml.is_object() || !nvml.contains("devices") || !nvml["devices"].is_array()) return false;
   for (const json& device : nvml["devices"]) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/statistics/alpha_beta.hpp"
 #include "core/statistics/saturation.hpp"
 #include "core/statistics/statistics.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "core/vocabulary/units.hpp"
 #include "reports/model/table_view.hpp"

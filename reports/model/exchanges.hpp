@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/training/synchronisation.hpp"
+#include "core/vocabulary/json.hpp"
 #include "reports/model/figures.hpp"
 
 namespace dynamiccl {

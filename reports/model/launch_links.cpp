@@ -1,10 +1,10 @@
 #include "reports/model/launch_links.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/fact_access.hpp"
 #include "reports/model/table_view.hpp"
 

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

@@ -1,8 +1,8 @@
 #include "reports/model/placements.hpp"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/vocabulary/json.hpp"
 #include "reports/model/leaf_difference.hpp"
 #include "reports/model/table_view.hpp"
 

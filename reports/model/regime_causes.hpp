@@ -1,12 +1,12 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "db/reader.hpp"
 
 namespace dynamiccl {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/vocabulary/json.hpp"
 #include "reports/model/table_view.hpp"
 
 namespace dynamiccl {

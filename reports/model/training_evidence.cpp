@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
 #include "core/statistics/statistics.hpp"
 #include "core/statistics/warmup.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/stragglers.hpp"
 #include "reports/model/table_view.hpp"

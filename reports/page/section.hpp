@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "db/reader.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/leaf_difference.hpp"

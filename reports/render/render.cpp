@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/render/humanise.hpp"

@@ -2,9 +2,10 @@
 
 #include <sys/types.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl::testing {
 

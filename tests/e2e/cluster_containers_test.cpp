@@ -4,10 +4,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cluster_rig.hpp"
 #include "containers/image.hpp"
+#include "core/vocabulary/json.hpp"
 
 using namespace dynamiccl;
 namespace fs = std::filesystem;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "containers/command.hpp"
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

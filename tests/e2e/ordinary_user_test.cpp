@@ -4,9 +4,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "containers/paths.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tests/containers/real_support.hpp"
 #include "tests/containers/temp_user.hpp"

@@ -2,10 +2,11 @@
 
 #include <sys/types.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

@@ -8,7 +8,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+
+#include "core/vocabulary/json.hpp"
 
 using namespace dynamiccl;
 using Catch::Matchers::ContainsSubstring;
@@ -301,4 +302,8 @@ TEST_CASE("every profile of the tree comes back from what is stored of it") {
   }
   CHECK_THROWS_AS(profile_from_json("{}"), Error);
   CHECK_THROWS_AS(profile_from_json("no json"), Error);
+  auto stored = nlohmann::json::parse(to_json(parse_profile(kCross, "p.toml")));
+  stored["shm_size_bytes"] = -1;
+  CHECK_THROWS_WITH(profile_from_json(stored.dump()),
+                    ContainsSubstring("stored profile: a whole number from 0 to"));
 }

@@ -45,6 +45,41 @@ TEST_CASE("a header in which no key begins is refused with its line") {
   }
 }
 
+// Calls that toml++ by itself answers with __builtin_unreachable(), which no constant may reach.
+static_assert(!toml::impl::is_non_ascii_horizontal_whitespace(U'\u00E9'));
+static_assert(!toml::impl::is_non_ascii_horizontal_whitespace(U'\u0499'));
+static_assert(!toml::impl::is_non_ascii_horizontal_whitespace(U'\u3001'));
+static_assert(!toml::impl::is_non_ascii_horizontal_whitespace(U'\uFEFD'));
+static_assert(toml::impl::is_non_ascii_horizontal_whitespace(U'\u00A0'));
+static_assert(toml::impl::is_non_ascii_horizontal_whitespace(U'\u2003'));
+static_assert(toml::impl::is_non_ascii_horizontal_whitespace(U'\u3000'));
+static_assert(toml::impl::is_non_ascii_horizontal_whitespace(U'\uFEFF'));
+
+TEST_CASE("letters of every script stand in texts and comments, and nowhere else") {
+  for (const std::string letter :
+       {"\u00E9", "\u0416", "\u3042", "\uFEFD", "\u4E2D", "\U0001F600"}) {
+    INFO(letter);
+    const auto table = parse_toml("# " + letter + "\na = \"" + letter + "\"\nb = \"\"\"\n" +
+                                      letter + " \\\n  " + letter + "\"\"\"\n",
+                                  "x.toml");
+    CHECK(table["a"].value<std::string>() == letter);
+    CHECK(table["b"].value<std::string>() == letter + " " + letter);
+    for (const std::string& damaged :
+         {letter, "a = 1 " + letter, "a = 1" + letter, "[" + letter + "]",
+          "a = [1, " + letter + "]", "a = \"\"\"\\" + letter + "\"\"\"", "a" + letter + " = 1",
+          "a = " + letter}) {
+      INFO(damaged);
+      try {
+        parse_toml("z = 1\n" + damaged + "\n", "x.toml");
+        FAIL("accepted");
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::input);
+        CHECK(std::string(error.what()).starts_with("x.toml:2:"));
+      }
+    }
+  }
+}
+
 TEST_CASE("dots in texts, comments and numbers are no parts of a key") {
   const std::string dots(50, '.');
   const auto table =

@@ -153,6 +153,18 @@ TEST_CASE("the layer rule sees what it forbids") {
             .empty());
 }
 
+// A unit that reads JSON without it would bring the unchecked reading of integers back, for others
+// of its program too.
+TEST_CASE("JSON comes by the header that checks its integers") {
+  auto folders = product_folders();
+  folders.insert(folders.end(), {"benchmarks", "tests"});
+  std::vector<std::string> found;
+  for (const auto& file : source_files(folders, {".hpp", ".cpp", ".h", ".cu"}))
+    for (const auto& include : includes_of(file, "<", ">"))
+      if (include == "nlohmann/json.hpp") found.push_back(file.path);
+  CHECK(found == std::vector<std::string>{"core/vocabulary/json.hpp"});
+}
+
 namespace {
 
 /// A header and its source are one unit; what a unit's files include, by unit.

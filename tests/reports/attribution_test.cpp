@@ -1,9 +1,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/vocabulary/json.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"
 #include "tests/db/synthetic.hpp"

@@ -5,9 +5,9 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "reports/render/comparison_junit.hpp"
 #include "reports/render/comparison_render.hpp"
 #include "reports/render/render.hpp"

@@ -2,8 +2,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "db/decision_log.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/page/html_report.hpp"

@@ -1,6 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "reports/render/humanise.hpp"
 #include "reports/render/render.hpp"
 #include "reports/render/report.hpp"

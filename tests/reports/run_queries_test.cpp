@@ -2,8 +2,8 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/run_facts.hpp"

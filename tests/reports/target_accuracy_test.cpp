@@ -4,10 +4,10 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/training/training.hpp"
+#include "core/vocabulary/json.hpp"
 #include "reports/model/synchronisation_modes.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/registry.hpp"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "core/vocabulary/json.hpp"
 #include "tuner/trigger/latency_trace.hpp"
 #include "tuner/trigger/trigger.hpp"
 
@@ -56,6 +57,14 @@ TEST_CASE("a damaged trace file says what to do") {
   using Catch::Matchers::ContainsSubstring;
   CHECK_THROWS_WITH(parse_traces(text.substr(0, text.size() - 1), "t.bin"),
                     ContainsSubstring("t.bin: trace 1 ends early"));
+  // Calls beyond all memory, and a number of calls that is none.
+  for (const auto& [calls, complaint] :
+       {std::pair{"4611686018427387904", "t.bin: trace 1 ends early"}, {"-1", "a whole number"}}) {
+    auto head = nlohmann::json::parse(text.substr(0, text.find('\n')));
+    head["calls"] = nlohmann::json::parse(calls);
+    CHECK_THROWS_WITH(parse_traces(head.dump() + text.substr(text.find('\n')), "t.bin"),
+                      ContainsSubstring(complaint));
+  }
   CHECK_THROWS_WITH(parse_traces("{}\n", "t.bin"), ContainsSubstring("record_traces.sh"));
   CHECK_THROWS_WITH(parse_traces("nothing", "t.bin"), ContainsSubstring("damaged head"));
 }

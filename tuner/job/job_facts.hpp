@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/regime.hpp"
 #include "tuner/action/spaces.hpp"
 #include "tuner/state/state.hpp"

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/statistics/statistics.hpp"
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "tuner/learn/search_score.hpp"
 #include "tuner/learn/trainer.hpp"
@@ -167,7 +167,7 @@ std::string csv(const json& rows, const std::vector<std::string>& columns) {
     for (std::size_t c = 0; c < columns.size(); ++c) {
       const json& value = row.at(columns[c]);
       text += value.is_string()           ? value.get<std::string>()
-              : value.is_number_integer() ? fmt::format("{}", value.get<std::int64_t>())
+              : value.is_number_integer() ? value.dump()
                                           : fmt::format("{:.6g}", value.get<double>());
       text += c + 1 == columns.size() ? '\n' : ',';
     }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/vocabulary/json.hpp"
 #include "tuner/policy/network.hpp"
 
 namespace dynamiccl {

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "tuner/agents/agent.hpp"
 #include "tuner/guards/guards.hpp"
 #include "tuner/reward/reward.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/vocabulary/backend.hpp"
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/link_tier.hpp"
 #include "profiles/detect/pair_places.hpp"
 
@@ -87,13 +88,10 @@ State state_from_regime(const json& regime, int nodes) {
   State state;
   const auto feature = [&](const char* key) -> const json& { return at(regime, "features", key); };
   state.cross_container = flag(feature("is_cross_container"));
-  const json& runtime = feature("container_runtime");
-  if (runtime.is_number_integer()) {
-    const auto place = runtime.get<std::int64_t>();
-    const auto& entries = NameTable<EnvironmentKind>::entries;
-    if (place >= 0 && place < static_cast<std::int64_t>(entries.size()))
-      state.runtime = entries[static_cast<std::size_t>(place)].value;
-  }
+  const auto& runtimes = NameTable<EnvironmentKind>::entries;
+  if (const auto place = whole_number<std::size_t>(feature("container_runtime"));
+      place && *place < runtimes.size())
+    state.runtime = runtimes[*place].value;
   const std::string inside = text(at(regime, "ingredients", "intra_link"));
   // Memory of the host all the same.
   state.intra_link = inside == "folder" ? IntraLink::shm : find_named<IntraLink>(inside);

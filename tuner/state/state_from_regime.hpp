@@ -1,7 +1,6 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "core/vocabulary/json.hpp"
 #include "tuner/state/state.hpp"
 #include "tuner/state/task_key.hpp"
 

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/regime.hpp"
 #include "tuner/action/action_space.hpp"
 #include "tuner/state/task_key.hpp"

@@ -17,17 +17,16 @@ static_assert(std::endian::native == std::endian::little, "trace files are littl
 
 constexpr double kStepsPerE = 64;
 
-LatencyTrace parse_head(const std::string& line) {
+/// @returns how many calls follow, as the head says
+std::size_t parse_head(const std::string& line, LatencyTrace& trace) {
   const json head = json::parse(line);
-  LatencyTrace trace;
   trace.backend = head.at("backend").get<std::string>();
   trace.algorithm = head.at("algorithm").get<std::string>();
   trace.size = Bytes{head.at("size_bytes").get<std::uint64_t>()};
   trace.ranks = head.at("ranks").get<int>();
   if (!head.at("load_at").is_null()) trace.load_at = head.at("load_at").get<std::size_t>();
   trace.conditions = head.at("conditions");
-  trace.codes.resize(head.at("calls").get<std::size_t>());
-  return trace;
+  return head.at("calls").get<std::size_t>();
 }
 
 }  // namespace
@@ -61,19 +60,22 @@ std::vector<LatencyTrace> parse_traces(const std::string& text, const std::strin
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     LatencyTrace trace;
+    std::size_t calls = 0;
     try {
-      trace = parse_head(text.substr(at, end - at));
+      calls = parse_head(text.substr(at, end - at), trace);
     } catch (const json::exception& error) {
       throw Error(ErrorKind::data,
                   fmt::format("{}: trace {} has a damaged head: {}; record it anew with "
                               "scripts/record_traces.sh",
                               source, traces.size() + 1, error.what()));
     }
-    const std::size_t bytes = trace.codes.size() * sizeof(std::uint16_t);
-    if (end == std::string::npos || bytes > text.size() - end - 1)
+    // Before memory is taken for them.
+    if (end == std::string::npos || calls > (text.size() - end - 1) / sizeof(std::uint16_t))
       throw Error(ErrorKind::data, fmt::format("{}: trace {} ends early; record it anew with "
                                                "scripts/record_traces.sh",
                                                source, traces.size() + 1));
+    trace.codes.resize(calls);
+    const std::size_t bytes = calls * sizeof(std::uint16_t);
     std::memcpy(trace.codes.data(), text.data() + end + 1, bytes);
     at = end + 1 + bytes;
     traces.push_back(std::move(trace));

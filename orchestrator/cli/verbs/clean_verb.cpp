@@ -3,10 +3,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "containers/cluster/slurm.hpp"
 #include "containers/environment.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "db/reader.hpp"
 #include "db/store.hpp"

@@ -4,11 +4,11 @@
 
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "containers/environment.hpp"
 #include "containers/image.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/messages.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/launch/group_commands.hpp"

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "core/vocabulary/digest.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/decision_log.hpp"
 #include "db/foreign_run.hpp"

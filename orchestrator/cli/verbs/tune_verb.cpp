@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "containers/environment.hpp"
 #include "core/statistics/verdict.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/cli/verbs/tune_arguments.hpp"

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/vocabulary/json.hpp"
 #include "orchestrator/tune/job/job_tuning.hpp"
 
 namespace dynamiccl {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "profiles/detect/probes/probe.hpp"
 
@@ -136,8 +137,7 @@ NvlinkState nvlink_state(const PciScan& scan, const Known<nlohmann::json>& nvml)
   if (nvml) {
     int active = 0;
     for (const auto& device : nvml_devices(nvml)) {
-      const auto links = device.value("nvlinks_active", nlohmann::json());
-      active += links.is_number_integer() ? links.get<int>() : 0;
+      active += whole_number<int>(device.value("nvlinks_active", nlohmann::json())).value_or(0);
     }
     return {{active > 0, ""}, "NVML: " + std::to_string(active) + " active links"};
   }

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 

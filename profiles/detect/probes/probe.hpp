@@ -1,9 +1,9 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/probes/live_system.hpp"
 #include "profiles/detect/probes/probe_root.hpp"
 

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/malloc_settings.hpp"
 #include "core/vocabulary/setting.hpp"
 #include "reports/model/cell_columns.hpp"

@@ -8,9 +8,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/vocabulary/json.hpp"
 #include "core/wire/run_config.hpp"
 
 using namespace dynamiccl;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 
 namespace {
 CellRecord sample_cell() {
@@ -98,6 +101,27 @@ TEST_CASE("run.json survives the round trip and other versions are refused") {
   CHECK_THROWS_WITH(run_config_from_json(to_json(config)),
                     Catch::Matchers::ContainsSubstring("version 99"));
   CHECK_THROWS_AS(run_config_from_json("{}"), Error);
+}
+
+TEST_CASE("a number that its field cannot hold is refused, not another number") {
+  RunConfig config;
+  config.cells.emplace_back();
+  const auto written = nlohmann::json::parse(to_json(config));
+  for (const char* place : {"/seed", "/ranks", "/protocol/warmup", "/cells/0/size_bytes"})
+    for (const char* number : {"1.5", "1e30", "129021649070524881561"}) {
+      INFO(place << " " << number);
+      auto changed = written;
+      changed[nlohmann::json::json_pointer(place)] = nlohmann::json::parse(number);
+      CHECK_THROWS_WITH(run_config_from_json(changed.dump()),
+                        StartsWith("run.json: a whole number from "));
+    }
+  HelloRecord hello;
+  hello.rank = 1;
+  auto line = nlohmann::json::parse(to_json_line(hello));
+  CHECK_NOTHROW(record_from_json_line(line.dump()));
+  line["rank"] = 6795574650.5;
+  CHECK_THROWS_WITH(record_from_json_line(line.dump()),
+                    StartsWith("record: a whole number from ") && EndsWith(", not 6795574650.5"));
 }
 
 TEST_CASE("a clock's comparison survives its line") {

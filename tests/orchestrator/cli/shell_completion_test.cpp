@@ -1,6 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "db/store.hpp"
 #include "tests/orchestrator/cli/program.hpp"

@@ -2,10 +2,10 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "core/vocabulary/json.hpp"
 #include "orchestrator/doctor/causes.hpp"
 
 /// Symptoms made by hand, for tests of the causes.

@@ -6,13 +6,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "core/training/training.hpp"
 #include "core/vocabulary/error.hpp"
+#include "core/vocabulary/json.hpp"
 #include "core/vocabulary/text.hpp"
 #include "orchestrator/experiment/experiment.hpp"
 #include "orchestrator/experiment/experiment_keys.hpp"

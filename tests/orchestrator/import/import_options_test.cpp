@@ -4,8 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "core/vocabulary/json.hpp"
 #include "db/reader.hpp"
 #include "orchestrator/import/foreign_table.hpp"
 #include "reports/model/table_view.hpp"

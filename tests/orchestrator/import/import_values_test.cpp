@@ -134,6 +134,13 @@ TEST_CASE("values of the JSON of nccl-tests are refused by their place", "[G-01]
   document = all_gather();
   document["config"]["ngpus"] = -1;
   CHECK_THROWS_WITH(nccl_json(document), ContainsSubstring("x.json: config.ngpus: the value has"));
+  for (const char* number : {"22703.5", "2888888888888888888888888888888888882903", "1e10"}) {
+    document = all_gather();
+    document["nccl_version"] = json::parse(number);
+    CHECK_THROWS_WITH(nccl_json(document),
+                      ContainsSubstring("x.json: is no document of nccl-tests -J") &&
+                          ContainsSubstring("a whole number from"));
+  }
   // The program prints what no JSON number is as it comes.
   CHECK_THROWS_WITH(
       read_nccl_tests_json(R"({"results":[{"size":8,"in_place":{"time":inf}}]})", "x.json", {}),

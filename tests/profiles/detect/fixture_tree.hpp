@@ -2,9 +2,9 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/vocabulary/json.hpp"
 #include "profiles/detect/probes/probe.hpp"
 
 namespace dynamiccl::test {

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
+#include "core/vocabulary/json.hpp"
 #include "workers/profiler/nccl_profiler_abi.hpp"
 
 using namespace dynamiccl::nccl_profiler;
