@@ -61,7 +61,8 @@ std::string hello_of(RankSays what, const std::string& token) {
   return frame(header, token + " writer " + modes[mode]);
 }
 
-/// Without a free port it waits, for two minutes at most: an input that no server hears is not tried.
+/// Without a free port it waits, for two minutes at most: an input that no server hears is not
+/// tried.
 std::unique_ptr<RecordServer> listening_in(const std::string& folder) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   for (;;) {
