@@ -49,7 +49,8 @@ void use_host_ipc(EnvironmentProfile& profile) {
 void allow_cma(EnvironmentProfile& profile) {
   for (const BackendFacts& facts : kBackendFacts) {
     if (facts.mca) drop_setting(profile, facts.backend, SettingScope::mca, kVaderCopies);
-    if (!is_host_mpi(facts.backend)) continue;
+    // Set against CMA in profiles of MPICH alone: elsewhere they are somebody's own.
+    if (!is_host_mpi(facts.backend) || facts.mca) continue;
     drop_setting(profile, facts.backend, SettingScope::env, kProcLink);
     drop_setting(profile, facts.backend, SettingScope::env, kTransports);
   }

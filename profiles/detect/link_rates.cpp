@@ -26,9 +26,7 @@ constexpr std::array<double, 7> kLane{0,
 
 std::optional<std::size_t> count_of(const json& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer() || found->get<std::int64_t>() < 0)
-    return std::nullopt;
-  return found->get<std::size_t>();
+  return found == object.end() ? std::nullopt : whole_number<std::size_t>(*found);
 }
 
 std::optional<LinkRate> nvlink_rate(const json& device) {

@@ -61,13 +61,15 @@ std::string hello_of(RankSays what, const std::string& token) {
   return frame(header, token + " writer " + modes[mode]);
 }
 
-/// Without a free port it waits: an input that no server hears is not tried.
+/// Without a free port it waits, for two minutes at most: an input that no server hears is not
+/// tried.
 std::unique_ptr<RecordServer> listening_in(const std::string& folder) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
   for (;;) {
     try {
       return std::make_unique<RecordServer>(RecordServer::Launch{folder, "{}", kRanks});
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::environment) throw;
+      if (error.kind() != ErrorKind::environment || std::chrono::steady_clock::now() > end) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }

@@ -126,10 +126,12 @@ std::map<std::uint32_t, std::string> facts_to_relay(const std::string& folder,
   std::map<std::uint32_t, std::string> texts;
   for (const json& rank : told_in(folder, fmt::format("rank-{:016x}-", communicator))) {
     const auto number = rank.find("rank");
-    if (number == rank.end() || !number->is_number_unsigned()) continue;
+    if (number == rank.end()) continue;
+    const auto place = whole_number<std::uint32_t>(*number);
+    if (!place) continue;
     std::string text =
         with_host(host_facts, rank).dump(-1, ' ', false, json::error_handler_t::replace);
-    if (text.size() <= kMostFactsBytes) texts[number->get<std::uint32_t>()] = std::move(text);
+    if (text.size() <= kMostFactsBytes) texts[*place] = std::move(text);
   }
   return texts;
 }
@@ -146,9 +148,8 @@ std::optional<JobFacts> read_job_facts(const std::string& folder, const json& ho
   JobFacts facts;
   facts.ranks = static_cast<int>(told.size());
   facts.variables = nccl_variables(told.front());
-  if (const auto version = told.front().find("nccl_version");
-      version != told.front().end() && version->is_number_integer())
-    facts.nccl_version = version->get<int>();
+  if (const auto version = told.front().find("nccl_version"); version != told.front().end())
+    facts.nccl_version = whole_number<int>(*version).value_or(facts.nccl_version);
   facts.ranks_per_host = most_per_host(told);
   facts.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   facts.driver = fact_text(host_facts, "gpu", "driver_version");

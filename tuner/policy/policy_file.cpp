@@ -45,11 +45,12 @@ std::string blob_of(const NetworkShape& shape, const Weights& weights) {
 
 int side(const json& object, const char* key, const std::string& path) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer())
+  if (found == object.end() || !found->is_number())
     damaged(path, "no whole number " + std::string(key));
-  const auto value = found->get<std::int64_t>();
-  if (value < 1 || value > kLargestSide) damaged(path, fmt::format("{} is {}", key, value));
-  return static_cast<int>(value);
+  const auto value = whole_number<std::int64_t>(*found);
+  if (!value || *value < 1 || *value > kLargestSide)
+    damaged(path, fmt::format("{} is {}", key, found->dump()));
+  return static_cast<int>(*value);
 }
 
 /// The header line of a file whose blob has the digest that the header names.

@@ -39,8 +39,8 @@ TradeoffFinding frequency_finding(const SynchronisedCell& cell) {
   if (exchanges > 0 && cell.trained_us > 0) {
     burst = fmt::format(", one every {}", format_micros(Micros(cell.trained_us / exchanges)));
     if (cell.sent_bytes)
-      burst +=
-          " of " + format_bytes(Bytes(static_cast<std::uint64_t>(*cell.sent_bytes / exchanges)));
+      burst += ", in which the busiest rank sends " +
+               format_bytes(Bytes(static_cast<std::uint64_t>(*cell.sent_bytes / exchanges)));
   }
   return {fmt::format("{:.3g} a step", sent), "exchanges in a step of each worker" + burst};
 }
