@@ -9,9 +9,9 @@ other lanes; in it both builds run the experiment for one launch of each group, 
 other first, as often as --launches says. A lane's containers get its cores by a copy of their profile. Images are made before,
 by either build. Nothing begins that would not be over after --seconds.
 
-OUTPUT keeps a database per build and lane, and pairs.json. --judge, by default done at the end, puts all launches into one
+OUTPUT keeps a database per build and lane, and pairs.json: the pairs, and how many of which lanes were asked for. --judge, by default done at the end, puts all launches into one
 run, in which the build is a setting of the group, and lets `compare` judge the pairs at a band of 5 %: cell by cell in
-cells.json, in short on stdout. Ends with 1 where a cell is SLOWER or a lane lacks one of its pairs.
+cells.json, in short on stdout. Ends with 1 where a cell is SLOWER or a lane lacks one of its pairs, 2 where it cannot run.
 """
 import argparse
 import concurrent.futures
@@ -27,6 +27,11 @@ import threading
 import time
 
 BUILDS = ("before", "now")
+
+
+def stop(why):
+    print(f"builds_ab.py: {why}", file=sys.stderr)
+    sys.exit(2)
 
 
 def cores_by_lane():
@@ -121,6 +126,9 @@ def measure(arguments):
     places = cores_by_lane()
     work = [(e, b) for e in arguments.environments.split(",") for b in arguments.backends.split(",")]
     work += [tuple(lane.split("/")) for lane in arguments.more]
+    if not places:
+        stop("two CPUs are needed whose ranks share no core, and this process may use "
+             f"{', '.join(map(str, sorted(os.sched_getaffinity(0))))}")
     count = min(arguments.lanes, len(places), len(work))
     lanes = [Lane(arguments, e, b, places[i % count]) for i, (e, b) in enumerate(work)]
     prepare(lanes, arguments)
@@ -143,7 +151,7 @@ def measure(arguments):
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         list(pool.map(follow, range(count)))
     with open(os.path.join(arguments.output, "pairs.json"), "w") as out:
-        json.dump(pairs, out, indent=1)
+        json.dump({"lanes": [lane.name for lane in lanes], "launches": arguments.launches, "pairs": pairs}, out, indent=1)
     print(f"{len(pairs)} of {arguments.launches * len(lanes)} pairs in {count} lanes", flush=True)
 
 
@@ -227,21 +235,35 @@ def leave_out_unlike(db):
 
 
 def judge(arguments):
-    with open(os.path.join(arguments.output, "pairs.json")) as text:
-        pairs = json.load(text)
+    file = os.path.join(arguments.output, "pairs.json")
+    if not os.path.exists(file):
+        stop(f"{file} is missing: nothing was measured there")
+    with open(file) as text:
+        asked = json.load(text)
+    if not isinstance(asked, dict):
+        stop(f"{file} does not say how many pairs were asked for: it is an older script's, measure anew")
+    pairs = asked["pairs"]
+    if not any(whole(row) for row in pairs):
+        print(f"no whole pair of runs in {len(asked['lanes'])} lanes, of {asked['launches']} each: see the logs in {arguments.output}")
+        return 1
     path, run, mixed = joined(arguments, pairs)
     sides = [f'group_knobs={{"build":"{build}"}}' for build in BUILDS]
     answer = subprocess.run([arguments.program, "compare", *sides, "--run", run, "--band", "5%", "--anyway", "--json", "--db", path],
                             capture_output=True, text=True, check=False)
     if answer.returncode not in (0, 3, 5):
-        sys.exit(f"compare ended with {answer.returncode}: {answer.stderr[-2000:]}")
+        stop(f"compare ended with {answer.returncode}: {answer.stderr[-2000:]}")
     found = json.loads(answer.stdout)
     with open(os.path.join(arguments.output, "cells.json"), "w") as out:
         json.dump(found, out, indent=1)
-    return told(found, pairs, mixed, arguments)
+    return told(found, asked, mixed)
 
 
-def told(found, pairs, mixed, arguments):
+def whole(row):
+    return all(row[build] for build in BUILDS)
+
+
+def told(found, asked, mixed):
+    pairs = asked["pairs"]
     cells, by_verdict, halves, outside = found["cells"], {}, [], 0
     for cell in cells:
         by_verdict.setdefault(cell["verdict"], []).append(cell)
@@ -250,7 +272,7 @@ def told(found, pairs, mixed, arguments):
             outside += 1
             continue
         halves.append((high - low) / 2 / cell["ratio"])
-    launches = [cell["launches_b"] for cell in cells]
+    launches = [cell["launches_b"] for cell in cells] or [0]
     print(f"{len(cells)} cells, {len(pairs)} pairs of runs, launches a side {min(launches)} to {max(launches)}; "
           f"{mixed} pairs of cells left out as timed in two ways; {outside} cells without an interval")
     print(", ".join(f"{len(group)} {verdict}" for verdict, group in sorted(by_verdict.items())) + " at a band of 5 %")
@@ -262,7 +284,11 @@ def told(found, pairs, mixed, arguments):
     for cell in worst:
         print(f"  {cell['environment']} {cell['backend']} {cell['architecture']} {cell['collective']} {cell['size_bytes']} B: "
               f"{cell['ratio']:.3f} [{cell['ratio_low']:.3f}, {cell['ratio_high']:.3f}] {cell['verdict']}")
-    short = sum(1 for row in pairs if all(row[build] for build in BUILDS)) < arguments.launches * len({row["lane"] for row in pairs})
+    # Also of lanes that never had their turn.
+    short = {lane: sum(1 for row in pairs if row["lane"] == lane and whole(row)) for lane in asked["lanes"]}
+    short = {lane: count for lane, count in short.items() if count < asked["launches"]}
+    for lane, count in short.items():
+        print(f"  {lane}: {count} of {asked['launches']} pairs")
     return 1 if by_verdict.get("SLOWER") or short else 0
 
 

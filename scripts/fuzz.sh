@@ -4,19 +4,30 @@
 #   scripts/fuzz.sh --pack FOLDER                  what another machine needs for it (no clang, no checkout): program, libraries,
 #                                                  kept corpus, profiles and fuzz_run.py; also as FOLDER.tar.xz
 #   FOLDER/fuzz_run.py FOLDER SECONDS CORES OUT    there
-# Finds lie in OUT/finds.tar.xz, counts in OUT/table.jsonl. Ends with 1 when a reader crashed, hung or leaked.
+# Finds lie in OUT/finds.tar.xz, counts in OUT/table.jsonl. Ends with 1 when a reader crashed, hung or leaked, 2 when it cannot run.
 set -eu
+usage() {
+  echo "fuzz.sh: $1: scripts/fuzz.sh [SECONDS [CORES [NAME,...]]] or scripts/fuzz.sh --pack FOLDER" >&2
+  exit 2
+}
 cd "$(dirname "$0")/.."
-command -v clang++ >/dev/null || { echo "fuzz.sh: clang is missing: apt-get install -y clang" >&2; exit 1; }
+# Before the build, which takes minutes.
+if [ "${1:-}" = --pack ]; then
+  [ -n "${2:-}" ] || usage "--pack lacks its folder"
+  [ ! -e "$2" ] || usage "$2 exists, name a new folder"
+else
+  case ${1:-3600} in *[!0-9.]*) usage "SECONDS is \"$1\", not a number" ;; esac
+  case ${2:-1} in *[!0-9,-]*) usage "CORES is \"$2\", neither a number nor a list such as 0-3 (names of targets come third)" ;; esac
+fi
+command -v clang++ >/dev/null || { echo "fuzz.sh: clang is missing: apt-get install -y clang" >&2; exit 2; }
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O2 -gline-tables-only" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -gline-tables-only" \
   -DCMAKE_UNITY_BUILD=ON -DDYNAMICCL_FUZZ=ON -DDYNAMICCL_WERROR=OFF -DDYNAMICCL_BENCHMARKS=OFF -DDYNAMICCL_SANITIZE=fuzzer-no-link,address,undefined \
-  -DCMAKE_PREFIX_PATH="$PWD/.deps/catch2/usr" >/dev/null
-cmake --build build/fuzz --target fuzz_readers
+  -DCMAKE_PREFIX_PATH="$PWD/.deps/catch2/usr" >/dev/null || exit 2
+cmake --build build/fuzz --target fuzz_readers || exit 2
 
 pack() {
   folder=$1
-  [ ! -e "$folder" ] || { echo "fuzz.sh: $folder exists: name a new folder" >&2; exit 1; }
   mkdir -p "$folder/lib" "$folder/profiles"
   # Symbols stay for the names in a stack; lines come from the unstripped program in build/fuzz/fuzz.
   objcopy --strip-debug build/fuzz/fuzz/fuzz_readers "$folder/fuzz_readers"
@@ -31,7 +42,7 @@ pack() {
 }
 
 if [ "${1:-}" = --pack ]; then
-  pack "${2:?fuzz.sh: --pack FOLDER}"
+  pack "$2"
   tar -C "$(dirname "$2")" -c "$(basename "$2")" | xz -9e >"$2.tar.xz"
   du -h "$2.tar.xz"
   exit 0

@@ -17,6 +17,7 @@ goes on until it has made 10 finds in this call. Exit: 0 nothing found, 1 someth
 import argparse
 import ctypes
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -34,17 +35,23 @@ ADDR_NO_RANDOMIZE = 0x0040000
 NO_LEAK_CHECK = "LeakSanitizer has encountered a fatal error"
 
 
+class CannotRun(Exception):
+    """Why there is nothing to run, and what to do."""
+
+
 def cores_of(text):
     allowed = sorted(os.sched_getaffinity(0))
     if re.fullmatch(r"\d+", text):
         return allowed[: max(1, int(text))]
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+        raise CannotRun(f"CORES is \"{text}\": give a number of cores or a list such as 0-15,20")
     cores = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         cores += range(int(first), int(last or first) + 1)
     missing = [core for core in cores if core not in allowed]
     if missing:
-        sys.exit(f"fuzz_run.py: this process may not use cores {missing}: give some of {allowed}")
+        raise CannotRun(f"this process may not use cores {missing}: give some of {allowed}")
     return cores
 
 
@@ -68,10 +75,6 @@ class Fuzzing:
         self.folder = pathlib.Path(options.folder).resolve()
         self.program = self.folder / "fuzz_readers"
         self.out = pathlib.Path(options.out).resolve()
-        self.out.mkdir(parents=True, exist_ok=True)
-        memory = pathlib.Path("/dev/shm")
-        roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 << 30
-        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dynamiccl-fuzz-run-", dir=memory if roomy else None))
         self.goal = options.goal
         self.cores = cores_of(options.cores)
         self.end = time.monotonic() + options.seconds
@@ -79,18 +82,16 @@ class Fuzzing:
         self.stopped = False
         self.finds_now = {}
         self.running = {}
+        self.scratch = pathlib.Path(tempfile.gettempdir())
+        names = self.known_targets()
+        self.names = options.targets.split(",") if options.targets else names
+        if set(self.names) - set(names):
+            raise CannotRun(f"no target {', '.join(sorted(set(self.names) - set(names)))}: there are {', '.join(names)}")
+        self.out.mkdir(parents=True, exist_ok=True)
         if options.from_ and not (self.out / "counts.json").exists():
             for part in ("counts.json", "corpus.tar.xz", "finds.tar.xz"):
                 if os.path.exists(f"{options.from_}/{part}"):
                     shutil.copy(f"{options.from_}/{part}", self.out / part)
-        known = subprocess.run([self.program], env=self.environment(None), capture_output=True, text=True)
-        names = known.stdout.split()
-        if known.returncode != 0 or not names:
-            sys.exit(f"fuzz_run.py: {self.program} names no targets: {known.stderr.strip()}")
-        wanted = options.targets.split(",") if options.targets else names
-        if set(wanted) - set(names):
-            sys.exit(f"fuzz_run.py: no target {sorted(set(wanted) - set(names))}: there are {', '.join(names)}")
-        self.names = wanted
         self.counts = {}
         if (self.out / "counts.json").exists():
             self.counts = json.loads((self.out / "counts.json").read_text())
@@ -99,7 +100,22 @@ class Fuzzing:
                                           "edges": 0, "features": 0, "crashes": 0, "leaks": 0, "hangs": 0,
                                           "out_of_memory": 0, "slices": 0, "start_failures": 0,
                                           "leaks_checked": True})
-        self.unpack()
+        memory = pathlib.Path("/dev/shm")
+        roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 << 30
+        # Last, as what ends here would leave it.
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="dynamiccl-fuzz-run-", dir=memory if roomy else None))
+        try:
+            self.unpack()
+        except BaseException:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            raise
+
+    def known_targets(self):
+        known = subprocess.run([str(self.program)], env=self.environment(None), capture_output=True, text=True)
+        names = known.stdout.split()
+        if known.returncode != 0 or not names:
+            raise CannotRun(f"{self.program} names no targets: {known.stderr.strip()}")
+        return names
 
     def environment(self, name):
         made = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": str(self.scratch), "LC_ALL": "C",
@@ -130,8 +146,9 @@ class Fuzzing:
     def pack(self, part):
         unfinished = self.out / f"{part}.tar.xz.part"
         with tarfile.open(unfinished, "w:xz", preset=6) as tar:
-            for name in self.names:
-                tar.add(self.scratch / part / name, name)
+            # Those of targets that this call leaves alone too.
+            for folder in sorted((self.scratch / part).iterdir()):
+                tar.add(folder, folder.name)
         unfinished.rename(self.out / f"{part}.tar.xz")
 
     def start(self, core, name, seconds, merge=False):
@@ -318,7 +335,16 @@ def main():
     parser.add_argument("--slice", type=float, default=100)
     parser.add_argument("--from", dest="from_")
     options = parser.parse_args()
-    return Fuzzing(options).run(options.slice)
+    try:
+        fuzzing = Fuzzing(options)
+    except (CannotRun, OSError) as why:
+        print(f"fuzz_run.py: {why}", file=sys.stderr)
+        return 2
+    except (ValueError, EOFError, tarfile.TarError, lzma.LZMAError) as why:
+        print(f"fuzz_run.py: {options.out} holds a damaged counts.json, corpus.tar.xz or finds.tar.xz; remove it or name a new "
+              f"folder: {why}", file=sys.stderr)
+        return 2
+    return fuzzing.run(options.slice)
 
 
 if __name__ == "__main__":

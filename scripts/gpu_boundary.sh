@@ -12,7 +12,8 @@
 # SIDES="sockets host8 ..." narrows the sides: sockets (NCCL's default), sockets8 (2 threads, 8 channels), sockets16 (4
 # threads, 4 sockets each, 8 channels), host2, host8, host16 (own GPU visible alone, channels), device2, device8, device16
 # (all device nodes; the experiment that may stop for good), a "t" behind these: channels capped per call by the tuner, with
-# the table TABLE or its own; nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
+# the table TABLE or its own; tcp8, tcp8t, ... (as host8, host8t, but each rank has a folder of its own, so that the plugin's
+# bytes go by TCP); nvlink (not isolated), shm (not isolated, P2P off). SIZES=1024,... narrows the sizes.
 # WALL=docker: Docker containers instead of bare namespaces, each with the device node of its own GPU ("device*": of all), a
 # bridge, and the folder. RANKS=4: more ranks than GPUs take turns on them (WALL=docker; the sides sockets* and host*).
 # GPUS_EACH=2: check with processes that drive as many GPUs each, all of whose nodes they have (WALL=docker). API=10: NCCL finds

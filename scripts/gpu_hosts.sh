@@ -12,7 +12,7 @@
 # its last line is `over both hosts: N of N good launches`, and anything less is a failure (exit code 1).
 # PROGRAMS holds dynamiccl, workers and plugin (build/release). Runs as root.
 set -uo pipefail
-[ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd); shift
 cd "$(dirname "$0")/.."
 if [ -z "${PROGRAMS:-}" ]; then . scripts/gpu_setup.sh; fi

@@ -9,8 +9,8 @@ the other and the order changed from block to block, so that whoever else uses t
 is the ratio of the two median steps of each pair, new over old; its mean (geometric) has a 95 % interval by Student's t.
 Beside it stands the same of the step that a tenth are quicker than: a neighbour lengthens most steps, but seldom all.
 Both sides run the same experiment file, with settings that both know. OUTPUT keeps old.sqlite, new.sqlite, pairs.csv and
-ratios.md (with --beside databases of each place); a second call with the same OUTPUT adds blocks. A launch that left no new run in its database is no half of a pair;
-then the exit code is 1.
+ratios.md (with --beside databases of each place); a second call with the same OUTPUT adds blocks. A launch that left no new
+run in its database is no half of a pair; then the exit code is 1. What neither side measures is not tried in later blocks.
 On a machine with many idle cores --beside 8 --cores 4 has eight blocks under way, each on four cores of its own.
 """
 import argparse
@@ -36,7 +36,7 @@ SERVED = ["bsp-ps", "wfbp-ps", "bytescheduler-ps"]
 
 
 NEWEST = "SELECT run_id FROM v_run ORDER BY run_row DESC LIMIT 1"
-REASONS = f"SELECT DISTINCT reason FROM v_measurement WHERE status <> 'ok' AND run_id = ({NEWEST}) LIMIT 3"
+REASONS = "SELECT DISTINCT reason FROM v_measurement WHERE status <> 'ok' AND run_id = '{run_id}' LIMIT 3"
 # Of one run: the median step, and the one that a tenth of the steps are quicker than.
 STEPS = """WITH steps AS (
   SELECT v.backend, v.model, v.method, v.settings, v.measurement_row, v.step_us, avg(s.total_us) AS us
@@ -107,15 +107,16 @@ def database_of(side, place, arguments):
     return os.path.join(arguments.output, (side if arguments.beside == 1 else f"{side}-{place}") + ".sqlite")
 
 
-def why_nothing(side, place, arguments):
+def why_nothing(side, run_id, place, arguments):
+    """Of the run that measured nothing; of one that was not added the database knows nothing."""
     program = os.path.join(getattr(arguments, side), "build/release/dynamiccl")
     database = database_of(side, place, arguments)
-    rows = query(program, database, REASONS) if os.path.exists(database) else []
+    rows = query(program, database, REASONS.format(run_id=run_id)) if run_id else []
     return "".join(f": {row['reason']}" for row in rows if row.get("reason")) or ", see its log"
 
 
 def launch(tree, side, file, place, arguments):
-    """Times of the run that this call added; none where it added none, whatever the database has of earlier ones."""
+    """Times of the run that this call added, and its id; none where it added none, whatever the database has of earlier ones."""
     program = os.path.join(tree, "build/release/dynamiccl")
     database = database_of(side, place, arguments)
     name = os.path.basename(database).removesuffix(".sqlite")
@@ -125,7 +126,7 @@ def launch(tree, side, file, place, arguments):
     run_id = newest_run(program, database)
     if run_id == before:
         print(f"{file}: {side} added no run (exit code {ended}), see {name}.log", file=sys.stderr)
-        return {}
+        return {}, None
     rows = query(program, database, STEPS.format(run_id=run_id))
     times = {}
     for row in rows:
@@ -133,12 +134,12 @@ def launch(tree, side, file, place, arguments):
         if not placement and row["method"].endswith("-ps"):
             placement = "dedicated"
         times[(row["backend"], row["model"], row["method"], placement)] = (row["step_us"], row["quick_us"])
-    return times
+    return times, run_id
 
 
 def blocks_of(place, cores, arguments, out, guard, end):
     """The blocks of one place, into `out`. Returns launches that measured nothing."""
-    missed = 0
+    missed, hopeless = 0, set()
     if arguments.beside > 1:
         # Of this thread, and of what it starts.
         os.sched_setaffinity(0, cores[place * arguments.cores:(place + 1) * arguments.cores])
@@ -146,6 +147,8 @@ def blocks_of(place, cores, arguments, out, guard, end):
         for number, (backend, served, model, methods) in enumerate(groups_of(arguments)):
             if time.monotonic() > end:
                 return missed
+            if number in hopeless:
+                continue
             # A place's own, as others write theirs meanwhile.
             name = f"{backend}-{'ps' if served else 'ring'}-{model}"
             file = os.path.join(arguments.output, name + (f"-{place}" if arguments.beside > 1 else "") + ".toml")
@@ -157,9 +160,10 @@ def blocks_of(place, cores, arguments, out, guard, end):
             if arguments.at_once:
                 with concurrent.futures.ThreadPoolExecutor(2) as pool:
                     both = list(pool.map(lambda one: launch(one[1], one[0], file, place, arguments), sides))
-                times = {side: measured for (side, _), measured in zip(sides, both)}
+                launched = {side: one for (side, _), one in zip(sides, both)}
             else:
-                times = {side: launch(tree, side, file, place, arguments) for side, tree in sides}
+                launched = {side: launch(tree, side, file, place, arguments) for side, tree in sides}
+            times = {side: measured for side, (measured, _) in launched.items()}
             with guard:
                 for cell in sorted(times["old"].keys() & times["new"].keys()):
                     old, new = times["old"][cell], times["new"][cell]
@@ -167,9 +171,9 @@ def blocks_of(place, cores, arguments, out, guard, end):
             for side in times:
                 if not times[side]:
                     missed += 1
-                    print(f"{file}: {side} measured nothing{why_nothing(side, place, arguments)}", file=sys.stderr)
+                    print(f"{file}: {side} measured nothing{why_nothing(side, launched[side][1], place, arguments)}", file=sys.stderr)
             if not times["old"] and not times["new"]:
-                return missed  # what keeps both from it is there next time too
+                hopeless.add(number)  # what keeps both from it is there in the next block too
     return missed
 
 

@@ -55,14 +55,14 @@ CommandResult on_nodes_with_engines(const std::string& name, const std::string& 
 void check_every_way(const std::string& engine) {
   const auto run = on_nodes_with_engines(
       engine,
-      "mkdir $F/profiles; printf 'name = \"one-per-node\"\\nextends = "
+      "set -o pipefail; mkdir $F/profiles; printf 'name = \"one-per-node\"\\nextends = "
       "\"cross-docker-host-network\"\\n"
       "ranks_per_container = 64\\n' >$F/profiles/one-per-node.toml; "
       "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\" "
       "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out --profiles $F/profiles --set '"
       "axes.environment=[\"cross-docker-host-network\",\"one-per-node\"]' || exit; "
-      "for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet | sed 's/^/left: /'; "
-      "done; done; echo; " +
+      "for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet | sed 's/^/left: /' || "
+      "exit; done; done; echo; " +
           std::string(kProgram) +
           " query \"SELECT json_extract(container_json, '$.cluster.start') AS start, backend, "
           "environment, json_extract(container_json, '$.engine') AS engine, count(DISTINCT "
@@ -84,8 +84,8 @@ void check_every_way(const std::string& engine) {
 void check_killed(const std::string& engine) {
   const auto run = on_nodes_with_engines(
       engine,
-      "running() { for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet; done | wc "
-      "-l; }; "
+      "running() { for node in node1 node2; do $F/into $node $ENGINE ps --all --quiet || echo not "
+      "asked; done | wc -l; }; "
       "for way in \"--hosts node1:2,node2:2 --remote-shell $F/into\" \"--slurm --nodes 2\"; do "
       "$RUN $way --only 'backend == gloo' --set protocol.iterations=10000000 --set "
       "protocol.cell_time_cap=60s >$F/held.log 2>&1 & run=$!; "

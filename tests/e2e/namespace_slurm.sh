@@ -16,11 +16,13 @@ exec </dev/null
 mount -t tmpfs tmpfs /run/netns
 holders=()
 cgroups=/dynamiccl-$$
+made=
 leave() {
   pkill -TERM -f "^dockerd --data-root $folder/" || true
   for _ in $(seq 100); do pgrep -f "^dockerd --data-root $folder/" >/dev/null || break; sleep 0.1; done
   [ ! -e "$folder/slurmctld.pid" ] || kill -KILL "$(cat "$folder/slurmctld.pid")" 2>/dev/null || true
   kill -KILL "${holders[@]}" 2>/dev/null || true
+  [ -z "$made" ] || { umount "$made"; rmdir "$made"; } || true
   find /sys/fs/cgroup -depth -type d -path "*$cgroups*" -exec rmdir {} + 2>/dev/null || true
 }
 trap leave EXIT
@@ -79,7 +81,13 @@ default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 CONF
-  mkdir -p /etc/containers "$folder"/{node1,node2}-p
+  mkdir -p "$folder"/{node1,node2}-p
+  # What Podman writes there goes with the folder where this machine has none.
+  if [ ! -e /etc/containers ]; then
+    mkdir /etc/containers "$folder/etc-containers"
+    made=/etc/containers
+    mount --bind "$folder/etc-containers" "$made"
+  fi
 fi
 
 # What runs on each node dies with its first process; the head has no process numbers of its own, so that it finds the others.

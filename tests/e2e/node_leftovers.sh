@@ -5,17 +5,28 @@
 set -m # Otherwise runs in the background do not hear SIGINT.
 way="--hosts node1:2,node2:2 --only backend==gloo --remote-shell"
 
-# How many both nodes have of it; a run finds it by the first part of its name.
+# How many both nodes have of it; a run finds it by the first part of its name. A node that cannot be asked is not without.
 images() { # REST_OF_ITS_NAME
-  for node in node1 node2; do "$F/into" $node "$ENGINE images --format '{{.Repository}}:{{.Tag}}'"; done |
-    sed 's#localhost/##' | grep -xc "dynamiccl-worker:[0-9a-f]*$1"
+  local all
+  all=$(for node in node1 node2; do "$F/into" $node "$ENGINE images --format '{{.Repository}}:{{.Tag}}'" || exit; done) ||
+    { echo "unknown"; return; }
+  sed 's#localhost/##' <<<"$all" | grep -xc "dynamiccl-worker:[0-9a-f]*$1"
 }
 
-# The user interrupts while it is on its way.
-$RUN $way "$F/into" >"$F/1.log" 2>&1 &
+# The user interrupts while it is on its way, at a pace at which it is so for seconds whatever the disk.
+cat >"$F/slow" <<SLOW
+#!/bin/sh
+case "\$*" in *' import '*) python3 -c 'import sys, time
+while part := sys.stdin.buffer.read(1 << 20):
+    sys.stdout.buffer.write(part)
+    time.sleep(0.2)' | $F/into "\$@"; exit ;; esac
+exec $F/into "\$@"
+SLOW
+chmod 755 "$F/slow"
+$RUN $way "$F/slow" >"$F/1.log" 2>&1 &
 run=$!
 for _ in $(seq 600); do grep -q 'importing the worker image' "$F/1.log" && break; sleep 0.05; done
-sleep 0.3
+sleep 1
 kill -INT $run
 wait $run
 echo "interrupted: $?"

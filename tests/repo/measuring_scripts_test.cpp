@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "containers/command.hpp"
 
@@ -155,49 +156,78 @@ sys.exit(bool(bars.wrong))
   CHECK_THAT(dead.out, ContainsSubstring("submit_array_s was not reached"));
 }
 
-TEST_CASE("a launch that failed does not take an earlier run's steps for its own") {
-  const Folder folder;
-  fs::create_directories(folder.path + "/build/release");
-  const std::string program = folder.path + "/build/release/dynamiccl";
-  std::ofstream(program) << R"(#!/bin/bash
+namespace {
+
+/// A folder with a program that answers scripts/trainer_ab.py, whose runs are the lines of their
+/// database: its launches fail with FAILS, and measure nothing of the backend that REFUSES names.
+struct Compared : Folder {
+  Compared() {
+    fs::create_directories(path + "/build/release");
+    const std::string program = path + "/build/release/dynamiccl";
+    std::ofstream(program) << R"(#!/bin/bash
 case $1-$* in
-  run-*) db=${*: -1}; [ -z "$FAILS" ] || exit 1; echo >>"$db" ;;
-  query-*"SELECT run_id"*"LIMIT 1") echo "[{\"run_id\": \"$(wc -l <"$3")\"}]" ;;
-  query-*"DISTINCT reason"*) echo '[{"reason": "no worker is built"}]' ;;
-  query-*) [ -z "$REFUSES" ] || { echo '[]'; exit; }
-    echo '[{"backend": "gloo", "model": "mlp", "method": "bsp-a2a", "settings": "{}", "step_us": 9, "quick_us": 8}]' ;;
+  run-*) db=${*: -1}; [ -z "$FAILS" ] || exit 1; basename "$2" >>"$db"; exit ;;
+esac
+backend=$(tail -n 1 "$3") backend=${backend%%-*}
+case $* in
+  *"SELECT run_id"*"LIMIT 1") echo "[{\"run_id\": \"$(wc -l <"$3")\"}]" ;;
+  *"DISTINCT reason"*) echo '[{"reason": "no worker is built"}]' ;;
+  *) [ "$REFUSES" != $backend ] || { echo '[]'; exit; }
+    echo "[{\"backend\": \"$backend\", \"model\": \"mlp\", \"method\": \"bsp-a2a\", \"settings\": \"{}\", \"step_us\": 9, \"quick_us\": 8}]" ;;
 esac
 )";
-  fs::permissions(program, fs::perms::owner_all);
-  const auto pairs = [&](const std::string& fails, int blocks = 1) {
+    fs::permissions(program, fs::perms::owner_all);
+  }
+
+  /// @param settings of the program's environment
+  CommandResult pairs(const std::string& settings, const std::string& out,
+                      const std::string& options) const {
     return run_command({"bash", "-c",
-                        "cd \"$0\" && FAILS=" + fails + " python3 " + kScripts +
-                            "trainer_ab.py . . out --blocks " + std::to_string(blocks) +
-                            " --backends gloo --models mlp --methods bsp-a2a && cat out/pairs.csv",
-                        folder.path});
-  };
-  const auto good = pairs("");
+                        "cd \"$0\" && " + settings + " python3 " + kScripts + "trainer_ab.py . . " +
+                            out + " --models mlp --methods bsp-a2a " + options,
+                        path});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a launch that failed does not take an earlier run's steps for its own") {
+  const Compared folder;
+  const auto good = folder.pairs("", "out", "--blocks 1 --backends gloo");
   INFO(good.out << good.err);
   CHECK(good.exit_code == 0);
   const std::string measured = folder.text("out/pairs.csv");
   CHECK_THAT(measured, ContainsSubstring("gloo,mlp,bsp-a2a,,0,9,9,8,8"));
-  const auto beside = run_command(
-      {"bash", "-c",
-       "cd \"$0\" && python3 " + kScripts +
-           "trainer_ab.py . . beside --blocks 2 --beside 2 --cores 1 --backends gloo --models mlp "
-           "--methods bsp-a2a && ls beside && cat beside/pairs.csv",
-       folder.path});
-  INFO(beside.out << beside.err);
-  CHECK(beside.exit_code == 0);
-  for (const char* each : {"old-0.sqlite", "new-1.sqlite", ",,0,9,9,8,8", ",,1,9,9,8,8"})
-    CHECK_THAT(beside.out, ContainsSubstring(each));
-  const auto failed = pairs("1");
+  const auto failed = folder.pairs("FAILS=1", "out", "--blocks 1 --backends gloo");
   CHECK(failed.exit_code == 1);
   CHECK_THAT(failed.err, ContainsSubstring("old added no run (exit code 1), see old.log"));
+  // Nor an earlier run's reasons.
+  CHECK_THAT(failed.err, ContainsSubstring("old measured nothing, see its log"));
   CHECK(folder.text("out/pairs.csv") == measured);
-  // What keeps both sides from it is told, and ends the call at its first pair.
-  const auto refused = pairs("'' REFUSES=1", 5);
+}
+
+TEST_CASE("what neither build can measure is told once, and the other backends are compared") {
+  const Compared folder;
+  const auto refused = folder.pairs("REFUSES=gloo", "out", "--blocks 3 --backends gloo,openmpi");
+  INFO(refused.out << refused.err);
   CHECK(refused.exit_code == 1);
   CHECK_THAT(refused.err, ContainsSubstring("old measured nothing: no worker is built"));
   CHECK(refused.err.find("old measured") == refused.err.rfind("old measured"));
+  const std::string measured = folder.text("out/pairs.csv");
+  for (const char* each : {"openmpi,mlp,bsp-a2a,,0,9,9,8,8", "openmpi,mlp,bsp-a2a,,2,9,9,8,8"})
+    CHECK_THAT(measured, ContainsSubstring(each));
+}
+
+TEST_CASE("blocks in several places of a machine have databases of their own") {
+  if (std::thread::hardware_concurrency() < 2) SKIP("two places are two CPUs");
+  const Compared folder;
+  const auto beside =
+      folder.pairs("", "beside", "--blocks 2 --beside 2 --cores 1 --backends gloo && ls beside");
+  INFO(beside.out << beside.err);
+  CHECK(beside.exit_code == 0);
+  for (const char* each : {"old-0.sqlite", "new-1.sqlite"})
+    CHECK_THAT(beside.out, ContainsSubstring(each));
+  const std::string measured = folder.text("beside/pairs.csv");
+  for (const char* each : {",,0,9,9,8,8", ",,1,9,9,8,8"})
+    CHECK_THAT(measured, ContainsSubstring(each));
 }
