@@ -356,15 +356,19 @@ TEST_CASE("colocated servers take no rank, and every rank is one unless told", "
     if (group.architecture == Architecture::ps) CHECK(group.cells.size() == 4);
 }
 
-TEST_CASE("a colocated server needs the GPU that the server was to be without", "[d-03]") {
+/// Training over NCCL on three GPUs, with a server that has one and with one that has none.
+static auto servers_over_nccl(const std::string& setting) {
   Capabilities can;
   can.gpus = 3;
-  const auto plan = make_plan(
-      parsed(kTraining + R"([knobs.nccl]
+  return make_plan(parsed(kTraining + R"([knobs.nccl]
 env.DYNAMICCL_SERVER_GPU = ["default", "none"]
 )",
-             {R"(axes.backend="nccl")", R"(work.0.placement=["dedicated", "colocated"])"}),
-      can, nullptr);
+                          {R"(axes.backend="nccl")", setting}),
+                   can, nullptr);
+}
+
+TEST_CASE("a colocated server needs the GPU that the server was to be without", "[d-03]") {
+  const auto plan = servers_over_nccl(R"(work.0.placement=["dedicated", "colocated"])");
   int refused = 0;
   for (const auto& group : plan.groups) {
     for (const auto& cell : group.cells) {
@@ -378,14 +382,7 @@ env.DYNAMICCL_SERVER_GPU = ["default", "none"]
 }
 
 TEST_CASE("a server sums on the GPU that it has, or is fed by a chief", "[d-04][d-05]") {
-  Capabilities can;
-  can.gpus = 3;
-  const auto plan = make_plan(
-      parsed(kTraining + R"([knobs.nccl]
-env.DYNAMICCL_SERVER_GPU = ["default", "none"]
-)",
-             {R"(axes.backend="nccl")", R"(work.0.server_sums=["host", "gpu", "chief"])"}),
-      can, nullptr);
+  const auto plan = servers_over_nccl(R"(work.0.server_sums=["host", "gpu", "chief"])");
   std::map<std::string, int> possible;
   for (const auto& group : plan.groups) {
     for (const auto& cell : group.cells) {
