@@ -347,8 +347,8 @@ void Transport::report() const {
                 counts().tcp_bytes.load(), counts().messages.load());
   say(nccl_net::kInfo, std::string("transported ") + std::string(line, std::strlen(line) - 1));
   if (settings_.report.empty()) return;
-  const Descriptor file(
-      ::open(settings_.report.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  const Descriptor file(::open(settings_.report.c_str(),
+                               O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file.valid() || ::write(file.get(), line, std::strlen(line)) < 0)
     say(nccl_net::kWarn,
         "cannot write DYNAMICCL_TRANSPORT_REPORT=" + settings_.report + errno_text(errno));
