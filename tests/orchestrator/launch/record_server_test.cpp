@@ -572,7 +572,8 @@ TEST_CASE("what lies beside run.json is written whole on a rank's node, or refus
 
 TEST_CASE("ranks whose MPI does not end leave no folder on their node") {
 #ifdef DYNAMICCL_MPICH_WORKER
-  if (find_program("mpirun.mpich").empty()) SKIP("mpirun.mpich is not in PATH: apt-get install mpich");
+  if (find_program("mpirun.mpich").empty())
+    SKIP("mpirun.mpich is not in PATH: apt-get install mpich");
   const Folder folder;
   const Folder node;
   RunConfig config;
