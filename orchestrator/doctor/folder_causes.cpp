@@ -46,7 +46,8 @@ transport::Settings settings_of(const json& facts, std::string& problem) {
 std::uint64_t channels_of(const json& facts) {
   const auto named = [&](const char* name, const char* older) {
     const std::string text = variable(facts, name);
-    return std::strtoul((text.empty() ? variable(facts, older) : text).c_str(), nullptr, 10);
+    const std::string number = text.empty() ? variable(facts, older) : text;
+    return number.starts_with('-') ? 0UL : std::strtoul(number.c_str(), nullptr, 10);
   };
   constexpr std::uint64_t kMostChannels = 64;
   const std::uint64_t least = named("NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS");
@@ -73,31 +74,42 @@ void find_wrong_settings(const json& facts, std::vector<Trouble>& found) {
 }
 
 std::string fix_of(FolderTrouble trouble, const std::string& path, const std::string& user) {
+  const std::string name = shell_quote(path);
+  const std::string made = fmt::format(
+      "on the host, as the user of the ranks: mkdir -p -m 700 {}; every container, as "
+      "all do (docs/transport.md): docker run {} ...",
+      name, volume_option(path));
   switch (trouble) {
     case FolderTrouble::none:
       return "";
     case FolderTrouble::not_a_folder:
-      return fmt::format("rm {}     on the host, if nobody needs what is there; ", path) +
-             join(folder_mount(path), "; ");
+      return fmt::format("on the host, if nobody needs what is there: rm {0}; then: {1}", name,
+                         made);
     case FolderTrouble::missing:
-      return join(folder_mount(path), "; ");
+      return made;
+    case FolderTrouble::too_long:
+      return "a shorter path in DYNAMICCL_SHARED_FOLDER and where it is mounted";
+    case FolderTrouble::forbidden:
     case FolderTrouble::another_users:
-      return fmt::format("chown {} {}     on the host", user, path);
+      return fmt::format(
+          "on the host: chown {} {} (in a user namespace: the number that this user has on the "
+          "host, /proc/self/uid_map)",
+          user, name);
     case FolderTrouble::open_to_others:
-      return fmt::format("chmod 700 {}", path);
+      return fmt::format("chmod 700 {}", name);
     case FolderTrouble::not_writable:
-      return fmt::format("mount it for writing: --volume {0}:{0} without :ro; chmod 700 {0}", path);
+      return fmt::format("mount it for writing, without :ro: docker run {} ...",
+                         volume_option(path));
     case FolderTrouble::full:
       return fmt::format(
           "df -i {0}; df {0}: remove what fills it (`dynamiccl clean` with "
           "DYNAMICCL_SHARED_FOLDER={0} removes what killed ranks left), or mount -o "
           "remount,nr_inodes=0,size=16m its tmpfs",
-          path);
+          name);
     case FolderTrouble::no_sockets:
       return fmt::format(
-          "a folder on a local file system: mkdir -m 700 /dev/shm/job; --volume "
-          "/dev/shm/job:{}",
-          path);
+          "a folder on a local file system: mkdir -m 700 /dev/shm/job; docker run {} ...",
+          volume_option("/dev/shm/job", path));
   }
   return "";
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/vocabulary/text.hpp"
 #include "tuner/export/folder_network.hpp"
 #include "tuner/export/mpi_export.hpp"
 
@@ -121,7 +122,7 @@ void add_folder_network(NcclExport& settings, const ExportOptions& options, Expo
   if (!environment.contains("NCCL_MIN_CTAS") && !environment.contains("NCCL_MAX_CTAS"))
     for (const char* name : {"NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) environment[name] = kFolderChannels;
   environment["NCCL_TUNER_PLUGIN"] = plugin;
-  made.use = folder_mount(folder);
+  made.use = folder_mount(folder, plugin);
 }
 
 Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
@@ -133,10 +134,11 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
   if (by_folder) add_folder_network(settings, options, result);
   std::string environment;
   for (const auto& [name, value] : settings.environment)
-    environment += fmt::format("{}={}\n", name, value);
+    environment += fmt::format("{}={}\n", name, environment_only ? shell_quote(value) : value);
   if (environment_only) {
     result.files.push_back({"nccl.env", heading + environment});
-    result.use.push_back(fmt::format("set -a; . {}; set +a", path_in(options, "nccl.env")));
+    result.use.push_back(
+        fmt::format("set -a; . {}; set +a", shell_quote(path_in(options, "nccl.env"))));
     if (!settings.rows.empty())
       result.notes.emplace_back(
           "without the plugin's caps per call (--format nccl) small messages may get slower");
@@ -147,7 +149,7 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
   if (settings.rows.empty()) {
     result.files.push_back({"nccl.conf", heading + environment});
     result.use.push_back("NCCL_CONF_FILE=" + path_in(options, "nccl.conf") +
-                         "     in the environment of every rank");
+                         "     # in the environment of every rank");
     return result;
   }
   // NCCL reads it line by line, so one variable loads all: no quotes, no expansion.
@@ -156,7 +158,7 @@ Export nccl(const std::vector<TableEntry>& rows, const TableRegime& regime,
                                            path_in(options, "nccl.table") + "\n"});
   result.files.push_back({"nccl.table", to_text(settings.rows)});
   result.use.push_back("NCCL_CONF_FILE=" + path_in(options, "nccl.conf") +
-                       "     in the environment of every rank");
+                       "     # in the environment of every rank");
   return result;
 }
 
@@ -168,8 +170,8 @@ std::string lines_of(const std::map<std::string, std::string>& variables) {
 
 /// How a shell and a container get a file of variables.
 void add_use(Export& made, const std::string& path, const std::string& launcher) {
-  made.use.push_back(fmt::format("set -a; . {}; set +a; {} ...", path, launcher));
-  made.use.push_back(fmt::format("docker run --env-file {} ...", path));
+  made.use.push_back(fmt::format("set -a; . {}; set +a; {} ...", shell_quote(path), launcher));
+  made.use.push_back(fmt::format("docker run --env-file {} ...", shell_quote(path)));
 }
 
 Export openmpi(const std::vector<TableEntry>& all, const std::vector<TableEntry>& checks,

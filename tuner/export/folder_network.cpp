@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/vocabulary/text.hpp"
+
 namespace dynamiccl {
 
 std::map<std::string, std::string> folder_network(const std::string& plugin,
@@ -14,11 +16,21 @@ std::map<std::string, std::string> folder_network(const std::string& plugin,
       {"DYNAMICCL_SHARED_FOLDER", folder}};
 }
 
-std::vector<std::string> folder_mount(const std::string& folder) {
-  return {fmt::format("mkdir -p -m 700 {}     on the host, as the user of the ranks", folder),
-          fmt::format("docker run --volume {0}:{0} ...     every container, as all do "
-                      "(docs/transport.md: Compose, Kubernetes, Apptainer, Slurm)",
-                      folder)};
+std::string volume_option(const std::string& outside, const std::string& inside, bool read_only) {
+  const std::string& place = inside.empty() ? outside : inside;
+  // A colon parts the fields of --volume; a comma those of --mount.
+  if ((outside + place).find(':') == std::string::npos)
+    return "--volume " + shell_quote(outside + ":" + place + (read_only ? ":ro" : ""));
+  return "--mount " + shell_quote(fmt::format("type=bind,source={},target={}{}", outside, place,
+                                              read_only ? ",readonly" : ""));
+}
+
+std::vector<std::string> folder_mount(const std::string& folder, const std::string& plugin) {
+  return {fmt::format("mkdir -p -m 700 {}     # on the host, as the user of the ranks",
+                      shell_quote(folder)),
+          fmt::format("docker run {} {} ...     # every container, as all do, unless its image has "
+                      "the plugin (docs/transport.md: Compose, Kubernetes, Apptainer, Slurm)",
+                      volume_option(folder), volume_option(plugin, "", true))};
 }
 
 }  // namespace dynamiccl

@@ -18,7 +18,12 @@ inline constexpr const char* kFolderChannels = "8";
 std::map<std::string, std::string> folder_network(const std::string& plugin,
                                                   const std::string& folder);
 
+/// Docker's option that gives a container a folder or file of the host; `inside` empty: at the same
+/// place. Quoted for a shell.
+std::string volume_option(const std::string& outside, const std::string& inside = "",
+                          bool read_only = false);
+
 /// What the ranks' containers need besides those variables, a command a line (docs/transport.md).
-std::vector<std::string> folder_mount(const std::string& folder);
+std::vector<std::string> folder_mount(const std::string& folder, const std::string& plugin);
 
 }  // namespace dynamiccl

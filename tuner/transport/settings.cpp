@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tuner/transport/control_group.hpp"
+
 namespace dynamiccl::transport {
 namespace {
 
@@ -53,18 +55,6 @@ unsigned machine_gpus() {
   while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.' ? 1U : 0U;
   closedir(folder);
   return count;
-}
-
-/// Whole cores of the cgroup's CPU quota; 0: no limit.
-unsigned quota_cores() {
-  std::FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re");
-  if (file == nullptr) return 0;
-  char quota[32] = {};
-  double period = 0;
-  const int read = std::fscanf(file, "%31s %lf", quota, &period);
-  std::fclose(file);
-  if (read != 2 || period <= 0 || std::strcmp(quota, "max") == 0) return 0;
-  return static_cast<unsigned>(std::max(1.0, std::strtod(quota, nullptr) / period));
 }
 
 unsigned default_threads() {

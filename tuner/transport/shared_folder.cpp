@@ -81,6 +81,13 @@ std::unique_ptr<SharedFolder> SharedFolder::open(const std::string& path, std::s
              : "chmod 700 " + path);
     return nullptr;
   }
+  if (!user_is_mapped(geteuid())) {
+    problem = "the shared folder " + path +
+              " is not used: this process's user has no number in its user namespace, so that "
+              "others cannot be told from it. Start the container as a user that its mapping has "
+              "(docker run --user, podman run --userns).";
+    return nullptr;
+  }
   folder->path_ = path;
   const std::array<std::uint64_t, 2> place{status.st_dev, status.st_ino};
   folder->identity_ = {host_identity(),

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <sstream>
@@ -24,7 +25,12 @@ namespace {
 constexpr std::size_t kPiece = std::size_t{512} << 10;
 constexpr std::size_t kMostTcpCallers = 64;
 
-/// Lost peers are noticed within ten seconds, and small messages are not held back.
+constexpr std::uint32_t kSilence_ms = 9000;  ///< after which a host that owes answers is lost
+constexpr std::chrono::seconds kLook{1};
+
+/// Lost peers are noticed within ten seconds, and small messages are not held back. While data wait
+/// for the peer keepalive is silent: is_lost() looks then. TCP_USER_TIMEOUT would not do: it also
+/// ends a connection whose peer answers, but does not take data for so long.
 void tune(int socket) {
   const auto set = [socket](int level, int name, int value) {
     static_cast<void>(setsockopt(socket, level, name, &value, sizeof value));
@@ -34,7 +40,17 @@ void tune(int socket) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 4);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(IPPROTO_TCP, TCP_KEEPCNT, 2);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 9000);
+}
+
+/// Whether the peer's host has not answered for long what TCP sent it several times. A process that
+/// is stopped, or does something else, still has its system's answers.
+bool is_lost(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  const bool unanswered =
+      info.tcpi_unacked != 0 ? info.tcpi_retransmits >= 3 : info.tcpi_probes >= 2;
+  return unanswered && info.tcpi_last_ack_recv > kSilence_ms;
 }
 
 socklen_t address_of(const Handle& handle, sockaddr_storage& storage) {
@@ -226,6 +242,7 @@ Result TcpConnection::test(Request& request, bool& done) {
   }
   if (end_.load() == End::none) {
     if (request.large) CopyPool::instance().wake();
+    look_for_life();
     return nccl_net::kSuccess;
   }
   if (reported_) return nccl_net::kRemoteError;
@@ -235,6 +252,13 @@ Result TcpConnection::test(Request& request, bool& done) {
                   ? "a message is longer than its receive: this connection ends"
                   : "the connection to a rank of another host ended while messages were under "
                     "way. See the output of the other ranks for why.");
+}
+
+void TcpConnection::look_for_life() noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ < kLook) return;
+  looked_ = now;
+  if (is_lost(socket_.get())) end_.store(End::closed);
 }
 
 std::unique_ptr<TcpListener> TcpListener::make(const std::string& interfaces, Handle& handle,
@@ -272,10 +296,15 @@ Descriptor TcpListener::accept(const Token& token, std::string& problem) {
       problem = "cannot take another rank's connection" + errno_text(error) + advice_for(error, "");
       return {};
     }
-    if (socket.valid() && callers_.size() < kMostTcpCallers) {
+    if (socket.valid()) {
       track_socket(socket.get());
       callers_.push_back({std::move(socket), {}, 0});
     }
+  }
+  // Who has waited longest says nothing: others shall not wait for him.
+  if (callers_.size() > kMostTcpCallers) {
+    close_tracked(callers_.front().socket);
+    callers_.erase(callers_.begin());
   }
   for (std::size_t i = 0; i < callers_.size(); ++i) {
     Caller& caller = callers_[i];

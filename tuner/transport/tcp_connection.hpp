@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class TcpConnection final : public Connection, private Movable {
   bool receive_some(Request& request, std::size_t most) noexcept;
   bool moved(Request& request, ssize_t bytes) noexcept;
   Result post(Request*& request, std::byte* data, std::size_t bytes);
+  /// Ends the connection when the peer's host is lost.
+  void look_for_life() noexcept;
 
   const bool sender_;
   const std::size_t inline_bytes_;
@@ -43,6 +46,7 @@ class TcpConnection final : public Connection, private Movable {
   std::size_t length_moved_ = 0;  ///< bytes of the length itself
   std::atomic<End> end_{End::none};
   bool reported_ = false;
+  std::chrono::steady_clock::time_point looked_{};
 };
 
 /// Where peers reach this rank: an address of one interface, chosen as NCCL_SOCKET_IFNAME says.

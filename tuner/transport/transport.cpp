@@ -219,9 +219,21 @@ Result Transport::connect_folder(const Handle& handle, Connection*& connection) 
   hello.cells = device_ ? kLeastCells : settings_.cells;
   hello.cell_bytes = device_ ? kLeastCellBytes : settings_.cell_bytes;
   std::unique_ptr<Ring> ring = Ring::make(hello.cells, hello.cell_bytes, problem);
+  if (ring == nullptr) {
+    // Or it would wait for this rank.
+    hello.message = Message::gave_up;
+    send_packet(socket.get(), hello);
+  }
   if (ring == nullptr || !send_packet(socket.get(), hello, ring->file())) {
-    if (ring != nullptr)
-      problem = "cannot greet the other rank" + errno_text(errno) + ". Has its process ended?";
+    if (ring != nullptr) {
+      error = errno;
+      const bool gone = error == EPIPE || error == ECONNRESET || error == ENOTCONN;
+      problem =
+          "cannot pass this rank's ring to the other rank" + errno_text(error) +
+          advice_for(error, gone ? "Has its process ended?"
+                                 : "A security module, or a limit on files that are passed on "
+                                   "and not yet taken, does not allow it.");
+    }
     close_tracked(socket);
     return fail(nccl_net::kSystemError, problem);
   }
@@ -283,10 +295,15 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
     if (error != 0)
       return fail(nccl_net::kSystemError, "cannot take another rank's connection" +
                                               errno_text(error) + advice_for(error, ""));
-    if (socket.valid() && listener.callers.size() < kMostCallers) {
+    if (socket.valid()) {
       track_socket(socket.get());
       listener.callers.push_back(std::move(socket));
     }
+  }
+  // Who has waited longest says nothing: others shall not wait for him.
+  if (listener.callers.size() > kMostCallers) {
+    close_tracked(listener.callers.front());
+    listener.callers.erase(listener.callers.begin());
   }
   for (std::size_t i = 0; i < listener.callers.size(); ++i) {
     Packet hello;
@@ -298,10 +315,18 @@ Result Transport::accept_folder(Listener& listener, Connection*& connection) {
         received == Received::closed && !spare.valid() && lacks_room(errno))
       return fail(nccl_net::kSystemError,
                   "cannot take another rank's ring" + errno_text(errno) + advice_for(errno, ""));
+    const bool ours = hello.magic == kWireMagic && hello.token == listener.handle.token &&
+                      peer_user(listener.callers[i].get()) == geteuid();
+    if (ours && hello.message == Message::gave_up)
+      return fail(nccl_net::kRemoteError,
+                  "the other rank could not make a connection. See its output for why.");
+    if (ours && received == Received::closed && hello.message == Message::hello)
+      return fail(nccl_net::kSystemError,
+                  "the other rank's ring did not come with its greeting: a security module of this "
+                  "container (SELinux, AppArmor, seccomp) withholds files that others pass on");
     Descriptor socket = std::move(listener.callers[i]);
     listener.callers.erase(listener.callers.begin() + static_cast<std::ptrdiff_t>(i));
-    if (received == Received::closed || hello.message != Message::hello ||
-        hello.token != listener.handle.token || peer_user(socket.get()) != geteuid()) {
+    if (received == Received::closed || hello.message != Message::hello || !ours) {
       close_tracked(socket);  // someone who tidies the folder, or is not of this job
       --i;
       continue;

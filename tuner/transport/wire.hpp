@@ -37,6 +37,7 @@ enum class Message : std::uint32_t {
   imported = 3,  ///< sender to receiver: it is mapped
   refused = 4,   ///< sender to receiver: it cannot be mapped; `value` is CUDA's error
   withdraw = 5,  ///< receiver to sender: it will not be used any more
+  gave_up = 6,   ///< sender to receiver, in place of hello: it has no ring
 };
 
 /// One packet between two ranks of a host, or the first bytes of a TCP stream.

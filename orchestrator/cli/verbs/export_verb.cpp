@@ -160,6 +160,15 @@ void run_export(const Arguments& arguments, Shared& shared) {
   std::vector<ExportFormat> formats;
   for (const std::string& name : arguments.formats)
     formats.push_back(parse_named<ExportFormat>(name));
+  // The files that jobs load have a variable a line.
+  for (const auto& [option, path] :
+       {std::pair{"--plugin", &arguments.plugin},
+        std::pair{"--shared-folder", &arguments.shared_folder}, std::pair{"--out", &arguments.out}})
+    if (std::any_of(path->begin(), path->end(),
+                    [](unsigned char c) { return std::iscntrl(c) != 0; }))
+      throw Error(ErrorKind::input, std::string(option) +
+                                        ": a path with a line break or another control character "
+                                        "cannot stand in the files that jobs load");
   const ConfigurationTable table = table_of(arguments, shared);
   std::error_code problem;
   const fs::path folder = fs::absolute(arguments.out);

@@ -46,8 +46,10 @@ std::string filesystem_name(int directory) {
 FolderTrouble trouble_of(int error) {
   switch (error) {
     case EROFS:
-    case EACCES:
       return FolderTrouble::not_writable;
+    case EACCES:
+    case EPERM:
+      return FolderTrouble::forbidden;
     case ENOSPC:
     case EDQUOT:
       return FolderTrouble::full;
@@ -92,14 +94,28 @@ bool folder_socket_address(int directory, const std::string& path, const std::st
   return true;
 }
 
+bool user_is_mapped(std::uint64_t user) {
+  std::FILE* file = std::fopen("/proc/self/uid_map", "re");
+  if (file == nullptr) return true;  // a kernel without user namespaces
+  bool mapped = false;
+  std::uint64_t inside = 0;
+  std::uint64_t outside = 0;
+  std::uint64_t count = 0;
+  while (std::fscanf(file, "%" SCNu64 " %" SCNu64 " %" SCNu64, &inside, &outside, &count) == 3)
+    mapped = mapped || (user >= inside && user - inside < count);
+  std::fclose(file);
+  return mapped;
+}
+
 FolderTrouble unsafe_folder(const struct stat& status, std::uint64_t user, std::string& why) {
   if (!S_ISDIR(status.st_mode)) {
     why = "it is no folder";
     return FolderTrouble::not_a_folder;
   }
   if (status.st_uid != user && status.st_uid != 0) {
-    why = "it belongs to user " + std::to_string(status.st_uid) + ", this process runs as " +
-          std::to_string(user);
+    why = "it belongs to user " + std::to_string(status.st_uid) +
+          (user_is_mapped(status.st_uid) ? "" : ", whom this user namespace has no number for") +
+          ", this process runs as " + std::to_string(user);
     return FolderTrouble::another_users;
   }
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0) {
@@ -116,11 +132,13 @@ MeetingFolder look_at_meeting_folder(const std::string& path) {
   struct stat status {};
   if (directory < 0 || fstat(directory, &status) != 0) {
     const int error = errno;
-    const bool dangling = error == ENOENT && lstat(path.c_str(), &status) == 0;
-    found.trouble =
-        error == ENOTDIR || dangling ? FolderTrouble::not_a_folder : FolderTrouble::missing;
-    found.why = dangling ? "it is a link to nothing"
-                         : "it cannot be opened: " + std::string(std::strerror(error));
+    const bool link = (error == ENOENT || error == ELOOP) && lstat(path.c_str(), &status) == 0;
+    found.trouble = error == ENOTDIR || link ? FolderTrouble::not_a_folder
+                    : error == ENAMETOOLONG  ? FolderTrouble::too_long
+                    : error == EACCES        ? FolderTrouble::forbidden
+                                             : FolderTrouble::missing;
+    found.why = link ? "it is a link to nothing"
+                     : "it cannot be opened: " + std::string(std::strerror(error));
     if (directory >= 0) close(directory);
     return found;
   }

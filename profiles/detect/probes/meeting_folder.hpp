@@ -18,9 +18,11 @@ enum class FolderTrouble {
   none,
   missing,         ///< cannot be opened: not there, or not mounted here
   not_a_folder,    ///< a file
+  too_long,        ///< its path
+  forbidden,       ///< this user may not open it, or not make files in it
   another_users,   ///< belongs to a user who is neither this one nor root
   open_to_others,  ///< other users may rename what is in it
-  not_writable,    ///< mounted read-only, or no permission
+  not_writable,    ///< mounted read-only
   full,            ///< no room for a file
   no_sockets,      ///< its file system takes no UNIX sockets
 };
@@ -30,6 +32,8 @@ struct NameTable<FolderTrouble> {
   static constexpr std::array entries{Named{FolderTrouble::none, "none"},
                                       Named{FolderTrouble::missing, "missing"},
                                       Named{FolderTrouble::not_a_folder, "not a folder"},
+                                      Named{FolderTrouble::too_long, "too long"},
+                                      Named{FolderTrouble::forbidden, "forbidden"},
                                       Named{FolderTrouble::another_users, "another user's"},
                                       Named{FolderTrouble::open_to_others, "open to others"},
                                       Named{FolderTrouble::not_writable, "not writable"},
@@ -53,6 +57,10 @@ MeetingFolder look_at_meeting_folder(const std::string& path);
 /// Whether `user` may trust what is in a folder of this owner and mode.
 /// @param why set to a clause where not
 FolderTrouble unsafe_folder(const struct stat& status, std::uint64_t user, std::string& why);
+
+/// Whether the number stands for one user here: in a user namespace all that it has no number for
+/// look like the overflow user (user_namespaces(7)).
+bool user_is_mapped(std::uint64_t user);
 
 // Socket files in such a folder.
 constexpr const char* kFolderSocketPrefix = "dynamiccl-";

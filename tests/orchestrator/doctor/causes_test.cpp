@@ -213,9 +213,14 @@ TEST_CASE("a shared folder that ranks cannot use is named with what to type") {
   CHECK(folder_line(cross()).empty());
 
   const std::vector<std::pair<const char*, const char*>> fixes{
-      {"missing", "mkdir -p -m 700 /run/job"},   {"not a folder", "rm /run/job"},
-      {"another user's", "chown 1000 /run/job"}, {"open to others", "chmod 700 /run/job"},
-      {"not writable", "without :ro"},           {"full", "df -i /run/job"},
+      {"missing", "mkdir -p -m 700 /run/job"},
+      {"not a folder", "rm /run/job"},
+      {"another user's", "chown 1000 /run/job"},
+      {"forbidden", "chown 1000 /run/job"},
+      {"too long", "a shorter path"},
+      {"open to others", "chmod 700 /run/job"},
+      {"not writable", "without :ro"},
+      {"full", "df -i /run/job"},
       {"no sockets", "local file system"}};
   for (const auto& [trouble, fix] : fixes) {
     INFO(trouble);

@@ -87,7 +87,17 @@ TEST_CASE("settings that go through a shared folder bring its lines and its moun
         "NCCL_MIN_CTAS=8\n", "NCCL_MAX_CTAS=8\n"})
     CHECK(conf.find(line) != std::string::npos);
   REQUIRE(made.use.size() == 3);
-  CHECK(made.use[1].find("--volume /tuned/folder:/tuned/folder") != std::string::npos);
+  CHECK(made.use[1].find("--volume /tuned/folder:/tuned/folder --volume "
+                         "/opt/plugin.so:/opt/plugin.so:ro") != std::string::npos);
+  // What is typed literally does what it says.
+  CHECK(made.use[0].find("mkdir -p -m 700 /tuned/folder     # ") != std::string::npos);
+  options.shared_folder = "/run/my job:2";
+  CHECK(export_table(table, ExportFormat::nccl, options)
+            .use[1]
+            .find("--mount 'type=bind,source=/run/my job:2,target=/run/my job:2'") !=
+        std::string::npos);
+  CHECK(text_of(export_table(table, ExportFormat::environment, options), "nccl.env")
+            .find("DYNAMICCL_SHARED_FOLDER='/run/my job:2'\n") != std::string::npos);
   options.shared_folder = "/run/mine";
   CHECK(text_of(export_table(table, ExportFormat::environment, options), "nccl.env")
             .find("DYNAMICCL_SHARED_FOLDER=/run/mine\n") != std::string::npos);

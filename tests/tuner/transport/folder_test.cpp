@@ -21,7 +21,7 @@
 #include "tests/tuner/transport/in_child.hpp"
 #include "tests/tuner/transport/loaded_net.hpp"
 #include "tuner/nccl/nccl_tuner_abi.hpp"
-#include "tuner/transport/memory_room.hpp"
+#include "tuner/transport/control_group.hpp"
 #include "tuner/transport/ring.hpp"
 #include "tuner/transport/settings.hpp"
 #include "tuner/transport/shared_folder.hpp"
@@ -224,34 +224,76 @@ TEST_CASE("No memory for a ring is an error before the first byte") {
                         ContainsSubstring("ulimit -f unlimited") && !ContainsSubstring("blocked"));
 }
 
-TEST_CASE(
-    "What a control group has left is its limit, less what is used for good, and swap space") {
-  struct sysinfo machine {};
-  REQUIRE(sysinfo(&machine) == 0);
-  const std::uint64_t swap = std::uint64_t{machine.freeswap} * machine.mem_unit;
-  const TestFolder folder;
-  const auto put = [&](const std::string& name, const std::string& text) {
-    std::ofstream(folder.path() + "/" + name) << text << "\n";
-  };
-  CHECK_FALSE(memory_room(folder.path()));
-  std::filesystem::create_directory(folder.path() + "/memory");
-  put("memory/memory.limit_in_bytes", "9223372036854771712");
-  put("memory/memory.usage_in_bytes", "30000000");
-  CHECK_FALSE(memory_room(folder.path()));
-  put("memory/memory.limit_in_bytes", "40000000");
-  put("memory/memory.memsw.limit_in_bytes", "40000000");
-  put("memory/memory.stat", "inactive_file 1\ntotal_inactive_file 4000000\ntotal_rss 7");
-  CHECK(memory_room(folder.path()) == 14'000'000U);
-  put("memory/memory.memsw.limit_in_bytes", "9223372036854771712");
-  CHECK(memory_room(folder.path()) == 14'000'000U + swap);
-  // Version 2 first, where both are mounted.
-  put("memory.max", "max");
-  put("memory.current", "25000000");
-  CHECK(memory_room(folder.path()) == 14'000'000U + swap);
-  put("memory.max", "40000000");
-  put("memory.swap.max", "0");
-  put("memory.stat", "anon 9\nactive_file 1000000\ninactive_file 2000000\nslab_reclaimable 50");
-  CHECK(memory_room(folder.path()) == 18'000'050U);
-  put("memory.current", "90000000");
-  CHECK(memory_room(folder.path()) == 0U);
+namespace {
+
+/// Puts files of a made-up machine below a folder.
+class Machine {
+ public:
+  explicit Machine(const TestFolder& root) : root_(root.path()) {}
+  void put(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = root_ + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text << "\n";
+  }
+
+ private:
+  std::string root_;
+};
+
+}  // namespace
+
+TEST_CASE("What control groups have left is a limit, less what is used for good, and swap space") {
+  struct sysinfo info {};
+  REQUIRE(sysinfo(&info) == 0);
+  const std::uint64_t swap = std::uint64_t{info.freeswap} * info.mem_unit;
+  const TestFolder root;
+  const Machine machine(root);
+  CHECK_FALSE(memory_room(root.path()));
+  const std::string v1 = "sys/fs/cgroup/memory/";
+  machine.put(v1 + "memory.limit_in_bytes", "9223372036854771712");
+  machine.put(v1 + "memory.usage_in_bytes", "30000000");
+  CHECK_FALSE(memory_room(root.path()));
+  machine.put(v1 + "memory.limit_in_bytes", "40000000");
+  machine.put(v1 + "memory.memsw.limit_in_bytes", "40000000");
+  machine.put(v1 + "memory.stat", "inactive_file 1\ntotal_inactive_file 4000000\ntotal_rss 7");
+  CHECK(memory_room(root.path()) == 14'000'000U);
+  machine.put(v1 + "memory.memsw.limit_in_bytes", "9223372036854771712");
+  CHECK(memory_room(root.path()) == 14'000'000U + swap);
+  // Groups below the mounted one, as under Slurm: the least room of all levels.
+  machine.put("proc/self/cgroup", "9:cpu,cpuacct:/none\n4:memory:/slurm/job_7/step\n0::/init");
+  machine.put(v1 + "slurm/job_7/memory.limit_in_bytes", "5000000");
+  machine.put(v1 + "slurm/job_7/memory.memsw.limit_in_bytes", "5000000");
+  machine.put(v1 + "slurm/job_7/memory.usage_in_bytes", "1000000");
+  machine.put(v1 + "slurm/job_7/step/memory.limit_in_bytes", "9223372036854771712");
+  machine.put(v1 + "slurm/job_7/step/memory.usage_in_bytes", "1000000");
+  CHECK(memory_room(root.path()) == 4'000'000U);
+  // Version 2, too.
+  const std::string v2 = "sys/fs/cgroup/init/";
+  machine.put(v2 + "memory.max", "max");
+  machine.put(v2 + "memory.current", "2500000");
+  CHECK(memory_room(root.path()) == 4'000'000U);
+  machine.put(v2 + "memory.max", "4000000");
+  machine.put(v2 + "memory.swap.max", "0");
+  machine.put(v2 + "memory.stat",
+              "anon 9\nactive_file 100000\ninactive_file 200000\nslab_reclaimable 50");
+  CHECK(memory_room(root.path()) == 1'800'050U);
+  machine.put(v2 + "memory.current", "90000000");
+  CHECK(memory_room(root.path()) == 0U);
+}
+
+TEST_CASE("The least CPU quota of all control groups counts") {
+  const TestFolder root;
+  const Machine machine(root);
+  CHECK(quota_cores(root.path()) == 0);
+  machine.put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
+  machine.put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  CHECK(quota_cores(root.path()) == 0);
+  machine.put("proc/self/cgroup", "9:cpu,cpuacct:/pods/p1\n0::/u");
+  machine.put("sys/fs/cgroup/cpu/pods/cpu.cfs_quota_us", "650000");
+  machine.put("sys/fs/cgroup/cpu/pods/cpu.cfs_period_us", "100000");
+  CHECK(quota_cores(root.path()) == 6);
+  machine.put("sys/fs/cgroup/cpu.max", "max 100000");
+  CHECK(quota_cores(root.path()) == 6);
+  machine.put("sys/fs/cgroup/u/cpu.max", "50000 100000");
+  CHECK(quota_cores(root.path()) == 1);
 }

@@ -1,5 +1,9 @@
 // Peers that are not what they should be.
 #include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -102,6 +106,33 @@ struct Victim {
   }
 };
 
+bool set_loopback(bool up) {
+  const Descriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = up ? IFF_UP : 0;
+  return ioctl(any.get(), SIOCSIFFLAGS, &request) == 0;
+}
+
+/// A packet with as many descriptors of this process's input.
+bool send_with_files(int socket, Packet packet, int files) {
+  iovec part{&packet, sizeof packet};
+  const std::vector<int> given(static_cast<std::size_t>(files), 0);
+  const std::size_t bytes = given.size() * sizeof(int);
+  std::vector<char> control(CMSG_SPACE(bytes));
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(bytes);
+  std::memcpy(CMSG_DATA(header), given.data(), bytes);
+  return sendmsg(socket, &message, 0) == static_cast<ssize_t>(sizeof packet);
+}
+
 }  // namespace
 
 TEST_CASE("A message longer than its receive ends the connection and writes nothing outside") {
@@ -158,20 +189,7 @@ TEST_CASE("A packet that brings more files than one leaves none behind") {
                          std::filesystem::directory_iterator());
   };
   Packet packet;
-  iovec part{&packet, sizeof packet};
-  const int given[3] = {0, 0, 0};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof given)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof given);
-  std::memcpy(CMSG_DATA(header), given, sizeof given);
-  REQUIRE(sendmsg(there.get(), &message, 0) == static_cast<ssize_t>(sizeof packet));
+  REQUIRE(send_with_files(there.get(), packet, 3));
   const auto before = files();
   {
     Descriptor file;
@@ -279,6 +297,158 @@ TEST_CASE("A rank without room for another open file is told so, not left waitin
   CHECK(said_with(2, false) == "in");
   CHECK_THAT(said_with(0, true), ContainsSubstring("another rank's connection: Too many open"));
   CHECK(said_with(8, true) == "in");
+}
+
+TEST_CASE("A rank whose peer has no ring for it is told so, not left waiting") {
+  const TestFolder folder;
+  // The peer meets a limit, or the system keeps its ring back (here: there are three).
+  const auto said_where = [&](auto&& peer) {
+    return in_child([&]() -> std::string {
+      Listening here(folder, 11);
+      if (!here.problem.empty()) return here.problem;
+      const std::string problem = peer(here);
+      if (!problem.empty()) return problem;
+      void* receiver = nullptr;
+      for (int i = 0; i < 1000 && receiver == nullptr; ++i)
+        if (here.net.accept(here.listener, &receiver) != 0) return g_said;
+      return receiver == nullptr ? "waits" : "in";
+    });
+  };
+  CHECK_THAT(said_where([](Listening& here) -> std::string {
+               const rlimit limit{65536, 65536};
+               void* sender = nullptr;
+               if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return "no limit";
+               return here.net.connect(here.handle, &sender) == 0 ? "connects" : "";
+             }),
+             ContainsSubstring("the other rank could not make a connection"));
+  Descriptor caller;
+  CHECK_THAT(said_where([&](Listening& here) -> std::string {
+               std::string problem;
+               int error = 0;
+               caller =
+                   SharedFolder::open(folder.path(), problem)->connect(here.theirs.name, error);
+               Packet hello;
+               hello.token = here.theirs.token;
+               return send_with_files(caller.get(), hello, 3) ? "" : "send";
+             }),
+             ContainsSubstring("ring did not come with its greeting"));
+}
+
+TEST_CASE("Strangers who say nothing keep nobody else from the port") {
+  const TestFolder folder;
+  const std::string found = in_child([&]() -> std::string {
+    Listening here(folder, 11);
+    if (!here.problem.empty()) return here.problem;
+    if (here.theirs.family != AF_INET) return "no IPv4";
+    std::string problem;
+    std::vector<Descriptor> strangers;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = here.theirs.port;
+    std::memcpy(&address.sin_addr, here.theirs.address.data(), sizeof address.sin_addr);
+    void* receiver = nullptr;
+    for (int i = 0; i < 70; ++i) {
+      strangers.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      if (connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
+                  sizeof address) != 0)
+        return "stranger";
+      if (here.net.accept(here.listener, &receiver) != 0 || receiver != nullptr) return "let in";
+    }
+    const auto by_port = TcpConnecting::begin(here.theirs, problem);
+    Descriptor caller;
+    for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
+    for (int i = 0; i < 1000 && receiver == nullptr; ++i)
+      if (here.net.accept(here.listener, &receiver) != 0) return g_said;
+    return receiver == nullptr ? "waits" : "in";
+  });
+  if (found == "no IPv4") SKIP("no IPv4 address here");
+  CHECK(found == "in");
+}
+
+TEST_CASE("A rank that takes nothing by TCP for long is no lost host", "[long]") {
+  const TestFolder folder;
+  const std::string found = in_child([&]() -> std::string {
+    Listening here(folder, 11);
+    if (!here.problem.empty()) return here.problem;
+    std::string problem;
+    const auto by_port = TcpConnecting::begin(here.theirs, problem);
+    Descriptor caller;
+    for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
+    void* receiver = nullptr;
+    for (int i = 0; i < 1000 && receiver == nullptr; ++i)
+      if (here.net.accept(here.listener, &receiver) != 0) return g_said;
+    if (receiver == nullptr) return "not accepted";
+    const auto sender = TcpConnection::make(true, std::move(caller), std::size_t{1} << 30, problem);
+    std::vector<std::byte> data(std::size_t{64} << 20, std::byte{7});
+    std::vector<std::byte> room(data.size());
+    Memory memory;
+    Request* sent = nullptr;
+    bool done = false;
+    if (sender->isend(data.data(), data.size(), memory, sent) != nccl_net::kSuccess) return "isend";
+    // Longer than is_lost() waits for a host that is silent.
+    for (const auto end = std::chrono::steady_clock::now() + 14s;
+         std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(1ms))
+      if (sender->test(*sent, done) != nccl_net::kSuccess) return "lost before it was received";
+    if (done) return "nothing waited";
+    void* request = nullptr;
+    bool received = false;
+    std::size_t bytes = 0;
+    if (here.net.irecv(receiver, room.data(), room.size(), nullptr, &request) != 0) return "irecv";
+    for (const auto end = std::chrono::steady_clock::now() + 60s;
+         (!received || !done) && std::chrono::steady_clock::now() < end;) {
+      if (!received && here.net.test(request, received, bytes) != 0) return "receiver: " + g_said;
+      if (!done && sender->test(*sent, done) != nccl_net::kSuccess) return "sender";
+    }
+    return received && done && room == data ? "right" : "not received";
+  });
+  CHECK(found == "right");
+}
+
+TEST_CASE("A host that is lost ends a connection by TCP, whether it took data or not", "[long]") {
+  if (geteuid() != 0) SKIP("a network namespace of its own needs root");
+  const auto seconds_until_told = [](bool taking) {
+    const TestFolder folder;
+    return in_child([&]() -> std::string {
+      if (unshare(CLONE_NEWNET) != 0 || !set_loopback(true)) return "no network";
+      Listening here(folder, 11);
+      if (!here.problem.empty()) return here.problem;
+      std::string problem;
+      const auto by_port = TcpConnecting::begin(here.theirs, problem);
+      Descriptor caller;
+      for (int i = 0; i < 1000 && !caller.valid(); ++i) caller = by_port->finish(problem);
+      void* receiver = nullptr;
+      for (int i = 0; i < 1000 && receiver == nullptr; ++i)
+        if (here.net.accept(here.listener, &receiver) != 0) return g_said;
+      if (receiver == nullptr) return "not accepted";
+      const auto sender = TcpConnection::make(true, std::move(caller), 4096, problem);
+      std::vector<std::byte> data(std::size_t{512} << 20);
+      std::vector<std::byte> room(taking ? data.size() : 0);
+      Memory memory;
+      Request* sent = nullptr;
+      void* request = nullptr;
+      bool done = false;
+      std::size_t bytes = 0;
+      if (sender->isend(data.data(), data.size(), memory, sent) != nccl_net::kSuccess ||
+          (taking && here.net.irecv(receiver, room.data(), room.size(), nullptr, &request) != 0))
+        return "no messages";
+      const auto begin = std::chrono::steady_clock::now();
+      for (bool up = true;;) {
+        const auto now = std::chrono::steady_clock::now() - begin;
+        if (up && now > (taking ? 10ms : 500ms)) up = !set_loopback(false);
+        if (sender->test(*sent, done) != nccl_net::kSuccess)
+          return up ? "too early" : "after " + std::to_string(now / 1s);
+        if (done) return "all went over";
+        if (now > 60s) return "not told";
+        if (taking && up && here.net.test(request, done, bytes) != 0) return "receiver";
+      }
+    });
+  };
+  for (const bool taking : {true, false}) {
+    const std::string found = seconds_until_told(taking);
+    if (found == "no network") SKIP("no network namespaces here");
+    INFO((taking ? "taking: " : "not taking: ") << found);
+    CHECK_THAT(found, ContainsSubstring("after "));
+  }
 }
 
 TEST_CASE("A hello without a ring is refused") {
