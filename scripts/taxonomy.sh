@@ -7,10 +7,11 @@ BEGIN {
   print "# Taxonomy: what the surveys name, and what of it runs here\n"
   print "Made by `scripts/taxonomy.sh` from `profiles/published/taxonomy.txt`. What a run used, by the same axes, is `dynamiccl query"
   print "taxonomy`; what the surveys publish of trade-offs is set against measurements in `query architecture_tradeoff` and"
-  print "`query scheduling_tradeoff`. \"Named only\": the surveys give no figure. In the matrix, - = not stated."
+  print "`query scheduling_tradeoff`. \"Named only\": the surveys give no figure. In the matrices at the"
+  print "end, as published: hot = much to tune, warm = within constraints, cold = little, none = nothing is there; - = not stated."
 }
 /^#/ || /^$/ { next }
-/^\[matrix\]/ { print "\n## Capabilities of libraries\n"; matrix = 1; row = 0; next }
+/^\[matrix: / { print "\n## " substr($0, 10, length($0) - 10) "\n"; matrix = 1; row = 0; next }
 /^\[/ {
   matrix = 0
   title = substr($0, 2, length($0) - 2)

@@ -37,8 +37,8 @@ class EditedRun {
   void launch(int block, const TimeOf& time_us, const Edit& edit = {}) {
     const auto start = make_start(plan.groups[0].id, block);
     const auto row = store.begin_launch("run-1", start);
-    auto records =
-        make_records(plan.cells, plan.groups[0].id, start.uuid, plan.groups[0].ranks, 20, time_us);
+    auto records = make_records(plan.cells, plan.groups[0].id, start.uuid, plan.groups[0].ranks,
+                                iterations, time_us);
     auto end = make_end();
     if (edit) edit(records, end);
     store.finish_launch(row, end, records);
@@ -55,6 +55,7 @@ class EditedRun {
   ScratchFolder folder;
   Store store;
   SyntheticPlan plan;
+  int iterations = 20;  ///< of each cell in the next launch
 };
 
 template <class Record>
@@ -267,6 +268,38 @@ TEST_CASE("skew is the median over launches, which a disturbed one does not move
   CHECK_THAT(*rows.real(0, "skew_max_us"), WithinRel(3000, 1e-9));
   CHECK_THAT(run.notes(), ContainsSubstring("ranks begin 47.5 us apart in half of the cells of "
                                             "launches, 3000.0 us in the worst; see `query skew`"));
+}
+
+TEST_CASE("slow calls are told by percentiles that launches are long enough for", "[H-02]") {
+  EditedRun run({"allreduce"}, {1024}, 2);
+  // 1 to 20, and in a later launch twice that: percentiles lie between two of them.
+  for (int block = 0; block < 2; ++block)
+    run.launch(block, [&](const CellInfo&, int, int iteration) {
+      return (block + 1) * (iteration + 1.0);
+    });
+  const Table table = run.query("tails");
+  const TableView rows(table);
+  REQUIRE(rows.size() == 1);
+  CHECK(rows.integer(0, "launches") == 2);
+  CHECK(rows.integer(0, "iterations") == 20);
+  CHECK_THAT(*rows.real(0, "median_us"), WithinRel(1.5 * 10.5, 1e-9));
+  CHECK_THAT(*rows.real(0, "p95_us"), WithinRel(1.5 * 19.05, 1e-9));
+  CHECK(rows.integer(0, "p95_launches") == 2);
+  CHECK_FALSE(rows.real(0, "p99_us"));
+  CHECK(rows.integer(0, "p99_launches") == 0);
+  CHECK_THAT(*rows.real(0, "max_us"), WithinRel(30, 1e-9));
+  CHECK_THAT(*rows.real(0, "worst_us"), WithinRel(40, 1e-9));
+  CHECK_THAT(*rows.real(0, "p95_over_median"), WithinRel(19.05 / 10.5, 1e-9));
+  run.iterations = 100;
+  run.launch(2, [](const CellInfo&, int, int iteration) { return iteration + 1.0; });
+  const Table longer = run.query("tails");
+  const TableView then(longer);
+  CHECK(then.integer(0, "p95_launches") == 3);
+  CHECK(then.integer(0, "p99_launches") == 1);
+  CHECK_THAT(*then.real(0, "p99_us"), WithinRel(99.01, 1e-9));
+  // Of three launches the middle one: 10.5, 21 and 50.5; 19.05, 38.1 and 95.05.
+  CHECK_THAT(*then.real(0, "median_us"), WithinRel(21, 1e-9));
+  CHECK_THAT(*then.real(0, "p95_us"), WithinRel(38.1, 1e-9));
 }
 
 TEST_CASE("results that nothing verified are told by the run's notes and to the page") {

@@ -170,6 +170,26 @@ TEST_CASE("findings count what is sure and say where it depends", "[G-12]") {
   CHECK(finding.at("large (>= 4 MiB)") == "nothing sure");
 }
 
+TEST_CASE("architectures are a factor of the findings, at equal numbers of workers", "[G-12]") {
+  TwoGroups run({1024, kMiB});
+  run.plan.groups[1].architecture = "ps";
+  run.plan.groups[1].ranks = 3;
+  for (auto& cell : run.plan.cells)
+    if (cell.group_id == run.plan.groups[1].id) cell.collective = "push_pull";
+  run.launch([](std::size_t group, std::uint64_t size, int block) {
+    return (group == 0) == (size == kMiB) ? 10.0 + 0.01 * block : 30.0 + 0.01 * block;
+  });
+  const Table table = run.query("findings");
+  const TableView rows(table);
+  std::map<std::string, std::string> finding;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows.text(i, "factor") == "architecture")
+      finding[rows.text(i, "collective") + " " + rows.text(i, "sizes")] = rows.text(i, "finding");
+  CHECK(finding == std::map<std::string, std::string>{
+                       {"exchange small (< 64 KiB)", "ps wins where it is sure"},
+                       {"exchange medium (64 KiB to < 4 MiB)", "ring wins where it is sure"}});
+}
+
 TEST_CASE("flags of tuned tasks and of algorithms that did not run are listed", "[G-17]") {
   TwoGroups run({1024});
   run.plan.cells[0].algorithm = "tree";

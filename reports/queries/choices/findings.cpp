@@ -5,6 +5,7 @@
 
 #include "core/statistics/statistics.hpp"
 #include "reports/model/alternatives.hpp"
+#include "reports/model/exchanges.hpp"
 #include "reports/model/figures.hpp"
 #include "reports/model/table_view.hpp"
 #include "reports/queries/query.hpp"
@@ -27,9 +28,16 @@ std::string size_class(std::int64_t bytes) {
   return bytes < 4 * kKiB * kKiB ? "medium (64 KiB to < 4 MiB)" : "large (>= 4 MiB)";
 }
 
+/// Of servers and rings what both do, at equal workers; of backends with their memory by name.
+std::vector<CellFigure> prepared_for(const std::string& factor,
+                                     const std::vector<CellFigure>& given) {
+  if (factor == "architecture") return as_exchanges(given);
+  return factor == "backend" ? with_stated_memory(given) : given;
+}
+
 void tally_axis(const std::vector<CellFigure>& given, const std::string& factor,
                 std::vector<Tally>& all) {
-  const auto figures = factor == "backend" ? with_stated_memory(given) : given;
+  const auto figures = prepared_for(factor, given);
   auto groups = alternatives_along(figures, factor);
   judge_leads(groups);
   std::map<std::string, std::size_t> place_of;
@@ -67,7 +75,8 @@ std::string finding_of(const Tally& tally) {
 Table findings_table(const std::vector<CellFigure>& figures, const QueryScope& /*scope*/) {
   Table table;
   std::vector<Tally> all;
-  for (const char* factor : {"environment", "backend", "algorithm", "group_knobs", "cell_knobs"})
+  for (const char* factor :
+       {"environment", "backend", "architecture", "algorithm", "group_knobs", "cell_knobs"})
     tally_axis(figures, factor, all);
   for (const auto& tally : all) {
     auto row = tally.place;
@@ -91,7 +100,8 @@ Query findings_query() {
   return {.title = "Findings",
           .row =
               "one factor in one environment, collective and size class: who surely wins how "
-              "often, and by how much the first is ahead of the second",
+              "often, and by how much the first is ahead of the second; architectures at equal "
+              "workers, of training the algorithm is the method",
           .columns = R"(
 run_id
 factor | text | the axis that varies

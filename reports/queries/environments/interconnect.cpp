@@ -53,7 +53,7 @@ inter_tier | text | its class
 inter_bytes_per_s | bytes_per_s, real | what it can carry
 inter_rate_of | text | where that is known from
 intra_over_inter | real | rate inside over rate outside
-interconnect | text | flat or hierarchical
+interconnect | text | flat, steep or unknown
 )",
           .of_runs = interconnect_table};
 }
