@@ -8,6 +8,7 @@
 #include "core/training/training.hpp"
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "orchestrator/launch/observe.hpp"
 #include "orchestrator/tune/work_time.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/export/mpi_export.hpp"
@@ -81,6 +82,8 @@ TuneTask make_task(const Experiment& experiment, const TuneOptions& options,
   const EnvironmentProfile& profile = experiment.profiles.at(group.environment);
   SpaceContext context = context_of(group, profile, cell);
   context.huge_pages = options.huge_pages;
+  // What is detected, not declared, is known from the first launch on.
+  context.ina_active = !regime_context(profile, experiment.machine).declared_aggregation.empty();
   task.search.task.space = std::make_shared<const ActionSpace>(
       make_space(context, space_options(options, group, cell, shares_memory(experiment, group))));
   // What the analytic models expect; 2: through the machine's own network stack.

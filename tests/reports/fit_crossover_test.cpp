@@ -80,7 +80,7 @@ Table fit_of(const std::vector<double>& alphas) {
 }  // namespace
 
 TEST_CASE("the fit gives back start-up time and bandwidth, with intervals from the blocks",
-          "[A-23]") {
+          "[A-23][E-196]") {
   const Table table = query("fit", 6);
   const TableView view(table);
   const auto bare = find(view, "environment", "bare-metal");

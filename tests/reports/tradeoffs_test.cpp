@@ -62,7 +62,7 @@ class TwoGroups {
 
 }  // namespace
 
-TEST_CASE("NCCL below Gloo's floor is told only where it is sure", "[G-16][E-141]") {
+TEST_CASE("NCCL below Gloo's floor is told only where it is sure", "[G-16][E-142]") {
   TwoGroups run({1024, 4096, 16384, kMiB});
   run.plan.groups[0].backend = "nccl";
   run.plan.groups[1].backend = "gloo";

@@ -83,7 +83,8 @@ TEST_CASE("a segment as large as the message is no arm of its own") {
   CHECK_FALSE(offers(small, "segment_bytes", "32768"));
 }
 
-TEST_CASE("our own ring and server offer how they cut and overlap, and only what they read") {
+TEST_CASE("our own ring and server offer how they cut and overlap, and only what they read",
+          "[E-74][E-77]") {
   SpaceContext server{.backend = Backend::gloo,
                       .collective = Collective::push_pull,
                       .architecture = Architecture::ps,
@@ -187,7 +188,8 @@ TEST_CASE("NCCL's unsafe combinations do not exist", "[E-72][X-55][X-56]") {
   CHECK_FALSE(offers(make_space(gather), "algorithm", "pat"));
 }
 
-TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch") {
+TEST_CASE("NCCL knobs go to the plugin per call or to the environment at launch",
+          "[E-65][E-66][E-68]") {
   SpaceContext machine{.backend = Backend::nccl,
                        .collective = Collective::allreduce,
                        .ranks = 4,

@@ -234,7 +234,7 @@ TEST_CASE("the posterior is that of Gaussian regression computed directly") {
   CHECK(belief.observations() == 1 + 3);
 }
 
-TEST_CASE("the bandit finds a near-best arm with a fraction of the evaluations") {
+TEST_CASE("the bandit finds a near-best arm with a fraction of the evaluations", "[E-100]") {
   int evaluations = 0;
   int arms = 0;
   int good = 0;

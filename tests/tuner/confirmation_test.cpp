@@ -91,7 +91,7 @@ TEST_CASE("fresh launches score choices, and those that they do not confirm are 
   CHECK(scores[1].faster_than_descent == 0);
 }
 
-TEST_CASE("a choice that fails, or is not surely faster, stays the default") {
+TEST_CASE("a choice that fails, or is not surely faster, stays the default", "[E-150]") {
   FreshTimes fresh = truth(3);
   for (std::size_t i = 0; i < kRounds; ++i) {
     const std::size_t failing = i % 3 == 0 ? 1 : 2;

@@ -97,7 +97,7 @@ TEST_CASE("agents are scored on the same simulated jobs") {
   CHECK(nothing.mean_reward < 0);
 }
 
-TEST_CASE("searches are counted on the same simulated regimes for every agent", "[E-132]") {
+TEST_CASE("searches are counted on the same simulated regimes for every agent") {
   const SimCatalog catalog;
   const auto score = [&](const std::string& name) {
     return search_in_simulator(

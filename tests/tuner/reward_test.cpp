@@ -32,7 +32,7 @@ TEST_CASE("the reward is minus the step time in units of the default's", "[E-82]
   CHECK_THROWS_AS(reward(outcome), Error);
 }
 
-TEST_CASE("every term is kept apart", "[E-84][E-93]") {
+TEST_CASE("every term is kept apart", "[E-84][E-86][E-90][E-93]") {
   StepOutcome outcome = usual();
   outcome.switched = outcome.exploratory = outcome.fault = true;
   outcome.congestion = 0.5;

@@ -106,7 +106,7 @@ TEST_CASE("in-network aggregation and foreign libraries are left alone") {
   }
 }
 
-TEST_CASE("faults end a task's exploration and a failed default leaves it alone") {
+TEST_CASE("faults end a task's exploration and a failed default leaves it alone", "[E-149]") {
   FakeWorld world;
   world.failing = {{0, 1}, {0, 2}, {1, 0}};
   world.us[{0, 4}] = 1;
@@ -120,7 +120,7 @@ TEST_CASE("faults end a task's exploration and a failed default leaves it alone"
   CHECK_FALSE(outcomes[1].best_time);
 }
 
-TEST_CASE("a choice above twice the Gloo floor is reverted") {
+TEST_CASE("a choice above twice the Gloo floor is reverted", "[E-141]") {
   FakeWorld world;
   world.us[{0, 0}] = 30;
   world.us[{0, 3}] = 25;

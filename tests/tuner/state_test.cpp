@@ -13,6 +13,7 @@
 #include "tuner/state/feature_sources.hpp"
 #include "tuner/state/features.hpp"
 #include "tuner/state/state_from_regime.hpp"
+#include "tuner/state/state_from_training.hpp"
 #include "tuner/state/task_key.hpp"
 #include "tuner/state/wire_fraction.hpp"
 
@@ -116,7 +117,7 @@ TEST_CASE("the policy sees what it was trained on and nothing else", "[E-12][E-1
   }
 }
 
-TEST_CASE("a spelling of a source stands for a name of the canonical value set", "[X-47]") {
+TEST_CASE("a spelling of a source stands for a name of the canonical value set", "[E-37][X-47]") {
   const std::map<std::string, std::vector<std::string>> values{
       {"setting", all_names<DeploymentSetting>()},  {"architecture", all_names<SumArchitecture>()},
       {"collective", all_names<Collective>()},      {"sync", all_names<SyncMode>()},
@@ -166,6 +167,67 @@ TEST_CASE("nominal and effective size are separate features", "[E-18]") {
   CHECK(difference[column_of("effective_size")] == 6.0F / 16);
 }
 
+TEST_CASE("a call's key says what is called, by how many, and whether servers sum",
+          "[E-06][E-09][E-17][E-20][E-29][E-34][E-35]") {
+  const TaskKey key{.collective = Collective::alltoallv,
+                    .bin = SizeBin::of(Bytes{4096}),
+                    .group_size = 4,
+                    .nodes = 2,
+                    .architecture = Architecture::ps,
+                    .backend = Backend::openmpi};
+  State state;
+  state.ranks_total = 16;
+  set_task(state, key, Bytes{4096}, Bytes{4096});
+  CHECK(state.collective == Collective::alltoall);  // one input for both
+  CHECK(state.nominal_size == Bytes{4096});
+  CHECK(state.architecture == SumArchitecture::ps);
+  CHECK(state.group_size == 4);
+  CHECK(state.ranks_total == 16);  // a group of a larger job
+  const Eigen::VectorXf encoded = encode(state);
+  CHECK(encoded[column_of("nominal_size")] == 12.0F / 16 - 1);
+  CHECK(encoded[column_of("group_size")] == 2.0F / 8);
+  CHECK(encoded[column_of("ranks_total")] == 4.0F / 8);
+  State alone;
+  TaskKey sum = key;
+  sum.collective = Collective::allreduce;
+  sum.architecture = Architecture::ring;
+  set_task(alone, sum, Bytes{8}, Bytes{8});
+  CHECK(alone.ranks_total == 4);
+  CHECK(alone.architecture == SumArchitecture::allreduce);
+}
+
+TEST_CASE("a training cell's job is in the state",
+          "[E-14][E-21][E-22][E-26][E-27][E-28][E-30][E-31][E-32][E-46][E-47][E-50][E-51][E-52]"
+          "[E-53][E-54]") {
+  TrainingSpec spec;
+  spec.model = TrainingModel::resnet50;
+  spec.batch = 48;
+  State state;
+  state.architecture = SumArchitecture::ps;
+  for (const auto& [method, expected] :
+       {std::pair{TrainingMethod::bsp_a2a, Schedule::none},
+        std::pair{TrainingMethod::wfbp_a2a, Schedule::wfbp},
+        std::pair{TrainingMethod::mg_wfbp, Schedule::mg_wfbp},
+        std::pair{TrainingMethod::bytescheduler_a2a, Schedule::partitioned}}) {
+    spec.method = method;
+    set_training(state, spec, 4);
+    INFO(name_of(method));
+    CHECK(state.schedule == expected);
+  }
+  CHECK(state.local_batch == 48);
+  CHECK(state.parameters == 25'557'032);
+  CHECK(state.architecture == SumArchitecture::allreduce);
+  CHECK(state.sync == SyncMode::bsp);
+  CHECK(state.local_steps == 0);
+  CHECK(state.compression == Compression::none);
+  CHECK(state.wire_fraction == 1);
+  CHECK(state.parallelism == ParallelismMode::dp);
+  CHECK(state.fault_tolerance == FaultTolerance::none);
+  CHECK(state.pipeline_template == false);
+  CHECK(state.stage == 0);
+  CHECK(state.stage_role == StageRole::none);
+}
+
 TEST_CASE("when features must go, the cluster's stay", "[E-61]") {
   const auto kept = keep_features(60);
   int columns = 0;
@@ -208,7 +270,7 @@ TEST_CASE("C2C agrees with the two reference contrasts", "[E-186][E-189]") {
   CHECK_THROWS(model_intensity(1, 0));
 }
 
-TEST_CASE("a task key reads back what it writes", "[E-126][X-66]") {
+TEST_CASE("a task key reads back what it writes", "[E-16][E-126][X-66]") {
   TaskKey key{.collective = Collective::allgather,
               .bin = SizeBin::of(Bytes{100'000}),
               .group_size = 8,
@@ -229,7 +291,7 @@ TEST_CASE("a task key reads back what it writes", "[E-126][X-66]") {
 }
 
 TEST_CASE("a detected regime fills the static state, and damaged JSON only leaves it unknown",
-          "[E-41][E-42][F-06][F-07]") {
+          "[E-05][E-10][E-11][E-24][E-36][E-41][E-42][E-45][F-06][F-07]") {
   const auto regime = nlohmann::json::parse(R"({
     "ingredients": {"library": "openmpi-4.1", "intra_link": "none", "inter_link": "tcp",
                     "inter_tier": "shaped-1000Mbit/s", "gpu": "none"},
@@ -239,6 +301,7 @@ TEST_CASE("a detected regime fills the static state, and damaged JSON only leave
   CHECK(state.cross_container == true);
   CHECK(state.runtime == EnvironmentKind::cross_docker);
   CHECK(state.library == CclLibrary::openmpi);
+  CHECK(state.cluster_class == ClusterClass::commodity);
   CHECK(state.inter_link == InterLink::tcp);
   CHECK(state.tier_max == 4);
   CHECK_FALSE(state.sharing.has_value());
@@ -253,6 +316,16 @@ TEST_CASE("a detected regime fills the static state, and damaged JSON only leave
           std::pair{"tcp", InterLink::tcp}}) {
       far["ingredients"]["inter_link"] = link;
       CHECK(state_from_regime(far, 2).inter_link == expected);
+    }
+  }
+
+  SECTION("stated rates tell TCP's classes apart") {
+    auto rated = regime;
+    for (const auto& [tier, expected] :
+         {std::pair{"10GbE", InterLink::tcp_10g}, std::pair{"100GbE", InterLink::tcp_100g},
+          std::pair{"25GbE", InterLink::tcp}}) {
+      rated["ingredients"]["inter_tier"] = tier;
+      CHECK(state_from_regime(rated, 2).inter_link == expected);
     }
   }
 

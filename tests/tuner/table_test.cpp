@@ -75,7 +75,7 @@ TEST_CASE("a second row for a key replaces the first and rows stay sorted") {
         "segmented_ring");
 }
 
-TEST_CASE("look-up falls back to the nearest row of the same regime and says so") {
+TEST_CASE("look-up falls back to the nearest row of the same regime and says so", "[E-128]") {
   const ConfigurationTable table = sample();
   const auto exact = find_entry(table, key("openmpi/ring/allreduce/2^20/r2n1"));
   REQUIRE(exact);

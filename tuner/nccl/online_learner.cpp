@@ -109,6 +109,8 @@ OnlineLearner::Learning OnlineLearner::make_task(const Cell& cell) const {
   learning.task.space = std::make_shared<ActionSpace>(make_space(context, options_.space));
   learning.task.state = options_.state;
   set_task(learning.task.state, learning.task.key.task, context.size, context.size);
+  // hear() tells what the trigger sees.
+  learning.task.state.watched = true;
   if (options_.predicted)
     if (const auto predicted = options_.predicted(cell.function, cell.bin))
       learning.task.prior_log_us = predicted_log_us(*learning.task.space, *predicted);

@@ -24,6 +24,7 @@
 #include "reports/model/published.hpp"
 #include "tuner/action/reach.hpp"
 #include "tuner/agents/advice.hpp"
+#include "tuner/agents/policy_agent.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -224,6 +225,13 @@ int run_tune(const TuneArguments& arguments, const Shared& shared) {
       (arguments.sweep || !arguments.apply.empty() || !arguments.check.empty()))
     throw Error(ErrorKind::input,
                 "tune: --between-runs goes with neither --sweep nor --apply nor --check");
+  if (arguments.between_runs && !arguments.replay &&
+      (reads_policy(arguments.agent) || arguments.agent == kUntrainedPpo))
+    throw Error(ErrorKind::input,
+                "tune: --agent " + arguments.agent +
+                    " sets calls of a library; which backend, architecture, schedule and "
+                    "synchronisation run is not a policy's to choose: leave --agent out (bandit), "
+                    "or name random, coordinate-descent or exhaustive");
   if (arguments.any_environment && !arguments.between_runs)
     throw Error(ErrorKind::input, "tune: --environments goes with --between-runs");
   if (arguments.resume && !arguments.sweep)

@@ -424,6 +424,22 @@ TEST_CASE("a job that Slurm starts again comes to its runs in their order, then 
   CHECK(std::find(first.begin(), first.end(), further) == first.end());
 }
 
+TEST_CASE("a policy sets calls and does not choose what runs",
+          "[E-200][E-201][E-202][E-203][E-204]") {
+  const auto agent = [](const std::string& name) {
+    return run({"tune", "nowhere.toml", "--between-runs", "--agent", name});
+  };
+  for (const char* name : {"ppo", "ppo-online", "ppo-untrained"}) {
+    const auto refused = agent(name);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("not a policy's to choose: leave --agent out") != std::string::npos);
+  }
+  // Others get as far as the file.
+  CHECK(agent("bandit").err.find("nowhere.toml") != std::string::npos);
+  CHECK(run({"tune", "nowhere.toml", "--between-runs"}).err.find("nowhere.toml") !=
+        std::string::npos);
+}
+
 TEST_CASE("tune --terms lists every term that can be set, with its meaning", "[E-175]") {
   const auto listed = run({"tune", "--terms", "--json"});
   INFO(listed.err);

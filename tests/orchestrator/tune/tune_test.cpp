@@ -64,6 +64,17 @@ allreduce = ["ring", "segmented_ring"]
   CHECK(space.arms().size() == 15);
 }
 
+TEST_CASE("where switches are declared to sum, no other setting is ever launched", "[E-144]") {
+  const auto most_arms = [](const std::string& machine) {
+    std::size_t most = 0;
+    for (const TuneTask& task : planned(parsed(machine)).tasks) most = std::max(most, task.arms());
+    return most;
+  };
+  CHECK(most_arms("") > 1);
+  CHECK(most_arms("[machine]\ntopology = \"fat-tree\"\n") > 1);
+  CHECK(most_arms("[machine]\naggregation = \"sharp\"\n") == 1);
+}
+
 TEST_CASE("mistakes in [tune] are told with their place") {
   CHECK_THROWS_WITH(parsed("[tune]\nsweep_launches = 2\n"), ContainsSubstring("sweep_launches"));
   CHECK_THROWS_WITH(parsed("[tune]\nheld_out = \"siez == 1\"\n"), ContainsSubstring("held_out"));

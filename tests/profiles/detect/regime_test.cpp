@@ -30,7 +30,8 @@ RegimeContext with(Backend backend, const char* version) {
 
 }  // namespace
 
-TEST_CASE("containers apart on one host are cross-docker over a virtual link", "[B-08][E-01]") {
+TEST_CASE("containers apart on one host are cross-docker over a virtual link",
+          "[B-08][E-01][E-05]") {
   const auto facts = FixtureTree("docker-container").facts();
   const auto regime =
       derive_regime({facts, other_container(facts, 10)}, with(Backend::openmpi, "4.1.4"));
@@ -142,7 +143,8 @@ TEST_CASE("ranks that NCCL takes for different hosts may share a folder", "[B-17
   CHECK(link_of(one, same) == "nvlink");
 }
 
-TEST_CASE("NVLink, PCIe and what stands in their way", "[B-13][B-14][B-15][B-17][E-04]") {
+TEST_CASE("NVLink, PCIe and what stands in their way",
+          "[B-13][B-14][B-15][B-17][E-04][E-11][E-23][E-38]") {
   const auto switched = FixtureTree("nvswitch").facts();
   const auto nccl = with(Backend::nccl, "2.28.9");
   const auto nvlink = derive_regime({switched, switched}, nccl);
@@ -212,7 +214,7 @@ TEST_CASE("ranks that name the same GPU take turns on it", "[B-23][E-49]") {
         "none");
 }
 
-TEST_CASE("aggregation is detected, or declared and marked, or possible", "[B-20]") {
+TEST_CASE("aggregation is detected, or declared and marked, or possible", "[B-20][E-43][E-44]") {
   auto ib = FixtureTree("infiniband-sharp").facts();
   const auto nccl = with(Backend::nccl, "2.28.9");
   auto regime = derive_regime({ib, ib}, nccl);

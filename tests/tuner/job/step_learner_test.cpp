@@ -172,6 +172,54 @@ TEST_CASE("a link that gets slower opens the search again", "[e-83]") {
   CHECK(learner.arms()[0] == fast);
 }
 
+TEST_CASE("a choice is stored with the one before it, its latencies and what the trigger saw",
+          "[e-08][e-55][e-57][e-58][e-59][e-60][e-85][e-87][e-95][e-96]") {
+  Trainer trainer{{30'000}, {{}}};
+  StepTask task = task_of(8 << 20);
+  task.task.state.watched = true;
+  std::vector<DecisionRecord> decisions;
+  StepLearnerOptions options;
+  options.on_decision = [&](const DecisionRecord& record) { decisions.push_back(record); };
+  StepLearner learner({task}, options);
+  run_until_frozen(learner, trainer, 1000);
+  REQUIRE(decisions.size() > 10);
+  CHECK_FALSE(decisions[0].state.contains("last_choice"));
+  const auto& algorithms = task.task.space->knobs()[*task.task.space->knob_index("algorithm")];
+  for (std::size_t d = 1; d < decisions.size(); ++d) {
+    INFO(decisions[d - 1].arm << ", then " << decisions[d].arm);
+    const double place = decisions[d].state.at("last_choice")[0];
+    const auto before = static_cast<std::size_t>(
+        std::lround(place * static_cast<double>(algorithms.values.size() - 1)));
+    const std::string& name = before == 0 ? "library" : algorithms.values[before];
+    CHECK(decisions[d - 1].arm.starts_with(name));
+  }
+  // The newest eight are kept, each over what the default takes.
+  const auto& history = decisions.back().state.at("latency_history");
+  REQUIRE(history.size() == 9);
+  CHECK(history[8] == 1);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(std::abs(history[i].get<double>()) < 0.3);
+  // The loss settles by 0.002 a step at first.
+  const DecisionRecord& quiet = decisions[5];
+  CHECK(quiet.state.at("congestion")[0] == 0);
+  CHECK(quiet.reward_terms.at("congestion") == 0);
+  CHECK(quiet.reward_terms.at("convergence") < 0);
+
+  for (int i = 0; i < 300; ++i) learner.add(trainer.step(learner.arms()));
+  trainer.pace = 3;
+  decisions.clear();
+  for (int i = 0; i < 200; ++i) learner.add(trainer.step(learner.arms()));
+  REQUIRE(learner.alarms() >= 1);
+  REQUIRE(!decisions.empty());
+  const DecisionRecord& first = decisions.front();
+  CHECK(first.state.at("cusum_score")[0] >= 1);
+  CHECK(first.state.at("reconstruction_error")[0] > 1);
+  CHECK(first.state.at("congestion")[0] >= 1);
+  // Two thirds of the bandwidth are lost, by the medians of some calls.
+  CHECK(first.state.at("interference")[0] > 0.4);
+  CHECK(first.state.at("interference")[0] < 0.9);
+  CHECK(first.reward_terms.at("congestion") < 0);
+}
+
 TEST_CASE("steps that still run under what was said before teach nothing", "[e-83]") {
   Trainer trainer{{30'000}, {{}}};
   StepLearnerOptions options;

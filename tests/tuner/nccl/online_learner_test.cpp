@@ -158,6 +158,7 @@ struct ChangingJob {
   Job job;
   std::int64_t ns = 1'000'000'000;
   std::vector<CallTable> tables{};
+  std::vector<DecisionRecord> decisions{};
   std::vector<std::size_t> also{};  ///< further sizes that are called, unheard by the trigger
   /// Of the table in force.
   std::function<StepReading()> reading = [] { return StepReading{50, Micros(200'000), 0.01}; };
@@ -173,6 +174,7 @@ struct ChangingJob {
     options.now_ns = [this] { return ns; };
     options.steps = [this](std::uint32_t) { return reading(); };
     options.recent_step = [this](std::uint32_t) { return Micros(200'000 * job.pace); };
+    options.on_decision = [this](const DecisionRecord& one) { decisions.push_back(one); };
     learner = std::make_unique<OnlineLearner>(job.region(), options);
   }
   void call() {
@@ -249,6 +251,22 @@ TEST_CASE("after a change what is near the best setting is tried, from there on"
     CHECK(job.learner->rounds() > 0);
     CHECK(job.channels() == 16);
   }
+}
+
+TEST_CASE("what the trigger saw is in the choices that follow", "[E-57][E-58][E-59]") {
+  ChangingJob job(some_channels());
+  job.settle(20'000);
+  for (const DecisionRecord& quiet : job.decisions)
+    CHECK(quiet.state.at("congestion") == nlohmann::json{0});
+  job.change(3, 4);
+  job.decisions.clear();
+  job.settle(20'000);
+  REQUIRE(!job.decisions.empty());
+  const DecisionRecord& first = job.decisions.front();
+  CHECK(first.state.at("cusum_score")[0] >= 1);
+  CHECK(first.state.at("congestion")[0] >= 1);
+  CHECK(first.state.at("reconstruction_error")[0] > 1);
+  CHECK(first.state.at("interference")[0] > 0.4);  // calls take three times as long
 }
 
 TEST_CASE("no more settings of a size are tried than were asked for", "[E-108]") {

@@ -98,7 +98,7 @@ void agent_sets_all_reduces(Backend backend) {
 }  // namespace
 
 TEST_CASE("an agent sets the library's all-reduces step by step, and no weight changes",
-          "[e-83][e-91][e-07][e-12][e-15][e-19][e-25]") {
+          "[e-83][e-91][e-07][e-12][e-15][e-19][e-25][e-33][e-48]") {
   agent_sets_all_reduces(Backend::gloo);
 }
 
