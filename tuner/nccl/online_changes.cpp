@@ -119,12 +119,18 @@ void OnlineLearner::hear(std::size_t function, std::size_t bin, std::uint32_t ep
   learning.task.state.reconstruction_error = now.reconstruction_error;
   learning.task.state.congestion = now.congestion;
   learning.task.state.interference = now.interference;
-  if (!now.alarm) return;
-  suspicion_ =
-      fmt::format("{} takes {} than before, after {} calls of it", learning.task.key.task.text(),
-                  now.interference > 0 ? "longer" : "less time", learning.trigger.calls());
+  if (std::exchange(together_epoch_, epoch) != epoch) together_.restart();
+  // As if each call took a microsecond at its level: what all have in common is what is left.
+  const bool all = now.beyond_level && together_.add(Micros(std::exp(*now.beyond_level))).alarm;
+  if (!now.alarm && !all) return;
+  const Trigger& changed = now.alarm ? learning.trigger : together_;
+  faster_ = !(changed.state().interference > 0);
+  suspicion_ = fmt::format("{} than before, after {} calls of {}",
+                           (now.alarm ? learning.task.key.task.text() + " takes "
+                                      : std::string("calls of all sizes together take ")) +
+                               (faster_ ? "less time" : "longer"),
+                           changed.calls(), now.alarm ? "it" : "theirs");
   suspected_ns_ = now_ns();
-  faster_ = !(now.interference > 0);
   judge_suspicion();
 }
 

@@ -231,6 +231,10 @@ class OnlineLearner {
   CallTable table_{};
   CallTable proposed_{};
   std::uint32_t epoch_ = 0;
+  /// Of all sizes' calls, each held against its own size's level: a job that sends many sizes shows
+  /// a change to all of them long before one size has enough calls.
+  Trigger together_{{.least_change = 0.8}};
+  std::uint32_t together_epoch_ = 0;
   std::int64_t ahead_;
   bool proposing_ = false;
   bool admitted_ = false;

@@ -29,8 +29,11 @@ void Trigger::restart() {
 
 TriggerState Trigger::add(Micros latency) {
   state_.alarm = false;
+  state_.beyond_level.reset();
   if (!(latency.count() > 0) || !std::isfinite(latency.count())) return state_;
   ++calls_;
+  if (reference_.size() >= static_cast<std::size_t>(options_.reference))
+    state_.beyond_level = std::log(latency.count()) - level_;
   block_.push_back(std::log(latency.count()));
   if (block_.size() < static_cast<std::size_t>(options_.block)) return state_;
   const auto middle = block_.begin() + static_cast<std::ptrdiff_t>(block_.size() / 2);

@@ -33,6 +33,8 @@ struct TriggerState {
   double congestion = 0;            ///< 0 to 1, the score of the slower side
   double interference = 0;          ///< share of bandwidth lost against the reference
   bool alarm = false;               ///< true once per change
+  /// ln(latency) of the last call beyond the level; nullopt: the level is still learnt.
+  std::optional<double> beyond_level;
 };
 
 /// Watches the latencies of one task key under one setting. A sequence model (level plus

@@ -151,6 +151,38 @@ TEST_CASE("calls that change re-open the search when the steps change", "[E-94][
   }
 }
 
+TEST_CASE("a change to calls of many sizes is seen before one size has enough of them", "[E-94]") {
+  constexpr std::size_t kSizes = 5;
+  Job job;
+  std::optional<Micros> recent = Micros(200);
+  LearnerOptions options;
+  options.calls_per_trial = 5;
+  options.space.channels = {"1", "8"};
+  options.steps = [](std::uint32_t) { return StepReading{50, Micros(200), 0.01}; };
+  options.recent_step = [&](std::uint32_t) { return recent; };
+  OnlineLearner learner(job.region(), options);
+  for (int calls = 0; calls < 20'000 && !learner.finished(); ++calls) {
+    for (std::size_t size = 0; size < kSizes; ++size) job.call(20 + size);
+    REQUIRE(learner.step());
+  }
+  REQUIRE(learner.finished());
+  REQUIRE(learner.step());
+  // Sizes take very different times; in turn, until an alarm. @return calls in all
+  const auto hear = [&](double pace, int most) {
+    int calls = 0;
+    for (; calls < most && learner.alarms() == 0; ++calls) {
+      const double us = 50.0 * std::pow(4.0, calls % static_cast<int>(kSizes));
+      learner.hear(kAllReduce, 20 + static_cast<std::size_t>(calls) % kSizes, learner.epoch(),
+                   Micros(pace * us * (1 + 0.02 * ((calls * 7) % 5))));
+    }
+    return calls;
+  };
+  CHECK(hear(1, 2'000) == 2'000);
+  recent = Micros(500);
+  CHECK(hear(3, 400) <= 50);
+  CHECK(learner.alarms() == 1);
+}
+
 namespace {
 
 /// Large messages alone, with a neighbour that comes and goes; the trigger hears every call.
