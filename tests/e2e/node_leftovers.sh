@@ -48,8 +48,20 @@ $RUN $way "$F/cutting" >"$F/2.log" 2>&1
 echo "cut: $?"
 grep -om 1 'cannot import the worker image' "$F/2.log"
 echo "images: $(images '.*')"
+# The program is killed while it is on its way: what has arrived of it bears another name, and goes with the next run.
+$RUN $way "$F/slow" >"$F/5.log" 2>&1 &
+run=$!
+for _ in $(seq 600); do grep -q 'importing the worker image' "$F/5.log" && break; sleep 0.05; done
+sleep 1
+kill -KILL $run
+wait $run
+echo "killed: $?"
+for _ in $(seq 300); do [ "$(images '-.*')" = 2 ] && break; sleep 0.2; done
+echo "images: $(images '.*')"
 $RUN $way "$F/into" >"$F/3.log" 2>&1
-echo "whole: $?"
+whole=$?
+echo "removed on $(grep -c '1 images that runs which are over were sending removed' "$F/3.log") nodes"
+echo "whole: $whole"
 echo "images: $(images '.*')"
 
 # Of a plan's program, which is over, and of another machine's, of which nothing is known here.
