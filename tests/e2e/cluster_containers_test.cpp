@@ -26,7 +26,7 @@ CommandResult on_nodes_with_engines(const std::string& name, const std::string& 
   std::string folder = "/tmp/dyn-ns-XXXXXX";
   REQUIRE(mkdtemp(folder.data()) != nullptr);
   CommandOptions options;
-  options.timeout = std::chrono::minutes(10);
+  options.timeout = std::chrono::minutes(20);
   // What Podman needs on such nodes is part of its command.
   const std::string settings = "CONTAINERS_CONF=" + folder + "/containers.conf";
   const std::string list = podman ? fmt::format(R"(["env","{}","podman"])", settings) : "docker";

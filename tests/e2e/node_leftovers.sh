@@ -14,12 +14,13 @@ images() { # REST_OF_ITS_NAME
 }
 
 # The user interrupts while it is on its way, at a pace at which it is so for seconds whatever the disk.
+echo 0.2 >"$F/pace"
 cat >"$F/slow" <<SLOW
 #!/bin/sh
 case "\$*" in *' import '*) python3 -c 'import sys, time
 while part := sys.stdin.buffer.read(1 << 20):
     sys.stdout.buffer.write(part)
-    time.sleep(0.2)' | $F/into "\$@"; exit ;; esac
+    time.sleep(float(open("$F/pace").read()))' | $F/into "\$@"; exit ;; esac
 exec $F/into "\$@"
 SLOW
 chmod 755 "$F/slow"
@@ -48,6 +49,7 @@ $RUN $way "$F/cutting" >"$F/2.log" 2>&1
 echo "cut: $?"
 grep -om 1 'cannot import the worker image' "$F/2.log"
 echo "images: $(images '.*')"
+echo 0.05 >"$F/pace"
 # The program is killed while it is on its way: what has arrived of it bears another name, and goes with the next run.
 $RUN $way "$F/slow" >"$F/5.log" 2>&1 &
 run=$!
@@ -56,7 +58,7 @@ sleep 1
 kill -KILL $run
 wait $run
 echo "killed: $?"
-for _ in $(seq 300); do [ "$(images '-.*')" = 2 ] && break; sleep 0.2; done
+for _ in $(seq 600); do pgrep -f "$importing" >/dev/null || break; sleep 0.2; done
 echo "images: $(images '.*')"
 $RUN $way "$F/into" >"$F/3.log" 2>&1
 whole=$?
