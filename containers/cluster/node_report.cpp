@@ -49,7 +49,7 @@ void read_word(const std::string& word, const std::string& value, const NodeResu
     report.cores = std::atoi(value.c_str());
   } else if (word == "locked_memory") {
     report.locked_memory = value;
-  } else if (word == "time") {
+  } else if (word == "time" && !value.empty()) {
     // Between sending and answer: in the middle at best, never outside.
     report.clock_offset_s = std::atof(value.c_str()) - (result.began_s + result.ended_s) / 2;
     report.round_trip_s = result.ended_s - result.began_s;
