@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "containers/command.hpp"
+#include "core/vocabulary/json.hpp"
 
 namespace dynamiccl {
 
