@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Figures of a cluster of containers (tests/e2e/cluster_rig.sh) that runs are held against.
 
-    sudo scripts/cluster_bars.py --build build/dev start plan overhead preflight
+    sudo scripts/cluster_bars.py --build build/dev start plan overhead records preflight
 
 start      seconds until two, and four, nodes with munge, slurmctld, slurmd and sshd are idle
 plan       seconds until a thousand groups are planned, and planned and submitted with a job of Slurm each
 overhead   what a group takes beyond its own srun, launches of about five seconds, over a bare srun of the same length
+records    rows a second of eight writers over TCP, over those that db_ingest_benchmark takes in the same run (medians of three)
 preflight  doctor on four nodes of 1 Gbit/s: fifty times without a slow one, ten times with one of 500 Mbit/s
 
 Prints one line of JSON per part; exit code 1 when a limit is passed, 77 where no such cluster can be, or where others keep
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -51,15 +53,19 @@ class Bars:
         self.rig = None
         self.wrong = []
 
-    def say(self, part, figures, limits):
-        """@param limits of figures, by name; a figure that is None was missed"""
+    def say(self, part, figures, limits, least=None):
+        """@param limits of figures, by name, @param least those that they must reach; a figure that is None was missed"""
+        least = least or {}
         figures["load"] = round(os.getloadavg()[0], 1)
-        print(json.dumps({"part": part, **figures, "limits": limits}), flush=True)
+        print(json.dumps({"part": part, **figures, "limits": limits, **({"least": least} if least else {})}), flush=True)
         for name, limit in limits.items():
             if figures[name] is None:
                 self.wrong.append(f"{part}: {name} was not reached, at most {limit} expected")
             elif figures[name] > limit:
                 self.wrong.append(f"{part}: {name} is {figures[name]}, at most {limit} expected")
+        for name, limit in least.items():
+            if figures[name] is None or figures[name] < limit:
+                self.wrong.append(f"{part}: {name} is {figures[name]}, at least {limit} expected")
 
     def with_rig(self):
         if self.rig is None:
@@ -142,6 +148,23 @@ class Bars:
                               "percent": round(100 * beyond / alone, 1), "bare_srun_beyond_its_program_s": round(bare, 3)},
                  {"percent": 15})
 
+    def records(self):
+        words = ["--benchmark_repetitions=3", "--benchmark_enable_random_interleaving=true", "--benchmark_format=json",
+                 "--benchmark_filter=^(ingest/(20/2/110|60/2/1000)|records_over_tcp)/"]
+        ran = subprocess.run([str(self.build / "db_ingest_benchmark"), *words], capture_output=True, text=True)
+        if ran.returncode != 0:
+            self.wrong.append("records: " + ran.stderr[-500:])
+            return
+        medians = {one["run_name"]: one["rows/s"] for one in json.loads(ran.stdout)["benchmarks"]
+                   if one.get("aggregate_name") == "median"}
+        figures = {}
+        for cells, calls in ((20, 110), (60, 1000)):
+            taken = medians[f"ingest/{cells}/2/{calls}/real_time"]
+            sent = medians[f"records_over_tcp/{cells}/{calls}/real_time"]
+            figures |= {f"taken_{cells}_cells": round(taken), f"sent_{cells}_cells": round(sent),
+                        f"ratio_{cells}_cells": round(sent / taken, 2)}
+        self.say("records", figures, {}, {"ratio_20_cells": 0.6, "ratio_60_cells": 0.6})
+
     def preflight(self):
         rig = self.with_rig()
         nodes = ["node1", "node2", "node3", "node4"]
@@ -174,7 +197,7 @@ def main():
     parser.add_argument("--well", type=int, default=50, help="looks without a slow node")
     parser.add_argument("--slow", type=int, default=10, help="looks with one")
     parser.add_argument("--busy", type=float, default=40, help="percent of all CPUs that others may take before the first part")
-    parser.add_argument("parts", nargs="*", default=["start", "plan", "overhead", "preflight"])
+    parser.add_argument("parts", nargs="*", default=["start", "plan", "overhead", "records", "preflight"])
     arguments = parser.parse_args()
     missing = [name for name in ("dockerd", "docker", "slurmctld", "slurmd", "munged", "sshd") if not shutil.which(name)]
     if os.geteuid() != 0 or missing:

@@ -182,12 +182,18 @@ def judge(run, counts):
     return wrong
 
 
+def longest(run):
+    """@returns seconds in which a run ends that nothing breaks any more, also where others keep the CPUs busy"""
+    return max(900, 20 * run.groups)
+
+
 def complete(run, resumes):
     """Resumes until the run is whole; a run may end with failed groups while a node is down."""
     for _ in range(resumes):
+        if run.alive():
+            return f"the run has not ended, {run.done()} of {run.groups} groups are done"
         run.start(resume=True)
-        if not run.wait(900):
-            return "a resumed run does not end"
+        run.wait(longest(run))
         if run.done() == run.groups:
             return ""
         time.sleep(3)
@@ -230,7 +236,7 @@ def main():
                   flush=True)
             if not run.alive():
                 run.start(resume=run.started())
-        run.wait(900)
+        run.wait(longest(run))
         problem = complete(run, 5) if run.done() < run.groups else ""
         wrong = ([problem] if problem else []) + judge(run, counts)
         if wrong:

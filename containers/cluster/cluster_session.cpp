@@ -53,46 +53,6 @@ class Nonce {
   std::string text_;
 };
 
-void read_word(const std::string& word, const std::string& value, double began_s, double ended_s,
-               NodeReport& report) {
-  if (word == "boot_id") {
-    report.boot_id = value;
-  } else if (word == "cores") {
-    report.cores = std::atoi(value.c_str());
-  } else if (word == "locked_memory") {
-    report.locked_memory = value;
-  } else if (word == "time") {
-    // Between sending and answer: in the middle at best, never outside.
-    report.clock_offset_s = std::atof(value.c_str()) - (began_s + ended_s) / 2;
-    report.round_trip_s = ended_s - began_s;
-  } else if (word == "missing") {
-    report.problem += fmt::format("{}has no {}", report.problem.empty() ? "" : "; ", value);
-  } else if (word == "apart") {
-    report.apart = true;
-  } else if (word == "facts") {
-    report.facts = nlohmann::json::parse(value, nullptr, false);
-    if (report.facts.is_discarded()) report.facts = nullptr;
-  }
-}
-
-NodeReport read_report(const std::string& name, const NodeResult& result) {
-  NodeReport report;
-  report.name = name;
-  for (const std::string& line : split(result.out, '\n')) {
-    const auto space = line.find(' ');
-    if (space != std::string::npos)
-      read_word(line.substr(0, space), line.substr(space + 1), result.began_s, result.ended_s,
-                report);
-  }
-  if (result.interrupted)
-    report.problem = "was not waited for: interrupted";
-  else if (result.timed_out)
-    report.problem = fmt::format("did not answer within {} s", kSurveyTimeout.count());
-  else if (result.exit_code != 0 || report.boot_id.empty())
-    report.problem = fmt::format("cannot be reached: {}", trim(result.err));
-  return report;
-}
-
 void give_back(const std::string& job) {
   try {
     cancel_job(job);
@@ -118,13 +78,6 @@ void require_room(const ClusterOptions& options, const SlurmAllocation& around) 
 }
 
 }  // namespace
-
-std::string problems_text(const std::vector<NodeReport>& reports) {
-  std::vector<std::string> lines;
-  for (const auto& report : reports)
-    if (!report.problem.empty()) lines.push_back(report.name + " " + report.problem);
-  return join(lines, "\n  ");
-}
 
 std::vector<std::string> remote_prefix(const ClusterOptions& options, const std::string& host) {
   if (!options.remote_shell.empty()) return {options.remote_shell, host};
@@ -330,7 +283,7 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
   options.interrupted = progress_.interrupted;
   const auto results = on_nodes(asked, command, options);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    NodeReport report = read_report(asked[i].name, results[i]);
+    NodeReport report = read_node_report(asked[i].name, results[i], kSurveyTimeout);
     if (report.apart && options_.records == RecordsWay::folder)
       report.problem += fmt::format(
           "{}does not see this machine's {}: put the database or --out into a folder that all "
@@ -341,6 +294,10 @@ void ClusterSession::survey(const std::vector<std::string>& folders,
       report.problem += (report.problem.empty() ? "" : "; ") + why;
     reports_[asked[i].name] = std::move(report);
   }
+  // Slurm's names are its own; a list of hosts may have two of one machine.
+  if (options_.slurm()) return;
+  for (const auto& [name, problem] : named_twice(reports()))
+    reports_[name].problem += (reports_[name].problem.empty() ? "" : "; ") + problem;
 }
 
 bool ClusterSession::records_over_tcp() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "containers/cluster/cluster_options.hpp"
+#include "containers/cluster/node_report.hpp"
 #include "containers/cluster/slurm.hpp"
 #include "containers/cluster/slurm_queue.hpp"
 #include "containers/command.hpp"
@@ -16,28 +17,6 @@
 #include "profiles/detect/node_places.hpp"
 
 namespace dynamiccl {
-
-/// What one node said of itself before any rank ran there.
-struct NodeReport {
-  std::string name;
-  std::string problem;  ///< why no rank can run there, "" = it can
-  bool apart = false;   ///< it does not see what is written into this machine's folder of launches
-  std::string boot_id;
-  int cores = 0;
-  double clock_offset_s = 0;  ///< its clock minus ours, at best as exact as the way there and back
-  double round_trip_s = 0;
-  std::string locked_memory;  ///< ulimit -l: "unlimited" or kilobytes
-  nlohmann::json facts;       ///< dynamiccl-probe there, null where it could not run
-};
-
-/// A command that ran on a node, and when by this machine's clock.
-struct NodeResult : CommandResult {
-  double began_s = 0;
-  double ended_s = 0;
-};
-
-/// One line per problem, "" when every node can take ranks.
-std::string problems_text(const std::vector<NodeReport>& reports);
 
 /// The nodes of a run: a list of hosts, the allocation around this process, or one that is asked of
 /// Slurm when the first launch needs it and given back at the end. Not thread-safe.

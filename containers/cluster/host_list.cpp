@@ -38,10 +38,25 @@ bool is_host_name(const std::string& name) {
   });
 }
 
+/// What the usual other spellings of hosts are to be replaced by.
+void refuse_known_spellings(const std::string& name, const std::string& source, int line) {
+  if (std::count(name.begin(), name.end(), ':') > 1)
+    refuse(source, line,
+           fmt::format("\"{}\" looks like an IPv6 address, behind which slots cannot be told: give "
+                       "it a name (/etc/hosts, or Host and HostName in ~/.ssh/config)",
+                       name));
+  if (name.find('[') != std::string::npos)
+    refuse(source, line,
+           fmt::format("\"{}\" is a range of hosts: write them out, as `scontrol show hostnames "
+                       "{}` does where Slurm is, one a line in a file",
+                       name, name));
+}
+
 ClusterNode parse_host(const std::string& entry, const std::string& source, int line) {
   std::istringstream words(entry);
   ClusterNode node;
   words >> node.name;
+  refuse_known_spellings(node.name, source, line);
   if (const auto colon = node.name.find(':'); colon != std::string::npos) {
     node.slots = slots_of(node.name.substr(colon + 1), source, line);
     node.name.erase(colon);
@@ -104,8 +119,8 @@ std::vector<ClusterNode> place_ranks(const std::vector<ClusterNode>& nodes, int 
   }
   if (left > 0)
     throw Error(ErrorKind::input,
-                fmt::format("{} ranks cannot be placed: {} node{} take {}{}", ranks, nodes.size(),
-                            nodes.size() == 1 ? "" : "s", ranks - left,
+                fmt::format("{} ranks cannot be placed: {} node{} {}{}", ranks, nodes.size(),
+                            nodes.size() == 1 ? " takes" : "s take", ranks - left,
                             per_node > 0 ? fmt::format(" at {} per node", per_node) : ""));
   std::erase_if(placed, [](const ClusterNode& node) { return node.slots == 0; });
   return placed;

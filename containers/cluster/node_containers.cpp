@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -30,6 +31,8 @@ constexpr const char* kStarted = "container-is-up";
 constexpr const char* kNames = "DYNAMICCL_HAND_ON";
 /// Label that names the program which holds a container from another machine.
 constexpr const char* kHolderMark = "dynamiccl.holder";
+/// In the tag of an image of which not all has arrived, before the program that sends it.
+constexpr const char* kArriving = "-arriving-";
 /// Connections to one node that have not logged in yet: sshd refuses some beyond ten.
 constexpr int kLoginsAtOnce = 4;
 constexpr std::chrono::seconds kStartsWithin{60};
@@ -42,6 +45,25 @@ std::string plain_name(const std::string& host) {
   for (char& c : plain)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   return plain;
+}
+
+/// Where it is killed meanwhile, this is what it leaves: ":ID-arriving-OWNER-HOST".
+std::string arriving_name(const std::string& image) {
+  constexpr std::size_t kMostOfHost = 40;  // A tag has 128 letters at most.
+  const SlurmMark mark = own_mark("");
+  return image + kArriving + mark.owner + "-" + plain_name(mark.host).substr(0, kMostOfHost);
+}
+
+/// Of a program of this machine that is over: another machine's process ids say nothing here.
+bool arrives_no_more(const std::string& image) {
+  const auto at = image.find(kArriving);
+  if (at == std::string::npos) return false;
+  const std::string whole = image.substr(0, at);
+  const std::string sender = image.substr(at + std::strlen(kArriving));
+  const std::string owner = sender.substr(0, sender.find('-'));
+  const std::string here = arriving_name(whole);
+  return here.substr(here.find('-', at + std::strlen(kArriving))) == sender.substr(owner.size()) &&
+         !owner_alive(owner);
 }
 
 std::string agent_path(const EnvironmentPlan& plan) { return plan.folder + "/launch-agent"; }
@@ -314,7 +336,7 @@ void NodeContainers::import_image_on(const std::vector<ClusterNode>& lacking, co
                                      const Progress& progress) {
   const std::string words = command_line(engine.command);
   const std::string image = engine_image_name();
-  const std::string arriving = image + "-" + plan_.name;
+  const std::string arriving = arriving_name(image);
   const ImageArchive archive =
       prepare_image_archive(words + " on " + lacking.front().name, progress);
   if (progress.say != nullptr)
@@ -350,34 +372,47 @@ void NodeContainers::import_image_on(const std::vector<ClusterNode>& lacking, co
 
 void NodeContainers::remove_abandoned(const Progress& progress) {
   const std::string words = command_line(named_engine(session_->options().engine).command);
+  const auto all = nodes();
+  // Containers are lines of two words or more, images of one.
   const auto asked = session_->on_nodes(
-      nodes(),
+      all,
       {"sh", "-c",
-       fmt::format("ids=$({} ps --all --quiet --filter label={}) || exit 3; [ -z \"$ids\" ] || {} "
-                   "inspect --format '{{{{.Id}}}} {{{{index .Config.Labels \"{}\"}}}}' $ids",
-                   words, kHolderMark, words, kHolderMark)},
+       fmt::format("{0} images --format '{{{{.Repository}}}}:{{{{.Tag}}}}' | grep -e {2}; "
+                   "ids=$({0} ps --all --quiet --filter label={1}) || exit 3; [ -z \"$ids\" ] || "
+                   "{0} inspect --format '{{{{.Id}}}} {{{{index .Config.Labels \"{1}\"}}}}' $ids",
+                   words, kHolderMark, kArriving)},
       followed(progress));
   const std::string here = own_mark("").host;
-  const auto all = nodes();
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::vector<std::string> dead;
+    std::vector<std::string> cut;
     for (const std::string& line : split(asked[i].out, '\n')) {
       const auto space = line.find(' ');
-      if (space == std::string::npos) continue;
+      if (space == std::string::npos) {
+        if (arrives_no_more(line)) cut.push_back(line);
+        continue;
+      }
       // Another machine's process ids say nothing here.
       const auto mark = parse_mark(line.substr(space + 1));
       if (mark && mark->host == here && !owner_alive(mark->owner))
         dead.push_back(line.substr(0, space));
     }
-    if (dead.empty()) continue;
-    const auto removed = session_->on_nodes(
-        {all[i]}, {"sh", "-c", fmt::format("{} rm --force --volumes {}", words, join(dead, " "))},
-        followed(progress));
-    if (progress.say != nullptr)
-      progress.say(fmt::format("{}: {} containers of runs that are over {}", all[i].name,
-                               dead.size(),
-                               removed[0].exit_code == 0 ? "removed" : "cannot be removed"));
+    remove_on(all[i], "rm --force --volumes", dead, "containers of runs that are over", progress);
+    remove_on(all[i], "rmi --force", cut, "images that runs which are over were sending", progress);
   }
+}
+
+void NodeContainers::remove_on(const ClusterNode& node, const std::string& verb,
+                               const std::vector<std::string>& names, const std::string& what,
+                               const Progress& progress) {
+  if (names.empty()) return;
+  const std::string words = command_line(named_engine(session_->options().engine).command);
+  const auto removed = session_->on_nodes(
+      {node}, {"sh", "-c", fmt::format("{} {} {}", words, verb, join(names, " "))},
+      followed(progress));
+  if (progress.say != nullptr)
+    progress.say(fmt::format("{}: {} {} {}", node.name, names.size(), what,
+                             removed[0].exit_code == 0 ? "removed" : "cannot be removed"));
 }
 
 void NodeContainers::start_all(const Progress& progress) {

@@ -51,8 +51,12 @@ class NodeContainers {
   void bring_image(const Progress& progress);
   void import_image_on(const std::vector<ClusterNode>& lacking, const Engine& engine,
                        const Progress& progress);
-  /// Containers on these nodes whose program ran on this machine and is no more.
+  /// Containers on these nodes whose program ran on this machine and is no more, and images that
+  /// such a one was sending.
   void remove_abandoned(const Progress& progress);
+  void remove_on(const ClusterNode& node, const std::string& verb,
+                 const std::vector<std::string>& names, const std::string& what,
+                 const Progress& progress);
   void start_all(const Progress& progress);
   /// @param wave numbers of containers that are started at once
   void start_wave(const std::vector<std::size_t>& wave, const Progress& progress);

@@ -14,6 +14,14 @@ shift
 for folder in "$@"; do
   [ -d "$folder" ] || echo "missing $folder"
 done
+# An error of the shell's own redirection is told as well.
+folder=${TMPDIR:-/tmp}
+if temporary=$(mktemp "$folder/dynamiccl-XXXXXX" 2>&1); then
+  said=$({ head -c 65536 /dev/zero >"$temporary"; } 2>&1) || echo "temporary $folder: ${said##*: }"
+  rm -f "$temporary"
+else
+  echo "temporary $folder: ${temporary##*: }"
+fi
 [ "$(cat "$nonce_file" 2>/dev/null)" = "$nonce" ] || echo "apart ${nonce_file%/*}"
 [ -x "$probe" ] && echo "facts $("$probe" --compact)"
 exit 0

@@ -139,7 +139,13 @@ class Pairs {
     return mbit < 1000 ? fmt::format("{:.0f} Mbit/s each way", mbit)
                        : fmt::format("{:.3g} Gbit/s each way", mbit / 1000);
   }
-  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+  /// The next one too where the first announces it: "not every node can take ranks:".
+  static std::string first_line(const std::string& text) {
+    const auto end = text.find('\n');
+    if (end == std::string::npos || end == 0 || text[end - 1] != ':') return text.substr(0, end);
+    const std::string_view rest = trim(std::string_view(text).substr(end));
+    return text.substr(0, end) + " " + std::string(rest.substr(0, rest.find('\n')));
+  }
 
  private:
   static EnvironmentProfile bare_metal() {

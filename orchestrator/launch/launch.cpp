@@ -396,7 +396,9 @@ FinishedLaunch run_launch(const PreparedLaunch& launch, const EnvironmentProfile
   if (!end.empty()) {
     const auto ranks = unfinished_ranks(launch.config, finished.records);
     problems.insert(problems.begin(), ranks.begin(), ranks.end());
-    if (auto memory = out_of_memory_clause(memory_before, out_of_memory_counts()); !memory.empty())
+    // This machine's kernel counts nothing of other nodes.
+    if (auto memory = out_of_memory_clause(memory_before, out_of_memory_counts());
+        !memory.empty() && site.cluster == nullptr)
       problems.insert(problems.begin(), std::move(memory));
     problems.insert(problems.begin(), end);
   }

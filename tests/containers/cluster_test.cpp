@@ -143,6 +143,9 @@ TEST_CASE("hosts are read as launchers write them") {
   CHECK_THAT(refusal("a;b"), ContainsSubstring("is no name of a host"));
   CHECK_THAT(refusal("a cpu=3"), ContainsSubstring("\"cpu=3\" is not known here"));
   CHECK_THAT(refusal("# nobody\n"), ContainsSubstring("no host is named"));
+  CHECK_THAT(refusal("a\n2001:db8::1"), StartsWith("hosts:2: \"2001:db8::1\" looks like an IPv6"));
+  CHECK_THAT(refusal("[fe80::1]:2"), ContainsSubstring("give it a name"));
+  CHECK_THAT(refusal("node[1-4]:2"), ContainsSubstring("scontrol show hostnames"));
 }
 
 TEST_CASE("ranks get equal shares of the nodes, none beyond its slots") {

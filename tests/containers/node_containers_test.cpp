@@ -38,6 +38,8 @@ class NodeEngine {
                              << R"sh(case "$1" in
 version) echo 1;;
 image) echo sha256:1;;
+images) cat "$S/../images" 2>/dev/null;;
+rmi) shift 2; for name; do grep -vxF "$name" "$S/../images" >"$S/../kept"; mv "$S/../kept" "$S/../images"; done;;
 run)
   while [ $# -gt 0 ]; do
     case "$1" in
@@ -128,6 +130,30 @@ TEST_CASE("a start removes what runs of this machine that are over have left on 
   CHECK_FALSE(std::filesystem::exists(engine.folder() + "/dead"));
   CHECK(containers.stop().empty());
   CHECK(engine.count() == 2);
+}
+
+TEST_CASE("a start removes the images that runs of this machine which are over were sending") {
+  const NodeEngine engine;
+  const SlurmMark mine = own_mark("");
+  const std::string arriving = "localhost/dynamiccl-worker:0123-arriving-";
+  std::ofstream(engine.hosts.folder() + "/images")
+      << "dynamiccl-worker:0123\n<none>:<none>\nother:1-arriving-\n"
+      << arriving << mine.owner << "-" << mine.host << "\n"
+      << arriving << "1.1.0.0-" << mine.host << "\n"
+      << arriving << "1.1.0.0-elsewhere\n";
+  const auto session = engine.session(1);
+  session->narrow_to({"a"});
+  static std::string said;
+  said.clear();
+  Progress progress;
+  progress.say = [](const std::string& line) { said += line + "\n"; };
+  const auto plan = engine.plan(session, 1);
+  NodeContainers containers(session, plan, progress);
+  std::stringstream left;
+  left << std::ifstream(engine.hosts.folder() + "/images").rdbuf();
+  CHECK(left.str() == "dynamiccl-worker:0123\n<none>:<none>\nother:1-arriving-\n" + arriving +
+                          mine.owner + "-" + mine.host + "\n" + arriving + "1.1.0.0-elsewhere\n");
+  CHECK(said == "a: 1 images that runs which are over were sending removed\n");
 }
 
 TEST_CASE("containers of a node start a few at a time, as sshd takes logins") {

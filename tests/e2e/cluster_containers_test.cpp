@@ -26,7 +26,7 @@ CommandResult on_nodes_with_engines(const std::string& name, const std::string& 
   std::string folder = "/tmp/dyn-ns-XXXXXX";
   REQUIRE(mkdtemp(folder.data()) != nullptr);
   CommandOptions options;
-  options.timeout = std::chrono::minutes(10);
+  options.timeout = std::chrono::minutes(20);
   // What Podman needs on such nodes is part of its command.
   const std::string settings = "CONTAINERS_CONF=" + folder + "/containers.conf";
   const std::string list = podman ? fmt::format(R"(["env","{}","podman"])", settings) : "docker";
@@ -80,6 +80,33 @@ void check_every_way(const std::string& engine) {
   }
 }
 
+/// Two ranks in each container, of four and of three on a node: by ssh, by job steps and by MPI's
+/// launchers.
+void check_two_in_each(const std::string& engine) {
+  const auto run = on_nodes_with_engines(
+      engine,
+      "mkdir $F/profiles; printf 'name = \"two-in-each\"\nextends = "
+      "\"cross-docker-host-network\"\nranks_per_container = 2\n' >$F/profiles/two.toml; "
+      "for way in \"--hosts node1:4,node2:4 --remote-shell $F/into\" \"--slurm --nodes 2\" "
+      "\"--slurm=mpirun --nodes 2\"; do $RUN $way --out $F/out --profiles $F/profiles --set '"
+      "axes.environment=[\"two-in-each\"]' --set 'axes.ranks=[6,8]' || exit; "
+      "for node in node1 node2; do left=$($F/into $node $ENGINE ps --all --quiet) || exit; "
+      "[ -z \"$left\" ] || echo \"left: $left\"; done; done; echo; " +
+          std::string(kProgram) +
+          " query \"SELECT start, backend, ranks, group_concat(n, ' ') AS held FROM (SELECT "
+          "json_extract(container_json, '$.cluster.start') AS start, backend, v.ranks, count(*) AS "
+          "n FROM launch l JOIN v_launch v ON v.launch_row = l.id JOIN launch_rank r ON "
+          "r.launch_id = l.id WHERE l.status = 'ok' GROUP BY 1, 2, 3, json_extract(facts_json, "
+          "'$.system.hostname') ORDER BY 1, 2, 3, 4 DESC) GROUP BY 1, 2, 3\" --json --db "
+          "$F/nodes.sqlite");
+  INFO(run.out << run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.out.find("left: ") == std::string::npos);
+  const auto rows = nlohmann::json::parse(run.out.substr(run.out.rfind("\n[") + 1));
+  REQUIRE(rows.size() == 18);
+  for (const auto& row : rows) CHECK(row["held"] == (row["ranks"] == 8 ? "2 2 2 2" : "2 2 1 1"));
+}
+
 /// The program is killed while its containers run, and they end with it.
 void check_killed(const std::string& engine) {
   const auto run = on_nodes_with_engines(
@@ -100,15 +127,16 @@ void check_killed(const std::string& engine) {
 
 /// While the image is on its way to the nodes the user interrupts, then the connection is cut
 /// between two files of it, which engines take for its end: neither leaves an image that a run
-/// would use. Then a container is there of a program that is over, and one of another machine's,
-/// which stays.
+/// would use. A program that is killed meanwhile leaves what the next run removes. Then a container
+/// is there of a program that is over, and one of another machine's, which stays.
 void check_leftovers(const std::string& engine) {
   const auto run =
       on_nodes_with_engines(engine, "bash " DYNAMICCL_SOURCE_DIR "/tests/e2e/node_leftovers.sh");
   INFO(run.out << run.err);
   const std::string no_image = "images: 0\n";
   CHECK(run.out == "interrupted: 130\n" + no_image + "cut: 1\ncannot import the worker image\n" +
-                       no_image + "whole: 0\nimages: 2\n" +
+                       no_image +
+                       "killed: 137\nimages: 2\nremoved on 2 nodes\nwhole: 0\nimages: 2\n" +
                        "node1: 1 containers of runs that are over removed\nelsewhere\n");
 }
 
@@ -124,6 +152,16 @@ TEST_CASE(
     "Podman on nodes: a container for each rank or node, by ssh, by job steps, by MPI's launchers",
     "[long]") {
   check_every_way("podman");
+}
+
+TEST_CASE("Docker on nodes: two ranks in each container, of four and of three on a node",
+          "[long]") {
+  check_two_in_each("docker");
+}
+
+TEST_CASE("Podman on nodes: two ranks in each container, of four and of three on a node",
+          "[long]") {
+  check_two_in_each("podman");
 }
 
 TEST_CASE("Docker on nodes: when the program is killed, its containers end with it", "[long]") {

@@ -131,6 +131,7 @@ TEST_CASE("doctor: nodes and this machine's environments are not looked at toget
   CHECK(refused({"--slurm"}).find("Add --nodes N") != std::string::npos);
   CHECK(refused({"--nodes", "2"}).find("goes with --hosts or --slurm") != std::string::npos);
   CHECK(refused({"--hosts", "a"}).find("nobody to be compared with") != std::string::npos);
+  CHECK(refused({"--hosts", ""}).find("no host is named") != std::string::npos);
   CHECK(refused({"--hosts", "/nowhere/hosts"}).find("no such file of hosts") != std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +39,33 @@ TEST_CASE("a host that cannot be reached is named before anything is started") {
   const auto run = rig.program("gone.sqlite", {"run", kExperiment, "--hosts", "node1:2,gone:2"});
   CHECK(run.exit_code != 0);
   CHECK((run.out + run.err).find("gone cannot be reached") != std::string::npos);
+  CHECK((run.out + run.err).find("is the name right?") != std::string::npos);
+}
+
+TEST_CASE("a node that is named twice or has no room for temporary files is told before a launch") {
+  const Rig& rig = Rig::get();
+  const auto refused = [&](const std::string& hosts) {
+    const auto run = rig.program("told.sqlite", {"run", kExperiment, "--hosts", hosts});
+    CHECK(run.exit_code == 1);
+    CHECK(rig.rows("told.sqlite",
+                   "SELECT count(*) AS n FROM launch WHERE status <> 'failed'")[0]["n"] == 0);
+    return run.err;
+  };
+  const auto address = trim(rig.on("node1", {"hostname", "-i"}).out);
+  const auto twice = refused("node1:2," + std::string(address) + ":2");
+  INFO(twice);
+  CHECK(twice.find("is the same machine as node1") != std::string::npos);
+  // The folder for temporary files is a file of no room.
+  REQUIRE(rig.on("node2", {"sh", "-c",
+                           "echo TMPDIR=/dev/full >/root/.ssh/environment; sed -i "
+                           "'$a PermitUserEnvironment yes' /etc/ssh/sshd_config; "
+                           "pkill -HUP -o sshd"})
+              .exit_code == 0);
+  const auto full = refused("node1:2,node2:2");
+  CHECK(rig.on("node2", {"rm", "/root/.ssh/environment"}).exit_code == 0);
+  INFO(full);
+  CHECK(full.find("node2 cannot write a temporary file of 64 KiB (/dev/full: ") !=
+        std::string::npos);
 }
 
 TEST_CASE("ranks by ssh end with the program that has started them, however it ends") {
@@ -217,16 +245,17 @@ TEST_CASE("Slurm: a batch script runs the experiment in its own allocation", "[l
   check_measured(rig, "batch.sqlite", "srun");
 }
 
-TEST_CASE("the quickstart's matrix over four nodes: each library by each way to start it",
-          "[long]") {
+TEST_CASE("the quickstart's matrix over nodes: each library by each way to start it", "[long]") {
   const Rig& rig = Rig::get();
+  const int nodes = GENERATE(2, 4);
+  const std::string hosts = nodes == 2 ? "node1:2,node2:2" : "node1,node2,node3,node4";
   const std::vector<std::vector<std::string>> ways{
-      {"--slurm=srun"}, {"--slurm=mpirun"}, {"--hosts", "node1,node2,node3,node4"}};
+      {"--slurm=srun"}, {"--slurm=mpirun"}, {"--hosts", hosts}};
   for (const auto& way : ways) {
     INFO(way.front());
-    const std::string db = "matrix" + way.front().substr(2) + ".sqlite";
+    const std::string db = "matrix-" + std::to_string(nodes) + way.front().substr(2) + ".sqlite";
     std::vector<std::string> words{"run",     DYNAMICCL_SOURCE_DIR "/experiments/quickstart.toml",
-                                   "--nodes", "4",
+                                   "--nodes", std::to_string(nodes),
                                    "--only",  "environment == bare-metal and size <= 1MiB",
                                    "--set",   "axes.ranks=4",
                                    "--set",   "protocol.launches=1",
@@ -245,16 +274,16 @@ TEST_CASE("the quickstart's matrix over four nodes: each library by each way to 
                  "v_measurement GROUP BY backend ORDER BY backend");
     REQUIRE(cells.size() == 3);
     for (const auto& row : cells) {
-      std::printf("%s, %s: %d cells, %d verified\n", way.front().c_str(),
+      std::printf("%d nodes, %s, %s: %d cells, %d verified\n", nodes, way.front().c_str(),
                   row["backend"].get<std::string>().c_str(), row["n"].get<int>(),
                   row["verified"].get<int>());
       CHECK(row["n"] == row["verified"]);
     }
-    const auto nodes =
+    const auto seen =
         rig.rows(db,
                  "SELECT count(DISTINCT json_extract(facts_json, '$.system.hostname')) AS n "
                  "FROM launch_rank");
-    CHECK(nodes[0]["n"] == 4);
+    CHECK(seen[0]["n"] == nodes);
     CHECK(rig.queue() == "");
   }
 }

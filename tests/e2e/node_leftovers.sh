@@ -13,13 +13,15 @@ images() { # REST_OF_ITS_NAME
   sed 's#localhost/##' <<<"$all" | grep -xc "dynamiccl-worker:[0-9a-f]*$1"
 }
 
-# The user interrupts while it is on its way, at a pace at which it is so for seconds whatever the disk.
+# The user interrupts while it is on its way, at a pace at which it is so for seconds whatever the disk. As behind ssh, the engine
+# is not ended by what it says to a program that is gone.
+echo 0.2 >"$F/pace"
 cat >"$F/slow" <<SLOW
 #!/bin/sh
 case "\$*" in *' import '*) python3 -c 'import sys, time
 while part := sys.stdin.buffer.read(1 << 20):
     sys.stdout.buffer.write(part)
-    time.sleep(0.2)' | $F/into "\$@"; exit ;; esac
+    time.sleep(float(open("$F/pace").read()))' | $F/into "\$@" >>$F/said 2>&1; exit ;; esac
 exec $F/into "\$@"
 SLOW
 chmod 755 "$F/slow"
@@ -48,8 +50,20 @@ $RUN $way "$F/cutting" >"$F/2.log" 2>&1
 echo "cut: $?"
 grep -om 1 'cannot import the worker image' "$F/2.log"
 echo "images: $(images '.*')"
+# The program is killed while it is on its way: what has arrived of it bears another name, and goes with the next run.
+echo 0.05 >"$F/pace"
+$RUN $way "$F/slow" >"$F/5.log" 2>&1 &
+run=$!
+for _ in $(seq 600); do [ "$(pgrep -fc "$importing")" -ge 2 ] && break; sleep 0.05; done
+kill -KILL $run
+wait $run
+echo "killed: $?"
+for _ in $(seq 600); do pgrep -f "$importing" >/dev/null || break; sleep 0.2; done
+echo "images: $(images '.*')"
 $RUN $way "$F/into" >"$F/3.log" 2>&1
-echo "whole: $?"
+whole=$?
+echo "removed on $(grep -c '1 images that runs which are over were sending removed' "$F/3.log") nodes"
+echo "whole: $whole"
 echo "images: $(images '.*')"
 
 # Of a plan's program, which is over, and of another machine's, of which nothing is known here.

@@ -331,7 +331,14 @@ void add_options(CLI::App& verb, DoctorArguments& arguments) {
       backend, prove,
       verb.add_option("--hosts", arguments.hosts,
                       "look at these machines instead, in pairs: which node is slow or cannot be "
-                      "reached ('node1,node2,node3', or a file of them)"),
+                      "reached ('node1,node2,node3', or a file of them)")
+          ->check(CLI::Validator(
+              [](const std::string& text) {
+                return std::string(text.empty() ? "no host is named; leave --hosts out to look "
+                                                  "into this machine"
+                                                : "");
+              },
+              "")),
       verb.add_option("--remote-shell", arguments.remote_shell,
                       "program called in ssh's place, as PROGRAM HOST COMMAND..."),
       verb.add_flag("--slurm{srun}", arguments.slurm,

@@ -29,7 +29,11 @@ void ExperimentArguments::add_to(CLI::App& verb, bool required) {
         return "the condition is empty; leave --only out to keep all cells";
       });
   verb.add_option("--hosts", hosts,
-                  "start the ranks on these machines by ssh: 'node1:4,node2:4', or a file of them");
+                  "start the ranks on these machines by ssh: 'node1:4,node2:4', or a file of them")
+      ->check([](const std::string& text) -> std::string {
+        if (!trim(text).empty()) return "";
+        return "no host is named; leave --hosts out to stay on this machine";
+      });
   verb.add_option("--remote-shell", remote_shell,
                   "program called in ssh's place, as PROGRAM HOST COMMAND...");
   verb.add_flag("--slurm{srun}", slurm,
