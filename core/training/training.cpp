@@ -12,6 +12,7 @@
 
 #include "core/vocabulary/backend.hpp"
 #include "core/vocabulary/digest.hpp"
+#include "core/vocabulary/units.hpp"
 
 namespace dynamiccl {
 namespace {
@@ -510,6 +511,25 @@ int dedicated_servers(const TrainingSpec& spec) {
 
 int workers_of(const TrainingSpec& spec, int ranks) { return ranks - dedicated_servers(spec); }
 
+namespace {
+
+/// A server's GPU keeps a piece of each worker, all of them counted by one call's ints.
+std::string slots_misfit(const TrainingSpec& spec, int workers) {
+  if (spec.server_sums != ServerSums::gpu) return "";
+  const std::uint64_t whole = facts_of(spec.model, spec.sequence).parameters;
+  const auto servers = static_cast<std::uint64_t>(servers_of(spec, 0));
+  const std::uint64_t part =
+      std::min((whole + servers - 1) / servers, partition_of(spec).count() / kFloatBytes);
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<int>::max());
+  if (part <= kMost / static_cast<std::uint64_t>(workers)) return "";
+  return fmt::format(
+      "server_sums = \"gpu\" with partition = {}: {} workers' pieces of up to {} elements are more "
+      "than one call of NCCL's counts ({}); take a smaller partition",
+      format_bytes(partition_of(spec)), workers, part, kMost);
+}
+
+}  // namespace
+
 std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
   const int servers = servers_of(spec, ranks);
   const char* plural = servers == 1 ? "" : "s";
@@ -533,6 +553,7 @@ std::string ranks_misfit(const TrainingSpec& spec, int ranks) {
   if (spec.slow_worker >= workers)
     return fmt::format("slow_worker = {}: workers are numbered 0 to {}", spec.slow_worker,
                        workers - 1);
+  if (auto reason = slots_misfit(spec, workers); !reason.empty()) return reason;
   return method_row(spec.method).sums == SumPlace::neighbours
              ? topology_misfit(spec.topology, workers)
              : "";

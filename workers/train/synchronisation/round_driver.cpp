@@ -173,6 +173,8 @@ class RoundDriver final : public StepDriver {
       figures.details["switched_after_rounds"] =
           std::min(lengths_.rounds(), lengths_.plain_rounds());
     if (!lengths_.log().empty()) figures.details["round_steps"] = lengths_.log();
+    if (const std::size_t bytes = exchange_ ? exchange_->staging_bytes() : 0; bytes > 0)
+      figures.details["staging_bytes"] = bytes;
   }
 
  private:
