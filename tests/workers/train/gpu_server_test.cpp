@@ -210,7 +210,8 @@ TEST_CASE("bytes reckoned of a GPU's server and of a chief are those sent", "[d-
           server->serve(kSteps);
           reckoned[rank] = server->sent_bytes();
         } else {
-          const auto driver = make_step_driver(comm, plan, spec, *worker, learner, nullptr, nullptr);
+          const auto driver =
+              make_step_driver(comm, plan, spec, *worker, learner, nullptr, nullptr);
           for (int step = 0; step < kSteps; ++step) driver->step();
           driver->finish();
           reckoned[rank] = driver->sent_bytes();
