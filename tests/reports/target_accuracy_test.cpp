@@ -175,7 +175,9 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
   TrainedCase gossip{"d-psgd", "mlp", 8, 2, 100, usual_figures()};
   gossip.extra = R"(,"epochs":"4","target":"0.6")";
   reaching(gossip, 9000, 100, 100, 0.60);
-  gossip.figures.details["gossip"] = {{"consensus", {{100, 0.088}}}, {"spectral_gap", 0.25}};
+  gossip.figures.details["gossip"] = {{"consensus", {{100, 0.088}}},
+                                      {"spectral_gap", 0.25},
+                                      {"mean_accuracies", {{50, 0.4}, {100, 0.65}}}};
   TrainedCase bsp = plain();
   TrainedCase averaged = local(4000);
   bsp.figures.wire_bytes = 1024;
@@ -210,9 +212,13 @@ TEST_CASE("four published properties of a synchronisation stand beside what was 
   CHECK(told("gossip ASP consistency", "measured") == "not measured");
   const Table reached = run.query("time_to_target");
   const TableView targets(reached);
-  for (std::size_t i = 0; i < targets.size(); ++i)
-    CHECK(targets.real(i, "spectral_gap") ==
-          (targets.text(i, "method") == "d-psgd" ? std::optional(0.25) : std::nullopt));
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const bool apart = targets.text(i, "method") == "d-psgd";
+    CHECK(targets.real(i, "spectral_gap") == (apart ? std::optional(0.25) : std::nullopt));
+    CHECK(targets.real(i, "mean_accuracy") == (apart ? std::optional(0.65) : std::nullopt));
+    CHECK(targets.real(i, "mean_beyond_plain").has_value() == apart);
+    if (apart) CHECK_THAT(*targets.real(i, "mean_beyond_plain_low"), WithinRel(0.03, 1e-9));
+  }
 }
 
 TEST_CASE("a gain of a synchronisation is samples needed times time for each, on its tier",
